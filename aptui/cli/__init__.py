@@ -1,1 +1,1 @@
-"""The command line: maps words to verbs and errors to exit codes. `verbs` lists the verbs and their modules."""
+"""The command line: maps words to verbs, and errors to exit codes. The module `verbs` lists the verbs and their modules."""

@@ -79,7 +79,7 @@ def builder_arguments(parser: ArgumentParser) -> None:
 
 
 def builder(arguments: Namespace) -> int:
-    """Write a new builder, or run one on a file."""
+    """Write a new builder, or run a builder on a file."""
     if arguments.action == "new":
         return _write_new(arguments.name, load_config(arguments).project_dir)
     if not arguments.file:
@@ -110,10 +110,10 @@ def _write_new(name: str, project: Path) -> int:
 
 
 class _PrintedLog(RunLog):
-    """A log that prints each record at once."""
+    """A log that prints each record when it is written."""
 
     def add(self, record: LogRecord) -> None:
-        """Print and store a record."""
+        """Print a record and store it."""
         prefix, colour = {LogLevel.WARNING: ("warning: ", "yellow"), LogLevel.ERROR: ("error: ", "red")}.get(
             LogLevel(record.level), ("", "")
         )
@@ -203,7 +203,7 @@ def _find_settings(config: Config, found: Builder, rel: str) -> str:
 
 
 def _find_files(config: Config, edges: Iterable[SourceEdge], known: tuple[PlannedInput, ...]) -> tuple[PlannedInput, ...]:
-    """Return the existing files of the scan folders that source dependencies name."""
+    """Return the existing files, in the scan folders, that source dependencies name."""
     from aptui.worker.file_access import hash_file
 
     wanted = [wildcard(edge.target) for edge in edges]

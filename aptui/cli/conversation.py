@@ -50,7 +50,7 @@ quit: leave; the engine keeps running"""
 
 
 class Conversation:
-    """Questions and answers about one project.
+    """Answers questions about one project.
 
     Args:
         arguments: the command line, which names the project.
@@ -77,7 +77,7 @@ class Conversation:
         self._waiting: list[str] = []
 
     def take(self, question: str) -> bool:
-        """Answer one question; return whether the conversation continues."""
+        """Answer one question; return False if the user quits."""
         try:
             words = shlex.split(question)
         except ValueError:
@@ -119,7 +119,7 @@ class Conversation:
         try:
             return "\n".join(job_lines(self._arguments, " ".join(map(_quote, terms))))
         except KnownError as error:
-            is_about_terms = error.where.startswith(FILTER_PLACE)  # a mistake in a filter has the option `--filter` as its place
+            is_about_terms = error.where.startswith(FILTER_PLACE)  # a mistake in a filter names the option `--filter` as its place
             return printing.line(f"{error.what}; {error.hint}" if error.hint else error.what) if is_about_terms else _trouble(error)
 
     def _verb(self, verb: str, words: list[str]) -> str:
@@ -156,7 +156,7 @@ class Conversation:
         )
 
     def _print(self, answer: str) -> None:
-        """Print an answer, only its first page at once."""
+        """Print the first page of an answer; the user may ask for the next page."""
         self._answer, self._waiting = answer, answer.splitlines()
         self._more()
 
@@ -225,7 +225,7 @@ class Meanwhile:
 
 
 def converse(session: Session, arguments: Namespace, reason: str) -> int:
-    """Answer questions about a session's project until the user quits; the engine continues."""
+    """Answer questions about a session's project until the user quits; the engine keeps running."""
     is_typed = sys.stdin.isatty()
     sys.stdout.write(
         f"aptui {printing.line(session.project_name)}: this terminal shows plain lines ({reason}); 'help' lists the commands\n"
@@ -255,7 +255,7 @@ def copy_text(text: str) -> str:
 
     A dumb terminal prints control sequences instead of obeying them, so there the text goes to tmux or into a file.
     """
-    from aptui.tui.terminal.clipboard import Clipboard  # imported on demand: few answers are copied
+    from aptui.tui.terminal.clipboard import Clipboard  # imported on demand, because few answers are copied
 
     def write(data: str) -> None:
         if os.environ.get("TERM", "dumb") in {"", "dumb", "unknown"} or not sys.stdout.isatty():

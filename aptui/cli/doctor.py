@@ -42,7 +42,10 @@ TROUBLE = 1
 _LEAST_FILES = 1024
 _LEAST_WATCHES = 65_536
 _LEAST_DISK, _LITTLE_DISK = 128 << 20, 1 << 30
-"""Limits of free disk space in bytes; below the first, the engine starts no jobs (engine/cache/cache.py)."""
+"""Limits of free disk space (bytes).
+
+Below the first limit, the engine starts no jobs (`engine/cache/cache.py`).
+"""
 _LIBRARIES = (
     "msgspec", "xxhash", "peewee", "ruamel.yaml", "jsonschema", "pathspec", "watchfiles", "numpy", "Pillow", "soundfile", "soxr",
     "textual", "google-re2", "pygments",
@@ -69,7 +72,7 @@ def doctor_arguments(parser: ArgumentParser) -> None:
 
 
 def doctor(arguments: Namespace) -> int:
-    """Print all checks; exit 1 if one fails."""
+    """Print the results of all checks; exit 1 if a check fails."""
     if arguments.systemd:
         printing.say(systemd_unit().rstrip())
         return 0
@@ -86,7 +89,7 @@ def doctor(arguments: Namespace) -> int:
 
 
 def systemd_unit() -> str:
-    """Return the shipped unit with the absolute path of this installation, because systemd does not search PATH."""
+    """Return the shipped systemd unit with the absolute path of this installation, because systemd does not search PATH."""
     text = (data_dir() / "config" / "systemd" / "aptui@.service").read_text(encoding="utf-8")
     script = Path(sys.executable).parent / "aptui"
     words = [str(script)] if os.access(script, os.X_OK) else [sys.executable, "-P", "-m", "aptui"]
@@ -179,7 +182,7 @@ def _terminal() -> DoctorCheck:
 
 
 def _logout() -> DoctorCheck:
-    """Check whether an engine survives a logout: systemd can be configured to kill the processes of a user."""
+    """Check whether an engine survives a logout: systemd may be configured to kill all processes of a user."""
     files = [Path("/etc/systemd/logind.conf"), *sorted(Path("/etc/systemd/logind.conf.d").glob("*.conf"))]
     message = ""
     for file in files:
@@ -202,7 +205,7 @@ def _logout() -> DoctorCheck:
 
 
 def _trust(config: Config) -> DoctorCheck:
-    """Check whether the code of the project may run."""
+    """Check whether the project is trusted, so that its code may run."""
     from aptui.cli.trust_verb import change_lines, count_runnable
 
     state = trust.assess(config)
@@ -223,7 +226,7 @@ def _builders(config: Config) -> DoctorCheck:
 
 
 def _rules(config: Config) -> DoctorCheck:
-    """Name the builder rules that match none of the sources."""
+    """Report builder rules that match no source."""
     builders = [builder for builder in config.project.builders if builder.rules]
     sources = _from_database(config, lambda reader: [row.source for row in reader.sources()]) if builders else None
     if not sources:
@@ -241,7 +244,7 @@ def _rules(config: Config) -> DoctorCheck:
 
 
 def _tracing(config: Config) -> DoctorCheck:
-    """Check whether commands with tracing enabled can be traced."""
+    """Check whether this machine can trace the file accesses of commands for which tracing is enabled."""
     tracing = [builder.name for builder in config.project.builders if builder.traces_reads]
     if not tracing:
         return DoctorCheck("tracing", "ok", "no builder has trace_reads")
@@ -313,7 +316,7 @@ def _engine(config: Config) -> DoctorCheck:
 
 
 def _sandbox(config: Config) -> DoctorCheck:
-    """Report which files and networks builders and commands can access."""
+    """Report which files and networks the builders and commands can access."""
     from aptui.engine.pool import sandbox
 
     found = sandbox.plan_sandbox(config)
@@ -324,7 +327,7 @@ def _sandbox(config: Config) -> DoctorCheck:
         return DoctorCheck("sandbox", "ok", "off: builders and commands can access everything that you can access", advice)
     problem = sandbox.MISSING
     if found is not None:
-        problem = sandbox.problem_of(replace(found, writes=()))  # the staging folder may not exist yet
+        problem = sandbox.problem_of(replace(found, writes=()))  # without `writes`: the staging folder may not exist yet
     if problem:
         return DoctorCheck("sandbox", "fail" if config.sandbox == "require" else "warn", problem, sandbox.HINT)
     return DoctorCheck("sandbox", "ok", f"{config.sandbox}: builders and commands can access only the project, and no network")
@@ -367,13 +370,13 @@ _PROJECT_CHECKS: tuple[Callable[[Config], DoctorCheck], ...] = (
 
 
 def _count_folders(config: Config) -> int:
-    """Count the folders of a project that was not processed yet."""
+    """Count the folders of a project that has not been processed yet."""
     roots = [folder.path for folder in config.project.scan_folders]
     return len({path for root in roots for path, _folders, _files in os.walk(root)})
 
 
 def _from_database(config: Config, ask: Callable[[Reader], T]) -> T | None:
-    """Return the answer of `ask` from the database, None if the database does not exist or cannot be read."""
+    """Return the answer of `ask`, a query of the database. Return None if the database does not exist or cannot be read."""
     try:
         with closing(open_reader(asset_database(config.cache_dir))) as reader:
             return ask(reader)
@@ -382,5 +385,5 @@ def _from_database(config: Config, ask: Callable[[Reader], T]) -> T | None:
 
 
 def _existing(path: Path) -> Path:
-    """Return the nearest existing folder at or above a path."""
+    """Return the nearest existing folder: the path itself or a folder above it."""
     return next(folder for folder in (path, *path.parents) if folder.is_dir())

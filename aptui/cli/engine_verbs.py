@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 _STOP_LIMIT_S = 30.0
 _POLL_S = 0.02
 _ASK_AGAIN_S = 1.0
-"""Interval (seconds) of checks whether an engine that stops when idle can become idle."""
+"""Interval of checks whether an engine that is to stop when idle is idle now (seconds)."""
 _GATEWAY_LIMIT_S = 10.0
-"""Timeout (seconds) of `start` for the gateway to listen; its imports take a second on a busy machine."""
+"""Timeout of `start` for the gateway to listen (seconds); the engine's imports take a second on a busy machine."""
 
 
 def _no_arguments(parser: ArgumentParser) -> None:
@@ -91,12 +91,12 @@ def serve(arguments: Namespace) -> int:
 
 
 def same_configuration(arguments: Namespace) -> list[str]:
-    """Return the options that make another process read the same configuration."""
+    """Return the options with which another process reads the same configuration."""
     return [f"--set={text}" for text in arguments.set] + ([f"--platforms={arguments.platforms}"] if arguments.platforms else [])
 
 
 def _skips_start_scan(config: Config) -> bool:
-    """Return whether the user's settings of another program (O3DE), whose project this is, turn the first scan off."""
+    """Return whether the user turned the first scan off in the settings of O3DE, if the project is an O3DE project."""
     facts = project_facts(config)
     return facts is not None and bool(facts.skips_start_scan)
 
@@ -108,7 +108,7 @@ def start_arguments(parser: ArgumentParser) -> None:
 
 
 def start(arguments: Namespace) -> int:
-    """Start the engine in the background, unless it runs already."""
+    """Start the engine in the background, unless it is running already."""
     from aptui.daemon import daemon_process
 
     config = load_to_run(arguments)
@@ -132,14 +132,14 @@ def start(arguments: Namespace) -> int:
 
 
 def _forget_gateway(config: Config) -> None:
-    """Remove the record that the gateway of a crashed engine left; it could be mistaken for the record of the next gateway."""
+    """Remove the gateway's record that a crashed engine left; otherwise the old record could be mistaken for a new one."""
     record = places.find_gateway(config.cache_dir)
     if record is not None and not record.is_alive:
         places.retract_gateway(config.cache_dir)
 
 
 def _gateway(config: Config) -> places.GatewayRecord:
-    """Wait until the engine's gateway listens or fails, and return its record."""
+    """Wait until the engine's gateway listens or fails; return the gateway's record."""
     deadline = time.monotonic() + _GATEWAY_LIMIT_S
     while time.monotonic() < deadline:
         record = places.find_gateway(config.cache_dir)
@@ -151,7 +151,7 @@ def _gateway(config: Config) -> places.GatewayRecord:
 
 
 def _running(config: Config) -> int:
-    """Return the process id of the running engine, 0 = none; stop an engine of another version as soon as it is idle."""
+    """Return the process id of the running engine, 0 = no engine. If the engine has another version, stop it once it is idle."""
     try:
         with EngineClient.of(config.cache_dir) as client:
             welcome = client.hello
@@ -179,7 +179,7 @@ def stop(arguments: Namespace) -> int:
 
 
 def stop_engines(cache_dir: Path | None, *, is_when_idle: bool = False) -> list[int]:
-    """Stop the engine of a cache, None = every engine of this user; return the ids of the ended processes.
+    """Stop the engine of a cache, or, for None, every engine of this user. Return the ids of the ended processes.
 
     Raises:
         HostError: the cache belongs to another user.
@@ -299,7 +299,7 @@ def run_next_arguments(parser: ArgumentParser) -> None:
 
 
 def _job_id(arguments: Namespace) -> int:
-    """Return the number of the job that the command line names, 0 if it names no job."""
+    """Return the number of the job on the command line, 0 if the command line names no job."""
     if not arguments.job:
         return 0
     from aptui.cli.naming import find_job, refuse_failed_analysis
@@ -339,7 +339,7 @@ def hold_arguments(parser: ArgumentParser) -> None:
 
 
 def hold(arguments: Namespace) -> int:
-    """Run a command while the engine holds changes back; return the command's exit code."""
+    """Run a command while the engine holds back changes of files; return the exit code of the command."""
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
     if not words:
         raise UserError("no command is given", hint="for example: aptui hold -- git checkout main")

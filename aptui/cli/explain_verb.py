@@ -39,7 +39,7 @@ _LEAST_LIKENESS = 0.6
 
 
 def outside(word: str, config: Config) -> str:
-    """Return the sentence about an existing file outside all scan folders, "" if the file does not exist."""
+    """Return the sentence about an existing file outside all scan folders; return "" if the file does not exist."""
     if not os.path.lexists(word):
         return ""
     folders = ", ".join(f"'{folder.path}'" for folder in config.project.scan_folders)
@@ -47,7 +47,7 @@ def outside(word: str, config: Config) -> str:
 
 
 def explain_unwanted(named: NamedPath, project: OpenedProject) -> dict[str, Any]:
-    """Return the facts about an existing file without jobs."""
+    """Return the facts about an existing file that has no jobs."""
     answer: dict[str, Any] = {"path": named.rel, "scan_folder": named.root}
     if os.path.isdir(named.path):
         return {**answer, "is": "folder", "said": "it is a folder; 'aptui jobs --filter source:FOLDER/*' lists the jobs in it"}
@@ -94,7 +94,7 @@ def _explain_wanted(named: NamedPath, builders: list[Builder], project: OpenedPr
 
 
 def find_ignore_rule(rel: str, config: Config) -> str:
-    """Return the rule that ignores a path or a folder above it, "" if no rule does."""
+    """Return the ignore rule that matches a path or a folder above it, "" if no rule does."""
     is_ignored = ignore_matcher(config.project.ignore_regex)
     parts = rel.split("/")
     above = ["/".join(parts[: count + 1]) for count in range(len(parts))]
@@ -105,12 +105,12 @@ def find_ignore_rule(rel: str, config: Config) -> str:
 
 
 def _rule(paths: list[str], config: Config) -> str:
-    """Read the layers again to find the rule; the compiled configuration has only their merged values."""
+    """Read the configuration layers again to find the rule; the compiled configuration has only the merged values."""
     from aptui.config.yaml.nodes import ignore_regex
 
     try:
         rules = tree(config.project_dir).get("ignore")
-    except KnownError:  # the file was changed since
+    except KnownError:  # ignored: the user changed the file after it was compiled
         return ""
     for node in rules.value if rules is not None else ():
         if any(re.fullmatch(ignore_regex(node), path, re.IGNORECASE) for path in paths):
@@ -123,7 +123,7 @@ def _rule(paths: list[str], config: Config) -> str:
 
 
 def _near(rel: str, builders: tuple[Builder, ...]) -> list[str]:
-    """Return patterns that almost match, the likeliest first."""
+    """Return the patterns that almost match a path, the most similar first."""
     found = []
     for builder in builders:
         for pattern in builder.patterns:
@@ -134,7 +134,7 @@ def _near(rel: str, builders: tuple[Builder, ...]) -> list[str]:
 
 
 def _likeness(rel: str, pattern: Pattern) -> float:
-    """Return from 0 to 1 how similar the last parts are; equal extensions give 0.95."""
+    """Return how similar the last parts of two paths are, from 0 to 1; equal extensions give 0.95."""
     from difflib import SequenceMatcher
 
     name, wanted = rel.rpartition("/")[2], pattern.text.lower().rpartition("/")[2]
@@ -224,7 +224,7 @@ def _explain_given(arguments: Namespace, config: Config, named: NamedPath) -> Ex
     for folder, rel, path in config_folder.files_above(named.rel, config.project):
         texts[key_of(folder)] = config_folder.read(os_path(path), rel)
         files[rel] = path
-    # Wrong parameters are kept, so that the user sees where they come from; a batch refuses them.
+    # Wrong parameters are included, so that the user sees where they come from; a batch refuses them.
     unchecked = tuple(replace(builder, params_schema="") for builder in builders)
     settings = SettingsTree(replace(config.project, builders=unchecked), texts, config.places)
     return ExplainedValue(config, root, builders, nodes, settings, files)
@@ -283,7 +283,10 @@ def _class_of(builder: Builder) -> str:
 
 
 def _find_switched_off(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
-    """Yield builders that match, but are off for all enabled platforms; the compiled configuration does not have them."""
+    """Yield builders that match the path, but are off for all enabled platforms.
+
+    The compiled configuration leaves them out.
+    """
     known = {builder.name for builder in given.builders}
     for name, node in given.nodes.items():
         listed = node.get("patterns") or node.get("copy")
@@ -332,7 +335,7 @@ def _limits(builder: Builder, node: Node | None, given: ExplainedValue) -> dict[
 def _platform(
     builder: Builder, node: Node | None, platform: str, key: PathKey, folder: ScanFolder, given: ExplainedValue
 ) -> dict[str, Any]:
-    """Return whether a builder works for a platform here, and if so, its parameters."""
+    """Return whether a builder works for a platform on this machine, and if so, its parameters."""
     adjustment = given.settings.adjustment(key, builder)
     tags = next(item.tags for item in given.config.project.platforms if item.id == platform)
     answer: dict[str, Any] = {"platform": platform, "enabled": False, "said": "", "from": "", "params": {}}
@@ -383,7 +386,7 @@ def _folder_place(folder: ScanFolder, given: ExplainedValue) -> str:
 
 
 def _find_adjusted(key: PathKey, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
-    """Yield the changes of settings below a folder, for each builder that they change."""
+    """Yield the changes that the settings of a folder make to a builder, for each such builder."""
     for builder in given.builders:
         adjustment = given.settings.adjustment(key, builder)
         platforms = [
@@ -402,7 +405,7 @@ def _find_adjusted(key: PathKey, folder: ScanFolder, given: ExplainedValue) -> I
 
 
 def _companions(rel: RelPath, given: ExplainedValue) -> Iterator[dict[str, Any]]:
-    """Yield the metadata companions that a source may have."""
+    """Yield the metadata files that a source may have."""
     declared = given.root.get("companions")
     places = {key_of(text): node for text, node in (declared.value if declared else {}).items()}
     for companion in given.config.project.companions:
@@ -414,7 +417,7 @@ def _companions(rel: RelPath, given: ExplainedValue) -> Iterator[dict[str, Any]]
 
 
 def kind_word(kind: str) -> str:
-    """Return the displayed word for a kind of builder."""
+    """Return the word that is displayed for a kind of builder."""
     return {BuilderKind.COPY.value: "copies", BuilderKind.COMMAND.value: "runs a command"}.get(kind, "Python")
 
 
@@ -448,7 +451,7 @@ def explain(arguments: Namespace) -> int:
 
 
 Shown = Callable[[str], str]
-"""Makes a place (`file:line:column`) short and safe for terminals."""
+"""Makes a place (`file:line:column`) short, and safe for terminals to print."""
 
 
 def _format_answer(answer: dict[str, Any], shown: Shown) -> Iterator[tuple[str, str]]:

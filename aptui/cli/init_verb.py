@@ -1,4 +1,4 @@
-"""`init`: write the `aptui.yaml` that fits a folder; the screen offers the same in a folder without a project.
+"""`init`: write an `aptui.yaml` that fits the files of a folder. The screen offers the same if the folder has no project.
 
 Tests: `tests/cli/test_screen_verb.py`, `tests/features/shipping/test_verbs.py`.
 """
@@ -55,9 +55,9 @@ def init(arguments: Namespace) -> int:
 
 
 def write_proposal(found: proposal.Proposal) -> str:
-    """Write a project that was shown to the user, and trust it; return which files were written."""
+    """Write a project that the user has seen, and trust it; return which files were written."""
     file, ignored = proposal.write(found)
-    if not (found.folder / trust.FOLDER).exists():  # the project can run only the code that was shown here
+    if not (found.folder / trust.FOLDER).exists():  # trusted at once: the project can run only code that the user has seen
         with suppress(UserError):
             consent(load.load(found.folder))
     also = f", and {_describe_cache(ignored)}" if ignored else ""
@@ -70,7 +70,7 @@ def _describe_cache(file: Path) -> str:
 
 
 def _project_above(folder: Path) -> Path | None:
-    """Return the project that contains a folder.
+    """Return the project that contains a folder; None if the folder has its own project or is in none.
 
     Raises:
         UserError: the folder is an O3DE project, which needs no `aptui.yaml`.
@@ -86,7 +86,7 @@ def _project_above(folder: Path) -> Path | None:
 
 
 def show_proposal(found: proposal.Proposal) -> None:
-    """Print what a proposed project makes of the files of its folder."""
+    """Print which builder the proposed project uses for which files of its folder."""
     kind = "" if found.engine is proposal.PLAIN else f", a {found.engine.name} project"
     printing.say(f"{printing.line(str(found.folder))}{kind}; sources are in {printing.line(found.root)}")
     for rule in found.rules:
@@ -122,7 +122,7 @@ def offer_project(arguments: Namespace) -> bool | None:
 
 
 def _read_key() -> str:
-    """Return the key that the user presses; a key that sends several bytes is returned whole."""
+    """Return the key that the user presses; if the key sends several bytes, return all of them."""
     before = termios.tcgetattr(0)
     try:
         tty.setcbreak(0)

@@ -1,4 +1,4 @@
-"""`log`: the log of a job's run, or the list of its runs; only `--follow` needs an engine.
+"""`log`: print the log of a job's run, or list the job's runs; only `--follow` needs an engine.
 
 Tests: `tests/cli/test_read_verbs.py`.
 """
@@ -57,7 +57,7 @@ def log_arguments(parser: ArgumentParser) -> None:
 
 
 def log(arguments: Namespace) -> int:
-    """Show the log of a job's run, or its runs."""
+    """Show the log of a job's run, or list the job's runs."""
     if arguments.history or arguments.compare:
         return compare(arguments) if arguments.compare else history(arguments)
     if arguments.raw and printing.is_terminal(sys.stdout):
@@ -99,7 +99,7 @@ def logs_arguments(parser: ArgumentParser) -> None:
 
 
 def logs(arguments: Namespace) -> int:
-    """Show the end of the engine's own log, or the paths of its logs."""
+    """Show the end of the engine's own log, or list the paths of its logs."""
     config = load_last_config(arguments)
     refuse_other_user(config.cache_dir)
     files = engine_logs(config.log_dir)
@@ -160,13 +160,13 @@ def _copy_raw(file: Path) -> int:
 _EVERY_S = 0.5
 _LIMIT_S = 10.0
 _RECORDED_S, _POLL_S = 10.0, 0.1
-"""Timeout (seconds) for an ended run to be in the database, and poll interval."""
+"""Timeout for an ended run to be stored in the database, and interval of the checks (seconds)."""
 
 Say = Callable[[Sequence[JobLogLine]], None]
 
 
 class Followed(Struct):
-    """The followed run, 0 = the job is not running, and its lines that were printed."""
+    """The run that is followed, 0 = the job is not running, and the lines of the run that are printed already."""
 
     run_key: int = 0
     lines: list[JobLogLine] = field(default_factory=list)
@@ -184,7 +184,7 @@ def follow(config: Config, job_id: int, say: Say) -> bool:
     except NoAnswer:
         raise
     except HostError:
-        pass  # no engine, so the job is not running; the stored log is complete
+        pass  # without an engine the job is not running, so the stored log is complete
     if followed.run_key and (file := _log_of(config, job_id, followed.run_key)):
         print_new(followed, joblog.parse(file), say)
     return followed.run_key != 0
@@ -203,11 +203,11 @@ def _take_news(client: EngineClient, job_id: int, followed: Followed, say: Say) 
 
 
 def print_new(followed: Followed, lines: list[JobLogLine], say: Say) -> None:
-    """Print the lines of a run that were not printed yet."""
+    """Print the lines of a run that are not printed yet."""
     before = followed.lines
     count = len(before)
     if lines[:count] != before:
-        is_longer = lines[: count - 1] == before[:-1]  # the last line was incomplete
+        is_longer = lines[: count - 1] == before[:-1]  # true if only the last line differs: it was incomplete
         last = next((at for at in reversed(range(len(lines))) if lines[at] == before[-1]), -1)
         count = count - 1 if is_longer else last + 1
     followed.lines = lines
@@ -215,7 +215,7 @@ def print_new(followed: Followed, lines: list[JobLogLine], say: Say) -> None:
 
 
 def _log_of(config: Config, job_id: int, run_key: int) -> Path | None:
-    """Wait until an ended run is recorded and return its log; None = not recorded, because its result was discarded."""
+    """Wait until an ended run is stored, and return its log. None = not stored, because the engine discarded its result."""
     end_s = time.monotonic() + _RECORDED_S
     while time.monotonic() < end_s:
         with closing(open_reader(config.cache_dir / DATABASE)) as reader:
@@ -233,7 +233,7 @@ _OUTCOMES = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed", Outcome.C
 
 
 class _HistoryRun(Struct, frozen=True):
-    """A run with its number (1 is the latest), its inputs and its products."""
+    """A run with its number (1 is the last run), its inputs and its products."""
 
     number: int
     row: RunRow
@@ -245,7 +245,7 @@ class _HistoryRun(Struct, frozen=True):
 
 
 def history(arguments: Namespace) -> int:
-    """Show the runs of all jobs that a path names."""
+    """Show the runs of all jobs that belong to a path."""
     with open_for_reading(arguments) as project:
         rows = [row for row in _jobs(arguments.job, project) if row.job_id]
         found = [(row, _runs(row, project)) for row in rows]
@@ -270,7 +270,7 @@ def _jobs(word: str, project: OpenedProject) -> list[JobRow]:
 
 
 def _runs(row: JobRow, project: OpenedProject) -> list[_HistoryRun]:
-    """Return the stored runs, the latest first."""
+    """Return the stored runs, the last run first."""
     database = project.database
     made = tuple((product.name, product.digest.hex()[:32], product.size) for product in database.products_of(row.job_id))
     rows = database.runs_of(row.job_id)

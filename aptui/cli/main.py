@@ -1,4 +1,4 @@
-"""The command line: maps words to a verb, and its result or error to an exit code.
+"""The command line: finds and runs the verb, and turns its result or error into an exit code.
 
 Only the module of the requested verb is imported, so that `aptui batch` with nothing to do starts fast.
 """
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 _LEAN_START = "aptui.shared.lean_start"
-"""Module that must be imported before any module that imports msgspec; `--version` and `--help` need neither of the two."""
+"""Module that must be imported before any module that imports msgspec. `--version` and `--help` need neither module."""
 _WITH_VALUE = frozenset({"-C", "--project", "--engine-path", "--theme", "--color"})
-"""Options that are allowed before a verb and whose value is the next word."""
+"""Options that are allowed before a verb and take the next word as their value."""
 _HIDDEN = "==SUPPRESS=="
 """The value of `argparse.SUPPRESS`, which hides an option from the help."""
 
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     printing.prepare()
     if printing.find_redirected():
         import_module(_LEAN_START)
-        import_module("aptui.config.own_files").note_printing()  # imported only if needed: most output goes to a terminal or a pipe
+        import_module("aptui.config.own_files").note_printing()  # imported only if needed: most output is not to a file
     try:
         code = _dispatch(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def find_verb(name: str) -> VerbInfo:
-    """Return a verb; features are loaded only if it is not a verb of the kernel.
+    """Return a verb. Features are loaded only if the kernel does not have the verb.
 
     Raises:
         UserError: the verb does not exist.
@@ -91,7 +91,7 @@ def _dispatch(words: list[str]) -> int:
 
 
 def declare(parser: ArgumentParser, module: ModuleType, verb: str, *action: str) -> None:
-    """Declare the options and arguments of a verb, or those of one action of it."""
+    """Declare the options and arguments of a verb, or of one action of the verb."""
     add_project(parser)
     getattr(module, f"{verb.replace('-', '_')}_arguments")(parser, *action)
 
@@ -105,7 +105,7 @@ def _with_color(arguments: Namespace) -> Namespace:
 
 
 def _split(words: list[str]) -> tuple[str | None, list[str]]:
-    """Return the verb and the other words; options may also come before the verb."""
+    """Return the verb and the other words; options may also stand before the verb."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
         at += 2 if words[at] in _WITH_VALUE else 1
@@ -115,7 +115,7 @@ def _split(words: list[str]) -> tuple[str | None, list[str]]:
 
 
 def add_project(parser: ArgumentParser) -> None:
-    """Add the options that every verb takes."""
+    """Add the options that every verb has."""
     parser.add_argument("-C", "--project", metavar="DIR", help="folder with the aptui.yaml; by default the nearest one upwards")
     parser.add_argument(
         "--engine-path",
@@ -137,7 +137,7 @@ def add_project(parser: ArgumentParser) -> None:
 
 
 def _engine_setting(folder: str) -> str:
-    """Return the `--set` argument that `--engine-path` abbreviates."""
+    """Return the `--set` argument for which `--engine-path` is short."""
     return f"/Amazon/AzCore/Bootstrap/engine_path={os.path.abspath(folder)}"
 
 
@@ -153,7 +153,7 @@ def _alone(words: list[str]) -> int:
 
 
 def _screen(module: str, verb: str, words: list[str]) -> int:
-    """Open a screen; its frame is shown before any heavy module is imported."""
+    """Open a screen; its frame is drawn before any slow module is imported."""
     from aptui.tui.terminal import skeleton
 
     parsers = import_module("aptui.cli.parser")
@@ -196,7 +196,7 @@ def _report_lost_output(error: OSError) -> int:
 
 
 def _report_crash(error: Exception) -> int:
-    """Report a bug, or an unexpected problem with the machine, in one line with the path of the traceback."""
+    """Report a bug, or an unexpected error of the machine, in one line with the path of the file that has the traceback."""
     import traceback
 
     if "--debug" in sys.argv:

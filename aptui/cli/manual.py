@@ -80,7 +80,7 @@ Every address but `/` needs a token, on this machine too: `Authorization: Bearer
 
 
 class ReferencePage(Struct, frozen=True):
-    """A page of `aptui docs`: `file` is the shipped page, `sections` returns {heading: rows of (name, text)}."""
+    """A page of `aptui docs`: `file` is the name of the shipped page, `sections` returns {heading: rows of (name, text)}."""
 
     file: str
     title: str
@@ -89,7 +89,7 @@ class ReferencePage(Struct, frozen=True):
 
 
 def pages() -> dict[str, ReferencePage]:
-    """Return {topic: page}: those of the kernel, then those of features (extension point `reference`)."""
+    """Return {topic: page}: the pages of the kernel, then the pages of features (extension point `reference`)."""
     ours = {
         "keys": ReferencePage("KEYS.md", "Keys of aptui.yaml", _KEYS_INTRODUCTION, _key_sections),
         "filters": ReferencePage("FILTERS.md", "The filter of jobs", _FILTERS_INTRODUCTION, _filter_sections),
@@ -99,7 +99,7 @@ def pages() -> dict[str, ReferencePage]:
 
 
 def reference_markdown(topic: str) -> str:
-    """Return a page as Markdown, as shipped."""
+    """Return a page as Markdown, in the form of the shipped file."""
     page = pages()[topic]
     lines = [f"# {page.title}", "", f"Made by `aptui docs {topic} --markdown`; a test compares it with the program.", ""]
     lines += [page.introduction]
@@ -217,7 +217,7 @@ def docs_arguments(parser: ArgumentParser) -> None:
 
 
 def docs(arguments: Namespace) -> int:
-    """Show the reference, in a pager if the output is a terminal."""
+    """Show the reference; use a pager if the output is a terminal."""
     if arguments.verb in pages():
         if arguments.markdown:
             printing.say(reference_markdown(arguments.verb).rstrip())
@@ -248,7 +248,7 @@ def _texts(verbs: list[str]) -> Iterator[str]:
 
 
 def _page(text: str) -> None:
-    """Show a long text in $PAGER on a terminal, otherwise print it."""
+    """Show a long text: in `$PAGER` if the output is a terminal, otherwise print it."""
     pager = os.environ.get("PAGER") or shutil.which("less") or ""
     if not pager or not printing.is_terminal(sys.stdout):
         printing.say(text.rstrip())
@@ -257,20 +257,20 @@ def _page(text: str) -> None:
 
 
 def _entries(verbs: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield (verb, action): the verb itself with "", then its actions."""
+    """Yield (verb, action): first the verb with "" as the action, then each of its actions."""
     for verb in verbs:
         yield verb, ""
         yield from ((verb, action) for action in actions_of(verb))
 
 
 def actions_of(verb: str) -> dict[str, str]:
-    """Return {action: text} of a verb."""
+    """Return {action: help text} of a verb."""
     actions: dict[str, str] = getattr(import_module(main.find_verb(verb).module), f"{verb.upper()}_ACTIONS", {})
     return actions
 
 
 def options(parser: parsers.Parser) -> Iterator[tuple[str, str]]:
-    """Yield (form, help) of each documented option and argument."""
+    """Yield (form, help text) of each documented option and argument."""
     for action in parser.list_declared():
         yield _write_action(action), (action.help or "").replace("%%", "%")
 
@@ -285,7 +285,7 @@ def _write_action(action: Action) -> str:
 
 
 def _own_options(verb: str, action: str = "") -> list[tuple[str, str]]:
-    """Return the options of a verb without those that every verb has."""
+    """Return the options of a verb, without the options that every verb has."""
     common = {name for name, _text in common_options()}
     return [each for each in options(parsers.parser_of(verb, [action, "--help"] if action else [])) if each[0] not in common]
 
@@ -392,7 +392,7 @@ _TAKES_SOURCES = (
     "scan-missing", "lint",
 )  # fmt: skip
 _MOST = 200
-"""Maximum number of offered names."""
+"""Maximum number of names that a completion offers."""
 
 
 def completion_arguments(parser: ArgumentParser) -> None:
@@ -402,7 +402,7 @@ def completion_arguments(parser: ArgumentParser) -> None:
 
 
 def completion(arguments: Namespace) -> int:
-    """Print the code of a shell, or the completions of the last word."""
+    """Print the completion code for a shell, or the completions of the last word."""
     if arguments.shell != "words":
         printing.say(SHELLS[arguments.shell])
         return 0
@@ -416,7 +416,7 @@ def completion(arguments: Namespace) -> int:
 
 
 def complete_words(words: Sequence[str]) -> list[str]:
-    """Return the completions of the last word."""
+    """Return the completions of the last word on the command line."""
     *before, begun = words
     verb = next((word for word in before if word in all_verbs()), "")
     if not verb or verb == "help":
@@ -446,7 +446,7 @@ def _choices(verb: str, before: Sequence[str]) -> Iterator[str]:
 
 
 def _sources(before: Sequence[str], begun: str) -> Iterator[str]:
-    """Yield sources and `#` numbers of jobs in the database that begin with `begun`."""
+    """Yield, from the database, the sources and the `#` numbers of jobs that begin with `begun`."""
     from aptui.batch.options import load_last_config, project_dir
     from aptui.store.queries.reader import open_reader
 
@@ -462,7 +462,7 @@ def _sources(before: Sequence[str], begun: str) -> Iterator[str]:
 
 
 def _step(source: str, begun: str) -> str:
-    """Return the source, or the next folder towards it if the source is in a subfolder of `begun`."""
+    """Return the source. If the source is in a subfolder of `begun`, return the next folder on the way to it."""
     if not source.startswith(begun):
         return source
     head, found_slash, _rest = source[len(begun) :].partition("/")

@@ -39,7 +39,7 @@ _BINARY_SAMPLE = 8192
 
 
 class Misspelling(Struct, frozen=True):
-    """A file whose text spells the file `needed` differently; `what` describes the difference."""
+    """A file whose text spells the name of the file `needed` differently; `what` describes the difference."""
 
     named_by: str
     needed: str
@@ -47,8 +47,8 @@ class Misspelling(Struct, frozen=True):
 
 
 def find_misspelt(item: NamedSource) -> Iterator[Misspelling]:
-    """Yield misspelt references in the text of a source, or of a file that it needs, as an .mtl that names pictures."""
-    from aptui.config.folder import find_spelling  # imported here, because it imports the readers of YAML
+    """Yield misspelt references in the text of a source, or of a file that it needs (such as an .mtl that names pictures)."""
+    from aptui.config.folder import find_spelling  # imported here, because the module imports the readers of YAML
 
     places = [(item.root, item.source), *((each.root, each.path) for each in item.needs)]
     places += ((item.root, find_spelling(item.root, file).removeprefix(f"{item.root}/")) for file in item.files)
@@ -63,7 +63,7 @@ def find_misspelt(item: NamedSource) -> Iterator[Misspelling]:
 
 
 def _text_of(root: str, path: str) -> bytes:
-    """Return the bytes of a text file, b"" if it is binary or cannot be read."""
+    """Return the bytes of a text file; return b"" if the file is binary or cannot be read."""
     try:
         with open(os.path.join(os.fsdecode(from_text(root)), os.fsdecode(from_text(path))), "rb") as stream:
             data = stream.read(_BINARY_SAMPLE)
@@ -96,7 +96,7 @@ _LISTED = 20
 
 
 class NamedPath(Struct, frozen=True):
-    """A resolved path: relative path, path of the scan folder ("" = only the relative path was given), absolute path."""
+    """A path that was found: relative path, path of the scan folder ("" = only the relative path was given), absolute path."""
 
     rel: str
     root: str
@@ -107,12 +107,15 @@ class NamedPath(Struct, frozen=True):
 
 
 def as_text(word: str) -> str:
-    """Return a word of the command line in text form (`core.paths`)."""
+    """Return a word of the command line as a path in text form (`core.paths`)."""
     return to_text(os.fsencode(word))
 
 
 def meanings(word: str, config: Config) -> list[NamedPath]:
-    """Return the possible meanings of a path, likeliest first: an existing file below the working folder, then the scan folders."""
+    """Return the possible meanings of a path, the likeliest first.
+
+    An existing file below the working folder comes first, then the scan folders.
+    """
     text = as_text(word)
     here = to_text(os.fsencode(os.path.abspath(os.fsencode(word))))
     seen_from_here = [
@@ -138,7 +141,7 @@ def meanings(word: str, config: Config) -> list[NamedPath]:
 
 
 def find_source(word: str, config: Config, database: Reader) -> SourceRow | None:
-    """Return the source that a path names, if it has jobs."""
+    """Return the source that a path names, None if the source has no jobs."""
     for named in meanings(word, config):
         found = database.source(named.rel)
         if found is not None:
@@ -147,7 +150,7 @@ def find_source(word: str, config: Config, database: Reader) -> SourceRow | None
 
 
 def nearest_sources(word: str, database: Reader) -> list[str]:
-    """Return at most three paths of sources that look like `word`."""
+    """Return at most three paths of sources that are similar to `word`."""
     from difflib import get_close_matches
 
     wanted = as_text(word).lower()
@@ -161,7 +164,7 @@ def nearest_sources(word: str, database: Reader) -> list[str]:
 
 
 def suggest_sources(word: str, database: Reader) -> str:
-    """Return a hint with the paths of sources that look like `word`."""
+    """Return a hint with the paths of sources that are similar to `word`."""
     near = nearest_sources(word, database)
     return f"did you mean {' or '.join(repr(line(path)) for path in near)}?" if near else "'aptui jobs' lists the sources with jobs"
 
@@ -172,7 +175,7 @@ def unknown(word: str, database: Reader) -> UserError:
 
 
 def refuse_unknown_run(number: int, count: int) -> None:
-    """Refuse the number of a run that a job with `count` stored runs does not have.
+    """Refuse the number of a run if the job, which has `count` stored runs, does not have that run.
 
     Raises:
         UserError: with the number of runs.
@@ -183,7 +186,7 @@ def refuse_unknown_run(number: int, count: int) -> None:
 
 
 def refuse_failed_analysis(row: JobRow, purpose: str, hint: str) -> None:
-    """Refuse a failed analysis, which has no job: `purpose` says what the job is needed for.
+    """Refuse a failed analysis, because it has no job; `purpose` says what the job is needed for.
 
     Raises:
         UserError: the row is one of an analysis.
@@ -232,7 +235,10 @@ def jobs_named(word: str, config: Config, database: Reader) -> list[JobRow] | No
 
 
 def _is_key(word: str, row: JobRow) -> bool:
-    """Whether `word` is the key of a job; the key of an analysis is `analysis` or `analysis:BUILDER`."""
+    """Return whether `word` is the key of a job.
+
+    The key of an analysis is `analysis` or `analysis:BUILDER`.
+    """
     name, _, builder = word.partition(":")
     is_builder = not builder or builder_uuid(builder) == row.builder
     return row.job_key.lower() == word.lower() or (describe_key(row.job_key) == name.lower() and is_builder and not row.job_id)
@@ -268,7 +274,10 @@ def _ambiguous(word: str, rows: Sequence[JobRow]) -> UserError:
 
 
 def path_matcher(pattern: str) -> Callable[[str], bool]:
-    """Return a function that reports whether a path (its last part if `pattern` has no `/`) matches a pattern with `*` or `?`."""
+    """Return a function that reports whether a path matches a pattern with `*` or `?`.
+
+    If `pattern` has no `/`, the last part of the path is matched.
+    """
     match = wildcard(pattern).fullmatch
     if "/" not in pattern:
         return lambda text: match(text) is not None or match(text.rpartition("/")[2]) is not None
@@ -326,14 +335,14 @@ def open_asked(arguments: Namespace) -> Iterator[AskedAssets]:
 
 
 class AssetNames:
-    """Resolves words of the command line in one graph."""
+    """Finds the assets that words of the command line name, in one asset graph."""
 
     def __init__(self, place: AskedAssets, graph: AssetGraph) -> None:
         self._place = place
         self._graph = graph
 
     def nodes(self, word: str) -> list[Node]:
-        """Return the nodes of a source and its products, a product, an asset id, a dependency's file or a glob.
+        """Return the graph's nodes for a word: a source and its products, a product, an asset id, a dependency, or a glob.
 
         Raises:
             UserError: nothing has that name.
@@ -344,7 +353,7 @@ class AssetNames:
         return found
 
     def products(self, word: str) -> list[Node]:
-        """Return the products that a word names, including those of its sources.
+        """Return the products that a word names; for a source, all its products.
 
         Raises:
             UserError: nothing has that name.

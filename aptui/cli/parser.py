@@ -1,4 +1,4 @@
-"""Parsers of verbs, for help and for words that `cli.plain_words` leaves to `argparse`.
+"""Parsers of verbs, for help and for command lines that `cli.plain_words` does not read. Tests: `tests/cli/test_main.py`.
 
 Tests: `tests/cli/test_main.py`.
 """
@@ -41,16 +41,16 @@ class Parser(ArgumentParser):
         return super().format_help()
 
     def _print_message(self, message: str, _file: object = None) -> None:
-        """Print help or the version; `argparse` itself ignores write errors."""
+        """Print help or the version; this method reports write errors, which `argparse` itself ignores."""
         printing.say(message.rstrip())
 
     def error(self, message: str) -> NoReturn:
-        """Raise the mistake as a `UserError`."""
+        """Raise a mistake in the command line as a `UserError`."""
         raise UserError(message, hint=f"see '{self.prog} --help'")
 
 
 def parser_of(verb: str, words: Sequence[str] = ()) -> Parser:
-    """Return the parser of a verb; if `words` ask for help about one of its actions, the parser of that action."""
+    """Return the parser of a verb. If `words` ask for help about an action of the verb, return the parser of the action."""
     found = find_verb(verb)
     module = import_module(found.module)
     name = verb.replace("-", "_")

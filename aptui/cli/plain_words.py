@@ -17,7 +17,7 @@ _FLAGS = {"store_true": True, "store_false": False}
 
 
 def read(declare: Callable[[ArgumentParser], object], words: Sequence[str]) -> Namespace | None:
-    """Return the arguments in `words`, as `declare` declares them; None if only `argparse` can read them."""
+    """Return the arguments in `words`, as `declare` declares them; return None if only `argparse` can read the words."""
     declared = _Declared()
     try:
         declare(cast("ArgumentParser", declared))
@@ -27,11 +27,11 @@ def read(declare: Callable[[ArgumentParser], object], words: Sequence[str]) -> N
 
 
 class _NotPlainError(Exception):
-    """The words, or the declarations, have a form that is left to `argparse`."""
+    """Raised if the words or the declarations have a form that is left to `argparse`."""
 
 
 class _Argument:
-    """One declared argument; at most one argument of a `group` may be in the words."""
+    """One declared argument; of the arguments in a `group`, at most one may be in the words."""
 
     def __init__(self, dest: str, group: list[_Argument] | None, options: dict[str, Any]) -> None:
         self.dest, self.group = dest, group
@@ -42,10 +42,10 @@ class _Argument:
         self._convert: Callable[[str], object] = options.get("type", str)
         self._choices: Collection[object] | None = options.get("choices")
         if isinstance(self.default, str) and self._convert is not str:
-            raise _NotPlainError  # `argparse` also converts a default that is a text
+            raise _NotPlainError  # `argparse` also converts a default value that is a text
 
     def value(self, word: str) -> object:
-        """Return the value of one word."""
+        """Return the value of one word, converted and checked."""
         try:
             value = self._convert(word)
         except Exception:  # noqa: BLE001 - `argparse` calls it again and reports the error
@@ -66,7 +66,7 @@ class _Group:
 
 
 class _Declared:
-    """The arguments of a verb; it has the methods of an `ArgumentParser` that declare them."""
+    """The declared arguments of a verb; the class has those methods of an `ArgumentParser` that declare arguments."""
 
     def __init__(self) -> None:
         self._options: dict[str, _Argument] = {}
@@ -105,7 +105,7 @@ class _Declared:
             word = left.pop()
             if not word.startswith("-"):
                 if ended not in (-1, len(left) + 1):
-                    raise _NotPlainError  # positional words with options between them
+                    raise _NotPlainError  # left to `argparse`: positional words with options between them
                 ended = len(left)
                 positional.append(word)
                 continue
@@ -149,4 +149,4 @@ class _Declared:
         elif argument.nargs in ("?", "*") and values and comes_first and (argument.nargs == "*" or len(values) == 1):
             found[argument.dest] = values if argument.nargs == "*" else values[0]
         elif argument.nargs != "?" or values:
-            raise _NotPlainError  # too few, too many, or words after options, which `argparse` reads in its own way
+            raise _NotPlainError  # left to `argparse`: too few words, too many words, or words after options

@@ -98,7 +98,7 @@ def config_arguments(parser: ArgumentParser) -> None:
 
 
 def _explain(arguments: Namespace) -> int:
-    """Print the values of one key in all layers: the effective value first, then the overridden ones."""
+    """Print the values of one key in all configuration layers: the effective value first, then the values that it overrides."""
     messages = load.explain(project_dir(arguments), arguments.explain, arguments.set)
     for explain_more in feature.load_all("explain"):
         messages = [*messages, *explain_more(arguments.explain, partial(load_config, arguments))]
@@ -117,7 +117,7 @@ def _format_value(text: str | None) -> str:
 
 
 def config(arguments: Namespace) -> int:
-    """Print the effective configuration and its files."""
+    """Print the effective configuration and the files that it was read from."""
     if arguments.explain:
         return _explain(arguments)
     found = load_config(arguments)

@@ -1,4 +1,4 @@
-"""Access for verbs that only read: configuration, database and builder names, without an engine.
+"""Access for verbs that only read: configuration, database and names of builders, without an engine.
 
 Tests: `tests/features/o3de/scripts/test_azlmbr_project.py`.
 """
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 
 class OpenedProject(Struct, frozen=True):
-    """A project whose database is open for reading; `builders` are names by UUID."""
+    """A project whose database is open for reading; `builders` maps UUIDs to names."""
 
     config: Config
     database: Reader
     builders: Mapping[bytes, str]
 
     def builder_of(self, uuid: bytes) -> str:
-        """Return a builder's name, or its UUID if the configuration does not (or no longer) have the builder."""
+        """Return the name of a builder; if the configuration does not have the builder (any more), return its UUID."""
         return self.builders.get(uuid) or uuid_text(uuid)
 
 
@@ -63,7 +63,7 @@ def open_for_reading(arguments: Namespace, config: Config | None = None) -> Iter
 
 @contextmanager
 def open_snapshot(path: Path, config: Config | None) -> Iterator[Reader]:
-    """Open a database in one read transaction; `config` has its scan folders, None = unknown."""
+    """Open a database in one read transaction; `config` has the project's scan folders, None = unknown."""
     with closing(open_reader(path)) as database:
         if config is not None:
             database.roots = {folder.name: folder.path for folder in config.project.scan_folders}
@@ -100,7 +100,7 @@ def builder_names(config: Config) -> dict[bytes, str]:
 
 
 def hides_code(config: Config) -> bool:
-    """Whether a project has builders in code of its own, which must not run because the user has not trusted the project."""
+    """Return whether a project has builders in its own code, which must not run because the user has not trusted the project."""
     return config.has_builders_to_find and not trust.is_trusted(config)
 
 
@@ -111,7 +111,10 @@ def _read_remembered_names(config: Config) -> dict[bytes, str]:
 
 
 def all_builders(config: Config) -> tuple[Builder, ...]:
-    """Return the builders, completed by their classes as in the engine; only the configured ones if the project is not trusted."""
+    """Return the builders, with the facts from their classes, as in the engine.
+
+    If the project is not trusted, return only the configured builders.
+    """
     if hides_code(config):
         why = "you have not trusted this project, so builders of its own code are unknown here; see 'aptui trust'"
         printing.complain(f"aptui: {why}", "yellow")
@@ -120,7 +123,7 @@ def all_builders(config: Config) -> tuple[Builder, ...]:
         return _complete_builders(config, builders_record(config.cache_dir))
     from tempfile import TemporaryDirectory
 
-    # That folder marks a cache of aptui, so only the engine may create it.
+    # not created here: the folder marks a cache of aptui, so only the engine may create it
     with TemporaryDirectory(prefix="aptui-") as folder:
         return _complete_builders(config, Path(folder, "builders"))
 
@@ -177,12 +180,12 @@ def running_jobs(config: Config) -> dict[int, int]:
 
 
 def as_running(rows: Iterator[JobRow], running: Mapping[int, int]) -> Iterator[JobRow]:
-    """Yield rows, with status `running` for the running jobs."""
+    """Yield rows of jobs; a job that runs now gets the status `running`."""
     return (replace(row, status=STATUS) if row.job_id in running else row for row in rows)
 
 
 def counts(database: Reader, jobs: dict[str, int], running: Mapping[int, int]) -> dict[str, int]:
-    """Return {status: number of jobs}, with running jobs counted as running."""
+    """Return {status: number of jobs}; jobs that run now count as running."""
     found = dict(jobs)
     for row in filter(None, map(database.job, running)):
         found[row.status] -= 1
@@ -191,7 +194,7 @@ def counts(database: Reader, jobs: dict[str, int], running: Mapping[int, int]) -
 
 
 def resource_line(use: Mapping[str, Any]) -> str:
-    """Return one line with the holders of a resource (`core.priority.ResourceUse`) and the number of waiting jobs."""
+    """Return one line with the jobs that use a resource (`core.priority.ResourceUse`) and the number of jobs that wait for it."""
     holders = use["holders"]
     held = f", held by {', '.join(holders[:_MOST_HOLDERS])}" if holders else ""
     more = f" and {len(holders) - _MOST_HOLDERS} more" if len(holders) > _MOST_HOLDERS else ""

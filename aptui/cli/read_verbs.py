@@ -1,4 +1,4 @@
-"""`jobs`, `status`, `builders`: print facts from the database. They need no engine; a running engine adds its current work."""
+"""`jobs`, `status`, `builders`: print facts from the database without an engine. A running engine adds its current work."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 _WITH = {"warnings": "warnings", "errors": "errors"}
-"""Displayed statuses that mean `completed` with this count above 0."""
+"""Statuses that are displayed instead of `completed` if the job has more than 0 of these messages."""
 
 # -------------------------------------------------------------------------------------------------------------------- jobs
 
@@ -142,11 +142,11 @@ def _checks(project: OpenedProject) -> dict[int, CheckMark]:
 
 
 FILTER_PLACE = "--filter:"
-"""Start of the place of a mistake in a filter; the column follows."""
+"""Start of the place of a mistake in a filter; the number of the column follows."""
 
 
 def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
-    """Yield the number of jobs that match all terms, then one line per job, for screen readers."""
+    """Yield the number of jobs that match all terms, then one line for each job, for screen readers."""
     config = load_last_config(arguments)
     running = running_jobs(config)
     with open_for_reading(arguments, config) as project:
@@ -154,7 +154,7 @@ def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
         rows = list(_filter_rows(everything, project, terms)) if terms else everything
         yield f"{len(rows):,} of {printing.count(len(everything), 'job')}"
         for row in rows:
-            error = row.error.removeprefix(f"{row.source}:").lstrip()  # the line already names the path
+            error = row.error.removeprefix(f"{row.source}:").lstrip()  # without the path, which the line names already
             why = f": {printing.line(error)}" if error else ""
             key = printing.line(describe_key(row.job_key, project.builder_of(row.builder)))
             status = _status(row, None, running.get(row.job_id, -1))
@@ -162,7 +162,7 @@ def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
 
 
 def find_unsettled_jobs(arguments: Namespace) -> set[int]:
-    """Return the numbers of waiting and running jobs."""
+    """Return the ids of the waiting and running jobs."""
     config = load_last_config(arguments)
     running = running_jobs(config)
     with open_for_reading(arguments, config) as project:
@@ -198,7 +198,7 @@ def _status(row: JobRow, slow: session_history.JobPace | None, percent: int) -> 
 
 
 def facts_json(facts: ContentFacts | None) -> dict[str, Any]:
-    """Return the facts about products for `--json`, without unknown ones."""
+    """Return the facts about products for `--json`; unknown facts are left out."""
     return {} if facts is None else facts.all
 
 
@@ -241,7 +241,7 @@ def status_arguments(parser: ArgumentParser) -> None:
 
 
 def status(arguments: Namespace) -> int:
-    """Show totals."""
+    """Show the totals of the project and the state of its engine."""
     from aptui.link import places
     from aptui.store.queries import checks as health
 
@@ -256,7 +256,7 @@ def status(arguments: Namespace) -> int:
         draft_count, found = len(project.database.draft_jobs()), findings(project.database, config.checks)
         product_bytes, last_ms = health.product_bytes(project.database), health.last_completed_ms(project.database)
     engine, gateway = engine_process(config), places.find_gateway(config.cache_dir)
-    answer = engine_answer(config)  # an engine in trouble, as with a full disk, has released the cache's lock
+    answer = engine_answer(config)  # an engine with a problem, such as a full disk, has released the lock of the cache
     engine = engine or (answer["pid"] if answer else engine)
     if arguments.json:
         printing.say_json(
@@ -319,7 +319,7 @@ def status(arguments: Namespace) -> int:
 def _print_changes(config: Config) -> None:
     """Print which files changed since the user trusted the project."""
     if (state := trust.assess(config)).changed:
-        from aptui.cli.trust_verb import change_lines  # imported on demand: an unchanged project does not need it
+        from aptui.cli.trust_verb import change_lines  # imported on demand: if nothing changed, the module is not needed
 
         for text in change_lines(config, state):
             printing.say(f"trust      {text}", "yellow")
@@ -333,7 +333,7 @@ def _print_figures(arguments: Namespace) -> int:
 
 
 def _estimate_left(answer: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the engine's estimate of the time left, None if the engine is idle or has no estimate."""
+    """Return the engine's estimate of the time left. Return None if the engine is idle or has no estimate yet."""
     progress = (answer or {}).get("progress") or {}
     if progress.get("eta_ms", 0) <= 0:
         return None
@@ -390,7 +390,7 @@ def builders_arguments(parser: ArgumentParser) -> None:
 
 
 def builders(arguments: Namespace) -> int:
-    """List builders with their numbers of jobs."""
+    """List the builders with their numbers of jobs."""
     config = load_config(arguments)
     metrics, slower = {}, {}
     if asset_database(config.cache_dir).is_file():

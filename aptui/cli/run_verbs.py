@@ -41,7 +41,7 @@ def reprocess_arguments(parser: ArgumentParser) -> None:
 
 
 def reprocess(arguments: Namespace) -> int:
-    """Run all jobs of the named sources again, and all other pending jobs."""
+    """Run all jobs of the named sources again; pending jobs of other sources run too."""
     config = load_to_run(arguments)
     with open_for_reading(arguments, config) as project:
         keys = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
@@ -70,7 +70,7 @@ def sources_of(pattern: str, config: Config, database: Reader) -> list[PathKey]:
 
 
 def _matcher(rel: str) -> Callable[[str], bool]:
-    """Return a function: whether a source path in lower case is `rel`, is below it, or matches it."""
+    """Return a function that reports whether a source path in lower case is `rel`, is below `rel`, or matches `rel` as a glob."""
     key = rel.lower()
     if "*" in key or "?" in key:
         return path_matcher(key)
@@ -88,7 +88,7 @@ def interest_arguments(parser: ArgumentParser) -> None:
 
 
 def interest(arguments: Namespace) -> int:
-    """Report the sources that the user is viewing to the running engine."""
+    """Tell the running engine which sources the user is viewing."""
     config = load_last_config(arguments)
     with open_for_reading(arguments, config) as project:
         found = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
@@ -111,8 +111,8 @@ def rerun_arguments(parser: ArgumentParser) -> None:
 
 
 def rerun(arguments: Namespace) -> int:
-    """Run one job in its own worker, print all its output, keep its products."""
-    from aptui.batch import alone  # imported here: other verbs use this module without running jobs
+    """Run one job in a worker of its own, print all its output, and keep its products."""
+    from aptui.batch import alone  # imported here, because other verbs use this module without running jobs
 
     config = load_to_run(arguments)
     with open_for_reading(arguments, config) as project:
@@ -137,7 +137,7 @@ def _origin(builder: Builder) -> str:
 
 
 def _result(config: Config, root: str, row: JobRow, builder: Builder, folder: str) -> RunResult:
-    """Run the job as the engine does: in a worker with the engine's limits; its output is captured and limited."""
+    """Run the job as the engine does: in a worker with the engine's limits, whose output is captured and limited in size."""
     from aptui.batch import alone
 
     job, texts = _read_stored(config, row)

@@ -43,7 +43,7 @@ def tui(arguments: Namespace) -> int:
 
 
 def _open_read_only(arguments: Namespace, broken: UserError) -> int:
-    """Open the screen with a broken configuration: over an engine that runs with an earlier one, or read-only.
+    """Open the screen although the configuration is broken: with an engine that runs with an earlier one, or read-only.
 
     Raises:
         UserError: `broken`, if no engine is running and `--read-only` is not given, or if the place of the cache is unknown.
@@ -60,7 +60,7 @@ def _open_read_only(arguments: Namespace, broken: UserError) -> int:
 
 
 def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, starts_engine: bool = True) -> int:
-    """Open the screen over the engine of a project; start the engine if it is not running and `starts_engine` allows it.
+    """Open the screen for the engine of a project. If no engine is running and `starts_engine` allows it, start the engine.
 
     The engine of an untrusted project starts only after the user agreed.
     """
@@ -76,7 +76,7 @@ def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, st
         daemon_process.start(config.project_dir, config.cache_dir, [f"--set={text}" for text in getattr(arguments, "set", ())])
 
     def holder() -> int:
-        from aptui.cli.read_verbs import engine_process  # the user is asked after the first paint
+        from aptui.cli.read_verbs import engine_process  # not asked here: the screen asks the user after the first paint
 
         return engine_process(config) or 0
 
@@ -96,7 +96,7 @@ def open_arguments(parser: ArgumentParser) -> None:
 
 
 def open(arguments: Namespace) -> int:  # noqa: A001  # named like the verb
-    """Show a cache without an engine."""
+    """Show the jobs in a cache without an engine."""
     from pathlib import Path  # imported here, so that the frame is shown first
 
     from aptui.config.dirs import DATABASE, FILE_NAME
@@ -106,7 +106,7 @@ def open(arguments: Namespace) -> int:  # noqa: A001  # named like the verb
 
     path = Path(os.path.abspath(arguments.database))
     if path.is_dir() and not (path / DATABASE).is_file() and (path / FILE_NAME).is_file():
-        from aptui.config import load  # the argument is a project, not its cache
+        from aptui.config import load  # the user named a project instead of its cache
 
         path = load.load(path).cache_dir
     path = path / DATABASE if path.is_dir() else path
@@ -114,12 +114,12 @@ def open(arguments: Namespace) -> int:  # noqa: A001  # named like the verb
         raise UserError(f"there is no '{path}'", hint=f"name a folder that has an '{DATABASE}', or the file")
     if path.name != DATABASE:
         raise UserError(f"'{path}' is not called '{DATABASE}'", hint="put it into a folder of its own under that name")
-    open_reader(path).close()  # an unreadable database is reported before the screen opens
+    open_reader(path).close()  # checked now, so that an unreadable database is reported before the screen opens
     return _run(None, NoSession(name_of_cache(str(path)), path.parent), arguments)
 
 
 def _run(config: Config | None, session: Session, arguments: Namespace, asked: tuple[Trust, LinkSession] | None = None) -> int:
-    """Open the screen; `asked` is the question to ask before an engine starts, and its session."""
+    """Open the screen; `asked` is the question before an engine starts, with the session that starts it."""
     from aptui.tui.start import run
 
     if config and (reason := reason_for_lines(arguments, os.environ, is_typed=sys.stdin.isatty())):
@@ -154,7 +154,7 @@ def _ask_in_lines(config: Config, state: Trust, session: LinkSession) -> None:
 
 
 def _trust_question(config: Config, state: Trust, session: LinkSession) -> TrustQuestion:
-    """Return the question about an untrusted project; with a running engine the screen only reports it."""
+    """Return the question about an untrusted project. If an engine is running already, the screen only reports it."""
     from aptui.cli import trust_verb
     from aptui.config import trust
     from aptui.link import places
@@ -174,8 +174,8 @@ def _trust_question(config: Config, state: Trust, session: LinkSession) -> Trust
 
 
 def _engine_root(config: Config | None) -> str:
-    """Return the folder of an O3DE project's game engine, "" for any other project."""
-    from aptui.batch.options import project_facts  # after the first paint
+    """Return the folder of the game engine of an O3DE project, "" for any other project."""
+    from aptui.batch.options import project_facts  # called after the first paint
 
     facts = project_facts(config) if config is not None else None
     return str(facts.engine) if facts is not None else ""

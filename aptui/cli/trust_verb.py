@@ -20,7 +20,7 @@ from aptui.shared.files.git_commits import ask_git
 _MOST_NAMED = 3
 """Maximum number of changed files that are named."""
 MOST_LISTED = 200
-"""Maximum number of listed commands and files of each kind."""
+"""Maximum number of commands, and of files, that are listed."""
 
 
 # ------------------------------------------------------------------------------------------------------------------- trust
@@ -41,7 +41,7 @@ APTUI_TRUST=1 trusts every project, for build machines."""
 
 
 def trust(arguments: Namespace) -> int:
-    """Print the code of a project and trust it; or revoke that; or list the trusted projects."""
+    """Print the code of a project and trust the project, or revoke the trust, or list the trusted projects."""
     if arguments.list:
         for folder in records.list_recorded():
             printing.say(printing.line(folder))
@@ -69,7 +69,7 @@ def _revoke(folder: Path) -> int:
 
 
 def count_runnable(config: Config) -> str:
-    """Return one sentence that counts the code that a project can run."""
+    """Return one sentence with the amount of code that a project can run."""
     counts = [printing.count(number, noun) for number, noun in records.find_runnable(config).counts()]
     if not counts:
         return "it names no command, hook, check with a command or Python file"
@@ -118,7 +118,7 @@ def _describe_author(folder: Path, path: str) -> str:
 
 
 def ask_in_lines(config: Config, state: records.Trust) -> bool:
-    """Ask whether to trust a project, and record a yes; without a terminal, only report its code. Return whether it is trusted."""
+    """Ask whether to trust a project, and store a yes; return whether the project is trusted."""
     for line in change_lines(config, state) or ["you have not trusted this project yet"]:
         printing.say(line, "yellow")
     for line in runnable_lines(config, _MOST_NAMED):

@@ -20,7 +20,7 @@ GROUP_TEXTS = {
     "team": "shared results, editors, games, clusters",
     "more": "verbs of other features",
 }
-"""{group of verbs: heading}, in the order of help; a verb without a group is in the last one."""
+"""{group of verbs: heading}, in the order of the help; a verb without a group is in the last group."""
 O3DE = """\
   Every verb works in a folder with O3DE's project.json; --engine-path names the engine.
   aptui init --from-o3de      write the equivalent aptui.yaml
@@ -236,14 +236,14 @@ def group_of(verb: VerbInfo) -> str:
 
 
 def examples_of(name: str) -> list[str]:
-    """Return two examples of a verb (`cache`), or those of its action (`cache gc`)."""
+    """Return two examples of a verb (such as `cache`), or of its action (such as `cache gc`)."""
     verb, _, action = name.partition(" ")
     examples = all_verbs()[verb].examples
     return [each for each in examples if f"{each} ".startswith(f"aptui {name} ")] if action else list(examples[:2])
 
 
 def overview() -> str:
-    """Return the verbs in their groups, O3DE's programs and the exit codes: the end of `aptui --help`."""
+    """Return the end of `aptui --help`: the verbs in their groups, O3DE's programs and the exit codes."""
     parts: dict[str, list[str]] = {}
     for name, verb in all_verbs().items():
         parts.setdefault(group_of(verb), []).append(f"  {name:<13} {verb.help}")

@@ -47,18 +47,18 @@ from aptui.worker.file_access import FileChanged, hash_file
 
 
 class SharedCacheSetup(Struct, frozen=True):
-    """The number of jobs: `percent` of all, or `count` if that is not 0."""
+    """The size of a sample of jobs: `percent` of all jobs, or `count` jobs if that is not 0."""
 
     percent: float = 0.0
     count: int = 0
 
     def of(self, total: int) -> int:
-        """Return this share of `total`, at least 1."""
+        """Return the number of jobs in a sample of `total` jobs, at least 1."""
         return min(total, self.count or max(1, math.ceil(total * self.percent / 100)))
 
 
 def share(text: str) -> SharedCacheSetup:
-    """Parse "5%" or "12" of the command line."""
+    """Parse a sample size from the command line: "5%" or "12"."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)%|(\d+)", text.strip())
     if match is None or (match[1] and not 0 < float(match[1]) <= 100) or (match[2] and int(match[2]) == 0):
         raise ArgumentTypeError(f"'{text}' is neither a percentage like 5% nor a number of jobs")
@@ -66,7 +66,7 @@ def share(text: str) -> SharedCacheSetup:
 
 
 _AT_A_TIME = 64
-"""Maximum number of jobs whose products are on the disk twice before they are compared."""
+"""Maximum number of jobs whose products are kept twice on the disk until they are compared."""
 _HASH_SEEDS = ("1", "4294967295")
 """PYTHONHASHSEED of the two runs: it changes the order of a Python set, and so the output of builders that depend on it."""
 _BITE_BYTES = 1 << 16
@@ -117,7 +117,7 @@ class RebuildTask(Struct, frozen=True):
 
 
 class RebuildSample(Struct, frozen=True):
-    """The jobs to run, their folder settings, and the sources that are left out because an input changed."""
+    """The jobs to run, the settings of their folders, and the sources that are left out because an input changed."""
 
     tasks: list[RebuildTask]
     settings: Mapping[str, str]
@@ -135,7 +135,7 @@ class Rebuilt(Struct, frozen=True):
 
     @property
     def facts(self) -> dict[str, object]:
-        """Return the object of `--json`."""
+        """Return the object that `--json` prints."""
         return {
             "seed": self.seed,
             "jobs": self.total,
@@ -146,7 +146,7 @@ class Rebuilt(Struct, frozen=True):
         }
 
     def report(self, verdict: str) -> None:
-        """Print the text output; `verdict` is printed if nothing differs."""
+        """Print the text output; if nothing differs, print `verdict`."""
         for item in self.differences:
             job = printing.line(f"{item.source}@{item.platform}:{item.job_key}")
             product = f" {printing.line(item.product)}:" if item.product else ""
@@ -169,8 +169,8 @@ class Rebuilt(Struct, frozen=True):
 
 
 def sample(rows: Sequence[JobRow], wanted: SharedCacheSetup, seed: int) -> list[JobRow]:
-    """Return a sample of jobs, the same for the same seed: at least one job of every builder, the rest at random."""
-    dice = random.Random(seed)  # a repeatable sample, not a secret
+    """Return a sample of jobs, the same for equal seeds: at least one job of every builder, the others at random."""
+    dice = random.Random(seed)  # `Random` is enough: the sample must be repeatable, not secret
     shuffled = sorted(rows, key=lambda row: (row.builder, row.source, row.platform, row.job_key))
     dice.shuffle(shuffled)
     first: dict[bytes, JobRow] = {}
@@ -185,7 +185,7 @@ def sample(rows: Sequence[JobRow], wanted: SharedCacheSetup, seed: int) -> list[
 
 
 def rebuild(config: Config, project: OpenedProject, wanted: SharedCacheSetup, seed: int | None, *, as_json: bool) -> int:
-    """Run a sample of the completed jobs twice and print the differences; return 1 if there are any."""
+    """Run a sample of the completed jobs twice and print the differences; return 1 if there are differences."""
     seed = any_seed() if seed is None else seed
     builders = {builder.uuid: builder for builder in all_builders(config)}
     rows = list_completed(project, builders)
@@ -200,7 +200,7 @@ def rebuild(config: Config, project: OpenedProject, wanted: SharedCacheSetup, se
 
 
 def any_seed() -> int:
-    """Return a random seed that is short enough to type."""
+    """Return a random seed that is short enough for the user to type."""
     return secrets.randbelow(1_000_000)
 
 
@@ -213,7 +213,7 @@ def list_completed(project: OpenedProject, builders: Mapping[bytes, Builder]) ->
     rows = [
         row
         for row in project.database.jobs(statuses=["completed"])
-        if row.job_id and row.builder in builders and not row.is_restored  # a restored result has products of an earlier run
+        if row.job_id and row.builder in builders and not row.is_restored  # a result that was restored comes from an earlier run
     ]
     if not rows:
         raise UserError("there is no completed job to run again", hint="'aptui batch' processes the project")
@@ -226,7 +226,7 @@ def counts_of(tasks: Iterable[RebuildTask]) -> Counter[str]:
 
 
 def sample_of(config: Config, project: OpenedProject, rows: Sequence[JobRow], builders: Mapping[bytes, Builder]) -> RebuildSample:
-    """Return the sample: everything needed to run these jobs, and their products in the database."""
+    """Return what is needed to run the jobs of the sample, with the jobs' products in the database."""
     from aptui.store.db.archive import DatabaseArchive
 
     archive = DatabaseArchive(asset_database(config.cache_dir), {})
@@ -258,7 +258,7 @@ def _read_recorded(config: Config, job: Job) -> dict[str, ExpectedProduct]:
 
 
 def differences_of(config: Config, tasks: Sequence[RebuildTask], texts: Mapping[str, str]) -> Iterator[RebuildDifference]:
-    """Run all tasks twice in private folders and yield the differences."""
+    """Run all jobs twice in private folders and yield the differences."""
     builders = tuple({task.builder.uuid: task.builder for task in tasks}.values())
     settings = SettingsTree(replace(config.project, builders=builders), dict(texts))
     folder = new_folder(config, "verify-")
@@ -269,7 +269,7 @@ def differences_of(config: Config, tasks: Sequence[RebuildTask], texts: Mapping[
         ):
             for start in range(0, len(tasks), _AT_A_TIME):
                 part = tasks[start : start + _AT_A_TIME]
-                # The second run is in reverse order, to find builders that carry state from one job to the next.
+                # The second run has the reverse order, to find builders that carry state from one job to the next.
                 first = one.run([_order(config, task, settings, f"{folder}/{task.number}-1") for task in part])
                 second = other.run([_order(config, task, settings, f"{folder}/{task.number}-2") for task in reversed(part)])
                 for task in part:
@@ -423,7 +423,7 @@ def verify_arguments(parser: ArgumentParser) -> None:
 
 
 def verify(arguments: Namespace) -> int:
-    """Compare all products; return 1 if some are wrong and were not repaired."""
+    """Compare all products; return 1 if some products are wrong and were not repaired."""
     config = load_to_run(arguments) if arguments.rebuild or arguments.repair else load_config(arguments)
     if arguments.rebuild:
         if arguments.repair:
@@ -458,7 +458,7 @@ def verify(arguments: Namespace) -> int:
 
 
 def _check(arguments: Namespace, config: Config) -> tuple[int, int, list[Finding], list[OrphanFile]]:
-    """Return (number of products, number without a digest, findings, files in the cache that are not products)."""
+    """Return (number of products, number without a digest, wrong products, files in the cache that are not products)."""
     checked = unknown = 0
     findings = []
     with open_for_reading(arguments, config) as project:
@@ -473,7 +473,7 @@ def _check(arguments: Namespace, config: Config) -> tuple[int, int, list[Finding
 
 
 def _repair(arguments: Namespace, config: Config, findings: list[Finding]) -> tuple[int, bool]:
-    """Run the jobs of these products again; return the exit code, and whether all products are right now."""
+    """Run the jobs of these products again; return (exit code, whether all products are right now)."""
     summary = run(config, RunOptions(sources=tuple(sorted({key_of(finding.source) for finding in findings}))))
     if summary.is_interrupted:
         return INTERRUPTED, False

@@ -1,4 +1,4 @@
-"""`why`: the role of a file, and for each of its jobs why it last ran, waits or failed, with the input that caused it."""
+"""`why`: print the role of a file, and for each of its jobs why the job last ran, waits or failed, with the input that is the cause."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PENDING_ADVICE = "the following lines are about its earlier state; 'aptui batch
 
 
 def describe_edit(source: SourceRow, database: Reader) -> str:
-    """Return the difference between a source's file and the last scan, "" if it is unchanged."""
+    """Return how a source's file differs from its state at the last scan, "" if it is unchanged."""
     fact = database.file(source.source)
     path = os_path(f"{source.root}/{source.source}")
     try:
@@ -39,7 +39,7 @@ def describe_edit(source: SourceRow, database: Reader) -> str:
         return ""
     if fact is None or (fact.size, fact.mtime_ns) == (found.st_size, found.st_mtime_ns):
         return ""
-    if _digest(path) in {source.digest, fact.digest} - {b""}:  # a folder's row may be seconds older than the source's
+    if _digest(path) in {source.digest, fact.digest} - {b""}:  # the folder's row may be older than the source's
         return ""
     return f"its file changed since the last scan; {_PENDING_ADVICE}"
 
@@ -55,7 +55,7 @@ def _digest(path: str) -> bytes:
 def product_answer(
     word: str, project: OpenedProject, explain: Callable[[str, OpenedProject], dict[str, Any]]
 ) -> dict[str, Any] | None:
-    """Return the facts about a path in the cache: those of its source, with only the jobs that made it; None for any other path.
+    """Return the facts about a path in the cache, None for any other path.
 
     Args:
         explain: returns the facts about a source.
@@ -111,7 +111,7 @@ def explain(word: str, project: OpenedProject) -> dict[str, Any]:
         return product_answer(word, project, explain) or _without_jobs(word, project)
     source = database.source(rows[0].source) if rows else find_source(word, config, database)
     if source is None:
-        find_job(word, config, database)  # raises, because the file has jobs, but none with that name
+        find_job(word, config, database)  # raises here: the file has jobs, but none of them has that name
     answer = _source_answer(source, word, project)
     answer["made_by"] = [{**job_json(row, project), "said": text} for row, text in makers(source, database)]
     if not rows:
@@ -121,7 +121,7 @@ def explain(word: str, project: OpenedProject) -> dict[str, Any]:
 
 
 def _source_answer(source: SourceRow | None, word: str, project: OpenedProject) -> dict[str, Any]:
-    """Return which file wins the path, and the sources that depend on it."""
+    """Return which file wins the path, and the sources that depend on that file."""
     if source is None:
         return {"path": word, "is": "source"}
     answer: dict[str, Any] = {"path": source.source, "is": "source", "scan_folder": source.scan_folder}
@@ -138,7 +138,7 @@ def _source_answer(source: SourceRow | None, word: str, project: OpenedProject) 
 
 
 def _dependents(rel: str, hidden: Sequence[str], project: OpenedProject) -> list[str]:
-    """Return the sources that depend on a path, and those that read the overridden files `hidden` (absolute paths)."""
+    """Return the sources that depend on a path, and the sources that read the overridden files `hidden` (absolute paths)."""
     found = {name for path in hidden for name in project.database.dependents_of(path)}
     return sorted({*dependents(rel, project.database), *found})
 
@@ -264,5 +264,5 @@ def _list_names(names: Sequence[str]) -> str:
 
 
 def _local(iso: str | None) -> str:
-    """Convert a time of the answer to local time for display."""
+    """Convert a time in the answer to local time for display."""
     return datetime.fromisoformat(iso).astimezone().strftime("%Y-%m-%d %H:%M:%S") if iso else "never"

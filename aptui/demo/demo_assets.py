@@ -23,7 +23,7 @@ from aptui.shared.errors import install_advice
 
 
 class Extra(Struct, frozen=True):
-    """A part of the demo that not every host can build.
+    """A group of demo sources that not every host can build.
 
     `config` has its builders in YAML. `files` is {path below assets: text, or a function that returns the bytes}. `makes` describes
     its products in a few words, and `needs` says how to install its requirements.
@@ -107,7 +107,7 @@ FILES: Mapping[str, str] = {
         "  <line>Good evening.</line>\n  <line mood='tired'>Is it late?</line>\n</dialogue>\n"
     ),
 }
-"""{path below assets: text} of the sources that every host can build."""
+"""{path below the assets folder: text} of the sources that every host can build."""
 
 
 def moth_buffer() -> bytes:
@@ -150,7 +150,7 @@ def moth_model() -> str:
 
 
 def _font() -> bytes:
-    """Return a font with four letters, drawn as boxes."""
+    """Return a font of four letters that are drawn as boxes."""
     from fontTools.fontBuilder import FontBuilder
     from fontTools.pens.ttGlyphPen import TTGlyphPen
 
@@ -182,7 +182,7 @@ def _font() -> bytes:
 _ADVICE = install_advice("builders")
 
 EXTRAS = (
-    # This extra must be the first, because its YAML continues the entry of the builder `models`.
+    # This extra must come first, because its YAML continues the entry of the builder `models`.
     Extra(
         "lods",
         lambda: bool(find_program("gltfpack", ())),
@@ -233,7 +233,7 @@ EXTRAS = (
         "GPU textures",
         install_advice("textures"),
     ),
-    # without luac, the demo copies the scripts
+    # without the program luac, the demo only copies the scripts
     Extra(
         "lua",
         can_compile,

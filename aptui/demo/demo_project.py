@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from PIL import Image
 
 MARKER = "# aptui demo project: made by `aptui demo`, which rewrites its files when it runs again."
-"""First line of the demo's `aptui.yaml`. If a folder has such a file, the demo may overwrite its files."""
+"""First line of the demo's `aptui.yaml`. If the `aptui.yaml` of a folder begins so, the demo may overwrite the folder's files."""
 
 INTENDED_FAILURES = ("data/broken.json",)
-"""Sources, relative to their scan folder, whose jobs fail on every platform."""
+"""Sources whose jobs fail on every platform; paths are relative to the scan folder."""
 
 INTENDED_WARNINGS = ("data/palette.json",)
 """Sources whose jobs complete with warnings on every platform."""
@@ -77,7 +77,7 @@ _KINDS = (
     ("data", "*/data/* */levels/* */dialogue/*", "JSON, YAML and XML, checked, and small for linux"),
     ("texts", "*", "docs/, scripts/; signs/ by 'tr', words/ by its own builder"),
 )
-"""(kind of products, patterns of their paths, description); for each product the first matching pattern is used."""
+"""(kind of products, patterns of their paths, description); for each product the first pattern that matches is used."""
 
 SAMPLE_RATE_HZ = 44100
 
@@ -198,9 +198,9 @@ _TEXTS = {
     '  {"name": "beetle", "health": 5, "speed": 0.75}\n]\n',
     "assets/data/dialogue.json": '{\n  "greeting": ["Good evening.", "Is it late?"],\n  "farewell": "It is hot \\u2013 mind."\n}\n',
     "assets/data/seed.json": '{\n  "world": 170141183460469231731687303715884105727,\n  "gravity": 9.80665\n}\n',
-    # Warns: most readers would use the second "night".
+    # This file gives a warning: most readers would use the second "night".
     "assets/data/palette.json": '{\n  "day": "#ffe9b0",\n  "night": "#101830",\n  "dusk": "#b0607a",\n  "night": "#0a1020"\n}\n',
-    # Fails: the comma after the second line is missing.
+    # This file fails: the comma after the second line is missing.
     "assets/data/broken.json": '{\n  "level": 3\n  "name": "The Unlit Stair"\n}\n',
     "assets/scripts/main.lua": 'local lamp = require("lamp")\n\nfunction update(dt)\n  lamp.flicker(dt)\nend\n',
     "assets/scripts/lamp.lua": (
@@ -255,7 +255,7 @@ def _write_files(folder: Path, *, has_page: bool) -> None:
 
 
 def count_expected_products() -> int:
-    """Return the number of products on this host."""
+    """Return the number of products that the demo makes on this host."""
     return _BASE_PRODUCT_COUNT + sum(extra.product_count for extra in possible_extras())
 
 
@@ -286,7 +286,7 @@ def explain(products: Iterable[str]) -> str:
 
 
 def _list_gaps() -> list[str]:
-    """Return the lines about parts that this host cannot build, one for each requirement."""
+    """Return a line for each requirement that is missing, about the sources that this host cannot build."""
     missing: dict[str, list[str]] = {}
     for extra in EXTRAS:
         if not extra.is_possible():
@@ -302,7 +302,7 @@ def _config() -> str:
 
 
 def _assets() -> Iterator[tuple[str, bytes]]:
-    """Yield (path below assets, bytes) of models, shaders, fonts and data."""
+    """Yield (path below the assets folder, bytes) of models, shaders, fonts and data."""
     for path, text in FILES.items():
         yield path, text.encode()
     yield "models/moth.gltf", moth_model().encode()

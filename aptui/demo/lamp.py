@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 Vector: TypeAlias = tuple[float, float, float]
 Surface: TypeAlias = Callable[[float, float], Vector]
-"""A surface: function from u and v (0 to 1) to a point in space."""
+"""A surface: a function from u and v (0 to 1) to a point in space."""
 
 MODEL, BUFFER = "models/lamp.gltf", "models/lamp.bin"
 PAPER = (0.93, 0.56, 0.24, 1.0)
@@ -58,7 +58,7 @@ def _cap(height: float) -> Surface:
 
 
 def _handle(u: float, v: float) -> Vector:
-    """The surface of the handle, a half ring above the upper cap: return the point at u, v."""
+    """Return the point at u, v on the surface of the handle, a half ring above the upper cap."""
     along, around = math.pi * v, 2 * math.pi * u
     radius = 0.17 + 0.017 * math.cos(around)
     return radius * math.cos(along), 1.03 + radius * math.sin(along), 0.017 * math.sin(around)
@@ -85,7 +85,7 @@ class _Mesh(Struct):
 
 
 def _normal(surface: Surface, u: float, v: float) -> Vector:
-    v = min(max(v, 2 * _STEP), 1 - 2 * _STEP)  # a surface may end in a single point
+    v = min(max(v, 2 * _STEP), 1 - 2 * _STEP)  # moved away from both edges, because a surface may end in a single point
     across = _minus(surface(u + _STEP, v), surface(u - _STEP, v))
     along = _minus(surface(u, v + _STEP), surface(u, v - _STEP))
     x, y, z = (across[(i + 1) % 3] * along[(i + 2) % 3] - across[(i + 2) % 3] * along[(i + 1) % 3] for i in range(3))
@@ -101,7 +101,7 @@ def _minus(one: Vector, other: Vector) -> Vector:
 
 
 def _assemble(parts: list[tuple[str, _Mesh, tuple[float, ...], tuple[float, ...]]]) -> tuple[bytes, dict[str, object]]:
-    """Return the buffer and the glTF tree of parts (name, mesh, colour, emitted light)."""
+    """Return the buffer and the glTF tree of a model made of parts (name, mesh, colour, emitted light)."""
     data = b""
     views, accessors, primitives, materials = (list[dict[str, object]]() for _ in range(4))
     for name, mesh, colour, glow in parts:

@@ -1,1 +1,1 @@
-"""The terminal UI: settled rows are read from the database, changes arrive as notices; the UI holds no state of its own."""
+"""The terminal UI. It reads the rows of settled jobs from the database and receives changes as notices from the engine."""

@@ -1,9 +1,9 @@
-"""The app: assembles the frame, panes and keys from its parts, and handles the events of Textual.
+"""The app: creates its parts, the frame, the panes and the keys, and handles Textual's events.
 
 Keys name their action as `part.action`: `engine.pause` is `action_pause` of `AptuiApp.engine` (`actions`).
 
 Nothing is polled. Code that has something to draw calls `wake`, from any thread. The next frame hands the waiting updates to every
-pane, and the visible pane draws (`drawing`). While nothing happens, no timer runs and no byte is sent.
+pane, and the visible pane draws them (`drawing`). While nothing happens, no timer runs and no byte is sent to the terminal.
 
 Tests: `tests/tui/test_foreign_database.py`.
 """
@@ -61,21 +61,21 @@ _FIRST_ROWS_WITHIN_S = 0.4
 
 
 _FOREIGN_PANES_AFTER_S = 1.0
-"""Delay before other installed distributions are searched for panes (seconds): this search is the slowest step of a start."""
+"""Delay before panes are searched in other installed distributions (seconds): this search is the slowest step of a start."""
 
 
 def _palette() -> type[Provider]:
-    from aptui.tui.frame.palette import ShellProvider  # imported here: not needed before the palette opens
+    from aptui.tui.frame.palette import ShellProvider  # imported here because the palette needs it, which opens later
 
     return ShellProvider
 
 
 PARTS = frozenset({"bar", "copying", "engine", "keys", "sheets", "switcher", "terminal", "themes"})
-"""Attributes of the app that have actions: the binding `engine.pause` calls `app.engine.action_pause`."""
+"""Names of the app's attributes that have actions: the binding `engine.pause` calls `app.engine.action_pause`."""
 
 
 class AptuiApp(DiffRenderingApp, inherit_bindings=False):
-    """aptui on a terminal. Panes use it as `self.shell`, through the members of `pane.Shell`."""
+    """The Textual app that shows aptui on a terminal. A pane uses the app as `self.shell`, through the members of `pane.Shell`."""
 
     CSS_PATH = "app.tcss"
     TITLE = "aptui"
@@ -118,7 +118,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.engine_root = self.news = ""
         self.trust: TrustQuestion | None = None
         self.all_builders: Callable[[], Sequence[Builder]] | None = None
-        """Returns the builders, completed by their code; may start a process, so call it in a thread."""
+        """Returns the builders with the facts from their code. The call may start a process, so make it in a thread."""
         self.jobs = JobFeed(self)
         self.copying = Copying(self, Clipboard(lambda data: self._driver.write(data) if self._driver is not None else None))
         self.keyboard = Keyboard(self, lambda: self.pane if self.feed is not None else None)
@@ -129,11 +129,11 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.clock = FrameClock(self, self.drawing.draw, self.line_rest_s, key_s=self.line_key_s)
         self.touched_s = -1e9
         self._unknown_keys: set[str] = set()
-        """Keys without an action that were reported."""
+        """Keys that were reported because they have no action."""
         self.bar = CommandBar(self, self.switcher.remember_focus, self.switcher.refocus)
         self.themes = ThemeManager(self, self.switcher.remember_focus, self.switcher.refocus, person, theme)
         self.engine = EngineControl(session, self, self.exit)
-        self._action_targets |= PARTS  # Textual has no public way to add objects with actions
+        self._action_targets |= PARTS  # assigned to a private attribute: Textual has no public way to add objects with actions
 
     # ------------------------------------------------------------------------------------------------------------ the frame
 
@@ -142,7 +142,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         return MainScreen()
 
     def compose(self) -> ComposeResult:
-        """Yield the frame; a pane is mounted when it is first visited."""
+        """Yield the widgets of the frame; a pane is mounted when the user first visits it."""
         yield StatusLine(self.session, lambda: self.engine_root, lambda: self.news)
         yield TabBar(self.session, self.panes, [each.id for each in self.config.project.platforms] if self.config else ())
         yield Rule(self.session, name="rule-top")
@@ -167,7 +167,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         return {f"role-{role}": "ansi_default" for role in theming.ROLES}
 
     def on_mount(self) -> None:
-        """Set up the frame; slow steps run after the frame was drawn."""
+        """Set up the frame; slow steps run after the first drawing."""
         self.clock.start()
         self.keys.apply()
         self.screen.bindings_updated_signal.subscribe(self, lambda _screen: self.bar.update_hints())
@@ -181,13 +181,13 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.keys.report_mistakes()
         self.session.on_state.append(lambda: self.in_ui(self._show_engine))
         await self.switcher.show_first()
-        # The read begins after a paint: in parallel to the import of the pane it gains nothing, because both share the interpreter.
+        # The read begins after a paint. A read during the pane's import would save no time: Python runs one thread at a time.
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
         self.set_timer(_FIRST_ROWS_WITHIN_S, self.drawing.screen.show)
         self.jobs.open()
-        self.wake()  # frames that panes requested before the feed existed were empty
+        self.wake()  # draws again: frames that panes requested before the feed existed were empty
         self.session.open()
         self._show_engine()
         _collect_garbage_again()
@@ -197,7 +197,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
             self.set_timer(_FOREIGN_PANES_AFTER_S, lambda: run_in_background("aptui-features", self._find_foreign_panes))
 
     def _find_foreign_panes(self) -> None:
-        """Search other distributions for panes; runs in a thread."""
+        """Search other installed distributions for panes; runs in a thread."""
         if any(each.panes for each in feature.list_foreign()):
             self.in_ui(self._add_foreign_panes)
 
@@ -208,28 +208,28 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 
     @property
     def feed(self) -> Feed | None:
-        """The reader of jobs and notices, None = not opened yet."""
+        """The reader of jobs and notices, None until it is opened."""
         return self.jobs.feed
 
     # ----------------------------------------------------------------------------------------------------------- the frames
 
     def wake(self) -> None:
-        """Ask for a frame; thread-safe and cheap."""
+        """Request a frame; thread-safe and cheap."""
         self.clock.wake()
 
     def wake_for_news(self) -> None:
-        """Ask for a frame that no key waits for; thread-safe and cheap."""
+        """Request a frame for an update that no key waits for; thread-safe and cheap."""
         self.clock.wake_for_news()
 
     def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
-        """Schedule `do` in the app's thread and return at once; after the app has ended, do nothing."""
+        """Schedule `do` in the app's thread and return at once; do nothing if the app has ended."""
         self.clock.in_ui(do, *arguments)
 
     # ------------------------------------------------------------------------------------------------------ panes and sheets
 
     @property
     def pane(self) -> Pane | None:
-        """The pane that is shown, perhaps behind a sheet."""
+        """The current pane; a sheet may cover it."""
         return self.switcher.pane
 
     async def show(self, pane_id: str) -> None:
@@ -237,20 +237,20 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         await self.switcher.action_show(pane_id)
 
     def set_news(self, text: str) -> None:
-        """Show in line 1 what changed since the user's last visit."""
+        """Show in line 1 of the screen what changed since the user's last visit."""
         self.news = text
         self.wake()
 
     def hold_keys(self, what: str) -> Callable[[], object]:
-        """Make keys wait for the effect of an earlier key until the returned function is called."""
+        """Make keys wait until the returned function is called, because an earlier key has not taken effect yet."""
         return self.keyboard.hold(what)
 
     def reveal(self, pane_id: str, text: str, **how: str) -> None:
-        """Go to a pane and have it show `text`; keys wait until then."""
+        """Go to a pane and let the pane show `text`; keys wait until it does."""
         self.switcher.reveal(pane_id, text, **how)
 
     def on_sheet_sheet_closed(self, event: Sheet.SheetClosed) -> None:
-        """Go back to the pane."""
+        """Return to the pane from the `:` line or a sheet."""
         self.switcher.close_sheet()
         if event.action:
             self.call_after_refresh(self.act, event.action)
@@ -262,7 +262,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         return [(ENGINE_ROOT, self.engine_root), ("Theme", self.theme), ("Mouse", mouse)]
 
     def actions_here(self) -> list[tuple[str, str, str]]:
-        """Return (key, id, description) of all actions with a key, as seen from the pane."""
+        """Return (key, id, description) of all actions with a key that are active in the current pane."""
         return actions_of(self.drawing.screen, self.keys.keymap)
 
     # -------------------------------------------------------------------------------------------- commands, questions, words
@@ -273,7 +273,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         return sorted([*mine, *shell_commands.shell_commands(self)], key=lambda each: each.name)
 
     def action_command_palette(self) -> None:
-        """Open the palette, unless it is open."""
+        """Open the palette, unless the palette is open already."""
         from aptui.tui.frame.palette import Palette  # imported here: not needed before the palette opens
         from aptui.tui.widgets.menu import close_pop_ups  # imported here to start faster
 
@@ -282,17 +282,17 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
             self.push_screen(Palette(id="--command-palette"))
 
     def on_command_line_submitted(self, event: CommandLine.Submitted) -> None:
-        """Run the command."""
+        """Run a command of the `:` line."""
         self.bar.close()
         self.person.remember("commands", event.text)
         shell_commands.run(self, event.text, self.commands())
 
     def on_command_line_command_closed(self) -> None:
-        """Show the hints again."""
+        """Show the hints in place of the `:` line."""
         self.bar.close()
 
     def question(self, text: str, choices: Sequence[Choice]) -> None:
-        """Ask the user in a box; the last choice changes nothing."""
+        """Ask the user in a box; the last choice is the safe choice, which changes nothing."""
         from aptui.tui.widgets.menu import Question  # imported here to start faster
 
         if self.query_one(CommandLine).display:
@@ -300,11 +300,11 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         Question.put(self, text, [(each.character, each.text, each.run) for each in choices])
 
     def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
-        """Show a message (`information`, `warning` or `error`) in the corner; it is made safe and is not markup."""
+        """Show a message (`information`, `warning` or `error`) in the corner. Its text is made safe and is not read as markup."""
         for toasts in self.drawing.screen.query(Toasts):
             toasts.show_toast(text, severity, seconds)
 
-    def notify(  # Textual defines this signature
+    def notify(  # The signature is Textual's.
         self,
         message: str,
         *,
@@ -313,11 +313,11 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         timeout: float | None = None,
         markup: bool = False,  # noqa: ARG002  # as above
     ) -> None:
-        """Show a message of Textual."""
+        """Show a message that Textual posted."""
         self.show_toast(f"{title}: {message}" if title else message, severity, timeout or 5.0)
 
     def act(self, action: str) -> None:
-        """Run an action of the app, soon."""
+        """Schedule an action of the app."""
         self.call_later(self.run_action, action, self)
 
     # ------------------------------------------------------------------------------------------------------------ the engine
@@ -328,7 +328,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         return self.engine.can_ask
 
     def ask(self, verb: Verb, done: str = "", then: Callable[[Answer], object] | None = None) -> None:
-        """Send a request; on success show `done` and call `then` in the app's thread. A refusal is shown."""
+        """Send a request to the engine. On success show `done` and call `then` in the app's thread; show a refusal as an error."""
         self.engine.ask(verb, done, then)
 
     def _show_engine(self) -> None:
@@ -343,7 +343,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         """Keep the focused widget while the terminal has no focus: Textual would remove the focus, which closes menus."""
 
     def on_app_focus(self) -> None:
-        """Reload theme files that changed in the meantime."""
+        """Reload theme files that changed while the terminal had no focus."""
         self.themes.reload()
 
     def on_theme_picker_theme_previewed(self, event: ThemePicker.ThemePreviewed) -> None:
@@ -351,13 +351,13 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.themes.preview(event.name, is_final=event.is_final)
 
     async def on_event(self, event: events.Event) -> None:
-        """Note the time of the last input."""
+        """Record the time of the latest input."""
         if isinstance(event, (events.Key, events.Paste, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)):
             self.touched_s = time.monotonic()
         await super().on_event(event)
 
     async def _check_bindings(self, key: str, priority: bool = False) -> bool:  # noqa: FBT002  # Textual defines this signature
-        """Write keys that were typed ahead into the input that has the focus by now: "/r" searches for "r"."""
+        """Write keys that were typed before an input had the focus into the input that has it now: "/r" searches for "r"."""
         character = key_to_character(key)
         if not priority and isinstance(self.focused, Input) and character is not None and character.isprintable():
             self.focused.replace(character, *self.focused.selection)
@@ -374,7 +374,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
     # ------------------------------------------------------------------------------------------------- copying
 
     def copy_text(self, text: str, *, raw: bool = False) -> None:
-        """Copy text to the clipboard of the user's terminal, and report the route."""
+        """Copy text to the clipboard of the user's terminal, and report by which route."""
         self.copying.copy(text, raw=raw)
 
     def _read_again(self) -> None:
@@ -385,13 +385,13 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
     # ------------------------------------------------------------------------------------------------------------ the end
 
     def exit(self, *arguments: Any, **named: Any) -> None:
-        """Store the values that the pane remembers, then quit."""
+        """Store the pane's values that the next start restores, then quit."""
         if self.pane is not None and not self._exit:
             self.pane.deactivate()
         super().exit(*arguments, **named)
 
     def on_unmount(self) -> None:
-        """Save the remembered values; disconnect from the engine, which keeps running; close the database."""
+        """Save the remembered values, disconnect from the engine, which keeps running, and close the database."""
         self.themes.close()
         self.memory.save()
         self.person.save()
@@ -400,7 +400,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 
 
 def _collect_garbage_again() -> None:
-    """Enable the garbage collector for new objects only; before the first paint it would take a tenth of the time.
+    """Enable the garbage collector for new objects only; before the first paint, the collector would take a tenth of the time.
 
     Updates are many small records without cycles, so the collector runs rarely.
     """

@@ -1,6 +1,7 @@
-"""Threads of the screen.
+"""Background threads of the screen.
 
-One handles the newest request of each kind, one runs a task that can be cancelled, one makes a single call.
+One class handles the newest request of each kind in a thread, another class runs a task that can be cancelled, and a function makes
+a single call.
 """
 
 from __future__ import annotations
@@ -24,13 +25,11 @@ def run_in_background(name: str, work: Callable[..., object], *arguments: Any) -
 
 
 class LatestOnly(Generic[R]):
-    """A thread that handles the newest request of each kind and drops older ones; it starts with the first request.
+    """A thread that handles the newest request of each kind and drops older requests; the first request starts the thread.
 
-    Args:
-        name: name of the thread.
-        handle: called in the thread with the kind and the request.
-        last: kind that waits until nothing else is requested.
-        pause_s: debounce time: while requests arrive faster than every `3 * pause_s`, wait for a pause of `pause_s`; 0 = no wait.
+    Args: name: name of the thread. handle: called in the thread with the kind and the request. last: kind that waits until nothing
+    else is requested. pause_s: debounce time: while requests arrive faster than every `3 * pause_s`, wait until no request arrived
+    for `pause_s`; 0 = no wait.
     """
 
     def __init__(self, name: str, handle: Callable[[str, R], object], *, last: str = "", pause_s: float = 0.0) -> None:
@@ -42,10 +41,10 @@ class LatestOnly(Generic[R]):
         self._put_count = 0
         self._thread: threading.Thread | None = None
         self.stop = threading.Event()
-        """Set when the current request is obsolete (`put` with `interrupts`, or `close`); loops in `handle` check it."""
+        """Set when a newer request replaces the current one (`put` with `interrupts`) or on `close`; loops in `handle` check it."""
 
     def put(self, request: R, kind: str = "", *, interrupts: bool = False) -> None:
-        """Queue a request in place of a waiting one of its kind; with `interrupts`, also stop the current one."""
+        """Queue a request; it replaces a waiting request of its kind. With `interrupts`, also stop the current request."""
         with self._condition:
             self._waiting.pop(kind, None)
             self._waiting[kind] = request
@@ -63,7 +62,7 @@ class LatestOnly(Generic[R]):
             return bool(self._waiting) or self._is_handling
 
     def is_superseded(self, kind: str = "", wait_s: float = 0.0) -> bool:
-        """Wait up to `wait_s` for a newer request of this kind or for `close`; return whether one of the two has happened."""
+        """Wait up to `wait_s` for a newer request of this kind or for `close`; return whether either happened."""
         with self._condition:
             return self._condition.wait_for(lambda: kind in self._waiting or self._is_closed, wait_s)
 
@@ -95,7 +94,7 @@ class LatestOnly(Generic[R]):
                 threading.excepthook(hook_arguments)
 
     def _pop(self) -> tuple[str, R] | None:
-        """Wait for a request and remove it from the queue; None = closed."""
+        """Wait for a request and remove it from the queue; return None after `close`."""
         with self._condition:
             self._is_handling = False
             self._condition.notify_all()
@@ -118,11 +117,11 @@ class LatestOnly(Generic[R]):
 
 
 class CancelledError(Exception):
-    """The task was cancelled."""
+    """Raised in the thread when its task was cancelled."""
 
 
 class BackgroundTask:
-    """Slow work in a thread, one piece at a time, that can be cancelled.
+    """Runs slow work in a thread, one task at a time; a task can be cancelled.
 
     The UI's thread calls all methods except `check` and `is_cancelled`.
 
@@ -157,7 +156,7 @@ class BackgroundTask:
         if self._thread is not None or self._is_closed:
             return False
         self._number += 1
-        # Assigned before the thread starts: `_report`, which resets `_thread`, may run at once.
+        # The attribute is assigned before the thread starts, because `_report`, which resets `_thread`, may run at once.
         self._thread = threading.Thread(target=self._run, args=(work, then, failed, cancelled), name=self._name, daemon=True)
         self._thread.start()
         return True

@@ -1,11 +1,11 @@
 """Frames of the screen: at most ten frames a second, and none while nothing happens.
 
-A frame hands updates to every pane, then draws the lines of the frame and the visible pane. Updates wait until the line to the
-terminal and the processor are free, because drawing them would delay the next key. If updates keep coming, they are drawn four
-times a second, and twice a second if they take long to apply.
+A frame hands updates to every pane, then draws the lines around the pane and the visible pane. Updates wait until the connection to
+the terminal and the processor are free, because drawing updates would delay the next key. If updates keep coming, they are drawn
+four times a second, and twice a second if they take long to apply.
 
-Many updates are applied in parts and drawn after the last part. A key in between goes first: until its echo is sent, no
-part is applied and no update is drawn.
+Many updates are applied in several steps and drawn after the last step. A key between two steps goes first: until its echo is sent,
+no step runs and no update is drawn.
 
 Tests: `tests/tui/test_main_screen.py`, `tests/tui/test_shell.py`.
 """
@@ -35,14 +35,17 @@ if TYPE_CHECKING:
 FRAME_S = 0.1
 """Minimum interval of frames after a burst (seconds)."""
 _BURST = 6
-"""Number of frames without a wait after an idle time: a filter that a key changed needs two or three, the first rows five."""
+"""Number of frames that are drawn without a wait after an idle time.
+
+A filter that a key changed needs two or three frames, the first rows need five.
+"""
 
 NEWS_FRAME_S, MANY_NEWS_FRAME_S = 0.25, 0.5
-"""Minimum intervals of frames for updates after a burst (seconds): normally, and if updates take long to apply."""
+"""Minimum intervals of frames for updates after a burst (seconds): the usual interval, and the one for slow updates."""
 _NEWS_BURST, _NEWS_QUIET_S = 3, 1.0
-"""After the second value without updates (seconds), the first value is the number of update frames without a wait.
+"""Number of update frames that are drawn without a wait, after an idle time of the second value (seconds).
 
-The user sees results at once.
+The user then sees results at once.
 """
 
 _SHARE, _LONGEST_REST_S = 3, 1.0
@@ -51,7 +54,7 @@ _SHARE, _LONGEST_REST_S = 3, 1.0
 Keys are handled first.
 """
 _STORM_SHARE = 40
-"""An update takes long to apply if 40 times its duration exceeds `NEWS_FRAME_S`."""
+"""An update counts as slow if 40 times its duration exceeds `NEWS_FRAME_S`."""
 
 
 class FrameClock:
@@ -60,7 +63,7 @@ class FrameClock:
     Args:
         app: the app.
         draw: draws one frame, or applies a part of the updates and returns True if more are left.
-        rest_s: returns how long updates must leave the line to the terminal free for keys (seconds).
+        rest_s: returns how long updates must not use the connection to the terminal, so that it is free for keys (seconds).
         key_s: returns after how long to check again whether the last key was echoed (seconds), 0 = no key waits for its echo.
         clock: a double for tests.
     """
@@ -78,33 +81,33 @@ class FrameClock:
         self._spent_s = 0.0
 
     def start(self) -> None:
-        """Store the context of the app's thread for calls from other threads; without it, calls are dropped."""
+        """Store the context of the app's thread, in which calls from other threads run; without a context they are dropped."""
         self._context = contextvars.copy_context()
 
     def wake(self) -> None:
-        """Ask for a frame; thread-safe and cheap."""
+        """Request a frame; thread-safe and cheap."""
         if not self._is_woken:
             self._is_woken = True
             self.in_ui(self._arm)
 
     def wake_for_news(self) -> None:
-        """Ask for a frame that no key waits for; thread-safe and cheap."""
+        """Request a frame for an update that no key waits for; thread-safe and cheap."""
         if not (self._is_news_due or self._is_woken):
             self._is_news_due = True
             self.in_ui(self._arm_for_news)
 
     def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
-        """Schedule `do` in the app's thread and return at once; after the app has ended, do nothing."""
+        """Schedule `do` in the app's thread and return at once; do nothing if the app has ended."""
         loop = self._app._loop  # noqa: SLF001  # Textual's `call_from_thread` waits
         if loop is None or self._context is None:
             return
         try:
             loop.call_soon_threadsafe(partial(self._do, do, *arguments), context=self._context.copy())
         except RuntimeError:
-            pass  # the loop is closed
+            pass  # the event loop is closed
 
     def _do(self, do: Callable[..., object], *arguments: Any) -> None:
-        if self._app.is_running:  # an app that has ended since has no screen
+        if self._app.is_running:  # an app that ended before this call has no screen
             do(*arguments)
 
     def _arm(self) -> None:
@@ -139,7 +142,7 @@ class FrameClock:
 
     def _frame(self) -> None:
         if self._is_amid:
-            self._is_asked_amid = True  # the parts of the current frame may lack the update that this request is for
+            self._is_asked_amid = True  # a new request: the updates in the current frame may lack the one that it is for
             return
         self._is_woken = self._is_news_due = self._is_asked_amid = False
         self._spent_s = 0.0
@@ -151,7 +154,7 @@ class FrameClock:
             self._after(wait_s, self._part)
             return
         began_s = self._clock()
-        self._is_amid = False  # also if `draw` raises
+        self._is_amid = False  # the flag is reset even if `draw` raises
         is_amid = self._draw()
         self._ended_s = self._clock()
         self._spent_s += self._ended_s - began_s
@@ -168,8 +171,8 @@ class FrameClock:
 class MainScreen(Screen[None], inherit_bindings=False):
     """The only screen; pop-ups are parts of it.
 
-    It is first drawn with the first rows, so that nothing is drawn twice. Until then the terminal shows the frame of
-    `terminal/skeleton`, and parts are laid out, which is cheap.
+    The screen is first drawn when the first rows arrive, so that nothing is drawn twice. Until then the terminal shows the frame of
+    `terminal/skeleton`, and Textual lays out the widgets, which is cheap.
     """
 
     AUTO_FOCUS = ""
@@ -179,7 +182,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
     ]
 
     def __init__(self) -> None:
-        # Nearly all terminals are tall. A class that is set only when the size is known would restyle every widget.
+        # This class is set at once, since nearly all terminals are tall. Set when the size is known, it would restyle every widget.
         super().__init__(id="_default", classes="-tall")
         if is_supported():
             self._compositor = ChangedLines()
@@ -187,13 +190,13 @@ class MainScreen(Screen[None], inherit_bindings=False):
         """Whether the screen is drawn."""
 
     def show(self) -> None:
-        """Begin to draw the screen."""
+        """Start to draw the screen."""
         if not self.is_shown:
             self.is_shown = True
             self.refresh()
 
     def _on_screen_resume(self, event: events.ScreenResume) -> None:
-        """Skip restyling of parts that were styled when they were mounted; Textual calls its own method after this one."""
+        """Restyle only widgets that were not styled when they were mounted; Textual calls its own method after this one."""
         if not self.stack_updates:
             event.refresh_styles = False
 
@@ -220,11 +223,11 @@ class FrameDrawing:
 
     @property
     def screen(self) -> MainScreen:
-        """The main screen, below an open palette."""
+        """The main screen; it stays the main screen while the palette is open above it."""
         return next(screen for screen in self._app.screen_stack if isinstance(screen, MainScreen))
 
     def draw(self) -> bool:
-        """Hand out a part of the updates and return True if more are left; after the last part, draw."""
+        """Hand some of the updates to the panes and return True if more are left; after the last updates, draw."""
         feed = self._feed()
         if not self._app.is_running or feed is None:
             return False
@@ -238,7 +241,7 @@ class FrameDrawing:
         return False
 
     def draw_lines(self) -> None:
-        """Draw the lines above and below the pane, if they changed."""
+        """Draw the lines above and below the pane if their content changed."""
         # The lines are queried once: they stay mounted, and a query of the whole tree costs a third of a frame.
         self._lines = self._lines or tuple(self.screen.query("StatusLine, TabBar, Rule, Banner").results(Line))
         for line in self._lines:

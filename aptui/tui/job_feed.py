@@ -1,4 +1,4 @@
-"""Begins and ends the reading of jobs and notices (`data/feed`), finds names of builders, reports rejected connections."""
+"""Starts and stops the reader of jobs and notices (`data/feed`), finds the names of builders, and reports rejected connections."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 BUILDERS_KEY = "shell.builders"
-"""Name of the remembered {UUID in hex: name of a builder} in the memory of the project."""
+"""Key, in the project's remembered values, of {UUID in hex: name of a builder}."""
 
 
 def find_known_names(app: Shell) -> dict[bytes, str]:
-    """Return {UUID: name} of the builders in the configuration and of those found earlier."""
+    """Return {UUID: name} of the builders in the configuration and of the builders that an earlier start found."""
     remembered: dict[str, object] = app.memory.get(BUILDERS_KEY, {})
     try:
         names = {bytes.fromhex(uuid): f"{name}" for uuid, name in remembered.items()}
-    except ValueError:  # the user edited the file of remembered values
+    except ValueError:  # ignored: the user may have edited the file of remembered values
         names = {}
     return names | ({builder.uuid: builder.name for builder in app.config.project.builders} if app.config else {})
 
 
 def make_finder(app: Shell) -> Callable[[], dict[bytes, str]] | None:
-    """Return a function for a thread that finds and stores the names of all builders; None = the configuration has them all."""
+    """Return a function that finds and stores the names of all builders in a thread; None = the configuration has all of them."""
     config, complete = app.config, app.all_builders
     if config is None:
         return partial(_read_from_jobs, asset_database(app.session.cache_dir))
@@ -54,7 +54,7 @@ def make_finder(app: Shell) -> Callable[[], dict[bytes, str]] | None:
 
 
 def _read_from_jobs(database: Path) -> dict[bytes, str]:
-    from aptui.store.queries.metrics import builder_names  # imported here: not needed before the first rows
+    from aptui.store.queries.metrics import builder_names  # imported here because the first rows do not need it
     from aptui.store.queries.reader import open_reader
 
     with closing(open_reader(database)) as reader:
@@ -63,17 +63,17 @@ def _read_from_jobs(database: Path) -> dict[bytes, str]:
 
 _MOST_REMEMBERED = 1_000
 _AT_ONCE = 3
-"""Maximum number of messages for single addresses; the other addresses are reported as a number."""
+"""Maximum number of messages that name one rejected address; further addresses are only counted."""
 
 
 class _Listener:
-    """A listener of the session that needs only the notices."""
+    """Base of session listeners that handle only notices."""
 
     def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
-        """Do nothing."""
+        """Ignore the event."""
 
     def note_loss(self) -> None:
-        """Do nothing."""
+        """Ignore the event."""
 
 
 class ShownAssets(_Listener):
@@ -87,7 +87,7 @@ class ShownAssets(_Listener):
         self._reveal = reveal
 
     def receive(self, news: Sequence[NoticeLine]) -> None:
-        """Go to the last asset that an editor wants to see."""
+        """Go to the last asset that an editor asked to show."""
         wanted = [line.notice.source for line in news if isinstance(line.notice, ShowRequested) and line.notice.on_screen]
         if wanted:
             self._reveal(wanted[-1])
@@ -133,10 +133,10 @@ class JobFeed:
         self._shell = shell
         self.feed: Feed | None = None
         self.early: EarlyRead | None = None
-        """The read that began before the app was imported, None = none."""
+        """The read that began before the app was imported, None if no read began."""
 
     def open(self) -> None:
-        """Begin to read jobs and to receive notices."""
+        """Begin to read the jobs and to receive notices."""
         # Imported here to start faster: the module loads numpy and the records of notices.
         from aptui.tui.data.feed import Feed
 

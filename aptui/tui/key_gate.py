@@ -1,4 +1,4 @@
-"""Keys wait until the rows, logs or filters that they act on are shown; after a timeout they are dropped with a message."""
+"""Makes keys wait until the rows, logs or filters that they act on are shown; after a timeout a key is dropped with a message."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Pane
 
 WITHIN_S = {"the first rows": 30.0}
-"""{awaited state: timeout (seconds)}; the other states have the timeout `_WITHIN_S`."""
+"""{awaited state: timeout (seconds)}; states that are not listed have the timeout `_WITHIN_S`."""
 _WITHIN_S = 20.0
 _CHECK_S = 0.05
 
 
 _NEVER_WAIT = frozenset({"ctrl+c", "ctrl+l"})
-"""Keys that act on no row, log or filter."""
+"""Keys that never wait, because they act on no row, log or filter."""
 _LEAVE, _SHOW = "quit", "switcher.number("
 _ROWS = frozenset({"the first rows", "the filter", "the search"})
-"""Awaited states that a key which leaves the pane ignores. A sheet that opens is not among them: the same key closes it."""
+"""Awaited states that do not delay a key which leaves the pane.
+
+The state of an opening sheet is not among them, because the same key closes the sheet.
+"""
 
 
 class Keyboard:
-    """Finds the state that a key has to wait for, which depends on the focus.
+    """Finds the state that a key has to wait for; it depends on the focus.
 
     Args:
         pane: returns the pane that is shown, None = not mounted yet, or without data.
@@ -38,13 +41,16 @@ class Keyboard:
         self._held: dict[object, str] = {}
 
     def hold(self, what: str) -> Callable[[], object]:
-        """Make keys wait for the effect of an earlier key until the returned function is called."""
+        """Make keys wait until the returned function is called, because an earlier key has not taken effect yet."""
         task = object()
         self._held[task] = what
         return lambda: self._held.pop(task, None)
 
     def name_awaited(self, key: str) -> str:
-        """Return the name of the state that a key has to wait for; "" = none: the key quits, or goes into an input or a menu."""
+        """Return the name of the state that a key has to wait for.
+
+        "" = none, because the key quits, or goes into an input or a menu.
+        """
         if key in _NEVER_WAIT or self._app._exit:  # noqa: SLF001  # Textual has no public name for it
             return ""
         pane, focused = self._pane(), self._app.focused
@@ -58,7 +64,7 @@ class Keyboard:
         return "" if awaited in _ROWS and self._goes_away(key) else awaited
 
     def _leaves(self, key: str) -> bool:
-        """Return whether a key closes the screen, which must work without rows."""
+        """Return whether a key closes the screen; such a key must work before any row is shown."""
         return self._action(key) == _LEAVE
 
     def _goes_away(self, key: str) -> bool:
@@ -70,7 +76,7 @@ class Keyboard:
         return found.binding.action if found is not None else ""
 
     def name_missed(self, key: str, engine: EngineControl) -> str:
-        """Return the description of the action that a key would have with an engine, "" = none."""
+        """Return the description of the key's action if the action only lacks an engine, else ""."""
         with engine.suppose():
             for namespace, bindings in self._app.screen._modal_binding_chain:  # noqa: SLF001  # as in Textual's `_check_bindings`
                 for binding in bindings.key_to_bindings.get(key, ()):
@@ -80,7 +86,7 @@ class Keyboard:
 
 
 class KeyGate:
-    """Holds one key after the other until it may act.
+    """Holds keys, one at a time, until the state that they act on is shown.
 
     Args:
         awaited: returns the name of the state that a key has to wait for, "" = none.
@@ -92,11 +98,11 @@ class KeyGate:
         self._moved = asyncio.Event()
 
     def check_again(self) -> None:
-        """Check again whether the key may pass, because the state changed."""
+        """Check again whether the held key may act, because the state changed."""
         self._moved.set()
 
     async def lets_through(self, key: str) -> bool:
-        """Wait until the awaited state is shown; return False after a timeout."""
+        """Wait until the awaited state is reached; return False after a timeout."""
         began_s = time.monotonic()
         while what := self._awaited(key):
             if time.monotonic() - began_s > WITHIN_S.get(what, _WITHIN_S):

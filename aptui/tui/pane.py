@@ -1,4 +1,4 @@
-"""The base class of panes, the app as panes see it, and the list of panes.
+"""The base class of panes, the app as panes use it, and the list of panes.
 
 Panes live in `screens/` and in features; they are imported when they are first visited.
 """
@@ -36,11 +36,11 @@ class Shell(Host, Protocol):
 
     config: Config | None
     touched_s: float
-    """Time of the last input, by the monotonic clock."""
+    """Time of the last input on the monotonic clock (seconds)."""
     memory: UiMemory
-    """Remembered values of the project."""
+    """Values that the screen remembers for the project."""
     person: UiMemory
-    """Remembered values of the user, for all projects."""
+    """Values that the screen remembers for the user, in all projects."""
     panes: list[PaneSpec]
     themes: ThemeManager
     terminal: TerminalControl
@@ -51,27 +51,27 @@ class Shell(Host, Protocol):
 
     @property
     def feed(self) -> Feed | None:
-        """The reader of jobs and notices, None = not opened yet."""
+        """The reader of jobs and notices, None until it is opened."""
 
     @property
     def pane(self) -> Pane | None:
-        """The pane that is shown, perhaps behind a sheet."""
+        """The current pane; a sheet may cover it."""
 
     @property
     def can_ask(self) -> bool:
         """Whether requests can be sent to an engine."""
 
     def ask(self, verb: Verb, done: str = "", then: Callable[[Answer], object] | None = None) -> None:
-        """Send a request; on success show `done` and call `then` in the app's thread."""
+        """Send a request to the engine; on success show `done` and call `then` in the app's thread."""
 
     def wake_for_news(self) -> None:
-        """Ask for a frame that no key waits for; thread-safe."""
+        """Request a frame for an update that no key waits for; thread-safe."""
 
     def copy_text(self, text: str, *, raw: bool = False) -> None:
-        """Copy text to the clipboard of the user's terminal, and report the route."""
+        """Copy text to the clipboard of the user's terminal, and report by which route."""
 
     def act(self, action: str) -> None:
-        """Run an action of the app, soon."""
+        """Schedule an action of the app."""
 
     def set_news(self, text: str) -> None:
         """Show in line 1 what changed since the user's last visit; "" = nothing."""
@@ -80,46 +80,46 @@ class Shell(Host, Protocol):
         """Go to a pane."""
 
     def hold_keys(self, what: str) -> Callable[[], object]:
-        """Make keys wait for the effect of an earlier key until the returned function is called."""
+        """Make keys wait until the returned function is called, because an earlier key has not taken effect yet."""
 
     def reveal(self, pane_id: str, text: str, **how: str) -> None:
         """Go to a pane and call its `reveal` with the arguments; keys wait until then."""
 
 
 class Pane(Container):
-    """One of the numbered screens: fills the space between the rules.
+    """One of the numbered screens, such as Jobs. It fills the space between the two rules.
 
-    The app calls the hooks below in its own thread. A hidden pane gets updates too, so that it is current when it is shown again.
-    It only notes them and draws in `on_frame`, which is called at most ten times a second, while the pane is visible, after updates
-    or `self.app.wake()` (thread-safe).
+    The app calls the hooks below in its own thread. A hidden pane gets updates too, so that it is current when it is shown again. A
+    pane only notes updates and draws them in `on_frame`. `on_frame` is called after updates or `self.app.wake()` (thread-safe), at
+    most ten times a second, while the pane is visible.
     """
 
     DEFAULT_CSS = "Pane { width: 1fr; height: 1fr; }"
     name_of_pane: ClassVar[str] = ""
-    """The id of the pane in its `PaneSpec`, which sets it."""
+    """The id of the pane, as in its `PaneSpec`; the pane switcher sets it."""
     wants_jobs: ClassVar[bool] = False
     """Whether the pane needs the whole table of jobs once (`Batch.table`), even if it is first visited late."""
 
     @property
     def shell(self) -> Shell:
-        """The app: session, feed, memories, messages."""
+        """The app, with its session, feed, remembered values and messages."""
         return cast("Shell", self.app)
 
     def name_awaited(self, focused: Widget | None) -> str:  # noqa: ARG002  # for panes that read slowly
-        """Return the name of the state that the next key has to wait for, "" = none."""
+        """Return the name of the state that the next key has to wait for, "" = no wait."""
         return ""
 
     def activate(self) -> None:
-        """Handle that the pane became visible; its previous focus is restored already."""
+        """React when the pane becomes visible; its previous focus is restored already."""
 
     def deactivate(self) -> None:
-        """Handle that the pane is left: store remembered values in `self.shell.memory`."""
+        """React when the user leaves the pane: store remembered values in `self.shell.memory`."""
 
     def on_news(self, batch: Batch) -> None:
         """Note the updates since the last frame."""
 
     def on_frame(self) -> None:
-        """Draw changes; called after `on_news`."""
+        """Draw what changed; called after `on_news`."""
 
     def commands(self) -> Sequence[Command]:
         """Return the pane's commands for the `:` line and the palette."""
@@ -130,11 +130,11 @@ class Pane(Container):
         return ""
 
     def reload(self) -> None:
-        """Read everything again: the engine is back, or the user pressed `Ctrl+L`."""
+        """Read all data again, because the engine is back or the user pressed `Ctrl+L`."""
 
 
 class PaneSpec(Struct, frozen=True):
-    """A pane as the tab bar knows it; `short` is its short title, `place` is `module:class`."""
+    """A pane as the tab bar shows it, not imported yet; `short` is the short title, `place` is `module:class`."""
 
     id: str
     number: int
@@ -156,16 +156,19 @@ PANES: list[PaneSpec] = [
     PaneSpec("builders", 5, "Builders", "Builders", "aptui.tui.screens.builders.builders_pane:BuildersPane"),
     PaneSpec("tools", 7, "Tools", "Tools", "aptui.tui.screens.tools.tools_pane:ToolsPane"),
 ]
-"""The panes of the kernel; features add theirs (`aptui.feature`)."""
+"""The panes of the kernel; features add more panes (`aptui.feature`)."""
 
 
 def list_panes() -> list[PaneSpec]:
-    """Return the panes of the kernel and of the features that ship, in the order of their numbers."""
+    """Return the panes of the kernel and of the features in the package, in the order of their numbers."""
     return add_panes(PANES, feature.list_shipped())
 
 
 def add_panes(panes: Sequence[PaneSpec], features: Sequence[Feature]) -> list[PaneSpec]:
-    """Return `panes` and those of `features`, in the order of their numbers; an id or a number that is in use is not added."""
+    """Return `panes` and the panes of `features`, in the order of their numbers.
+
+    A pane of a feature is left out if its id or number is in use.
+    """
     found = list(panes)
     for each in features:
         for pane_id, (number, title, short, place) in each.panes.items():

@@ -29,7 +29,7 @@ _SCREEN = "the screen"
 
 
 class PaneSwitcher(Actions):
-    """Mounts panes when they are first visited, and shows one of them or a sheet in its place.
+    """Mounts panes when they are first visited, and shows one pane, or a sheet in its place.
 
     Args:
         specs: all panes.
@@ -53,18 +53,18 @@ class PaneSwitcher(Actions):
         self._turn = asyncio.Lock()
         self.mounted: dict[str, Pane] = {}
         self.sheet = ""
-        """The sheet that is shown, "" = none."""
+        """The id of the shown sheet, "" = none."""
         self._current = ""
         self._focus_of: dict[str, Widget] = {}
         self._has_table_passed = False
         self._parts: list[Batch] = []
-        """Updates that are still to be handed out, the oldest last."""
+        """Updates that the panes have not received yet, the oldest last."""
 
     # ---------------------------------------------------------------------------------------------------------------- panes
 
     @property
     def pane(self) -> Pane | None:
-        """The pane that is shown, perhaps behind a sheet."""
+        """The current pane; a sheet may cover it."""
         return self.mounted.get(self._current)
 
     @property
@@ -84,11 +84,11 @@ class PaneSwitcher(Actions):
             await self.action_show(wanted if wanted in {spec.id for spec in self._specs} else self._specs[0].id)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return False for a number without a pane."""
+        """Return False if no pane has this number, so that its key has no effect."""
         return action != "number" or any(spec.number == parameters[0] for spec in self._specs)
 
     async def action_number(self, number: int) -> None:
-        """Go to the pane with this number, if it exists."""
+        """Go to the pane with this number, if there is one."""
         for spec in self._specs:
             if spec.number == number:
                 await self.action_show(spec.id)
@@ -103,7 +103,7 @@ class PaneSwitcher(Actions):
             arrived()
 
     def reveal(self, pane_id: str, text: str, **how: str) -> None:
-        """Go to a pane and call its `reveal`; keys wait until then."""
+        """Go to a pane and call its `reveal` with the arguments; keys wait until then."""
         arrived = self._hold(_SCREEN)
 
         async def go() -> None:
@@ -118,7 +118,7 @@ class PaneSwitcher(Actions):
         self._app.run_worker(go())
 
     def action_reveal(self, pane_id: str, text: str) -> None:
-        """Go to a pane and have it show `text`."""
+        """Go to a pane and let the pane show `text`."""
         self.reveal(pane_id, text)
 
     async def _show(self, pane_id: str) -> None:
@@ -160,7 +160,7 @@ class PaneSwitcher(Actions):
     # ----------------------------------------------------------------------------------------------------------------- news
 
     def hand_out(self, feed: Feed) -> bool:
-        """Hand a part of the waiting updates to all panes; return whether more are left."""
+        """Hand some of the waiting updates to all panes; return whether more are left."""
         self._parts = self._parts or feed.drain().parts()
         batch = self._parts.pop()
         if batch.table is not None:
@@ -177,13 +177,13 @@ class PaneSwitcher(Actions):
     # ---------------------------------------------------------------------------------------------------------------- focus
 
     def remember_focus(self) -> None:
-        """Store the focused widget of the pane."""
+        """Remember which widget of the pane has the focus."""
         focused = self._app.focused
         if self.pane is not None and focused is not None and self.pane in focused.ancestors_with_self:
             self._focus_of[self._current] = focused
 
     def refocus(self) -> None:
-        """Put the focus on the sheet, or where it was in the pane, or on the pane's first part that accepts it."""
+        """Focus the sheet, or the pane's remembered widget, or the first widget of the pane that accepts the focus."""
         pane = self.pane
         if self.sheet:
             self._app.query_one(f"#{self.sheet}", Sheet).take_focus()
@@ -200,7 +200,7 @@ class PaneSwitcher(Actions):
     # --------------------------------------------------------------------------------------------------------------- sheets
 
     def open_sheet(self, name: str, lines: Sequence[Any] | None = None) -> None:
-        """Show a sheet in place of the pane, with these lines or with its current content."""
+        """Show a sheet in place of the pane, with these lines, or with the sheet's current content."""
         if not self.sheet:
             self.remember_focus()
         self.sheet = name
@@ -211,7 +211,7 @@ class PaneSwitcher(Actions):
         sheet.take_focus()
 
     def close_sheet(self, *, focuses: bool = True) -> None:
-        """Show the pane again."""
+        """Show the pane in place of the sheet."""
         if not self.sheet:
             return
         self.sheet = ""
@@ -222,5 +222,5 @@ class PaneSwitcher(Actions):
 
 
 def _first_part(pane: Container) -> Widget | None:
-    # An input, shown or not, gets the focus only when the user asks for it.
+    # An input, visible or not, gets the focus only when the user asks for it.
     return next((each for each in pane.query("*") if each.focusable and not isinstance(each, Input)), None)

@@ -1,4 +1,6 @@
-r"""Messages as plain lines in the terminal's own scrollback: for `\` and for dumb terminals. Without Textual.
+r"""Messages as plain lines in the terminal's own scrollback, for the key `\` and for dumb terminals.
+
+This module works without Textual.
 
 Tests: `tests/tui/test_plain.py`.
 """
@@ -32,7 +34,7 @@ _MOST_WAITING = 10_000
 
 
 def line_of(notice: Notice, now_ms: int) -> str:
-    """Return a notice as one safe line, "" for a notice that is not shown."""
+    """Return a notice as one safe line, "" if this kind of notice is not shown."""
     time_of_day = time.strftime("%H:%M:%S", time.localtime(now_ms / 1000))
     match notice:
         case JobChanged() if notice.status.split()[0:1] and notice.status.split()[0] in _WORTH_A_LINE:
@@ -58,7 +60,7 @@ def _job_of(notice: JobChanged) -> str:
 
 
 class Stream:
-    """A listener that keeps lines until they are written; if too many wait, it drops lines and reports their number."""
+    """A session listener that stores lines until they are written. If too many wait, it drops some and reports how many."""
 
     def __init__(self) -> None:
         self._lines: Queue[str] = Queue(_MOST_WAITING)
@@ -66,14 +68,14 @@ class Stream:
         self.progress: Progress | None = None
 
     def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
-        """Do nothing: idle jobs are not shown."""
+        """Do nothing: only notices are shown as lines."""
 
     def note_loss(self) -> None:
         """Report that the connection is lost."""
         self._add(time.strftime("%H:%M:%S ! disconnected from the engine; reconnecting"))
 
     def receive(self, news: Sequence[NoticeLine]) -> None:
-        """Keep the lines of notices."""
+        """Store the lines of notices."""
         for _epoch, _seq, notice in news:
             if isinstance(notice, Progress):
                 self.progress = notice
@@ -87,7 +89,7 @@ class Stream:
             self._lines.put(line)
 
     def lines(self) -> Iterator[str]:
-        """Yield the kept lines."""
+        """Yield the stored lines and remove them."""
         if self._dropped:
             yield f"         … {self._dropped:,} lines left out"
             self._dropped = 0
@@ -99,7 +101,7 @@ class Stream:
 
 
 def follow(session: Session, out: TextIO, is_over: Callable[[float], bool]) -> None:
-    """Write messages of `session` to `out` until `is_over`, called with a maximum wait in seconds, returns True."""
+    """Write the session's messages to `out` until `is_over` returns True; `is_over` is called with a maximum wait in seconds."""
     stream = Stream()
     session.listeners.append(stream)
     try:
@@ -111,14 +113,17 @@ def follow(session: Session, out: TextIO, is_over: Callable[[float], bool]) -> N
 
 
 def until_key(wait_s: float) -> bool:
-    """Wait for a key, read it and return True; also return True if the terminal is gone."""
+    """Wait for a key and read it; return True, also if the terminal is gone."""
     readable, _, _ = select.select([0], [], [], wait_s)
     return bool(readable) and (os.read(0, 64) is not None)
 
 
 @contextmanager
 def raw_keys(*, has_signals: bool = True) -> Iterator[None]:
-    """Read single keys without echo, while output is unchanged; without signals `^C` is an ordinary key."""
+    """Read single keys without echo while the terminal's output mode is unchanged.
+
+    Without signals, `^C` is an ordinary key.
+    """
     import termios  # imported here to start faster
 
     try:
@@ -136,7 +141,7 @@ def raw_keys(*, has_signals: bool = True) -> Iterator[None]:
 
 
 def run_plain(session: Session) -> int:
-    """Show messages as plain lines until interrupted, on a terminal that cannot show the screen."""
+    """Show messages as plain lines until the user interrupts, on a terminal that cannot show the screen."""
     try:
         name = sanitize(session.project_name)
         sys.stdout.write(f"aptui {name}: this terminal shows plain lines; ^C quits, the engine keeps running\n")
@@ -157,7 +162,7 @@ def _open_and_follow(session: Session) -> None:
 
 
 def visit(session: Session, stream: TextIO) -> None:
-    """Write messages until a key is pressed, on a terminal that the screen lent."""
+    """Write messages until the user presses a key, on a terminal that the screen has lent."""
     stream.write(f"── {sanitize(session.project_name)}: live messages; any key goes back ──\n")
     with raw_keys(has_signals=False):
         follow(session, stream, until_key)

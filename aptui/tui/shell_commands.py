@@ -1,4 +1,4 @@
-"""Commands of the `:` line that every pane has, and the line itself; panes add their own commands.
+"""The `:` line, and the commands that it has in every pane; panes add commands of their own.
 
 Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
@@ -47,15 +47,15 @@ class CommandBar(Actions):
         self._refocus()
 
     def update_hints(self) -> None:
-        """Draw the hints again, because other keys are active."""
+        """Draw the hints again, because other keys are active now."""
         if not self._app.screen_stack:
-            return  # Textual also sends the signal when the app ends
+            return  # ignored: Textual sends the signal also when the app ends
         for hints in self._app.screen.query(Hints):
             hints.refresh_if_changed()
 
 
 def shell_commands(app: Shell) -> list[Command]:
-    """Return the commands that are possible now."""
+    """Return the commands that are possible now; some need an engine."""
     from aptui.link.port import Drain, PauseJobs, ReloadConfig, ResumeJobs, RunNext  # imported here to start faster
 
     act: Callable[[str], Callable[[str], None]] = lambda action: lambda _rest: app.act(action)  # noqa: E731  # a table reads better
@@ -110,7 +110,7 @@ def shell_commands(app: Shell) -> list[Command]:
 
 
 def run(app: Shell, text: str, commands: Sequence[Command]) -> None:
-    """Run the command of a line, or show why it cannot run."""
+    """Run the command in a line, or show why it cannot run."""
     word, _, rest = text.partition(" ")
     if not word:
         return

@@ -1,4 +1,4 @@
-"""Opens the screen on a terminal: guard, signals, garbage collector, app; a dumb terminal gets plain lines.
+"""Opens the screen on a terminal: sets up signals and garbage collector, runs the app. A dumb terminal gets plain lines.
 
 Tests: `tests/tui/test_start.py`.
 """
@@ -85,14 +85,17 @@ def run(
 
 
 def _read_early(cache_dir: Path) -> EarlyRead:
-    """Begin to read the jobs; reading 100,000 jobs takes a quarter of a second, as long as the remaining imports."""
+    """Begin to read the jobs; reading 100,000 jobs takes a quarter of a second, about as long as the remaining imports."""
     from aptui.tui.data.early_read import EarlyRead
 
     return EarlyRead(asset_database(cache_dir))
 
 
 def _prepare_signals(app: AptuiApp, folder: Any) -> None:
-    """SIGHUP (the terminal is gone): save and end. SIGTERM: quit. SIGUSR1: write the stacks of all threads, even if they hang."""
+    """Set signal handlers.
+
+    SIGHUP (the terminal is gone): save and end. SIGTERM: quit. SIGUSR1: write the stacks of all threads, even of a hanging process.
+    """
     import faulthandler  # imported here to start faster
 
     def hung_up(number: int, _frame: object) -> None:
@@ -105,7 +108,7 @@ def _prepare_signals(app: AptuiApp, folder: Any) -> None:
     signal.signal(signal.SIGTERM, lambda *_: app.in_ui(app.exit))
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        # The descriptor stays open: faulthandler cannot open a file when it is needed.
+        # The descriptor stays open, because faulthandler cannot open a file when a signal arrives.
         faulthandler.register(
             signal.SIGUSR1, file=os.open(folder / "threads.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), all_threads=True
         )

@@ -8,12 +8,12 @@ from datetime import datetime
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 ROLES = {"warnings": "warning", "errors": "error"}
-"""{word of a filter: role of its colour and glyph}, if they differ."""
+"""{status word of a filter: role of its colour and glyph}, for words that differ from the role."""
 _TENTH_MS, _SECOND_MS, _TEN_S_MS, _MINUTE_MS = 100, 1000, 10_000, 60_000
 
 
 def brief(duration_ms: int) -> str:
-    """Return a duration written as `duration_text` does, with fewer digits: 40 ms, 0.8 s, 48 s, 1m 40s, 2h 05m."""
+    """Return a duration with fewer digits than `duration_text`: 40 ms, 0.8 s, 48 s, 1m 40s, 2h 05m."""
     if not duration_ms:
         return "0 s"
     if duration_ms < _TENTH_MS or duration_ms >= _MINUTE_MS:
@@ -42,7 +42,7 @@ def size_text(size: int) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return `text` in at most `width` cells; if it is longer, it ends with an ellipsis."""
+    """Return `text` shortened to at most `width` cells, with an ellipsis at its end."""
     from rich.cells import cell_len, set_cell_size  # imported here to start faster
 
     return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""

@@ -1,4 +1,4 @@
-"""The `:` line with completion, in place of the hints; the records of commands and answers; the app as its parts see it.
+"""The `:` line with completion, which replaces the hints; the records of a command and of an answer; the app as its parts see it.
 
 Tests: `tests/tui/test_shell.py`.
 """
@@ -58,7 +58,7 @@ def completions(text: str, commands: Sequence[Command]) -> list[tuple[str, str]]
 
 
 class _CommandSuggester(Suggester):
-    """Shows in grey the text that Tab would write."""
+    """Suggests in grey the text that Tab would write."""
 
     def __init__(self, commands: Callable[[], Sequence[Command]]) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
@@ -71,7 +71,7 @@ class _CommandSuggester(Suggester):
 
 
 class Candidates(Widget):
-    """The completions, shown above the `:` line."""
+    """The list of completions above the `:` line."""
 
     DEFAULT_CSS = "Candidates { layer: overlay; dock: bottom; height: auto; width: 1fr; margin: 0 0 1 0; display: none; }"
     ALLOW_SELECT: ClassVar[bool] = False
@@ -81,7 +81,7 @@ class Candidates(Widget):
         self._lines: list[Parts] = []
 
     def show(self, found: Sequence[tuple[str, str]], chosen: int = -1) -> None:
-        """Show a few completions; `chosen` is the completion that Tab has written."""
+        """Show a few completions; `chosen` is the completion that Tab wrote last."""
         first = max(0, min(chosen - _MOST_CANDIDATES // 2, len(found) - _MOST_CANDIDATES))
         shown = list(enumerate(found))[first : first + _MOST_CANDIDATES]
         width = max((len(text) for _, (text, _) in shown), default=0) + 2
@@ -94,7 +94,7 @@ class Candidates(Widget):
         self.refresh(layout=True)
 
     def render_line(self, y: int) -> Strip:
-        """Return one line."""
+        """Return one line of the list."""
         return strip_of(self._lines[y] if y < len(self._lines) else (), self, self.size.width, self.rich_style)
 
 
@@ -115,14 +115,14 @@ class CommandLine(Horizontal):
     ]
 
     class Submitted(Message):
-        """The user entered a line."""
+        """The user submitted a line with Enter."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
     class CommandClosed(Message):
-        """The user left the line."""
+        """The user left the line without a command."""
 
     def __init__(self, commands: Callable[[], Sequence[Command]], history: Callable[[], list[str]]) -> None:
         super().__init__(id="command")
@@ -139,11 +139,11 @@ class CommandLine(Horizontal):
 
     @property
     def input(self) -> Input:
-        """The input."""
+        """The input widget."""
         return self.query_one(Input)
 
     def start(self, text: str = "") -> None:
-        """Open the line with `text`."""
+        """Open the `:` line with `text` in it."""
         self._back, self._chosen, self._written = 0, -1, None
         self.input.value = text
         self.input.cursor_position = len(text)
@@ -161,7 +161,7 @@ class CommandLine(Horizontal):
         self._offer()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Submit the line."""
+        """Submit the line as a command."""
         event.stop()
         self._offer(is_over=True)
         self.post_message(self.Submitted(event.value.strip()))
@@ -179,7 +179,7 @@ class CommandLine(Horizontal):
             self._write(found[self._chosen][0])
 
     def action_recall(self, way: int) -> None:
-        """Write an earlier or later line of the history."""
+        """Write the previous or next line of the history."""
         history = self._history()
         self._back = max(0, min(self._back - way, len(history)))
         self._write(history[-self._back] if self._back else self._typed)
@@ -208,14 +208,14 @@ class Choice(Struct, frozen=True):
 
 
 class Host(Protocol):
-    """The app as its parts use it; `pane.Shell` is the app as panes use it."""
+    """The app as the parts of the frame use it; `pane.Shell` is the app as panes use it."""
 
     session: Session
     sheets: Any
 
     @property
     def app(self) -> App[Any]:
-        """The same app, as an object of Textual's class."""
+        """The same object as an instance of Textual's class `App`."""
 
     def commands(self) -> list[Command]:
         """Return the commands that the `:` line accepts now."""
@@ -230,7 +230,7 @@ class Host(Protocol):
         """Ask the user in a box; the last choice changes nothing."""
 
     def wake(self) -> None:
-        """Ask for a frame; thread-safe."""
+        """Request a frame; thread-safe."""
 
     def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
         """Schedule `do` in the app's thread; thread-safe."""

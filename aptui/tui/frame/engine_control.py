@@ -40,7 +40,7 @@ class EngineControl(Actions):
 
     @contextmanager
     def suppose(self) -> Iterator[None]:
-        """Make `can_ask` True within a `with` block, to find the actions that would be possible with an engine."""
+        """Make `can_ask` True within a `with` block, so that the caller can find the actions that an engine would make possible."""
         self._is_supposed = True
         try:
             yield
@@ -48,7 +48,7 @@ class EngineControl(Actions):
             self._is_supposed = False
 
     def ask(self, verb: Verb, done: str = "", then: Callable[[Answer], object] | None = None) -> None:
-        """Send a request; on success show `done` and call `then` in the app's thread. A refusal is shown."""
+        """Send a request to the engine. On success show `done` and call `then` in the app's thread; show a refusal as an error."""
         self._session.ask(verb).add_done_callback(lambda answer: self._screen.in_ui(self._handle_answer, answer, done, then))
 
     def _handle_answer(self, answer: Future[Answer], done: str, then: Callable[[Answer], object] | None) -> None:
@@ -64,11 +64,11 @@ class EngineControl(Actions):
             raise error
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  # Textual defines this signature
-        """Return whether requests can be sent: all actions need an engine."""
+        """Return whether requests can be sent; every action of this class needs an engine."""
         return self.can_ask
 
     def action_pause(self) -> None:
-        """Pause; while paused, ask whether to run the next job or to resume."""
+        """Pause the engine. If it is paused already, ask whether to run the next job or to resume."""
         from aptui.link.port import PauseJobs, ResumeJobs, RunNext  # imported here: not needed before the first paint
 
         health = self._session.latest_health
@@ -83,7 +83,7 @@ class EngineControl(Actions):
         self._screen.question("paused", choices)
 
     def action_stop(self) -> None:
-        """Stop the engine, after asking."""
+        """Stop the engine, after a confirmation."""
         from aptui.link.port import StopEngine  # imported here: not needed before the first paint
 
         progress = self._session.latest_progress
@@ -97,7 +97,10 @@ class EngineControl(Actions):
         self._screen.question(text, choices)
 
     def show_state(self) -> None:
-        """Report that the engine is back; called when the session's state changed. The banner reports an engine that is too old."""
+        """Report when the connection is restored; called when the session's state changed.
+
+        The banner reports an engine that is too old.
+        """
         session = self._session
         if session.state is not SessionState.ATTACHED:
             return
@@ -107,9 +110,9 @@ class EngineControl(Actions):
 
 
 _MOST_LINES = 8
-"""Maximum number of lines in the box of the question, so that it fits on a screen of 24 lines.
+"""Maximum number of lines in the box of the trust question, so that it fits on a screen of 24 lines.
 
-The sheet of the list has all lines.
+The sheet that the user can open from the box lists all the code.
 """
 _MARGINS = 3
 
@@ -119,7 +122,7 @@ class TrustQuestion:
 
     Args:
         changes: sentences about files that changed since the user trusted the project; empty if the user never did.
-        runs: the code that would run: a sentence, then lines.
+        runs: the code that the project would run: a sentence, then a line for each command or file.
         trust: stores trust and starts the engine.
         restrict: makes the screen read-only.
         is_running: whether an engine is already running, so that the question is not asked.
@@ -139,7 +142,7 @@ class TrustQuestion:
         self._is_listing = False
 
     def ask(self, screen: Host) -> None:
-        """Ask whether to trust the project; if an engine is running, only report changed files."""
+        """Ask whether to trust the project. If an engine is running, do not ask; only report changed files."""
         if self._is_running:
             if self._changes:
                 screen.show_toast("; ".join(self._changes), "warning", 15)
@@ -155,7 +158,7 @@ class TrustQuestion:
         screen.question("\n".join(["trust this project?", *lines[:_MOST_LINES], *more]), choices)
 
     def ask_again(self, screen: Host) -> None:
-        """Ask again after the list was shown."""
+        """Ask again after the user has read the list of code."""
         if self._is_listing:
             self._is_listing = False
             self.ask(screen)

@@ -1,4 +1,4 @@
-"""Lines made of parts, which the frame draws instead of Textual's labels. The text of parts is safe already, and not markup.
+"""Lines of the frame, drawn without Textual's labels. A line consists of `Part`s. Their text is safe already and is not markup.
 
 Tests: `tests/tui/test_shell.py`.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Part(Struct, frozen=True):
-    """A piece of a line; a click runs `action`."""
+    """One stretch of text in a line, with its role; a click on it runs `action`."""
 
     text: str
     role: str = ""
@@ -39,24 +39,24 @@ Parts = tuple[Part, ...]
 
 
 def width_of(parts: Sequence[Part]) -> int:
-    """Return the width of `parts` in cells."""
+    """Return the total width of `parts` in cells."""
     return sum(part.width for part in parts)
 
 
 def spread(left: Sequence[Part], right: Sequence[Part], width: int) -> Parts:
-    """Return `left` and `right` at the two ends of a line."""
+    """Return a line with `left` at its left end and `right` at its right end."""
     return (*left, Part(" " * max(1, width - width_of(left) - width_of(right))), *right)
 
 
 def strip_of(parts: Sequence[Part], widget: Widget, width: int, base: Style) -> Strip:
-    """Return a line of exactly `width` cells."""
+    """Return the line of parts cut or padded to exactly `width` cells."""
     styles = roles(widget.app)
     segments = [Segment(part.text, base + styles[part.role] if part.role else base) for part in parts if part.text]
     return Strip(segments).adjust_cell_length(width, base)
 
 
 class Line(PlainLines):
-    """One line; a subclass gives its parts. It is drawn again only if they changed."""
+    """A widget of one line; a subclass supplies its parts. The line is drawn again only if its parts changed."""
 
     DEFAULT_CSS = "Line { height: 1; width: 1fr; }"
     ALLOW_SELECT: ClassVar[bool] = False
@@ -67,12 +67,12 @@ class Line(PlainLines):
         raise NotImplementedError
 
     def refresh_if_changed(self) -> None:
-        """Draw the line again if its parts changed, or if it is hidden."""
+        """Draw the line again if its parts changed or if the line is hidden."""
         if self.is_mounted and (not self.size.width or self.parts(self.size.width) != self._drawn):
             self.refresh()
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002  # one line
-        """Return the line."""
+        """Draw the line for Textual."""
         self._drawn = self.parts(self.size.width)
         return strip_of(self._drawn, self, self.size.width, self.rich_style)
 

@@ -1,4 +1,6 @@
-"""The command palette: the commands of the `:` line and the actions with a key. Imported when it is first opened.
+"""The command palette: the commands of the `:` line and the actions with a key.
+
+This module is imported when the palette first opens.
 
 Tests: `tests/tui/test_foreign_database.py`.
 """
@@ -21,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class Palette(CommandPalette):
-    """The palette. It closes only once, even if a burst of keys chooses twice, because there is only one screen below it."""
+    """The palette. If a burst of keys chooses twice, it still closes once: a second close would remove the screen below."""
 
     is_leaving = False
 
     def dismiss(self, result: None = None) -> AwaitComplete:
-        """Close, unless it is closing."""
+        """Close the palette, unless it is closing already."""
         if self.is_leaving or not self.is_current:
             return AwaitComplete()
         self.is_leaving = True
@@ -34,15 +36,15 @@ class Palette(CommandPalette):
 
 
 class ShellProvider(Provider):
-    """Everything that can be done from the current place, a line each: actions of the place, commands, then moves."""
+    """Supplies the palette with all actions of the current place, commands and moves to panes, one line each."""
 
     async def discover(self) -> Hits:
-        """Yield everything, while the input is empty."""
+        """Yield every entry while the input is empty."""
         for title, does, run in self._offers():
             yield DiscoveryHit(Content.assemble(title, (f"  {does}", "dim")), run, text=title)
 
     async def search(self, query: str) -> Hits:
-        """Yield matches."""
+        """Yield the entries that match the input."""
         matcher = self.matcher(query)
         for title, does, run in self._offers():
             score = matcher.match(f"{title} {does}")
@@ -50,7 +52,7 @@ class ShellProvider(Provider):
                 yield Hit(score, matcher.highlight(title) + Content.styled(f"  {does}", "dim"), run, text=title)
 
     def _offers(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
-        """Yield (title, the key or the effect, function)."""
+        """Yield (title, key or effect, function) of each entry."""
         host = cast("Host", self.app)
         actions = [
             (name.partition(".")[0] in MOVES, does, show_key(key), partial(self.app.simulate_key, key))

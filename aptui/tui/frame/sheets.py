@@ -1,4 +1,4 @@
-"""Sheets of lines that cover the pane: help, key tester, facts about the project, earlier messages; and the messages.
+"""Sheets of lines that cover the pane (help, key tester, facts about the project, earlier messages), and the messages themselves.
 
 Tests: `tests/tui/test_shell.py`, `tests/tui/frame/test_info.py`.
 """
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 
 
 BREAK = Part("\n")
-"""Line break within an entry; a search finds or hides an entry as a whole."""
+"""Separates the lines of one entry; a search shows or hides an entry as a whole."""
 
 
 def break_entries(entries: Sequence[Parts]) -> list[Parts]:
-    """Return the lines of entries."""
+    """Return all lines of the entries."""
     lines: list[Parts] = []
     for entry in entries:
         start = 0
@@ -65,7 +65,7 @@ def break_entries(entries: Sequence[Parts]) -> list[Parts]:
 
 
 class Lines(ScrollView, can_focus=True, inherit_bindings=False):
-    """Lines to read, or with `has_cursor` to choose from."""
+    """A list of lines: only for reading, or with `has_cursor` to choose a line from."""
 
     DEFAULT_CSS = "Lines { width: 1fr; height: 1fr; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -79,14 +79,14 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
     ]
 
     class LineMoved(Message):
-        """The cursor is on another line."""
+        """Posted when the cursor moved to another line."""
 
         def __init__(self, lines: Lines, at: int) -> None:
             super().__init__()
             self.lines, self.at = lines, at
 
     class LineChosen(LineMoved):
-        """A line was chosen."""
+        """Posted when the user chose a line."""
 
     def __init__(self, *, has_cursor: bool = False, name: str | None = None) -> None:
         super().__init__(id=name)
@@ -94,17 +94,17 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self.has_cursor, self.at = has_cursor, 0
 
     def show(self, lines: Sequence[Parts], at: int = 0) -> None:
-        """Show these lines, the cursor on line `at`."""
+        """Show these lines, with the cursor on line `at`."""
         self._lines, self.at = lines, at
         self.virtual_size = Size(self.size.width, len(lines))
         self.refresh()
 
     def line(self, at: int) -> Parts:
-        """Return a line, () if it does not exist."""
+        """Return a line; return () if it does not exist."""
         return self._lines[at] if at < len(self._lines) else ()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  # Textual's
-        """Whether an action makes sense: nothing can be chosen without a cursor."""
+        """Return whether an action is possible: without a cursor, no line can be chosen."""
         return action != "choose" or self.has_cursor
 
     def action_up(self) -> None:
@@ -120,11 +120,11 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self._go(way * max(1, self.size.height - 1))
 
     def action_end(self, way: int) -> None:
-        """Go to the first or the last line."""
+        """Go to the first line (-1) or the last line (1)."""
         self._go(way * len(self._lines))
 
     def action_choose(self) -> None:
-        """Choose the line of the cursor."""
+        """Choose the line under the cursor."""
         if self._lines:
             self.post_message(self.LineChosen(self, self.at))
 
@@ -141,7 +141,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
             self.post_message(self.LineMoved(self, at))
 
     def render_line(self, y: int) -> Strip:
-        """Return one line."""
+        """Draw one line."""
         at = y + round(self.scroll_y)
         width, base = self.size.width, self.rich_style
         if at >= len(self._lines):
@@ -158,7 +158,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
 
 
 class Sheet(Vertical):
-    """Lines that cover the pane until `Esc`; with `placeholder`, `/` filters them, and Enter runs the action of a line."""
+    """A list of lines that covers the pane until `Esc`. With `placeholder`, `/` filters them; Enter runs a line's action."""
 
     DEFAULT_CSS = "Sheet { width: 1fr; height: 1fr; } Sheet Input { margin: 0 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -167,7 +167,7 @@ class Sheet(Vertical):
     ]
 
     class SheetClosed(Message):
-        """The sheet was closed; `action` runs after that."""
+        """Posted when the sheet was closed; the action `action` runs after that."""
 
         def __init__(self, action: str = "") -> None:
             super().__init__()
@@ -189,7 +189,7 @@ class Sheet(Vertical):
         self.mount(Lines(has_cursor=self._placeholder is not None))
 
     def show(self, lines: Sequence[Parts]) -> None:
-        """Show lines, unfiltered."""
+        """Show lines without a filter."""
         self._fill()
         self._all = lines
         for narrow in self.query(Input):
@@ -198,23 +198,23 @@ class Sheet(Vertical):
         self.query_one(Lines).scroll_to(y=0, animate=False)
 
     def take_focus(self) -> None:
-        """Put the focus on the lines."""
+        """Focus the lines."""
         self._fill()
         self.query_one(Lines).focus()
 
     def _leave_search(self) -> None:
-        self.screen.set_focus(self.query_one(Lines))  # at once, because keys may have been typed ahead
+        self.screen.set_focus(self.query_one(Lines))  # focuses at once, because the user may have typed keys ahead
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  # Textual defines this signature
         """Return whether an action is possible: only some sheets have a search."""
         return action != "search" or self._placeholder is not None
 
     def action_search(self) -> None:
-        """Put the focus on the input."""
-        self.screen.set_focus(self.query_one(Input))  # at once, because more keys may have been typed ahead
+        """Focus the input of the search."""
+        self.screen.set_focus(self.query_one(Input))  # focuses at once, because more keys may have been typed ahead
 
     def action_close(self) -> None:
-        """Close the sheet; with a filter, first clear it."""
+        """Clear the filter if there is one, otherwise close the sheet."""
         for narrow in self.query(Input):
             if narrow.value or narrow.has_focus:
                 narrow.value = ""
@@ -223,18 +223,18 @@ class Sheet(Vertical):
         self.post_message(self.SheetClosed())
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Go to the lines."""
+        """Move the focus from the input to the lines."""
         event.stop()
         self._leave_search()
 
     def on_lines_line_chosen(self, event: Lines.LineChosen) -> None:
-        """Close the sheet and run the action of the line."""
+        """Close the sheet and run the action of the chosen line."""
         event.stop()
         if action := next((part.action for part in event.lines.line(event.at) if part.action), ""):
             self.post_message(self.SheetClosed(action))
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Show the lines that contain every word."""
+        """Show the lines that contain every word of the input."""
         event.stop()
         words = event.value.lower().split()
         texts = ("".join(part.text for part in parts).lower() for parts in self._all)
@@ -251,22 +251,23 @@ class Sheet(Vertical):
 
 _KEYS_CELLS = 14
 MOVES = frozenset({"rows", "table", "tree", "text", "sheet"})
-"""Scopes of the keymap whose keys only move the cursor or the view."""
+"""Scopes of the keymap with keys that only move the cursor or the view; the help lists them in a group of their own."""
 
 
 def help_lines(
     active: dict[str, ActiveBinding], keymap: Keymap, commands: Sequence[Command], title: str, width: int = 200
 ) -> list[Parts]:
-    """Return entries for active actions (those of the current place first), commands, terms of filters, and signs.
+    """Return the entries of the help: active actions (those of the current place first), commands, terms of filters, signs.
 
-    Enter on an entry runs the action of its first part. No line is wider than `width` (`BREAK`).
+    Enter on an entry runs the action of the entry's first part. Lines are at most `width` cells wide; `BREAK` separates the lines
+    of an entry.
     """
     keys: dict[str, list[str]] = {}
     found: dict[str, tuple[str, str]] = {}
     for key, (_node, binding, _is_enabled, _tooltip) in active.items():
         action = keymap.actions.get(binding.id or "")
         does = action.does if action else binding.description
-        if binding.id and does:  # bindings of Textual, for moving and editing, have no id
+        if binding.id and does:  # Textual's own bindings, for moving and editing, have no id
             keys.setdefault(binding.id, []).append(key)
             is_move = binding.id.partition(".")[0] in MOVES
             group = "everywhere" if action is not None and action.scope == EVERYWHERE else "move" if is_move else title
@@ -298,7 +299,7 @@ FILTER = (
     ("is:draft is:flaky", "a draft; it succeeded after a failed run; also is:critical"),
     ("one two", "with a blank between, all terms must match"),
 )
-"""(term, meaning) of the filter language."""
+"""(term, meaning) of the filter language, for the help."""
 SIGNS = (
     (("failed", "error"), "failed; an error in a log"),
     (("warning",), "completed with warnings; a warning in a log; something to check"),
@@ -313,7 +314,7 @@ SIGNS = (
     (("details",), "this line has details: Enter shows them"),
     (("wrapped",), "continues the line above"),
 )
-"""(names of signs, meaning)."""
+"""(names of signs, meaning), for the help."""
 
 
 def _signs(names: Sequence[str]) -> str:
@@ -333,7 +334,7 @@ def _row(keys: str, does: str, width: int, action: str = "") -> Parts:
 
 
 class KeyTester(Sheet):
-    """Shows the name and the action of each key; `Esc` twice closes it."""
+    """Shows the name and the action of each key that the user presses; `Esc` twice closes it."""
 
     def __init__(self) -> None:
         super().__init__("sheet-keys")
@@ -342,12 +343,12 @@ class KeyTester(Sheet):
         self._last = ""
 
     def start(self, active: dict[str, ActiveBinding], keymap: Keymap) -> None:
-        """Begin, with the keys that are active now."""
+        """Start the key tester with the keys that are active now."""
         self._active, self._keymap, self._last = active, keymap, ""
         self.show([(Part(" Press keys to see their names and actions. Esc twice goes back.", "title"),), ()])
 
     def on_key(self, event: events.Key) -> None:
-        """Show a key instead of running its action."""
+        """Show the pressed key instead of running its action."""
         event.stop()
         event.prevent_default()
         if event.key == self._last == "escape":
@@ -377,7 +378,7 @@ ENGINE_ROOT = "Engine root"
 
 
 def info_lines(session: Session, config: Config | None, more: list[tuple[str, str]], width: int = 200) -> list[Parts]:
-    """Return the entries of the info sheet, with rows of the pane and the app in `more`; no line is wider than `width`."""
+    """Return the entries of the info sheet, at most `width` wide; `more` has the rows of the pane and of the app."""
     project_dir = str(config.project_dir) if config else ""
     engine = session.engine
     roots = [row for row in more if row[0] == ENGINE_ROOT]
@@ -401,7 +402,7 @@ def info_lines(session: Session, config: Config | None, more: list[tuple[str, st
 
 
 def _fold_line(line: Parts, width: int) -> Parts:
-    """Return a row whose value continues in the next lines if it is too long."""
+    """Return a row of the info sheet; a value that is too long continues in the next lines."""
     if not line:
         return line
     key, value = line
@@ -434,7 +435,7 @@ def _folder_rows(config: Config) -> list[tuple[str, str]]:
 
 
 def _even(texts: list[str], *, is_right: bool = False) -> list[str]:
-    """Return the texts padded to the width of the widest."""
+    """Return the texts, each padded to the width of the widest text."""
     widest = max(map(width_of, texts), default=0)
     return [" " * (widest - width_of(text)) + text if is_right else text + " " * (widest - width_of(text)) for text in texts]
 
@@ -469,7 +470,7 @@ _GLYPHS = {"information": "·", "warning": "!", "error": "✗"}
 
 
 class Toasts(Widget):
-    """Messages on the rule above the hints, shown for seconds and kept for `:messages`.
+    """Messages on the rule above the hints. Each is shown for some seconds and stored for `:messages`.
 
     A timer runs only while a message is shown.
     """
@@ -486,10 +487,10 @@ class Toasts(Widget):
         self._timer: Timer | None = None
 
     def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
-        """Show one message, with its line breaks."""
+        """Show one message in the corner, with its line breaks."""
         now = time.monotonic()
         free_width = max(10, self.app.size.width - 6)
-        if severity == "information":  # only the newest information is shown
+        if severity == "information":  # of several informational messages, only the newest is shown
             self._shown = [each for each in self._shown if each[2].partition(" ")[0] != "information"]
         for line in text.splitlines():
             safe = sanitize(line)
@@ -501,7 +502,7 @@ class Toasts(Widget):
         self._draw()
 
     def _draw(self) -> None:
-        """Drop messages whose time is over, show the others, and set a timer for the next."""
+        """Drop messages that were shown long enough, show the others, and set a timer for the next one to drop."""
         now = time.monotonic()
         self._shown = [each for each in self._shown if each[0] > now][-_MOST:]
         if self._timer is not None:
@@ -517,7 +518,7 @@ class Toasts(Widget):
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Return one message."""
+        """Draw one line of a message."""
         width = self.size.width
         if y >= len(self._shown):
             return Strip.blank(width, self.rich_style)
@@ -528,7 +529,7 @@ class Toasts(Widget):
         return strip_of(parts, self, width, self.rich_style)
 
     def history(self) -> list[Parts]:
-        """Return all kept messages, the latest first."""
+        """Return all messages that are still stored, the latest first."""
         rows: list[Parts] = [
             (Part(f" {clock(time_ms)}  ", "muted"), Part(f"{_GLYPHS.get(severity, '·')} {text}", _ROLES.get(severity, "info")))
             for time_ms, text, severity in reversed(self.remembered)
@@ -540,7 +541,7 @@ _MARGINS = 3
 
 
 class Stage(Protocol):
-    """The place where sheets cover the pane."""
+    """The widget that shows a sheet in place of the pane."""
 
     sheet: str
 
@@ -573,15 +574,15 @@ class Sheets(Actions):
         self._session, self._config, self._facts = session, config, facts
 
     def show(self, lines: Sequence[Any]) -> None:
-        """Show lines of safe text in place of the pane until `Esc`."""
+        """Show lines in place of the pane until `Esc`; their text must be safe already."""
         self._stage.open_sheet("sheet-info", lines)
 
     def show_news(self, entries: Sequence[Any]) -> None:
-        """Show entries to choose from; Enter runs the action of an entry."""
+        """Show entries in place of the pane; Enter runs the action of the chosen entry."""
         self._stage.open_sheet("sheet-news", entries)
 
     def action_help(self) -> None:
-        """Show keys and commands of the current place."""
+        """Show the keys and commands of the current place."""
         if self._stage.sheet != "sheet-help":
             width = self._app.size.width - _MARGINS
             lines = help_lines(self._app.screen.active_bindings, self._keymap(), self._commands(), self._stage.title, width)
@@ -598,7 +599,7 @@ class Sheets(Actions):
         self._stage.open_sheet("sheet-messages", self._app.query_one(Toasts).history())
 
     def action_info(self) -> None:
-        """Show project, engine, versions."""
+        """Show facts about the project, the engine and the versions."""
         here = [("Here", self._stage.status)] if self._stage.status else []
         lines = info_lines(self._session, self._config, [*self._facts(), *here], self._app.size.width - _MARGINS)
         self._stage.open_sheet("sheet-info", lines)

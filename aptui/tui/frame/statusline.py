@@ -1,4 +1,4 @@
-"""The lines of the frame: status (line 1), tabs and state (line 2), banner, rules with the progress bar, hints.
+"""The lines of the frame: status (line 1), tabs and connection (line 2), banner, rules with the progress bar, hints.
 
 Tests: `tests/tui/frame/test_frame.py`.
 """
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 
 _BANNER_LINES, _TALL = 3, 20
-"""Maximum lines of the banner on a screen of at least 20 lines; on a lower screen the banner has one line."""
+"""Maximum number of banner lines on a screen of at least 20 lines; on a lower screen the banner has one line."""
 _WORST_FIRST = (WatchMode.GONE, WatchMode.LIMITED, WatchMode.POLLING, WatchMode.STARTING)
 
 
 class Tab(Protocol):
-    """A pane as its tab shows it; `short` is its short title."""
+    """A pane as the tab bar shows it; `short` is its short title."""
 
     @property
     def id(self) -> str: ...  # noqa: D102
@@ -51,7 +51,7 @@ class Tab(Protocol):
 
 
 class TabBar(Line):
-    """Line 2: the tabs, and platforms, watched folders and connection; a click on a tab shows its pane."""
+    """Line 2 of the screen: the tabs, the platforms, the watched folders and the connection. A click on a tab shows its pane."""
 
     def __init__(self, session: Session, panes: Sequence[Tab], platforms: Sequence[str]) -> None:
         super().__init__(id="tabs")
@@ -59,12 +59,15 @@ class TabBar(Line):
         self.current = ""
 
     def show(self, pane: str) -> None:
-        """Mark the tab of `pane`."""
+        """Mark the tab of `pane` as the current tab."""
         self.current = pane
         self.refresh_if_changed()
 
     def parts(self, width: int) -> Parts:
-        """Return the longest form that fits: first the right side is shortened, then titles; the shortest form has only numbers."""
+        """Return the longest form of the line that fits.
+
+        First the right side is shortened, then the titles; the shortest form has only the numbers of the panes.
+        """
         platforms = Part(self._platforms, "muted")
         state = _state_part(self._session.state)
         is_watching = self._session.state in (SessionState.ATTACHED, SessionState.NONE)
@@ -73,7 +76,7 @@ class TabBar(Line):
         if health.role not in {"", "muted"} or state.role != "muted":
             middle = _join(health, state)
             less = least = _join(state if state.role != "muted" else health)
-        else:  # no problem: the connection is left out first, because line 1 implies it
+        else:  # no problem: the text about the connection is dropped first, because line 1 implies it
             middle, less, least = _join(platforms, health), _join(platforms), _join(state)
         for gap, is_short, right in (
             (3, False, full), (2, False, full), (2, False, middle), (2, True, full), (2, True, middle), (2, False, less),
@@ -114,7 +117,7 @@ class TabBar(Line):
 
 
 def attention(session: Session) -> dict[str, str]:
-    """Return {pane: role of its mark} of tabs that need attention: failures, rejected devices, problems."""
+    """Return {pane: role of the mark on its tab}, for panes with failures, rejected devices or problems."""
     marks = {}
     progress, health, gateway = session.latest_progress, session.latest_health, session.gateway
     if progress is not None and (progress.failing_count if progress.failing_count >= 0 else progress.jobs_failed):
@@ -145,7 +148,7 @@ def _state_part(state: SessionState) -> Part:
 
 
 def health_part(health: Health | None) -> Part:
-    """Return the state of the watched folders: the worst one if any is not watched normally."""
+    """Return the state of the watched folders: the worst state if any folder is not watched normally."""
     if health is None or not health.roots:
         return Part("")
     modes = [root.mode for root in health.roots]
@@ -159,7 +162,7 @@ def health_part(health: Health | None) -> Part:
 
 
 class Banner(Line):
-    """The lines below the tabs, up to three, that show why there is no engine or which action the engine needs."""
+    """Up to three lines below the tabs that show why no engine is connected, or the action that the engine needs."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(id="banner")
@@ -185,18 +188,18 @@ class Banner(Line):
         return [text[start:end] for start, end in spans]
 
     def render_line(self, y: int) -> Strip:
-        """Return one line of the text."""
+        """Draw one line of the banner."""
         parts = (Part(" "), Part(self._rows[y], "warning")) if y < len(self._rows) else ()
         return strip_of(parts, self, self.size.width, self.rich_style)
 
 
 def banner_text(session: Session) -> str:
-    """Return the text of the banner, "" = none: why there is no engine, or its problem."""
+    """Return the text of the banner: why no engine is connected, or the engine's problem; "" = no banner."""
     trouble = sanitize(session.trouble)
     engine = session.engine
     start = "" if session.is_read_only else " · ':start' starts one"
     if trouble.startswith("no engine"):
-        trouble = ""  # this text only adds the path of the socket, which `i` shows
+        trouble = ""  # leaves the rest out: it only adds the path of the socket, which `i` shows
     match session.state:
         case SessionState.WAITING:
             return f"! {trouble}; the engine starts after it"
@@ -214,11 +217,11 @@ def banner_text(session: Session) -> str:
 
 
 _FOLDER = re.compile(r"^/\S*/(?=[^/\s]+:\d+:\d+: )")
-"""The folder of a file in `file:line:column: …`; it is left out, because the reason matters."""
+"""Matches the folder in a message that begins `file:line:column:`. The banner leaves the folder out to show the reason."""
 
 
 def trouble_of(health: Health) -> str:
-    """Return the first problem of an engine's health that needs the user, "" = none."""
+    """Return the first problem in an engine's health that the user must solve, "" = none."""
     named = (
         ("", health.database),
         ("disk", health.disk),
@@ -237,18 +240,18 @@ def trouble_of(health: Health) -> str:
 
 
 ALWAYS = ("app.help", "app.palette", "app.quit")
-"""Hints that stay if the line is too short; others are cut from the end."""
+"""Hints that stay if the line is too short; the other hints are dropped from the end."""
 _PUNCTUATION = frozenset(map(_character_to_key, string.punctuation + " "))
 
 
 class Hints(Line):
-    """The last line: active keys and their actions; a click runs the action."""
+    """The last line of the screen: active keys and their actions; a click runs the action."""
 
     def __init__(self) -> None:
         super().__init__(id="hints")
 
     def parts(self, width: int) -> Parts:
-        """Return as many hints as fit; the hints that always stay are at the end."""
+        """Return as many hints as fit; the hints that are never dropped are at the end."""
         mine, always = hints_of(self.screen.active_bindings, is_typing=isinstance(self.screen.focused, Input))
         always_shown = [hint for hint in always if hint]
         while always_shown and width_of([part for hint in always_shown for part in hint]) > width:
@@ -264,12 +267,12 @@ class Hints(Line):
 
 
 def types(key: str) -> bool:
-    """Return whether a key writes a character into an input."""
+    """Return whether a key types a character into an input."""
     return len(key) == 1 or key in _PUNCTUATION
 
 
 def hints_of(active: dict[str, ActiveBinding], *, is_typing: bool = False) -> tuple[list[Parts], list[Parts]]:
-    """Return (hints of this place, hints of every place); one for each action, with its first key that does not type."""
+    """Return (hints of this place, hints of every place), one per action, each with the first key that types no character."""
     mine: dict[str, Parts] = {}
     always: dict[str, Parts] = {}
     for key, (node, binding, is_enabled, _tooltip) in active.items():
@@ -291,18 +294,18 @@ def hints_of(active: dict[str, ActiveBinding], *, is_typing: bool = False) -> tu
 _LEAST_NAME, _ROOMY = 4, 100
 _SOON_MS, _MINUTE_MS, _TEN, _FEW = 2000, 60_000, 10, 0.5
 _APART = 3
-"""Minimum number of cells between the sentence and the timers."""
+"""Minimum number of cells between the sentence about changes since the last visit and the timers."""
 
 
 class StatusLine(Line):
-    """Line 1: project, activity, counts, time left, news since the last visit, engine root, ports, timers."""
+    """Line 1 of the screen: project, activity, counts, time left, changes since the last visit, engine root, ports, timers."""
 
     def __init__(self, session: Session, engine_root: Callable[[], str] = str, news: Callable[[], str] = str) -> None:
         super().__init__(id="status")
         self._session, self._engine_root, self._news = session, engine_root, news
 
     def parts(self, width: int) -> Parts:
-        """Return as much as fits: places are dropped first, then timers, then details of the counts, then the name."""
+        """Return the texts that fit: the engine root and ports are dropped first, then timers, details of counts, the name."""
         session = self._session
         activity = activity_of(session.state, session.latest_progress, session.latest_health)
         if session.is_read_only and session.state is SessionState.ATTACHED:
@@ -313,7 +316,7 @@ class StatusLine(Line):
         if news := self._news():
             counts = (*counts, Part(sanitize(news), "accent", "bar.open('news')"))
         name = sanitize(session.project_name)
-        # The least important parts are dropped first.
+        # The least important items are dropped first.
         is_narrow = width < _ROOMY
         fewer = [(counts[:count], ()) for count in range(len(counts), -1, -1)]
         places = _places(session, self._engine_root())
@@ -363,7 +366,7 @@ def activity_of(state: SessionState, progress: Progress | None, health: Health |
 
 
 def _places(session: Session, engine_root: str) -> tuple[str, ...]:
-    """Return the engine root and the ports, the least important first."""
+    """Return the engine root and the ports, the least important item first."""
     home = os.path.expanduser("~")
     root = f"~{engine_root[len(home) :]}" if engine_root.startswith(f"{home}/") else engine_root
     ports = session.engine.ports if session.state is SessionState.ATTACHED else {}
@@ -375,12 +378,12 @@ def _places(session: Session, engine_root: str) -> tuple[str, ...]:
 
 
 def _all(progress: Progress) -> int:
-    """Return the size of the current work in jobs, with an analysis as one job; the bar and the percentage refer to it."""
+    """Return the number of jobs in the current work, an analysis counted as one job; the bar and the percentage refer to it."""
     return progress.done_now + progress.failed_now + progress.pending_count
 
 
 def _counts(progress: Progress | None, *, is_attached: bool) -> tuple[Part, ...]:
-    """Return the progress, the most important part first; when idle or without an engine, only the number of failures."""
+    """Return the texts about progress, the most important first; when idle or without an engine, only the number of failures."""
     if progress is None:
         return ()
     parts = []
@@ -397,7 +400,7 @@ def _counts(progress: Progress | None, *, is_attached: bool) -> tuple[Part, ...]
         return tuple(parts)
     if left := _time_left(progress):
         parts.append(Part(left, "accent"))
-    # Before running jobs: analyses are the reason why the number of jobs is an estimate.
+    # Analyses come before running jobs: they are the reason why the number of jobs is an estimate.
     if analyses:
         parts.append(Part(f"{analyses:,} to analyse", "muted"))
     if progress.jobs_running:
@@ -419,7 +422,7 @@ def share_of(progress: Progress) -> tuple[int, int]:
 
 
 def _rate(progress: Progress) -> str:
-    """Return the rate of finished jobs by second, or by minute if it is low; "" in the first two seconds."""
+    """Return the number of jobs finished per second, or per minute if that is low; "" in the first two seconds."""
     done = progress.done_now + progress.failed_now
     if progress.processing_ms < _SOON_MS or not done:
         return ""
@@ -430,7 +433,7 @@ def _rate(progress: Progress) -> str:
 
 
 def _time_left(progress: Progress) -> str:
-    """Return the engine's estimate of the time left, or, before there is one, an estimate from the rate so far; "" = unknown."""
+    """Return the engine's estimate of the time left. Until the engine has one, estimate from the rate so far; "" = unknown."""
     done, spent_ms = progress.done_now + progress.failed_now, progress.processing_ms
     if not progress.is_working or (progress.eta_ms <= 0 and not (done and spent_ms)):
         return ""
@@ -448,14 +451,14 @@ def _timers(progress: Progress | None) -> tuple[str, ...]:
 
 
 class Rule(Line):
-    """A thin rule; with a session it is the progress bar."""
+    """A thin rule between parts of the screen; with a session, it shows the progress as a bar."""
 
     def __init__(self, session: Session | None = None, *, name: str) -> None:
         super().__init__(id=name)
         self._session = session
 
     def parts(self, width: int) -> Parts:
-        """Return the rule."""
+        """Draw the rule."""
         free_width = max(0, width - 2)
         session = self._session
         is_attached = session is not None and session.state is SessionState.ATTACHED
@@ -465,7 +468,7 @@ class Rule(Line):
 
 
 def _cells(progress: Progress | None, free_width: int) -> tuple[int, int, int]:
-    """Return the cells of the bar for (done, failed, running), at least one for each kind that occurs; zeros when idle."""
+    """Return the cells of the bar for (done, failed, running) jobs, at least one for each kind that occurs; zeros when idle."""
     if progress is None or not progress.is_working:
         return 0, 0, 0
     kinds = progress.done_now, progress.failed_now, progress.jobs_running

@@ -1,4 +1,4 @@
-"""Actions on the terminal itself: mouse, redraw, plain lines, lending it to a shell or program, copying.
+"""Actions on the terminal itself: switch the mouse, redraw, show plain lines, lend the terminal to a shell or program, copy.
 
 Tests: `tests/tui/screens/tools/test_tools_pane.py`, `tests/tui/test_shell.py`.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def lend(host: Host, command: list[str], folder: str | None = None, note: str = "") -> None:
-    """Lend the terminal to a program until it ends; `note` is written before its output."""
+    """Lend the terminal to a program until it ends; `note` is printed before the program's output."""
     if not _can_leave(host):
         host.show_toast("this terminal cannot be lent to another program", "warning")
         return
@@ -41,7 +41,7 @@ def lend(host: Host, command: list[str], folder: str | None = None, note: str = 
 
 
 def show_folder(host: Host, folder: str) -> None:
-    """Show a folder in a window if there is a desktop, otherwise in a shell that starts there."""
+    """Show a folder in a window if a desktop is running, otherwise in a shell that starts in the folder."""
     if not os.path.isdir(folder):
         host.show_toast(f"folder not found: '{sanitize(folder)}'", "warning")
     elif (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")) and (browser := shutil.which("xdg-open")):
@@ -61,7 +61,7 @@ def _run_beside(command: list[str]) -> str:
 
 
 def run_in_front(command: list[str], folder: str | None = None) -> str:
-    """Run a command on the terminal; return an error message, "" = none."""
+    """Run a command on the terminal; return an error message, "" = success."""
     try:
         subprocess.run(command, cwd=folder, check=False)
     except OSError as error:
@@ -79,9 +79,10 @@ def _can_leave(host: Host) -> bool:
 
 
 def has_shell(process: int, parent: int) -> bool:
-    """Return whether a shell with job control started a process: an ancestor in the same session but another process group.
+    """Return whether a shell with job control started a process.
 
-    Without one, a stopped process would never be continued (POSIX calls its group orphaned).
+    If so, an ancestor is in the same session but in another process group. Without such a shell, a stopped process would never be
+    continued (POSIX calls its group orphaned).
     """
     group, session = os.getpgid(process), os.getsid(process)
     try:
@@ -98,7 +99,7 @@ def _parent_of(process: int) -> int:
 
 
 def _stop_until_foreground() -> None:
-    """Suspend the process group; suspend it again after `bg`, because a background process cannot draw."""
+    """Suspend the process group. After `bg` suspend it again, because a background process cannot draw on the terminal."""
     terminal = cast(Any, sys.__stdin__).fileno()
     while True:
         os.killpg(0, signal.SIGSTOP)
@@ -120,7 +121,7 @@ class TerminalControl(Actions):
         self.has_mouse = True
 
     def set_mouse(self, *, is_on: bool) -> None:
-        """Turn the mouse on or off; if it is off, the terminal selects text."""
+        """Turn mouse reports on or off; while they are off, the terminal itself selects text with the mouse."""
         self.has_mouse = is_on
         self._person.put("mouse", is_on)
         turn = getattr(self._host.app._driver, "set_mouse", None)  # noqa: SLF001  # Textual does so only when it starts
@@ -129,11 +130,11 @@ class TerminalControl(Actions):
         self._host.show_toast("the mouse is on" if is_on else "the mouse is off: the terminal selects text")
 
     def action_mouse(self) -> None:
-        """Turn the mouse on or off."""
+        """Toggle mouse reports."""
         self.set_mouse(is_on=not self.has_mouse)
 
     def action_redraw(self) -> None:
-        """Read and draw everything again."""
+        """Read all data and draw the screen again."""
         app = self._host.app
         if app._driver is not None and not app.is_headless:  # noqa: SLF001  # nothing else clears a terminal
             app._driver.write("\x1b[2J")  # noqa: SLF001  # as above
@@ -142,7 +143,7 @@ class TerminalControl(Actions):
 
     def action_plain(self) -> None:
         """Write messages as lines in the terminal's own scrollback until a key is pressed."""
-        from aptui.tui import plain  # imported here: rarely used
+        from aptui.tui import plain  # imported here because this action is rarely used
 
         host = self._host
         if not _can_leave(host):
@@ -153,7 +154,7 @@ class TerminalControl(Actions):
         host.wake()
 
     def action_suspend(self) -> None:
-        """Stop the process and leave the terminal to the shell until its `fg`."""
+        """Stop the process and leave the terminal to the shell until the user enters `fg`."""
         host = self._host
         if not _can_leave(host) or not has_shell(os.getpid(), os.getppid()):
             host.show_toast("no shell to return to: 'q' quits", "warning")
@@ -165,20 +166,20 @@ class TerminalControl(Actions):
 
 
 _SNIPPET, _LEAST_SNIPPET, _AROUND = 36, 8, 6
-"""Number of cells of the copied text that the message shows: normally, and at least on a narrow screen; cells of its margins."""
+"""Numbers of cells for the copied text in the message: normally, at least on a narrow screen, and for its margins."""
 _TWICE_S = 2.0
-"""Maximum time between two presses of `Ctrl+C` that quit (seconds)."""
+"""Maximum time between two presses of `Ctrl+C` that together quit (seconds)."""
 
 
 class Copying(Actions):
-    """Copies text and reports the route; `Ctrl+C` copies the selection, or quits."""
+    """Copies text and reports by which route; `Ctrl+C` copies the selected text, or quits if no text is selected."""
 
     def __init__(self, host: Host, clips: Clipboard) -> None:
         self._host, self._clips = host, clips
         self._ctrl_c_at = -_TWICE_S
 
     def copy(self, text: str, *, raw: bool = False) -> None:
-        """Copy text; `raw`: with control sequences."""
+        """Copy text. Control sequences are removed unless `raw` is set."""
         first, _, rest = text.strip("\n").partition("\n")
         more = f" and {count(1 + rest.count(chr(10)), 'line')} more" if rest else ""
 
@@ -190,7 +191,7 @@ class Copying(Actions):
         self._clips.copy_soon(text, lambda copied: self._host.in_ui(say, copied.toast()), raw=raw)
 
     def action_copy_or_quit(self) -> None:
-        """Copy the selection; without one, quit at the second press within two seconds."""
+        """Copy the selected text. If no text is selected, quit at the second press within two seconds."""
         host, app = self._host, self._host.app
         if selected := app.screen.get_selected_text():
             self.copy(selected)

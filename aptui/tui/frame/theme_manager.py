@@ -1,4 +1,4 @@
-"""The current theme, the picker, and theme files that change while the app runs; `theming` reads themes.
+"""The current theme, the theme picker, and theme files that change while the app runs; the module `theming` reads theme files.
 
 Tests: `tests/tui/preferences/test_theming.py`.
 """
@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 
 
 _TEXT_CELLS = 28
-"""Width of the description of a theme."""
+"""Width of a theme's description in the picker (cells)."""
 
 
 class ThemePicker(Vertical):
-    """A narrow column beside the pane: moving the cursor shows a theme, Enter keeps it, Esc restores the previous theme."""
+    """The theme picker, a narrow column beside the pane.
+
+    Moving the cursor shows a theme, Enter selects it, Esc restores the previous theme.
+    """
 
     DEFAULT_CSS = """
     ThemePicker { width: 30; height: 1fr; display: none; }
@@ -41,7 +44,7 @@ class ThemePicker(Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "give_up", "back", id="picker.close")]
 
     class ThemePreviewed(Message):
-        """Show this theme; `is_final`: keep it."""
+        """Posted to show this theme; `is_final`: the user selected it."""
 
         def __init__(self, name: str, *, is_final: bool) -> None:
             super().__init__()
@@ -57,7 +60,7 @@ class ThemePicker(Vertical):
         """Offer these themes."""
         self._names, self._before, self._themes = [theme.name for theme in themes], current, themes
         self.display = True
-        if not self.children:  # mounted only now, because the picker is rarely opened
+        if not self.children:  # mounted only when the picker opens, which is rare
             about = Lines(name="picker-about")
             about.can_focus = False
             self.mount(Lines(name="picker-names", has_cursor=True), about)
@@ -74,23 +77,23 @@ class ThemePicker(Vertical):
         self.query_one("#picker-about", Lines).show([(), *((Part(f" {line}", "muted"),) for line in words)])
 
     def on_lines_line_moved(self, event: Lines.LineMoved) -> None:
-        """Show the theme of the cursor."""
+        """Show the theme under the cursor."""
         event.stop()
         self._describe(event.at)
         self.post_message(self.ThemePreviewed(self._names[event.at], is_final=False))
 
     def on_lines_line_chosen(self, event: Lines.LineChosen) -> None:
-        """Keep the theme."""
+        """Select the theme."""
         event.stop()
         self.post_message(self.ThemePreviewed(self._names[event.at], is_final=True))
 
     def action_give_up(self) -> None:
-        """Restore the previous theme."""
+        """Return to the previous theme."""
         self.post_message(self.ThemePreviewed(self._before, is_final=True))
 
 
 CHECK_S = 2.0
-"""Interval of checks of theme files (seconds)."""
+"""Interval between checks of the theme files for edits (seconds)."""
 
 
 class ThemeManager(Actions):
@@ -122,11 +125,11 @@ class ThemeManager(Actions):
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of all themes, in the order of reading."""
+        """The names of all themes, in the order in which their files were read."""
         return tuple(self.themes.by_name)
 
     def choose(self, name: str) -> None:
-        """Choose a theme by name; "" opens the picker, "reload" reads the files again."""
+        """Select a theme by name; "" opens the picker, "reload" reads the theme files again."""
         self.reload(always=name == "reload")
         if name == "reload":
             self._screen.show_toast(
@@ -154,7 +157,7 @@ class ThemeManager(Actions):
         self._screen.show_toast(f"theme {self._app.theme}", seconds=2)
 
     def preview(self, name: str, *, is_final: bool) -> None:
-        """Show the theme of the picker; close the picker if the choice is final."""
+        """Show the theme that the picker requests; close the picker if the user selected it."""
         self._app.theme = name
         if is_final:
             self._person.put("theme", name)
@@ -162,7 +165,7 @@ class ThemeManager(Actions):
             self._refocus()
 
     def reload(self, *, always: bool = False) -> None:
-        """Read theme files again if one changed: for the picker, and when the terminal gets the focus back."""
+        """Read theme files again if any has changed; called for the picker, and when the terminal gets the focus back."""
         if not always and self.themes.is_current():
             return
         self.themes = theming.load_themes()
@@ -174,12 +177,12 @@ class ThemeManager(Actions):
     # ------------------------------------------------------------------------------------------------------- files that change
 
     def watch(self) -> None:
-        """Show edits of theme files at once: a thread compares the times of files."""
+        """Start a thread that checks the times of theme files, so that edits are shown at once."""
         self._has_ended.clear()
         run_in_background("aptui-looks", self._watch_files)
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread that checks theme files."""
         self._has_ended.set()
 
     def _watch_files(self) -> None:

@@ -1,4 +1,4 @@
-"""Keys of actions: `config/keymap.yaml` and the user's `keymap.yaml` are read, checked for clashes, and given to Textual.
+"""Keys of actions: reads `config/keymap.yaml` and the user's `keymap.yaml`, finds clashes, and gives the keys to Textual.
 
 The shipped file documents every action: scope → id → keys and description. The defaults are in the code, in the `BINDINGS` of each
 widget; a test compares both. The user's file is flat: `app.help: "f1, ?"`; `none` removes the keys of an action.
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 EVERYWHERE = "everywhere"
 COVERING = frozenset({"command", "menu", "picker", "sheet"})
-"""Scopes whose keys replace those of the scope `everywhere` while they are open."""
+"""Scopes whose keys replace the keys of the scope `everywhere` while a widget of the scope is open."""
 NO_KEY = "none"
 _UNREACHABLE = "<none>"
-"""A key that no terminal sends: Textual ignores an empty override."""
+"""A key that no terminal sends. It removes an action's keys, because Textual ignores an empty override."""
 
 
 class Action(Struct, frozen=True):
-    """An action that has a key: `scope` is `everywhere`, a pane, or a widget; `keys` are normalised."""
+    """An action that has keys: `scope` is `everywhere`, a pane, or a widget; `keys` are in Textual's spelling."""
 
     id: str
     scope: str
@@ -41,7 +41,7 @@ class Action(Struct, frozen=True):
 
 
 class Keymap(Struct):
-    """All actions by id, with their current keys; `overrides` are for `App.set_keymap`, `mistakes` for the user."""
+    """All actions by id with their current keys; `overrides` are for `App.set_keymap`, `mistakes` are shown to the user."""
 
     actions: dict[str, Action] = field(default_factory=dict)
     overrides: dict[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ def own_file() -> Path:
 
 
 def load_keymap() -> Keymap:
-    """Read the shipped keys and override them with the user's.
+    """Read the shipped keys, then override them with the user's keys.
 
     A mistake in the user's file is reported and changes no action.
     """
@@ -131,7 +131,7 @@ def _override(keymap: Keymap, own: list[list[str]]) -> None:
         keymap.actions[action_id] = Action(action_id, action.scope, wanted, action.does)
     for first, second, key in clashes(keymap.actions):
         if key in before[first].keys and key in before[second].keys:
-            continue  # the user's file did not cause this clash
+            continue  # not reported: the user's file did not cause this clash
         where = next(place for action_id, _, place in reversed(own) if action_id in {first, second})
         what = f"'{show_key(key)}' is bound to both '{first}' and '{second}'"
         keymap.mistakes.append(UserError(what, where=where, hint=f"give one of them another key, or '{NO_KEY}'"))
@@ -139,7 +139,7 @@ def _override(keymap: Keymap, own: list[list[str]]) -> None:
 
 
 def clashes(actions: Mapping[str, Action]) -> list[tuple[str, str, str]]:
-    """Return (id, id, key) for each pair of actions with the same key whose scopes are equal, or one is `everywhere`."""
+    """Return (id, id, key) for each pair of actions with the same key whose scopes are equal, or one is the scope `everywhere`."""
     found = []
     by_key: dict[str, list[Action]] = {}
     for action in actions.values():
@@ -161,7 +161,7 @@ def normalise(keys: str) -> tuple[str, ...]:
 
 
 def show_key(key: str) -> str:
-    """Return a key as it is shown: `^P`, `?`, `⏎`, `F1`."""
+    """Return a key as the screen shows it: `^P`, `?`, `⏎`, `F1`."""
     modifiers, _, name = key.rpartition("+")
     if not terminal_facts().is_utf8 and name in _SPELLED:
         return key.removesuffix(name) + _SPELLED[name]
@@ -192,7 +192,7 @@ def _character(name: str) -> str:
 
 
 class KeyBindings(Actions):
-    """Gives the keymap to Textual, and reads it again on demand.
+    """Gives the keymap to Textual, and reads the keymap again on demand.
 
     Args:
         app: the app.
@@ -204,20 +204,20 @@ class KeyBindings(Actions):
         self.keymap = load_keymap()
 
     def apply(self) -> None:
-        """Give the keys to Textual."""
+        """Give the current keys to Textual."""
         self._app.set_keymap(self.keymap.overrides)
 
     def report_mistakes(self) -> None:
-        """Report mistakes in the user's file."""
+        """Show the mistakes in the user's file."""
         for mistake in self.keymap.mistakes:
             self._show_toast(str(mistake), "warning", 15)
 
     def action_press(self, key: str) -> None:
-        """Press a key, for clicks on hints."""
+        """Simulate the press of a key, for a click on a hint."""
         self._app.simulate_key(key)
 
     def action_reload(self) -> None:
-        """Read the file again."""
+        """Read the user's keymap again."""
         self.keymap = load_keymap()
         self.apply()
         self.report_mistakes()

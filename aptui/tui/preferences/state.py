@@ -1,6 +1,6 @@
-"""Values that the screen remembers of a project (tab, sort, columns …) and of the user (theme, mouse), as JSON in the state folder.
+"""Values that the screen remembers for a project (tab, sort, columns …) and for the user (theme, mouse).
 
-A damaged file is ignored, and a failed write is repeated the next time.
+They are stored as JSON in the state folder. A damaged file is ignored. A failed write is retried by the next `save`.
 
 Tests: `tests/tui/preferences/test_keymap.py`.
 """
@@ -23,17 +23,17 @@ T = TypeVar("T")
 
 
 class UiMemory:
-    """One file of remembered values, by dotted names such as `jobs.sort`; `save` writes it."""
+    """One file of remembered values. A value has a dotted name such as `jobs.sort`; `save` writes the file."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._values = _read(file)
         self._saved = dict(self._values)
         self._histories: set[str] = set()
-        """Names of histories that were changed here."""
+        """Names of histories that this screen changed since the last `save`."""
 
     def get(self, name: str, default: T) -> T:
-        """Return the value of `name`; the default if it is missing or has another type than the default."""
+        """Return the value of `name`; return the default if the value is missing or has another type than the default."""
         value = self._values.get(name, default)
         return value if default is None or type(value) is type(default) else default
 
@@ -58,7 +58,7 @@ class UiMemory:
             self.put(name, [*(each for each in self.history(name) if each != text), text][-_HISTORY:])
 
     def save(self) -> None:
-        """Merge the values that changed here into the file, which another screen may have written."""
+        """Merge the values that this screen changed into the file, which another screen may have written."""
         own, saved = self._values, self._saved
         changed = {name for name in own.keys() | saved.keys() if own.get(name) != saved.get(name)}
         if not changed:
@@ -77,7 +77,7 @@ class UiMemory:
         self._saved = dict(own)
 
     def _merge(self, values: dict[str, Any], changed: set[str]) -> dict[str, Any]:
-        """Return `values` with the changes made here; a history has the texts of both, those of this screen last."""
+        """Return `values` with this screen's changes. A history has the texts of both, with the texts of this screen last."""
         for name in changed:
             if name not in self._values:
                 values.pop(name, None)
@@ -99,11 +99,11 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def project_memory(state_dir: Path, cache_dir: Path) -> UiMemory:
-    """Return the memory of the project with this cache."""
+    """Return the remembered values of the project with this cache."""
     name = hashlib.sha256(os.fsencode(os.path.realpath(cache_dir))).hexdigest()[:16]
     return UiMemory(state_dir / "screen" / f"{name}.json")
 
 
 def person_memory(state_dir: Path) -> UiMemory:
-    """Return the memory of the user, for all projects."""
+    """Return the remembered values of the user, for all projects."""
     return UiMemory(state_dir / "screen" / "person.json")

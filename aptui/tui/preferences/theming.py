@@ -1,4 +1,4 @@
-"""`themes/*.yaml`, shipped and of the user → Textual themes and styles of roles; which theme suits a terminal; colours.
+"""Reads the shipped and the user's `themes/*.yaml`, makes Textual themes and styles of roles, and chooses a theme for a terminal.
 
 A *role* is the meaning of a colour (failed, path, muted …). Its style is text, `bold #ff6b6b` or `reverse`, so that a theme without
 colours can use attributes. Widgets get styles from `roles(app)` and never name a colour.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 LEAST_CONTRAST = 4.5
-"""Minimum contrast of text on its background (WCAG 2.2, 1.4.3)."""
+"""Minimum contrast of text against its background (WCAG 2.2, 1.4.3)."""
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 _STEPS = (0, 95, 135, 175, 215, 255)
 PALETTE = tuple(
@@ -42,9 +42,9 @@ _MIXES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.8, 1.0)
 
 
 def fit_colours(text: str, colours: int) -> str:
-    """Return a style or a colour with each colour replaced by the nearest one, if the terminal has 256 colours.
+    """Return a style or a colour; on a terminal of 256 colours, replace each colour by the nearest of the 256.
 
-    Rich takes the nearest colour of the colour cube unless a colour is nearly grey: a slate bar becomes teal.
+    Rich's own choice is the colour cube unless a colour is nearly grey, which turns a slate bar teal.
     """
     return _HEX.sub(lambda found: _nearest(found[0].lower()), text) if colours == 256 else text
 
@@ -54,7 +54,7 @@ def _nearest(colour: str) -> str:
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
 
     def distance(other: tuple[int, int, int]) -> float:
-        mean = (red + other[0]) / 2  # the eye sees some colours better: approximate weights
+        mean = (red + other[0]) / 2  # approximate weights, because the eye is more sensitive to some colours
         weights = (2 + mean / 256, 4, 2 + (255 - mean) / 256)
         return sum(weight * (mine - theirs) ** 2 for weight, mine, theirs in zip(weights, (red, green, blue), other, strict=True))
 
@@ -62,7 +62,7 @@ def _nearest(colour: str) -> str:
 
 
 def show_colour(colour: Color, colours: int, *, is_foreground: bool = True) -> ColorTriplet:
-    """Return the colour that a terminal with `colours` colours shows, by the most common palette."""
+    """Return the colour that a terminal with `colours` colours shows; it assumes the most common palette."""
     from rich.color import ColorSystem  # imported here to start faster
     from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 
@@ -72,7 +72,7 @@ def show_colour(colour: Color, colours: int, *, is_foreground: bool = True) -> C
 
 
 def contrast(one: ColorTriplet, other: ColorTriplet) -> float:
-    """Return the contrast of two colours by WCAG, 1 to 21."""
+    """Return the contrast of two colours by WCAG, from 1 to 21."""
     lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
 
@@ -86,7 +86,7 @@ def _luminance(triplet: ColorTriplet) -> float:
 
 
 def legible(colour: Color, behind: Color, colours: int) -> Color:
-    """Return a colour that is legible on `behind`: the given colour, or the nearest lighter or darker one."""
+    """Return a colour that is legible on the background `behind`: the given colour, or the nearest lighter or darker colour."""
     from rich.color import Color  # imported here to start faster
 
     ground, own = show_colour(behind, colours, is_foreground=False), show_colour(colour, colours)
@@ -124,7 +124,7 @@ ROLES: dict[str, str] = {
     "title": "bold",
     "rule": "dim",
 }
-"""{role: its style in a theme of Textual}."""
+"""{role: its style in Textual's own themes}."""
 
 COLORS = ("background", "surface", "panel", "foreground", "primary", "secondary", "accent", "warning", "error", "success")
 ATTRIBUTES = frozenset({"bold", "dim", "italic", "underline", "reverse", "strike"})
@@ -144,7 +144,7 @@ _FEW = 16
 
 
 class ThemeFile(Struct, frozen=True):
-    """A complete theme of a file; `is_ansi`: it uses the sixteen colours of the terminal."""
+    """A complete theme from a file; `is_ansi`: the theme uses the sixteen colours of the terminal."""
 
     name: str
     description: str
@@ -156,14 +156,14 @@ class ThemeFile(Struct, frozen=True):
 
 
 class ThemeFiles(Struct):
-    """All themes by name, mistakes in files of the user, and the time stamps of all files when they were read."""
+    """All themes by name, the mistakes in the user's files, and the time stamps of all files at the time of reading."""
 
     by_name: dict[str, ThemeFile] = field(default_factory=dict)
     mistakes: list[UserError] = field(default_factory=list)
     stamps: tuple[tuple[str, int], ...] = ()
 
     def is_current(self) -> bool:
-        """Return whether no theme file was added, removed or changed since."""
+        """Return whether the theme files are unchanged: none was added, removed or edited since the reading."""
         return self.stamps == _stamps()
 
 
@@ -186,7 +186,7 @@ def load_themes() -> ThemeFiles:
 
 
 def _stamps() -> tuple[tuple[str, int], ...]:
-    """Return (file, mtime_ns) of the shipped themes, then of the user's."""
+    """Return (file, mtime_ns) of the shipped theme files, then of the user's."""
     found: list[tuple[str, int]] = []
     for folder in (data_dir() / "themes", yaml_files.config_home() / "themes"):
         try:
@@ -294,7 +294,7 @@ def theme_of(theme: ThemeFile) -> Theme:
 
 
 def _stock_variables(theme: ThemeFile) -> dict[str, str]:
-    """Return variables of Textual's widgets (input, option list, palette) in colours of the theme."""
+    """Return variables for Textual's widgets (input, option list, palette) in the colours of the theme."""
     plain, paper, accent = theme.colors["foreground"], theme.colors["background"], theme.colors["accent"]
     is_bare = plain == accent == "ansi_default"
     ours = {
@@ -306,7 +306,7 @@ def _stock_variables(theme: ThemeFile) -> dict[str, str]:
         "input-cursor-text-style": "reverse" if is_bare else "none",
     }
     if theme.is_ansi:
-        # Textual reads these variables, and only these, from ANSI themes.
+        # ANSI themes set exactly the variables that Textual reads from them.
         ours |= {name: plain if is_bare else "ansi_blue" if name.endswith("background") else plain for name in _ANSI_VARIABLES}
         ours |= {"ansi-background": paper, "ansi-foreground": plain}
     return ours
@@ -329,13 +329,13 @@ class Roles:
         return self._styles[role]
 
     def text(self, role: str) -> str:
-        """Return the style of a role as text, for `Content.styled` and `Content.assemble`."""
+        """Return the style text of a role, for `Content.styled` and `Content.assemble`."""
         return self._texts[role]
 
 
 @lru_cache(maxsize=256)
 def rich_style(text: str) -> Style:
-    """Return a style as a Rich style."""
+    """Parse the style text as a Rich style."""
     from rich.style import Style  # imported here to start faster
 
     return Style.parse(text.replace("ansi_", "")) if text else Style()
@@ -345,7 +345,7 @@ _made: dict[int, tuple[Theme, Roles]] = {}
 
 
 def roles(app: App[Any]) -> Roles:
-    """Return the styles of the current theme; a theme of Textual has the styles of `ROLES`."""
+    """Return the styles of the current theme; for Textual's own themes, they come from `ROLES`."""
     theme = app.current_theme
     known = _made.get(id(theme))
     if known is None or known[0] is not theme:
@@ -358,7 +358,7 @@ def roles(app: App[Any]) -> Roles:
 def suitable(wanted: str, themes: ThemeFiles, environment: Mapping[str, str] | None = None) -> str:
     """Return the name of the theme to begin with: `wanted` if the terminal can show it.
 
-    The theme has no colours if the user or the terminal requires that.
+    If the user or the terminal requires a screen without colours, return a theme without colours.
     """
     colours = prepare_terminal(os.environ if environment is None else environment).colours
     if colours == 0:

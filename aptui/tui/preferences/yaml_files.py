@@ -1,4 +1,4 @@
-"""YAML files of the screen (themes, keys) → plain data, checked by the caller; an unchanged file is read from a cache.
+"""Reads YAML files of the screen (themes, keys) as plain data that the caller checks; an unchanged file comes from a cache.
 
 Tests: `tests/tui/preferences/test_theming.py`.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LARGEST_BYTES = (1 << 20) + 1
 _FORM = 1
-"""Version of the format of cached data."""
+"""Format version of the cached data; a cache file with another version is ignored."""
 
 
 def config_home() -> Path:
@@ -32,7 +32,7 @@ def config_home() -> Path:
 
 
 def compile_file(file: Path, compile_node: Callable[[Node], Any]) -> Any:
-    """Return the plain JSON data that `compile_node` makes of `file`.
+    """Return the plain JSON data that `compile_node` makes from `file`.
 
     Raises:
         UserError: the file cannot be read, or has a mistake, with its place.
@@ -47,7 +47,7 @@ def compile_file(file: Path, compile_node: Callable[[Node], Any]) -> Any:
     compiled = _find_compiled_file(file)
     value = _recall(compiled, key)
     if value is None:
-        from aptui.config.yaml.nodes import read_yaml  # imported here to keep the start fast: only needed after a change
+        from aptui.config.yaml.nodes import read_yaml  # imported here to keep the start fast: needed only after a file changed
 
         value = compile_node(read_yaml(data, str(file)))
         _keep(compiled, key, value)
@@ -55,7 +55,7 @@ def compile_file(file: Path, compile_node: Callable[[Node], Any]) -> Any:
 
 
 def check_key(node: Node, key: str, known: tuple[str, ...] | frozenset[str], what: str) -> None:
-    """Check that `key` of the mapping `node` is one of `known`.
+    """Check that `key` of the mapping `node` is one of the keys `known`.
 
     Raises:
         UserError: `key` is unknown; the hint has the nearest known key.
@@ -69,7 +69,7 @@ def check_key(node: Node, key: str, known: tuple[str, ...] | frozenset[str], wha
 
 
 def mapping(node: Node, what: str) -> dict[str, Node]:
-    """Return the children of `node`.
+    """Return the children of the mapping `node`.
 
     Raises:
         UserError: `node` is not a mapping.
@@ -80,7 +80,7 @@ def mapping(node: Node, what: str) -> dict[str, Node]:
 
 
 def text(node: Node, what: str) -> str:
-    """Return the text of `node`.
+    """Return the text of the scalar `node`.
 
     Raises:
         UserError: `node` is not text.
@@ -106,7 +106,7 @@ def _recall(compiled: str, key: str) -> Any:
 
 
 def _keep(compiled: str, key: str, value: Any) -> None:
-    """Write the compiled data; a failure only costs time at the next start."""
+    """Write the compiled data to the cache; a failed write only makes the next start slower."""
     with suppress(OSError, KnownError):
         os.makedirs(os.path.dirname(compiled), mode=0o700, exist_ok=True)
         data = json.dumps({"key": key, "value": value}).encode("ascii")

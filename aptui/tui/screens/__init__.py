@@ -1,1 +1,1 @@
-"""The screens, a folder each: Jobs, Assets, Logs, Builders, Tools. The frame around them is in `tui/frame`."""
+"""The screens, one folder for each: Jobs, Assets, Logs, Builders, Tools. The frame around them is in `tui/frame`."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _RULE_CELLS = 2
 FRAME_CELLS = 11
-"""Minimum width of rules and blanks in the head of a pane."""
+"""Minimum width of the rules and blanks in the title line of a pane (cells)."""
 
 
 class Bar(Line):
@@ -34,13 +34,13 @@ class Bar(Line):
         self._ends, self._rules = ends, rules
 
     def parts(self, width: int) -> Parts:
-        """Return the line."""
+        """Draw the line."""
         left, right = self._ends(width)
         if not self._rules:
             left = _cut(left, width - width_of(right) - 2)
             return (*left, Part(" " * max(1, width - width_of(left) - width_of(right) - 1)), *right)
         rule = glyph("rule")
-        if not width_of((*left, *right)):  # without texts, the rule has no gap
+        if not width_of((*left, *right)):  # with no text at both ends, the rule has no gap
             return (Part(f" {rule * (width - 2)}", "rule"),)
         left = _cut(left, width - width_of(right) - FRAME_CELLS)
         fill = max(0, width - width_of(left) - width_of(right) - 2 * _RULE_CELLS - (4 if right else 2) - 2)
@@ -49,7 +49,7 @@ class Bar(Line):
 
 
 def _cut(parts: Sequence[Part], width: int) -> tuple[Part, ...]:
-    """Return the parts that fit."""
+    """Return the parts of the line that fit."""
     fitting: list[Part] = []
     for part in parts:
         if part.width > width:
@@ -64,7 +64,7 @@ class TabLine(Line):
 
     Args:
         titles: returns the titles and the number of the current one.
-        words: returns the words at the right, the least important first; words are dropped in this order.
+        words: returns the words at the right, the least important word first; if room is short, words are dropped in this order.
         choose: called with the number of the clicked tab.
     """
 

@@ -1,4 +1,4 @@
-"""Output of a screen: paths as bytes, texts for the clipboard, the commands of pager and editor.
+"""Passes text and files from a screen to other programs: path bytes, texts for the clipboard, commands of pager and editor.
 
 Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 Copy = tuple[str, str, Callable[[], str] | None]
-"""(label, keys, the text) of an entry in a menu of copies; without a text it is disabled."""
+"""(label, keys, text) of an entry in a menu of copies; an entry with an empty text is disabled."""
 _LONE_BYTES = re.compile("[\udc80-\udcff]")
 
 
 def native(*parts: str) -> str:
-    """Join parts of a path from the database into the form that Python's file functions take."""
+    """Join parts of a path from the database into the form that Python's file functions accept."""
     return os.fsdecode(os.path.join(*(from_text(part) for part in parts)))
 
 
 def offer_copies(shell: Shell, copies: Sequence[Copy], place: tuple[int, int] | None = None) -> None:
-    """Open a menu of texts and copy the chosen one."""
+    """Open a menu of texts and copy the text that the user chooses."""
 
     def copy(text: Callable[[], str] | None) -> None:
         if text is not None:
@@ -40,12 +40,12 @@ def offer_copies(shell: Shell, copies: Sequence[Copy], place: tuple[int, int] | 
 
 
 def copy_paths(shell: Shell, paths: Sequence[str]) -> None:
-    """Copy paths as the bytes on the disk; if any path has control characters, all paths are made safe."""
+    """Copy paths as the bytes of their names on disk. If any path has control characters, make all paths safe."""
     names = [native(path) for path in paths if path]
     if not names:
         shell.show_toast("there is nothing to copy", "warning")
         return
-    plain = [_LONE_BYTES.sub("", name) for name in names]  # bytes that are not UTF-8 are harmless in a terminal
+    plain = [_LONE_BYTES.sub("", name) for name in names]  # not checked: such bytes are harmless in a terminal
     shell.copy_text("\n".join(names), raw=all(sanitize(name) == name for name in plain))
 
 
@@ -62,6 +62,6 @@ def editor(environ: Mapping[str, str]) -> list[str]:
 def _command(wanted: str, otherwise: str) -> list[str]:
     try:
         words = shlex.split(wanted)
-    except ValueError:  # the variable has an unclosed quote
+    except ValueError:  # the variable has an unclosed quote, so the default command is used
         words = []
     return words or [otherwise]

@@ -1,4 +1,4 @@
-"""A short list of records as the model of a table, sorted by any column. Tables of jobs and assets have their own models.
+"""A short list of records as the model of a table, sorted by any column. Tables of jobs and assets have models of their own.
 
 Tests: `tests/features/sharing/screen/test_screen.py`.
 """
@@ -57,7 +57,7 @@ class Listing(Generic[T]):
 
     @property
     def records(self) -> list[T]:
-        """All records in sorted order."""
+        """All records in the order of the sort."""
         return [record for _, record in self._rows]
 
     def at(self, key: int) -> T:
@@ -87,7 +87,7 @@ _EMPTY = Cell("")
 
 
 class ListedRow(Struct, frozen=True):
-    """A row of cells; columns that `order` does not name are sorted by their text. `data` identifies the row for the screen."""
+    """A row of finished cells; `data` identifies it for the screen. Columns missing in `order` are sorted by their text."""
 
     key: int
     cells: Mapping[str, Cell]
@@ -104,7 +104,7 @@ class ListedRow(Struct, frozen=True):
 
 
 def fit_columns(columns: Sequence[Column], rows: Sequence[ListedRow]) -> tuple[Column, ...]:
-    """Return columns with the widths of their texts."""
+    """Return columns that are as wide as their texts."""
     needs = {column.id: max((width_of(row.cell(column.id).text) for row in rows), default=0) for column in columns}
     return tuple(
         column if column.width else structs.replace(column, needs=max(needs[column.id], column.min_width)) for column in columns
@@ -112,7 +112,7 @@ def fit_columns(columns: Sequence[Column], rows: Sequence[ListedRow]) -> tuple[C
 
 
 class ListedRows(Listing[ListedRow]):
-    """A `Listing` of finished rows; its version rises only if the rows differ."""
+    """A `Listing` of rows with finished cells; its version rises only if the rows differ from the previous rows."""
 
     def __init__(self) -> None:
         super().__init__(ListedRow.cell, ListedRow.value, lambda row, _place: row.key)

@@ -1,1 +1,1 @@
-"""The real terminal: driver, safety of foreign text, clipboard, first paint."""
+"""Access to the real terminal: driver, safety of foreign text, clipboard, first paint."""

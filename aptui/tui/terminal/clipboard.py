@@ -25,11 +25,17 @@ from aptui.tui.terminal.safety import prepare_terminal
 from aptui.tui.words import size_text
 
 SAFE_BYTES = 74_994
-"""Encoded bytes that all known terminals accept (the limit of k9s and others); larger copies are also written to a file."""
+"""Maximum size that all known terminals accept (encoded bytes); k9s and others use this limit too.
+
+Larger copies are also written to a file.
+"""
 MOST_COPIES = 20
 _TIMEOUT_S = 2.0
 _SCREEN_CHUNK = 76
-"""Bytes of a piece, the line length of base64: GNU screen cuts DCS strings of more than about 255 bytes."""
+"""Size of a piece in bytes, the line length of base64.
+
+GNU screen cuts DCS strings of more than about 255 bytes.
+"""
 
 
 class Copied(Struct, frozen=True):
@@ -46,7 +52,7 @@ class Copied(Struct, frozen=True):
     file: Path | None = None
 
     def toast(self) -> str:
-        """Return one line for the user: size, route, and file if any."""
+        """Return one line for the user: the size, the route, and the file if there is one."""
         size = size_text(self.size_bytes)
         if not self.routes:
             return (
@@ -63,7 +69,7 @@ class Copied(Struct, frozen=True):
 
 
 class Clipboard:
-    """Copies to the user's clipboard; `register` has the last copies.
+    """Copies text to the user's clipboard; `register` has the last copies.
 
     Args:
         write: writes to the terminal; thread-safe.
@@ -81,7 +87,7 @@ class Clipboard:
         self._lock = threading.Lock()
 
     def copy(self, text: str, *, raw: bool = False) -> Copied:
-        """Copy and wait for the result, up to two seconds; for threads (see `copy_soon`).
+        """Copy a text and wait for the result, up to two seconds; call this method in a thread (see `copy_soon`).
 
         Args:
             text: the text; control sequences are removed.
@@ -99,7 +105,7 @@ class Clipboard:
             return Copied(len(data), routes, self._keep(data) if is_large or not routes else None)
 
     def copy_soon(self, text: str, done: Callable[[Copied], object], *, raw: bool = False) -> None:
-        """Copy in a thread and call `done` there."""
+        """Copy a text in a thread and call `done` in that thread."""
         run_in_background("aptui-copy", lambda: done(self.copy(text, raw=raw)))
 
     def _send(self, data: bytes) -> tuple[str, ...]:
@@ -111,7 +117,7 @@ class Clipboard:
         try:
             self._write(sequence)
         except (AssertionError, OSError, RuntimeError):
-            return ()  # the driver does not use a terminal now
+            return ()  # the driver does not use a terminal at the moment
         return ("screen", "terminal") if multiplexer == "screen" else ("terminal",)
 
     def _load_buffer(self, data: bytes) -> bool:
@@ -139,12 +145,12 @@ class Clipboard:
 
 
 def copies_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of large copies."""
+    """Return the folder for large copies."""
     home = environ.get("XDG_STATE_HOME") or os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".local", "state")
     return Path(home, "aptui", "copies")
 
 
 def _for_screen(encoded: str) -> str:
-    """Return OSC 52 in pieces that GNU screen forwards."""
+    """Return the OSC 52 sequence in pieces that GNU screen forwards."""
     pieces = [encoded[at : at + _SCREEN_CHUNK] for at in range(0, len(encoded), _SCREEN_CHUNK)] or [""]
     return "\x1bP\x1b]52;c;" + "\x1b\\\x1bP".join(pieces) + "\x07\x1b\\"

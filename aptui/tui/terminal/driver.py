@@ -1,10 +1,12 @@
 """The only place that reads from and writes to the terminal: Textual's Linux driver, extended for build machines.
 
-Output goes to the terminal even if stderr is redirected. Input may hold invalid bytes. The mouse reports clicks and drags, never
-motion, which would cost kilobytes. `safety` makes text safe before it is drawn; `output` sends it in few bytes.
+Output goes to the terminal even if stderr is redirected. Input may hold invalid bytes. Mouse reports are requested for clicks and
+drags only, because reports of all motion would cost kilobytes. `safety` makes text safe before it is drawn; `output` sends it in
+few bytes.
 
-Keys are handed to the app one by one: a key may move the focus, and Textual moves it some messages later. Over a slow line many
-keys arrive together. Without waiting, the `r` of a filter that is typed after `/` would run a job again.
+Keys are handed to the app one by one, because a key may move the focus, and Textual moves the focus only some messages later. Over
+a slow connection many keys arrive together. Without the wait, the `r` of a filter that the user types after `/` would run a job
+again.
 
 Tests: `tests/tui/terminal/test_driver.py`, `tests/tui/terminal/test_safety.py`.
 """
@@ -45,26 +47,29 @@ if TYPE_CHECKING:
 
 # Input as text that Textual understands, with any bytes and any splits.
 #
-# The pieces of a reply, a mouse report or the end of a paste are joined, however late the second one is: Textual would take them
-# for keys after a tenth of a second. Esc and the key that arrived with it are two keys.
+# The pieces of a reply, a mouse report or the end of a paste are joined, however late the second piece arrives. Textual would take
+# the first piece for keys after a tenth of a second. Esc and the key that arrived with it become two keys.
 
 _PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 _ESCAPED = re.compile(r"\x1b([\r !-NQ-WYZ\\`ac-eg-~])")
-"""Esc and a key that begins no sequence: the same bytes as Alt and the key. Without b and f: terminals send them for ^← and ^→."""
+"""Matches Esc and a key that begins no sequence: the same bytes as Alt and the key.
+
+b and f are left out, because terminals send them for ^← and ^→.
+"""
 _ESCAPED_CTRL = re.compile(r"\x1b([\x01-\x07\x0b\x0c\x0e-\x1a])")
 """Esc and a key with Ctrl, which Textual would take for that key alone; without Tab, Enter and Backspace, which are keys."""
 _TORN = re.compile(r"\x1b\[[0-9;:<=>?]+[ -/]*\Z")
-"""The first piece of a terminal's reply; it cannot be typed."""
+"""Matches the first piece of a terminal's reply, which a user cannot type."""
 _BEGUN, _BEGUN_PASTE_END = re.compile(r"\x1b\[\Z"), re.compile(r"\x1b\[?\Z")
-"""The first piece of a reply while one is due, and the first piece of the end of a paste."""
+"""Matches the first piece of a reply while a reply is due, and the first piece of the end of a paste."""
 _ESC_TAKEN_S = 0.15
 """Time that Textual needs to turn the byte of Esc into a key (seconds)."""
 _ANSWER_WITHOUT_ESC = re.compile(r"\[\d[\d;]*(R|\Z)")
-"""The rest of a reply whose Esc was already taken for a key; it must not become keys as well."""
+"""Matches the rest of a reply whose Esc was already handled as a key. The rest must not become keys as well."""
 
 
 def apart(text: str) -> str:
-    """Return input in which an Esc and a key that arrived together are one key with Alt, as its own sequence.
+    """Return input in which an Esc and a key that arrived together are replaced by the sequence of one key with Alt.
 
     Textual would wait for the rest of a sequence and finally turn Esc into "^".
     """
@@ -73,7 +78,7 @@ def apart(text: str) -> str:
 
 
 def _with_ctrl(letter: str) -> str:
-    """Return the sequence of a key with Ctrl."""
+    """Return the sequence of a key pressed with Ctrl."""
     return f"\x1b[{ord(letter) + 96};5u"
 
 
@@ -95,7 +100,7 @@ class InputDecoder:
         self._escape_s, self._torn = 0.0, ""
 
     def decode(self, data: bytes, final: bool = False) -> str:  # noqa: FBT002  # as decoders are called
-        """Decode input; the first piece of a split sequence is kept until the second arrives."""
+        """Decode input; the first piece of a split sequence is stored until the second piece arrives."""
         text, self._torn = self._torn + self._decoder.decode(data, final), ""
         if (
             self._is_escape
@@ -113,7 +118,7 @@ class InputDecoder:
         if is_raw:
             return text
         if was_escape and _ESCAPED.match(f"\x1b{text[:1]}"):
-            # Textual may or may not still wait for the rest of that Esc; this sequence is the key alone in both cases.
+            # Textual may still wait for the rest of that Esc, or not; in both cases this sequence is the key alone.
             return f"\x1b[{ord(text[0])}u{apart(text[1:])}"
         if was_escape and _ESCAPED_CTRL.match(f"\x1b{text[:1]}"):
             return _with_ctrl(text[0]) + apart(text[1:])
@@ -129,24 +134,27 @@ class InputDecoder:
 
 
 def input_decoder(encoding: str, is_asked: Callable[[], bool] = lambda: False) -> Callable[[], InputDecoder]:
-    """Return a factory of decoders that replaces one of the module `codecs`."""
+    """Return a factory of decoders, for use in place of a decoder of the module `codecs`."""
     return lambda: InputDecoder(codecs.getincrementaldecoder(encoding)(errors="replace"), is_asked)
 
 
 _KEY_WITHIN_S = 1.0
-"""Maximum wait of a key for the effect of the previous key (seconds); a pane that opens for the first time takes 0.1 s."""
+"""Maximum time that a key waits for the effect of the previous key (seconds); the first opening of a pane takes 0.1 s."""
 _ANSWERS_WITHIN_S = 1.0
-"""Maximum wait for replies of the terminal at the end (seconds)."""
+"""Maximum wait for replies of the terminal when the screen ends (seconds)."""
 _CHARACTERS = {_character_to_key(each): each for each in map(chr, range(32, 127))} | {"enter": "\r", "escape": "\x1b"}
-"""{key: the character that it types}."""
+"""{key: the character that the key types}."""
 _ENTERED = "\x1b[?1049h\x1b[?25l\x1b[?1004h"
-"""The alternate screen, no cursor, focus reports: modes that a shell may have reset."""
+"""Selects the alternate screen, hides the cursor, reports the focus: modes that a shell may have reset."""
 _ROUNDS = 3
-"""Rounds of messages from the focus to the app that one key causes: the key, the messages of its action, the moved focus."""
+"""Number of rounds of messages that one key causes, each from the focused widget to the app.
+
+The rounds are the key itself, the messages of its action, and the moved focus.
+"""
 
 
 class _Tap:
-    """The stream that Textual's writer thread writes to; `is_writing` while a slow terminal blocks it.
+    """The stream that Textual's writer thread writes to; `is_writing` is true while a slow terminal blocks a write.
 
     Args:
         stream: the stream of the terminal.
@@ -158,18 +166,18 @@ class _Tap:
         self.is_writing = False
 
     def write(self, text: str) -> None:
-        """Write."""
+        """Write data to the terminal."""
         self.is_writing = True
         self._stream.write(text)
 
     def flush(self) -> None:
-        """Wait until it is written."""
+        """Wait until all data is written."""
         self._stream.flush()
         self.is_writing = False
         self._done()
 
     def fileno(self) -> int:
-        """Return the descriptor."""
+        """Return the file descriptor of the stream."""
         return self._stream.fileno()
 
 
@@ -186,7 +194,7 @@ class Terminal(LinuxDriver):
         self.output: OutputLayer | None = None
         self._is_leaving = False
         self._modes: list[Any] | None = None
-        """The terminal's input modes while the screen uses it, None = it does not use it."""
+        """The terminal's input modes while the screen uses the terminal, None while it does not."""
         if stream is not None and is_supported():
             self.output = output = OutputLayer(super().write, abilities_of(os.environ), self._loop, self._is_taken)
             self._file = cast("Any", _Tap(stream, output.wake))
@@ -205,14 +213,14 @@ class Terminal(LinuxDriver):
         for stream in (self._file, sys.__stdin__):
             try:
                 columns, lines = os.get_terminal_size(stream.fileno()) if stream is not None else (0, 0)
-            except (OSError, ValueError):  # not a terminal, or closed
+            except (OSError, ValueError):  # the descriptor is not a terminal, or is closed
                 continue
             if columns and lines:
                 return columns, lines
         return 80, 25
 
     def start_application_mode(self) -> None:
-        """Take over the terminal; its previous content is not kept."""
+        """Take over the terminal; its previous content need not be preserved."""
         super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual's
         self._is_leaving = False
         if self._writer_thread is None:
@@ -238,7 +246,7 @@ class Terminal(LinuxDriver):
         """Take over the terminal again and set all its modes: a shell or another program may have changed them."""
         if self._modes is None:
             return
-        termios.tcsetattr(self.fileno, termios.TCSANOW, self._modes)  # stops the process again (SIGTTOU) if it is in the background
+        termios.tcsetattr(self.fileno, termios.TCSANOW, self._modes)  # a process in the background is stopped again here (SIGTTOU)
         self.write(_ENTERED)
         self._enable_bracketed_paste()
         self._disable_line_wrap()
@@ -256,7 +264,7 @@ class Terminal(LinuxDriver):
         try:
             self._loop.call_soon_threadsafe(self._send_size)
         except RuntimeError:
-            return  # the loop has ended
+            return  # the event loop has ended
 
     def _send_size(self) -> None:
         size = Size(*self._get_terminal_size())
@@ -270,7 +278,7 @@ class Terminal(LinuxDriver):
         super().stop_application_mode()
 
     def disable_input(self) -> None:
-        """Stop reading after the replies that are due have arrived: the next program in this terminal would read them as input."""
+        """Stop reading after all due replies have arrived: the next program in this terminal would read them as input."""
         self._is_leaving = True
         if self.output is not None and self.output.pace.answers:
             deadline = time.monotonic() + min(_ANSWERS_WITHIN_S, 3 * self.output.pace.round_trip_s + 0.05)
@@ -294,7 +302,7 @@ class Terminal(LinuxDriver):
             self.output.beside(data)
 
     def send_message(self, message: Message) -> None:
-        """Hand a message to the app. After a key, block the reading thread until the app has handled it."""
+        """Hand a message to the app. If it is a key, block the reading thread until the app has handled the key."""
         if self.output is not None and self._is_for_output(message, self.output):
             return
         if not isinstance(message, (events.Key, events.Paste)):
@@ -308,7 +316,7 @@ class Terminal(LinuxDriver):
 
     @staticmethod
     def _is_for_output(message: Message, output: OutputLayer) -> bool:
-        """Notify the output layer of a message; return whether the message is for the output layer alone."""
+        """Notify the output layer of a message; return whether only the output layer needs the message."""
         match message:
             case events.CursorPosition():
                 output.note_answer(message.x)
@@ -334,7 +342,7 @@ class Terminal(LinuxDriver):
         """Do nothing: a terminal that reports pixels reports every motion."""
 
     def set_mouse(self, *, is_on: bool) -> None:
-        """Turn the mouse on or off while the app runs; if it is off, the terminal selects text."""
+        """Turn mouse reports on or off while the app runs; while they are off, the terminal selects text."""
         self._mouse = is_on
         if is_on:
             self._enable_mouse_support()
@@ -360,13 +368,13 @@ def as_meant(message: events.Key | events.Paste, bound: Collection[str] = ()) ->
 
 
 def _keys_of(app: App[Any]) -> Collection[str]:
-    """Return the keys that are bound; empty for an app without a keymap."""
+    """Return the keys that have a binding; empty for an app without a keymap."""
     bindings = getattr(app, "keys", None)
     return {key for action in bindings.keymap.actions.values() for key in action.keys} if bindings is not None else ()
 
 
 async def _handle(app: App[Any], message: Message) -> None:
-    """Post a key and wait until the widgets from the focused one up to the app have handled the key and its consequences."""
+    """Post a key and wait until every widget from the focused one up to the app has handled the key and its consequences."""
     if isinstance(message, (events.Key, events.Paste)) and not await _is_let_through(app, message):
         return
     way: list[MessagePump] = [app, *(app.focused or app.screen).ancestors_with_self]
@@ -380,7 +388,7 @@ async def _handle(app: App[Any], message: Message) -> None:
 
 
 async def _is_let_through(app: App[Any], message: events.Key | events.Paste) -> bool:
-    """Wait until a key may act; an app without a gate accepts all keys."""
+    """Wait until a key may act; an app without a key gate accepts all keys at once."""
     gate = getattr(app, "gate", None)
     return gate is None or await gate.lets_through(message.key if isinstance(message, events.Key) else "")
 
@@ -393,7 +401,7 @@ async def _wait_until_passed(pump: MessagePump) -> None:
 
 
 class _Passed:
-    """Callback that a message pump runs after all earlier messages; about twenty are posted for each key.
+    """A callback that a message pump runs after all earlier messages. About twenty callbacks are posted for each key.
 
     `call_later` wraps its function, and Textual inspects the parameters of each wrapper, which is slow.
     """
@@ -408,7 +416,7 @@ class _Passed:
 
 
 def is_possible() -> bool:
-    """Whether the screen can be shown: stdin is a terminal to read keys from, and stderr or `/dev/tty` one to draw on."""
+    """Return whether the screen can be shown: keys can be read from stdin, and stderr or `/dev/tty` is a terminal to draw on."""
     if os.environ.get("TERM", "dumb") in {"", "dumb"} or sys.__stdin__ is None or not sys.__stdin__.isatty():
         return False
     if sys.__stderr__ is not None and sys.__stderr__.isatty():

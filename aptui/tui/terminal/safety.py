@@ -1,8 +1,8 @@
-"""Safety of foreign text: the wall (the last check before the terminal), the terminal's facts, and the glyphs.
+"""Makes foreign text safe: the wall (the last check before the terminal), the facts about the terminal, and the glyphs.
 
-Text is made safe twice. `make_safe`, which every widget uses, does it on input. The wall in `Strip.render`, where segments become
-output, makes remaining control characters visible and keeps the width of the strip. `install` verifies that the hook sees all that
-Textual writes. If it does not (a new Textual), text of builders is withheld.
+Text is made safe twice. First, every widget calls `make_safe` for the text that it receives. The wall in `Strip.render`, where
+segments become output, makes remaining control characters visible and keeps the width of the strip. `install` verifies that the
+hook sees all that Textual writes. If the hook does not (with a new Textual), text from builders is not shown.
 
 Tests: `tests/tui/terminal/test_safety.py`.
 """
@@ -62,7 +62,7 @@ GLYPHS: dict[str, tuple[str, str]] = {
     "critical": ("⇡", "^"),
     "wrapped": ("↪", "\\"),
 }
-"""{name: (glyph for UTF-8, glyph for ASCII)}; both are one cell wide, so that nothing moves."""
+"""{name: (glyph for UTF-8, glyph for ASCII)}; both glyphs are one cell wide, so that no text moves."""
 
 
 class TerminalFacts(Struct, frozen=True):
@@ -107,7 +107,7 @@ def _colours(term: str, color_term: str) -> int:
 
 
 class _Wall(Struct):
-    """State of the hook in `Strip.render`; each process has one hook."""
+    """State of the hook in `Strip.render`; a process has one hook."""
 
     facts: TerminalFacts = TerminalFacts()
     is_installed: bool = False
@@ -119,7 +119,7 @@ _wall = _Wall()
 
 
 def glyph(name: str) -> str:
-    """Return a glyph in the form that the terminal shows."""
+    """Return a glyph in the form that the terminal can show."""
     return GLYPHS[name][0 if _wall.facts.is_utf8 else 1]
 
 
@@ -129,7 +129,7 @@ def facts() -> TerminalFacts:
 
 
 def make_safe(text: str) -> str:
-    r"""Return foreign text as one safe line: without sequences, with visible controls, invalid UTF-8 as `\xNN`."""
+    r"""Return foreign text as one safe line: without escape sequences, controls made visible, invalid UTF-8 as `\xNN`."""
     if not _wall.is_sound:
         return _WITHHELD
     return text if text.isprintable() else sanitize(text)
@@ -153,7 +153,7 @@ def install(terminal: TerminalFacts) -> None:
 
 
 def verify() -> bool:
-    """Return whether Textual's updates write hostile text in a harmless form."""
+    """Return whether hostile text in one of Textual's updates becomes harmless output."""
     from rich.console import Console  # imported here to start faster
     from rich.segment import Segment
     from rich.style import Style
@@ -180,7 +180,7 @@ def verify() -> bool:
 
 
 def _render(strip: Strip, console: Console) -> str:
-    """Replace `Strip.render`."""
+    """Replace `Strip.render` by the safe version."""
     if strip._render_cache is None:  # noqa: SLF001  # the same cache as the original's
         _wall.strip_count += 1
         strip._render_cache = _output(strip, console)  # noqa: SLF001  # see above
@@ -188,7 +188,7 @@ def _render(strip: Strip, console: Console) -> str:
 
 
 def safe_segments(strip: Strip) -> Iterable[Segment]:
-    """Return the safe segments of a strip, for code that does not use `Strip.render`."""
+    """Return the safe segments of a strip, for code that does not call `Strip.render`."""
     segments = strip._segments  # noqa: SLF001  # there is no other way without a copy
     only_ascii = not _wall.facts.is_utf8
     if all(text.isprintable() and (text.isascii() or not only_ascii) for text, _, _ in segments):
@@ -197,7 +197,7 @@ def safe_segments(strip: Strip) -> Iterable[Segment]:
 
 
 def sgr_and_link(style: Style | None, console: Console) -> tuple[str, str]:
-    """Return (parameters of SGR, address of the link or "") of a style on this terminal."""
+    """Return (SGR parameters, address of the link or "") of a style on this terminal."""
     from textual.strip import Strip  # imported here to start faster
 
     if style is None:
@@ -226,7 +226,7 @@ def _system(console: Console) -> ColorSystem:
 
 
 def _map(segments: Iterable[Segment]) -> list[Segment]:
-    """Make controls visible and keep the width that Textual calculated, or everything to the right would move."""
+    """Make control characters visible and keep the width that Textual calculated; otherwise the rest of the line would move."""
     from rich.cells import cell_len, set_cell_size  # imported here to start faster
     from rich.segment import Segment
 
@@ -257,7 +257,7 @@ _BOXES = {
 
 @lru_cache(maxsize=2048)
 def _clean(text: str) -> str:
-    """Return text with every control replaced by a visible character; unlike `sanitize`, drops nothing."""
+    """Return text with every control character replaced by a visible one; unlike `sanitize`, this function drops nothing."""
     text = sanitize(text.translate(_C0_AND_DELETE).replace("\xa0", " "))
     if _wall.facts.is_utf8 or text.isascii():
         return text

@@ -38,17 +38,20 @@ def name_of_cache(path: str) -> str:
 
 
 def hide() -> None:
-    """Leave the screen that `show` entered, for errors before the app runs."""
+    """Leave the alternate screen that `show` entered; called for errors before the app runs."""
     if os.environ.get("TERM", "dumb") in {"", "dumb"}:
         return
     try:
         os.write(2, _LEAVE.encode())
     except OSError:
-        pass  # the terminal is gone
+        pass  # ignored: the terminal is gone
 
 
 def frame(project_name: str, width: int, height: int) -> str:
-    """Return the frame as text with cursor moves. The name comes from the command line and is made safe here."""
+    """Return the frame as text with cursor moves.
+
+    The project's name comes from the command line, so it is made safe here.
+    """
     is_unicode = shows_utf8(os.environ)
     name = "".join(
         character if character.isprintable() and (is_unicode or character.isascii()) else "?" for character in project_name
@@ -56,7 +59,7 @@ def frame(project_name: str, width: int, height: int) -> str:
     rule = ("─" if is_unicode else "-") * max(0, width - 2)
     lines = {1: f" aptui  {name}   opening"}
     if height >= 10:
-        # The lower rule is left out: it takes half a kilobyte unless the terminal can repeat characters, which is not known yet.
+        # The lower rule is left out. It takes half a kilobyte unless the terminal can repeat characters, which is not known yet.
         lines |= {2: f" {_TABS}", 3: f" {rule}"}
     return "".join(f"\x1b[{row};1H{text[:width]}" for row, text in lines.items())
 

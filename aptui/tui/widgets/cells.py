@@ -1,4 +1,4 @@
-"""Cells and their segments: measuring, shortening, matches and roles. No widget is here."""
+"""Cells of tables and lists, and their segments: measuring, shortening, highlighting, roles. This module has no widget."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 BAR_CELLS = 8
 """Width of the bar of a share, in cells."""
 Spans = tuple[tuple[int, int], ...]
-"""Ranges of characters, ascending and not overlapping."""
+"""Ranges (start, end) of characters, ascending and not overlapping."""
 
 
 class Cell(NamedTuple):
-    """A cell: foreign text, its role (of `theming.ROLES`, "" = plain), and the ranges to highlight as matches."""
+    """A cell: foreign text, its role (of `theming.ROLES`, "" = plain), and the ranges of the text to highlight as matches."""
 
     text: str
     role: str = ""
@@ -32,7 +32,7 @@ class Cell(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """Text of the requested width, and its matches at their new places."""
+    """The text of a cell at the requested width, with the ranges of its matches."""
 
     text: str
     spans: Spans
@@ -44,7 +44,7 @@ def width_of(text: str) -> int:
 
 
 def safe(text: str, spans: Spans = ()) -> Fitted:
-    """Remove control characters from foreign text and shift its matches."""
+    """Remove control characters from foreign text, and shift the ranges of its matches."""
     if text.isprintable():
         return Fitted(make_safe(text), spans)
     if not spans:
@@ -97,7 +97,7 @@ def _scroll(text: str, spans: Spans, offset: int) -> Fitted:
 
 
 def _shorten(text: str, width: int, spans: Spans, *, keeps_name: bool) -> Fitted:
-    """Cut one piece out of a text and put "…" in its place."""
+    """Cut one range out of a text and put "…" in its place."""
     tail = 0
     if keeps_name:
         name = text[text.rindex("/") :]
@@ -107,13 +107,13 @@ def _shorten(text: str, width: int, spans: Spans, *, keeps_name: bool) -> Fitted
     end = len(text) - _count_in(text[::-1], tail)
     cut = text[:start] + glyph("ellipsis") + text[end:]
     moved = _move_place(spans, start, end)
-    if (wide := width_of(cut)) < width:  # a wide letter does not fit into the last cell
+    if (wide := width_of(cut)) < width:  # only half of a wide letter would fit into the last cell
         cut += " " * (width - wide)
     return Fitted(cut, moved)
 
 
 def _move_place(spans: Spans, start: int, end: int) -> Spans:
-    """Shift spans after the characters from `start` to `end` were replaced by one."""
+    """Shift spans after the characters from `start` to `end` were replaced by one character."""
     shift = end - start - 1
     moved = []
     for a, b in spans:
@@ -152,14 +152,17 @@ def wrap(text: str, width: int) -> list[tuple[int, int]]:
 
 
 def _break(text: str, start: int, count: int, width: int) -> int:
-    """Return the end of the row that starts at `start` and has room for `count` characters; a blank there belongs to the row."""
+    """Return the end of the row that starts at `start` and has room for `count` characters.
+
+    A blank at the end belongs to the row.
+    """
     blank = text.rfind(" ", start + 1, start + count + 1)
     half = start + count // 2
     if blank < half:
         word = text[max(blank, start) : start + 2 * width + 1].lstrip(" ").partition(" ")[0]
         if blank < 0 or width_of(word) > width:
             slash = text.rfind("/", half, start + count)
-            if slash < 0:  # an earlier slash, if the rest of the word fits into the next row
+            if slash < 0:  # breaks at an earlier slash if the rest of the word then fits into the next row
                 slash = text.rfind("/", start + 1, half)
                 slash = slash if width_of(text[slash + 1 : slash + 2 + width].partition(" ")[0]) <= width else -1
             return slash + 1 if slash > 0 else start + count
@@ -189,7 +192,7 @@ class Painter:
             style = self.ground + own + bar
             if bar.bgcolor and not bar.reverse:
                 style += Style(color=legible(own.color or style.color or bar.bgcolor, bar.bgcolor, facts().colours))
-            if bar.reverse:  # dim letters on a reversed bar cannot be read, nor white letters on yellow
+            if bar.reverse:  # changes the style: dim letters on a reversed bar cannot be read, nor white letters on yellow
                 style += Style(dim=False, color=self.ground.color or _DEFAULT, bgcolor=self.ground.bgcolor or _DEFAULT)
         return style + self._role("match") if is_match else style
 
@@ -200,7 +203,7 @@ class Painter:
             return _PLAIN
 
     def pieces(self, fitted: Fitted, role: str, *, is_cursor: bool = False) -> list[Segment]:
-        """Return the segments of a fitted text."""
+        """Return the segments of a text that was fitted to its width."""
         text, spans = fitted
         plain = self.style(role, is_cursor=is_cursor)
         blank = self.style("", is_cursor=is_cursor)
@@ -224,7 +227,7 @@ _DEFAULT = Color.default()
 
 
 def painter_of(widget: Widget, known: Painter | None) -> Painter:
-    """Return the painter for the current theme: `known` if nothing changed."""
+    """Return the painter for the current theme; return `known` if theme and background are unchanged."""
     ground = ground_of(widget)
     styles = roles(widget.app)
     if known is not None and known._roles is styles and known.ground == ground:  # noqa: SLF001  # of its own module
@@ -233,7 +236,7 @@ def painter_of(widget: Widget, known: Painter | None) -> Painter:
 
 
 def ground_of(widget: Widget) -> Style:
-    """Return the widget's own colours, without attributes."""
+    """Return the widget's own colours without attributes."""
     style = widget.visual_style.rich_style
     return Style(color=style.color, bgcolor=style.bgcolor)
 
@@ -268,7 +271,7 @@ def _blanks_alike(one: Style | None, other: Style | None) -> bool:
 
 
 def pad(segments: list[Segment], width: int, style: Style) -> list[Segment]:
-    """Return segments that fill `width` cells exactly; longer ones are cut."""
+    """Return segments that fill `width` cells exactly; longer segments are cut."""
     taken = 0
     for at, segment in enumerate(segments):
         wide = width_of(segment.text)

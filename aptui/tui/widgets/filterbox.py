@@ -35,7 +35,7 @@ from aptui.tui.widgets.cells import width_of, wrap
 
 
 def give_focus(widget: Widget) -> None:
-    """Focus a widget at once, so that it receives keys that were typed ahead; later if it is not visible yet."""
+    """Focus a widget at once, so that it receives keys that were typed ahead; if it is not visible yet, focus it later."""
     if widget.focusable and widget.display:
         widget.screen.set_focus(widget)
     else:
@@ -45,13 +45,13 @@ def give_focus(widget: Widget) -> None:
 MOST_REMEMBERED = 50
 _BETWEEN_PARTS = re.compile(r"(?<=[,;:]) ")
 _BEFORE_TEXT = 3
-"""Cells before the text: the sign and its blanks."""
+"""Cells before the text, for the sign and its blanks."""
 _AROUND_COUNT, _MOST_FOR_COUNT = 2, 60
-"""Cells beside the count; maximum share of the line, in per cent, for the count and its hint."""
+"""Cells beside the count; maximum share of the line for the count and its hint (per cent)."""
 
 
 class History(Suggester):
-    """Filters that were kept, newest first."""
+    """Filters of the history, the newest first."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
@@ -77,7 +77,7 @@ class _FilterLine(Input):
     """The input line: arrows walk the history, Esc cancels."""
 
     virtual_size = Reactive(Size(0, 0))
-    """Overrides Textual's attribute, so that a change of the text's length does not lay out the screen again."""
+    """Overrides an attribute of Textual, so that a change of the text's length does not lay out the screen again."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "older", "older filter", id="filter.older", show=False),
@@ -111,7 +111,7 @@ class _FilterLine(Input):
 
 
 class _FilterRow(Widget):
-    """Sign, line and count. It is not a `Horizontal`, because screens set sizes of all `Horizontal`s."""
+    """The row with sign, input and count. It is not a `Horizontal`, because screens set the sizes of all `Horizontal`s."""
 
 
 class FilterBox(Widget):
@@ -129,7 +129,7 @@ class FilterBox(Widget):
 
     @dataclass
     class Changed(Message):
-        """The text changed; posted for every key."""
+        """Posted for every key that changes the text."""
 
         box: FilterBox
         text: str
@@ -141,7 +141,10 @@ class FilterBox(Widget):
 
     @dataclass
     class FilterLeft(Changed):
-        """The user left the line: `text` is the filter, after Esc the previous filter; `is_remembered` is true after Enter."""
+        """Posted when the user left the line.
+
+        `text` is the filter, after Esc the filter from before; `is_remembered` is true after Enter.
+        """
 
         is_remembered: bool = True
 
@@ -167,11 +170,11 @@ class FilterBox(Widget):
         self._line.cursor_blink = False
         self._count = Static("", markup=False, classes="count")
         self._count_cells = 0
-        """Width of the count; it never shrinks, because each change would lay out the whole screen."""
+        """Width of the count in cells; it never shrinks, because each change would lay out the whole screen."""
         self._mistake = Static("", markup=False, classes="mistake")
 
     def compose(self) -> ComposeResult:
-        """Make the parts."""
+        """Create the widgets."""
         with _FilterRow():
             yield Static(f" {self._sign} ", markup=False, classes="sign")
             yield self._line
@@ -179,7 +182,7 @@ class FilterBox(Widget):
         yield self._mistake
 
     def on_mount(self) -> None:
-        """Write the text without posting `Changed`, and start suggesting."""
+        """Write the text without posting `Changed`, and start to suggest texts."""
         with self._line.prevent(Input.Changed):
             self.text = self._typed
         self._line.suggester = self.history
@@ -209,7 +212,7 @@ class FilterBox(Widget):
         self._line.selection = Selection(0, len(self.text))
 
     def show_count(self, text: str, hint: str = "") -> None:
-        """Show the number of hits at the right, and a hint before it if it fits; clear the mistake."""
+        """Show the number of hits at the right, with a hint before it if there is room; hide the mistake."""
         self._mistake.display = False
         hinted = f"{make_safe(hint)}   {make_safe(text)}"
         free_width = self.size.width * _MOST_FOR_COUNT // 100 - _AROUND_COUNT
@@ -223,7 +226,10 @@ class FilterBox(Widget):
             self._count.update(content, layout=False)
 
     def show_mistake(self, column: int, text: str, hint: str = "", *, count: str | None = None) -> None:
-        """Show a mistake below the line, with a "^" under its position; `count` is the number of rows that stay visible."""
+        """Show a mistake below the line, with a "^" at its position.
+
+        `count` is the text with the number of rows, which stays visible.
+        """
         message = make_safe(f"{text}; {hint}" if hint else text)
         if count is not None:
             self._write_count(Content(make_safe(count)))
@@ -235,14 +241,14 @@ class FilterBox(Widget):
         self._mistake.display = True
 
     def walk_history(self, step: int) -> None:
-        """Show an older (1) or newer (-1) filter; after the newest comes the typed text."""
+        """Show an older (1) or newer (-1) filter of the history; after the newest filter comes the typed text."""
         if self._walked < 0:
             self._typed = self.text
         self._walked = max(-1, min(self._walked + step, len(self.history.texts) - 1))
         self.text = self._typed if self._walked < 0 else self.history.texts[self._walked]
 
     def cancel(self) -> None:
-        """Leave the line with the text from before."""
+        """Leave the line and restore the text from before."""
         self._walked = -1
         with self._line.prevent(Input.Changed):
             self.text = self._before
@@ -250,14 +256,14 @@ class FilterBox(Widget):
         self.post_message(self.FilterLeft(self, self._before, is_remembered=False))
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Post the new text."""
+        """Post `Changed` with the new text."""
         event.stop()
         if self._walked >= 0 and event.value != self.history.texts[self._walked]:
             self._walked = -1
         self.post_message(self.Changed(self, event.value))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Keep the filter."""
+        """Leave the line, and add its filter to the history."""
         event.stop()
         self.history.add(event.value)
         self._walked = -1

@@ -22,7 +22,7 @@ _LINE_BYTES = 64 * 1024
 """Maximum length of a line that is read."""
 _NEWLINE = 10
 _STEP_LINES = 200_000
-"""Maximum number of lines in which the next line of a level is searched."""
+"""Maximum number of lines that are searched for the next line of a level."""
 
 LEVELS = "EWID"
 """Letters of the levels: error, warning, info, debug."""
@@ -36,7 +36,7 @@ def level_letter(number: int) -> str:
 
 
 class LogPaneLine(NamedTuple):
-    """A line of a log as it is shown. `level` is one letter of `LEVELS`, or "" if the source does not know it.
+    """A line of a log as the screen shows it. `level` is one letter of `LEVELS`, or "" if the source does not know the level.
 
     `context` are its details, if the source has them at hand.
     """
@@ -51,7 +51,7 @@ class LogPaneLine(NamedTuple):
 
 
 class LineSource(Protocol):
-    """Lines, oldest first. Each has a key that stays the same while lines are added at the end and removed at the start."""
+    """A source of lines, the oldest first. Each line has a key that does not change while lines are added and removed."""
 
     @property
     def version(self) -> int:
@@ -70,10 +70,13 @@ class LineSource(Protocol):
         """Return the current index of a line."""
 
     def of_levels(self, levels: str) -> Sequence[int] | None:
-        """Return the indices of the lines of these levels, ascending; None if the source would have to read everything."""
+        """Return the indices of the lines with these levels, ascending.
+
+        Return None if the source would have to read the whole file.
+        """
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
-        """Return the nearest line of these levels after (`step` 1) or before (-1) a line, None if nothing is found nearby."""
+        """Return the nearest line with one of these levels after (`step` 1) or before (-1) a line, None if none is nearby."""
 
 
 class MemoryLines:
@@ -104,7 +107,7 @@ class MemoryLines:
         return self._lines[index]
 
     def key(self, index: int) -> int:
-        """Return the number of a line since the start."""
+        """Return the key of a line: how many lines were added before it."""
         return self._gone_count + index
 
     def index_of(self, key: int) -> int | None:
@@ -113,7 +116,7 @@ class MemoryLines:
         return index if 0 <= index < len(self._lines) else None
 
     def of_levels(self, levels: str) -> Sequence[int]:
-        """Return the indices of the lines of these levels."""
+        """Return the indices of the lines with these levels."""
         if self._known[:2] != (self.version, levels):
             self._known = (
                 self.version,
@@ -123,13 +126,13 @@ class MemoryLines:
         return self._known[2]
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
-        """Return the nearest line of these levels."""
+        """Return the nearest line with one of these levels."""
         reach = range(index + step, len(self._lines) if step > 0 else -1, step)
         return next((at for at in reach if self._lines[at].level and self._lines[at].level in levels), None)
 
 
 def plain_line(data: bytes) -> LogPaneLine:
-    """Return a line of a file of unknown format."""
+    """Return a line of a file whose format is unknown."""
     return LogPaneLine("", "", "", data.decode("utf-8", "surrogateescape"))
 
 
@@ -170,7 +173,7 @@ class FileLines:
         return self._is_indexed
 
     def index(self, stop: threading.Event | None = None) -> bool:
-        """Count the lines. Run it in a thread, and again after `has_changed`. Return False if it was stopped.
+        """Count the lines. Call it in a thread, and again after `has_changed`. Return False if the count was stopped.
 
         Memory: one number per 256 KB.
         """
@@ -199,7 +202,7 @@ class FileLines:
         self.version += 1
 
     def has_changed(self) -> bool:
-        """Return whether the file grew or shrank since it was read (one stat). After True, run `index` again."""
+        """Return whether the file grew or shrank since it was last read (costs one stat). After True, call `index` again."""
         size = os.fstat(self._fd).st_size
         if size < self._size:
             with self._lock:
@@ -216,7 +219,7 @@ class FileLines:
         return size > self._indexed_bytes
 
     def _load_tail(self) -> None:
-        """Find the last lines without reading the others."""
+        """Find the last lines without reading the rest of the file."""
         start = max(0, self._size - BLOCK_BYTES)
         data = os.pread(self._fd, BLOCK_BYTES, start)
         offsets = _starts(data)
@@ -229,7 +232,7 @@ class FileLines:
         return self._total if self._is_indexed else len(self._tail)
 
     def line(self, index: int) -> LogPaneLine:
-        """Return a line; an empty one if the file was truncated in the meantime."""
+        """Return a line; an empty line if the file was truncated since the count."""
         return self._parse(self.raw(index))
 
     def raw(self, index: int) -> bytes:
@@ -254,7 +257,7 @@ class FileLines:
         return block * BLOCK_BYTES + starts[at] if at < len(starts) else self._size
 
     def _block(self, block: int) -> list[int]:
-        """Return the starts of lines in a block; entry 0 is the block's own start."""
+        """Return the starts of the lines in a block; entry 0 is the start of the block."""
         if self._loaded[0] != block:
             data = os.pread(self._fd, BLOCK_BYTES, block * BLOCK_BYTES)
             self._loaded = (block, data, _starts(data, with_end=True))
@@ -274,7 +277,7 @@ class FileLines:
         """Return None: levels are known only for lines that were read."""
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
-        """Return the nearest line of these levels among the next 200,000."""
+        """Return the nearest line with one of these levels among the next 200,000 lines."""
         last = self.line_count() if step > 0 else -1
         reach = range(index + step, min(last, index + _STEP_LINES) if step > 0 else max(last, index - _STEP_LINES), step)
         with contextlib.suppress(IndexError):
@@ -283,7 +286,7 @@ class FileLines:
 
 
 def _starts(data: bytes, *, with_end: bool = False) -> list[int]:
-    """Return 0 and the offset after each newline; a newline at the end starts a line only with `with_end`."""
+    """Return 0 and the offset after each newline. With `with_end`, a newline at the end also starts a line."""
     found, at = [0] if data else [], data.find(b"\n")
     while at >= 0:
         found.append(at + 1)

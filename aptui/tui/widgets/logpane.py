@@ -46,10 +46,10 @@ class WrappedLines(RowLines):
         super().__init__(view, painting)
         self._height_of = height_of
         self._laid: list[tuple[int, int]] = []
-        """(row, part of the row) for each screen line; empty = lay them out again."""
+        """(row, part of the row) for each screen line; empty = the lines must be laid out again."""
 
     def draw(self, y: int) -> Strip | None:
-        """Return the picture of a screen line, None if no row is on it."""
+        """Return the picture of a screen line, None if no row is at that line."""
         if y == 0 or not self._laid:
             self._laid = self.lay_out()
         if y >= len(self._laid):
@@ -79,7 +79,7 @@ class WrappedLines(RowLines):
 
     def refresh_row(self, index: int) -> None:
         """Draw a row again."""
-        if not self._laid:  # the position of the row is not known yet
+        if not self._laid:  # no row is known at this position yet
             self.view.refresh()
             return
         lines = [y for y, (row, _) in enumerate(self._laid) if row == index]
@@ -87,12 +87,12 @@ class WrappedLines(RowLines):
             self.view.refresh(Region(0, lines[0], self.view.size.width, len(lines)))
 
     def refresh_changed(self) -> None:
-        """Draw everything again: heights of rows may have changed."""
+        """Draw all lines again: the heights of rows may have changed."""
         self._laid = []
         self.view.refresh()
 
     def show_cursor(self) -> None:
-        """Scroll as little as possible to show the whole row of the cursor."""
+        """Scroll as little as possible to show all screen lines of the cursor's row."""
         view = self.view
         if not view.is_attached or not view.scrollable_content_region.height:
             return
@@ -111,17 +111,17 @@ _SHOWN_ORDER = "IWED"
 _LEVEL_NAMES = {"I": "infos", "W": "warnings", "E": "errors", "D": "debug lines"}
 _LEVEL_CELLS = 9
 _MOST_CHARS = 16_384
-"""Maximum number of characters of a line that are measured and drawn."""
+"""Maximum number of characters of a line that are measured and drawn; the rest is left out."""
 _SHIFT_CELLS = 16
 _LEAST_FOR_WINDOW, _LONGEST_WINDOW = 76, 20
 _BEFORE_CONTEXT, _LEAST_VALUE, _BETWEEN_PAIRS = 14, 12, "   "
-"""Cells before details below a line (they begin below its level), minimum width of a value, text between two of them."""
+"""Cells before the details below a line (so that they begin below its level), minimum width of a value, text between values."""
 _ENGINES_OWN = frozenset({"", "aptui", "none"})
-"""Windows (origins of lines) that are shown only in the window column, because most lines of the engine's log have one of them."""
+"""Windows (origins of lines) that appear only in the window column, because most lines of the engine's log have one of them."""
 
 
 class LogPane(Rows):
-    """The pane; see the module."""
+    """A pane that shows a log; the head of this module describes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f", "follow", "follow", id="log.follow", show=False),
@@ -141,7 +141,7 @@ class LogPane(Rows):
 
     @dataclass
     class ModesChanged(Rows.MarksChanged):
-        """Follow, pause, wrap or levels changed: draw `modes()` again."""
+        """Posted when follow, pause, wrap or the levels changed: the screen then draws `modes()` again."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class LogPane(Rows):
         self._search_number = 0
         self.is_following = False
         self.shows_context = False
-        """Whether the details of a wrapped line are shown below it."""
+        """Whether the details of a wrapped line are shown below the line."""
         self._plain, self._wrapped = self.row_lines, WrappedLines(self, self.painting, self._height_of)
         self.is_wrapped = wraps
 
@@ -187,7 +187,10 @@ class LogPane(Rows):
         self.move_cursor(0)
 
     def renew_source(self, source: LineSource) -> None:
-        """Show a newer state of the same log: the cursor stays on its line, or on the last line; marks stay."""
+        """Show a newer state of the same log.
+
+        The cursor stays on its line, or goes to the last line; marks stay.
+        """
         is_at_end = self._paused_count is None and self.shown_count and self.cursor == self.shown_count - 1
         self._source, self._seen_version = source, None
         self.refresh_source()
@@ -218,7 +221,7 @@ class LogPane(Rows):
             self.move_cursor(self.shown_count - 1)
 
     def show_context(self, is_on: bool) -> None:
-        """Show the details of wrapped lines below them, or not."""
+        """Show the details of wrapped lines below them, or hide these details."""
         if is_on != self.shows_context:
             self.shows_context = is_on
             self.row_lines.forget()
@@ -229,7 +232,10 @@ class LogPane(Rows):
         return self._source.line(self._place(self.cursor)) if self.shown_count else None
 
     def go_to_first_error(self) -> bool:
-        """Put the cursor on the first error, else the first warning, else the last line; return whether there is an error."""
+        """Put the cursor on the first error, else the first warning, else the last line.
+
+        Return whether the log has an error.
+        """
         for level in "EW":
             place = 0 if self.shown_count and self._source.line(0).level == level else self._source.next_of(0, level, 1)
             if place is not None and self.move_to_key(self._source.key(place)):
@@ -244,7 +250,7 @@ class LogPane(Rows):
         self.refresh()
 
     def modes(self) -> str:
-        """Return the hidden levels and the active modes; "" in the usual state."""
+        """Return a text with the hidden levels and the active modes; "" in the default state."""
         hidden = [_LEVEL_NAMES[level] for level in _SHOWN_ORDER if level not in self._levels]
         words = [f"without {' and '.join(hidden)}"] if hidden else []
         words += ["following"] if self.is_following else []
@@ -256,7 +262,7 @@ class LogPane(Rows):
 
     @property
     def levels(self) -> str:
-        """The visible levels, in the order of `LEVELS`."""
+        """The visible levels in the order of `LEVELS`."""
         return self._levels
 
     @levels.setter
@@ -288,7 +294,7 @@ class LogPane(Rows):
         return at if at < len(self._shown) and self._shown[at] == place else None
 
     def row_state(self, index: int) -> tuple[object, ...]:
-        """Return the line and its state: cursor, mark, search."""
+        """Return the line and its state: whether it has the cursor or a mark, and the search."""
         line = self._source.line(self._place(index))
         is_cursor = index == self.cursor
         is_lit = is_cursor and self.has_focus
@@ -323,7 +329,7 @@ class LogPane(Rows):
         return [edge, *head, *painter.pieces(row, text_role, is_cursor=is_lit)]
 
     def _head(self, line: LogPaneLine, *, is_lit: bool) -> tuple[list[Segment], str]:
-        """Paint time, level and window as far as they fit; also return the role of the text."""
+        """Paint time, level and window if they fit; also return the role of the text."""
         painter, width = self.painting.painter, self.painting.width
         role = LEVEL_WORDS.get(line.level, "")
         text_role = role if role == "debug" else ""
@@ -398,27 +404,27 @@ class LogPane(Rows):
         return rows
 
     def cut_text(self) -> str:
-        """Return the text of the line under the cursor if it does not fit into its row, else ""."""
+        """Return the text of the line under the cursor if the text does not fit into its row, else ""."""
         if self.is_wrapped or not self.painting.width or self.cursor >= self.count_rows() or self._height_of(self.cursor) == 1:
             return ""
         return self._source.line(self._place(self.cursor)).text[:_MOST_CHARS]
 
     @property
     def max_scroll_y(self) -> int:
-        """Wrapped lines need more rows than there are lines; the last one must be reachable."""
+        """Set the height of the content: wrapped lines need more rows than there are lines, and the last row must be reachable."""
         return max(0, self.shown_count - 1) if self.is_wrapped else super().max_scroll_y
 
     # --------------------------------------------------------------------------------------------------------------- actions
 
     def move_cursor(self, index: int) -> None:
-        """Put the cursor on a line; moving up ends following."""
+        """Put the cursor on a line; a move upwards ends following."""
         if self.is_following and index < self.shown_count - 1:
             self.is_following = False
             self.post_message(self.ModesChanged(self))
         super().move_cursor(index)
 
     def action_follow(self) -> None:
-        """Switch following the last line on or off."""
+        """Start or stop following the last line."""
         self.is_following = not self.is_following
         if self.is_following:
             self._paused_count = None
@@ -426,7 +432,7 @@ class LogPane(Rows):
         self.post_message(self.ModesChanged(self))
 
     def action_pause(self) -> None:
-        """Switch pausing on or off; while paused, no new lines are shown."""
+        """Start or stop a pause; during a pause no new lines are shown."""
         if self._paused_count is None:
             self._paused_count = self.count_rows()
         else:
@@ -459,7 +465,7 @@ class LogPane(Rows):
             self.move_to_key(self._source.key(place))
 
     def action_hit(self, step: int) -> None:
-        """Go to the next or previous hit; hidden ones are skipped."""
+        """Go to the next or previous hit; hits in hidden lines are skipped."""
         if self.cursor_key is None:
             return
         at = bisect.bisect_right(self._hits, self.cursor_key) if step > 0 else bisect.bisect_left(self._hits, self.cursor_key) - 1

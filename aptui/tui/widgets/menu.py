@@ -35,7 +35,7 @@ from aptui.tui.terminal.safety import glyph, make_safe, terminal_facts
 from aptui.tui.widgets.cells import Painter, fit, pad, painter_of, width_of
 
 _HOLD_EVERYWHERE = frozenset({"app.help", "app.palette", "app.redraw", "app.copy_or_quit"})
-"""Keys that keep their meaning while a menu is open."""
+"""Actions whose keys keep their meaning while a menu is open."""
 _KEY_NAMES = {
     "question_mark": "?", "plus": "+", "full_stop": ".", "slash": "/", "backslash": "\\", "minus": "-", "asterisk": "*",
     "less_than_sign": "<", "greater_than_sign": ">", "colon": ":", "ampersand": "&",
@@ -43,7 +43,7 @@ _KEY_NAMES = {
 
 
 def close_pop_ups(screen: Screen[Any]) -> None:
-    """Close all open pop-ups as Esc does, before another one opens."""
+    """Close all open pop-ups as Esc does, before another pop-up opens."""
     for each in screen.query(_PopUp):
         each.answer(None)
 
@@ -59,11 +59,11 @@ class MenuItem(Struct, frozen=True):
 
 
 MenuChoice = tuple[MenuItem | None, Callable[[], object]]
-"""An item and the function of the choice; None is a rule between groups."""
+"""An item and the function that choosing it calls; None is a rule between groups."""
 
 
 class _PopUp(Widget):
-    """Base of the pop-ups: a position above the screen, the focus, and one answer."""
+    """Base of the pop-ups: the position above the screen, the focus, and a single answer."""
 
     DEFAULT_CSS = """
     _PopUp { position: absolute; overlay: screen; constrain: inside inside;
@@ -84,23 +84,23 @@ class _PopUp(Widget):
         close_pop_ups(screen)
         pop_up._focused_before = screen.focused
         pop_up._place = place
-        pop_up._put(pop_up.expect_size(screen.size), screen.size)  # without a position, the first frame would show it in the corner
+        pop_up._put(pop_up.expect_size(screen.size), screen.size)  # otherwise the first frame would show the pop-up in the corner
         screen.mount(pop_up)
-        if pop_up.can_focus:  # at once, for keys that were typed ahead
+        if pop_up.can_focus:  # focuses at once, for keys that were typed ahead
             screen.set_focus(pop_up)
 
     _place: Offset | None = None
 
     def on_mount(self) -> None:
-        """Take the focus."""
+        """Put the focus on the pop-up."""
         self.call_after_refresh(self._settle)
         self.focus_first()
 
     def _settle(self, tries: int = 5) -> None:
         """Move to the requested position, or a little above the centre."""
-        if not self.is_attached:  # a key that was typed ahead has closed it
+        if not self.is_attached:  # a key that was typed ahead has closed the pop-up
             return
-        if self._place is None and not self.outer_size.area and tries:  # it is not laid out yet
+        if self._place is None and not self.outer_size.area and tries:  # the pop-up is not laid out yet
             self.call_after_refresh(self._settle, tries - 1)
             return
         self._put(self.outer_size, self.screen.size)
@@ -112,15 +112,15 @@ class _PopUp(Widget):
         self.styles.offset = (place.x, place.y)
 
     def expect_size(self, screen: Size) -> Size:
-        """Return the expected size, frame included."""
+        """Return the expected size with the frame."""
         raise NotImplementedError
 
     def focus_first(self) -> None:
-        """Take the focus."""
+        """Put the focus on the pop-up."""
         self.focus()
 
     def answer(self, what: Any) -> None:
-        """Give the answer once, and close."""
+        """Give the answer once, and close the pop-up."""
         answer, self._answer = self._answer, None
         if answer is None:
             return
@@ -131,11 +131,11 @@ class _PopUp(Widget):
         answer(what)
 
     def on_descendant_blur(self) -> None:
-        """Close when the focus went elsewhere."""
+        """Close the pop-up when the focus went to another widget."""
         self.call_after_refresh(self._close_when_left)
 
     def on_blur(self) -> None:
-        """Close when the focus went elsewhere."""
+        """Close the pop-up when the focus went to another widget."""
         self.call_after_refresh(self._close_when_left)
 
     def _close_when_left(self) -> None:
@@ -144,7 +144,7 @@ class _PopUp(Widget):
 
 
 class Menu(_PopUp, can_focus=True):
-    """A menu; see the module."""
+    """A menu; the head of this module describes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down,tab", "step(1)", "next", id="menu.down", show=False),
@@ -193,7 +193,7 @@ class Menu(_PopUp, can_focus=True):
         title: str = "",
         place: tuple[int, int] | None = None,
     ) -> Menu:
-        """Open a menu whose items have functions; the function of the chosen item is called, none after Esc."""
+        """Open a menu whose items have functions. The function of the chosen item is called; Esc calls no function."""
         runs = {item.id: run for item, run in choices if item is not None}
         return Menu.ask(app, [item for item, _ in choices], lambda what: runs[what]() if what else None, title=title, place=place)
 
@@ -209,7 +209,7 @@ class Menu(_PopUp, can_focus=True):
         return max(1, min(len(self._items), viewport.height - 2))
 
     def expect_size(self, screen: Size) -> Size:
-        """Return the expected size, frame included."""
+        """Return the expected size with the frame."""
         width = min(self.get_content_width(screen, screen) + 2, screen.width)
         return Size(width, min(self.get_content_height(screen, screen, width) + 2, screen.height))
 
@@ -236,7 +236,7 @@ class Menu(_PopUp, can_focus=True):
         return Strip(pad(segments, width, painter.ground), width)
 
     def on_key(self, event: events.Key) -> None:
-        """Choose the item with this key; it takes precedence over the keys that move."""
+        """Choose the item with this key; the item's key takes precedence over the keys that move."""
         for at, item in enumerate(self._items):
             if item is not None and item.key and (event.key in item.key.split(",") or event.character == item.key):
                 event.stop()
@@ -247,7 +247,7 @@ class Menu(_PopUp, can_focus=True):
         active = self.screen.active_bindings.get(event.key)
         if active is None or not (active.node is self or active.binding.id in _HOLD_EVERYWHERE):
             event.stop()
-            event.prevent_default()  # nothing behind the menu takes keys
+            event.prevent_default()  # stops the event: widgets behind the menu must not get keys
 
     def on_click(self, event: events.Click) -> None:
         """Choose the clicked item."""
@@ -270,7 +270,7 @@ class Menu(_PopUp, can_focus=True):
         self.refresh()
 
     def action_choose(self) -> None:
-        """Answer with the current item if it is enabled."""
+        """Answer with the current item if it can be chosen."""
         item = self._items[self._chosen] if self._items else None
         if item is not None and item.is_enabled:
             self.answer(item.id)
@@ -278,12 +278,15 @@ class Menu(_PopUp, can_focus=True):
             self.refresh()
 
     def action_leave(self) -> None:
-        """Close without an answer."""
+        """Close the menu without an answer."""
         self.answer(None)
 
 
 class Question(Menu):
-    """A question with a letter for each answer; Esc and the last answer, which is chosen first, change nothing."""
+    """A question with a letter for each answer.
+
+    Esc and the last answer, on which the cursor starts, change nothing.
+    """
 
     @classmethod
     def put(
@@ -366,7 +369,7 @@ class Checks(Menu):
         title: str,
         enter_chooses: bool = False,
     ) -> Checks:
-        """Open it.
+        """Open the menu.
 
         Args:
             on: ids of the items that are on.
@@ -384,7 +387,7 @@ class Checks(Menu):
         self.action_check()
 
     def action_finish(self) -> None:
-        """Switch on only the current item if nothing was toggled, and close."""
+        """If no item was toggled, switch on only the current item; then close."""
         item = self._plain[self._chosen]
         if self._enter_chooses and item.is_enabled:
             self._changed({item.id})
@@ -407,7 +410,7 @@ Check = Callable[[dict[str, str]], tuple[str, str] | None]
 
 
 class Field(Struct, frozen=True):
-    """A line of a form; `hint` is shown while it is empty."""
+    """A line of a form; `hint` is shown while the line is empty."""
 
     id: str
     label: str
@@ -454,11 +457,11 @@ class Form(_PopUp):
         return form
 
     def expect_size(self, screen: Size) -> Size:
-        """Return its size: a line for each field, in a frame."""
+        """Return the size of the form: a line for each field, in a frame."""
         return Size(min(self.WIDTH, screen.width), min(len(self._fields) + 2, screen.height))
 
     def compose(self) -> ComposeResult:
-        """Make a line for each field, and a line for mistakes."""
+        """Create a line for each field and a line for mistakes."""
         with Vertical():
             for field in self._fields:
                 with Horizontal():
@@ -470,16 +473,16 @@ class Form(_PopUp):
             yield Static("", markup=False, classes="mistake")
 
     def focus_first(self) -> None:
-        """Focus the first line."""
+        """Focus the first field."""
         self.query(Input).first().focus()
 
     @property
     def values(self) -> dict[str, str]:
-        """The texts of the lines."""
+        """The texts of the fields."""
         return {field.id: self.query_one(f"#form-{field.id}", Input).value.strip() for field in self._fields}
 
     def on_key(self, event: events.Key) -> None:
-        """Move between lines; leave on Esc."""
+        """Move between the fields; leave the form on Esc."""
         if event.key not in _STEPS and event.key != "escape":
             return
         event.stop()
@@ -489,10 +492,10 @@ class Form(_PopUp):
             return
         lines = list(self.query(Input))
         at = next((at for at, line in enumerate(lines) if line.has_focus), 0)
-        self.screen.set_focus(lines[(at + _STEPS[event.key]) % len(lines)])  # at once, for keys that were typed ahead
+        self.screen.set_focus(lines[(at + _STEPS[event.key]) % len(lines)])  # focuses at once, for keys that were typed ahead
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Answer, or show the mistake and go to its line."""
+        """Give the answer; if a field has a mistake, show the mistake and go to the field."""
         event.stop()
         mistake = self._check(self.values)
         if mistake is None:
@@ -544,18 +547,18 @@ class Prompt(Form):
 
     @property
     def values(self) -> dict[str, str]:
-        """The text as it was typed, with its blanks."""
+        """The text as the user typed it, with its blanks."""
         return {"text": self.query_one(Input).value}
 
 
 def ways_out(taking: str) -> str:
-    """Return the text in the frame of an input line: the keys that end it."""
+    """Return the text for the frame of an input line: the keys that end the input."""
     between = "·" if terminal_facts().is_utf8 else "-"
     return f"{show_key('enter')} {taking} {between} {show_key('escape')} leave"
 
 
 def _key_name(key: str) -> str:
-    """Return the usual name of a key."""
+    """Return the name of a key as keyboards label it."""
     name = key.partition(",")[0]
     name = _KEY_NAMES.get(name, name)
     return name.replace("ctrl+", "^").upper() if name.startswith("ctrl+") else name.replace("enter", "⏎").replace("escape", "Esc")

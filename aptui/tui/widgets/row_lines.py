@@ -1,4 +1,4 @@
-"""Lines of a list on the screen: their painting, what has to be drawn again, and scrolling to the cursor."""
+"""Parts of every list: painting its lines, finding the lines to draw again, and scrolling to the cursor."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from textual.widget import Widget
 
 from aptui.tui.widgets.cells import Painter, merge, pad, painter_of
 
-# Textual draws borders, outlines, padding, tints and hatches around each line. Even without these, that takes three times as
-# long as the line itself, and makes a new strip each time, so that the caches of strips (cuts, terminal colours) are never hit.
-# `_PlainCache` overrides `StylesCache.render_line`, which is private to Textual and therefore pinned with its version.
+# Textual draws borders, outlines, padding, tints and hatches around each line. Even for a widget without these, Textual's code
+# takes three times as long as the line itself. It also makes a new strip each time, so that the caches of strips (cuts, terminal
+# colours) have no hits. `_PlainCache` overrides `StylesCache.render_line`, which is private to Textual and therefore pinned with
+# its version.
 
 _AROUND = ("outline_top", "outline_right", "outline_bottom", "outline_left", "tint", "hatch", "text_opacity")
 
 
 class PlainLines(Widget):
-    """A widget that draws each line in `render_line` alone. If its style has borders or tints, Textual draws them."""
+    """A widget that draws each line only by `render_line`. If its style has borders or tints, Textual draws the lines."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -34,9 +35,9 @@ class PlainLines(Widget):
 
 
 class _PlainCache(StylesCache):
-    """Textual's cache of lines, without the work for borders that are not there."""
+    """Textual's cache of lines without the work for borders that do not exist."""
 
-    def render_line(  # Textual defines this signature
+    def render_line(  # This signature is Textual's.
         self,
         styles: Any,
         y: int,
@@ -51,7 +52,7 @@ class _PlainCache(StylesCache):
         opacity: float,
         *others: Any,
     ) -> Strip:
-        """Draw a line."""
+        """Draw a line for Textual."""
         if styles.gutter or styles.has_any_rules(*_AROUND) or opacity != 1 or y >= content_size.height:
             return super().render_line(
                 styles,
@@ -80,12 +81,12 @@ def blank_line(width: int, style: Style) -> Strip:
     return Strip([Segment(" " * width, style)], width)
 
 
-class RowView(ScrollView, PlainLines):  # `ScrollView` first, because Textual finds style rules by the first base
-    """The interface of a list for its parts: rows, keys, pictures, cursor. Subclasses of `Rows` implement it."""
+class RowView(ScrollView, PlainLines):  # `ScrollView` is the first base, because Textual finds style rules by the first base.
+    """The interface of a list for its parts: rows, keys, drawn rows, cursor. Subclasses of `Rows` implement it."""
 
     HEADER_LINES: ClassVar[int] = 0
     cursor = 0
-    """Index of the cursor's row; 0 in an empty list."""
+    """Index of the row under the cursor; 0 in an empty list."""
     cursor_key: int | None = None
     shown_count = 0
     """Number of rows at the last refresh."""
@@ -102,14 +103,14 @@ class RowView(ScrollView, PlainLines):  # `ScrollView` first, because Textual fi
 
     @property
     def empty_text(self) -> str:
-        """Text of an empty list."""
+        """Text that an empty list shows."""
         raise NotImplementedError
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Scroll; redraw the bar only if it looks different."""
+        """Scroll; draw the scroll bar again only if it looks different."""
         bar = self.vertical_scrollbar
         if self.show_vertical_scrollbar and _thumb(bar, new_value) == _thumb(bar, bar.position):
-            bar.set_reactive(ScrollBar.position, bar.validate_position(new_value))  # without notifying the bar
+            bar.set_reactive(ScrollBar.position, bar.validate_position(new_value))  # assigns without notifying the scroll bar
         super().watch_scroll_y(old_value, new_value)
 
     def count_rows(self) -> int:
@@ -125,15 +126,15 @@ class RowView(ScrollView, PlainLines):  # `ScrollView` first, because Textual fi
         raise NotImplementedError
 
     def keys_below(self, key: int) -> list[int]:
-        """Return the keys that a row stands for in marks and actions: its own, or those of the rows that it groups."""
+        """Return the keys that a row stands for in marks and actions: its own key, or the keys of the rows that it groups."""
         return [key]
 
     def row_state(self, index: int) -> tuple[object, ...]:
-        """Return everything that the picture of a row depends on, except the theme; rows of equal state look alike."""
+        """Return everything except the theme that the picture of a row depends on; rows of equal state look the same."""
         raise NotImplementedError
 
     def draw_row(self, state: tuple[object, ...]) -> list[Segment]:
-        """Paint a row with its gutter, from its state alone."""
+        """Paint a row with its gutter; the picture depends only on the state of the row."""
         raise NotImplementedError
 
     def draw_header(self) -> list[Segment]:
@@ -154,7 +155,7 @@ _MOST_STRIPS = 1024
 
 
 class RowPainting:
-    """Paints rows and keeps the strips by the state of the row."""
+    """Paints rows, and stores the strip of a row by the state of the row."""
 
     def __init__(self, view: RowView) -> None:
         self._view = view
@@ -179,16 +180,16 @@ class RowPainting:
         return self._view.scrollable_content_region.width if self._fixed_width is None else self._fixed_width
 
     def begin(self) -> None:
-        """Fix theme and width for all lines until `end`."""
+        """Read theme and width once, for all lines until `end`."""
         _ = self.painter
         self._fixed_width = self.width
 
     def end(self) -> None:
-        """Read theme and width again for each line."""
+        """End `begin`: read theme and width again for each line."""
         self._fixed_width = None
 
     def forget(self) -> None:
-        """Discard the strips, after a change of theme or width."""
+        """Discard the stored strips after a change of theme or width."""
         self._strips.clear()
 
     def strip_of(self, state: tuple[object, ...], width: int) -> Strip:
@@ -203,7 +204,7 @@ class RowPainting:
 
 
 class RowLines:
-    """The lines below the header."""
+    """The lines of a list below its header."""
 
     def __init__(self, view: RowView, painting: RowPainting) -> None:
         self.view, self.painting = view, painting
@@ -211,7 +212,7 @@ class RowLines:
         """{y: state that the line was painted from} of the lines on the screen."""
 
     def draw(self, y: int) -> Strip | None:
-        """Return the picture of a line, None if no row is on it."""
+        """Return the picture of a line, None if no row is at this line."""
         view, width, painter = self.view, self.painting.width, self.painting.painter
         if y < view.HEADER_LINES:
             return Strip(pad(view.draw_header(), width, painter.ground), width)
@@ -229,7 +230,7 @@ class RowLines:
         return index if y >= self.view.HEADER_LINES and index < self.view.shown_count else None
 
     def forget(self) -> None:
-        """Discard the drawn states, after a change of the width."""
+        """Discard the states of drawn lines after a change of the width."""
         self._drawn.clear()
 
     def refresh_row(self, index: int) -> None:
@@ -240,7 +241,7 @@ class RowLines:
             view.refresh(Region(0, y, view.size.width, 1))
 
     def refresh_changed(self) -> None:
-        """Draw the visible rows again whose state changed."""
+        """Draw the visible rows whose state changed."""
         view, regions = self.view, []
         for y in range(view.HEADER_LINES, view.scrollable_content_region.height):
             index = y - view.HEADER_LINES + view.top
@@ -253,14 +254,14 @@ class RowLines:
             view.refresh(*regions)
 
     def keep_place(self, shift: int) -> None:
-        """Scroll by `shift`, so that the cursor's row stays at its place on the screen."""
+        """Scroll by `shift` lines, so that the cursor's row stays at its place on the screen."""
         view = self.view
         if shift:
             view.scroll_to(y=max(0, min(view.top + shift, view.shown_count - view.page_rows)), animate=False, force=True)
         self.show_cursor()
 
     def show_cursor(self) -> None:
-        """Scroll as little as possible to show the cursor."""
+        """Scroll as little as possible to show the cursor's row."""
         view = self.view
         if not view.is_attached or not view.scrollable_content_region.height:
             return

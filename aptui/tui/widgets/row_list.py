@@ -21,7 +21,7 @@ from aptui.tui.widgets.row_lines import RowLines, RowPainting, RowView, blank_li
 
 
 class RowMarks:
-    """Marks by key: rows that the filter hides stay marked."""
+    """Marks of rows by key: a row that the filter hides stays marked."""
 
     def __init__(self, view: RowView) -> None:
         self._view = view
@@ -29,7 +29,7 @@ class RowMarks:
         self._anchor: int | None = None
 
     def __len__(self) -> int:
-        """Return the number of marked rows, without those of an open range."""
+        """Return the number of marked rows, without the rows of an open range."""
         return len(self.keys)
 
     @property
@@ -38,7 +38,7 @@ class RowMarks:
         return self._anchor is not None
 
     def has(self, index: int, key: int) -> bool:
-        """Return whether a row is marked, or will be when the range ends."""
+        """Return whether a row is marked, or will be marked when the range ends."""
         if self.keys and self.keys.issuperset(self._view.keys_below(key)):
             return True
         if self._anchor is None:
@@ -47,7 +47,7 @@ class RowMarks:
         return anchor is not None and min(anchor, self._view.cursor) <= index <= max(anchor, self._view.cursor)
 
     def list_selected(self) -> list[int]:
-        """Return the rows for an action: the marked ones in the order of the view (hidden ones last), else the cursor's row."""
+        """Return the rows for an action: the marked rows in the order of the view (hidden rows last), else the cursor's row."""
         keys = self.keys | set(self._range())
         if not keys:
             return [] if self._view.cursor_key is None else self._view.keys_below(self._view.cursor_key)
@@ -114,7 +114,7 @@ class Rows(RowView, can_focus=True):
 
     @dataclass
     class RowMessage(Message):
-        """Base of messages about a row: the widget and the row's key."""
+        """Base of messages about a row, with the widget and the row's key."""
 
         rows: Rows
         key: int
@@ -125,21 +125,21 @@ class Rows(RowView, can_focus=True):
             return self.rows
 
     class Highlighted(RowMessage):
-        """The cursor moved to another row."""
+        """Posted when the cursor moved to another row."""
 
     class Opened(RowMessage):
-        """Enter, or a double click."""
+        """Posted on Enter or a double click."""
 
     @dataclass
     class ContextMenu(RowMessage):
-        """The right button was pressed at a place on the screen; the cursor moved there first."""
+        """Posted when the right button was pressed at a place on the screen; the cursor moved there first."""
 
         x: int
         y: int
 
     @dataclass
     class MarksChanged(Message):
-        """The marks changed."""
+        """Posted when the marks changed."""
 
         rows: Rows
 
@@ -161,21 +161,24 @@ class Rows(RowView, can_focus=True):
         self.row_lines = RowLines(self, self.painting)
         super().__init__(name=name, id=id, classes=classes, disabled=disabled)
         self.follows_top = False
-        """Whether a cursor on the first row stays on the first row instead of on its key."""
+        """Whether a cursor on the first row stays on the first row when rows move, instead of on its key."""
         self.starts_at_top = False
-        """Whether the view starts at the first row, as long as the cursor fits below it, instead of keeping the cursor's line."""
+        """Whether the view stays at the first row while the cursor is visible there.
+
+        If not, the cursor keeps its line on the screen.
+        """
         self._empty_text = ""
 
     # ------------------------------------------------------------------------------------------------ what a subclass says
 
     leads: ClassVar[bool] = True
-    """Whether another part shows details of the cursor's row. If not, the cursor is visible only while the list has the focus."""
+    """Whether another widget shows details of the cursor's row. If not, the cursor is visible only while the list has the focus."""
 
     # ------------------------------------------------------------------------------------------------------- what others use
 
     @property
     def empty_text(self) -> str:
-        """Text of an empty list."""
+        """Text that an empty list shows."""
         return self._empty_text
 
     @empty_text.setter
@@ -197,11 +200,11 @@ class Rows(RowView, can_focus=True):
         self.cursor = min(self.cursor, max(0, count - 1)) if index is None else index
         is_other_count, self.shown_count = count != self.shown_count, count
         if is_other_count:
-            # Assigning the attribute lays out the whole screen, although nothing moves.
+            # Assigned without Textual's watcher, which would lay out the whole screen although nothing moves.
             self.set_reactive(Rows.virtual_size, Size(self.virtual_size.width, count + self.HEADER_LINES))
         key = self.key_of(self.cursor) if count else None
         if self.is_attached:
-            self.starts_at_top &= self.top == max(0, before - self.page_rows + 1)  # else the user scrolled
+            self.starts_at_top &= self.top == max(0, before - self.page_rows + 1)  # otherwise the user has scrolled
             top = max(0, self.cursor - self.page_rows + 1) if self.starts_at_top else self.top + self.cursor - before
             self.row_lines.keep_place(top - self.top)
             self.row_lines.refresh_changed()
@@ -212,14 +215,17 @@ class Rows(RowView, can_focus=True):
             self._move_place()
 
     def _fit_scroll_bar(self) -> None:
-        """Update the length of the view; lay out only if the bar appears, disappears, or the height follows the rows."""
+        """Update the length of the view.
+
+        Lay out only if the scroll bar appears or disappears, or if the height follows the rows.
+        """
         is_as_high_as_rows = self.styles.auto_dimensions
         if not is_as_high_as_rows:
             self._scroll_update(self.virtual_size)
         self.refresh(layout=is_as_high_as_rows)
 
     def move_cursor(self, index: int) -> None:
-        """Put the cursor on a row, clamped to the view, and show it."""
+        """Put the cursor on a row and show it; an index outside the view is clamped."""
         count = self.shown_count
         if not count:
             return
@@ -239,12 +245,12 @@ class Rows(RowView, can_focus=True):
             self.post_message(self.MarksChanged(self))
 
     def start_at_top(self) -> None:
-        """Go to the first row, where the view stays until the user moves."""
+        """Go to the first row; the view stays there until the user moves the cursor."""
         self.action_first()
         self.starts_at_top = True
 
     def move_to_key(self, key: int) -> bool:
-        """Put the cursor on the row with this key; return whether the view has it."""
+        """Put the cursor on the row with this key; return whether the view contains the row."""
         index = self.index_of(key)
         if index is None:
             return False
@@ -252,11 +258,11 @@ class Rows(RowView, can_focus=True):
         return True
 
     def list_selected_keys(self) -> list[int]:
-        """Return the rows for an action: the marked ones in the order of the view (hidden ones last), else the cursor's row."""
+        """Return the rows for an action: the marked rows in the order of the view (hidden rows last), else the cursor's row."""
         return self.marks.list_selected()
 
     def edge(self, *, is_cursor: bool, is_mark: bool, painter: Painter) -> Segment:
-        """Return the cell at the left edge: the bar of the cursor, the dot of a mark."""
+        """Return the cell at the left edge of a row: the bar of the cursor or the dot of a mark."""
         is_cursor = is_cursor and (self.leads or self.has_focus)
         name = "cursor_marked" if is_cursor and is_mark else "cursor" if is_cursor else "mark" if is_mark else ""
         role = "mark" if is_mark else ("accent" if self.has_focus else "muted") if is_cursor else ""
@@ -265,7 +271,7 @@ class Rows(RowView, can_focus=True):
     # -------------------------------------------------------------------------------------------------------------- drawing
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Draw lines, with theme and width read once."""
+        """Draw lines; theme and width are read once for all of them."""
         self.painting.begin()
         try:
             return super().render_lines(crop)
@@ -278,7 +284,7 @@ class Rows(RowView, can_focus=True):
         return self.below(y, self.painting.width, self.painting.painter) if strip is None else strip
 
     def below(self, y: int, width: int, painter: Painter) -> Strip:
-        """Draw a line without a row."""
+        """Draw a line that has no row: a blank line, or in an empty list a line of `empty_text`."""
         at = y - self.HEADER_LINES
         if self.empty_text and not self.shown_count and 0 <= at <= len(rows := wrap(self.empty_text, max(1, width - 2))):
             at -= 0 if self.HEADER_LINES or self.page_rows < 3 else 1
@@ -295,11 +301,11 @@ class Rows(RowView, can_focus=True):
     # --------------------------------------------------------------------------------------------------------------- actions
 
     def action_move(self, rows: int) -> None:
-        """Move the cursor."""
+        """Move the cursor by rows."""
         self.move_cursor(self.cursor + rows)
 
     def action_page(self, pages: float) -> None:
-        """Move cursor and view by pages; the cursor keeps its place on the screen."""
+        """Move cursor and view by pages; the cursor keeps its line on the screen."""
         rows = max(1, round(abs(pages) * self.page_rows)) * (1 if pages > 0 else -1)
         target = max(0, min(self.top + rows, self.shown_count - self.page_rows))
         if target != self.top:
@@ -315,7 +321,7 @@ class Rows(RowView, can_focus=True):
         self.move_cursor(self.shown_count - 1)
 
     def action_mark(self) -> None:
-        """Mark or unmark the row, and go to the next one."""
+        """Mark or unmark the cursor's row, and go to the next row."""
         if self.cursor_key is None:
             return
         self.marks.toggle(self.cursor_key)
@@ -330,37 +336,37 @@ class Rows(RowView, can_focus=True):
         self.post_message(self.MarksChanged(self))
 
     def action_unmark(self) -> None:
-        """Clear all marks, and a range that was begun."""
+        """Clear all marks and an open range."""
         self.marks.clear()
         self.row_lines.refresh_changed()
         self.post_message(self.MarksChanged(self))
 
     def action_open(self) -> None:
-        """Post `Opened` for the row."""
+        """Post `Opened` for the cursor's row."""
         if self.cursor_key is not None:
             self.post_message(self.Opened(self, self.cursor_key))
 
     # ---------------------------------------------------------------------------------------------------------------- events
 
     def on_mount(self) -> None:
-        """Read the view."""
+        """Read the view when the widget is mounted."""
         super().on_mount()  # type: ignore[no-untyped-call]  # Textual's
         self.refresh_rows()
 
     def on_resize(self) -> None:
-        """Draw for another width, with the cursor visible."""
+        """Draw for another width; keep the cursor visible."""
         self.row_lines.forget()
         self.painting.forget()
         self.row_lines.show_cursor()
         self.refresh()
 
     def on_focus(self) -> None:
-        """Draw the focused cursor."""
+        """Draw the cursor as focused."""
         self.row_lines.place_cursor()
         self.row_lines.refresh_changed()
 
     def on_blur(self) -> None:
-        """Draw the unfocused cursor."""
+        """Draw the cursor as unfocused."""
         self.row_lines.refresh_changed()
 
     @on(events.MouseScrollDown)
@@ -373,7 +379,7 @@ class Rows(RowView, can_focus=True):
         self.scroll_to(y=self.top + rows, animate=False, force=True)
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor, open on a double click, post `ContextMenu` for the right button."""
+        """Move the cursor; post `Opened` on a double click and `ContextMenu` for the right button."""
         event.stop()
         place = event.get_content_offset(self)
         index = None if place is None else self.row_lines.row_at(place.y)

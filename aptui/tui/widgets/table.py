@@ -61,7 +61,7 @@ class Column(Struct, frozen=True):
 
 
 def lay_out(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
-    """Return the columns that fit into `width` cells and their widths, in their order.
+    """Return the columns that fit into `width` cells, with their widths, in their order.
 
     When a wide column is dropped, narrow ones that were dropped earlier come back, unless a text would be cut then.
     """
@@ -82,7 +82,7 @@ def lay_out(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
     flexible = [at for at, column in enumerate(remaining) if not column.width]
     if spare > 0 and flexible:
         _share(remaining, widths, flexible, spare)
-    for at in reversed(range(len(remaining))):  # no column can be dropped any more: the last columns become narrower
+    for at in reversed(range(len(remaining))):  # no more columns may be dropped, so the last columns become narrower
         if spare < 0:
             given = min(-spare, max(0, widths[at] - (1 if at else 0)))
             widths[at] -= given
@@ -91,19 +91,19 @@ def lay_out(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
 
 
 def _free_width_beside(columns: Sequence[Column], width: int) -> int:
-    """Return the cells that are left when each column has the width of its texts; 0 if a width is unknown."""
+    """Return the number of cells that are left when each column is as wide as its texts; 0 if a width is unknown."""
     if not all(column.width or column.needs for column in columns):
         return 0
     return width - width_of_all(columns)
 
 
 def width_of_all(columns: Sequence[Column]) -> int:
-    """Return the width of columns when no text is cut; unknown widths count with their minimum."""
+    """Return the total width of columns that cut no text; a column of unknown width counts with its minimum."""
     return sum(column.width or max(column.min_width, column.needs) for column in columns) + _gaps(columns)
 
 
 def _share(columns: Sequence[Column], widths: list[int], flexible: Sequence[int], spare: int) -> None:
-    """Distribute `spare` cells by weight; columns that need less than their share get what they need."""
+    """Distribute `spare` cells by weight; a column that needs less than its share gets only what it needs."""
     hungry = list(flexible)
     while hungry:
         total = sum(columns[at].weight for at in hungry)
@@ -127,7 +127,7 @@ def _gaps(columns: Sequence[Column]) -> int:
 
 
 def fit_to_texts(columns: Sequence[Column], needs: Mapping[str, int], width: int) -> list[Column]:
-    """Return columns with the widths of their texts; if these do not fit together, no column takes more than its texts.
+    """Return columns that are as wide as their texts. If that is too wide, a column takes at most the width of its texts.
 
     Args:
         needs: {column id: width of its longest text}.
@@ -139,7 +139,7 @@ def fit_to_texts(columns: Sequence[Column], needs: Mapping[str, int], width: int
 
 
 def _narrow(column: Column, need: int) -> Column:
-    """Return a column that is at most as wide as its longest text and its title."""
+    """Return a column that is at most as wide as its longest text or its title, whichever is wider."""
     least = max(need, width_of(column.title), 1)
     if column.width:
         return replace(column, width=min(column.width, least))
@@ -148,7 +148,7 @@ def _narrow(column: Column, need: int) -> Column:
 
 _SHIFT_CELLS = 8
 _MEASURED_ROWS = 200
-"""Maximum number of rows whose texts are measured; larger tables keep their declared widths."""
+"""Maximum number of rows whose texts are measured; a table with more rows keeps the declared widths."""
 
 
 class TableModel(Protocol):
@@ -156,13 +156,13 @@ class TableModel(Protocol):
 
     @property
     def version(self) -> int:
-        """Rises whenever anything visible may have changed."""
+        """Rises whenever a visible fact may have changed."""
 
     def row_count(self) -> int:
         """Return the number of rows."""
 
     def cell(self, index: int, column_id: str) -> Cell:
-        """Return a cell; called for visible rows only, and again only after `version` rose."""
+        """Return a cell. The table asks for visible rows only, and again only after `version` rose."""
 
     def key(self, index: int) -> int:
         """Return the stable id of a row."""
@@ -177,29 +177,29 @@ class NoRows:
     version = 0
 
     def row_count(self) -> int:
-        """Return 0."""
+        """Return 0: the model has no rows."""
         return 0
 
     def cell(self, index: int, column_id: str) -> Cell:
-        """Raise: there are no rows."""
+        """Raise an error: the model has no rows."""
         raise IndexError(index, column_id)
 
     def key(self, index: int) -> int:
-        """Raise: there are no rows."""
+        """Raise an error: the model has no rows."""
         raise IndexError(index)
 
     def index_of(self, key: int) -> int | None:
-        """Return None."""
+        """Return None: the model has no rows."""
 
 
 class Table(Rows):
-    """The table; see the module. Beside the keys of `Rows`, left and right scroll the texts of the flexible columns."""
+    """The table; the head of this module describes it. To the keys of `Rows` it adds left and right, which scroll texts."""
 
     HEADER_LINES: ClassVar[int] = 1
     fits_texts: ClassVar[bool] = True
-    """Whether columns take the widths of their texts while rows are few."""
+    """Whether columns are as wide as their texts while the table has few rows."""
     keeps_titles: ClassVar[bool] = False
-    """Whether titles are shown above an empty table."""
+    """Whether the header shows the titles even if the table is empty."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right", "shift(1)", "see more of long texts", id="table.right", show=False),
         Binding("left", "shift(-1)", "back to the start of texts", id="table.left", show=False),
@@ -207,7 +207,7 @@ class Table(Rows):
 
     @dataclass
     class HeaderClicked(Rows.RowMessage):
-        """A title was clicked: `column_id`. `key` is the cursor's, or -1."""
+        """Posted when the user clicked the title of the column `column_id`. `key` is the cursor's key, or -1."""
 
         column_id: str
 
@@ -240,7 +240,7 @@ class Table(Rows):
         return self._model
 
     def set_model(self, model: TableModel) -> None:
-        """Show another model; the cursor stays on its key if the new model has it, marks are cleared."""
+        """Show another model. The cursor stays on its key if the new model has it; the marks are cleared."""
         self._model = model
         self.marks.clear()
         self._seen_version = None
@@ -248,14 +248,14 @@ class Table(Rows):
         self.refresh_model()
 
     def refresh_model(self) -> None:
-        """Show changes; call it once per frame. Reads the visible rows if `model.version` rose, else does nothing."""
+        """Show changes; call it once per frame. If `model.version` rose, the visible rows are read; otherwise nothing happens."""
         if self._model.version != self._seen_version:
             self._seen_version = self._model.version
             self.refresh_rows()
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The chosen columns, in order."""
+        """The columns that the screen chose, in order."""
         return self._columns
 
     def set_columns(self, columns: Sequence[Column]) -> None:
@@ -265,7 +265,7 @@ class Table(Rows):
 
     @property
     def sort(self) -> tuple[str, bool] | None:
-        """The column that the model is sorted by, and whether descending; the table only draws the arrow."""
+        """The column by which the model is sorted, and whether it is descending; the table only draws the arrow."""
         return self._sort
 
     @sort.setter
@@ -279,7 +279,7 @@ class Table(Rows):
         return self._offset
 
     def visible_columns(self) -> set[str]:
-        """Return the ids of the columns that have room."""
+        """Return the ids of the columns for which there is room."""
         return {column.id for column, _ in self._lay_columns()}
 
     def row_text(self, key: int) -> str:
@@ -304,7 +304,7 @@ class Table(Rows):
         return self._model.index_of(key)
 
     def row_state(self, index: int) -> tuple[object, ...]:
-        """Return the cells and the state of the row: cursor, mark."""
+        """Return the cells and the state of the row: whether it has the cursor or a mark."""
         key = self._model.key(index)
         is_cursor = index == self.cursor
         return (self._cells_of(index, key), is_cursor, is_cursor and self.has_focus, self.marks.has(index, key), self._offset)
@@ -348,7 +348,7 @@ class Table(Rows):
         return f"{column.title} {glyph('descending' if self._sort[1] else 'ascending')}"
 
     def _with_arrow(self, column: Column) -> Column:
-        """Return a column; the sorted column has room for its arrow and is dropped last."""
+        """Return a column. If the table is sorted by it, it has room for the arrow and is dropped last."""
         if self._sort is None or self._sort[0] != column.id:
             return column
         wide = width_of(self._title(column))
@@ -357,7 +357,7 @@ class Table(Rows):
 
     def _cells_of(self, index: int, key: int) -> tuple[Cell, ...]:
         """Return the cells of a row, read once per version."""
-        version, layout = self._model.version, self._lay_columns()  # a change of the width discards all cells
+        version, layout = self._model.version, self._lay_columns()  # a change of the width discards all stored cells
         known = self._cells.get(key)
         if known is not None and known[0] == version:
             return known[1]
@@ -405,7 +405,7 @@ class Table(Rows):
         self.refresh()
 
     def _longest_overhang(self) -> int:
-        """Return the number of cells that the longest visible text of a flexible column lacks."""
+        """Return by how many cells the longest visible text of a flexible column is too long."""
         most, last = 0, min(self.shown_count, self.top + self.page_rows)
         for index in range(self.top, last):
             cells = self._cells_of(index, self._model.key(index))
@@ -415,7 +415,7 @@ class Table(Rows):
         return most
 
     def click_header(self, x: int) -> None:
-        """Post which title was clicked."""
+        """Post `HeaderClicked` for the title at a place."""
         start = 1
         for column, width in self._lay_columns():
             if start <= x < start + width + len(GAP):
@@ -425,7 +425,7 @@ class Table(Rows):
 
 
 class SideTable(Table):
-    """A table whose cursor does not select anything for other parts."""
+    """A table whose cursor does not select a row for other widgets."""
 
     leads: ClassVar[bool] = False
 
@@ -434,11 +434,11 @@ class SideTable(Table):
 
 _WIDEST_KEY, _LEAST_VALUE = 28, 12
 _AROUND_VALUE = 3
-"""Cells beside a value: the edge at the left and the gap after the key."""
+"""Cells beside a value: the edge at the left, and the gap between key and value."""
 
 
 class _Pairs:
-    """The rows of all pairs; a value with several lines, or wider than `width`, takes several rows."""
+    """The rows of all pairs. A value with several lines, or wider than `width`, takes several rows."""
 
     def __init__(self, pairs: list[tuple[str, str]], version: int, width: int) -> None:
         self.version = version
@@ -464,7 +464,10 @@ class _Pairs:
 
 
 class KeyValue(Table):
-    """A table of two columns. Keys and messages are those of `Table`; the keys in messages are only row numbers."""
+    """A table of keys and values.
+
+    The keys and messages of `Table` apply; a row's key in a message is its number.
+    """
 
     HEADER_LINES: ClassVar[int] = 1
     leads: ClassVar[bool] = False
@@ -475,7 +478,7 @@ class KeyValue(Table):
         self._pairs = _Pairs([], 0, 0)
 
     def show(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Show pairs in their order."""
+        """Show these pairs in their order."""
         self.cursor, self.cursor_key = 0, None
         self._lay_out(list(pairs))
 
@@ -494,7 +497,7 @@ class KeyValue(Table):
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """All pairs as given."""
+        """All pairs as `show` got them."""
         return list(self._pairs.pairs)
 
     def current(self) -> tuple[str, str] | None:
@@ -503,7 +506,7 @@ class KeyValue(Table):
 
 
 def _rows_of(value: str, width: int) -> list[str]:
-    """Return the lines of a value, long ones in pieces; unchanged in a very narrow view."""
+    """Return the lines of a value, with long lines split; in a very narrow view, return the lines unchanged."""
     lines = value.splitlines() or [""]
     if width < _LEAST_VALUE:
         return lines

@@ -39,21 +39,21 @@ if TYPE_CHECKING:
     from aptui.tui.widgets.cells import Painter
 
 
-# A picture is drawn for the available size, the available colours, and the speed of the line. While the speed is unknown, the
-# drawing with the fewest bytes is used; the time that it takes shows whether the line carries more.
+# A picture is drawn for the available size, the available colours, and the speed of the connection. While the speed is unknown, the
+# drawing with the fewest bytes is used. The time that this drawing takes shows whether the connection can carry more.
 
 _FEW = 16
 _MOST_S = 0.4
-"""Maximum time in seconds that a picture may occupy the line; beyond it fewer bytes are used.
+"""Maximum time that a picture may occupy the connection to the terminal (seconds); a slower picture is drawn with fewer bytes.
 
 Greys cost at most a screen of text.
 """
 _RETRIES, _RETRY_S = 4, 0.5
-"""Number of retries with more bytes, and their interval in seconds, while the speed of the line is unknown."""
+"""Number of retries with more bytes while the speed of the connection is unknown, and their interval (seconds)."""
 
 
 class Picture:
-    """The drawing of a picture for the current size and colours."""
+    """Draws a picture for the current size and colours."""
 
     def __init__(self, pixels: Pixels) -> None:
         self._pixels = pixels
@@ -73,13 +73,13 @@ class Picture:
         return self._lines
 
     def stop_retries(self) -> None:
-        """Stop the retries: another picture is shown."""
+        """Stop the retries, because another picture is shown."""
         self._is_least = False
         if self._retry_timer is not None:
             self._retry_timer.stop()
 
     def _retry(self, widget: Widget) -> None:
-        """Draw with more bytes if the line turned out to be fast enough."""
+        """Draw with more bytes if the connection turned out to be fast enough."""
         before = self._lines
         if self._is_least and self._drawn_for is not None and widget.is_attached:
             self._draw(widget, *self._drawn_for)
@@ -106,7 +106,7 @@ class Picture:
 
 
 def _carries(widget: Widget, size: int) -> bool:
-    """Return whether the line is known to carry `size` bytes in time."""
+    """Return whether the connection is known to carry `size` bytes in time."""
     if not isinstance(widget.app, DiffRenderingApp):
         return True
     takes_s = widget.app.line_takes_s(size)
@@ -114,7 +114,10 @@ def _carries(widget: Widget, size: int) -> bool:
 
 
 def _manners(painter: Painter) -> tuple[Manner, ...]:
-    """Return the ways to draw a picture here, the best first; a theme without colours has only shades."""
+    """Return the ways to draw a picture on this terminal, the best first.
+
+    A theme without colours has only shades.
+    """
     from aptui.tui.pictures.blocks import Manner  # imported here to start faster
 
     colour = painter.style("failed").color
@@ -126,12 +129,12 @@ def _manners(painter: Painter) -> tuple[Manner, ...]:
 READ_BYTES = 256 * 1024
 _HEX_BYTES = 4096
 _COLOURED_CHARS = 128 * 1024
-"""Maximum length that is coloured: pygments handles 1 to 2 MB a second."""
+"""Maximum size of a text that is coloured: pygments handles 1 to 2 MB a second."""
 _LINE_CHARS = 4096
 _SHIFT_CELLS = 8
 
 Piece = tuple[str, str]
-"""Safe text and its role."""
+"""A stretch of safe text and its role."""
 
 _ROLES = (
     ("Token.Comment", "muted"),
@@ -147,11 +150,11 @@ _ROLES = (
     ("Token.Generic.Inserted", "completed"),
     ("Token.Generic.Heading", "title"),
 )
-"""{token of pygments: role}; the first match is used."""
+"""{token of pygments: role}; the first token that matches is used."""
 
 
 class TextPreview(Struct, frozen=True):
-    """Lines ready to be drawn, and their kind; `pixels` instead of lines is a picture that fills the view."""
+    """Lines ready to be drawn, and their kind. With `pixels`, a picture fills the view in place of lines."""
 
     kind: str
     lines: tuple[tuple[Piece, ...], ...]
@@ -161,9 +164,9 @@ class TextPreview(Struct, frozen=True):
 
 
 def read_preview(path: str | os.PathLike[str]) -> TextPreview:
-    """Return the preview of a file; errors become part of it. Blocks: call it in a thread."""
+    """Return the preview of a file; an error becomes the text of the preview. The function blocks: call it in a thread."""
     try:
-        # A pipe in a scan folder must not block the thread.
+        # opened without blocking, because a pipe in a scan folder must not block the thread
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as stream:
             data = stream.read(READ_BYTES) or b""
@@ -179,7 +182,7 @@ def _unreadable(error: OSError) -> TextPreview:
 
 
 def make_preview(data: bytes, name: str, *, is_cut: bool = False) -> TextPreview:
-    """Return the preview of bytes; the name selects the language."""
+    """Return the preview of bytes; the extension of the name selects the language."""
     if not data:
         return TextPreview("empty", (), is_numbered=False)
     text = _decode(data, is_cut=is_cut)
@@ -190,7 +193,7 @@ def make_preview(data: bytes, name: str, *, is_cut: bool = False) -> TextPreview
 
 
 def _decode(data: bytes, *, is_cut: bool) -> str | None:
-    """Return the text of bytes, None if they are binary."""
+    """Return the text of some bytes, None if they are binary."""
     for mark, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
         if data.startswith(mark):
             return data.decode(encoding, "replace")
@@ -238,7 +241,7 @@ def _role_of(token: str) -> str:
 
 
 def hex_lines(data: bytes) -> Iterator[tuple[Piece, ...]]:
-    """Yield bytes in hexadecimal: offset, 16 bytes, the letters among them."""
+    """Yield the bytes in hexadecimal: the offset, 16 bytes, and the letters among these bytes."""
     for at in range(0, len(data), 16):
         row = data[at : at + 16]
         left, right = row[:8].hex(" "), row[8:].hex(" ")
@@ -247,7 +250,7 @@ def hex_lines(data: bytes) -> Iterator[tuple[Piece, ...]]:
 
 
 class TextView(Rows):
-    """The preview; see the module."""
+    """The preview; the head of this module describes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right", "shift(1)", "see more of long lines", id="text.right", show=False),
@@ -256,7 +259,7 @@ class TextView(Rows):
 
     @dataclass
     class Ready(Rows.MarksChanged):
-        """Another preview is shown."""
+        """Posted when another preview is shown."""
 
     def __init__(self, *, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  # Textual's name
         super().__init__(name=name, id=id, classes=classes)
@@ -307,7 +310,7 @@ class TextView(Rows):
         return key if 0 <= key < len(self._preview.lines) else None
 
     def row_state(self, index: int) -> tuple[object, ...]:
-        """Return the line and its state: cursor and mark."""
+        """Return the line and its state: whether it has the cursor or a mark."""
         is_cursor = index == self.cursor
         return (self._shown_number, index, is_cursor, is_cursor and self.has_focus, self.marks.has(index, index), self._offset)
 
@@ -332,7 +335,7 @@ class TextView(Rows):
         return [*segments, *pad(line, max(0, free_width), painter.style("", is_cursor=is_lit))]
 
     def below(self, y: int, width: int, painter: Painter) -> Strip:
-        """Draw a line of the picture, if there is one; the cursor is on its first line."""
+        """Draw a line of the picture if there is a picture; the terminal's cursor is on the picture's first line."""
         if self._picture is None:
             return super().below(y, width, painter)
         lines = self._picture.lines(self, width - 1, self.page_rows, painter)
@@ -346,7 +349,7 @@ class TextView(Rows):
 
 
 def _without_start(line: list[Segment], cells: int) -> list[Segment]:
-    """Drop `cells` cells from the left."""
+    """Drop `cells` cells from the left of a line."""
     rest = []
     for piece in line:
         wide = width_of(piece.text)

@@ -36,14 +36,14 @@ _INDENT = "  "
 
 
 class TreeModel(Protocol):
-    """Nodes numbered in preorder, parents before their children.
+    """Nodes numbered in preorder: a parent has a smaller number than its children.
 
     Nodes may be renumbered when `version` rises; then all arrays are read again, and open nodes stay open by key.
     """
 
     @property
     def version(self) -> int:
-        """Rises whenever anything may have changed."""
+        """Rises whenever any node may have changed."""
 
     @property
     def node_count(self) -> int:
@@ -51,7 +51,7 @@ class TreeModel(Protocol):
 
     @property
     def parent(self) -> Ids:
-        """The parent of each node, -1 = none."""
+        """The parent of each node, -1 = no parent."""
 
     @property
     def depth(self) -> Ids:
@@ -59,11 +59,11 @@ class TreeModel(Protocol):
 
     @property
     def end(self) -> Ids:
-        """One past the last descendant of each node."""
+        """For each node, the number after its last descendant."""
 
     @property
     def structure_version(self) -> int:
-        """Rises whenever nodes are added, removed or moved; not for labels."""
+        """Rises whenever nodes are added, removed or moved, but not for a changed label."""
 
     def cell(self, node: int, column_id: str) -> Cell:
         """Return a cell; the cell of the first column is the label."""
@@ -75,14 +75,14 @@ class TreeModel(Protocol):
         """Return the node with this key, None if it does not exist."""
 
     def is_unread(self, node: int) -> bool:
-        """Return whether its children are unknown; the tree draws it as a parent and calls `read` to open it."""
+        """Return whether the children of a node are unknown. The tree then draws it as a parent, and calls `read` to open it."""
 
     def read(self, node: int) -> None:
-        """Request the children; when they arrive, `version` rises and the node opens."""
+        """Request the children of a node; when they arrive, `version` rises and the node opens."""
 
 
 class _OpenNodes:
-    """The visible nodes and their order: the `TableModel` of the table below."""
+    """The visible nodes and their order, as the `TableModel` of the table that shows the tree."""
 
     def __init__(self, model: TreeModel, columns: Callable[[], Sequence[Column]]) -> None:
         self.model = model
@@ -92,7 +92,7 @@ class _OpenNodes:
         self._structure: int | None = None
         self._mask: Flags | None = None
         self._are_open: Flags = np.zeros(0, np.bool_)
-        # Open nodes are kept by key, as "all but these" or "none but these", so that they survive a renumbering.
+        # The open nodes are stored by key, as "all except these" or "only these", so that they stay open when nodes are renumbered.
         self._is_usually_open = False
         self._exceptions: set[int] = set()
         self._before_filter: tuple[bool, set[int]] | None = None
@@ -144,7 +144,7 @@ class _OpenNodes:
             return
         model = self.model
         self._structure = model.structure_version
-        self._mask = None  # its nodes have other numbers now; the screen filters again
+        self._mask = None  # its node numbers are out of date; the screen filters again
         arrived = {key for key in self._awaited if (node := model.node_of(key)) is not None and not model.is_unread(node)}
         self._awaited -= arrived
         self._exceptions ^= arrived if not self._is_usually_open else set()
@@ -189,7 +189,7 @@ class _OpenNodes:
         self._rebuild()
 
     def show_only(self, nodes: Ids | Sequence[int] | None, *, is_new: bool) -> None:
-        """Restrict the view to nodes and their ancestors, all open at first; None lifts it and restores the open nodes."""
+        """Restrict the view to these nodes and their ancestors, all open at first. None ends this and restores the open nodes."""
         np = self._numpy
         self.renew()
         if nodes is None:
@@ -234,10 +234,10 @@ class _OpenNodes:
         return self._visible(node + 1, int(self.model.end[node]))
 
     def _visible(self, start: int, stop: int) -> Ids:
-        """Return the nodes of a range that are not below a closed node of the same range."""
+        """Return the nodes of a range, except those below a closed node of the same range."""
         np = self._numpy
         ends = np.asarray(self.model.end[start:stop], np.int32)
-        # Closed nodes begin a hidden stretch, which ends where their last descendant does.
+        # The nodes after a closed node are hidden up to and including its last descendant.
         closed = np.flatnonzero(~self._are_open[start:stop] & (ends > np.arange(start + 1, stop + 1)))
         change = np.zeros(stop - start + 1, np.int32)
         change[closed + 1] += 1
@@ -250,7 +250,7 @@ class _OpenNodes:
 
 
 class VTree(Table):
-    """The tree; see the module."""
+    """The tree; the head of this module describes it."""
 
     fits_texts: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -278,7 +278,7 @@ class VTree(Table):
             self.set_tree(model)
 
     def set_tree(self, model: TreeModel) -> None:
-        """Show another tree, closed."""
+        """Show another tree with all nodes closed."""
         self._open_nodes = _OpenNodes(model, lambda: self.columns)
         self.set_model(self._open_nodes)
 
@@ -290,7 +290,7 @@ class VTree(Table):
 
     @property
     def node(self) -> int | None:
-        """The cursor's node."""
+        """The node under the cursor."""
         nodes = self._open_nodes
         return int(nodes.view[self.cursor]) if nodes is not None and self.cursor < len(nodes.view) else None
 
@@ -304,7 +304,7 @@ class VTree(Table):
             self.refresh_model()
 
     def reveal(self, node: int) -> bool:
-        """Open the ancestors of a node and put the cursor on it; return whether the filter shows it."""
+        """Open the ancestors of a node and put the cursor on the node; return False if the filter hides it."""
         nodes = self._open_nodes
         if nodes is None:
             return False
@@ -324,7 +324,7 @@ class VTree(Table):
             self.refresh_model()
 
     def action_unfold(self) -> None:
-        """Open the node, or go to its first child."""
+        """Open the node under the cursor, or go to its first child."""
         nodes, node = self._open_nodes, self.node
         if nodes is None or node is None or not nodes.is_parent(node):
             return
@@ -334,7 +334,7 @@ class VTree(Table):
             self.set_open(node, is_open=True)
 
     def action_fold(self) -> None:
-        """Close the node, or go to its parent."""
+        """Close the node under the cursor, or go to its parent."""
         nodes, node = self._open_nodes, self.node
         if nodes is None or node is None:
             return
@@ -344,11 +344,11 @@ class VTree(Table):
             self.move_cursor(index)
 
     def action_unfold_all(self) -> None:
-        """Open all known nodes."""
+        """Open all nodes whose children are known."""
         self._set_all(are_open=True)
 
     def action_fold_all(self) -> None:
-        """Close everything; the cursor goes to the top node above it."""
+        """Close all nodes; the cursor goes to the top node above it."""
         nodes, node = self._open_nodes, self.node
         while nodes is not None and node is not None and (parent := int(nodes.model.parent[node])) >= 0:
             node = parent
@@ -362,7 +362,7 @@ class VTree(Table):
             self.refresh_model()
 
     def action_open(self) -> None:
-        """Open or close a parent; post `Opened` for a leaf."""
+        """Open or close a parent; post `Opened` for a node without children."""
         nodes, node = self._open_nodes, self.node
         if nodes is None or node is None:
             return
@@ -393,7 +393,7 @@ class Branch(Struct):
 
 
 class LazyTree:
-    """A `TreeModel` whose children are requested when a node is opened: for dependencies, which may be cyclic.
+    """A `TreeModel` that requests the children of a node when the user opens it, because dependencies may be cyclic.
 
     Args:
         children: called with a branch when it is first opened. Return its children, or None to give them later with `grow`.

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 _COPIED_FACTS = {"Digest": "d", "Type": "t"}
-"""{fact: its letter in the menu of copies}."""
+"""{fact that can be copied: its letter in the menu of copies}."""
 _PRODUCTS_LISTED = 20
 PointerPlace = tuple[int, int]
 
 
 class AssetParts(NamedTuple):
-    """The parts of the screen that actions use."""
+    """The members of the Assets screen that its actions use."""
 
     shell: Shell
     readers: AssetReaders
@@ -45,20 +45,20 @@ class AssetParts(NamedTuple):
 
 
 class AssetExtension:
-    """Part of the screen that a feature adds (extension point `assets`); subclasses override methods."""
+    """Base of an addition to the Assets screen by a feature (extension point `assets`); subclasses override methods."""
 
     line: Line | None = None
-    """A line above the search."""
+    """A widget of one line above the search, None = no line."""
 
     def __init__(self, parts: AssetParts) -> None:
         self.parts = parts
 
     def actions(self) -> Mapping[str, Callable[[], object]]:
-        """Return {id: function for the selected rows}; `assets.<id>` is its key in the keymap. These actions need an engine."""
+        """Return {id: function for the selected rows}; `assets.<id>` is the id in the keymap. These actions need an engine."""
         return {}
 
     def menu_items(self, panel: Panel) -> Sequence[MenuItem | None]:
-        """Return entries of the menu of an asset; their ids are those of `actions`, None draws a rule."""
+        """Return entries for the menu of an asset. Their ids are the ids of `actions`; None draws a rule."""
         del panel
         return ()
 
@@ -74,7 +74,7 @@ class AssetExtension:
 
 
 class AssetActions:
-    """Offers and runs the actions of one screen; `assets.<id>` is the key of an action in the keymap."""
+    """Offers and runs the actions of one Assets screen; `assets.<id>` is the id of an action in the keymap."""
 
     def __init__(self, parts: AssetParts, extensions: Sequence[AssetExtension]) -> None:
         self._shell, self._queries, self._trees, self._selected = parts.shell, parts.readers.queries, parts.trees, parts.selected
@@ -94,18 +94,18 @@ class AssetActions:
             self._with_rows.update(each.actions())
 
     def can(self, action_id: str) -> bool:
-        """Return whether an action is available here: many need an engine, some a feature."""
+        """Return whether an action is available here: many actions need an engine, some need a feature."""
         return action_id in self._with_panel or (action_id in self._with_rows and self._shell.can_ask)
 
     def do(self, action_id: str) -> None:
-        """Run an action on the marked rows, or on the row under the cursor once it is read."""
+        """Run an action on the marked rows, or on the row under the cursor after its asset was read."""
         if action_id in self._with_rows:
             self._with_rows[action_id]()
         else:
             self._selected.when_read(self._with_panel[action_id])
 
     def menu_at(self, place: PointerPlace) -> None:
-        """Open the menu at a position of the pointer."""
+        """Open the menu of actions at a position of the pointer."""
         self._selected.when_read(partial(self._open_menu, place=place))
 
     def _open_menu(self, panel: Panel, place: PointerPlace | None = None) -> None:
@@ -136,14 +136,14 @@ class AssetActions:
         return "Run the folder again" if panel.is_folder else "Run again"
 
     def _show_jobs(self, panel: Panel) -> None:
-        """Show the jobs of the source, or of all sources in the folder."""
+        """Show the jobs of the source, or of all sources in the folder, on the Jobs screen."""
         if panel.source:
             is_platform_first = panel.is_folder and panel.kind is Kind.PRODUCTS
             source = panel.source.partition("/")[2] if is_platform_first else panel.source
             self._navigation.show_jobs(source, is_folder=panel.is_folder)
 
     def _go_over(self, panel: Panel) -> None:
-        """Go to the product of a source (asks if there are several), or to the source of a product."""
+        """Go from a source to its product (ask if it has several), or from a product to its source."""
         refs, follow = _other_side(panel), self._navigation.follow
         if len(refs) == 1:
             follow(refs[0])
@@ -163,7 +163,7 @@ class AssetActions:
             self._shell.show_toast(f"the file does not exist: '{panel.file}'", "warning")
 
     def _open_folder(self, panel: Panel) -> None:
-        """Open the folder, or the folder of the file."""
+        """Open the folder, or the folder that contains the file."""
         folders = panel.folders or (panel.file if panel.is_folder else os.path.dirname(panel.file),)
         if any(folders):
             terminal_control.show_folder(self._shell, next(filter(os.path.isdir, folders), folders[0]))
@@ -177,7 +177,7 @@ class AssetActions:
         Menu.run_one(self._shell.app, choices, title="Copy")
 
     def _copies(self, panel: Panel) -> list[tuple[str, str, str]]:
-        """Return (key, label, text) of everything that can be copied."""
+        """Return (letter, label, text) of every text that can be copied."""
         marked, product_count = self._list_marked_paths(), len(panel.products)
         found = [
             ("y", f"{len(marked):,} paths" if marked else "path", "\n".join(marked) or panel.path),
@@ -196,7 +196,7 @@ class AssetActions:
         return [model.tree.path(node) for node in nodes] if model.tree is not None else []
 
     def _text_under_cursor(self) -> str:
-        """Return the reference or the line of the preview under the cursor."""
+        """Return the reference under the cursor, or the line of the preview under the cursor."""
         match self._shell.app.focused:
             case ReferenceTree() as references:
                 ref = references.reference()
@@ -208,7 +208,7 @@ class AssetActions:
     # ------------------------------------------------------------------------------------------------------------- reprocess
 
     def _reprocess(self) -> None:
-        """Run the jobs of the marked rows, or of the row under the cursor, again."""
+        """Run the jobs of the marked rows again, or of the row under the cursor."""
         kind, keys = self._trees.kind, self._trees.view.list_selected_keys()
         folders = [_pattern(self._trees.model, key, kind) for key in keys if key < 0]
         files = [key for key in keys if key >= 0]
@@ -239,13 +239,13 @@ class AssetActions:
 
 
 def _other_side(panel: Panel) -> list[Ref]:
-    """Return the products of a source, or the source of a product."""
+    """Return the products of a source, or, for a product, its source."""
     wanted = SOURCE if panel.kind is Kind.PRODUCTS else PRODUCT
     return [ref for group in panel.groups for ref in group.refs if ref.leads == wanted and group.title in {"", "Products"}]
 
 
 def _pattern(model: AssetModel, key: int, kind: Kind) -> str:
-    """Return a pattern for all sources below a folder; for a folder of products, the same folder without the platform."""
+    """Return a pattern for all sources below a folder. For a folder of products, leave out the platform."""
     node = model.node_of(key)
     path = model.tree.path(node) if node is not None and model.tree is not None else ""
     if kind is Kind.PRODUCTS:

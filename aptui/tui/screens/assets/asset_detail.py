@@ -1,6 +1,6 @@
 """The details of one asset: title, facts, references and preview.
 
-The caller reads them; only the children of references are read on demand.
+The caller reads all of these from the database; only the children of references are read on demand.
 
 Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
@@ -61,18 +61,18 @@ class Preview(Struct, frozen=True):
 
     @property
     def at_first(self) -> TextPreview:
-        """The preview until the picture is decoded: empty, so that nothing flashes."""
+        """The preview until the picture is decoded: empty, so that no text flashes up."""
         return TextPreview("", (), is_numbered=False) if self.form else self.text
 
     def with_picture(self, picture: Pixels | str) -> TextPreview:
-        """Return the preview with the picture, or with the reason why it is not shown."""
+        """Return the preview with the decoded picture, or with the reason why no picture is shown."""
         if isinstance(picture, Pixels):
             return TextPreview(self.text.kind, (), is_numbered=False, pixels=picture)
         return without_picture(self.text, picture)
 
 
 def without_picture(text: TextPreview, why: str) -> TextPreview:
-    """Return the text preview of a picture that is not shown."""
+    """Return the text preview of a picture that is not drawn."""
     return replace(text, lines=((("Picture ", "key"), (f"not shown: {why}", "warning")), *text.lines))
 
 
@@ -84,7 +84,7 @@ def preview_of(path: str) -> Preview:
             head = stream.read(HEAD_BYTES) or b""
             size = os.fstat(fd).st_size
     except OSError:
-        return Preview(read_preview(path))  # the preview explains the error
+        return Preview(read_preview(path))  # no handling here: the preview itself states the error
     facts = image_facts(head, os.path.basename(path))
     if facts is None and (found := _list_facts(path, head)):
         return Preview(_describe_facts(found, head, size))
@@ -96,10 +96,10 @@ def preview_of(path: str) -> Preview:
 
 
 def _list_facts(path: str, head: bytes) -> list[tuple[str, str]]:
-    """Return (label, value) of the facts of a GLB, [] of other files."""
+    """Return (label, value) of the facts about a GLB file, [] for other files."""
     if not head.startswith(b"glTF"):
         return []
-    from aptui.tui.pictures.glb_facts import LONGEST_JSON_BYTES, describe_glb  # imported here: only models need this module
+    from aptui.tui.pictures.glb_facts import LONGEST_JSON_BYTES, describe_glb  # imported here because only models need this module
 
     if 20 + int.from_bytes(head[12:16], "little") > len(head):
         with open(path, "rb") as stream:
@@ -134,13 +134,13 @@ COLUMNS = (
     Column("size", "Size", 8, align="right", drop_rank=2),
 )
 _OPEN_UP_TO = 24
-"""Maximum length of groups that are open at first."""
+"""Maximum number of references in a group that is open at first."""
 
 
 class References(LazyTree):
     """The references of one asset as a tree.
 
-    Branches keep their keys, so that open ones stay open when the asset is read again.
+    Branches keep their keys, so that open branches stay open when the asset is read again.
 
     Args:
         ask: called with a branch whose children are needed; `grow` supplies them.
@@ -152,17 +152,17 @@ class References(LazyTree):
         super().__init__(ask)
 
     def show(self, panel: Panel) -> None:
-        """Show a panel."""
+        """Show the references of a panel."""
         self._before = dict(self._by_key)
         self.set_roots([branch for group in panel.groups for branch in _branches(group)])
         self._before = {}
 
     def list_opened_at_first(self) -> list[int]:
-        """Return the nodes of the short groups."""
+        """Return the nodes of the short groups, which are open at first."""
         return [self._place[branch.key] for branch in self._roots if branch.children and len(branch.children) <= _OPEN_UP_TO]
 
     def above(self, branch: Branch) -> set[int]:
-        """Return the ids of a branch and of its ancestors."""
+        """Return the ids of a branch and of the branches above it."""
         found: set[int] = set()
         at: Branch | None = branch
         while at is not None:
@@ -199,7 +199,7 @@ def _branches(group: ReferenceGroup) -> Iterable[Branch]:
 
 
 def branches(refs: Iterable[Ref]) -> list[Branch]:
-    """Return references as branches."""
+    """Return the references as branches of a tree."""
     return [Branch(_cells(ref), ref, bool(ref.ask)) for ref in refs]
 
 
@@ -212,15 +212,15 @@ def _cells(ref: Ref) -> dict[str, Cell]:
 
 TITLES = {Kind.SOURCES: "Sources", Kind.INTERMEDIATES: "Intermediates", Kind.PRODUCTS: "Products"}
 _BRIEF = {**TITLES, Kind.INTERMEDIATES: "Interm."}
-"""Short titles of the tabs, for the time when the search needs the room."""
+"""Short titles of the tabs, for when the search needs the room."""
 
 
 class TreeTabs(Line):
-    """The tabs of the trees, with the number of files in each as far as it is known."""
+    """The tabs of the trees, each with its number of files once that is known."""
 
     @dataclass
     class TreeChosen(Message):
-        """A tab was clicked."""
+        """Posted when the user clicked a tab."""
 
         kind: Kind
 
@@ -231,7 +231,7 @@ class TreeTabs(Line):
         self._width = 0
 
     def show(self, kind: Kind, counts: dict[Kind, int], *, is_roomy: bool, is_brief: bool) -> None:
-        """Show which tree is in front; a count of -1 is unknown. `is_brief` leaves room for the search."""
+        """Mark the tree in front and show the counts (-1 = unknown). `is_brief` leaves room for the search."""
         self._kind, self._counts, self._is_roomy, self._is_brief = kind, counts, is_roomy, is_brief
         width = width_of(self.parts(0))
         if width != self._width:
@@ -239,7 +239,7 @@ class TreeTabs(Line):
         self.refresh_if_changed()
 
     def parts(self, width: int) -> Parts:  # noqa: ARG002  # it is as wide as its parts
-        """Return the tabs; a sign marks the front one, for terminals without colours."""
+        """Return the tabs; a sign marks the front tab, for terminals without colours."""
         parts: list[Part] = []
         for kind, title in (_BRIEF if self._is_brief else TITLES).items():
             is_here = kind is self._kind
@@ -252,7 +252,7 @@ class TreeTabs(Line):
         return tuple(parts)
 
     async def on_click(self, event: events.Click) -> None:
-        """Post the clicked tab."""
+        """Post a message for the clicked tab."""
         ends, end = [], 0
         for at, part in enumerate(self.parts(0)):
             end += part.width
@@ -271,12 +271,12 @@ class TitleLine(Line):
         self._title, self._more, self._is_rule = "", "", is_rule
 
     def show(self, title: str, more: str = "") -> None:
-        """Show other texts; both may be foreign text, which is made safe here."""
+        """Show other texts; foreign text is made safe here."""
         self._title, self._more = title, more
         self.refresh_if_changed()
 
     def parts(self, width: int) -> Parts:
-        """Return title and text, cut to the width."""
+        """Return the title and the text, cut to the width."""
         line = glyph("rule")
         before = Part(f" {line * 2} " if self._is_rule else " ", "rule")
         free_width = max(0, width - before.width - 1)
@@ -291,25 +291,28 @@ _CHANGING_FACTS = frozenset({"Digest", "Size", "Changed", "Last processed"})
 
 
 class _Quiet(Rows):
-    """Rows that show their cursor only while they have the focus, because a second cursor beside that of the tree is confusing."""
+    """Rows that show their cursor only while they have the focus.
+
+    A second cursor beside the cursor of the tree would confuse the user.
+    """
 
     def edge(self, *, is_cursor: bool, is_mark: bool, painter: Painter) -> Segment:
-        """Return the cell at the left edge."""
+        """Return the cell at the left edge of a row."""
         return super().edge(is_cursor=is_cursor and self.has_focus, is_mark=is_mark, painter=painter)
 
 
 class AssetFacts(_Quiet, KeyValue, can_focus=False):
-    """Keys and values without a header; the menu of copies offers them."""
+    """Facts as keys and values without a header; the menu of copies offers them."""
 
     HEADER_LINES: ClassVar[int] = 0
 
 
 class FilePreview(_Quiet, TextView):
-    """The preview."""
+    """The preview of the file."""
 
 
 class ReferenceTree(_Quiet, VTree):
-    """References: enter follows a reference, even if it has children; right and left open and close it."""
+    """The references as a tree. Enter follows a reference, even if it has children; right and left open and close it."""
 
     HEADER_LINES: ClassVar[int] = 0
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "go there", id="rows.open")]
@@ -320,7 +323,7 @@ class ReferenceTree(_Quiet, VTree):
         self.references: References | None = None
 
     def show_panel(self, panel: Panel, *, is_same: bool) -> None:
-        """Show the references of a panel; for another asset, with the short groups open."""
+        """Show the references of a panel; for another asset, open only the short groups."""
         if is_same and self.references is not None:
             self.references.show(panel)
             self.refresh_model()
@@ -333,25 +336,25 @@ class ReferenceTree(_Quiet, VTree):
             self.set_open(node, is_open=True)
 
     def clear(self) -> None:
-        """Show nothing."""
+        """Show no references."""
         self.references = None
         self.cursor, self.cursor_key = 0, None
         self.set_tree(References(self._ask))
 
     def reference(self, key: int | None = None) -> Ref | None:
-        """Return the reference of a row, by default under the cursor."""
+        """Return the reference of a row, by default of the row under the cursor."""
         wanted = self.cursor_key if key is None else key
         branch = self.references.branch(wanted) if self.references is not None and wanted is not None else None
         return branch.data if branch is not None and isinstance(branch.data, Ref) else None
 
     @dataclass
     class NoTarget(Message):
-        """The user tried to follow a reference without a target."""
+        """Posted when the user tried to follow a reference that has no target."""
 
         ref: Ref
 
     def action_open(self) -> None:
-        """Follow a reference with a target; open or close others."""
+        """Follow a reference that has a target. Otherwise open or close it, or report that it has neither target nor children."""
         reference = self.reference()
         if reference is not None and reference.leads and self.cursor_key is not None:
             self.post_message(Rows.Opened(self, self.cursor_key))
@@ -362,7 +365,7 @@ class ReferenceTree(_Quiet, VTree):
 
 
 class AssetDetail(Vertical):
-    """The details; `show` draws the differences."""
+    """The details of one asset; `show` draws what changed."""
 
     def __init__(self) -> None:
         super().__init__(id="assets-detail", classes="-without-preview")
@@ -372,7 +375,7 @@ class AssetDetail(Vertical):
         self._without_picture: Preview | None = None
 
     def compose(self) -> ComposeResult:
-        """Make the parts."""
+        """Create the widgets."""
         yield TitleLine("assets-title")
         yield AssetFacts(id="assets-facts", classes="for-references")
         yield ReferenceTree(self._ask_below)
@@ -381,16 +384,16 @@ class AssetDetail(Vertical):
 
     @property
     def references(self) -> ReferenceTree:
-        """The references."""
+        """The widget with the references."""
         return self.query_one(ReferenceTree)
 
     @property
     def parts(self) -> list[Rows]:
-        """The parts that can have the focus."""
+        """The widgets that can have the focus."""
         return [self.references, *([] if self.has_class("-without-preview") else [self.query_one(FilePreview)])]
 
     def show(self, panel: Panel, queries: QueryWorker, decoder: Decoder) -> None:
-        """Show an asset. If it is the shown asset in a new state, the cursor and the open branches stay."""
+        """Show an asset. If it is the shown asset in a newer state, the cursor and the open branches stay."""
         before, self._panel, self._queries = self._panel, panel, queries
         is_same = before is not None and (before.kind, before.key) == (panel.kind, panel.key)
         self._title.show(panel.path)
@@ -404,7 +407,7 @@ class AssetDetail(Vertical):
         return self.query_one("#assets-title", TitleLine)
 
     def clear(self) -> None:
-        """Show nothing: the front tree has no rows."""
+        """Show no asset, because the front tree has no rows."""
         if self._panel is None:
             return
         self._panel, self._previewed, self._without_picture = None, (), None
@@ -426,7 +429,7 @@ class AssetDetail(Vertical):
         self.query_one("#assets-preview-title", TitleLine).show("Why", preview.kind)
 
     def _ask_below(self, branch: Branch) -> None:
-        """Request the children of a reference."""
+        """Request the children of a reference from the database."""
         references, ref = self.references.references, branch.data
         if references is None or self._queries is None or self._panel is None or not isinstance(ref, Ref):
             return
@@ -441,7 +444,7 @@ class AssetDetail(Vertical):
             self.references.refresh_model()
 
     def _show_preview(self, panel: Panel, queries: QueryWorker, decoder: Decoder) -> None:
-        """Read the file, unless it is unchanged."""
+        """Read the file for the preview, unless the file is unchanged."""
         state = (panel.file, panel.is_folder, *(pair for pair in panel.facts if pair[0] in _CHANGING_FACTS))
         if state == self._previewed:
             return
@@ -463,7 +466,7 @@ class AssetDetail(Vertical):
         queries.request(PREVIEW, lambda _reader: preview_of(panel.file), accept)
 
     def _accept_picture(self, preview: Preview, picture: Pixels | str) -> None:
-        """Show a picture if it is still requested."""
+        """Show a decoded picture if its asset is still shown."""
         if preview is self._without_picture:
             self._draw_preview("Preview", preview.with_picture(picture))
 

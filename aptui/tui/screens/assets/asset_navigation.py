@@ -28,24 +28,24 @@ def read_why(reader: Reader, source: str) -> TextPreview:
     """Return the explanation of every job of a source, as lines of the preview."""
     row = reader.source(source)
     jobs = sorted(reader.jobs_of(row.source_id) if row else [], key=lambda job: job.status != "failed")
-    lines = [line for job in jobs for line in explain_job(job, "", reader)][1:]  # without the blank line at the top
+    lines = [line for job in jobs for line in explain_job(job, "", reader)][1:]  # removes the blank line at the top
     nothing = "" if lines else "it has no jobs: its analysis found nothing to do, or has not run"
     return TextPreview(nothing, tuple(tuple((part.text, part.role) for part in line) for line in lines), is_numbered=False)
 
 
 class SelectedAsset:
-    """Reads and shows the asset or folder under the cursor; `panel` is the shown one, None at the start."""
+    """Reads and shows the asset or folder under the cursor; `panel` is the shown panel, None at the start."""
 
     def __init__(self, readers: AssetReaders, trees: AssetTrees, detail: AssetDetail) -> None:
         self._readers, self._trees, self._detail = readers, trees, detail
         self.panel: Panel | None = None
         self.place: Place | None = None
-        """The row of the shown asset in the trees."""
+        """The row, in the trees, of the shown asset."""
         self._is_stale = False
         self._later: tuple[Place, Callable[[Panel], object]] | None = None
 
     def show_row(self, key: int) -> None:
-        """Show a row of the front tree: a folder at once, an asset once it is read."""
+        """Show a row of the front tree: a folder at once, an asset after it was read."""
         place = (self._trees.kind, key)
         if place == self.place and self.panel is not None and key >= 0:
             return
@@ -59,12 +59,12 @@ class SelectedAsset:
             self._show(folder_panel(self._trees.kind, key, tree.path(node), count, self._readers.places, says))
 
     def clear(self) -> None:
-        """Show nothing: the tree is empty or not read yet."""
+        """Show no asset: the tree is empty or not read yet."""
         self.place = self.panel = None
         self._detail.clear()
 
     def refresh_folder(self) -> None:
-        """Update the counts of the shown folder."""
+        """Update the job counts of the shown folder."""
         if self.place is not None and self.place[0] is self._trees.kind and self.place[1] < 0:
             self.show_row(self.place[1])
 
@@ -76,7 +76,7 @@ class SelectedAsset:
         self._is_stale |= batch.are_assets_stale or any(news.notice.source == source for news in batch.jobs)
 
     def mark_stale(self) -> None:
-        """Have the shown asset read again with the next frame."""
+        """Request that the next frame reads the shown asset again."""
         self._is_stale = True
 
     def renew(self) -> None:
@@ -107,7 +107,7 @@ class SelectedAsset:
     # --------------------------------------------------------------------------------------------------------- what is done
 
     def when_read(self, do: Callable[[Panel], object]) -> None:
-        """Call `do` with the asset under the cursor once it is read; never with the previous one."""
+        """Call `do` with the asset under the cursor after it was read, never with the asset shown before."""
         (kind, key), panel = self._trees.place, self.panel
         self._later = None
         if panel is not None and (panel.kind, panel.key) == (kind, key):
@@ -122,22 +122,22 @@ class SelectedAsset:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether an action waits for the asset under the cursor."""
+        """Whether an action waits until the asset under the cursor is read."""
         place = self._trees.place
         is_read = place == self.place and not self._readers.queries.is_awaited("panel")
         return self._later is not None and self._later[0] == place and not is_read
 
 
 TARGET = "target"
-"""Kind of the queries for a target."""
+"""Kind of the queries that look for the target of a move."""
 _MOST_PLACES = 200
 _GIVES_UP_S = 30.0
-"""Timeout for a moved asset to appear in the tree (seconds)."""
+"""Timeout for the tree to show a moved asset (seconds)."""
 _SIGNS = re.compile(r"([.^$*+?{}\[\]|()\\])")
 
 
 class Stop(NamedTuple):
-    """A visited place; `came_from` is the screen that led to it."""
+    """A visited place; `came_from` is the screen from which the user came to it."""
 
     kind: Kind
     key: int
@@ -145,21 +145,21 @@ class Stop(NamedTuple):
 
 
 class WayBack:
-    """The 200 newest visited places, and the current one."""
+    """The history of visited places (the newest 200) with the current one."""
 
     def __init__(self) -> None:
         self._stops: list[Stop] = []
         self._at = 0
 
     def go(self, here: Place | None, stop: Stop) -> None:
-        """Go from `here` (None at the start) to a place; places ahead are dropped."""
+        """Record a move from `here` (None at the start) to a place; places that "forward" led to are dropped."""
         self._leave(here)
         del self._stops[self._at + 1 :]
         self._stops = [*self._stops, stop][-_MOST_PLACES:]
         self._at = len(self._stops) - 1
 
     def walk(self, here: Place | None, step: int) -> Stop | None:
-        """Go back (-1) or forward (1); None if there is no further place."""
+        """Return the previous place (-1) or the next place (1), None if that place does not exist."""
         if not 0 <= self._at + step < len(self._stops):
             return None
         self._leave(here)
@@ -167,7 +167,7 @@ class WayBack:
         return self._stops[self._at]
 
     def pop_origin(self) -> str:
-        """Return the screen that led to this place at the first call; later calls return ""."""
+        """Return the screen from which the user came to this place. Only the first call does; later calls return ""."""
         if not self._stops:
             return ""
         stop = self._stops[self._at]
@@ -223,21 +223,21 @@ class AssetNavigation:
             self._readers.queries.request(TARGET, kind_of, then)
 
     def show_jobs(self, source: str, *, is_folder: bool) -> None:
-        """Show the jobs of a source, or of all sources in a folder."""
+        """Show the jobs of a source, or of all sources in a folder, on the Jobs screen."""
         self._shell.reveal("jobs", jobs_filter(source, is_folder=is_folder))
 
     def go_to(self, kind: Kind, key: int, came_from: str = "") -> None:
-        """Go to an asset, and remember the way back."""
+        """Go to an asset, and remember the current place, so that the user can go back."""
         self._way.go(self._here, Stop(kind, key, came_from))
         self._want(kind, key)
 
     def follow_moved_file(self, path: str) -> None:
-        """Go to a moved asset once the tree has it."""
+        """Go to an asset that moved once the tree contains it."""
         self._moved_file = (path, time.monotonic() + _GIVES_UP_S)
         self.apply_target()
 
     async def walk(self, step: int) -> None:
-        """Go back or forward; once back to the screen that led here."""
+        """Go back or forward; the first step back may return to the screen from which the user came."""
         if step < 0 and (pane := self._way.pop_origin()):
             await self._shell.show(pane)
         elif (stop := self._way.walk(self._here, step)) is not None:
@@ -262,7 +262,7 @@ class AssetNavigation:
         self._find_moved_file()
         trees, wanted = self._trees, self._trees.wanted
         if wanted is None or wanted[0] is not trees.kind or trees.model.tree is None or self._search.is_under_way:
-            return  # the running search could hide the asset
+            return  # removes the search, which could hide the asset
         trees.wanted = None
         node = trees.model.node_of(wanted[1])
         if node is None:

@@ -1,6 +1,6 @@
 """Panels of the Assets screen: facts and groups of references for one source, product or folder, read from the database.
 
-Panels are plain data that compares: an unchanged panel is not drawn again.
+Panels are plain data and can be compared, so that an unchanged panel is not drawn again.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from aptui.tui.terminal.safety import glyph
 from aptui.tui.words import duration_text, size_text
 
 SOURCE, PRODUCT, JOB = "source", "product", "job"
-"""Targets of a reference; "" = no target."""
+"""Kinds of targets of a reference; "" = no target."""
 OUT, IN = "out", "in"
-"""Directions in which an opened reference is followed."""
+"""Directions in which the references of an opened reference are followed."""
 
 
 class AssetPlaces(Struct, frozen=True):
@@ -96,12 +96,12 @@ class Panel(Struct, frozen=True):
 
     @property
     def is_folder(self) -> bool:
-        """Whether it describes a folder."""
+        """Whether the panel describes a folder."""
         return self.key < 0
 
 
 def read_panel(reader: Reader, kind: Kind, key: int, places: AssetPlaces) -> Panel | None:
-    """Read the panel of a source or product; None if it no longer exists."""
+    """Read the panel of a source or product; return None if the asset no longer exists."""
     if kind is Kind.PRODUCTS:
         product = assets.product_details(reader, key)
         return None if product is None else _of_product(reader, product, places)
@@ -149,7 +149,7 @@ def _of_source(reader: Reader, kind: Kind, details: SourceDetails, places: Asset
 
 
 def _list_params(source: str, jobs: Sequence[JobRow], config: Config | None) -> Iterator[Ref]:
-    """Yield the parameters of the jobs' builders, each with its file and line, as `aptui explain` prints them."""
+    """Yield the parameters of the builders of these jobs, each with its file and line, as `aptui explain` prints them."""
     builders = {job.builder for job in jobs}
     for param in list_effective_params(config, source) if config is not None else ():
         if param.builder in builders:
@@ -177,10 +177,10 @@ def _find_hidden(reader: Reader, source: SourceRow, places: AssetPlaces) -> Iter
 
 
 def _file_facts(reader: Reader, path: str, digest: bytes, file: str) -> list[tuple[str, str]]:
-    """Return digest, size and time: as recorded, else from the file."""
+    """Return digest, size and time of a file: the recorded values, else those of the file on the disk."""
     known = reader.file(path)
     size, mtime_s = (known.size, known.mtime_ns / 1e9) if known else (-1, 0.0)
-    if not known or not known.mtime_ns:  # the database has no time of a file that was changed just before it was read
+    if not known or not known.mtime_ns:  # the database stores no time for a file that was changed just before it was read
         size, mtime_s = (known.size, _stat(file)[1]) if known else _stat(file)
     facts = [("Digest", digest.hex())] if digest.strip(b"\0") else []
     if size >= 0:
@@ -201,7 +201,7 @@ def _full_size(size: int) -> str:
 
 
 def moment(time_s: float) -> str:
-    """Return a time on the wall clock, to the second."""
+    """Return a time in local time, to the second."""
     return f"{datetime.fromtimestamp(time_s):%Y-%m-%d %H:%M:%S}" if time_s > 0 else ""  # noqa: DTZ006  # see above
 
 
@@ -217,7 +217,7 @@ def _intermediate_ref(row: ProductRow, source_id: int, uuid: bytes) -> Ref:
 def _dependency_ref(edge: DeclaredDependency) -> Ref:
     if edge.source_id or edge.kind != "source":
         return Ref(SOURCE if edge.source_id else "", edge.source_id, edge.text, edge.kind, role="" if edge.source_id else "muted")
-    return Ref("", 0, edge.text, "not an asset", role="muted")  # the file has no builder, or does not exist
+    return Ref("", 0, edge.text, "not an asset", role="muted")  # the file has no builder, or the file does not exist
 
 
 def _finding_ref(finding: CheckFinding) -> Ref:
@@ -239,7 +239,7 @@ def _job_ref(row: JobRow, width: int = 0) -> Ref:
 
 
 def short_id(asset_id: str) -> str:
-    """Return an abbreviated asset id: `{2336F175…}:1`."""
+    """Return an asset id in short form: `{2336F175…}:1`."""
     uuid, _, sub_id = asset_id.partition(":")
     return f"{uuid[:9]}{glyph('ellipsis')}}}:{sub_id}"
 
@@ -283,19 +283,19 @@ def _of_product(reader: Reader, details: ProductDetails, places: AssetPlaces) ->
 
 
 def _unmet_ref(path: str) -> Ref:
-    """Return the line of a path without a product.
+    """Return the line for a path dependency that no product matches.
 
-    Patterns and exclusions are not warnings, because they cannot be unmet.
+    The line is a warning unless the path is a pattern or an exclusion, which need no product.
     """
-    if path.startswith(":"):  # O3DE's sign of an exclusion
+    if path.startswith(":"):  # "!" is O3DE's sign of an exclusion
         return Ref("", 0, f"!{path[1:]}", "exclusion")
     return Ref("", 0, path, "pattern") if "*" in path else Ref("", 0, path, "path", role="warning")
 
 
 def _missing_group(details: ProductDetails) -> ReferenceGroup:
-    """Return the missing dependencies that the last scan found, newest first, and its outcome.
+    """Return the missing dependencies that the last scan found, newest first, and the outcome of the scan.
 
-    Without findings, the count shows its time.
+    If the scan found nothing, the count shows the time of the scan.
     """
     refs = tuple(
         Ref(PRODUCT if item.product_id else "", item.product_id, item.text, f"{glyph('error')} {short_id(item.asset_id)}",
@@ -312,7 +312,7 @@ def _missing_group(details: ProductDetails) -> ReferenceGroup:
 
 
 def _scan_time(time_s: int) -> str:
-    """Return a short time: the clock for today, else the day."""
+    """Return a short form of a time: hours and minutes for today, else the day."""
     then = moment(time_s)
     return then[11:19] if then[:10] == moment(time.time())[:10] else then[2:10]
 
@@ -335,7 +335,7 @@ def _link_ref(link: ResolvedLink, direction: str) -> Ref:
 def read_links(reader: Reader, ref: Ref, above: Collection[int]) -> tuple[Ref, ...]:
     """Return the references below a product dependency.
 
-    Products in `above`, which are its ancestors in the tree, are not followed again.
+    Products in `above`, which are ancestors of the dependency in the tree, are not followed again.
     """
     ask = assets.product_links if ref.ask == OUT else assets.product_dependents
     found = (_link_ref(link, ref.ask) for link in ask(reader, ref.key))
@@ -346,7 +346,7 @@ def read_links(reader: Reader, ref: Ref, above: Collection[int]) -> tuple[Ref, .
 
 
 def find(reader: Reader, text: str, places: AssetPlaces) -> tuple[Kind, int] | None:
-    """Return the asset that a text names: asset id, UUID, source path, or platform and product."""
+    """Return the asset that a text names: by asset id, UUID, source path, or platform and product."""
     text = text.strip()
     asset = assets.parse_asset_id(text)
     if asset is not None:
@@ -363,7 +363,7 @@ def find(reader: Reader, text: str, places: AssetPlaces) -> tuple[Kind, int] | N
 
 
 def _intermediate(reader: Reader, name: str) -> int:
-    """Return the source that a product of the platform `common` is, 0 if the product is not an intermediate."""
+    """Return the id of the source that a product of the platform `common` is, 0 if the product is not an intermediate."""
     below = f"s.ScanFolderPK IN ({assets.INTERMEDIATE_FOLDERS_SQL})"
     sql = f"SELECT s.SourceID FROM Sources s JOIN Products p ON p.ProductName = ? WHERE {below} AND lower(s.SourceName) = ?"  # noqa: S608  # constants
     row = reader.ask(sql, (name, name.partition("/")[2].lower())).fetchone()
@@ -386,7 +386,7 @@ def _source(reader: Reader, ids: list[int]) -> tuple[Kind, int] | None:
 
 
 def kind_of_source(reader: Reader, source_id: int) -> Kind:
-    """Return the tree of a source."""
+    """Return the name of the tree that shows a source."""
     sql = f"SELECT 1 FROM Sources WHERE SourceID = ? AND ScanFolderPK IN ({assets.INTERMEDIATE_FOLDERS_SQL})"  # noqa: S608 - a constant
     return Kind.INTERMEDIATES if reader.ask(sql, (source_id,)).fetchone() else Kind.SOURCES
 

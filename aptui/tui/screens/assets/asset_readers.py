@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PREVIEW = "preview"
-"""Kind of queries that run when no other query waits: colouring a text takes longest."""
+"""Kind of the queries that run only when no other query waits: colouring a text takes longest."""
 
 
 class _Query(NamedTuple):
@@ -35,7 +35,7 @@ class _Query(NamedTuple):
 
 
 class QueryWorker:
-    """Runs queries in one thread; a newer query replaces an older one of its kind. `request` is called by the UI.
+    """Runs queries in one thread; a newer query replaces an older query of its kind. The UI calls `request`.
 
     Args:
         database: opened for every query, because an engine may have replaced it.
@@ -52,7 +52,7 @@ class QueryWorker:
         self._follow_ups: dict[str, Callable[[], object]] = {}
 
     def request(self, kind: str, ask: Callable[[Reader], T], then: Callable[[T], object]) -> None:
-        """Run `ask` in the thread and call `then` with the answer in the UI, unless this kind is requested again first."""
+        """Run `ask` in the thread and call `then` with the answer in the UI, unless a newer query of this kind replaces it."""
         query = self._newest[kind] = _Query(ask, then)
         self._follow_ups.pop(kind, None)
         self._worker.put(query, kind)
@@ -63,18 +63,21 @@ class QueryWorker:
         return self._worker.is_busy
 
     def is_awaited(self, kind: str) -> bool:
-        """Return whether the newest query of a kind has no answer yet."""
+        """Return whether the newest query of a kind has not been answered yet."""
         return kind in self._newest
 
     def after(self, kind: str, do: Callable[[], object]) -> None:
-        """Call `do` once the newest query of a kind is answered, at once if none is pending; a newer query drops the call."""
+        """Call `do` when the newest query of a kind is answered, at once if none is pending.
+
+        A newer query of this kind drops the call.
+        """
         if self.is_awaited(kind):
             self._follow_ups[kind] = do
         else:
             do()
 
     def has_follow_up(self, kind: str) -> bool:
-        """Return whether a call waits for a query of a kind."""
+        """Return whether a function waits for a query of a kind (`after`)."""
         return kind in self._follow_ups
 
     def close(self) -> None:

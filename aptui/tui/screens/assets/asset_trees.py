@@ -46,11 +46,11 @@ SOURCE_COLUMNS = (
 PRODUCT_COLUMNS = (Column("name", "Name", 0, 20), Column("extension", "Ext", 6, drop_rank=1))
 _LEAST_NAME = 16
 Place = tuple[Kind, int]
-"""A row of a tree: (tree, key)."""
+"""Identifies a row: (tree, key)."""
 
 
 class AssetTreeView(VTree):
-    """A tree; enter goes to the details of a file."""
+    """A tree of assets; enter on a file goes to its details."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "details", id="rows.open")]
 
@@ -61,13 +61,16 @@ class AssetTreeView(VTree):
         self._health_cells = 0
 
     def _measure_columns(self, width: int) -> list[Column]:
-        """Return the columns; in a narrow tree names give way to problems, which are few and long."""
+        """Return the columns; in a narrow tree, names get less room than problems, because problems are few and long."""
         name, *others = super()._measure_columns(width)
         free_width = width - sum(each.width + len(GAP) for each in others if not each.drop_rank)
         return [replace(name, min_width=max(_LEAST_NAME, min(name.min_width, free_width))), *others]
 
     def fit_health(self, health: TreeHealth | None) -> None:
-        """Fit the column of problems to its texts; it grows, never shrinks, and is hidden while there are no problems."""
+        """Fit the column of problems to its texts.
+
+        The column only grows, and is hidden while no asset has a problem.
+        """
         if health is None or self.columns[:1] != SOURCE_COLUMNS[:1]:
             return
         self._health_cells = max(self._health_cells, health.most_cells())
@@ -79,7 +82,7 @@ class AssetTreeView(VTree):
 
 
 class AssetTrees(Vertical):
-    """Holds the trees; `kind` is the front one, `wanted` the row that the cursor goes to once its tree is read."""
+    """Holds the trees; `kind` is the tree in front, `wanted` the row that the cursor goes to once its tree is read."""
 
     def __init__(self, store: AssetsStore) -> None:
         super().__init__(id="assets-trees")
@@ -90,17 +93,17 @@ class AssetTrees(Vertical):
         self._views = {kind: AssetTreeView(kind) for kind in Kind}
 
     def compose(self) -> ComposeResult:
-        """Make the parts."""
+        """Create the widgets."""
         yield from self._views.values()
 
     def on_mount(self) -> None:
-        """Show the models, after the first paint."""
+        """Show the models of the trees, after the first paint."""
         for kind, model in self.models.items():
             self._views[kind].set_tree(model)
 
     @property
     def view(self) -> AssetTreeView:
-        """The front tree."""
+        """The widget of the front tree."""
         return self._views[self.kind]
 
     @property
@@ -118,7 +121,7 @@ class AssetTrees(Vertical):
         return {kind: model.tree.file_count if model.tree is not None else -1 for kind, model in self.models.items()}
 
     def put_in_front(self, kind: Kind) -> None:
-        """Put another tree in front; it gets the focus of the previous one."""
+        """Put another tree in front; if the previous tree had the focus, the new tree gets it."""
         had_focus = self.app.focused is self.view and kind is not self.kind
         self.kind = kind
         for each, view in self._views.items():
@@ -127,7 +130,7 @@ class AssetTrees(Vertical):
             give_focus(self.view)
 
     def show_empty_text(self, text: str) -> None:
-        """Set the text of an empty front tree."""
+        """Set the text that an empty front tree shows."""
         if self.view.empty_text != text:
             self.view.empty_text = text
             self.view.refresh()
@@ -141,7 +144,7 @@ SEARCH = "search"
 
 
 class SearchResult(Struct, frozen=True):
-    """A search result: the nodes to show, the hits, and the number of files; all of one tree."""
+    """A search result in one tree: the nodes to show, the hits, and the number of files."""
 
     text: str
     tree: AssetTree
@@ -151,7 +154,7 @@ class SearchResult(Struct, frozen=True):
 
 
 def search(tree: AssetTree, text: str, reader: Reader) -> SearchResult:
-    """Search a tree; takes time in proportion to its names.
+    """Search a tree; the duration is proportional to the number of names.
 
     Raises:
         FilterError: the text is not a valid filter.
@@ -174,26 +177,26 @@ class TreeSearch:
     ) -> None:
         self._shell, self._trees, self._box, self._queries, self._shown = shell, trees, box, queries, shown
         self._found: dict[Kind, SearchResult | None] = dict.fromkeys(Kind)
-        self._refused = ""  # text of the last search that could not run
+        self._refused = ""  # text of the last search that could not run yet
 
     @property
     def found(self) -> SearchResult | None:
-        """The result for the front tree, None = all of it is shown."""
+        """The search result for the front tree, None = the whole tree is shown."""
         return self._found[self._trees.kind]
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the box has a text."""
+        """Whether the search box contains a text."""
         return bool(self._box.text.strip())
 
     @property
     def is_shown(self) -> bool:
-        """Whether the front tree shows the result for the text of the box."""
+        """Whether the front tree shows the result for the text in the box."""
         return self._describe_found() == self._box.text
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the front tree does not show the result yet."""
+        """Whether the search for the text in the box is still running."""
         return self.is_wanted and self._trees.store.error is None and not self.is_shown and self._box.text != self._refused
 
     def _describe_found(self) -> str:
@@ -207,7 +210,7 @@ class TreeSearch:
             self._queries.request(SEARCH, lambda reader: search(newest, text, reader), partial(self._show, kind))
 
     def remove(self) -> None:
-        """Show all of the front tree: nodes that were open before the search are open again, and the cursor stays visible."""
+        """Show the whole front tree. Nodes that were open before the search are open again, and the cursor stays visible."""
         trees, key = self._trees, self._trees.view.cursor_key
         self._box.text = ""
         self._found[trees.kind] = None
@@ -248,7 +251,7 @@ class TreeSearch:
         self._box.show_count(f"{found.file_count:,} of {found.tree.file_count:,}" if found is not None else "")
 
     def show_error(self, error: KnownError) -> None:
-        """Show the mistake in the search, or the error of its query."""
+        """Show the mistake in the search text, or the error of the query."""
         self._refused = self._box.text
         if isinstance(error, FilterError):
             self._box.show_mistake(error.column - 1, error.what, error.hint)
@@ -285,24 +288,24 @@ class TreeSearch:
 STALE_S = 1.0
 """Minimum interval between reads of a tree while the engine works (seconds)."""
 _REST_FACTOR = 4
-"""Pause between reads in multiples of their duration: at most a fifth of one processor."""
+"""Pause between two reads as a multiple of the duration of a read: reads use at most a fifth of one processor."""
 _MOST_READS = 10
-"""Maximum number of reads, a second apart, until the database agrees with the notices."""
+"""Maximum number of reads, one second apart, until the database has the state that the notices reported."""
 _MAKES_IT = {SessionState.ATTACHING, SessionState.WAITING, SessionState.ATTACHED, SessionState.REATTACHING}
-"""States of the session in which an engine creates the database, now or soon."""
+"""States of the session in which an engine will create the database, now or soon."""
 _NOTHING = {
     Kind.SOURCES: "no sources yet: files of the scan folders appear here",
     Kind.INTERMEDIATES: "no intermediates: products that are sources themselves appear here",
     Kind.PRODUCTS: "no products yet: products of jobs appear here",
 }
-"""{tree: text of an empty tree}."""
+"""{tree: text that is shown while the tree is empty}."""
 
 
 class LiveTrees:
     """Reads trees again after notices and shows the newest; the interval grows with the duration of a read.
 
     Args:
-        came: called when another tree is shown.
+        came: called when another tree, or a newer state of the tree, is shown.
         health_came: called when the problems of the shown tree changed.
     """
 
@@ -319,12 +322,12 @@ class LiveTrees:
 
     @property
     def is_placed(self) -> bool:
-        """Whether the search for the first problem has ended; products have no problems."""
+        """Whether the search for the first problem has ended; it does not run in the tree of products, which have no problems."""
         return self._is_placed or self._trees.kind is Kind.PRODUCTS or self._store.error is not None
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no read is pending."""
+        """Whether all reads have ended."""
         return not (self._is_stale or self._is_health_stale or self._has_timer)
 
     def note(self, batch: Batch) -> None:
@@ -336,7 +339,7 @@ class LiveTrees:
             self._is_health_stale = True
 
     def renew(self) -> None:
-        """Read the outdated parts, now or after the interval."""
+        """Read the outdated trees, now or after the interval."""
         if not (self._is_stale or self._is_health_stale) or self._has_timer:
             return
         wait_s = self._stale_since + max(STALE_S, _REST_FACTOR * self._store.took_s) - time.monotonic()
@@ -377,7 +380,7 @@ class LiveTrees:
             self._came()
 
     def _go_to_first_problem(self) -> None:
-        """Once, move a cursor on the first row to the first source with a failed job or errors."""
+        """Once, move the cursor from the first row to the first source with a failed job or errors."""
         trees, health = self._trees, self._trees.model.health
         if self._is_placed or health is None:
             return
@@ -405,7 +408,7 @@ class LiveTrees:
         self.show_newest()
 
     def explain_empty_tree(self, newest: AssetTree | None) -> None:
-        """Show in an empty tree why it has no rows."""
+        """Show, in an empty tree, why it has no rows."""
         error = self._store.error
         if newest is not None:
             nothing = _NOTHING[self._trees.kind]

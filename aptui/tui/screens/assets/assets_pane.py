@@ -1,6 +1,7 @@
 """The Assets screen: the trees of sources, intermediates and products, the details of each, and moves between them.
 
-This module has the keys, the messages and the layout; the parts do the work. Shown data stays until newer data is read.
+This module has the keys, the messages and the layout of the screen; the classes of the other modules do the work. Shown data stays
+until newer data is read.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ if TYPE_CHECKING:
 
 
 NARROW = 110
-"""On narrower screens the details replace the tree."""
+"""Width below which the details replace the tree instead of standing beside it (cells)."""
 _ROOMY, _TIGHT = 100, 72
 _PEEK = "-peek"
-"""CSS class of the pane on a narrow screen while the preview replaces the tree; the next zoom shows the tree again."""
+"""CSS class of the pane while, on a narrow screen, the preview replaces the tree; the next zoom shows the tree again."""
 _ABOVE_TREE = ("-detail", "-zoom-detail", "-zoom-references", "-zoom-preview", _PEEK)
 
 CSS = """
@@ -79,11 +80,11 @@ class AssetsLayout:
         self._pane, self._trees, self._detail, self._selected, self._queries = pane, trees, detail, selected, queries
 
     def fit(self, width: int) -> None:
-        """On narrow screens, let the details replace the tree."""
+        """On a narrow screen, show the details in place of the tree."""
         self._pane.set_class(width < NARROW, "-narrow")
 
     def uncover_tree(self) -> None:
-        """Show the tree if another part has its room."""
+        """Show the tree if another widget covers it."""
         self._pane.remove_class(*_ABOVE_TREE)
 
     def go_into_tree(self) -> None:
@@ -121,7 +122,7 @@ class AssetsLayout:
         give_focus(part)
 
     def leave(self) -> bool:
-        """Leave the zoom, then the details; return whether there was something to leave."""
+        """End the zoom, else leave the details; return whether either was active."""
         if self._zooms and not self._pane.has_class(_PEEK):
             self._pane.remove_class(*self._zooms)
         elif self._focused is not self._trees.view:
@@ -131,7 +132,7 @@ class AssetsLayout:
         return True
 
     def zoom(self) -> None:
-        """Give the focused part all the room, or divide the room again; if the tree has all the room, give it to the preview."""
+        """Give the focused widget all the room, or divide the room again. If the tree has all the room, give it to the preview."""
         if self._pane.has_class(_PEEK):
             self.go_into_tree()
         elif self._zooms:
@@ -143,7 +144,7 @@ class AssetsLayout:
             self._pane.add_class("-zoom-detail", part)
 
     def _zoom_tree(self) -> None:
-        """Give the tree all the room; on a narrow screen, which it fills already, show the preview of the row once that is read."""
+        """Give the tree all the room. On a narrow screen, which the tree fills already, show the row's preview once it is read."""
         if self._pane.has_class("-narrow"):
             self._selected.when_read(lambda panel: self._queries.after(PREVIEW, partial(self._peek, panel)))
         else:
@@ -162,7 +163,7 @@ class AssetsLayout:
 
 
 def is_roomy(width: int) -> bool:
-    """Return whether there is room for the counts of all trees."""
+    """Return whether the tabs have room for the counts of all trees."""
     return width >= _ROOMY
 
 
@@ -173,11 +174,11 @@ def is_brief(width: int) -> bool:
 
 _PLACEHOLDER = "name, path/, UUID or asset id"
 _NO_ASSET = {"pattern": "it is a pattern", "exclusion": "it is an exclusion", "path": "no product has this path"}
-"""{note of a reference without a target: the reason}."""
+"""{note of a reference without a target: sentence for the user}."""
 
 
 class AssetsPane(Pane):
-    """The screen; other screens call `reveal`."""
+    """The Assets screen; other screens call `reveal`."""
 
     DEFAULT_CSS = CSS
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -227,7 +228,7 @@ class AssetsPane(Pane):
         self.screen_layout = AssetsLayout(self, self.trees, self.detail, self.selected, queries)
 
     def compose(self) -> ComposeResult:
-        """Make the parts."""
+        """Create the widgets."""
         with Horizontal(id="assets-body"):
             yield self.trees
             yield self.detail
@@ -259,7 +260,7 @@ class AssetsPane(Pane):
         self.readers.close()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Divide the new room."""
+        """Lay out again after a change of the size."""
         self.screen_layout.fit(event.size.width)
         self._show_tabs()
 
@@ -270,7 +271,7 @@ class AssetsPane(Pane):
         self.screen_layout.keep_keys_from_search()
 
     def deactivate(self) -> None:
-        """Remember tree and search."""
+        """Remember the tree and the search."""
         self.shell.memory.put("assets.tree", self.trees.kind.value)
         self.shell.memory.put("assets.search", self.box.text)
 
@@ -307,7 +308,7 @@ class AssetsPane(Pane):
         return [*trees, asset, *(command for each in self.extensions for command in each.commands())]
 
     def status(self) -> str:
-        """Return the name and size of the front tree."""
+        """Return the name of the front tree and its number of files."""
         tree = self.trees.model.tree
         return f"{TITLES[self.trees.kind]}: {tree.file_count:,}" if tree is not None else ""
 
@@ -316,7 +317,7 @@ class AssetsPane(Pane):
         self.navigation.reveal(text, came_from)
 
     def name_awaited(self, focused: Widget | None) -> str:
-        """Return what the next key waits for: the first rows, the search, the requested asset."""
+        """Return what the next key waits for: the first rows, the search result or the requested asset."""
         queries = self.readers.queries
         if (self.trees.model.tree is None or not self.live.is_placed) and self.readers.store.error is None:
             return "the first rows"
@@ -346,23 +347,23 @@ class AssetsPane(Pane):
             self.selected.show_row(key)
 
     def _run_tree_command(self, kind: Kind, text: str) -> None:
-        """Show a tree, and search it for `text`."""
+        """Show a tree and search it for `text`."""
         self.show_tree(kind)
         if text:
             self.box.text = text
 
     def _show_tabs(self) -> None:
-        """Update the tabs."""
+        """Draw the tabs again."""
         width = self.size.width
         self._tabs.show(self.trees.kind, self.trees.file_counts(), is_roomy=is_roomy(width), is_brief=is_brief(width))
 
     def _show_tree(self) -> None:
-        """Update after a tree was read."""
+        """Draw the tabs again and go to the requested asset; called after a tree was read."""
         self._show_tabs()
         self.navigation.apply_target()
 
     def _show_found(self, found: SearchResult) -> None:
-        """Update after a search."""
+        """Draw the tabs and the tree again after a search."""
         self.live.explain_empty_tree(found.tree)
         if not len(found.hits):
             self.selected.clear()
@@ -379,7 +380,7 @@ class AssetsPane(Pane):
             self.selected.show_row(event.key)
 
     def on_rows_opened(self, event: Rows.Opened) -> None:
-        """Go to the details of a file; follow a reference."""
+        """Go to the details of a file, or follow a reference."""
         event.stop()
         references = self.detail.references
         if event.rows is self.trees.view:
@@ -401,7 +402,7 @@ class AssetsPane(Pane):
         self.actions.menu_at((event.x, event.y))
 
     def on_filter_box_changed(self, event: FilterBox.Changed) -> None:
-        """Search for the typed text."""
+        """Search the front tree for the typed text."""
         event.stop()
         self.live.search()
 
@@ -413,14 +414,14 @@ class AssetsPane(Pane):
         give_focus(self.trees.view)
 
     def on_tree_tabs_tree_chosen(self, event: TreeTabs.TreeChosen) -> None:
-        """Show the clicked tree."""
+        """Show the tree whose tab was clicked."""
         self.show_tree(event.kind)
         self.screen_layout.go_into_tree()
 
     # ------------------------------------------------------------------------------------------------------------------ keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide actions that need an engine while no engine runs."""
+        """Hide actions that need an engine while no engine is running."""
         return self.actions.can(str(parameters[0])) if action == "row" else super().check_action(action, parameters)
 
     def action_row(self, action_id: str) -> None:
@@ -455,10 +456,10 @@ class AssetsPane(Pane):
         self.screen_layout.walk_parts(step)
 
     def action_zoom(self) -> None:
-        """Give one part all the room, or divide the room again."""
+        """Give one widget all the room, or restore the layout."""
         self.screen_layout.zoom()
 
     def action_leave(self) -> None:
-        """Leave the zoom, then the details, then the search."""
+        """End the zoom, else leave the details, else clear the search."""
         if not self.screen_layout.leave() and self.box.text:
             self.box.text = ""

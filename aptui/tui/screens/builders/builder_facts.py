@@ -1,7 +1,7 @@
 """Facts about builders for the Builders screen: rows, patterns, details, and the metrics as a tree.
 
-They come from configuration and database. Nothing is drawn here. The entries of the metrics are read in a thread when a group is
-opened.
+The facts come from the configuration and the database. Nothing is drawn here. The entries of the metrics are read in a thread when
+the user opens a group.
 
 Tests: `tests/tui/screens/builders/test_builders_pane.py`.
 """
@@ -61,7 +61,7 @@ _FLAGS = (
 
 
 class KnownBuilder(Struct, frozen=True):
-    """A builder; `builder` is None if only the database names it."""
+    """A builder and its numbers; `builder` is None if only the database names the builder."""
 
     uuid: bytes
     name: str
@@ -70,12 +70,12 @@ class KnownBuilder(Struct, frozen=True):
 
     @property
     def all_spent(self) -> Spent:
-        """The time of its analyses and jobs together."""
+        """The time of the builder's analyses and jobs together."""
         return self.spent.analyses + self.spent.jobs if self.spent else Spent()
 
 
 class FoundBuilders(Struct, frozen=True):
-    """All builders; `trouble` is the error of a read."""
+    """All builders; `trouble` is the error if the read failed."""
 
     builders: tuple[KnownBuilder, ...] = ()
     trouble: str = ""
@@ -114,7 +114,7 @@ def find(places: BuilderPlaces) -> FoundBuilders:
 
 
 def columns_for(builders: Sequence[KnownBuilder]) -> tuple[Column, ...]:
-    """Return the columns of the list, with the widths of names and patterns; names come first."""
+    """Return the columns of the list, with the widths of the names and patterns; names come first."""
     longest = max((width_of(each.name) for each in builders), default=0) + len("✗ ")
     least = max(_NARROWEST_NAME, min(_WIDEST_NAME, longest))
     patterns = max((width_of(_patterns_text(each.builder)) for each in builders if each.builder), default=0)
@@ -130,12 +130,12 @@ def _patterns_text(builder: Builder) -> str:
 
 
 def duration_cell(took_ms: float) -> Cell:
-    """Return the cell of a duration; for zero, or without a run, a dash as on the Jobs screen."""
+    """Return the cell of a duration; for zero, or if nothing ran, a dash as on the Jobs screen."""
     return Cell(duration_text(round(took_ms))) if round(took_ms) else Cell(glyph("none"), "muted")
 
 
 def join_searched(known: KnownBuilder) -> str:
-    """Return the text that a filter of builders searches: the name and the patterns."""
+    """Return the text in which a filter of builders searches: the name and the patterns."""
     return f"{known.name} {' '.join(pattern.text for pattern in known.builder.patterns) if known.builder else ''}"
 
 
@@ -167,7 +167,7 @@ def row_of(key: int, known: KnownBuilder, broken: str, all_ms: int) -> ListedRow
 
 
 def pattern_rows(known: KnownBuilder, config: Config | None) -> list[ListedRow]:
-    """Return a row for each pattern of a builder."""
+    """Return one row for each pattern of a builder."""
     if known.builder is None:
         return []
     place = _place(known, config).removeprefix(f"{config.project_dir}{os.sep}" if config else "")
@@ -195,7 +195,7 @@ def _place(known: KnownBuilder, config: Config | None) -> str:
 
 
 def details(known: KnownBuilder, config: Config | None, broken: str) -> list[tuple[str, str]]:
-    """Return all facts about a builder except patterns and metrics, as (key, value)."""
+    """Return the facts about a builder, except patterns and metrics, as (key, value)."""
     builder = known.builder
     if builder is None:
         return [("Name", known.name), ("Id", uuid_text(known.uuid)), ("Known from", "the asset database alone")]
@@ -241,7 +241,7 @@ def _limits(builder: Builder) -> str:
 
 
 def _limit(limit_s: float) -> str:
-    """Return a limit in the usual form: 2m, 1h 30m."""
+    """Return a time limit in the usual form: 2m, 1h 30m."""
     return f"{limit_s:g} s" if limit_s < 60 else duration_text(round(limit_s * 1000)).removesuffix(" 00s").removesuffix(" 00m")
 
 
@@ -280,7 +280,7 @@ def _params(builder: Builder) -> list[tuple[str, str]]:
 
 
 def is_descending_next(sort: tuple[str, bool] | None, column_id: str, descending: frozenset[str] | set[str]) -> bool:
-    """Return whether a chosen column is sorted descending: choosing the current column reverses its order."""
+    """Return whether the column that the user chose is sorted descending: choosing the current column reverses its order."""
     return not sort[1] if sort is not None and sort[0] == column_id else column_id in descending
 
 
@@ -294,18 +294,18 @@ METRICS = (
     Column("bar", "Share", BAR_CELLS, drop_rank=5),
 )
 MOST = 1000
-"""Maximum number of entries in each group: only the slowest are read."""
+"""Maximum number of entries that are read for each group: the slowest."""
 SORTED_BY = ("name", "count", "total", "average", "slowest")
 LARGEST_FIRST = frozenset(SORTED_BY[1:])
 _MOST_NAME = 32
-"""Names up to this length are not cut; less important columns are dropped to make room."""
+"""Names up to this length are shown in full; less important columns are dropped to make room (cells)."""
 _INDENT = 4
-"""Cells before the name of an entry."""
+"""Cells before the name of an entry in the tree."""
 _TITLES = ("Analysis jobs", "Processing jobs")
 
 
 class BuilderWidgets:
-    """The widgets of one pane."""
+    """The widgets of one Builders pane."""
 
     def __init__(self, pane: Widget, tabs: TabLine) -> None:
         self.pane, self.tabs = pane, tabs
@@ -318,7 +318,7 @@ class BuilderWidgets:
 
 
 class MetricsGroup(Struct):
-    """The analyses (0) or the jobs (1) of a builder; `entries` is None until they are read."""
+    """A group of the metrics: the analyses (0) or the jobs (1) of a builder. `entries` is None until they are read."""
 
     which: int
     spent: Spent
@@ -327,7 +327,7 @@ class MetricsGroup(Struct):
 
 
 class Metrics:
-    """The tree of one builder.
+    """The metrics of one builder as a tree.
 
     Args:
         database: of the project.
@@ -344,7 +344,7 @@ class Metrics:
         self._passes: Callable[[Sequence[Entry]], Sequence[Entry]] = lambda entries: entries
 
     def show(self, known: KnownBuilder | None) -> bool:
-        """Show a builder; return whether anything changed."""
+        """Show another builder; return whether the tree changed."""
         if known == self._known:
             return False
         self._known = known
@@ -359,7 +359,7 @@ class Metrics:
         self._grow_all()
 
     def narrow(self, passes: Callable[[Sequence[Entry]], Sequence[Entry]]) -> None:
-        """Show only the entries that pass the filter."""
+        """Show only the entries that match the filter."""
         self._passes = passes
         self._grow_all()
 
@@ -379,7 +379,7 @@ class Metrics:
 
     @property
     def entry_count(self) -> int:
-        """Number of visible entries."""
+        """Number of visible entries in all groups."""
         return self.tree.node_count - len(self.group_keys())
 
     def _put_roots(self) -> None:
@@ -449,7 +449,7 @@ def _spent_cells(spent: Spent) -> dict[str, Cell]:
 
 
 def metrics_columns(entries: Sequence[Entry], builder: str) -> tuple[Column, ...]:
-    """Return the columns of the metrics, with the widths of sources and platforms."""
+    """Return the columns of the metrics, with the widths of the sources and platforms."""
     needs = {
         "name": max((width_of(entry.source) + _INDENT for entry in entries), default=0),
         "platform": max((width_of(_where(entry, builder)) for entry in entries), default=0),
@@ -460,7 +460,7 @@ def metrics_columns(entries: Sequence[Entry], builder: str) -> tuple[Column, ...
 
 
 def _where(entry: Entry, builder: str) -> str:
-    """Return the platforms of a job, and its key unless it is the builder's name."""
+    """Return the platforms of a job, with its job key unless that is the builder's name."""
     where = entry.platform if entry.job_key in {"", builder} else f"{entry.platform} {entry.job_key}"
     return "" if entry.is_analysis else where.replace(",", ", ")
 

@@ -20,15 +20,15 @@ _LEAST_SHARE, _MOST_SHARE = 5, 8
 """Minimum and maximum width of the list beside the details, in twelfths of the screen."""
 _LEAST_LIST = 4
 _AROUND_LIST = 2
-"""Cells beside the columns of the list: the edge and the scroll bar."""
+"""Cells that the list needs beside its columns: the edge and the scroll bar."""
 _DETAIL_LINES = 17
-"""Lines for the part below the list; a high screen gives the rest to the list."""
+"""Number of lines for the details below the list; on a high screen, the list gets the remaining lines."""
 _AROUND_PATTERNS = 3
 """Lines above the patterns: a rule, the tabs, the header."""
 
 
 class BuildersLayout:
-    """The shown part of the screen, and whether it has all the room.
+    """Which part of the screen is shown (patterns, details or metrics), and whether it has all the room.
 
     Args:
         row_count: returns the number of listed builders.
@@ -44,12 +44,12 @@ class BuildersLayout:
         self.is_zoomed = False
 
     def resize(self) -> None:
-        """Put the details beside the list if there is room."""
+        """Put the details beside the list if there is room, else below it."""
         self._widgets.pane.set_class(self._widgets.pane.size.width >= _BESIDE_CELLS, "-beside")
         self.divide_height()
 
     def divide_height(self) -> None:
-        """Give the list the height that it needs, if the details are below the list."""
+        """If the details are below the list, give the list the height that it needs."""
         pane = self._widgets.pane
         is_below = not pane.has_class("-beside") and not self.is_zoomed
         lines = min(_DETAIL_LINES, _AROUND_PATTERNS + max(1, self._most_patterns())) if self.part == TABS[0] else _DETAIL_LINES
@@ -61,7 +61,7 @@ class BuildersLayout:
         self._widgets.list.styles.width = width if pane.has_class("-beside") and not self.is_zoomed else "1fr"
 
     def show(self) -> None:
-        """Show the part."""
+        """Show the current part."""
         widgets = self._widgets
         for name in TABS:
             widgets.parts[name].display = name == self.part
@@ -73,7 +73,7 @@ class BuildersLayout:
         widgets.tabs.refresh_if_changed()
 
     def go_to(self, name: str) -> None:
-        """Show patterns, details or metrics; focus them if they are shown already."""
+        """Show the patterns, details or metrics; if they are shown already, focus them."""
         side_has_focus = self._widgets.side.has_focus_within
         was, self.part = self.part, name
         if self.is_zoomed and self._widgets.list.has_focus:
@@ -83,12 +83,12 @@ class BuildersLayout:
             self._widgets.parts[name].focus()
 
     def zoom(self) -> None:
-        """Show only the focused part, or both again."""
+        """Show only the focused half (list or details), or both again."""
         self.is_zoomed = not self.is_zoomed
         self.show()
 
     def go_to_list(self) -> bool:
-        """Return to the list; return whether the focus was elsewhere."""
+        """Focus the list; return whether another widget had the focus."""
         if self._widgets.list.has_focus:
             return False
         self._widgets.list.display = True
@@ -98,7 +98,7 @@ class BuildersLayout:
 
 
 class BuildersSearch:
-    """The filter line of the list (names and patterns) or of the metrics (sources), each with its own text.
+    """The filter line. It filters the list (names and patterns) or the metrics (sources); each has a text of its own.
 
     Args:
         metrics: returns the metrics.
@@ -116,7 +116,7 @@ class BuildersSearch:
         return self._texts["list"]
 
     def begin(self) -> None:
-        """Open the filter line for the list, or for the metrics if they have the focus."""
+        """Open the filter line for the metrics if they have the focus, else for the list."""
         box = self._widgets.box
         self._place = "metrics" if self._widgets.spent.has_focus else "list"
         box.text = self._texts[self._place]
@@ -125,7 +125,7 @@ class BuildersSearch:
         box.begin()
 
     def handle(self, event: FilterBox.Changed) -> None:
-        """Filter by the typed text; return to the rows when the line is left."""
+        """Filter by the typed text; when the user leaves the line, focus the rows."""
         if isinstance(event, FilterBox.FilterLeft):
             self._widgets.box.display = bool(event.text)
             (self._widgets.spent if self._place == "metrics" else self._widgets.list).focus()
@@ -147,7 +147,7 @@ class BuildersSearch:
         self._widgets.box.text, self._widgets.box.display = "", False
 
     def _narrow(self, text: str) -> None:
-        """Apply a filter; if the filter has a mistake, show the mistake and keep the view."""
+        """Apply a filter. If the filter has a mistake, show the mistake and do not change the rows."""
         try:
             parse_filter(text)
         except KnownError as error:
@@ -161,17 +161,17 @@ class BuildersSearch:
             self._widgets.spent.refresh_model()
 
     def passing(self, builders: Sequence[KnownBuilder]) -> list[KnownBuilder]:
-        """Return the builders that pass the filter."""
+        """Return the builders that match the filter."""
         masks = parse_filter(self._texts["list"]).passing([join_searched(each) for each in builders])
         return [each for each, is_hit in zip(builders, masks, strict=True) if is_hit]
 
     def show_list_count(self, count: int, of: int) -> None:
-        """Show the number of builders that passed."""
+        """Show the number of builders that matched."""
         if self._widgets.box.display and self._place == "list":
             self._widgets.box.show_count(f"{count} of {of}" if self._texts["list"] else "")
 
     def narrow_metrics(self) -> None:
-        """Show the entries of the metrics that pass the filter."""
+        """Show the entries of the metrics that match the filter."""
         found, metrics = parse_filter(self._texts["metrics"]), self._metrics()
 
         def passes(entries: Sequence[Entry]) -> Sequence[Entry]:

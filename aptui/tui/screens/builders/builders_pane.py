@@ -1,4 +1,4 @@
-"""The Builders screen: the list of builders, and the patterns, details and metrics of one of them."""
+"""The Builders screen: the list of builders, and the patterns, details and metrics of the builder under the cursor."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 def ask_what_to_copy(shell: Shell, widgets: BuilderWidgets, builder: str) -> None:
-    """Open the menu of texts to copy: of the part that has the focus, or of the builder with this name."""
+    """Open the menu of texts to copy: texts of the focused part, or of the builder with this name."""
     panel = widgets.details
     part = next((part for part in (widgets.list, widgets.patterns, widgets.spent) if part.has_focus), widgets.list)
     pair = panel.current()
@@ -79,7 +79,7 @@ class BuildersOrder:
         self._widgets, self._rows, self._metrics = widgets, rows, metrics
 
     def sort_list(self, column_id: str, *, is_descending: bool) -> None:
-        """Sort the builders."""
+        """Sort builders for the list."""
         table = self._widgets.list
         table.sort = (column_id, is_descending)
         self._rows.sort_by(table.sort)
@@ -99,7 +99,7 @@ class BuildersOrder:
             self.sort_list(column_id, is_descending=is_descending_next(self._widgets.list.sort, column_id, DESCENDING))
 
     def ask(self, app: App[object]) -> None:
-        """Open the menu of orders for the focused part."""
+        """Open the menu of sort orders for the focused part."""
         is_tree = self._widgets.spent.has_focus
         columns = [column for column in METRICS if column.id in SORTED_BY] if is_tree else list(BUILDERS)
         items = [MenuItem(column.id, column.title, f"{at}") for at, column in enumerate(columns, start=1)]
@@ -107,7 +107,7 @@ class BuildersOrder:
 
 
 READ_AGAIN_S = 2.0
-"""Minimum interval between reads (seconds); a slow read makes it longer."""
+"""Minimum interval between reads of the builders (seconds); slow reads make it longer."""
 
 
 class BuilderReading:
@@ -134,7 +134,7 @@ class BuilderReading:
         self.read_s = self._took_s = 0.0
 
     def poll(self) -> None:
-        """Read if that is needed and due."""
+        """Start a read if one is needed and due."""
         if not self.is_stale or self.is_busy:
             return
         wait_s = self.read_s + max(READ_AGAIN_S, 5 * self._took_s) - time.monotonic() if self.is_known else 0
@@ -158,7 +158,7 @@ class BuilderReading:
         run_in_background("aptui-builders", self._find, places)
 
     def _find(self, places: BuilderPlaces) -> None:
-        """Read, in a thread."""
+        """Read the builders in a thread."""
         began_s = time.monotonic()
         found = find(places)
         self._shell.in_ui(self._accept, found, time.monotonic() - began_s)
@@ -174,7 +174,7 @@ _SORT = ("total", True)
 
 
 class BuildersPane(Pane):
-    """The screen."""
+    """The Builders screen."""
 
     DEFAULT_CSS = """
     BuildersPane { layout: vertical; }
@@ -211,7 +211,7 @@ class BuildersPane(Pane):
         self._wanted = ""
 
     def compose(self) -> ComposeResult:
-        """Make the parts."""
+        """Create the widgets."""
         self.reading = BuilderReading(self.shell, self.set_timer, self._read_on, self._accept_builders)
         yield self.widgets.box
         yield Vertical(self.widgets.list, Rule(name="builders-rule"), self.widgets.side, id="builders-both")
@@ -241,22 +241,22 @@ class BuildersPane(Pane):
         self.parts.show()
 
     def on_resize(self) -> None:
-        """Put the details beside the list if there is room."""
+        """Put the details beside the list if there is room, else below it."""
         self.parts.resize()
 
     # -------------------------------------------------------------------------------------------------------------- the hooks
 
     def name_awaited(self, focused: Widget | None) -> str:
-        """Return what the next key waits for: the builders."""
+        """Return what the next key waits for: the read of the builders."""
         return "" if self.reading.is_known or focused is None or isinstance(focused, Input) else "the first rows"
 
     def activate(self) -> None:
-        """Read unknown or outdated builders."""
+        """Read the builders if they are unknown or out of date."""
         self._is_visible = True
         self.reading.is_stale |= not self.reading.is_known
 
     def deactivate(self) -> None:
-        """Remember part and order."""
+        """Remember the shown part and the sort order."""
         self._is_visible = False
         self.shell.memory.put("builders.part", self.parts.part)
         if self.widgets.list.sort:
@@ -277,7 +277,7 @@ class BuildersPane(Pane):
         self.widgets.tabs.refresh_if_changed()
 
     def reload(self) -> None:
-        """Read everything again."""
+        """Read all builders again."""
         self.reading.is_stale, self.reading.is_known = True, False
 
     def status(self) -> str:
@@ -295,7 +295,7 @@ class BuildersPane(Pane):
         )
 
     def reveal(self, name: str) -> None:
-        """Go to a builder by its name; called by other screens, also before the builders are read."""
+        """Go to a builder by name. Other screens call this method, even before the builders are read."""
         name = name.strip()
         found = next((each for each in self.reading.found.builders if each.name == name), None)
         if found is None:
@@ -346,7 +346,7 @@ class BuildersPane(Pane):
         return dict(health.broken_builders).get(name, "") if health else ""
 
     def _put(self) -> None:
-        """Fill the list with the builders that pass the filter."""
+        """Fill the list with the builders that match the filter."""
         found = self.reading.found
         for each in found.builders:
             self._keys.setdefault(each.uuid, len(self._keys))
@@ -411,11 +411,11 @@ class BuildersPane(Pane):
         self.widgets.parts[self.parts.part].focus()
 
     def action_part(self, name: str) -> None:
-        """Show patterns, details or metrics; focus them if they are shown already."""
+        """Show the patterns, details or metrics; if they are shown already, focus them."""
         self.parts.go_to(name)
 
     def action_back(self) -> None:
-        """Return to the list; from there, remove the filter."""
+        """Focus the list; if the list has the focus already, remove the filter."""
         if not self.parts.go_to_list() and self.search.list_text:
             self.search.clear_list()
 
@@ -426,7 +426,7 @@ class BuildersPane(Pane):
     # ---------------------------------------------------------------------------------------------------- filter and order
 
     def action_filter(self) -> None:
-        """Open the filter line of the list, or of the focused metrics."""
+        """Open the filter line for the metrics if they have the focus, else for the list."""
         self.search.begin()
 
     @on(FilterBox.Changed, "#builders-filter")
@@ -441,7 +441,7 @@ class BuildersPane(Pane):
             self.order.sort_by(event.column_id, is_tree=event.rows is self.widgets.spent)
 
     def action_sort(self) -> None:
-        """Open the menu of orders; the current column is reversed."""
+        """Open the menu of sort orders; choosing the current column reverses its order."""
         self.order.ask(self.shell.app)
 
     # -------------------------------------------------------------------------------------------------------------------- row
@@ -465,11 +465,11 @@ class BuildersPane(Pane):
             self.shell.reveal("jobs", goal)
 
     def action_copy(self) -> None:
-        """Open the menu of copies."""
+        """Open the menu of texts to copy."""
         ask_what_to_copy(self.shell, self.widgets, self._shown_name)
 
     def action_menu(self, place: tuple[int, int] | None = None) -> None:
-        """Open the menu of this screen."""
+        """Open the menu of this screen's actions."""
         choices: list[MenuChoice] = [
             (MenuItem("jobs", "Show its jobs", "J", bool(self._shown_name)), self.action_jobs),
             (MenuItem("copy", "Copy…", "y"), self.action_copy),

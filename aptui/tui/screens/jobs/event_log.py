@@ -49,16 +49,16 @@ if TYPE_CHECKING:
 
 
 class LineContext(Vertical):
-    """The context of the line under the cursor, or, for a line without context, facts about the job."""
+    """The details pane: the context of the line under the cursor, or, for a line without context, facts about the job."""
 
     def __init__(self) -> None:
         super().__init__(id="event-side")
         self.panel = KeyValue(id="details")
         self.is_about_job = False
-        """Whether facts about the job are shown."""
+        """Whether the pane shows facts about the job."""
 
     def compose(self) -> ComposeResult:
-        """Make the parts."""
+        """Create the widgets."""
         yield Bar(self._title, id="details-title", rules=True)
         yield self.panel
 
@@ -67,12 +67,12 @@ class LineContext(Vertical):
         return (Part(words, "title" if self.panel.has_focus else "header"),), ()
 
     def clear(self) -> None:
-        """Show nothing."""
+        """Show an empty pane."""
         self.panel.show([])
         self.is_about_job = False
 
     def show(self, context: Sequence[tuple[str, str]], job_details: JobDetails | None) -> bool:
-        """Show the context of a line, else facts about `job_details` unless that is None; return whether they changed."""
+        """Show the context of a line, else facts about `job_details` (unless None); return whether the content changed."""
         is_about_job = not context and job_details is not None
         pairs = job_facts(job_details) if is_about_job and job_details is not None else list(context)
         is_other = pairs != self.panel.pairs or is_about_job != self.is_about_job
@@ -104,7 +104,7 @@ def ask_lines(shell: Shell, job_details: JobDetails | None, keys: Sequence[int],
 
 
 def ask_details(shell: Shell, pair: tuple[str, str] | None, pairs: Sequence[tuple[str, str]], place: Place) -> None:
-    """Open the menu of texts to copy from the details; `pair` is the pair under the cursor."""
+    """Open the menu of texts to copy from the details; `pair` is the (key, value) under the cursor."""
     if pair is not None:
         copies: list[Copy] = [
             ("Copy selected value", "y,v", lambda: pair[1]),
@@ -126,21 +126,21 @@ class LogCursor:
         self._is_wanted = False
 
     def request(self) -> None:
-        """Move the cursor once the log is read."""
+        """Request that the cursor moves once the log is read."""
         self._is_wanted = True
 
     def cancel(self) -> None:
-        """Leave the cursor where it is."""
+        """Drop the request to move the cursor."""
         self._is_wanted = False
 
     def apply(self, job_details: JobDetails | None) -> None:
-        """Move the cursor in a log that was read, if that was requested."""
+        """Move the cursor in a log that has been read, if a move was requested."""
         if self._is_wanted and job_details is not None:
             self._is_wanted = False
             self.go_to_main_line(job_details)
 
     def go_to_main_line(self, job_details: JobDetails | None) -> None:
-        """Go to the first error, else the first warning, else the last line that is not the count of errors.
+        """Go to the first error, else to the first warning, else to the last line other than the count of errors.
 
         In the log of a running job, go to the last line.
         """
@@ -150,14 +150,14 @@ class LogCursor:
             self.skip_count_line(job_details.records if job_details is not None else ())
 
     def skip_count_line(self, records: Sequence[JobLogLine]) -> None:
-        """Move up from the line that counts errors."""
+        """Move the cursor up from the line that counts the errors."""
         pane = self._pane()
         if pane.cursor_key == len(records) - 1 > 0 and is_tally(records[-1].text):
             pane.action_move(-1)
 
 
 class TitledLog(Struct, frozen=True):
-    """Input of the title: `info` is the job under the cursor; `job_details` are shown and may belong to the previous job."""
+    """The input of the title: `info` is the job under the cursor; `job_details` are shown and may belong to the previous job."""
 
     info: JobRowInfo | None
     job_details: JobDetails | None
@@ -170,10 +170,10 @@ class TitledLog(Struct, frozen=True):
 
 
 def title(log: TitledLog, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-    """Return both ends of the title: job and run at the left; search, levels and number of lines at the right."""
+    """Return both ends of the title: the job and its run at the left; search, levels and number of lines at the right."""
     info, job_details = log.info, log.job_details
     if log.is_reading and job_details is not None:
-        info = job_details.info  # the lines of the previous job are still shown
+        info = job_details.info  # the title names the previous job, because its lines are still shown
     role = "title" if log.has_focus else "header"
     if info is None:
         return (Part("Event log", role),), ()
@@ -187,7 +187,7 @@ def title(log: TitledLog, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
     wanted = cell_len(sanitize(info.source))
     least = min(wanted, cell_len(sanitize(info.source.rpartition("/")[2])) + _ELLIPSIS_CELLS)
     forms = _list_failing_parts(job_details, log.now_ms) if is_read and job_details is not None else []
-    # If the text "failing since …" lacks room, the number of lines is dropped first, then the number of the run, then a word.
+    # To make room for the text "failing since …", the number of lines is dropped first, then the number of the run, then a word.
     none, short_head = Part(""), [Part("Log", role), head[1]]
     levels: list[tuple[list[Part], list[Part], Part]]
     levels = [(head, tail, count), (head, tail, none), (head, [], none), (short_head, [], none)]
@@ -220,7 +220,7 @@ _ELLIPSIS_CELLS = 2
 def _list_failing_parts(job_details: JobDetails, now_ms: int) -> list[list[Part]]:
     """Return texts that say since when the job fails, the longest text first.
 
-    [] for an earlier run, and for one failed run without a commit.
+    Return [] for an earlier run, and for a single failed run without a commit.
     """
     failing = job_details.failing
     is_shown = failing is not None and job_details.is_newest and not job_details.running_key
@@ -234,7 +234,7 @@ def _list_failing_parts(job_details: JobDetails, now_ms: int) -> list[list[Part]
 
 
 WIDE = 120
-"""Minimum width in columns with which log and details are side by side."""
+"""Minimum width for the log and the details side by side (columns)."""
 _LEVELS = (("I", "infos"), ("W", "warnings"), ("E", "errors"), ("D", "debug lines"))
 
 
@@ -260,10 +260,10 @@ class EventLog(Vertical):
     ]
 
     class LogLeft(Message):
-        """Esc: the focus returns to the jobs."""
+        """Posted on Esc: the focus goes back to the jobs."""
 
     class DetailsShown(Message):
-        """Other details are shown, or their size changed."""
+        """Posted when the pane shows other details, or details of another size."""
 
     def __init__(self, *, is_wide: bool = False) -> None:
         super().__init__(id="event-log", classes="-wide" if is_wide else None)
@@ -277,10 +277,10 @@ class EventLog(Vertical):
         self._running_lines: RunningLines | None = None
         self._asking: RunningLog | None = None
         self.chosen_run = 0
-        """The run that the user stepped to; 0 = the newest, which may be running."""
+        """The key of the run that the user chose; 0 = the newest run, which may be running."""
 
     def compose(self) -> ComposeResult:
-        """Make the parts."""
+        """Create the widgets."""
         with Container(id="event-body"):
             with Vertical(id="event-main"):
                 yield Bar(self._title, id="event-title", rules=True)
@@ -289,7 +289,7 @@ class EventLog(Vertical):
             yield self.side
 
     def on_mount(self) -> None:
-        """Start without a job."""
+        """Start without a selected job."""
         self.log_pane.empty_text = "no job is selected"
         self._show_details()
 
@@ -300,7 +300,7 @@ class EventLog(Vertical):
 
     @property
     def log_pane(self) -> LogPane:
-        """The lines."""
+        """The widget of the log lines."""
         return self.query_one(LogPane)
 
     @property
@@ -310,7 +310,7 @@ class EventLog(Vertical):
 
     @property
     def records(self) -> Sequence[Record]:
-        """The lines of the log as read."""
+        """The lines of the log as they were read."""
         return self.job_details.records if self.job_details else ()
 
     def show_title(self) -> None:
@@ -319,13 +319,13 @@ class EventLog(Vertical):
 
     @property
     def details(self) -> KeyValue:
-        """The context of the line under the cursor."""
+        """The widget of the context of the line under the cursor."""
         return self.side.panel
 
     # ------------------------------------------------------------------------------------------------------------ the job
 
     def show(self, info: JobRowInfo | None, *, expects: tuple[str, int] | None = None, run_key: int = 0) -> None:
-        """Show the log of a job once it is read; None = no job.
+        """Show the log of a job once it is read; None = no job is selected.
 
         Args:
             expects: (status, run key) of the last notice; the database is read until it agrees.
@@ -340,7 +340,7 @@ class EventLog(Vertical):
         self.show_title()
 
     def accept_details(self, job_details: JobDetails | None) -> None:
-        """Show details that were read, unless another job is selected by now."""
+        """Show details that were read, unless the user has selected another job since."""
         if not self.is_mounted or (job_details is not None and (self.info is None or job_details.info.key != self.info.key)):
             return
         if job_details is not None and self.info is not None and self._running_lines is not None:
@@ -367,24 +367,24 @@ class EventLog(Vertical):
 
     @property
     def running_id(self) -> int:
-        """The running job whose log is visible, so that its new lines are needed; 0 = none."""
+        """The id of the running job whose log is visible, so that its new lines are requested; 0 = none."""
         info = self.info
         is_wanted = self.display and self.query_one("#event-main").display and not self.chosen_run and not self.is_reading
         return info.key if info is not None and info.key > 0 and info.status == "processing" and is_wanted else 0
 
     def refresh_running(self) -> None:
-        """Request the new lines of a running job; call it with each frame."""
+        """Request the new lines of a running job; the pane calls this method with each frame."""
         self._asking = self._asking or RunningLog(self.shell, self, lambda wait_s: self.set_timer(wait_s, self.shell.wake))
         self._asking.ask()
 
     def accept_running(self, running: RunningLines) -> None:
-        """Show the lines that a running job has logged so far."""
+        """Show the lines that a running job has logged up to now."""
         if self.is_mounted and self.running_id == running.job_id:
             self._running_lines = running
             self.accept_details(self.job_details)
 
     def _continue(self, job_details: JobDetails) -> None:
-        """Show more lines of the same log, or the final log of its run, without moving the view."""
+        """Show more lines of the same log, or the final log of its run, without scrolling."""
         pane = self.log_pane
         self.search.forget(is_other=False)
         pane.set_window_cells(window_cells(job_details))
@@ -397,7 +397,7 @@ class EventLog(Vertical):
         self.search.forget(is_other=True)
         pane.set_window_cells(window_cells(job_details))
         pane.set_source(EventLines(job_details.lines if job_details else ()))
-        self.side.clear()  # the shown context belonged to a line of another log
+        self.side.clear()  # hides the shown context, which belonged to a line of another log
         if pane.is_following:
             pane.action_last()
         else:
@@ -416,7 +416,7 @@ class EventLog(Vertical):
             self.cursor.apply(self.job_details)
 
     def step_run(self, step: int) -> None:
-        """Show the next (1) or previous (-1) run."""
+        """Show the log of the next (1) or previous (-1) run."""
         job_details = self.job_details
         if job_details is None or self.info is None or job_details.info.key != self.info.key or not job_details.runs:
             return
@@ -430,7 +430,10 @@ class EventLog(Vertical):
     # ---------------------------------------------------------------------------------------------------------- its places
 
     def lay_out(self, only: str, *, is_alone: bool = False, is_tall: bool = False) -> None:
-        """Show "log" or "details"; unless `is_alone`, show both if they fit side by side or, if `is_tall`, one below the other."""
+        """Show the pane "log" or "details".
+
+        Unless `is_alone` is set, show both if they fit side by side or, if `is_tall`, one below the other.
+        """
         self._only, self._is_alone, self._is_tall = only, is_alone, is_tall
         self._show_details()
 
@@ -444,8 +447,8 @@ class EventLog(Vertical):
         return bool(self.details.pairs) and not (self.side.is_about_job and not self._shows_both)
 
     def _show_details(self) -> None:
-        """Divide the room."""
-        # before the first layout, the width is a guess
+        """Divide the room between log and details."""
+        # before the first layout the width is unknown and this value is a guess
         shows_wide = self.size.width >= WIDE if self.size.width else self.has_class("-wide")
         is_tall = self._is_tall and not self._is_alone
         is_wide = shows_wide and not self._is_alone and not is_tall
@@ -467,7 +470,7 @@ class EventLog(Vertical):
             bar.refresh_if_changed()
 
     def _swap(self, one: str, other: str) -> None:
-        """Go from log to details or back; if only one of them is visible, the other replaces it."""
+        """Move the focus between log and details; if only one of the two is visible, show the other in its place."""
         target = self.details if other == "details" else self.log_pane
         target.display = True
         self.screen.set_focus(target)
@@ -476,7 +479,7 @@ class EventLog(Vertical):
         self._show_details()
 
     def on_resize(self) -> None:
-        """Divide the new height."""
+        """Divide the room again after a change of the height."""
         self._show_details()
 
     def _title(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
@@ -507,7 +510,7 @@ class EventLog(Vertical):
                 self.post_message(self.DetailsShown())
 
     def _show_context(self, key: int | None) -> bool:
-        """Show the context of a line; return whether it changed."""
+        """Show the context of a line; return whether the shown context changed."""
         records = self.records
         is_hidden = self.has_class("-tall") and self._only != "details"  # the log shows the context below its line
         context = records[key].context if key is not None and key < len(records) and not is_hidden else ()
@@ -520,24 +523,24 @@ class EventLog(Vertical):
             self._swap("log", "details")
 
     def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
-        """Open the menu of copies."""
+        """Open the menu of texts to copy."""
         event.stop()
         self.action_copy((event.x, event.y))
 
     def on_log_pane_modes_changed(self, event: LogPane.ModesChanged) -> None:
-        """Draw the modes."""
+        """Draw the modes of the log in the title."""
         event.stop()
         self.show_title()
 
     def on_descendant_focus(self) -> None:
-        """Mark the focused part."""
+        """Mark the focused pane."""
         for bar in self.query(Bar):
             bar.refresh_if_changed()
 
     on_descendant_blur = on_descendant_focus
 
     def action_back(self) -> None:
-        """Go back: from the details to the line; from a search to the whole log; from the log to the jobs."""
+        """Go back one step: from the details to the line, from a search to the whole log, or from the log to the jobs."""
         if self.details.has_focus:
             self._swap("details", "log")
         elif self.search.text:
@@ -554,7 +557,7 @@ class EventLog(Vertical):
         self.search.begin()
 
     def action_only_hits(self) -> None:
-        """Show only lines with a hit, or all."""
+        """Show only lines with a hit, or show all lines."""
         self.search.toggle_only_hits()
 
     def on_filter_box_changed(self, event: FilterBox.Changed) -> None:
@@ -570,7 +573,7 @@ class EventLog(Vertical):
     # ------------------------------------------------------------------------------------------------------- levels, copying
 
     def action_levels(self) -> None:
-        """Open the menu of levels."""
+        """Open the menu of log levels."""
         pane = self.log_pane
         items = [MenuItem(level, word, level.lower()) for level, word in _LEVELS]
 
@@ -581,7 +584,7 @@ class EventLog(Vertical):
         Checks.offer(self.app, items, set(pane.levels), show, title="Levels")
 
     def action_copy(self, place: tuple[int, int] | None = None) -> None:
-        """Open the menu of copies: of the details, or of the log."""
+        """Open the menu of texts to copy, from the details or from the log."""
         if self.details.has_focus:
             ask_details(self.shell, self.details.current(), self.details.pairs, place)
         else:

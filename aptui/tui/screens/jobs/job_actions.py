@@ -1,4 +1,4 @@
-"""Actions on jobs: each has a key and an entry of the row menu, and one line in `ROW_ACTIONS`."""
+"""Actions on jobs: each has a key and an entry in the menu of a row, and one line in `ROW_ACTIONS`."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ Place = tuple[int, int] | None
 Infos = Sequence[JobRowInfo]
 
 _MOST_PRODUCTS = 20
-"""Maximum number of products in the menu that asks for one."""
+"""Maximum number of products in the menu in which the user chooses a product."""
 _ASKS_FROM = 100
-"""Minimum number of jobs for which running again and cancelling ask for a confirmation."""
+"""Minimum number of jobs at which running again and cancelling ask for a confirmation."""
 
 
 class RowActions:
@@ -52,10 +52,10 @@ class RowActions:
     def __init__(self, view: JobsView) -> None:
         self._view, self._shell = view, view.shell
         self.is_asking_why = False
-        """Whether the sheet of `why` is being read; the next key waits for it."""
+        """Whether the sheet of `why` is being read; the next key waits for the sheet."""
 
     def can(self, action_id: str) -> bool:
-        """Return whether an action is available here at all."""
+        """Return whether an action is possible on this screen."""
         action = next((each for each in ROW_ACTIONS if each.id == action_id), None)
         if action is None or (action.needs_engine and not self._shell.can_ask):
             return False
@@ -105,7 +105,7 @@ class RowActions:
     # ------------------------------------------------------------------------------------------------------ background work
 
     def _call(self, work: Callable[[], T], then: Callable[[T], object], ended: Callable[[], object]) -> None:
-        """Call `work` in a thread, then `then` with its result in the app's thread, where errors are shown, and `ended`."""
+        """Call `work` in a thread. Then, in the app's thread, call `then` with the result or show the error, and call `ended`."""
 
         def run() -> None:
             try:
@@ -120,7 +120,7 @@ class RowActions:
         run_in_background("aptui-jobs", run)
 
     def query(self, question: Callable[[Reader], T], then: Callable[[T], object]) -> None:
-        """Query the database in a thread and call `then` in the app's thread; keys wait for the answer."""
+        """Query the database in a thread and call `then` in the app's thread; keys wait until then."""
 
         def work() -> T:
             with closing(open_reader(self._view.database)) as reader:
@@ -131,7 +131,10 @@ class RowActions:
     # -------------------------------------------------------------------------------------------------------- other screens
 
     def _can_reveal(self, pane_id: str) -> bool:
-        """Return whether a screen has `reveal`; this imports the screen, so only actions and menus check it."""
+        """Return whether a screen has the method `reveal`.
+
+        The check imports the screen, so only actions and menus make it.
+        """
         return any(each.id == pane_id and hasattr(each.load(), "reveal") for each in self._shell.panes)
 
     def _go(self, pane_id: str, name: str) -> None:
@@ -149,7 +152,7 @@ class RowActions:
         self._go("builders", infos[0].builder)
 
     def products(self, infos: Infos) -> None:
-        """Show a product of the first job's source on the Assets screen; ask for one if there are several."""
+        """Show a product of the first job's source on the Assets screen; let the user choose if there are several."""
         source = infos[0].source
         keys = [info.key for info in infos if info.source == source]
 
@@ -165,7 +168,7 @@ class RowActions:
         self.query(lambda reader: [product.name for key in keys for product in reader.products_of(key)], ask)
 
     def why(self, infos: Infos) -> None:
-        """Show the sheet that explains the state of the job."""
+        """Show a sheet that explains the state of the job."""
 
         def end() -> None:
             self.is_asking_why = False
@@ -177,7 +180,7 @@ class RowActions:
     # -------------------------------------------------------------------------------------------------------------- copying
 
     def _find_details(self, info: JobRowInfo) -> JobDetails | None:
-        """Return the details in the lower panes if they are about this job."""
+        """Return the job's details if the lower panes show this job."""
         job_details = self._view.event_log.job_details
         return job_details if job_details is not None and job_details.info.key == info.key else None
 
@@ -254,7 +257,7 @@ class RowActions:
     # ----------------------------------------------------------------------------------------------------------- the engine
 
     def reprocess(self, infos: Infos) -> None:
-        """Run jobs again; many of them only after a confirmation."""
+        """Run jobs again; ask for a confirmation if there are many."""
         from aptui.link.port import ReprocessJobs  # imported here: not needed before the first paint
 
         keys, ids = _split(infos)
@@ -268,7 +271,7 @@ class RowActions:
         self._confirm(len(infos), f"Run {len(infos):,} jobs again?", "run them", ask)
 
     def cancel(self, infos: Infos) -> None:
-        """Cancel pending and running jobs; many of them only after a confirmation."""
+        """Cancel pending and running jobs; ask for a confirmation if there are many."""
         from aptui.link.port import Cancel  # imported here: not needed before the first paint
 
         ids = tuple(info.key for info in infos if info.key > 0 and info.status in ("pending", "processing"))
@@ -279,7 +282,7 @@ class RowActions:
         self._confirm(len(infos), f"Cancel {len(ids):,} jobs?", "cancel them", ask)
 
     def escalate(self, infos: Infos) -> None:
-        """Run jobs before all others."""
+        """Run these jobs before all other jobs."""
         from aptui.link.port import EscalateJobs  # imported here: not needed before the first paint
 
         keys, ids = _split(infos)
@@ -311,17 +314,20 @@ class RowActions:
     # ------------------------------------------------------------------------------------------------------- other programs
 
     def _log_of(self, info: JobRowInfo) -> str:
-        """Return the path of the log that is shown for a job, "" if none is shown."""
+        """Return the path of the shown log if it belongs to this job, "" if not."""
         shown = self._find_details(info)
         return native(shown.log) if shown is not None and shown.log else ""
 
     def _is_logging(self, info: JobRowInfo) -> bool:
-        """Return whether the log of a running job is shown; it has no file yet."""
+        """Return whether the lower panes show the log of this job while it runs; such a log has no file yet."""
         shown = self._find_details(info)
         return shown is not None and shown.running_key != 0
 
     def pager(self, infos: Infos) -> None:
-        """Show the log in the pager as text: time, level, origin, message, details; of a running job, the lines so far."""
+        """Show the log in the pager as text: time, level, origin, message, details.
+
+        For a running job, show the lines up to now.
+        """
         command, log, shown = pager(os.environ), self._log_of(infos[0]), self._find_details(infos[0])
         if not shutil.which(command[0]):
             self._shell.show_toast(f"'{command[0]}' is not installed: set $PAGER", "warning")
@@ -346,7 +352,7 @@ class RowActions:
         self._edit(self._log_of(infos[0]), "no log")
 
     def editor(self, infos: Infos) -> None:
-        """Open the source in the editor; the log if the log has the focus."""
+        """Open the source in the editor; if the log has the focus, open the log."""
         if self._view.event_log.has_focus_within:
             self.log_editor(infos)
         else:
@@ -377,7 +383,7 @@ class RowActions:
             self._shell.show_toast("no log", "warning")
 
     def capsule(self, infos: Infos) -> None:
-        """Run `aptui capsule` in a thread; it writes the job into a file in the folder where the screen was started."""
+        """Run `aptui capsule` in a thread. The capsule, a file with the job, goes to the folder where the screen was started."""
         config = self._shell.config
         if config is None:
             self._shell.show_toast("a capsule needs a project", "warning")
@@ -435,7 +441,7 @@ def _split(infos: Infos) -> tuple[tuple[str, ...], tuple[int, ...]]:
 
 
 def _sources(infos: Infos) -> list[JobRowInfo]:
-    """Return the first job of each source."""
+    """Return one job for each source, the first."""
     return list({info.source: info for info in reversed(infos)}.values())[::-1]
 
 
@@ -445,6 +451,6 @@ def _uuids(reader: Reader, infos: Infos) -> list[str]:
 
 
 def path_of(reader: Reader, info: JobRowInfo) -> str:
-    """Return the path of a job's source in text form, below its scan folder if that is known."""
+    """Return the path of a job's source in text form, below the path of its scan folder if that is known."""
     source = reader.source(info.source)
     return f"{source.root}/{source.source}" if source else info.source

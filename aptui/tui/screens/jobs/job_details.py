@@ -1,7 +1,8 @@
 """Reads of the Jobs screen about one job: its row, its runs, the log of one run; and the lines of a running job, from the engine.
 
-Nothing is drawn here. The database is read in a thread: only the newest request, and none while a key is held down. The engine is
-asked about a running job once per 0.8 s while its log is visible; frames set the pace, so a slow line or processor asks less often.
+Nothing is drawn here. A thread reads the database for the newest request only, and does not read while a key is held down. The
+engine is asked about a running job once per 0.8 s while the job's log is visible. The requests are made with frames, so they are
+fewer on a slow connection or processor.
 
 Tests: `tests/tui/screens/jobs/test_jobs_pane.py`, `tests/tui/screens/jobs/test_running.py`.
 """
@@ -45,15 +46,15 @@ if TYPE_CHECKING:
 
 
 QUIET_S = 0.06
-"""Delay before a job is read while requests come fast (seconds)."""
+"""Delay before a job is read while requests arrive quickly (seconds)."""
 CATCH_UP_S = (0.05, 0.1, 0.2, 0.4, 0.8)
-"""Delays between reads while the database is older than the notices (seconds)."""
+"""Delays between reads while the database is behind the notices (seconds)."""
 LARGEST_BYTES = 8 << 20
-"""Maximum size of a shown log (bytes): of a larger log only the end is shown; the pager has all of it."""
+"""Maximum size of a shown log (bytes). Of a larger log only the end is shown; the pager shows the whole log."""
 
 
 class DetailsRequest(Struct, frozen=True):
-    """A request.
+    """A request to read a job.
 
     Args:
         run_key: the run; 0 = the newest.
@@ -71,7 +72,7 @@ class JobDetails(Struct, frozen=True):
     Args:
         runs: the newest first; empty if no run is recorded.
         at: index of the shown run.
-        log: path of its log in text form, "" if it has no log.
+        log: path of the run's log in text form, "" if it has no log.
         records: the lines of the log with their context; `lines` are the same as drawn.
         nothing: why there are no lines.
         running_key: the current run whose lines so far are shown; 0 = the lines are those of `run`.
@@ -91,12 +92,12 @@ class JobDetails(Struct, frozen=True):
 
     @property
     def run(self) -> RunRow | None:
-        """The shown run."""
+        """The shown run, None = no run."""
         return self.runs[self.at] if self.runs else None
 
     @property
     def is_newest(self) -> bool:
-        """Whether the last run is shown."""
+        """Whether the shown run is the last run."""
         return self.at == 0
 
 
@@ -114,7 +115,7 @@ class DetailsReader:
         self.read_count = 0
 
     def request(self, request: DetailsRequest) -> None:
-        """Request a job; an earlier request that was not read yet is dropped."""
+        """Request a job; an earlier request that has not been read yet is dropped."""
         self._worker.put(request)
 
     def close(self) -> None:
@@ -122,7 +123,7 @@ class DetailsReader:
         self._worker.close()
 
     def _read_current(self, _kind: str, request: DetailsRequest) -> None:
-        """Read until the database agrees with the notices, and deliver, unless another job is requested."""
+        """Read until the database agrees with the notices, and deliver the result. Stop when another job is requested."""
         details = self.read(request)
         for pause_s in CATCH_UP_S:
             if _is_current(details, request) or self._worker.is_superseded(wait_s=pause_s):
@@ -138,7 +139,7 @@ class DetailsReader:
                 self._deliver(replace(details, failing=replace(failing, author=self._authors[failing.commit])))
 
     def read(self, request: DetailsRequest) -> JobDetails:
-        """Read a job now."""
+        """Read a job once, now."""
         self.read_count += 1
         try:
             with closing(open_reader(self._database)) as reader:
@@ -208,7 +209,7 @@ def read_log(path: str) -> list[joblog.JobLogLine]:
 
 
 def find_job(reader: Reader, info: JobRowInfo) -> JobRow | None:
-    """Return the row of a job, or of a failed analysis."""
+    """Return the row of a job, or the row of a failed analysis."""
     if info.key > 0:
         return reader.job(info.key)
     source = None if info.source_id else reader.source(info.source)
@@ -225,7 +226,10 @@ _EXIT = re.compile(r"command exited with status (\d+): (.+)", re.DOTALL)
 
 
 def draw_records(records: Iterable[joblog.JobLogLine]) -> Iterator[LogPaneLine]:
-    """Yield the lines of a log as drawn; the exit of a command does not repeat an error above it."""
+    """Yield the lines of a log as they are drawn.
+
+    If a line above has the same error already, the line about a command's exit leaves it out.
+    """
     errors: set[str] = set()
     for record in records:
         found = _EXIT.fullmatch(record.text) if record.level >= LogLevel.ERROR else None
@@ -240,11 +244,14 @@ def _draw_record(record: joblog.JobLogLine, text: str) -> LogPaneLine:
 
 
 FIRST_S, AGAIN_S = 0.25, 0.8
-"""Delay before the first request about a job, and the interval after an answer (seconds)."""
+"""Delay before the engine is first asked about a job, and the interval after an answer (seconds)."""
 
 
 class RunningLines(Struct, frozen=True):
-    """The lines so far of the run `run_key` of the job `job_id`: as received (`records`), as `lines`, and as `drawn`."""
+    """The lines that the run `run_key` of the job `job_id` has logged up to now.
+
+    They are stored as the engine sent them (`records`), as log lines (`lines`), and as lines ready to be drawn (`drawn`).
+    """
 
     job_id: int
     run_key: int = 0
@@ -255,11 +262,11 @@ class RunningLines(Struct, frozen=True):
 
 
 class RunningView(Protocol):
-    """The view of the lines."""
+    """The lines as a source for the log pane."""
 
     @property
     def running_id(self) -> int:
-        """The job whose running log is needed; 0 = none."""
+        """The id of the job whose running log is needed; 0 = none."""
 
     def accept_running(self, running: RunningLines) -> None:
         """Show the lines."""
@@ -281,10 +288,10 @@ class RunningLog:
         self._due_s = 0.0
         self._is_asking = False
         self._old_engine_pid = 0
-        """Process id of an engine that does not know the request."""
+        """Process id of an engine that is too old to know the request."""
 
     def ask(self) -> None:
-        """Send a request if it is due; call it with each frame."""
+        """Send a request if it is due; called with each frame."""
         job_id, now_s, session = self._view.running_id, self._clock(), self._shell.session
         if not job_id or session.state is not SessionState.ATTACHED or session.engine.pid == self._old_engine_pid:
             self._known = RunningLines(0)
@@ -302,7 +309,7 @@ class RunningLog:
             answer.add_done_callback(lambda done: self._accept_answer(known, done))
 
     def _accept_answer(self, known: RunningLines, answer: Future[Answer]) -> None:
-        """Make lines from an answer, in the session's thread."""
+        """Turn an answer into lines; runs in the session's thread."""
         from aptui.store.queries.logs import make_run_log
 
         pid, found = 0, known
@@ -313,7 +320,7 @@ class RunningLog:
         except UserError:
             pid = self._shell.session.engine.pid
         except (KnownError, msgspec.ValidationError):
-            pass  # the next frame sends the request again
+            pass  # no retry here: the next frame sends the request again
         self._shell.in_ui(self._accept, found, pid)
 
     def _accept(self, found: RunningLines, old_engine_pid: int) -> None:
@@ -327,7 +334,7 @@ class RunningLog:
 
 
 def _with(known: RunningLines, run_key: int, stamp: int, records: tuple[LogRecord, ...]) -> RunningLines:
-    """Return the known lines with the new ones; lines that exist are kept."""
+    """Return the known lines and the new ones; `LogPaneLine`s that exist are reused."""
     if not run_key:
         return known
     is_more = run_key == known.run_key and records[: len(known.records)] == known.records
@@ -356,7 +363,7 @@ def with_running(
 
 
 def continues_run(before: JobDetails | None, now: JobDetails) -> bool:
-    """Return whether these lines continue the previous ones: the same run, still running or just ended."""
+    """Return whether these details continue the previous ones: the same run, which is still running or has just ended."""
     if before is None or not before.running_key or before.info.key != now.info.key:
         return False
     return before.running_key == (now.running_key or (now.run.run_key if now.run else 0))

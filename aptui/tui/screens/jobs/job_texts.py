@@ -1,4 +1,4 @@
-"""Texts about a job: copied lines, a bug report, the explanation of its state; and findings of checks, computed in a thread."""
+"""Texts about a job: copied lines, a bug report, the explanation of its state. Also runs the configured checks in a thread."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from aptui.tui.widgets.cells import wrap
 from aptui.tui.words import age_text, duration_text
 
 _REST_FACTOR, _REST_S = 4, 1.0
-"""Pause after a computation: four times its duration and a second, so that it uses at most a fifth of one processor."""
+"""Pause after a run of the checks: four times its duration plus a second, so that it uses at most a fifth of one processor."""
 
 
 class CheckMarks:
-    """The newest findings of the configured checks. The app calls `mark_stale` and `pop`.
+    """The newest findings of the configured checks.
 
     The thread calls `wake` for new findings.
     """
@@ -50,12 +50,12 @@ class CheckMarks:
         self._worker = LatestOnly[None]("aptui-checks", self._check)
 
     def mark_stale(self) -> None:
-        """Compute everything again, soon."""
+        """Request a new run of the checks."""
         if self._checks:
             self._worker.put(None)
 
     def pop(self) -> Mapping[int, CheckMark] | None:
-        """Return new findings once, None if there are no new findings."""
+        """Return each new list of findings once; None if there is no new list."""
         with self._lock:
             found, self._found = self._found, None
             return found
@@ -70,7 +70,7 @@ class CheckMarks:
             with closing(open_reader(self._database)) as reader:
                 found = check_marks(reader, self._checks)
         except KnownError:
-            return  # the feed reports the error
+            return  # ignored here, because the feed reports the error
         with self._lock:
             self._found = found
         self._wake()
@@ -81,40 +81,40 @@ _WORDS = {LogLevel.DEBUG: "DEBUG", LogLevel.INFO: "INFO", LogLevel.WARNING: "WAR
 _BEFORE_ERROR = 3
 _SHORT = 7
 _TO_COME = {"pending": "Waits because", "processing": "Runs because"}
-"""{status of a job whose newest run has not ended: label of its reason}."""
+"""{status of a job whose newest run has not ended: label for the reason of the run}."""
 _REGEX_SIGNS = re.compile(r"[.^$*+?{}\[\]|()\\#&~-]")
 
 
 def moment(time_ms: int) -> str:
-    """Return a time with its day, in local time."""
+    """Return a local time with its day."""
     when = datetime.fromtimestamp(time_ms / 1000)  # noqa: DTZ006  # the wall clock beside people
     return f"{when:%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03d}"
 
 
 def line_text(line: JobLogLine, *, has_details: bool) -> str:
-    """Return a line in the form of the Asset Processor's Event Log, with its details below."""
+    """Return a log line in the form of the Asset Processor's Event Log, with its details in the lines below."""
     head = f"{moment(line.time_ms)} | {_WORDS.get(LogLevel(line.level), 'INFO')} | origin: {line.window} | {spoken(line.text)}"
     return "\n".join([head, *details(line.context)]) if has_details else head
 
 
 def details(context: Iterable[tuple[str, str]]) -> list[str]:
-    """Return context as lines."""
+    """Return the context of a log line as lines of text."""
     return [f"[{key}] = {value}" for key, value in context]
 
 
 def log_text(lines: Sequence[JobLogLine], *, has_details: bool) -> str:
-    """Return lines of a log."""
+    """Return the text of the lines of a log."""
     return "\n".join(line_text(line, has_details=has_details) for line in lines)
 
 
 def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
-    """Return the known facts about a job and the shown run as (name, value)."""
+    """Return the known facts about a job and its shown run as (name, value)."""
     info, row, run = job_details.info, job_details.row, job_details.run
     ended, took = (moment(run.completed_ms), duration_text(run.duration_ms)) if run and run.completed_ms else ("", "")
     is_to_come = job_details.is_newest and info.status in _TO_COME
     error = (run.error if run else "") or (row.error if row else "") or info.error
     reason = info.reason if is_to_come else (run.reason if run else "") or info.reason
-    if reason.strip() == error.strip():  # the reason of a refused job is its error
+    if reason.strip() == error.strip():  # the reason of a refused job is its error message
         reason = ""
     facts = [
         ("Source", info.source),
@@ -150,7 +150,7 @@ def commit_text(change: OutcomeChange) -> str:
 
 
 def failing_text(failing: OutcomeChange, now_ms: int) -> str:
-    """Return since which commit and for how long a job fails; of a commit that is not the cause only the hash is named."""
+    """Return since which commit and for how long a job fails. For a commit that is not the cause, give only the hash."""
     age = age_text(now_ms - failing.ended_ms)
     if failing.is_after_checkout:
         return f"failing since {commit_text(failing)}, {age}"
@@ -175,7 +175,10 @@ def _place_of_error(job_details: JobDetails) -> int | None:
 
 
 def first_error(job_details: JobDetails) -> str:
-    """Return the job and its first error with details, as in a copied log; without a log the error of the job, "" = none."""
+    """Return the job and its first error with details, in the form of a copied log.
+
+    Without a log, return the error of the job, "" = none.
+    """
     at, info = _place_of_error(job_details), job_details.info
     text = info.error if at is None else line_text(job_details.records[at], has_details=True)
     return f"{info.source} ({info.platform})\n{text}" if text else ""
@@ -223,7 +226,7 @@ _MOST = 200
 
 
 def why_lines(database: Path, info: JobRowInfo, width: int = 200) -> list[Parts]:
-    """Return the sheet that explains a job; long lines are continued in the next row.
+    """Return the sheet that explains a job; a long line continues in the next row.
 
     Raises:
         KnownError: the database cannot be read.
@@ -236,7 +239,7 @@ def why_lines(database: Path, info: JobRowInfo, width: int = 200) -> list[Parts]
 
 
 def _break_line(line: Parts, width: int) -> Iterator[Parts]:
-    """Yield a line; the rest of a long last part is indented below it."""
+    """Yield a line; if its last part is too long, the rest is indented below that part."""
     lead, last, at = line[:-1], line[-1:], width_of(line[:-1])
     if not last or width_of(line) <= width or at > width * 2 // 3:
         yield line

@@ -61,13 +61,13 @@ class Head:
         self._jobs, self._store, self._choices, self._causes = view, store, choices, causes
 
     def count_words(self) -> str:
-        """Return the number of jobs that pass the filter, and of all jobs."""
+        """Return the number of jobs that match the filter, and the number of all jobs."""
         hits, total = self._store.hit_count, self._store.total
         if not self._store.is_loaded:
             return ""
-        # while the filter has a mistake, the last valid view stays
+        # a filter with a mistake does not change the rows
         if self._store.is_filtering and self._choices.mistake() is None:
-            return "filtering…"  # the rows are still those of the previous filter
+            return "filtering…"  # the rows still belong to the previous filter
         words = f"{hits:,} of {total:,}" if self._store.filter.terms else count(total, "job")
         sources = self._store.source_count
         return f"{count(sources, 'source')}, {words}" if sources and self._jobs.shell.app.size.width >= _ROOMY else words
@@ -76,7 +76,7 @@ class Head:
         """Return both ends of the line."""
         text, mistake = self._choices.text, self._choices.mistake()
         press = "keys.press('slash')"
-        if self._jobs.shows_causes:  # filters do not apply to causes
+        if self._jobs.shows_causes:  # filters have no effect on the list of causes
             return [Part(" all failures by cause", "header")], [Part(count(self._causes.row_count(), "cause"), "title")]
         left = [Part(" / ", "accent", press), Part(sanitize(text) if text else "filter", "path" if text else "muted", press)]
         if mistake is not None:
@@ -95,16 +95,17 @@ class Head:
 
 
 _RUNNING_CELLS, _SPARK_CELLS = 40, 16
-"""Minimum width of a running job in the strip, and width of the rates beside the jobs (cells)."""
+"""Minimum width of one running job in the strip above the table, and width of the rates beside the jobs (cells)."""
 _SPARKS = "▁▂▃▄▅▆▇█"
 _TALL, _TALLEST = 30, 45
-"""Minimum heights of the screen (lines) for two and for three lines of running jobs."""
+"""Minimum heights of the screen for two and for three lines of running jobs (lines)."""
 
 
 class RunningStrip(Line):
-    """The running jobs with their ages, and the rate of the last seconds, above the table while jobs run.
+    """The strip above the table: the running jobs with their ages, and the rate of the last seconds. It is shown while jobs run.
 
-    It changes once a second, and a job keeps its place until it ends. Lines are added for more jobs, and stay while jobs run.
+    The strip changes once a second, and a job keeps its place until it ends. The strip adds lines for more jobs, and keeps these
+    lines while any job runs.
     """
 
     def __init__(self, view: JobsView, store: JobsStore) -> None:
@@ -114,10 +115,10 @@ class RunningStrip(Line):
         self._counts: deque[int] = deque(maxlen=_SPARK_CELLS - 3)
         self._filled_ms = 0
         self._most = 0
-        """The largest number of jobs that ran at a time since the strip is shown."""
+        """The largest number of jobs that ran at one time since the strip was shown."""
 
     def update_jobs(self) -> None:
-        """Show the jobs that run now; call it with each frame."""
+        """Show the jobs that run now; called with each frame."""
         session, now_ms = self._jobs.shell.session, self._jobs.shell.session.clock_ms()
         progress = session.latest_progress if session.state is SessionState.ATTACHED else None
         if progress is None or not progress.jobs_waiting + progress.jobs_running:
@@ -126,7 +127,7 @@ class RunningStrip(Line):
                 self._counts.clear()
                 self._most = 0
         elif not self.display and not self._store.running:
-            pass  # without running jobs the strip stays hidden
+            pass  # the strip stays hidden until a job runs
         elif not self.display or not 0 <= now_ms - self._filled_ms < _SECOND_MS:
             self._filled_ms = now_ms
             self._counts.append(progress.done_now + progress.failed_now)
@@ -135,7 +136,7 @@ class RunningStrip(Line):
             self.refresh()
 
     def _fill(self) -> None:
-        """Put the jobs that began first into free slots."""
+        """Put jobs that are not shown yet into free places, the oldest job first."""
         width, height = self.app.size
         running = self._store.running
         self._most = max(self._most, len(running))
@@ -150,7 +151,7 @@ class RunningStrip(Line):
         return max(1, (width - _SPARK_CELLS) // _RUNNING_CELLS)
 
     def render_line(self, y: int) -> Strip:
-        """Return a row of jobs, the first with the rates."""
+        """Return one line of running jobs; the first line also has the rates."""
         width = self.size.width
         columns, sparks = self._columns(width), self._sparks() if y == 0 else ""
         cells = (width - _SPARK_CELLS) // columns
@@ -181,11 +182,11 @@ class RunningStrip(Line):
 
 
 _SPLIT_STEP = 8
-"""Step of the border, in per cent of the height."""
+"""Step by which a key moves the border between the panes, in per cent of the height."""
 
 
 class JobsPane(ThreePanes):
-    """The Jobs screen; other screens call `reveal`."""
+    """The Jobs screen; other screens call its method `reveal`."""
 
     DEFAULT_CSS = """
     JobsPane { layout: vertical; }
@@ -256,7 +257,7 @@ class JobsPane(ThreePanes):
         self.last_visit = LastVisit(self, self.store)
 
     def compose(self) -> ComposeResult:
-        """Make the parts."""
+        """Create the widgets."""
         with Vertical(id="jobs-upper"):
             yield Bar(self.head.ends, id="jobs-bar", rules=False)
             yield FilterBox(
@@ -267,7 +268,7 @@ class JobsPane(ThreePanes):
             yield RunningStrip(self, self.store)
             yield JobsTableView(self.store, id="jobs-table")
             yield CausesTable(id="jobs-causes")
-        yield EventLog(is_wide=WIDE <= self.app.size.width < BESIDE)  # with a wrong width every part would be styled twice
+        yield EventLog(is_wide=WIDE <= self.app.size.width < BESIDE)  # the first width must be right, or all is styled twice
 
     def on_mount(self) -> None:
         """Restore the remembered choices; the first rows arrive with the first frame."""
@@ -305,14 +306,14 @@ class JobsPane(ThreePanes):
         return asset_database(self.shell.session.cache_dir)
 
     def list_selected(self) -> list[JobRowInfo]:
-        """Return the jobs for an action: the marked jobs, or the jobs of the line under the cursor, with the shown job first."""
+        """Return the jobs for an action: the marked jobs, or the jobs of the line under the cursor, the shown job first."""
         keys = self.table.list_selected_keys()
         if not self.table.marks and self.selection.key in keys:
             keys = list(dict.fromkeys([self.selection.key, *keys]))
         return [info for key in keys if (info := self.store.info(key)) is not None]
 
     def name_awaited(self, focused: Widget | None) -> str:
-        """Return what the next key waits for: the first rows, a sheet, the rows of a filter, the log that is being read."""
+        """Return what the next key waits for: the first rows, a sheet, the rows of a filter, or the log that is being read."""
         if not self.store.is_loaded and not self._trouble:
             return "the first rows"
         if self.actions.is_asking_why:
@@ -324,13 +325,13 @@ class JobsPane(ThreePanes):
         return "the filter" if self.store.is_busy else ""
 
     def activate(self) -> None:
-        """Show the screen."""
+        """React when the screen becomes visible."""
         if not self.has_focus_within or self.box.has_focus_within:
             self.upper.focus()
         self.arrange_parts()
 
     def deactivate(self) -> None:
-        """Remember the choices."""
+        """Remember the user's choices."""
         if self.choices.mistake() is None:
             self.choices.keep()
         self.last_visit.keep()
@@ -362,7 +363,7 @@ class JobsPane(ThreePanes):
         return (*self.choices.commands(), *(news if self.last_visit.left_ms else ()), causes, *actions)
 
     def reveal(self, text: str) -> None:
-        """Show a job (`#12`), or the jobs that pass a filter; called by other screens."""
+        """Show a job (`#12`), or the jobs that match a filter; called by other screens."""
         self.by_cause.close()
         digits = text.strip().removeprefix("#")
         if text.strip().startswith("#") and digits.isdigit():
@@ -379,7 +380,7 @@ class JobsPane(ThreePanes):
             self.shell.wake()
 
     def on_news(self, batch: Batch) -> None:
-        """Apply notices."""
+        """Apply the notices of one frame."""
         table = self.table
         self.store.hold(table.top, table.top + table.page_rows)
         if fixed := self.fixed.note(batch):
@@ -407,7 +408,7 @@ class JobsPane(ThreePanes):
         stays = has_marks or self.table.is_held or self._is_on_failure()
         self.table.follows_top = not stays and self._part == "table"
         self.table.refresh_model()
-        if not self.box.display:  # columns stay while the user types
+        if not self.box.display:  # the columns stay the same while the user types
             self.choices.fit_columns()
         self.goal.apply()
         self.by_cause.draw()
@@ -419,7 +420,7 @@ class JobsPane(ThreePanes):
         self.changes.keep()
 
     def _explain_empty(self) -> str:
-        """Return why the table has no rows: the filter, or the watched folders and patterns that no file matches."""
+        """Return why the table is empty: the filter, or the watched folders and patterns that no file matches."""
         if self.store.total:
             hint = "" if self.store.row_count() else self.choices.find_hint()
             return f"no job matches{'; ' * bool(hint)}{hint}: Esc clears the filter"
@@ -446,7 +447,7 @@ class JobsPane(ThreePanes):
     # --------------------------------------------------------------------------------------------------------------- leaving
 
     def action_back(self) -> None:
-        """Leave causes or zoom, then clear marks, then the filter."""
+        """Leave the list of causes or the zoom, else clear the marks, else clear the filter."""
         if self.shows_causes:
             self.by_cause.close()
             self.table.focus()
@@ -473,7 +474,7 @@ class JobsPane(ThreePanes):
             self.by_cause.highlight(event.key)
 
     def on_rows_opened(self, event: Rows.Opened) -> None:
-        """Go to the log of a job, or to the jobs of a cause."""
+        """Open a row: go to the log of a job, or to the jobs of a cause."""
         event.stop()
         if event.rows is self.table:
             if self.store.job_at(event.key, self.selection.key) != self.selection.key:
@@ -496,14 +497,14 @@ class JobsPane(ThreePanes):
         self._show_counts()
 
     def on_table_header_clicked(self, event: Table.HeaderClicked) -> None:
-        """Sort by the column."""
+        """Sort by the clicked column."""
         event.stop()
         if event.rows is self.table:
             self.choices.sort_by(event.column_id)
             self._show_counts()
 
     def on_event_log_log_left(self, event: EventLog.LogLeft) -> None:
-        """Go back to the jobs."""
+        """Focus the jobs again."""
         event.stop()
         self.go_to("table")
 
@@ -523,7 +524,7 @@ class JobsPane(ThreePanes):
         self.actions.menu()
 
     def action_next(self, word: str, step: int) -> None:
-        """Go to the next job that failed, or has warnings."""
+        """Go to the next job that failed or has warnings."""
         index = self.store.next_with(word, self.table.cursor, step)
         if index is not None:
             self.table.move_cursor(index)
@@ -540,7 +541,7 @@ class JobsPane(ThreePanes):
         self.event_log.step_run(step)
 
     def action_view(self, step: int) -> None:
-        """Go to the previous or next filter."""
+        """Use the previous or next filter of the history."""
         self.choices.walk(step)
 
     def action_choose(self, what: str) -> None:
@@ -549,7 +550,7 @@ class JobsPane(ThreePanes):
         ask[what]()
 
     def action_lines(self) -> None:
-        """Show a source in each line, or a job."""
+        """Switch between one line per source and one line per job."""
         self.by_cause.close()
         self.choices.turn_lines()
 
@@ -560,7 +561,7 @@ class JobsPane(ThreePanes):
         self._show_counts()
 
     def action_resort(self) -> None:
-        """Sort again."""
+        """Sort by another column or in another order."""
         self.store.resort()
 
     # -------------------------------------------------------------------------------------------------------------- filter

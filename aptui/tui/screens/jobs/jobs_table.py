@@ -1,4 +1,4 @@
-"""The tables of the upper pane: the columns of the Jobs table, the list of causes, and the user's choices, which are remembered."""
+"""The tables of the upper pane: the columns of the Jobs table, the list of causes, and the user's choices (filter, order …)."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ DESCENDING = frozenset({"completed", "duration", "warnings", "errors", "number"}
 """Columns that are sorted with the largest value first."""
 _YIELDS, _SHORT_REASON = 10, 14
 _AFTER_DURATION = 6
-"""Rank of the column of reasons if nothing failed: it is dropped before the column of durations."""
+"""Drop rank of the column of reasons while no job has failed: it is dropped before the column of durations."""
 _STEP = 4
-"""Step in cells by which a column becomes wider."""
+"""Step by which a column becomes wider (cells)."""
 _WIDEST = {"status": 25, "platform": 16, "key": 16}
-"""Columns that are as wide as their texts, and their maximum width in cells."""
+"""{column that is as wide as its texts: its maximum width in cells}."""
 _UNKNOWN: Mapping[str, int] = {}
 FAILED_FIRST = "failed"
-"""The default order: failed jobs, jobs with errors, with warnings, the rest."""
+"""The default order: failed jobs, then jobs with errors, then jobs with warnings, then the rest."""
 _CAUSES = (
     Column("count", "Jobs", 7, align="right"),
     Column("cause", "Cause", 0, 24, weight=3, is_prose=True),
@@ -89,7 +89,7 @@ def choose_columns(
 
 
 def _fit_column(column: Column, needs: int) -> Column:
-    """Return a column that is as wide as its texts, if their width is known."""
+    """Return a column that is as wide as its texts, if the width of the texts is known."""
     if not needs:
         return column
     if not column.width:
@@ -112,7 +112,7 @@ class JobsTableView(Table):
     keeps_titles: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "open", id="rows.open")]
     is_held = False
-    """Whether the cursor stays on its job even in the first row: the user acted on the job and has not moved since."""
+    """Whether the cursor stays on its job even in the first row, because the user acted on the job and has not moved since."""
 
     def __init__(self, store: JobsStore, *, id: str) -> None:  # noqa: A002  # Textual's name
         super().__init__(id=id)
@@ -120,19 +120,19 @@ class JobsTableView(Table):
         self.starts_at_top = True
 
     def move_cursor(self, index: int) -> None:
-        """Put the cursor on a row. From now on, it keeps its line on the screen, and no longer stays on its job (`is_held`)."""
+        """Put the cursor on a row. The row keeps its line on the screen, and the cursor is no longer held on a job (`is_held`)."""
         self.is_held = self.starts_at_top = False
         super().move_cursor(index)
 
     def move_to_key(self, key: int) -> bool:
-        """Put the cursor on a job, whose source is expanded if it has several; return whether the view has the job."""
+        """Put the cursor on a job; expand its source if that has several jobs. Return whether the view contains the job."""
         index = self.index_of(key)
         if index is not None:
             self._expand(index, on=True)
         return super().move_to_key(key)
 
     def keys_below(self, key: int) -> list[int]:
-        """Return the jobs of a source, or the job itself."""
+        """Return the jobs of a source; for the key of a job, return that job."""
         return self._store.jobs_of(key)
 
     def row_text(self, key: int) -> str:
@@ -140,12 +140,12 @@ class JobsTableView(Table):
         return self._store.job_text(key, [column.id for column in self.columns])
 
     def action_shift(self, steps: int) -> None:
-        """Show or hide the jobs of a source, otherwise scroll long texts; scrolled texts go back first."""
+        """Show or hide the jobs of a source. In another row, scroll long texts; texts that are scrolled already go back first."""
         if (steps < 0 and self.offset_cells) or not self._expand(self.cursor, on=steps > 0):
             super().action_shift(steps)
 
     def on_click(self, event: events.Click) -> None:
-        """Show or hide the jobs of a source whose sign is clicked."""
+        """Show or hide the jobs of the source whose sign was clicked."""
         place = event.get_content_offset(self)
         if place is None or event.button != 1 or place.x not in self._sign_cells():
             return
@@ -154,7 +154,7 @@ class JobsTableView(Table):
             self._expand(index, on=False)
 
     def _sign_cells(self) -> range:
-        """Return the columns of cells that the signs of sources are in."""
+        """Return the columns of screen cells in which the signs of the sources are."""
         start = 1
         for column, width in self._lay_columns():
             if column.id == "source":
@@ -163,7 +163,7 @@ class JobsTableView(Table):
         return range(0)
 
     def _expand(self, index: int, *, on: bool) -> bool:
-        """Show or hide the jobs of a line's source; the cursor is on the source's line then. Return whether anything changed."""
+        """Show or hide the jobs of the source in a line, and put the cursor on the source. Return whether any row changed."""
         line = self._store.expand(index, on=on)
         if line is None:
             return False
@@ -196,7 +196,7 @@ class Causes:
         return index
 
     def index_of(self, key: int) -> int | None:
-        """Return the index of a key, which is the same number, None if there are fewer causes."""
+        """Return the index of a key, which is the same number; None if the list is shorter."""
         return key if 0 <= key < len(self.groups) else None
 
     def cell(self, index: int, column_id: str) -> Cell:
@@ -211,7 +211,7 @@ class Causes:
 
 
 class CausesTable(Table):
-    """The list of causes."""
+    """The widget that lists the causes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "show these", id="rows.open")]
 
@@ -236,7 +236,7 @@ _MOST_VIEWS = 50
 
 
 class Choices:
-    """The choices of one pane: filter, saved filters, statuses, order, columns."""
+    """The user's choices in one pane: filter, saved filters, statuses, order, columns."""
 
     def __init__(self, view: JobsView, store: JobsStore) -> None:
         self._jobs, self._store = view, store
@@ -273,7 +273,7 @@ class Choices:
 
     @property
     def text(self) -> str:
-        """The filter as typed; it may hold a mistake."""
+        """The filter as the user typed it; it may contain a mistake."""
         return self._text
 
     def history(self) -> list[str]:
@@ -286,7 +286,10 @@ class Choices:
         self._store.set_filter(text)
 
     def drop_invalid(self) -> None:
-        """Show all jobs while the filter is invalid; called with each frame, because patterns are checked in a thread."""
+        """Show all jobs while the filter is invalid.
+
+        The pane calls this method with each frame, because a thread checks the patterns.
+        """
         if isinstance(self._store.error, FilterError):
             self._mistake = self._store.error
             self._store.set_filter("")
@@ -306,7 +309,7 @@ class Choices:
             self._view = len(self._views) - 1
 
     def walk(self, step: int) -> None:
-        """Go to the previous (-1) or next (1) filter."""
+        """Use the previous (-1) or next (1) filter of the history."""
         place = self._view + step
         if 0 <= place < len(self._views):
             self._view = place
@@ -316,14 +319,14 @@ class Choices:
             self.shell.show_toast("this is the newest filter" if step > 0 else "this is the oldest filter", seconds=2)
 
     def mistake(self) -> tuple[int, str, str] | None:
-        """Return (column from 0, what is wrong, advice) of the typed filter."""
+        """Return (column counted from 0, the mistake, advice) of the typed filter, None if the filter is valid."""
         error: KnownError | None = self._mistake or self._store.error
         if error is None:
             return None
         return (error.column - 1 if isinstance(error, FilterError) else 0), error.what, error.hint
 
     def show_count(self, box: FilterBox, count: str) -> None:
-        """Show the number of jobs in the filter box, or the mistake."""
+        """Show the number of matching jobs in the filter box, or the mistake."""
         mistake = self.mistake()
         if mistake is not None:
             box.show_mistake(*mistake, count=count)
@@ -345,7 +348,10 @@ class Choices:
         return ""
 
     def ask_statuses(self) -> None:
-        """Open the menu of statuses: Space and letters toggle, Enter without a toggle takes the current one, Esc closes."""
+        """Open the menu of statuses.
+
+        Space and letters toggle a status. Enter without a toggle selects only the current status. Esc closes the menu.
+        """
         counts, wanted = self._store.counts(), set(self._find_wanted_statuses())
         items = [
             MenuItem(
@@ -375,19 +381,19 @@ class Choices:
     # --------------------------------------------------------------------------------------------- lines, order, columns
 
     def group_by_source(self, *, platform_count: int) -> None:
-        """Show a source in each line if the user chose that; by default, if there are several platforms."""
+        """Show one line per source if the user chose that. The default is one line per source if there are several platforms."""
         chosen = self.memory.get("jobs.by_source", None)
         self._store.group_by_source(on=platform_count > 1 if chosen is None else bool(chosen))
 
     def turn_lines(self) -> None:
-        """Show a source in each line instead of a job, or the reverse; the cursor stays on its job."""
+        """Switch between one line per source and one line per job; the cursor stays on its job."""
         on = not self._store.by_source
         self.memory.put("jobs.by_source", on)
         self._store.group_by_source(on=on)
         self.shell.show_toast("one line for each source: → shows its jobs" if on else "one line for each job", seconds=2)
 
     def sort_by(self, order: str) -> None:
-        """Sort by a column, or failed first; the current column is reversed."""
+        """Sort by a column, or failed jobs first; choosing the current column reverses its order."""
         before, is_descending = self._store.sort
         turned = not is_descending if order == before != FAILED_FIRST else order in DESCENDING
         self._store.set_sort(order, is_descending=turned)
@@ -411,11 +417,11 @@ class Choices:
         return f"sorted by {title_of(order)} {glyph('descending' if is_descending else 'ascending')}"
 
     def fit_columns(self) -> None:
-        """Fit the columns to their texts; columns with a single value get less room, columns with errors get more."""
+        """Fit the columns to their texts. Columns with one value for all jobs get less room, columns with errors get more."""
         if not self._store.is_loaded:
             return
         known = self._needs if self._store.filter.text == self._measured else {}
-        # While the filter is unchanged, columns only become wider, so that nothing jumps as jobs arrive.
+        # While the filter is unchanged, columns never become narrower, so that texts do not jump when jobs arrive.
         needs = {name: max(cells, known.get(name, 0)) for name, cells in self._store.needs.items()}
         facts = (self._store.has_failed, self._store.alike)
         if facts != self._facts or needs != self._needs:

@@ -1,4 +1,4 @@
-"""The lines of one log, all or those with a hit, and the search in them. The log pane draws them.
+"""The lines of one log (all lines, or only lines with a hit) and the search in them. The log pane draws the lines.
 
 Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _SAMPLED_RECORDS, _WIDEST_WINDOW = 5000, 16
-"""Number of lines whose window names (their origins) are measured, and the maximum width of the window column in cells."""
+"""Number of lines in which the widths of window names (origins) are measured; maximum width of the window column (cells)."""
 
 
 class EventLines:
@@ -45,7 +45,7 @@ class EventLines:
         self.version = 1
 
     def keep(self, keys: Sequence[int] | None) -> None:
-        """Show only these lines; None = all."""
+        """Show only the lines with these positions; None = all lines."""
         self._filtered = keys
         self.version += 1
 
@@ -69,11 +69,11 @@ class EventLines:
         return at if at < len(self._filtered) and self._filtered[at] == key else None
 
     def of_levels(self, levels: str) -> Sequence[int]:
-        """Return the indices of the lines of these levels."""
+        """Return the indices of the lines with these levels."""
         return [index for index in range(self.line_count()) if self.line(index).level in levels]
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
-        """Return the nearest line of these levels."""
+        """Return the nearest line with one of these levels."""
         reach = range(index + step, self.line_count() if step > 0 else -1, step)
         return next((at for at in reach if self.line(at).level in levels), None)
 
@@ -108,7 +108,7 @@ class LogColumns:
         return self._codes, self._messages if field in ("source", "error", "reason") else self._windows
 
     def read_log_lines(self, _field: str, rows: npt.NDArray[np.integer], _check: Callable[[], None] | None) -> list[str]:
-        """Return the texts of these lines."""
+        """Return the texts of a column for these lines."""
         return [self._messages[int(row)] for row in rows]
 
     def number(self, field: str) -> npt.NDArray[np.number]:
@@ -128,7 +128,7 @@ class LineSearch:
 
 
 def search(text: str, columns: LogColumns) -> LineSearch:
-    """Search a log. Takes milliseconds, more at the first call: call it in a thread.
+    """Search a log in a thread: the search takes milliseconds, and more at the first call.
 
     Raises:
         KnownError: the text is not a valid filter.
@@ -139,14 +139,14 @@ def search(text: str, columns: LogColumns) -> LineSearch:
 
 
 def window_cells(job_details: JobDetails | None) -> int:
-    """Return the width of the window column, which is the width of the widest name in the first lines."""
+    """Return the width of the window column: the width of the widest window name in the first lines."""
     windows = {record.window for record in (job_details.records[:_SAMPLED_RECORDS] if job_details else ())}
     windows |= {"aptui"} if job_details and job_details.running_key else set()  # origin of the last line of every log
     return min(_WIDEST_WINDOW, max(map(cell_len, windows), default=1))
 
 
 class SearchedLog(Protocol):
-    """The part of the lower panes that the search uses."""
+    """The members of the lower panes that the search uses."""
 
     @property
     def shell(self) -> Shell:
@@ -154,19 +154,19 @@ class SearchedLog(Protocol):
 
     @property
     def is_mounted(self) -> bool:
-        """Whether the lower panes are part of the screen."""
+        """Whether the lower panes are mounted on the screen."""
 
     @property
     def log_pane(self) -> LogPane:
-        """The lines."""
+        """The widget of the log lines."""
 
     @property
     def search_box(self) -> FilterBox:
-        """The input line."""
+        """The input line of the search."""
 
     @property
     def records(self) -> Sequence[Record]:
-        """The lines of the log as read."""
+        """The lines of the log as they were read."""
 
     def show_title(self) -> None:
         """Draw the title again."""
@@ -202,7 +202,7 @@ class LogSearch:
             pane.action_hit(1)
 
     def toggle_only_hits(self) -> None:
-        """Show only lines with a hit, or all."""
+        """Show only lines with a hit, or show all lines."""
         self._shows_only_hits = not self._shows_only_hits
         self._keep_hits()
 
@@ -228,7 +228,7 @@ class LogSearch:
         self._log.run_worker(work, thread=True, exclusive=True, group="search")
 
     def _search_in(self, number: int, text: str, columns: LogColumns | None, records: Sequence[Record]) -> None:
-        """Search, in a thread."""
+        """Search in a thread."""
         answer: LineSearch | KnownError
         if columns is None:
             columns = self._columns = LogColumns(records)
@@ -260,7 +260,7 @@ class LogSearch:
         self._log.show_title()
 
     def parts(self) -> list[Part]:
-        """Return the search for the title."""
+        """Return the text about the search for the title."""
         if not self.text:
             return []
         found = self._found

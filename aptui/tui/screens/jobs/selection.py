@@ -1,4 +1,6 @@
-"""The selected job of the Jobs screen, the target of its cursor, and when rows may move; `JobsView` is the screen for its parts.
+"""The selected job of the Jobs screen, the target of its cursor, and the rule when rows may move.
+
+`JobsView` is the screen as its parts see it.
 
 Tests: `tests/tui/screens/jobs/test_resting.py`, `tests/tui/screens/jobs/test_goal.py`.
 """
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class SelectedJob:
-    """Shows one job of the store in the log, and reads it again after a notice.
+    """Shows the selected job of the store in the log, and reads the job again after a notice.
 
     Args:
         log: returns the lower panes.
@@ -57,15 +59,15 @@ class SelectedJob:
         self.key: int | None = None
         self._is_stale = False
         self._expects: tuple[str, int] | None = None
-        """(status, run key) of the last notice; the database is read until it agrees."""
+        """(status, run key) of the last notice about the job; the database is read until it agrees."""
 
     def show_job(self, key: int | None) -> None:
-        """Show another job (for a source, its worst job); None = no job."""
+        """Select another job (for a source, its worst job); None = no job."""
         self.key, self._is_stale, self._expects = None if key is None else self._store.job_at(key), False, None
         self._log().show(None if self.key is None else self._store.info(self.key))
 
     def mark_stale(self) -> None:
-        """Have the selected job read again with the next frame."""
+        """Request that the next frame reads the selected job again."""
         self._is_stale = True
 
     def note(self, batch: Batch) -> None:
@@ -93,16 +95,16 @@ class SelectedJob:
 _FIRST = 0
 _LEAST_PATH, _SECOND_MS = 12, 1000
 _MOST_FAILED, _MOST_NAMED = 10_000, 200
-"""Maximum numbers of failed jobs that are remembered, and of changed jobs that the sheet of news lists."""
+"""Maximum numbers of failed jobs that are remembered, and of changed jobs that the sheet of changes lists."""
 
 
 class FixedJobs:
-    """Finds the jobs that were failed and have succeeded in a new run."""
+    """Finds the jobs that failed before and have now succeeded in a new run."""
 
     def __init__(self, store: JobsStore) -> None:
         self._store = store
         self._failed: set[int] = set()
-        """Jobs that are running again after a failure."""
+        """Jobs that run again after they failed."""
 
     def note(self, batch: Batch) -> str:
         """Return a message about the jobs that a batch fixes, "" if no job is fixed; call it before the batch is applied."""
@@ -121,33 +123,33 @@ class FixedJobs:
 
 
 class LastVisit:
-    """Compares the failed jobs with those that the user saw when the screen was left, with commits and authors.
+    """Compares the jobs that are failed now with the jobs that were failed when the user left the screen, with commits and authors.
 
-    Line 1 has the numbers until the user opens the sheet (`:news`).
+    Line 1 of the screen has the numbers until the user opens the sheet of changes (`:news`).
     """
 
     def __init__(self, view: JobsView, store: JobsStore) -> None:
         self._view, self._store = view, store
         self.left_ms = 0
-        """When the screen was left the last time, 0 = unknown."""
+        """Time at which the user last left the screen, 0 = unknown."""
         self._failed: set[int] = set()
         self._is_compared = False
         self._lines: list[Parts] = []
 
     def restore(self) -> None:
-        """Read the remembered jobs."""
+        """Read the jobs that had failed when the user last left the screen."""
         memory = self._view.shell.memory
         failed: list[object] = memory.get("jobs.failed", [])
         self.left_ms, self._failed = memory.get("jobs.left_ms", 0), {key for key in failed if isinstance(key, int)}
 
     def keep(self) -> None:
-        """Remember the jobs that are failed now."""
+        """Remember the jobs that are failed now, for the next visit."""
         if self._store.is_loaded:
             self._view.shell.memory.put("jobs.failed", sorted(self._store.find_failed())[:_MOST_FAILED])
             self._view.shell.memory.put("jobs.left_ms", self._view.shell.session.clock_ms())
 
     def compare(self) -> None:
-        """Find once, in a thread, what changed since then."""
+        """Find, once and in a thread, what changed since the last visit."""
         if self._is_compared:
             return
         self._is_compared = True
@@ -164,7 +166,7 @@ class LastVisit:
             with closing(open_reader(self._view.database)) as reader, reader.snapshot():
                 changes = read_changes(reader, [info.key for info in infos[:_MOST_NAMED]], project)
         except KnownError:
-            changes = {}  # the feed reports the error
+            changes = {}  # ignored here, because the feed reports the error
         self._view.shell.in_ui(self._accept, infos, changes)
 
     def _accept(self, infos: Sequence[JobRowInfo], changes: Mapping[int, OutcomeChange]) -> None:
@@ -219,7 +221,7 @@ def _describe_cause(failed: Sequence[JobRowInfo], changes: Mapping[int, OutcomeC
 
 
 def _describe_change(same: Sequence[JobRowInfo], change: OutcomeChange | None, role: str, now_ms: int, width: int) -> Parts:
-    """Return an entry of the sheet, for jobs of one source; Enter goes to the first of them."""
+    """Return an entry of the sheet of changes for the jobs of one source; Enter goes to the first of these jobs."""
     info, platforms = same[0], ", ".join(sorted({each.platform for each in same}))
     action, error = f"switcher.reveal('jobs', '#{info.key}')", short_error(info.error.strip(), info.source)
     when = f"  {age_text(now_ms - change.ended_ms)} ago" if change is not None else ""
@@ -236,7 +238,7 @@ def _describe_change(same: Sequence[JobRowInfo], change: OutcomeChange | None, r
 
 
 class CursorGoal:
-    """The job or row that the cursor goes to once the rows are complete.
+    """The job or row to which the cursor goes once the rows are complete.
 
     Args:
         table: returns the table.
@@ -259,7 +261,7 @@ class CursorGoal:
         self._goal = _FIRST
 
     def set_job(self, job_id: int) -> None:
-        """Go to a job; the filter is removed if it hides the job."""
+        """Go to a job; remove the filter if it hides the job."""
         if not self._store.is_loaded:
             self._goal = job_id
         elif self._store.info(job_id) is None:
@@ -280,9 +282,9 @@ class CursorGoal:
 
 
 HOLD_S = 1.2
-"""Rows do not move for this time after a key or the mouse (seconds)."""
+"""Time after a key or a mouse event during which rows do not move (seconds)."""
 AGAIN_S = 0.5
-"""Minimum interval between two sorts (seconds); longer for many rows."""
+"""Minimum interval between two sorts (seconds); it grows with the number of rows."""
 _ROWS_A_SECOND = 200_000
 _FLIPPED_S = 0.3
 
@@ -299,7 +301,7 @@ class Resting:
         self._sorted_s = self._flipped_s = -1e9
 
     def due_in(self, touched_s: float, row_count: int) -> float:
-        """Return the seconds until rows may move; at most 0 = now."""
+        """Return the time until rows may move (seconds); 0 or less = now."""
         again_s = self._sorted_s + AGAIN_S + row_count / _ROWS_A_SECOND
         return max(touched_s + HOLD_S, again_s) - self._clock()
 
@@ -308,32 +310,35 @@ class Resting:
         self._sorted_s = self._clock()
 
     def note_cursor(self, touched_s: float) -> None:
-        """Note that the cursor is on another row: moved by new rows, unless there was input just before."""
+        """Note that the cursor is on another row.
+
+        New rows moved the cursor unless the user pressed a key or the mouse just before.
+        """
         if self._clock() - touched_s > _FLIPPED_S:
             self._flipped_s = self._clock()
 
     @property
     def has_just_flipped(self) -> bool:
-        """Whether the row under the cursor changed so recently that the user cannot have seen it."""
+        """Whether the row under the cursor changed so recently that the user has not seen the change."""
         return self._clock() - self._flipped_s < _FLIPPED_S
 
 
 _TICK_S = 1.0
 _CHECK_S = 0.2
-"""Interval of checks while an open menu keeps rows in place (seconds)."""
+"""Interval between checks while an open menu keeps rows in place (seconds)."""
 
 
 class TableChanges:
-    """Updates durations of running jobs, and sorts rows while there is no input."""
+    """Updates the durations of running jobs, and sorts rows while the user is idle."""
 
     def __init__(self, view: JobsView, store: JobsStore, resting: Resting) -> None:
         self._view, self._store, self._resting = view, store, resting
         self._waits = False
         self.ticks = False
-        """Whether durations are updated soon."""
+        """Whether an update of durations is scheduled."""
 
     def keep(self) -> None:
-        """Sort and update durations if due, else check again later. Called with each frame."""
+        """Sort rows and update durations if that is due, else check again later. Called with each frame."""
         self._sort()
         if not self.ticks and self._store.tick():
             self.ticks = True
@@ -359,7 +364,7 @@ class TableChanges:
     def _check_again(self) -> None:
         self._waits = False
         if self._is_on_top:
-            self._sort()  # the store asks for a frame when the rows are sorted
+            self._sort()  # no wake here: the store asks for a frame when the rows are sorted
 
     @property
     def _is_on_top(self) -> bool:
@@ -367,7 +372,7 @@ class TableChanges:
 
 
 class JobsView(Protocol):
-    """The screen as its parts see it."""
+    """The Jobs screen as its parts see it."""
 
     @property
     def shell(self) -> Shell:
@@ -375,15 +380,15 @@ class JobsView(Protocol):
 
     @property
     def table(self) -> Table:
-        """The table of jobs."""
+        """The widget of the table of jobs."""
 
     @property
     def event_log(self) -> EventLog:
-        """The lower panes."""
+        """The widget of the lower panes."""
 
     @property
     def resting(self) -> Resting:
-        """Times at which rows may move."""
+        """The rule when rows may move."""
 
     @property
     def database(self) -> Path:
@@ -391,20 +396,20 @@ class JobsView(Protocol):
 
     @property
     def shows_causes(self) -> bool:
-        """Whether the upper pane groups the failures instead of listing jobs."""
+        """Whether the upper pane lists the failures by cause instead of jobs."""
 
     def list_selected(self) -> list[JobRowInfo]:
-        """Return the jobs for an action: the marked ones, or the one under the cursor."""
+        """Return the jobs for an action: the marked jobs, or the job under the cursor."""
 
     def reveal(self, text: str) -> None:
-        """Show a job (`#12`), or the jobs that pass a filter."""
+        """Show a job (`#12`), or the jobs that match a filter."""
 
     def action_filter(self) -> None:
         """Open the filter line."""
 
     @property
     def screen(self) -> Screen[Any]:
-        """Textual's screen, with its pop-ups."""
+        """Textual's screen with its pop-ups."""
 
     def set_timer(self, delay: float, callback: Callable[[], None]) -> object:
         """Call a function after some seconds."""

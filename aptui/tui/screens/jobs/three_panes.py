@@ -1,4 +1,4 @@
-"""Layout of the Jobs screen: the room of table, event log and details, and the focus among them.
+"""Layout of the Jobs screen: the room of table, event log and details, and which of them has the focus.
 
 Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CausesView:
-    """Shows the failures by cause in place of the jobs, and the jobs of one cause.
+    """Shows the failures by cause in place of the jobs, and the jobs that failed for one cause.
 
     Args:
         left: called when the jobs are shown again.
@@ -42,14 +42,14 @@ class CausesView:
         self._choices, self._goal, self._left = choices, goal, left
 
     def show(self) -> None:
-        """Group the failures by cause."""
+        """List the failures by cause."""
         self._causes.renew()
         self._pane.shows_causes = True
         self._pane.causes.refresh_model()
         self._pane.go_to("table")
 
     def draw(self) -> None:
-        """Group the failures again if the causes are visible."""
+        """Group the failures again if the list of causes is visible."""
         if self._pane.causes.display:
             self._causes.renew()
             self._pane.causes.refresh_model()
@@ -68,7 +68,7 @@ class CausesView:
             self._selection.show_job(self._causes.groups[place].keys[0])
 
     def open(self, place: int) -> None:
-        """Show the jobs that failed for a cause; a single job directly."""
+        """Show the jobs that failed for a cause; if it is a single job, go to it directly."""
         group = self._causes.groups[place]
         self.close()
         if len(group.keys) == 1:
@@ -84,30 +84,30 @@ _ALONE_BELOW = 12
 """Height in lines below which only one pane is visible."""
 _LEAST_LOWER = 5
 _SPLIT, _SPLIT_BESIDE = 40, 41
-"""Default height of the lower panes, and default width of the log beside the table, in per cent."""
+"""Default height of the lower panes and default width of the log beside the table, in per cent of the screen."""
 BESIDE = 160
-"""Minimum width in columns with which the log is beside the table."""
+"""Minimum width for the log beside the table (columns)."""
 _NARROWEST, _WIDEST = 16, 80
 _ABOVE_ROWS, _LEAST_ROWS = 2, 6
-"""Lines above the rows (filter and header); minimum number of rows that keep their room."""
+"""Lines above the rows (filter and header); minimum number of rows that stay visible."""
 
 
 class ThreePanes(Pane):
-    """Table, event log and details: together if there is room, else two or one; `Tab` walks them, `z` zooms one."""
+    """Shows table, event log and details: all three if there is room, else two or one; `Tab` walks them, `z` zooms one."""
 
     _part = "table"
     _is_zoomed = False
     shows_causes = False
-    """Whether the upper pane groups the failures instead of listing jobs."""
+    """Whether the upper pane lists the failures by cause instead of jobs."""
 
     @property
     def table(self) -> JobsTableView:
-        """The table of jobs."""
+        """The widget of the table of jobs."""
         return self.query_one(JobsTableView)
 
     @property
     def causes(self) -> CausesTable:
-        """The failures by cause."""
+        """The widget that lists failures by cause."""
         return self.query_one(CausesTable)
 
     @property
@@ -117,17 +117,17 @@ class ThreePanes(Pane):
 
     @property
     def event_log(self) -> EventLog:
-        """The lower panes."""
+        """The widget of the lower panes."""
         return self.query_one(EventLog)
 
     @property
     def upper(self) -> Table:
-        """The table in the upper pane: jobs, or causes."""
+        """The table in the upper pane: the jobs or the causes."""
         causes = self.causes
         return causes if causes.display else self.table
 
     def arrange_parts(self) -> None:
-        """Divide the room: all three, two, or the zoomed one."""
+        """Divide the room among all three panes, among two, or give it to the zoomed pane."""
         height = self.size.height
         if not height:
             return
@@ -148,7 +148,10 @@ class ThreePanes(Pane):
         return self.size.width >= BESIDE
 
     def _lower_height(self, height: int) -> int:
-        """Return the height of the lower panes: chosen by the user, else the larger of a share and the room that the rows leave."""
+        """Return the height of the lower panes.
+
+        The user may choose it. The default is the larger of a share of the screen and the room that the rows do not need.
+        """
         share = self.shell.memory.get("jobs.split", 0)
         wanted = max(_LEAST_LOWER, height * (share or _SPLIT) // 100)
         return wanted if share else max(wanted, height - _ABOVE_ROWS - max(_LEAST_ROWS, self.upper.count_rows()))
@@ -162,7 +165,7 @@ class ThreePanes(Pane):
                 self.event_log.styles.height = wanted
 
     def on_resize(self, event: events.Resize) -> None:
-        """Arrange for another size."""
+        """Lay out again for another size."""
         del event
         self.arrange_parts()
 
@@ -185,13 +188,13 @@ class ThreePanes(Pane):
         self.arrange_parts()
 
     def action_part(self, step: int) -> None:
-        """Walk the three panes."""
+        """Focus the next (1) or previous (-1) of the three panes."""
         parts = ["table", "log", *(["details"] if self.event_log.has_details else [])]
         at = parts.index(self._part) if self._part in parts else 0
         self.go_to(parts[(at + step) % len(parts)])
 
     def action_zoom(self) -> None:
-        """Give all the room to one pane, or share it again."""
+        """Give one pane all the room, or divide the room again."""
         self._is_zoomed = not self._is_zoomed
         self.arrange_parts()
 

@@ -1,7 +1,8 @@
 """The engine's log as a source of lines: `LogReader` finds the lines of a view in a thread, `RecordLines` draws them from the file.
 
-A line costs nine bytes, so that levels, filters and hits are known for all lines; a larger file is shown as it is, by `FileLines`.
-New lines are read after `check`; nothing is polled. Context records belong to the next line and are not lines.
+A line needs only nine bytes of memory, so that levels, filters and hits are known for all lines. `FileLines` shows a file that is
+too large for this, as it is. New lines are read after a call of `check`; nothing is polled. Context records are not lines: they
+belong to the line after them.
 
 Tests: `tests/tui/screens/logs/test_logs_pane.py`.
 """
@@ -30,7 +31,10 @@ from aptui.tui.screens.logs.log_tabs import STANDARD, LineFilter, LogTab, filter
 from aptui.tui.widgets.log_sources import FileLines, LineSource, LogPaneLine, MemoryLines, level_letter
 
 LARGEST_BYTES = 256 << 20
-"""Maximum size of a file whose lines are remembered. A larger file is shown without levels and hits; the pager can search it."""
+"""Maximum size of a file whose lines are indexed (bytes).
+
+A larger file is shown without levels and hits; the pager can search it.
+"""
 _TAIL_BYTES = 256 << 10
 _BLOCK_BYTES = 1 << 20
 _LINE_BYTES = 64 << 10
@@ -39,7 +43,7 @@ _MOST_LINES = 4096
 
 
 class LogView(Struct, frozen=True):
-    """A requested view: the lines of a tab and the hits of a search; only the hits if `hits_only`."""
+    """A request for a view: the lines of a tab and the hits of a search; only the lines with hits if `hits_only`."""
 
     path: Path
     tab: LogTab = STANDARD[0]
@@ -48,7 +52,7 @@ class LogView(Struct, frozen=True):
 
 
 class _ParsedView(Struct, frozen=True):
-    """A view with parsed filters."""
+    """A view whose filters are parsed."""
 
     view: LogView
     shows: LineFilter
@@ -56,7 +60,7 @@ class _ParsedView(Struct, frozen=True):
 
 
 class OpenLogFile:
-    """An open log; it is closed with the last reference."""
+    """An open log file; it is closed when the last reference to it is gone."""
 
     def __init__(self, path: Path) -> None:
         self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -67,11 +71,11 @@ class OpenLogFile:
             os.close(self.descriptor)
 
     def read(self, start: int, count: int) -> bytes:
-        """Return bytes from an offset."""
+        """Return `size` bytes from an offset."""
         return os.pread(self.descriptor, count, start)
 
     def record(self, start: int, *, has_context: bool = False) -> joblog.JobLogLine:
-        """Return the line at an offset, on request with the context before it."""
+        """Return the line at an offset, on request with the context records before it."""
         raw = self.read(start, _LINE_BYTES).partition(b"\n")[0]
         before = self._context_before(start) if has_context else b""
         return (_records(before + raw) or [_NO_RECORD])[-1]
@@ -90,7 +94,7 @@ class OpenLogFile:
         return os.fstat(self.descriptor).st_size
 
     def is_in_place(self) -> bool:
-        """Return whether the path still names this file: a full log is renamed and replaced."""
+        """Return whether the path still names this file; a full log is renamed and a new file takes its path."""
         try:
             found = os.stat(self.path)
         except OSError:
@@ -128,7 +132,7 @@ class LogPiece(Struct):
 
 
 class RecordLines:
-    """A `LineSource` over found lines; keys are offsets in the file. For the app's thread only."""
+    """A `LineSource` over the lines that the thread found; keys are offsets in the file. Use it in the app's thread only."""
 
     def __init__(self) -> None:
         self.version = 1
@@ -140,7 +144,7 @@ class RecordLines:
         self._known: dict[int, LogPaneLine] = {}
 
     def add(self, piece: LogPiece) -> None:
-        """Add a piece."""
+        """Add lines that the thread found."""
         if piece.file is not None:
             self._file = piece.file
             self._known.clear()
@@ -179,21 +183,24 @@ class RecordLines:
         return known
 
     def record(self, index: int) -> joblog.JobLogLine:
-        """Return a line as written."""
+        """Return a line as it is in the file."""
         return _NO_RECORD if self._file is None else self._file.record(self.starts[index])
 
     def records(self) -> Callable[[int], joblog.JobLogLine]:
-        """Return a function from keys to lines with context; any thread may call the function, which keeps reading this file."""
+        """Return a function from keys to lines with context.
+
+        Any thread may call the function; it continues to read this file if another file takes the path.
+        """
         file, detailed = self._file, frozenset(self._detailed)
         return lambda key: _NO_RECORD if file is None else file.record(key, has_context=key in detailed)
 
     def of_levels(self, levels: str) -> list[int]:
-        """Return the indices of the lines of these levels."""
+        """Return the indices of the lines with these levels."""
         found: list[int] = np.flatnonzero(np.isin(np.frombuffer(bytes(self.levels), np.uint8), list(levels.encode()))).tolist()
         return found
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
-        """Return the nearest line of these levels."""
+        """Return the nearest line with one of these levels."""
         if step > 0:
             found = [at for level in levels.encode() if (at := self.levels.find(level, index + 1)) >= 0]
         else:
@@ -205,12 +212,12 @@ _NO_RECORD = joblog.JobLogLine(1, "", "", 0)
 
 
 def _records(data: bytes) -> list[joblog.JobLogLine]:
-    r"""Return the lines of some bytes; a `\r` within a line does not end it."""
+    r"""Return the lines in some bytes; a `\r` within a line does not end the line."""
     return joblog.parse_text(data.replace(b"\r", b"").decode("utf-8", "surrogateescape"), 0)
 
 
 def draw_record(record: joblog.JobLogLine, *, has_details: bool = False) -> LogPaneLine:
-    """Return a record as a pane draws it; the day is shown unless it is today."""
+    """Return a record as the pane draws it; the day is shown unless it is today."""
     return LogPaneLine(_moment(record.time_ms), level_letter(record.level), record.window, record.text, has_details)
 
 
@@ -224,7 +231,7 @@ def _moment(time_ms: int) -> str:
 
 
 def parse_large(data: bytes) -> LogPaneLine:
-    """Return a line of a large file."""
+    """Return a line of a large file as the pane draws it."""
     return draw_record((_records(data) or [joblog.JobLogLine(1, "", data.decode("utf-8", "surrogateescape"), 0)])[-1])
 
 
@@ -235,7 +242,7 @@ _VIEW, _CHECK = "view", "look"
 
 
 class LogReader:
-    """Reads logs in a thread: the lines of the newest view, and new lines.
+    """Reads logs in a thread: first the lines of the newest view, then new lines of the file.
 
     `wake` is called there when there is something to `pop`.
     """
@@ -253,17 +260,17 @@ class LogReader:
         self._retired: list[FileLines] = []
 
     def show(self, view: LogView) -> None:
-        """Show another view; the previous one is dropped."""
+        """Request another view; the previous request is dropped."""
         with self._lock:
             self._pieces.clear()
             self._worker.put(view, _VIEW, interrupts=True)
 
     def check(self) -> None:
-        """Check whether the file has grown, was truncated or replaced."""
+        """Request a check whether the file has grown, was truncated or was replaced."""
         self._worker.put(None, _CHECK)
 
     def pop(self) -> list[LogPiece]:
-        """Return the new pieces, once."""
+        """Return the `Found` lines that arrived since the last call, and remove them."""
         with self._lock:
             pieces, self._pieces = self._pieces, []
             return pieces
@@ -303,13 +310,13 @@ class LogReader:
             self._publish(LogPiece(wanted.view, nothing=_why(wanted.view.path, error)))
 
     def _is_same(self) -> bool:
-        """Return whether the open file is still the one at the path, and has not shrunk."""
+        """Return whether the open file is still the file at the path and has not shrunk."""
         return self._file is not None and self._file.is_in_place() and self._file.size >= self._end
 
     def _begin(self, wanted: _ParsedView) -> None:
         """Read a log, its end first."""
         if self._large is not None and self._large_path != wanted.view.path:
-            self._retired.append(self._large)  # the file may still be shown
+            self._retired.append(self._large)  # not closed here: the pane may still show the file
             self._large = None
         self._file, self._end = OpenLogFile(wanted.view.path), 0
         size = self._file.size
@@ -337,7 +344,10 @@ class LogReader:
             self._publish(LogPiece(view, large=self._large))
 
     def _find_lines(self, wanted: _ParsedView, file: OpenLogFile, first: int, last: int, *, skips_first: bool = False) -> LogPiece:
-        """Return the lines of a range; a line without its end is read again when the file has grown."""
+        """Return the lines in a range of the file.
+
+        A line without its line end is read again when the file has grown.
+        """
         piece = LogPiece(wanted.view, wanted.search, start=first)
         self._end = first
         batch: list[_LogRow] = []
@@ -350,7 +360,7 @@ class LogReader:
                 batch.append(_LogRow(start, found[-1], level_letter(found[-1].level), has_context))
             has_context = not found and not skips_first and (has_context or bool(raw))
             skips_first = False
-            if is_ended and not has_context:  # context without its line is read again
+            if is_ended and not has_context:  # context records without their line are read again later
                 self._end = start + len(raw) + 1
             if len(batch) >= _MOST_LINES:
                 _add(wanted, piece, batch)
@@ -360,13 +370,13 @@ class LogReader:
 
     def _publish(self, piece: LogPiece) -> None:
         with self._lock:
-            if not self._worker.is_superseded(_VIEW):  # otherwise another view is requested by now
+            if not self._worker.is_superseded(_VIEW):  # the result is dropped if another view was requested during the read
                 self._pieces.append(piece)
         self._wake()
 
 
 def _physical(file: OpenLogFile, first: int, last: int) -> Iterator[tuple[int, bytes, bool]]:
-    """Yield (offset, bytes, whether the line is complete) of each physical line."""
+    """Yield (offset, bytes, whether the line has its line end) of each line of the file."""
     at, rest = first, b""
     while at < last:
         block = file.read(at, min(_BLOCK_BYTES, last - at))
@@ -379,7 +389,7 @@ def _physical(file: OpenLogFile, first: int, last: int) -> Iterator[tuple[int, b
         for raw in lines:
             yield start, raw, True
             start += len(raw) + 1
-        if len(rest) > _BLOCK_BYTES:  # longer lines are skipped
+        if len(rest) > _BLOCK_BYTES:  # longer lines are left out
             rest = b""
     if rest:
         yield at - len(rest), rest, False
@@ -393,7 +403,7 @@ class _LogRow(NamedTuple):
 
 
 def _add(wanted: _ParsedView, piece: LogPiece, batch: list[_LogRow]) -> None:
-    """Add the lines of a batch that the view shows, and note the hits."""
+    """Add the lines of a batch that pass the view's filters, and note which of them are hits."""
     batch = _passing(wanted.shows, [seen for seen in batch if seen.level in wanted.view.tab.levels])
     if wanted.search.terms:
         hits = _passing(wanted.search, batch)
@@ -415,7 +425,7 @@ def _passing(wanted: LineFilter, batch: list[_LogRow]) -> list[_LogRow]:
 
 
 def _searchable(text: str) -> str:
-    """Return text with lone surrogates (halves of characters), which UTF-8 cannot encode, replaced."""
+    """Replace the lone surrogates (halves of characters) of a text, because UTF-8 cannot encode them."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -426,7 +436,7 @@ def _why(path: Path, error: OSError) -> str:
 
 
 class LogRecords:
-    """The two sources with known records: `lines` of a file, `live` without a file."""
+    """The two sources of lines with known records: `lines` from a file, `live` from the engine without a file."""
 
     def __init__(self) -> None:
         self.lines, self.live = RecordLines(), MemoryLines()
@@ -439,7 +449,7 @@ class LogRecords:
         self.live.add(map(draw_record, new))
 
     def knows(self, source: LineSource) -> bool:
-        """Return whether all records of a source are known."""
+        """Return whether a source has the records of all its lines."""
         return source in (self.lines, self.live)
 
     def record(self, source: LineSource, key: int | None) -> JobLogLine | None:
@@ -455,7 +465,7 @@ class LogRecords:
         return JobLogLine(max(0, "DIWE".find(line.level or "I")), line.window, line.text, 0)
 
     def reader(self, source: LineSource) -> tuple[Callable[[int], JobLogLine | None], bool]:
-        """Return a function from keys to lines of a source, and whether another thread may call it."""
+        """Return a function from keys to lines of a source, and whether another thread may call the function."""
         if source is self.lines:
             return self.lines.records(), True
         return lambda key: self.record(source, key), False

@@ -1,7 +1,8 @@
-"""The tabs of the engine's log: standard ones and the user's own; and the filter language for lines.
+"""The tabs of the engine's log, standard tabs and the user's own; and the filter language for the lines of the log.
 
-A bare term is a regex on the text, `source:` on the origin of a line, `status:` on its level; the bare words `error` and
-`warning` are levels; `!` inverts, `"…"` keeps blanks. Patterns take linear time (`store.jobs.filter`); other fields are mistakes.
+A bare term is a regex on the text, `source:` on the origin of a line, `status:` on its level; the bare words `error` and `warning`
+are levels; `!` inverts a term, and a term in `"…"` may contain blanks. Patterns take linear time (`store.jobs.filter`); a field
+that is not named here is a mistake.
 
 Tests: `tests/tui/screens/logs/test_logs_pane.py`.
 """
@@ -34,7 +35,7 @@ _LONGEST_NAME = 24
 
 
 class LogTab(Struct, frozen=True):
-    """A tab: lines of these levels, from a source (a regex), that pass a filter; `is_own` if the user made it."""
+    """A tab: lines of these levels, from a source (a regex), that match a filter; `is_own` if the user made the tab."""
 
     name: str
     levels: str = LEVELS
@@ -47,7 +48,7 @@ STANDARD = (LogTab("Debug"), LogTab("Messages", "EWI"), LogTab("Warnings/Errors"
 
 
 def tabs_of(values: Sequence[Any]) -> list[LogTab]:
-    """Return the remembered tabs of the user; invalid ones are left out."""
+    """Return the user's own tabs from the remembered values; invalid tabs are left out."""
     found = []
     for value in values:
         if isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("name", "levels", "source", "text")):
@@ -63,13 +64,13 @@ def values_of(tabs: Sequence[LogTab]) -> list[dict[str, Any]]:
 
 
 def tab_of(form: dict[str, str]) -> LogTab:
-    """Return the tab described by a form."""
+    """Return the tab that the user filled in on a form."""
     levels = "".join(level for level in LEVELS if level in form["levels"].upper()) if form["levels"].strip() else LEVELS
     return LogTab(form["name"], levels, form["source"], form["text"], is_own=True)
 
 
 def mistake_in(tab: LogTab) -> tuple[str, str] | None:
-    """Return (field, mistake), None if the tab is valid."""
+    """Return (field, mistake) of a tab, None if the tab is valid."""
     if not tab.name or len(tab.name) > _LONGEST_NAME:
         return ("name", "a name has 1 to 24 letters")
     if not tab.levels or set(tab.levels) - set(LEVELS):
@@ -83,7 +84,7 @@ def mistake_in(tab: LogTab) -> tuple[str, str] | None:
 
 
 class LineTerm(Struct, frozen=True):
-    """A regex on the `text`, the `source` or the `level` of a line."""
+    """A condition on a line: a regex for its `text`, its `source` or its `level`."""
 
     field: str
     pattern: str
@@ -100,7 +101,7 @@ class LineFilter:
         """The matches in a text."""
 
     def masks(self, texts: Sequence[str], sources: Sequence[str], levels: str) -> Mask:
-        """Return which lines pass; the three arguments have the same length."""
+        """Return for each line whether it matches; the three arguments have the same length."""
         mask: Mask = np.ones(len(texts), np.bool_)
         columns = {"text": texts, "source": sources, "level": [LEVEL_WORDS.get(level, "") for level in levels]}
         for term in self.terms:
@@ -109,7 +110,7 @@ class LineFilter:
         return mask
 
     def passing(self, texts: Sequence[str]) -> list[bool]:
-        """Return which texts pass, if there are only texts."""
+        """Return for each text whether it matches, if only the texts of the lines are known."""
         if not self.terms:
             return [True] * len(texts)
         clean = [text if text.isascii() else text.encode("utf-8", "replace").decode() for text in texts]
@@ -141,7 +142,7 @@ def parse_filter(text: str) -> LineFilter:
             field = "level"
         elif pattern in _WHOLE_WORDS and term.field == "status":
             field, pattern = "level", _WHOLE_WORDS[pattern]
-        elif term.field == "status":  # lines are never "failed", so the word is plain text
+        elif term.field == "status":  # lines have no status "failed", so the word is searched as text
             pattern = f"(?i){term.raw}"
         terms.append(LineTerm(field, pattern, term.is_negated))
         patterns.append(TextMatch("source", pattern, term.is_negated, term.column, term.raw))
@@ -161,7 +162,7 @@ def filter_of(tab: LogTab) -> LineFilter:
 
 
 class TabList:
-    """The standard tabs, then the user's own.
+    """The standard tabs, then the user's own tabs.
 
     Args:
         show: called when another tab is to be shown, or the shown one changed.
@@ -175,7 +176,7 @@ class TabList:
 
     @property
     def current(self) -> LogTab:
-        """The shown tab."""
+        """The tab that is shown."""
         return self.tabs[self.number]
 
     def names(self) -> list[str]:
@@ -183,12 +184,12 @@ class TabList:
         return [tab.name for tab in self.tabs]
 
     def show(self, number: int) -> None:
-        """Show a tab; after the last comes the first."""
+        """Show a tab by its number; after the last tab comes the first."""
         self.number = number % len(self.tabs)
         self._show()
 
     def keep(self) -> None:
-        """Remember the user's tabs and the shown one."""
+        """Remember the user's tabs and which tab is shown."""
         self._shell.memory.put("logs.tabs", values_of(self.tabs))
         self._shell.memory.put("logs.tab", self.number)
 
@@ -223,7 +224,7 @@ class TabList:
                 self._accept(self.number - 1)
 
     def edit(self, number: int | None) -> None:
-        """Open the form of a tab; None makes a new one."""
+        """Open the form of a tab; None = a new tab."""
         tab = LogTab("", is_own=True) if number is None else self.tabs[number]
         fields = [
             Field("name", "Name", tab.name, "shown above the lines"),

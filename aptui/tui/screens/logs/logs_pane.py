@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class LogsSearch:
-    """The search of the lines.
+    """The search in the lines.
 
     Args:
         changed: called when the search changed.
@@ -68,7 +68,7 @@ class LogsSearch:
             self._box.text, self._box.display = self.text, True
 
     def keep(self) -> None:
-        """Remember the search."""
+        """Remember the text of the search."""
         self._shell.memory.put("logs.filter", self.text)
         self._shell.memory.put("logs.hits_only", self.hits_only)
 
@@ -78,7 +78,7 @@ class LogsSearch:
         self._box.begin()
 
     def toggle_hits_only(self) -> None:
-        """Show only lines with a hit, or all."""
+        """Show only lines with a hit, or show all lines."""
         if self.text:
             self.hits_only = not self.hits_only
             self._changed()
@@ -86,7 +86,7 @@ class LogsSearch:
             self.begin()
 
     def handle(self, event: FilterBox.Changed) -> None:
-        """Search for the typed text; go to a hit when the line is left."""
+        """Search for the typed text; when the user leaves the search line, go to a hit."""
         if isinstance(event, FilterBox.FilterLeft):
             self._settle(event)
         elif event.text != self.text:
@@ -110,7 +110,7 @@ class LogsSearch:
         self._changed()
 
     def reach_hit(self) -> None:
-        """Go to the nearest hit before the cursor, else after it, if that was requested."""
+        """Go to the nearest hit before the cursor, else to the nearest after it, if a move was requested."""
         if not self._wants_hit:
             return
         self._wants_hit = False
@@ -123,7 +123,7 @@ class LogsSearch:
                 pane.action_hit(1)
 
     def show_mistake(self, piece: LogPiece) -> None:
-        """Show the mistake in the search."""
+        """Show the mistake in the search text."""
         if piece.mistake is not None:
             self._box.show_mistake(getattr(piece.mistake, "column", 1) - 1, piece.mistake.what, piece.mistake.hint)
 
@@ -141,18 +141,21 @@ class LogsSearch:
 
 _MOST_ROWS = 6
 _AROUND_TEXT = 12
-"""Approximate cells beside a value."""
+"""Approximate number of cells beside a value."""
 
 
 class LineDetails:
-    """The line under the cursor in full: a title and a panel; both are hidden if there is nothing to add."""
+    """The whole line under the cursor: its text in a title and its context in a panel.
+
+    Both are hidden if they would add nothing.
+    """
 
     def __init__(self) -> None:
         self.bar = Bar(lambda _width: ((Part("This line", "title"),), ()), id="logs-details-bar", rules=True)
         self.panel = KeyValue(id="logs-details")
 
     def show(self, pairs: Sequence[tuple[str, str]], size: Size) -> None:
-        """Show keys and values in at most the lower third of `size`."""
+        """Show the context as keys and values in at most the lower third of `size`."""
         if list(pairs) != self.panel.pairs:
             self.panel.show(list(pairs))
         rows = sum(len(wrap(text, max(1, size.width - _AROUND_TEXT))) for _, text in pairs)
@@ -161,7 +164,7 @@ class LineDetails:
 
 
 class LogCopying:
-    """Copies lines and details.
+    """Copies texts from lines and details.
 
     Args:
         path: returns the path of the log.
@@ -171,7 +174,7 @@ class LogCopying:
         self._shell, self._pane, self._panel, self._records, self._path = shell, pane, panel, records, path
 
     def ask(self) -> None:
-        """Open the menu of texts to copy: of the details if they have the focus, else of the lines."""
+        """Open the menu of texts to copy: from the details if they have the focus, else from the lines."""
         pair, path = self._panel.current(), self._path()
         if self._panel.has_focus and pair is not None:
             all_pairs: Copy = ("All values", "a", lambda: "\n".join(details(self._panel.pairs)))
@@ -194,7 +197,7 @@ class LogCopying:
         read, is_for_threads = self._records.reader(pane.source)
         if is_for_threads:
             run_in_background("aptui-copy", self._copy_records, keys, read, has_details)
-        else:  # fast, because the source has few lines
+        else:  # read in this thread, which is fast because the source has few lines
             self._copy_records(keys, read, has_details)
 
     def _copy_records(self, keys: Sequence[int], read: Callable[[int], JobLogLine | None], has_details: bool) -> None:
@@ -203,11 +206,11 @@ class LogCopying:
 
 
 _BASES = ("aptui", "AP_GUI", "AP_Batch")
-"""Names of the logs of aptui, and of O3DE's own programs."""
+"""Names of aptui's logs and of the logs of O3DE's own programs."""
 
 
 class LogFiles:
-    """The logs of a project, the newest first.
+    """The list of a project's logs, the newest first.
 
     Args:
         show: called when another log is to be shown.
@@ -217,11 +220,11 @@ class LogFiles:
         self._shell, self._show = shell, show
         self.paths: list[Path] = []
         self.age = 0
-        """Number of logs that are newer than the shown one."""
+        """Number of logs that are newer than the shown log."""
 
     @property
     def folder(self) -> Path:
-        """The folder of the logs."""
+        """The folder that contains the logs."""
         config = self._shell.config
         return config.log_dir if config else log_folder(self._shell.session.cache_dir)
 
@@ -231,14 +234,14 @@ class LogFiles:
         return self.paths[self.age] if self.paths else None
 
     def find(self) -> bool:
-        """List the logs; a shown older one stays. Return whether there is a log."""
+        """List the logs. If an older log is shown, it stays shown. Return whether any log exists."""
         shown, folder = self.path if self.age else None, self.folder
         self.paths = [path for base in _BASES for path in engine_logs(folder, base)]
         self.age = self.paths.index(shown) if shown in self.paths else 0
         return bool(self.paths)
 
     def step(self, step: int) -> None:
-        """Show an older or a newer log."""
+        """Show an older (1) or a newer (-1) log."""
         if 0 <= self.age + step < len(self.paths):
             self.show(self.age + step)
         else:
@@ -266,7 +269,7 @@ def _size_of(path: Path) -> str:
 
 
 class LogsPane(Pane):
-    """The screen."""
+    """The Logs screen."""
 
     DEFAULT_CSS = """
     LogsPane { layout: vertical; }
@@ -301,12 +304,12 @@ class LogsPane(Pane):
         self._reader: LogReader | None = None
         self._is_whole, self._is_check_due = True, False
         self._asked: LogView | None = None
-        """The view that is being read and has no lines yet."""
+        """The view that is being read, until its first line arrives."""
 
     # ------------------------------------------------------------------------------------------------------------- the parts
 
     def compose(self) -> ComposeResult:
-        """Make the parts."""
+        """Create the widgets."""
         yield self._tab_line
         yield self.box
         yield self.pane
@@ -343,7 +346,7 @@ class LogsPane(Pane):
         memory.put("logs.wrap", pane.is_wrapped)
 
     def on_news(self, batch: Batch) -> None:
-        """Note new messages of the engine; they are in its log already."""
+        """Note new messages of the engine; the engine has written them to its log already."""
         if batch.messages:
             self.records.add(batch.messages)
         if batch.messages or any(news.notice.status == "failed" for news in batch.jobs):
@@ -366,12 +369,12 @@ class LogsPane(Pane):
         self._tab_line.refresh_if_changed()
 
     def reload(self) -> None:
-        """Read everything again."""
+        """Read the log again."""
         self._find_files()
         self._show()
 
     def status(self) -> str:
-        """Return the shown log."""
+        """Return the name of the shown log."""
         return f"log {path}" if (path := self.files.path) else "no log"
 
     def commands(self) -> Sequence[Command]:
@@ -390,7 +393,7 @@ class LogsPane(Pane):
     # --------------------------------------------------------------------------------------------------------------- the view
 
     def _find_files(self) -> bool:
-        """List the logs; without one, show the messages of the engine."""
+        """List the logs; if there is no log, show the messages that the engine sends."""
         if self.files.find():
             return True
         rest = "; new messages of the engine appear here" if self.shell.config else ""
@@ -400,14 +403,14 @@ class LogsPane(Pane):
         return False
 
     def _show(self) -> None:
-        """Request the lines of tab, search and file."""
+        """Request the lines for the current tab, search and file."""
         if self._reader is not None and self.files.path is not None:
             self._asked = LogView(self.files.path, self.tabs.current, self.search.text, self.search.hits_only)
             self._reader.show(self._asked)
         self._tab_line.refresh_if_changed()
 
     def name_awaited(self, focused: Widget | None) -> str:
-        """Return what the next key waits for: the search, or the lines of a tab."""
+        """Return what the next key waits for: the hits of the search, or the lines of a tab."""
         if self._asked is None or isinstance(focused, Input):
             return ""
         return "the search" if self.search.text else "the first rows"
@@ -468,7 +471,7 @@ class LogsPane(Pane):
         self.search.handle(event)
 
     def action_back(self) -> None:
-        """Go from the details to the lines; from there, remove the search."""
+        """Go from the details to the lines; if the lines have the focus already, remove the search."""
         if not self.pane.has_focus:
             self.pane.focus()
         elif self.search.text:
@@ -482,11 +485,11 @@ class LogsPane(Pane):
         self._show_details()
 
     def on_resize(self) -> None:
-        """Check whether the line under the cursor still fits into its row."""
+        """Check again whether the line under the cursor fits into its row."""
         self.call_after_refresh(self._show_details)
 
     def _show_details(self) -> None:
-        """Show the line under the cursor in full: its text if it is cut, and its context."""
+        """Show the whole line under the cursor: its text if the row cuts it, and its context."""
         record, whole = self.records.record(self.pane.source, self.pane.cursor_key), self.pane.cut_text()
         pairs = [*([("Text", whole)] if whole else []), *(record.context if record is not None else ())]
         self.details.show(pairs, self.size)
@@ -500,7 +503,7 @@ class LogsPane(Pane):
     # ------------------------------------------------------------------------------------------------------------------ files
 
     def action_file(self, step: int) -> None:
-        """Show an older or a newer log."""
+        """Show an older (1) or a newer (-1) log."""
         self._find_files()
         self.files.step(step)
 
@@ -521,11 +524,11 @@ class LogsPane(Pane):
     # ---------------------------------------------------------------------------------------------------------------- copying
 
     def action_copy(self) -> None:
-        """Open the menu of copies."""
+        """Open the menu of texts to copy."""
         self.copying.ask()
 
     def action_menu(self, place: tuple[int, int] | None = None) -> None:
-        """Open the menu of this screen."""
+        """Open the menu of this screen's actions."""
         hits = MenuItem("hits", "All lines" if self.search.hits_only else "Hits only", "ampersand", bool(self.search.text))
         choices: list[MenuChoice] = [
             (MenuItem("copy", "Copy…", "y"), self.action_copy),

@@ -1,4 +1,4 @@
-"""Tools of the Tools screen that ask the engine (pause, scans, options, restart) and the doctor.
+"""Tools of the Tools screen that send requests to the engine (pause, scans, options, restart), and the doctor.
 
 `aptui doctor` runs in another process, so that its imports and programs cannot harm the screen.
 
@@ -46,7 +46,7 @@ _RANKS = {"fail": 0, "warn": 1, "ok": 2}
 
 
 class DoctorRow(Struct, frozen=True):
-    """A row: `state` is "ok", "warn" or "fail"."""
+    """A row of checks: `state` is "ok", "warn" or "fail"."""
 
     name: str
     state: str
@@ -55,12 +55,12 @@ class DoctorRow(Struct, frozen=True):
 
 
 def columns_for(found: Sequence[DoctorRow]) -> tuple[Column, ...]:
-    """Return the columns of these rows; if no row has advice, the column of findings gets the room of that column."""
+    """Return the columns for these rows; if no row has advice, the column of findings takes the room of the advice."""
     return COLUMNS if any(check.advice for check in found) else COLUMNS[:-1]
 
 
 def of_health(health: Health | None) -> list[DoctorRow]:
-    """Return the engine's own checks, the worst first."""
+    """Return the checks that the engine made itself, the worst result first."""
     return sorted(_words(health), key=lambda check: _RANKS[check.state]) if health is not None else []
 
 
@@ -100,7 +100,7 @@ def _watching(root: WatchedRoot) -> DoctorRow:
 
 
 def summary(checks: list[DoctorRow]) -> str:
-    """Return a summary of all checks."""
+    """Return a summary of the results of all checks."""
     failed, warned = (sum(check.state == state for check in checks) for state in ("fail", "warn"))
     if failed:
         return f"{glyph('failed')} {failed} to fix"
@@ -108,7 +108,7 @@ def summary(checks: list[DoctorRow]) -> str:
 
 
 def check_cell(check: DoctorRow, column: str) -> Cell:
-    """Draw a cell."""
+    """Return a cell of a row."""
     match column:
         case "state":
             sign, role = _STATES.get(check.state, ("warning", "warning"))
@@ -143,11 +143,11 @@ class Doctor:
 
     @property
     def words(self) -> str:
-        """The summary, "" if the doctor was not run."""
+        """The summary of the results, "" if the doctor was not run."""
         return "checking…" if self._task.is_busy else summary(self.found) if self.found else ""
 
     def ask(self, project_dir: Path) -> None:
-        """Run the doctor, unless it is running."""
+        """Run the doctor, unless it is running already."""
         words = command(project_dir)
         if self._task.start(lambda task: _ask(task, words), self._accept, self._fail):
             self._changed()
@@ -162,7 +162,7 @@ class Doctor:
 
 
 def command(project_dir: Path) -> list[str]:
-    """Return the command of the doctor."""
+    """Return the command that runs the doctor."""
     return [sys.executable, "-P", "-m", "aptui", "doctor", "--json", "--project", str(project_dir)]
 
 
@@ -209,14 +209,14 @@ class EngineTools:
         self._shell, self._changed = shell, changed
         self._asked_pid = 0
         self.options: dict[str, bool] | None = None
-        """{option: whether it is on}; None = unknown."""
+        """{option: whether it is on}; None = the options are unknown."""
 
     def forget(self) -> None:
-        """Read the options again."""
+        """Query the options again."""
         self._asked_pid = 0
 
     def refresh(self, *, is_attached: bool) -> None:
-        """Read the options once per engine."""
+        """Query the options once for each engine."""
         pid = self._shell.session.engine.pid
         if not is_attached:
             self.options, self._asked_pid = None, 0
@@ -230,7 +230,7 @@ class EngineTools:
         self._changed()
 
     def resume(self) -> None:
-        """Resume a paused queue."""
+        """Resume the paused queue."""
         self._shell.ask(ResumeJobs(), "resumed")
 
     def run_next(self) -> None:
@@ -244,7 +244,7 @@ class EngineTools:
         self._shell.question(text, [Choice("y", "drain", ask), Choice("n", "no")])
 
     def rescan(self, *, is_full: bool) -> None:
-        """Scan everything."""
+        """Scan all scan folders."""
         self._shell.ask(RescanSources(is_full=is_full), "scanning")
 
     def full_scan(self) -> None:
@@ -253,7 +253,7 @@ class EngineTools:
         self._shell.question(text, [Choice("y", "scan", partial(self.rescan, is_full=True)), Choice("n", "no")])
 
     def reload(self) -> None:
-        """Read the configuration again."""
+        """Request that the engine reads the configuration again."""
 
         def report(answer: Answer) -> None:
             self._shell.show_toast("configuration reloaded" if answer.get("is_changed") else "the configuration has not changed")
@@ -273,16 +273,16 @@ class EngineTools:
         self._shell.question(text, [Choice("y", f"turn it {to}", ask), Choice("n", f"leave it {now}")])
 
     def set_fast_scanning(self, *, is_on: bool | None = None) -> None:
-        """Let rescans skip files with the recorded size and time, or read every file; None = toggle."""
+        """Choose whether rescans skip files whose size and time are as recorded; None = toggle."""
         wanted = not (self.options or {}).get("fast_scan", True) if is_on is None else is_on
         self._shell.ask(SetOption("fast_scan", wanted), then=self._accept_option)
 
     def set_fast_scanning_by_word(self, rest: str) -> None:
-        """Switch faster scanning on or off by a word."""
+        """Switch faster scanning on or off by the word that the user typed."""
         self.set_fast_scanning(is_on={"on": True, "off": False}.get(rest))
 
     def set_debug_by_word(self, rest: str) -> None:
-        """Switch debug output on or off by a word."""
+        """Switch debug output on or off by the word that the user typed."""
         self.set_debug(is_on={"on": True, "off": False}.get(rest))
 
     def _accept_option(self, answer: Answer) -> None:
@@ -292,7 +292,7 @@ class EngineTools:
         self._changed()
 
     def restart(self) -> None:
-        """Restart the engine, after asking when."""
+        """Restart the engine, after asking when to do so."""
         restart = self._shell.session.restart_engine
         choices = [
             Choice("w", "when idle", partial(restart, is_when_idle=True)),

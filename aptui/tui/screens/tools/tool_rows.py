@@ -44,7 +44,7 @@ COLUMNS = (
 
 
 class ToolRow(Struct, frozen=True):
-    """A row: `does` is a phrase, `note` explains consequences."""
+    """A row: `does` says what the tool does, `note` explains the consequences."""
 
     id: str
     group: str
@@ -79,12 +79,12 @@ ADJUSTABLE = (
     Adjustable("meta_delay", "Metadata delay", "a new source waits for its '.meta' file", "10s"),
 )
 _ZERO_MEANINGS = {"workers": "one per core", "limits.memory": "unlimited", "limits.all_memory": "free memory"}
-"""{setting: meaning of 0}."""
+"""{setting: what its value 0 means}."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFacts:
-    """Input of the list.
+    """The facts from which the rows are made.
 
     `options` None and `failed` -1 = unknown; `settings` None = they cannot be changed here.
     """
@@ -106,7 +106,7 @@ class ToolFacts:
 
 
 def tools(facts: ToolFacts) -> list[ToolRow]:
-    """Return the rows."""
+    """Return the rows of the tools."""
     rows = [*_queue(facts), *_files(facts), *_engine(facts), *_settings(facts), *_screen(facts)]
     if facts.has_doctor:
         note = (
@@ -258,15 +258,15 @@ class SettingsEditor:
         self._reading = BackgroundTask("aptui-tools-settings", shell.in_ui)
         self._writing = BackgroundTask("aptui-tools-write", shell.in_ui)
         self.known: dict[str, Setting] | None = None
-        """{key: setting} of all settings that are set; None = not read yet, or unreadable."""
+        """{key: setting} of all settings that have a value; None = not read yet, or not readable."""
 
     def close(self) -> None:
-        """Cancel running reads and writes."""
+        """Cancel running reads and writes of settings."""
         self._reading.close()
         self._writing.close()
 
     def read(self) -> bool:
-        """Read the settings; return False if a read is running, so that the caller tries again."""
+        """Read the settings. Return False if a read is running already, so that the caller tries again later."""
         project_dir = self._project_dir
 
         def work(_task: BackgroundTask) -> dict[str, Setting]:
@@ -298,7 +298,7 @@ class SettingsEditor:
         project, own = writable_files(self._project_dir)
         setting = (self.known or {}).get(key)
         if setting is not None and setting.file == str(own) and adjustable.kind == "value":
-            self._prompt(adjustable, own, text)  # the user's file overrides the project's
+            self._prompt(adjustable, own, text)  # the user's file has precedence over the project's file
             return
         items = [
             MenuItem("project", f"This project   {_short(project)}", "p"),

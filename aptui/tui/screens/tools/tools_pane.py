@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class NoteView(Widget):
-    """Lines of text, broken at blanks; the rest is cut."""
+    """A text in several lines, broken at blanks; lines that do not fit are left out."""
 
     DEFAULT_CSS = "NoteView { height: 3; width: 1fr; }"
     ALLOW_SELECT: ClassVar[bool] = False
@@ -88,7 +88,7 @@ class FailedJobs:
         self._shell, self._changed = shell, changed
         self._task = BackgroundTask("aptui-tools-count", shell.in_ui)
         self.is_stale = True
-        """Whether the count may have changed."""
+        """Whether the number of failed jobs may have changed."""
         self.total = -1
         """Number of failed jobs; -1 = unknown."""
 
@@ -97,7 +97,7 @@ class FailedJobs:
         self._task.close()
 
     def refresh(self) -> None:
-        """Count again if needed, while no job runs or is pending."""
+        """Count the failed jobs again if needed, while no job runs or is pending."""
         progress = self._shell.session.latest_progress
         is_idle = progress is None or not (progress.jobs_running or progress.jobs_waiting)
         if self.is_stale and is_idle:
@@ -141,17 +141,17 @@ class FailedJobs:
 
 
 _ROOMY_LINES = 30
-"""On lower screens the note is shorter."""
+"""Height of the screen below which the note is shorter (lines)."""
 
 
 class ToolsTable(Table):
-    """The tools."""
+    """The table of tools."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "do it", id="rows.open")]
 
 
 class ToolsPane(Pane):
-    """Tools above, health and checks below, and an explanation of the row under the cursor."""
+    """The Tools screen: the tools above, health and checks below, and a note that explains the row under the cursor."""
 
     DEFAULT_CSS = """
     ToolsPane { layout: vertical; }
@@ -179,17 +179,17 @@ class ToolsPane(Pane):
         self._found: list[DoctorRow] = []
         self._are_settings_stale = True
         self._stays_on_top = True
-        """True until the user moves the cursor: rows that appear above it must not push it down."""
+        """True until the user moves the cursor: until then, rows that appear above the cursor do not push it down."""
 
     def compose(self) -> ComposeResult:
-        """Yield tools, checks and the note."""
+        """Yield the tables and the note."""
         yield ToolsTable(listed.COLUMNS, self._tools, id="tools-list")
         yield Bar(self._health_line, id="tools-health", rules=True)
         yield SideTable(engine_tools.COLUMNS, self._checks, id="tools-checks")
         yield NoteView(id="tools-note")
 
     def on_mount(self) -> None:
-        """Prepare background tasks; follow the state of the engine."""
+        """Create the background tasks, and observe the state of the engine."""
         self._engine = EngineTools(self.shell, self._draw)
         self._failed = FailedJobs(self.shell, self._draw)
         self._editor = SettingsEditor(self.shell, self._draw)
@@ -205,7 +205,7 @@ class ToolsPane(Pane):
             each.close()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Shorten the note on low screens."""
+        """Make the note shorter on low screens."""
         self.set_class(event.size.height < _ROOMY_LINES, "-low")
 
     # ---------------------------------------------------------------------------------------------------------------- beat
@@ -223,7 +223,7 @@ class ToolsPane(Pane):
         self.activate()
 
     def on_news(self, batch: Batch) -> None:
-        """Note possible changes."""
+        """Note that facts may have changed."""
         if batch.jobs or batch.table is not None:
             self._failed.is_stale = True
         self._are_settings_stale = self._are_settings_stale or batch.health is not None
@@ -258,7 +258,7 @@ class ToolsPane(Pane):
         return commands
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the doctor if no project is open."""
+        """Hide the action of the doctor if no project is open."""
         if action == "doctor":
             return self.is_attached and self.shell.config is not None
         return super().check_action(action, parameters)
@@ -274,7 +274,10 @@ class ToolsPane(Pane):
         return self.shell.config is not None and not self.shell.session.is_read_only
 
     def _refresh_facts(self) -> None:
-        """Read outdated facts; the engine is queried once after attaching."""
+        """Read facts that are out of date.
+
+        The engine is queried once after the screen attached to it.
+        """
         self._engine.refresh(is_attached=self._is_attached_to_engine)
         self._failed.refresh()
         if self._are_settings_stale and self._may_write:
@@ -344,7 +347,7 @@ class ToolsPane(Pane):
         return (Part("Health and checks", "title"), Part(word, "warning" if bad else "completed")), right
 
     def _explain(self) -> None:
-        """Explain the row under the cursor."""
+        """Show the explanation of the row under the cursor."""
         table = self._checks_table if self._checks_table.has_focus else self._tools_table
         if table.cursor_key is None or table.index_of(table.cursor_key) is None:
             text = ""
@@ -357,14 +360,14 @@ class ToolsPane(Pane):
         self.query_one(NoteView).show(text)
 
     def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
-        """Explain another row."""
+        """Show the explanation of another row."""
         event.stop()
         if event.rows is self._tools_table and event.rows.cursor:
             self._stays_on_top = False
         self._explain()
 
     def on_descendant_focus(self) -> None:
-        """Explain the row of the focused table."""
+        """Show the explanation of the row in the table that got the focus."""
         self._explain()
 
     @property
@@ -378,7 +381,7 @@ class ToolsPane(Pane):
     # ------------------------------------------------------------------------------------------------------------- actions
 
     def on_rows_opened(self, event: Rows.Opened) -> None:
-        """Use a tool."""
+        """Run the tool that the user chose."""
         event.stop()
         if event.rows is self._tools_table:
             self._stays_on_top = False
@@ -442,7 +445,7 @@ class ToolsPane(Pane):
             self.shell.copy_text("\n".join(lines))
 
     def action_zoom(self) -> None:
-        """Give the focused part all the room, or share it again."""
+        """Give the focused table all the room, or divide the room again."""
         is_zoomed = self.has_class("-zoomed-list") or self.has_class("-zoomed-checks")
         wants_checks = self._checks_table.has_focus
         self.set_class(not is_zoomed and not wants_checks, "-zoomed-list")

@@ -1,1 +1,1 @@
-"""Output to the terminal: only cells that changed, in few bytes, and never faster than the line transmits."""
+"""Output to the terminal: sends only cells that changed, in few bytes, never faster than the connection transmits."""

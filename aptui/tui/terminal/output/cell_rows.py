@@ -16,16 +16,16 @@ from rich.cells import split_graphemes
 # A pen is the style of a cell in the terms of a terminal: attributes, two colours, a link.
 #
 # A `StyleCache` makes each pen once, so that cells look alike if and only if they have the same pen object: thousands of cells are
-# compared by identity. A blank shows little of its pen; all pens that look alike on blanks share one, `blank`.
+# compared by identity. A blank shows little of its pen, so all pens that look the same on blanks share one pen for blanks, `blank`.
 
 _OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27", "9": "29"}
 _SEEN_ON_BLANKS = frozenset({"4", "6", "7", "9", "21", "51", "52", "53"})
-"""Parameters of SGR that are visible on a blank: lines, frames, reversed colours; bold, italic and the like are invisible."""
+"""Parameters of SGR that are visible on a blank: lines, frames, reversed colours. Bold, italic and similar ones are not."""
 _MOST_PENS = 4096
 
 
 class Pen:
-    """The style of cells; only a `StyleCache` makes one.
+    """The style of cells; only a `StyleCache` makes pens.
 
     Args:
         attributes: sorted parameters of SGR.
@@ -40,11 +40,11 @@ class Pen:
         self.sgr = ";".join(filter(None, (*attributes, foreground, background)))
         self.blank = self
         self.is_bare = not link and _SEEN_ON_BLANKS.isdisjoint(attributes)
-        """Whether a blank shows only the background, so that it can be made by erasing."""
+        """Whether a blank in this style shows only the background, so that the terminal can make it by erasing."""
 
 
 class StyleCache:
-    """All pens (styles of cells) of one screen, and the escape sequences that change one pen into another."""
+    """All pens (styles of cells) of one screen, and the escape sequences that change the terminal's pen to another pen."""
 
     def __init__(self) -> None:
         self._pens: dict[tuple[str, str], Pen] = {}
@@ -55,7 +55,7 @@ class StyleCache:
         """Return the pen with these parameters of SGR."""
         found = self._pens.get((sgr, link))
         if found is None:
-            if len(self._pens) > _MOST_PENS:  # too many links; a pen that is made twice only costs bytes
+            if len(self._pens) > _MOST_PENS:  # clears the cache: too many links; a pen that is made twice only costs bytes
                 self._pens.clear()
                 self._changes.clear()
             attributes, foreground, background = _part_sgr(sgr)
@@ -106,7 +106,7 @@ def _sgr_change(old: Pen | None, new: Pen, *, one_by_one: bool) -> str:
 
 
 def _part_sgr(sgr: str) -> tuple[tuple[str, ...], str, str]:
-    """Return attributes, foreground and background of parameters as Rich writes them."""
+    """Return (attributes, foreground, background) of the SGR parameters that Rich writes."""
     attributes, foreground, background = set(), "", ""
     parts = sgr.split(";") if sgr else []
     while parts:
@@ -159,11 +159,11 @@ def abilities_of(environ: Mapping[str, str]) -> Abilities:
 
 
 REST = ""
-"""Text of the second cell of a character that is two cells wide."""
+"""The text of the second cell of a character that is two cells wide."""
 
 
 class Row:
-    """One line of cells: `texts[x]` is a character with its combining characters (None = unknown), `pens[x]` its pen."""
+    """One line of cells: `texts[x]` is a character with its combining characters (None = unknown), `pens[x]` is its pen."""
 
     __slots__ = ("pens", "texts")
 
@@ -223,14 +223,14 @@ class Row:
             self.texts[x] = (self.texts[x] or " ") + accents
 
     def _halve(self, x: int) -> None:
-        """Replace the remaining half of a wide character by a blank, as terminals do."""
+        """If a write replaced one half of a wide character, replace the other half by a blank, as terminals do."""
         pen = self.pens[x]
         self.texts[x], self.pens[x] = " ", pen.blank if pen is not None else None
 
 
 @lru_cache(maxsize=1024)
 def draw_cells(text: str, pen: Pen) -> tuple[tuple[str, ...], tuple[Pen, ...], str]:
-    """Return (cells of a text, their pens, leading combining characters)."""
+    """Return (the cells of a text, their pens, the combining characters at its start)."""
     accents = ""
     if text.isascii():
         cells = tuple(text)

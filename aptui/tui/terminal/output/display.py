@@ -33,18 +33,24 @@ _PRIVATE_NAMES: tuple[tuple[object, tuple[str, ...]], ...] = (
     (Screen, ("_compositor_refresh",)),
     (Strip, ("render_ansi", "render_style")),
 )
-"""Names that the output layer overrides or reads, by the object that has them."""
+"""Names in Textual that the output layer overrides or reads, by the object that has them."""
 
 
 @cache
 def is_supported() -> bool:
-    """Return whether the output layer is used: not with `APTUI_OUTPUT=stock`, nor with a Textual that it was not tested with."""
+    """Return whether the output layer is used.
+
+    It is not used with `APTUI_OUTPUT=stock`, nor with a Textual that it was not tested with.
+    """
     has_names = all(hasattr(owner, name) for owner, names in _PRIVATE_NAMES for name in names)
     return os.environ.get("APTUI_OUTPUT", "") != "stock" and has_names and is_tested(Path(textual.__file__).parent.parent)
 
 
 def is_tested(packages: Path) -> bool:
-    """Return whether the Textual in a folder of packages is of the tested series; `importlib.metadata` is slow to import."""
+    """Return whether the Textual in a folder of packages is of the tested series.
+
+    `importlib.metadata` is not used, because its import is slow.
+    """
     return any(packages.glob(f"textual-{TESTED_SERIES}*.dist-info"))
 
 
@@ -53,7 +59,7 @@ def is_tested(packages: Path) -> bool:
 
 
 class ChangedLines(Compositor):
-    """A compositor that renders only the lines that changed, and only widgets that are visible in them."""
+    """A compositor that renders only the lines that changed, and in them only widgets that are visible."""
 
     def _render_chops(self, crop: Region, is_rendered_line: Callable[[int], bool]) -> Sequence[Mapping[int, Strip]]:
         """Return the requested lines as {column: piece}, cut where widgets meet; other lines are empty.
@@ -65,7 +71,7 @@ class ChangedLines(Compositor):
         cuts = self.cuts
         wanted = [y for y in crop.line_range if is_rendered_line(y)]
         chops: list[dict[int, Strip | None]] = [dict.fromkeys(line[:-1]) for line in cuts]
-        for widget, (region, clip) in self.visible_widgets.items():  # the widgets come from front to back
+        for widget, (region, clip) in self.visible_widgets.items():  # in order from front to back
             seen = region.intersection(clip)
             if not seen.width:
                 continue
@@ -84,19 +90,19 @@ class ChangedLines(Compositor):
                 for cut, piece in zip(ends, strips[y - first].divide([cut - left for cut in ends[1:]]), strict=False):
                     if line.get(cut) is None:
                         line[cut] = piece
-        return cast("Sequence[Mapping[int, Strip]]", chops)  # the type that Textual's method has
+        return cast("Sequence[Mapping[int, Strip]]", chops)  # Textual's method has this type
 
 
 def _is_covered(line: Mapping[int, Strip | None], left: int, right: int) -> bool:
-    """Return whether widgets in front fill a line from one column to the other."""
+    """Return whether widgets in front fill a line from one column to another."""
     return all(piece is not None for cut, piece in line.items() if left <= cut < right)
 
 
 class DiffRenderingApp(App[None]):
-    """An app that sends differences; with another driver than ours, or with stock output, an ordinary one."""
+    """An app that sends only differences. With another driver, or with stock output, it is an ordinary app."""
 
     def line_rest_s(self) -> float:
-        """Return how long updates must leave the line to the terminal free for keys (seconds)."""
+        """Return how long updates must not use the connection to the terminal, so that it is free for keys (seconds)."""
         output = getattr(self._driver, "output", None)
         return 0.0 if output is None else output.rest_s()
 
@@ -106,7 +112,7 @@ class DiffRenderingApp(App[None]):
         return 0.0 if output is None else output.key_s()
 
     def line_takes_s(self, size: int) -> float | None:
-        """Return how long `size` bytes fill the line (seconds), 0 = cannot be measured, None = not measured yet."""
+        """Return for how long `size` bytes fill the connection (seconds), 0 = cannot be measured, None = not measured yet."""
         output = getattr(self._driver, "output", None)
         return 0.0 if output is None else output.takes_s(size)
 

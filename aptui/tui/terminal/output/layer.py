@@ -1,8 +1,8 @@
-"""The output layer: keeps what Textual draws as cells, and sends the terminal the differences when the line is free.
+"""The output layer: stores what Textual draws as cells, and sends the differences to the terminal when the connection is free.
 
-Textual hands over regions when it draws; they only change `_drawn`, the intended picture. A frame is the difference between that
-and the content of the terminal, so drawing ten times while the line is busy costs one frame. Other output is written at once, in
-its order; if it may have changed cells, everything is sent again (`forget`).
+When Textual draws, it hands over regions, which only change `_drawn`, the intended picture. A frame is the difference between
+`_drawn` and the content of the terminal, so ten drawings while the connection is busy cost one frame. Other output is written at
+once, in order; if it may have changed cells, the whole screen is sent again (`forget`).
 
 The text of cells was made safe (`safety.safe_segments`), and `FramePainter` sends printable text only.
 
@@ -36,7 +36,7 @@ _QUESTION = "\x1b[6n"
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 _REPEATED = 3
 _HARMLESS = re.compile(r"(?:\x1b\][^\x1b\x07]*(?:\x07|\x1b\\)|\x07|\x1b\[[?>=<][0-9;]*\$?[a-zA-Z])*(?:\x1bP\x1b\].*)?", re.DOTALL)
-"""Titles, the clipboard, links, the bell, modes, queries: output that does not change cells, cursor or pen."""
+"""Matches titles, the clipboard, links, the bell, modes, queries: output that does not change cells, cursor or pen."""
 _MOST_PENS_REMEMBERED = 4096
 
 
@@ -77,7 +77,7 @@ class OutputLayer:
     # ------------------------------------------------------------------------------------------------------------- the line
 
     def open(self) -> None:
-        """Begin, with unknown content of the terminal; test which characters it repeats."""
+        """Start with unknown content of the terminal, and test which characters the terminal can repeat."""
         self._is_open, self._is_known = True, False
         self.pace.forget()
         self._probes.clear()
@@ -89,7 +89,7 @@ class OutputLayer:
             self._send(f"\x1b[999;1H{blank}\x1b[{_REPEATED - 1}b{_QUESTION}")
 
     def close(self) -> None:
-        """End, and reset the pen for the next program in this terminal."""
+        """End, and reset the terminal's pen for the next program."""
         if self._is_open:
             self._send("\x1b]8;;\x1b\\\x1b[m" if self._has_links() else "\x1b[m")
         self._is_open = self._is_known = False
@@ -113,11 +113,11 @@ class OutputLayer:
         return self.pace.key_s(self._clock())
 
     def takes_s(self, size: int) -> float | None:
-        """Return how long `size` bytes fill the line (seconds), None = not measured yet."""
+        """Return for how long `size` bytes fill the connection (seconds), None = not measured yet."""
         return self.pace.takes_s(self._clock(), size)
 
     def note_answer(self, column: int) -> None:
-        """Note the reply to a query: the cursor's column from 0; thread-safe."""
+        """Note the reply to a query: the column of the cursor, counted from 0; thread-safe."""
         if self._probes:
             self._painter.repeats(self._probes.popleft(), is_so=column == _REPEATED)
         self.pace.note_answer(self._clock())
@@ -128,7 +128,7 @@ class OutputLayer:
         try:
             self._loop.call_soon_threadsafe(self._flush)
         except RuntimeError:
-            return  # the loop has ended
+            return  # the event loop has ended
 
     def forget(self) -> None:
         """Send everything again, because the content of the terminal is unknown; thread-safe."""
@@ -136,7 +136,7 @@ class OutputLayer:
         self.wake()
 
     def beside(self, data: str) -> None:
-        """Note output that is not a frame."""
+        """Note output that is not a frame; if it may have changed cells, the whole screen is sent again."""
         if self._is_open and not _HARMLESS.fullmatch(data):
             self.forget()
 
@@ -181,14 +181,14 @@ class OutputLayer:
         return pen
 
     def _flush(self) -> None:
-        """Send a frame if there are differences and the line is free; otherwise check again when it may be free."""
+        """Send a frame if there are differences and the connection is free; otherwise check again when it may be free."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if not self._is_open or not self._drawn or not (self._dirty or not self._is_known or self._cursor != self._left_at):
             return
         if not self._is_taken():
-            return  # the driver calls `wake` after each write
+            return  # no timer here: the driver calls `wake` after each write
         wait_s = self.pace.wait_s(self._clock())
         if wait_s > 0:
             self._timer = self._loop.call_later(wait_s, self._flush)
@@ -216,7 +216,7 @@ class OutputLayer:
 
 
 def _pieces(update: LayoutUpdate | ChopsUpdate) -> Iterator[tuple[int, int, Strip]]:
-    """Yield (line, column, strip) of an update."""
+    """Yield (line, column, strip) for each strip of an update."""
     if isinstance(update, LayoutUpdate):
         for y, line in enumerate(update.strips, update.region.y):
             x = update.region.x

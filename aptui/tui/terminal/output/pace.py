@@ -1,12 +1,16 @@
-"""When the next frame may be sent: after the terminal has shown the last one, so that a slow line does not fill with old frames.
+"""Decides when the next frame may be sent: when the terminal has shown the last frame.
+
+Otherwise a slow connection would fill with old frames.
 
 Each frame is followed by a query for the cursor; its reply proves that the frame arrived. After a key a second frame may be under
 way, so that the echo does not wait for an earlier frame. A terminal that never replies only has to accept the output.
 
-On a slow line this is not enough: a key would usually wait for an update. The time by which replies exceed the quickest reply,
-divided by the bytes of their frames, is the cost of a byte. Updates are drawn so rarely (`rest_s`) that the line is mostly free.
+On a slow connection this is not enough: a key would usually wait for an update. The cost of a byte is the time by which a reply is
+later than the quickest reply, divided by the bytes of its frame. Updates are drawn so rarely (`rest_s`) that the connection is
+mostly free.
 
-Between a key and the frame that echoes it no update is applied or drawn (`key_s`): on a slow processor the key would wait for it.
+Between a key and the frame that echoes the key, no update is applied or drawn (`key_s`): on a slow processor the key would wait for
+the update.
 
 Times are passed in; there is no clock here. All methods are thread-safe.
 
@@ -26,24 +30,27 @@ _CHECK_S = 0.02
 _ACTED_S = 1.0
 """Time after a key during which the user counts as active (seconds)."""
 _TIMEOUT_S, _LONGEST_TIMEOUT_S = 2.0, 32.0
-"""Timeouts of a reply (seconds): the first, and the longest after repeated timeouts."""
+"""Timeouts of a reply (seconds): the first timeout, and the longest one after repeated timeouts."""
 _MOST_UNANSWERED = 40
-"""Number of queries after which a terminal that never replied is not queried again."""
+"""Number of unanswered queries after which a terminal that never replied is not queried again."""
 _SLOW_S = 0.02
-"""A frame that fills the line for less than this time delays no key (seconds)."""
+"""A frame that fills the connection for less than this time does not delay keys (seconds)."""
 _SHARE, _SHARE_AT_WORK = 10, 4
-"""Maximum share of the line's time for updates: 1/10 while the user is idle, 1/4 while active."""
+"""Maximum share of the connection's time for updates: 1/10 while the user is idle, 1/4 while the user is active."""
 _LONGEST_REST_S = 1.0
 _FORGETS = 1.002
-"""Factor by which the quickest round trip grows with each reply, because a line may change."""
+"""Factor by which the stored quickest round trip grows with each reply, because the speed of a connection may change."""
 _LEAST_SEEN, _SAMPLED_FRAMES = 3, 8
-"""Number of frames that a measurement needs, and that it keeps: the first frames bring the screen and do not wait."""
+"""Minimum number of frames for a measurement, and number of frames that it uses.
+
+The first frames, which bring the screen, are sent without a wait.
+"""
 _LONG_BYTES, _SAMPLED_LONG_FRAMES = 1500, 4
 """Minimum size of a frame that measures the cost of bytes (shorter frames are late for other reasons); number of frames kept."""
 
 
 class Pace:
-    """The frames that are under way to one terminal, and the measured speed of its line."""
+    """The frames that are under way to one terminal, and the measured speed of the connection."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,13 +64,13 @@ class Pace:
         self._left_s, self._left_bytes = -math.inf, 0
         self._drew_s = self._first_typed_s = -math.inf
         self.typed_s = -math.inf
-        """Time of the last key."""
+        """Time of the last key (seconds)."""
         self.round_trip_s = 0.0
         """Round trip of the last reply (seconds)."""
 
     @property
     def asks(self) -> bool:
-        """Whether a frame must be followed by a query."""
+        """Whether the next frame must be followed by a query."""
         return self._answered > 0 or self._asked < _MOST_UNANSWERED
 
     @property
@@ -73,7 +80,7 @@ class Pace:
 
     @property
     def under_way(self) -> int:
-        """Number of queries without a reply."""
+        """Number of queries that were not answered."""
         return len(self._under_way)
 
     def note_key(self, now_s: float) -> None:
@@ -84,7 +91,7 @@ class Pace:
             self.typed_s = now_s
 
     def drew(self, now_s: float) -> None:
-        """Note that a frame is sent."""
+        """Note that a frame was sent that may echo the key."""
         self._drew_s = now_s
 
     def key_s(self, now_s: float) -> float:
@@ -96,11 +103,11 @@ class Pace:
             return _CHECK_S if self._drew_s < self._first_typed_s and now_s < self._first_typed_s + ECHO_S else 0.0
 
     def echoes(self, now_s: float) -> bool:
-        """Return whether a frame drawn now may echo a key."""
+        """Return whether a frame that is drawn now may echo a key."""
         return now_s < self.typed_s + ECHO_S
 
     def note_frame(self, now_s: float, size: int = 0) -> None:
-        """Note that a frame of `size` bytes and a query were sent."""
+        """Note that a frame of `size` bytes was sent, followed by a query."""
         with self._lock:
             self._asked += 1
             self._first_asked_s = min(self._first_asked_s, now_s)
@@ -108,7 +115,7 @@ class Pace:
             self._left_s, self._left_bytes = now_s, size
 
     def note_answer(self, now_s: float) -> None:
-        """Note a reply."""
+        """Note the reply to the oldest query."""
         with self._lock:
             self._answered += 1
             self._timeout_s = _TIMEOUT_S
@@ -123,7 +130,7 @@ class Pace:
                 self._long.append((self.round_trip_s, size))
 
     def wait_s(self, now_s: float) -> float:
-        """Return the maximum wait of the next frame (seconds), 0 = send it now; a reply may end the wait earlier."""
+        """Return the maximum time that the next frame waits (seconds), 0 = send it now; a reply may end the wait earlier."""
         with self._lock:
             if not self._answered or len(self._under_way) < (2 if self.echoes(now_s) else 1):
                 return 0.0
@@ -135,7 +142,7 @@ class Pace:
             return 0.0
 
     def rest_s(self, now_s: float) -> float:
-        """Return how long updates must wait so that the line is free for keys (seconds)."""
+        """Return how long updates must wait so that the connection is free for keys (seconds)."""
         with self._lock:
             if len(self._seen) < _LEAST_SEEN:
                 return 0.0
@@ -157,7 +164,7 @@ class Pace:
             return 0.0 if is_silent else None
 
     def forget(self) -> None:
-        """Expect no more replies: the terminal is lent to another program."""
+        """Expect no more replies, because the terminal is lent to another program."""
         with self._lock:
             self._under_way.clear()
             self._seen.clear()

@@ -1,8 +1,8 @@
 """The known content of a terminal, and the bytes that change it into another picture.
 
-Only cells that differ are sent: a move of the cursor, changes of the pen, the characters. Runs are repeated or erased if the
-terminal can do so; lines that moved are scrolled. After ASCII the column of the cursor is known. Terminals differ in the width of
-other characters, so the text after them begins with a move to an absolute column.
+Only cells that differ are sent, as a move of the cursor, changes of the pen, and the characters. If the terminal can do so, it
+repeats or erases runs of equal cells and scrolls lines that moved. After ASCII the column of the cursor is known. Terminals differ
+in the width of other characters, so the text after them begins with a move to an absolute column.
 
 Tests: `tests/tui/terminal/output/test_painter.py`.
 """
@@ -27,11 +27,11 @@ T = TypeVar("T")
 _FARTHEST = 16
 _LEAST_GAIN = 2
 _MOST_ALIKE = 4
-"""A text that this many lines have is ignored, because it does not show where each line moved."""
+"""A text that occurs in this many lines is ignored, because it does not show to where each line moved."""
 
 
 class Shift(Struct, frozen=True):
-    """Lines `top` to `bottom` (included) of a screen move up by `count`, or down if that is negative."""
+    """A scroll: the lines `top` to `bottom` (included) of the screen move up by `count`, or down if `count` is negative."""
 
     top: int
     bottom: int
@@ -39,7 +39,7 @@ class Shift(Struct, frozen=True):
 
 
 def find_shift(before: Mapping[int, str], after: Mapping[int, str]) -> Shift | None:
-    """Return the movement that saves most lines, None if it saves too few.
+    """Return the scroll that saves the most lines, None if it would save too few lines.
 
     Args:
         before, after: {line: its text} of the lines that differ.
@@ -61,13 +61,13 @@ def _shift(before: Mapping[int, str], after: Mapping[int, str], count: int) -> t
     """Return (number of lines that need no repainting after a scroll, the scroll)."""
     hits = [line for line, text in after.items() if before.get(line + count) == text and not text.isspace()]
     top, bottom = min(hits + [line + count for line in hits]), max(hits + [line + count for line in hits])
-    # A scroll also moves unchanged lines of its range, which would have to be repainted.
+    # A scroll also moves the unchanged lines in its range, which would then have to be painted again.
     gain = len(hits) - sum(line not in after for line in range(top, bottom + 1))
     return (gain, Shift(top, bottom, count)) if gain >= _LEAST_GAIN else None
 
 
 def shift_lines(rows: Sequence[T], shift: Shift) -> list[T | None]:
-    """Return lines `top` to `bottom` after the scroll; None = a line that became blank."""
+    """Return lines `top` to `bottom` as they are after the scroll; None = a line that became blank."""
     block = list(rows[shift.top : shift.bottom + 1])
     count = shift.count
     return [*block[count:], *[None] * count] if count > 0 else [*[None] * -count, *block[:count]]
@@ -100,7 +100,7 @@ class FramePainter:
         self._out: list[str] = []
 
     def repeats(self, character: str, *, is_so: bool) -> None:
-        """Note whether the terminal repeats a character (REP); some repeat only ASCII."""
+        """Note whether the terminal repeats a character (REP); some terminals repeat only ASCII."""
         if character.isascii():
             self._repeats_ascii = is_so
         else:
@@ -152,7 +152,7 @@ class FramePainter:
             self._out.append("\x1b[K")
 
     def _erasable_from(self, row: Row) -> int:
-        """Return the first column of the blanks at the end that can be erased."""
+        """Return the column from which only blanks follow that can be erased."""
         texts, pens = row.texts, row.pens
         x, pen = len(texts), pens[-1]
         if pen is None or not self._erases(pen):
@@ -167,7 +167,7 @@ class FramePainter:
     # ------------------------------------------------------------------------------------------------------- what is written
 
     def _span(self, y: int, row: Row, start: int, end: int) -> None:
-        """Write some cells of a line."""
+        """Write the cells of a line in a range of columns."""
         texts, pens = row.texts, row.pens
         x = start
         while x < end:
@@ -181,7 +181,7 @@ class FramePainter:
             x = stop
 
     def _run(self, y: int, x: int, cells: list[str]) -> None:
-        """Write cells of one pen."""
+        """Write cells that have the same pen."""
         text = "".join(cells)
         if text.isascii() and len(text) == len(cells):
             self._ascii(y, x, text)
@@ -195,7 +195,7 @@ class FramePainter:
             x += len(part)
 
     def _foreign(self, y: int, x: int, cells: list[str]) -> None:
-        """Write characters that are not ASCII; long runs of one are repeated."""
+        """Write characters that are not ASCII; a long run of one character is repeated by the terminal."""
         self._go(y, x)
         for cell, group in groupby(cells):
             count = len(list(group))
@@ -207,7 +207,7 @@ class FramePainter:
         self._x = None
 
     def _ascii(self, y: int, x: int, text: str) -> None:
-        """Write ASCII, with runs in few bytes."""
+        """Write ASCII characters; runs of one character take few bytes."""
         done = 0
         for run in _RUN.finditer(text) if len(text) >= _WORTH_REPEATING else ():
             count = run.end() - run.start()
@@ -234,11 +234,11 @@ class FramePainter:
         return self._pen is not None and self._erases(self._pen.blank)
 
     def _put(self, text: str) -> None:
-        # `safety` made the text safe already; this is the last check.
+        # `safety` has made the text safe already; this check is the last one.
         self._out.append(text if text.isprintable() else "".join(each if each.isprintable() else "?" for each in text))
 
     def _advance(self, count: int) -> None:
-        """Note that the cursor moved; at the right border terminals differ."""
+        """Note that the cursor moved. At the right border its place is unknown, because terminals differ."""
         if self._x is not None:
             self._x = self._x + count if self._x + count < self._width else None
 
@@ -270,7 +270,7 @@ class FramePainter:
             self._pen = pen
 
     def _set_pen_for(self, text: str | None, pen: Pen | None) -> None:
-        """Set the pen of a cell; for a blank, keep any pen that looks the same there."""
+        """Set the pen for a cell. For a blank, keep the current pen if it looks the same on a blank."""
         if pen is not None and not (text == " " and self._pen is not None and self._pen.blank is pen):
             self._set_pen(pen)
 
@@ -304,15 +304,15 @@ def _region(shift: Shift) -> str:
 
 
 def _text(row: Row) -> str | None:
-    """Return the text of a line without its last cells, where scroll bars are; None = unknown."""
+    """Return the text of a line without its last cells, which may show a scroll bar; None = unknown."""
     cells = row.texts[:-2]
     return None if None in cells else "".join(cells)  # type: ignore[arg-type]  # none is None
 
 
 def _differing(old: Row, new: Row) -> list[int]:
-    """Return the columns that must be written, from left to right."""
+    """Return the columns whose cells must be written, from left to right."""
     places = range(len(new.texts))
-    # Without a Python statement for each cell: this runs for every line of every frame.
+    # No Python statement runs for each cell, because this code handles every line of every frame.
     here = {
         *compress(places, map(operator.ne, old.texts, new.texts)),
         *compress(places, map(operator.is_not, old.pens, new.pens)),
@@ -336,7 +336,7 @@ def _widen(here: set[int], old: Row, new: Row) -> set[int]:
 
 
 def _spans(places: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of columns that are written together."""
+    """Yield (start, end) of each range of columns that is written in one run."""
     start = last = None
     for x in places:
         if start is None or last is None:
