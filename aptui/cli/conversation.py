@@ -1,7 +1,7 @@
 """aptui as a conversation in lines, for screen readers, braille and terminals that cannot place a cursor: `aptui --plain`.
 
 The user types the words of the command line and gets answers in lines; filters are those of `aptui jobs`. Nothing is redrawn and
-nothing moves. New events are summed up in one line before the next question; `follow` prints one line for each.
+nothing moves. New events are summed up in one line before the next question; `follow` prints one line for each event.
 
 Tests: `tests/cli/test_conversation.py`.
 """
@@ -253,7 +253,7 @@ def converse(session: Session, arguments: Namespace, reason: str) -> int:
 def copy_text(text: str) -> str:
     """Copy a text to the user's clipboard and return a sentence that reports the result.
 
-    A dumb terminal prints control sequences instead of obeying them, so there the text goes to tmux or into a file.
+    A dumb terminal prints control sequences instead of obeying them, so on such a terminal the text goes to tmux or into a file.
     """
     from aptui.tui.terminal.clipboard import Clipboard  # imported on demand, because few answers are copied
 

@@ -1,4 +1,4 @@
-"""The verbs about engines: start, stop, list and steer them. All but `serve` send requests through the socket.
+"""The verbs that start, stop, list and control engines. All but `serve` send requests through the socket.
 
 Tests: `tests/daemon/test_daemon_process.py`.
 """

@@ -148,12 +148,12 @@ def _likeness(rel: str, pattern: Pattern) -> float:
 
 # Values of the configuration for one path, each with the file and line that sets it.
 #
-# The compiled configuration has no places, so its layers and the `.aptui.yaml` files above the path are parsed again here. The
-# result applies to the next run, whether or not an engine has read the files yet.
+# The compiled configuration has no files and lines, so its layers and the `.aptui.yaml` files above the path are parsed again here.
+# The result applies to the next run, whether or not an engine has read the files yet.
 
 
 class ExplainedValue(Struct, frozen=True):
-    """A project: its effective configuration with places (`root`), and its builders, completed by their classes.
+    """A project: its effective configuration with file and line of each value (`root`); its builders, completed by their classes.
 
     `files` maps each settings file above the path, relative to the scan folders, to its absolute path.
     """

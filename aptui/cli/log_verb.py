@@ -175,7 +175,7 @@ class Followed(Struct):
 def follow(config: Config, job_id: int, say: Say) -> bool:
     """Print a job's log until its run has ended and the whole log is printed; return whether the job was running.
 
-    The database is closed in the meantime, because a long read transaction blocks checkpoints of its log.
+    The database is closed while this function waits, because a long read transaction blocks checkpoints of the database's log.
     """
     followed = Followed()
     try:

@@ -1,6 +1,6 @@
 """Names of sources, jobs and assets: parsed from the command line, and compared with the spelling of files.
 
-A path has any form; a job is `#<JobID>` or `PATH[@PLATFORM][:JOB KEY]`; a part of a name may match several.
+A path may have any form. A job is `#<JobID>` or `PATH[@PLATFORM][:JOB KEY]`. A part of a name may match several assets.
 
 Tests: `tests/test_linear_patterns.py`.
 """
@@ -30,7 +30,7 @@ from aptui.store.queries.assets import parse_asset_id, source_ids
 from aptui.store.queries.reader import JobRow, Reader, SourceRow
 from aptui.store.queries.source_edges import NamedSource
 
-# References that differ from the file's name in letter case: they work here or on Windows, but not on Linux.
+# References that differ from the name of the file only in letter case. They may work on Windows, but not on Linux.
 #
 # `lint` and `deps` report them.
 
@@ -73,9 +73,9 @@ def _text_of(root: str, path: str) -> bytes:
 
 
 def spelling(data: bytes, path: bytes) -> bytes | None:
-    """Find a path in a text, ignoring case, and return it as the text writes it, or its longest ending; None if it does not occur.
+    """Return a path, or the longest end of it that occurs in a text, in the text's spelling; None if no end occurs.
 
-    The longest end of the path that the text contains, ignoring case, wins.
+    The search ignores case.
     """
     lowered = data.lower()
     steps = path.split(b"/")

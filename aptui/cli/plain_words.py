@@ -1,7 +1,7 @@
 """Reads the words of a verb without `argparse`, whose import and declarations take a tenth of a short command.
 
-It reads the usual forms only: options by their full names, and one positional argument. For anything else, such as a mistake or
-`--help`, it gives no answer, and the caller lets `argparse` read the words (`cli.parser`). A test compares both.
+It reads the usual forms only: options by their full names, and one positional argument. For any other words, such as a mistake or
+`--help`, it returns None, and the caller lets `argparse` read the words (`cli.parser`). A test compares the results of both.
 """
 
 from __future__ import annotations

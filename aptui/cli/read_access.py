@@ -51,7 +51,7 @@ class OpenedProject(Struct, frozen=True):
 def open_for_reading(arguments: Namespace, config: Config | None = None) -> Iterator[OpenedProject]:
     """Open the project of the command line (or of `config`) in one read transaction.
 
-    If the configuration is broken, the last valid one gives the place of the database.
+    If the configuration is broken, the last valid configuration gives the path of the database.
     """
     config = config or load_last_config(arguments)
     path = asset_database(config.cache_dir)
@@ -82,7 +82,7 @@ def _missing(config: Config, path: Path) -> KnownError:
 
 
 def builder_names(config: Config) -> dict[bytes, str]:
-    """Return {uuid: name} of all builders, including those in the project's `builders/` folder and those of scripts.
+    """Return {uuid: name} of all builders, including builders in the project's `builders/` folder and builders of scripts.
 
     Code is loaded only if the project has builders in code, because that may start a process. While some code is broken, the
     result has the names from the last successful load.

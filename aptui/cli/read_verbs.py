@@ -367,7 +367,8 @@ def _engine_line(answer: dict[str, Any]) -> str:
 def engine_process(config: Config) -> int | None:
     """Return the process that holds the cache's lock, 0 = none, None = unknown.
 
-    Reads the kernel's list of locks. Testing the lock itself could make an engine fail that starts at this moment.
+    The answer comes from the Linux kernel's list of locks. A test of the lock itself could make an engine fail that starts at this
+    moment.
     """
     try:
         facts = os.stat(own_folder(config.cache_dir) / "lock")

@@ -355,9 +355,9 @@ def _first_difference(one: str, other: str) -> int:
         return -1
 
 
-# Checks whether the inputs of a job are those of its last run: the configuration of its builder, and the bytes of every file.
+# Checks whether a job has the same inputs as in its last run: the configuration of its builder, and the bytes of every file.
 #
-# Products of other jobs that it waits for count as unchanged.
+# Products of other jobs, for which the job waits, are assumed to be unchanged.
 
 _FILES = frozenset({"source", "dependency", "companion", "discovered"})
 

@@ -1,4 +1,4 @@
-"""`why`: print the role of a file, and for each of its jobs why the job last ran, waits or failed, with the input that is the cause."""
+"""`why`: print the role of a file, and for each of its jobs why the job last ran, waits or failed, and which input caused it."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class BackgroundTask:
     ) -> bool:
         """Start `work` unless work is in progress; return whether it was started.
 
-        When the work ends, one of the other functions is called in the UI's thread.
+        When the work ends, `then`, `failed` or `cancelled` is called in the UI's thread.
         """
         if self._thread is not None or self._is_closed:
             return False

@@ -49,9 +49,9 @@ The user then sees results at once.
 """
 
 _SHARE, _LONGEST_REST_S = 3, 1.0
-"""Pause after a frame, before a frame that only shows updates: three times the duration of the first one, at most 1 s.
+"""Pause between a frame and a following frame that shows only updates: three times the duration of the first frame, at most 1 s.
 
-Keys are handled first.
+Keys are handled in the pause.
 """
 _STORM_SHARE = 40
 """An update counts as slow if 40 times its duration exceeds `NEWS_FRAME_S`."""

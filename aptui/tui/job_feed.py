@@ -77,7 +77,7 @@ class _Listener:
 
 
 class ShownAssets(_Listener):
-    """Goes to the assets that an editor wants to see on the screen.
+    """Goes to the asset on the screen when an editor asks for it; a listener of the session.
 
     Args:
         reveal: goes to a source; called in the session's thread.

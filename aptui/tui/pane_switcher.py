@@ -1,4 +1,4 @@
-"""Which pane is shown, which sheet covers it, and where the focus returns to.
+"""Switches between panes: stores which pane is shown, which sheet covers the pane, and which widget gets the focus back.
 
 Tests: `tests/tui/test_foreign_database.py`.
 """

@@ -32,7 +32,7 @@ class Command(Struct, frozen=True):
     """A command of the `:` line and the palette.
 
     Args:
-        name: one lower-case word, as in `:theme`.
+        name: a lower-case word that the user types, as in `:theme`.
         does: description, in lower case.
         run: called with the text after the name.
         complete: returns all arguments that are possible now; None = no arguments.

@@ -1,4 +1,4 @@
-"""Requests to the engine with their questions and messages, and the question before an untrusted project's engine starts.
+"""Sends requests to the engine with their questions and messages, and asks before the engine of an untrusted project starts.
 
 Tests: `tests/tui/test_foreign_database.py`.
 """

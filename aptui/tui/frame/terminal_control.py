@@ -112,7 +112,7 @@ class TerminalControl(Actions):
 
     Args:
         host: the app.
-        person: remembers whether the mouse is on.
+        person: the user's remembered values, such as whether the mouse is on.
         read_again: reads all data again.
     """
 

@@ -103,7 +103,7 @@ class ThemeManager(Actions):
         host: the app.
         remember_focus: called before the picker takes the focus.
         refocus: puts the focus back into the pane.
-        person: remembers the choice.
+        person: the user's remembered values, which include the chosen theme.
         wanted: name of the first theme, "" = the remembered one.
     """
 

@@ -276,9 +276,10 @@ def _complete(name: str, parts: Mapping[str, tuple[dict[str, Any], str]], seen: 
 
 
 def theme_of(theme: ThemeFile) -> Theme:
-    """Return the Textual theme of a file.
+    """Return the Textual theme for a theme that was read from a file.
 
-    Its variables have, for each role, `role-<name>` (a colour, for CSS) and `role-<name>-style` (everything, for content).
+    Its variables have, for each role, `role-<name>` (a colour, for CSS) and `role-<name>-style` (colours and attributes, for
+    content).
     """
     from textual.theme import Theme  # imported here to start faster
 

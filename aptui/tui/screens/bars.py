@@ -1,4 +1,4 @@
-"""Lines of one row: text at the left, text at the right, a rule between; and lines of tabs.
+"""Widgets of one line: text at the left, text at the right and a rule between them; and lines of tabs.
 
 Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
 """

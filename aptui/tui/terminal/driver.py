@@ -83,7 +83,7 @@ def _with_ctrl(letter: str) -> str:
 
 
 class InputDecoder:
-    """Decodes input with any bytes, and separates Esc from the key that arrived with it; pasted text stays as it is.
+    """Decodes input that may hold any bytes, and separates Esc from the key that arrived with it. Pasted text is not changed.
 
     Args:
         decoder: decodes characters.
@@ -207,8 +207,8 @@ class Terminal(LinuxDriver):
     def _get_terminal_size(self) -> tuple[int, int]:
         """Return (columns, lines) of the terminal that is drawn on.
 
-        COLUMNS and LINES are ignored: exported values may be of another terminal, or of this one before a resize. stdout is
-        ignored, because it may be a file.
+        COLUMNS and LINES are ignored: exported values may belong to another terminal, or to this terminal before a resize. stdout
+        is ignored, because it may be a file.
         """
         for stream in (self._file, sys.__stdin__):
             try:
@@ -234,8 +234,8 @@ class Terminal(LinuxDriver):
     def _sigcont_application(self, *arguments: object) -> None:
         """Continue after a stop.
 
-        Textual's handler would start a second thread that reads keys if the first one is alive, or if the code that lent the
-        terminal is about to take it back: one `fg` may send two signals.
+        Textual's handler would start a second thread that reads keys if the first thread is still alive, or if the code that lent
+        the terminal is about to take it back. One `fg` may send two signals.
         """
         if self._must_signal_resume:
             super()._sigcont_application(*arguments)
@@ -255,7 +255,7 @@ class Terminal(LinuxDriver):
         self._app.refresh(layout=True)
 
     def _note_resize(self, *_: object) -> None:
-        """Have the new size of the terminal read in the loop; Textual's handler would read it here.
+        """Schedule the reading of the terminal's new size in the event loop; Textual's handler would read the size at once.
 
         A signal may arrive while the handler of the previous signal runs. That handler would then report its older size last.
         """

@@ -1,4 +1,6 @@
-"""The frame that is written to the terminal within milliseconds, before Textual is imported. Imports only cheap modules.
+"""Writes the frame of the screen to the terminal within milliseconds, before Textual is imported.
+
+This module imports only cheap modules.
 
 Tests: `tests/tui/terminal/test_safety.py`.
 """
@@ -27,7 +29,7 @@ def show(project_name: str) -> bool:
 
 
 def name_of_cache(path: str) -> str:
-    """Return the project name of a cache without configuration: its folder's name; if that is "cache", the name of its parent.
+    """Return the project name of a cache without configuration: the name of its folder, or, if that is "cache", of the parent.
 
     Args:
         path: absolute path of the cache or its database.

@@ -139,7 +139,7 @@ def _count_in(text: str, cells: int) -> int:
 def wrap(text: str, width: int) -> list[tuple[int, int]]:
     """Return (start, end) of each row of at most `width` cells of a safe text.
 
-    Rows break at blanks. If a word is longer than a row, or its row would stay half empty, they break after a slash.
+    Rows break at blanks. If a word is longer than a row, or would leave a row half empty, the row breaks after a slash in the word.
     """
     rows, start, width = [], 0, max(1, width)
     while width_of(text[start : start + width + 1]) > width:

@@ -1,6 +1,6 @@
 """The filter line: `FilterBox`, with history, the position of a mistake, and the number of hits.
 
-The meaning of a filter is up to the screen.
+The screen defines what a filter means.
 
     box = FilterBox(history=["failed", "platform:pc"], id="filter")
     def on_filter_box_changed(self, event):  …event.text  → filter while the user types, then

@@ -301,7 +301,7 @@ class Question(Menu):
 
         Args:
             question: may have several lines.
-            choices: (letter, what it says, what it does); the last one is the safe one.
+            choices: (letter, text, function) of each choice; the last choice is the safe one.
         """
         first, *more = question.split("\n")
         message_items = [MenuItem("", line, is_enabled=False) for line in more]
@@ -334,7 +334,7 @@ class Confirm(Question):
 
 
 class Checks(Menu):
-    """A menu of things that are on or off: Space and their letters toggle, Enter and Esc close it.
+    """A menu of items that are on or off: Space toggles the current item, a letter its item; Enter and Esc close the menu.
 
     With `enter_chooses`, Enter switches on only the current item if nothing was toggled.
     """

@@ -1,4 +1,4 @@
-"""Base of every list: rows with keys, a cursor that stays on its key, marks, paging and mouse.
+"""The base class of every list: rows with keys, a cursor that stays on its key, marks, paging and mouse.
 
 A subclass supplies the number of rows, their keys and their pictures. Work is done for visible rows only.
 """
@@ -189,9 +189,10 @@ class Rows(RowView, can_focus=True):
                 self.refresh()
 
     def refresh_rows(self) -> None:
-        """Read the view again: the cursor stays on its key and on its place on the screen; only changes are painted.
+        """Read the view again.
 
-        If the row of the cursor is gone, the row at its place gets the cursor.
+        The cursor stays on its key and at its place on the screen; only changes are painted. If the cursor's row no longer exists,
+        the row at the same place gets the cursor.
         """
         count = self.count_rows()
         before = self.cursor

@@ -380,7 +380,7 @@ class Branch(Struct):
 
     Args:
         cells: {column id: cell}; missing ones are empty.
-        data: the record that the screen identifies it by; it may occur several times in the tree.
+        data: the record by which the screen identifies the node; a record may occur several times in the tree.
         has_children: whether it may have children.
     """
 

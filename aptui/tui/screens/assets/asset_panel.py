@@ -36,7 +36,7 @@ OUT, IN = "out", "in"
 
 
 class AssetPlaces(Struct, frozen=True):
-    """Facts that the database does not have: the cache folder, the order of scan folders by name, the checks.
+    """Facts about the project that the database does not have: the cache folder, the order of scan folders by name, the checks.
 
     `roots` are (name, path) of the scan folders in order of precedence; `config` has the parameters of builders, None = unknown.
     """
@@ -51,7 +51,8 @@ class AssetPlaces(Struct, frozen=True):
 class Ref(NamedTuple):
     """A line of a panel that may lead to another asset.
 
-    `key` is the id of a source or product; `ask` is the direction in which it is opened, "" if it has no children.
+    `key` is the id of a source or product; `ask` is the direction of the references that are its children, "" if it has no
+    children.
     """
 
     leads: str
@@ -76,8 +77,8 @@ class Panel(Struct, frozen=True):
 
     Args:
         path: the name of the asset: relative path or product name.
-        file: the path of its file for Python's file functions; also of a folder that exists.
-        source: the source of its jobs; for a folder the folder, "" if it has no source.
+        file: the path of the file, or of the folder if it exists, for Python's file functions.
+        source: the source whose jobs belong to the panel; for a folder, the folder; "" = no source.
         products: native paths of the products, for copying.
         folders: possible paths of a folder of sources, in order of precedence.
     """

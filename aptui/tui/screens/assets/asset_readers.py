@@ -1,4 +1,4 @@
-"""Threads that read for the Assets screen: trees, pictures, and all other queries.
+"""The threads of the Assets screen: one reads the trees, one decodes pictures, one runs all other queries.
 
 Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """

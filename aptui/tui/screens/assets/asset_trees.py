@@ -1,6 +1,6 @@
-"""The trees of the Assets screen: sources, intermediates, products; their search, and when they are read again.
+"""The trees of the Assets screen (sources, intermediates, products), the search in a tree, and the rule when a tree is read again.
 
-The store (`data/assets_store`) reads them.
+The store (`data/assets_store`) reads the trees.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ class RowActions:
     def _copy_errors(self, infos: Infos) -> None:
         """Copy the first error of each job. An error that several jobs of one line share is copied once.
 
-        Logs that are not shown are read.
+        If a log is not shown, it is read for this.
         """
         if not self._view.table.marks:
             infos = list({info.error or info.key: info for info in reversed(infos)}.values())[::-1]
@@ -401,11 +401,11 @@ class RowActions:
 
 
 class RowAction(Struct, frozen=True):
-    """An action: `jobs.<id>` is its key in the keymap; a rule in the menu separates groups.
+    """An action on jobs: `jobs.<id>` is its id in the keymap; a rule in the menu separates the groups of actions.
 
     Args:
-        needs_engine: it is a request to the engine.
-        pane: the screen that it goes to.
+        needs_engine: whether the action sends a request to the engine.
+        pane: the screen to which the action goes.
     """
 
     id: str

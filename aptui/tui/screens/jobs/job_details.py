@@ -102,7 +102,7 @@ class JobDetails(Struct, frozen=True):
 
 
 class DetailsReader:
-    """Reads jobs in a thread; `deliver` is called there, a second time when the author of a commit is found.
+    """Reads jobs in a thread; `deliver` is called in the thread, and called again when the author of a commit is found.
 
     Args:
         project: the project folder, whose commits are named; None = the database has no project.
@@ -346,7 +346,7 @@ def _with(known: RunningLines, run_key: int, stamp: int, records: tuple[LogRecor
 def with_running(
     job_details: JobDetails, info: JobRowInfo, running: RunningLines, *, is_wanted: bool
 ) -> tuple[JobDetails, RunningLines | None]:
-    """Return the details to show and the known lines of the run: its lines replace those of the previous run.
+    """Return the details to show and the known lines of the run: its lines replace the lines of the previous run.
 
     Args:
         job_details: as read.

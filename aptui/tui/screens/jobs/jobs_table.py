@@ -68,7 +68,7 @@ _CAUSES = (
 def choose_columns(
     ids: Sequence[str], *, has_failed: bool = True, alike: Collection[str] = (), needs: Mapping[str, int] = _UNKNOWN
 ) -> tuple[Column, ...]:
-    """Return these columns in their order; the usual ones if no id is known.
+    """Return the columns with these ids in their order; the default columns if no id is known.
 
     Args:
         has_failed: whether there are errors to show. Otherwise the reason takes only the room that it needs.
@@ -334,9 +334,9 @@ class Choices:
             box.show_count(count, self.find_hint())
 
     def find_hint(self) -> str:
-        """Return advice about the filter, "" = none: how to write it, or which field a word belongs to.
+        """Return advice about the filter, "" = no advice: how to write the filter, or to which field a word belongs.
 
-        A word that is in no path lets no job pass; with `!` it excludes none.
+        If a word occurs in no path, no job matches it, and with `!` all jobs match.
         """
         if self._store.filter.hint or self._store.is_busy:
             return self._store.filter.hint

@@ -81,7 +81,7 @@ class EventLines:
 class LogColumns:
     """A log as columns of the filter language.
 
-    A bare term matches the message, `error` and `warning` are levels, fields match the window.
+    A bare term matches the message, `error` and `warning` match levels, and fields match the window (the origin of the line).
     """
 
     def __init__(self, records: Sequence[Record]) -> None:

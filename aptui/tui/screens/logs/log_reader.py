@@ -111,7 +111,7 @@ class LogPiece(Struct):
         starts, levels: offset and level of each line.
         detailed: offsets of lines with context.
         hits: offsets of lines that the search finds.
-        is_whole: False = only the last lines, the others follow.
+        is_whole: False = these are only the last lines, and the other lines follow.
         large: the file as it is, if it is too large to find its lines.
         nothing: why there are no lines.
         mistake: a mistake in the search; the shown lines stay.

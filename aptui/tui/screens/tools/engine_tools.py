@@ -126,7 +126,7 @@ _LIMIT_S = 300.0
 
 
 class Doctor:
-    """Runs the doctor and keeps its result.
+    """Runs the doctor and stores its result.
 
     Args:
         changed: called when the doctor starts and when it ends.
@@ -199,7 +199,7 @@ _OPTION_NAMES = {"debug_output": "debug output", "fast_scan": "faster scanning"}
 
 
 class EngineTools:
-    """Sends requests to the engine, and holds its options.
+    """Sends requests to the engine, and stores the engine's options.
 
     Args:
         changed: called when `options` changed.

@@ -124,9 +124,9 @@ def _part_sgr(sgr: str) -> tuple[tuple[str, ...], str, str]:
     return tuple(sorted(attributes)), foreground, background
 
 
-# The sequences that save bytes, as far as the terminal supports them; others are not sent.
+# Sequences that save bytes; each is sent only if the terminal supports it.
 #
-# They follow from the name in TERM. terminfo is not read: on a build machine it may lack the user's terminal. The name does not
+# The name in TERM shows which sequences it supports. terminfo is not read: on a build machine it may lack the user's terminal. The name does not
 # show whether REP works (mosh calls itself xterm and drops it); `layer` tests it on the terminal.
 
 _ERASES_IN_COLOUR = re.compile(

@@ -1,7 +1,7 @@
 """The switch and the hooks of the output layer: an app and a compositor that draw and send only the differences of a frame.
 
-Both override private names of Textual. They are used with the Textual series that they were tested with and only if it has these
-names; with another series Textual draws and writes unchanged (*stock* output).
+Both classes override private names of Textual. They are used only with the series of Textual that they were tested with, and only
+if it has these names. With any other Textual, drawing and output are Textual's own (*stock* output).
 
 Tests: `tests/tui/terminal/output/test_display.py`, `tests/tui/terminal/test_safety.py`.
 """
@@ -54,15 +54,15 @@ def is_tested(packages: Path) -> bool:
     return any(packages.glob(f"textual-{TESTED_SERIES}*.dist-info"))
 
 
-# Textual renders all lines of every widget within the box around all changes. A letter in the status line and one in the hints put
-# the whole screen into that box, and nearly all of the result is discarded, like the backgrounds that children cover.
+# Textual renders all lines of every widget within the box around all changes. If one letter changes in the status line and one in
+# the hints, that box is the whole screen. Nearly all of the result is then discarded, like the backgrounds that children cover.
 
 
 class ChangedLines(Compositor):
     """A compositor that renders only the lines that changed, and in them only widgets that are visible."""
 
     def _render_chops(self, crop: Region, is_rendered_line: Callable[[int], bool]) -> Sequence[Mapping[int, Strip]]:
-        """Return the requested lines as {column: piece}, cut where widgets meet; other lines are empty.
+        """Return the requested lines as {column: strip that begins there}, cut where widgets meet; all other lines are empty.
 
         Args:
             crop: the box around all requested lines.
