@@ -236,7 +236,7 @@ def _items(root: Node, key: str) -> list[Node]:
 
 
 def _place_text(text: str, given: ExplainedValue) -> str:
-    """Replace the relative path of a settings file at the start of a place or message by its absolute path."""
+    """If a place or message starts with the relative path of a settings file, replace that path by the absolute path."""
     for file, path in given.files.items():
         if text.startswith(f"{file}:"):
             return path + text[len(file) :]

@@ -126,7 +126,7 @@ def meanings(word: str, config: Config) -> list[NamedPath]:
     seen_from_here.sort(key=lambda named: -len(named.root))
     if os.path.isabs(word):
         return seen_from_here
-    # Three readings: the word as it is, with backslashes as on Windows, and as `--json` prints names that are not UTF-8.
+    # A word has three readings: as it is, with backslashes as on Windows, and as `--json` prints names that are not UTF-8.
     rels = dict.fromkeys(
         (text, normalize(text), *([normalize(word)] if any(character >= "\U0010ff00" for character in word) else []))
     )
@@ -290,7 +290,7 @@ _GLOB = re.compile(r"[*?]")
 
 
 class AskedAssets(Struct, frozen=True):
-    """A database open for reading; `config` None = its project is unknown. `cache_dir` has the products."""
+    """A database open for reading. `config` None = the database's project is unknown. `cache_dir` contains the products."""
 
     config: Config | None
     database: Reader

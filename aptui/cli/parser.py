@@ -1,4 +1,4 @@
-"""Parsers of verbs, for help and for command lines that `cli.plain_words` does not read. Tests: `tests/cli/test_main.py`.
+"""Parsers of verbs, for help and for command lines that `cli.plain_words` does not read.
 
 Tests: `tests/cli/test_main.py`.
 """

@@ -1,4 +1,4 @@
-"""`reprocess` and `rerun`: run jobs again although nothing changed, through the engine or alone in the foreground."""
+"""`reprocess` and `rerun`: run jobs again although nothing changed, through the engine, or a single job in the foreground."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The screen: `aptui` alone opens it over the project's engine, `aptui open` over a database without one."""
+"""Opens the screen: `aptui` without a verb for the project's engine, `aptui open` for a database without an engine."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def share(text: str) -> SharedCacheSetup:
 _AT_A_TIME = 64
 """Maximum number of jobs whose products are kept twice on the disk until they are compared."""
 _HASH_SEEDS = ("1", "4294967295")
-"""PYTHONHASHSEED of the two runs: it changes the order of a Python set, and so the output of builders that depend on it."""
+"""PYTHONHASHSEED of the two runs: it changes the order of a Python set, and so the output of builders that depend on the order."""
 _BITE_BYTES = 1 << 16
 DIFFERENT = 1
 
@@ -372,7 +372,7 @@ class UnchangedInputs:
         self._digests: dict[str, str] = {}
 
     def are_those_of(self, job: Job, builder: Builder, root: str) -> bool:
-        """Whether builder, source (in the scan folder at `root`) and files of a job are those of its last run."""
+        """Whether builder, source (in the scan folder at `root`) and files of a job are the same as in its last run."""
         platform = self._platforms.get(job.platform)
         if platform is None:
             return False

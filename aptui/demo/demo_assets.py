@@ -121,7 +121,7 @@ def moth_buffer() -> bytes:
 
 
 def moth_model() -> str:
-    """Return `models/moth.gltf`, which refers to its buffer and to a picture in another folder."""
+    """Return `models/moth.gltf`, which refers to the file of its buffer and to a picture in another folder."""
     views = [(0, 48), (48, 48), (96, 32), (128, 12)]
     tree = {
         "asset": {"version": "2.0", "generator": "aptui demo"},

@@ -121,7 +121,7 @@ class FrameClock:
 
     def _arm_for_news(self) -> None:
         if not self._is_news_due:
-            return  # another frame has applied the updates
+            return  # another frame has applied the updates in the meantime
         now_s = self._clock()
         if now_s - self._drawn_news_s > _NEWS_QUIET_S:
             self._news_free = _NEWS_BURST

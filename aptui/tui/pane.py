@@ -98,7 +98,7 @@ class Pane(Container):
     name_of_pane: ClassVar[str] = ""
     """The id of the pane, as in its `PaneSpec`; the pane switcher sets it."""
     wants_jobs: ClassVar[bool] = False
-    """Whether the pane needs the whole table of jobs once (`Batch.table`), even if it is first visited late."""
+    """Whether the pane needs the whole table of jobs once (`Batch.table`), even if the user first visits the pane late."""
 
     @property
     def shell(self) -> Shell:

@@ -44,7 +44,7 @@ class Listing(Generic[T]):
         self.sort_by(self.sort)
 
     def sort_by(self, sort: tuple[str, bool] | None) -> None:
-        """Sort by a column; equal records keep the given order, and so do all records without a column."""
+        """Sort by a column; equal records stay in the given order. Without a column, all records stay in it."""
         self.sort, self._rows = sort, self._shown
         if sort is not None and self._order is not None:
             column, is_descending = sort

@@ -271,7 +271,7 @@ class Terminal(LinuxDriver):
         self._app.post_message(events.Resize(size, size))
 
     def stop_application_mode(self) -> None:
-        """Give the terminal back as it was."""
+        """Restore the terminal to its state before the screen took it over."""
         self._modes = None
         if self.output is not None:
             self.output.close()
@@ -310,7 +310,7 @@ class Terminal(LinuxDriver):
             return
         for meant in as_meant(message, _keys_of(self._app)):
             handled = asyncio.run_coroutine_threadsafe(_handle(self._app, meant), self._loop)
-            # The timeout prevents a deadlock: when the app's loop ends the input, it waits for this thread.
+            # The timeout prevents a deadlock: when the app's loop ends the input, the loop waits for this thread.
             while not (self._is_leaving or self.exit_event.is_set()) and not futures.wait([handled], 0.05).done:
                 pass
 
@@ -384,7 +384,7 @@ async def _handle(app: App[Any], message: Message) -> None:
             for pump in way * _ROUNDS:
                 await _wait_until_passed(pump)
     except TimeoutError:
-        pass  # a slow handler delays the next key by `_KEY_WITHIN_S` at most
+        pass  # the next key is not delayed longer than `_KEY_WITHIN_S` by a slow handler
 
 
 async def _is_let_through(app: App[Any], message: events.Key | events.Paste) -> bool:
@@ -394,7 +394,7 @@ async def _is_let_through(app: App[Any], message: events.Key | events.Paste) -> 
 
 
 async def _wait_until_passed(pump: MessagePump) -> None:
-    """Wait until all messages posted to `pump` so far are handled; return at once if it is closing."""
+    """Wait until all messages posted to `pump` so far are handled; return at once if `pump` is closing."""
     passed = _Passed()
     if pump.post_message(events.Callback(callback=passed)):
         await passed.happened.wait()

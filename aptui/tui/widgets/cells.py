@@ -170,7 +170,10 @@ def _break(text: str, start: int, count: int, width: int) -> int:
 
 
 class Painter:
-    """Turns cells into segments in the styles of a theme. A widget makes a new one when the theme or its background changes."""
+    """Turns cells into segments in the styles of a theme.
+
+    A widget makes a new painter when the theme or the widget's background changes.
+    """
 
     def __init__(self, styles: Roles, ground: Style) -> None:
         self._roles, self.ground = styles, ground

@@ -58,7 +58,7 @@ class History(Suggester):
         self.texts = list(texts)[:MOST_REMEMBERED]
 
     def add(self, text: str) -> None:
-        """Add a text as the newest one."""
+        """Add a text as the newest text of the history."""
         if text:
             self.texts = [text, *(other for other in self.texts if other != text)][:MOST_REMEMBERED]
 
@@ -115,7 +115,7 @@ class _FilterRow(Widget):
 
 
 class FilterBox(Widget):
-    """The filter line; see the module. It is two lines high while it shows a mistake, else one."""
+    """The filter line; the head of this module describes it. It is two lines high while it shows a mistake, else one."""
 
     DEFAULT_CSS = """
     FilterBox { height: auto; width: 1fr; }

@@ -151,7 +151,7 @@ class FileLines:
         self._parse = parse
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._lock = threading.Lock()
-        self._counts = array("Q", [0])  # newlines before each block
+        self._counts = array("Q", [0])  # number of newlines before each block
         self._indexed_bytes = 0
         self._size = os.fstat(self._fd).st_size
         self._is_indexed = False
@@ -169,7 +169,7 @@ class FileLines:
 
     @property
     def is_indexed(self) -> bool:
-        """Whether all lines are known, not only the last ones."""
+        """Whether all lines are known, not only the last lines of the file."""
         return self._is_indexed
 
     def index(self, stop: threading.Event | None = None) -> bool:

@@ -286,7 +286,7 @@ class LogPane(Rows):
         return self._source.key(self._place(index))
 
     def index_of(self, key: int) -> int | None:
-        """Return the index of a line among the visible ones."""
+        """Return the index of a line among the visible lines."""
         place = self._source.index_of(key)
         if place is None or self._shown is None:
             return place
@@ -383,7 +383,7 @@ class LogPane(Rows):
         return len(wrap(self._text(line)[0], width - taken - 1)) + len(self._context_rows(line))
 
     def _context_rows(self, line: LogPaneLine) -> list[list[tuple[str, str]]]:
-        """Return the details of a line as rows of (text, role), several short details in one row; none if they are not shown."""
+        """Return the details of a line as rows of (text, role), several short details in one row; [] if details are hidden."""
         rows: list[list[tuple[str, str]]] = []
         free_width, used = max(_LEAST_VALUE, self.painting.width - _BEFORE_CONTEXT - 1), 0
         for key, value in line.context if self.shows_context else ():
@@ -453,7 +453,7 @@ class LogPane(Rows):
         self.post_message(self.ModesChanged(self))
 
     def action_level(self, level: str) -> None:
-        """Show or hide a level; the last visible one stays."""
+        """Show or hide a level; the last visible level cannot be hidden."""
         levels = set(self._levels) ^ {level}
         if levels:
             self.levels = "".join(levels)

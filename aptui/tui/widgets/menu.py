@@ -162,7 +162,7 @@ class Menu(_PopUp, can_focus=True):
         self._painter: Painter | None = None
         self._first = 0
         if title:
-            self.border_title = Content(make_safe(title))  # Textual would read a `str` as markup
+            self.border_title = Content(make_safe(title))  # `Content`, because Textual would read a `str` as markup
 
     @classmethod
     def ask(

@@ -283,7 +283,7 @@ class Table(Rows):
         return {column.id for column, _ in self._lay_columns()}
 
     def row_text(self, key: int) -> str:
-        """Return a row as text for copying: cells separated by tabs, without pictures; "" if it is not in the view."""
+        """Return a row as text for copying: cells separated by tabs, without pictures; "" if the row is not in the view."""
         index = self._model.index_of(key)
         if index is None:
             return ""

@@ -264,7 +264,7 @@ class TreeTabs(Line):
 
 
 class TitleLine(Line):
-    """The line above a part: its title, more text, and a rule to the end if it divides parts."""
+    """The line above a widget: a title, more text, and, if the line divides two widgets, a rule to its end."""
 
     def __init__(self, id: str, *, classes: str = "", is_rule: bool = False) -> None:  # noqa: A002  # Textual's name
         super().__init__(id=id, classes=classes)

@@ -65,7 +65,7 @@ class Ref(NamedTuple):
 
 
 class ReferenceGroup(NamedTuple):
-    """References below a title; without a title, one reference at the top."""
+    """A group of references below a title; without a title, a single reference at the top."""
 
     title: str
     refs: tuple[Ref, ...]

@@ -117,7 +117,7 @@ class AssetTrees(Vertical):
         return self.kind, self.view.cursor_key
 
     def file_counts(self) -> dict[Kind, int]:
-        """Return the number of files in each tree, -1 if it is not read yet."""
+        """Return the number of files in each tree, -1 for a tree that is not read yet."""
         return {kind: model.tree.file_count if model.tree is not None else -1 for kind, model in self.models.items()}
 
     def put_in_front(self, kind: Kind) -> None:
@@ -279,7 +279,7 @@ class TreeSearch:
             self.reveal(found)
 
     def reveal(self, node: int) -> None:
-        """Put the cursor on a node of the front tree; a search that hides it is removed."""
+        """Put the cursor on a node of the front tree; if the search hides the node, remove the search."""
         if not self._trees.view.reveal(node):
             self.remove()
             self._trees.view.reveal(node)

@@ -91,7 +91,7 @@ class BuilderPlaces(Struct, frozen=True):
 
 
 def find(places: BuilderPlaces) -> FoundBuilders:
-    """Return all builders. May start a process, and takes a second at a million jobs: call it in a thread."""
+    """Return all builders. The call may start a process and takes a second at a million jobs, so make it in a thread."""
     troubles: list[str] = []
     builders: Sequence[Builder] = places.config.project.builders if places.config else ()
     if places.complete is not None:

@@ -15,7 +15,7 @@ from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.table import width_of_all
 
 _BESIDE_CELLS = 170
-"""Minimum width (cells) with which the details are beside the list instead of below it."""
+"""Minimum width of the screen for the details beside the list (cells); on a narrower screen they are below it."""
 _LEAST_SHARE, _MOST_SHARE = 5, 8
 """Minimum and maximum width of the list beside the details, in twelfths of the screen."""
 _LEAST_LIST = 4

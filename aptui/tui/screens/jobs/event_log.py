@@ -239,7 +239,7 @@ _LEVELS = (("I", "infos"), ("W", "warnings"), ("E", "errors"), ("D", "debug line
 
 
 class EventLog(Vertical):
-    """Log and details of the job that `show` selects. The reader is set once there is a database."""
+    """The log and the details of the job that `show` selects. The reader is set once a database exists."""
 
     DEFAULT_CSS = """
     EventLog { width: 1fr; height: auto; }

@@ -136,7 +136,7 @@ def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
 
 
 def find_first_failure(job_details: JobDetails) -> str:
-    """Return when and at which commit the first of the last failed runs in a row ended, "" if only the last one failed."""
+    """Return time and commit of the first run in the last series of failed runs, "" if only the last run failed."""
     failing = job_details.failing if job_details.is_newest else None
     failed = list(takewhile(lambda run: run.outcome, job_details.runs))
     if failing is None or not (failing.commit or len(failed) > 1):

@@ -433,7 +433,7 @@ class JobsPane(ThreePanes):
         return f"no jobs yet; {where}. Add a file, or change aptui.yaml: 'aptui init --dry-run' proposes builders"
 
     def _is_on_failure(self) -> bool:
-        """Return whether failed jobs are sorted first and the cursor is on one, where it stays while other jobs fail."""
+        """Return whether failed jobs are sorted first and the cursor is on a failed job; then it stays there while others fail."""
         key = self.table.cursor_key
         info = self.store.info(key) if key is not None and self.store.sort[0] == FAILED_FIRST else None
         return info is not None and (info.status == "failed" or info.errors > 0)
@@ -530,7 +530,7 @@ class JobsPane(ThreePanes):
             self.table.move_cursor(index)
 
     def action_hit(self, step: int) -> None:
-        """Go to the next or previous job that passes the filter: a filter hides all others."""
+        """Go to the next or previous job that matches the filter; all other jobs are hidden."""
         if self.choices.text:
             self.table.action_move(step)
         else:
@@ -588,7 +588,7 @@ class JobsPane(ThreePanes):
         self._show_counts()
 
     def on_filter_box_filter_left(self, event: FilterBox.FilterLeft) -> None:
-        """Return to the table; a filter with a mistake keeps the line open."""
+        """Focus the table again, unless the filter has a mistake: then the filter line stays open."""
         event.stop()
         if event.is_remembered and self.choices.mistake() is not None:
             return

@@ -43,7 +43,7 @@ COLUMNS = (
     Column("errors", "Errors", 8, align="right", drop_rank=1),
     Column("number", "Number", 9, align="right", drop_rank=1),
 )
-"""All columns. Narrow screens drop columns by rank: those that the user added are dropped last, status and source never."""
+"""All columns. Narrow screens drop columns by rank: columns that the user added are dropped last, status and source never."""
 USUAL = ("status", "source", "completed", "platform", "key", "duration", "reason")
 """Columns that are shown by default."""
 DESCENDING = frozenset({"completed", "duration", "warnings", "errors", "number"})

@@ -81,7 +81,7 @@ class CausesView:
 
 
 _ALONE_BELOW = 12
-"""Height in lines below which only one pane is visible."""
+"""Height of the screen below which only one pane is visible (lines)."""
 _LEAST_LOWER = 5
 _SPLIT, _SPLIT_BESIDE = 40, 41
 """Default height of the lower panes and default width of the log beside the table, in per cent of the screen."""

@@ -194,7 +194,7 @@ class TabList:
         self._shell.memory.put("logs.tab", self.number)
 
     def ask(self) -> None:
-        """Open the menu of tabs: choose one, or make, change, move or remove one."""
+        """Open the menu of tabs, in which the user chooses, makes, changes, moves or removes a tab."""
         tab = self.current
         items: list[MenuItem | None] = [
             MenuItem(f"show {at}", name, str(at + 1) if at < 9 else "") for at, name in enumerate(self.names())

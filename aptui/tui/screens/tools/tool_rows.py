@@ -224,7 +224,7 @@ def _on(is_on: bool) -> str:
 
 
 def tool_cells(rows: list[ToolRow]) -> Callable[[ToolRow, str], Cell]:
-    """Return a function that draws the rows; a group is named at its first row."""
+    """Return a function that draws the rows; the first row of a group shows the group's name."""
     heads = {each.id: each for at, each in enumerate(rows) if not at or rows[at - 1].group != each.group}
 
     def cell(tool: ToolRow, column: str) -> Cell:
@@ -291,7 +291,7 @@ class SettingsEditor:
         return self._shell.config.project_dir
 
     def adjust(self, key: str, text: str = "") -> None:
-        """Ask for the file (if there is a choice) and for the value (`text` is the initial one), then write it."""
+        """Ask in which file to write (if several are possible) and for the value (at first `text`), then write the value."""
         from aptui.config.edit import writable_files  # imported here to start faster
 
         adjustable = next(each for each in ADJUSTABLE if each.key == key)

@@ -126,8 +126,8 @@ def _part_sgr(sgr: str) -> tuple[tuple[str, ...], str, str]:
 
 # Sequences that save bytes; each is sent only if the terminal supports it.
 #
-# The name in TERM shows which sequences it supports. terminfo is not read: on a build machine it may lack the user's terminal. The name does not
-# show whether REP works (mosh calls itself xterm and drops it); `layer` tests it on the terminal.
+# The name in TERM shows which sequences it supports. terminfo is not read: on a build machine it may lack the user's terminal. The
+# name does not show whether REP works (mosh calls itself xterm and drops it); `layer` tests it on the terminal.
 
 _ERASES_IN_COLOUR = re.compile(
     r"(xterm|linux|rxvt|konsole|vte|gnome|st|putty|foot|alacritty|kitty|wezterm|ghostty|contour|mlterm|iterm2?)(?![a-z])"
@@ -151,7 +151,7 @@ class Abilities(Struct, frozen=True):
 def abilities_of(environ: Mapping[str, str]) -> Abilities:
     """Return the abilities of the terminal that the environment variables name."""
     term = environ.get("TERM", "")
-    # tmux keeps the background, whatever its TERM; screen does so only if configured, which cannot be seen.
+    # tmux fills with the background for every TERM; screen does so only if configured, which cannot be detected.
     return Abilities(
         erases_in_colour=bool(environ.get("TMUX") or _ERASES_IN_COLOUR.match(term)),
         is_modern=not _BEFORE_1983.match(term),

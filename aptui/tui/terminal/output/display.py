@@ -117,7 +117,7 @@ class DiffRenderingApp(App[None]):
         return 0.0 if output is None else output.takes_s(size)
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
-        """Pass an update to the output layer; without one, or for an unknown kind of update, Textual writes it."""
+        """Pass an update to the output layer. Without that layer, or if the kind of update is unknown, Textual writes it."""
         output = getattr(self._driver, "output", None)
         if output is None or renderable is None or self._batch_count or not self._running or self._closed:
             super()._display(screen, renderable)
