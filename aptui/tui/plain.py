@@ -120,7 +120,7 @@ def until_key(wait_s: float) -> bool:
 
 @contextmanager
 def raw_keys(*, has_signals: bool = True) -> Iterator[None]:
-    """Read single keys without echo while the terminal's output mode is unchanged.
+    """Deliver single keys without echo within a `with` block; the modes of output are not changed.
 
     Without signals, `^C` is an ordinary key.
     """

@@ -245,7 +245,7 @@ def _other_side(panel: Panel) -> list[Ref]:
 
 
 def _pattern(model: AssetModel, key: int, kind: Kind) -> str:
-    """Return a pattern for all sources below a folder. For a folder of products, leave out the platform."""
+    """Return a pattern for all sources below a folder. For a folder of products, the pattern has no platform."""
     node = model.node_of(key)
     path = model.tree.path(node) if node is not None and model.tree is not None else ""
     if kind is Kind.PRODUCTS:

@@ -305,7 +305,7 @@ class LiveTrees:
     """Reads trees again after notices and shows the newest; the interval grows with the duration of a read.
 
     Args:
-        came: called when another tree, or a newer state of the tree, is shown.
+        came: called when a newer state of the front tree is shown.
         health_came: called when the problems of the shown tree changed.
     """
 
