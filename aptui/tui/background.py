@@ -27,9 +27,11 @@ def run_in_background(name: str, work: Callable[..., object], *arguments: Any) -
 class LatestOnly(Generic[R]):
     """A thread that handles the newest request of each kind and drops older requests; the first request starts the thread.
 
-    Args: name: name of the thread. handle: called in the thread with the kind and the request. last: kind that waits until nothing
-    else is requested. pause_s: debounce time: while requests arrive faster than every `3 * pause_s`, wait until no request arrived
-    for `pause_s`; 0 = no wait.
+    Args:
+        name: name of the thread.
+        handle: called in the thread with the kind and the request.
+        last: kind that waits until nothing else is requested.
+        pause_s: debounce time: while requests arrive faster than every `3 * pause_s`, wait for a pause of `pause_s`; 0 = no wait.
     """
 
     def __init__(self, name: str, handle: Callable[[str, R], object], *, last: str = "", pause_s: float = 0.0) -> None:
