@@ -24,7 +24,7 @@ PROGRAM = find_program("chromium")
 _FLAGS = (
     "--headless=new",
     "--remote-debugging-pipe",
-    "--no-sandbox",  # Chromium has no sandbox for root
+    "--no-sandbox",  # as root there is no sandbox
     "--no-first-run",
     "--mute-audio",
     "--hide-scrollbars",
@@ -40,7 +40,7 @@ NO_GL = ("--disable-gpu", "--disable-3d-apis")
 
 
 class Browser:
-    """A Chromium process with its own profile."""
+    """One Chromium with a profile of its own."""
 
     def __init__(self, folder: Path, *flags: str) -> None:
         assert PROGRAM is not None
@@ -120,7 +120,7 @@ def _started(words: list[str], theirs: int, back: int) -> subprocess.Popen[bytes
 
 
 class Page:
-    """A page of the browser."""
+    """One page."""
 
     def __init__(self, browser: Browser, session: str) -> None:
         self.browser, self._session = browser, session
@@ -160,7 +160,7 @@ class Page:
 
     @property
     def complaints(self) -> list[str]:
-        """Problems that the browser reports: errors of scripts, refused resources, violations of the content security policy."""
+        """The browser's complaints: errors of scripts, refused resources, breaches of the policy."""
         told = []
         for event in self.browser.events:
             if event.get("sessionId") != self._session:

@@ -18,8 +18,7 @@ import pytest
 from forks import Forks
 from hypothesis import HealthCheck, settings
 
-# Containers often set this variable. Then each of several thousand processes compiles its imports again, which is half of the
-# suite's time.
+# Containers often set it. Then each of several thousand processes compiles its imports again, which is half of the suite's time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -44,7 +43,7 @@ _STARTS = (
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Fork the processes of a test and its fixtures, unless the test is about how processes start."""
+    """Fork the processes of a test and its fixtures, unless the test is about starting."""
     if item.nodeid.startswith(_STARTS) or any(map(item.get_closest_marker, ("fast", "starts"))):
         return (yield)
     with _forks.on():
@@ -53,10 +52,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Disable garbage collection while tests are collected.
-
-    Exclude the collected tests from later garbage collection, because they exist until the end.
-    """
+    """Disable garbage collection while tests are collected, and exclude them from it later, because they exist until the end."""
     gc.disable()
     try:
         return (yield)
@@ -79,7 +75,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """End the processes from which other processes are forked."""
+    """End the processes from which others are forked."""
     _forks.close()
 
 

@@ -98,7 +98,7 @@ _SENTENCE = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n|\n\s*[-*|#] |\|")
 
 
 class Passage(NamedTuple):
-    """A passage of text that a person reads. `kind`: docstring, comment, message, Markdown, YAML comment, test name."""
+    """Text that a person reads. `kind`: docstring, comment, message, Markdown, YAML comment, test name."""
 
     path: Path
     line: int

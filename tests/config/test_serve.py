@@ -1,4 +1,4 @@
-"""The configuration keys about undeclared reads: allowed layers, defaults, and the report of `doctor` about tracing."""
+"""The keys about undeclared reads: allowed layers, defaults, and the report of `doctor` on tracing."""
 
 from __future__ import annotations
 

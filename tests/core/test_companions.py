@@ -1,4 +1,4 @@
-"""Companions: the files that belong to a source by the rules of the project, and the sources that own a given file."""
+"""Companions: which files belong to a source by the rules of the project, and to which sources a file belongs."""
 
 from __future__ import annotations
 

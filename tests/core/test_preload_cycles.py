@@ -1,4 +1,4 @@
-"""Cycles of preloaded products: all cycles are found, and each has one description."""
+"""Cycles: all of them are found, and each is described in one way."""
 
 from __future__ import annotations
 

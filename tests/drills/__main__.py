@@ -1,7 +1,4 @@
-"""`python -m tests.drills NAME [--count N] [--seed S] [--step N] [--mutant NAME]`.
-
-Run one drill without limits, or `all` drills.
-"""
+"""`python -m tests.drills NAME [--count N] [--seed S] [--step N] [--mutant NAME]`: one drill without bounds, or `all` of them."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ DRILLS: dict[str, Drill] = {
     "w7": lambda folder, chosen: hosts.rewritten(folder, chosen.count, is_atomic=True, seed=chosen.seed),
     "w7-in-place": lambda folder, chosen: hosts.rewritten(folder, chosen.count, is_atomic=False, seed=chosen.seed),
     "ctrl-c": lambda folder, _chosen: hosts.interrupted(folder),
-    # Drills of hostile builders and clients.
+    # Hostile builders and clients.
     "b1": lambda folder, chosen: hostile.hostile_mix(folder, max(1, chosen.count // 50), chosen.seed, mutant=chosen.mutant),
     "b1-batch": lambda folder, _chosen: hostile.hostile_batch(folder),
     "b2": lambda folder, chosen: hostile.lies(folder, many=100_000, mutant=chosen.mutant),
@@ -61,16 +58,16 @@ DRILLS: dict[str, Drill] = {
     "names": lambda folder, chosen: hostile_content.names(folder, chosen.count * 40, chosen.seed, mutant=chosen.mutant),
     "slow-content": lambda folder, _chosen: slow_content.answers(folder),
     "neighbours": lambda folder, chosen: neighbours.drill(folder, mutant=chosen.mutant),
-    # Drills of shared results.
+    # Shared results.
     "l1-killed": lambda folder, chosen: sharing.killed_at_every_point(folder, step=chosen.step, mutant=chosen.mutant),
-    # Drills of the watcher without an engine.
+    # The watcher alone.
     "w1-watcher": lambda folder, chosen: watching.new_trees(folder, _laps(chosen), chosen.seed, mutant=chosen.mutant),
     "w2-watcher": lambda folder, chosen: watching.overflows(folder, chosen.seed, mutant=chosen.mutant),
     "w3-watcher": lambda folder, chosen: watching.watch_limits(folder, mutant=chosen.mutant),
     "w4-watcher": lambda folder, chosen: watching.renames(folder, _laps(chosen), chosen.seed, mutant=chosen.mutant),
     "w5-watcher": lambda folder, chosen: watching.roots(folder, mutant=chosen.mutant),
     "k4-watcher": lambda folder, chosen: watching.stopped(folder, _laps(chosen), mutant=chosen.mutant),
-    # Drills of the live engine.
+    # The engine that stays up.
     "w1-live": lambda folder, chosen: live.new_trees(folder, _laps(chosen), chosen.seed, mutant=chosen.mutant),
     "w2-live": lambda folder, chosen: live.overflows(folder, chosen.seed, mutant=chosen.mutant),
     "w3-live": lambda folder, chosen: live.watch_limits(folder, mutant=chosen.mutant),
@@ -116,7 +113,7 @@ MUTANTS = {name for room in _ROOMS for name in room.MUTANTS} - {""}
 
 
 def _laps(chosen: argparse.Namespace) -> int:
-    """Return the number of rounds of a drill whose single round takes hundreds of steps."""
+    """Return the number of rounds of a drill whose rounds take hundreds of steps."""
     return max(1, chosen.count // 5)
 
 

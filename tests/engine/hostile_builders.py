@@ -1,4 +1,4 @@
-"""Builders that do forbidden things (die, hang, flood, make false claims), and the well-behaved builder `good`.
+"""Builders that do what builders must not do (die, hang, flood, lie), and `good`, which does its job beside them.
 
 Each is one function of (request) that `process_job` calls; `HOSTILE` says how the run must end. Loaded by worker processes
 from this file.
@@ -30,8 +30,7 @@ from aptui.sdk import (
 
 FLOOD_BYTES = 50 << 20
 
-# a drill sets this variable to break a rule; variables with the prefix `PYTHON` reach workers
-if os.environ.get("PYTHON_CREDULOUS"):
+if os.environ.get("PYTHON_CREDULOUS"):  # a drill's mutant; variables with this prefix reach workers
     from aptui.worker.outputs import products as worker_products
 
     worker_products._check_unique = worker_products._check_closed = lambda *_args: None
@@ -40,7 +39,7 @@ if os.environ.get("PYTHON_CREDULOUS"):
 
 
 class Base:
-    """Makes one job per platform. The product is the source in upper case, unless `act` returns another response."""
+    """One job per platform; its product is the source in upper case, after `act` had its chance."""
 
     name: ClassVar[str]
     version = "1"
@@ -79,7 +78,7 @@ class Talkative(Base):
 
 
 class Waiting(Base):
-    """Prints and logs, then waits for files that let it continue; prints nothing while it waits."""
+    """Prints and logs, then looks for files that tell it to go on; it says nothing while it waits."""
 
     def act(self, request):
         print("printed")
@@ -170,7 +169,7 @@ class Gated(Base):
 
 
 class KilledOnce(Base):
-    """Kills itself in its first run, as the kernel does when memory runs out."""
+    """Kills itself in its first run like the kernel without memory."""
 
     def act(self, request):
         if not os.path.exists(request.full_path + ".killed"):
@@ -189,7 +188,7 @@ class HungryChild(Base):
 
 
 class NativeGreedy(Base):
-    """Allocates memory in C, so that no MemoryError occurs, and writes even to memory that the allocator refuses."""
+    """Memory without a MemoryError: builders write even to memory that the allocator refuses."""
 
     def act(self, request):
         libc = ctypes.CDLL(None)
@@ -311,7 +310,7 @@ class Missing(Base):
 
 
 class Truncates(Base):
-    """Keeps its product open, to change the product after the last check."""
+    """Keeps its product open, to change it after its last check."""
 
     kept: ClassVar[list[object]] = []
 
@@ -392,10 +391,7 @@ class ChangesSource(Base):
 
 
 class Elsewhere(Base):
-    """Allowed products: a file at an absolute path elsewhere is copied, a file in the temporary folder is moved.
-
-    A file with a second hard link is copied.
-    """
+    """Allowed claims: an absolute path elsewhere is copied, one in the temporary folder is moved, a hard link is copied."""
 
     def act(self, request):
         os.link(request.full_path, request.product_path("hard.out"))

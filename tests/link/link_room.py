@@ -1,7 +1,4 @@
-"""Shared by tests of the link: a server, a bare socket, and an example of each record.
-
-The server has a simple request handler; the test or a thread runs its loop.
-"""
+"""A server with a simple answerer, whose loop the test or a thread turns; a bare socket; examples of every record."""
 
 import contextlib
 import json
@@ -50,7 +47,7 @@ class Clock:
 
 
 class Desk:
-    """Answers the requests of tests, except that the test itself answers `Settle`, and `Rescan` is refused."""
+    """Answers requests of tests; the test itself answers `Settle`, and `Rescan` is refused."""
 
     def __init__(self) -> None:
         self.server: LinkServer
@@ -128,7 +125,7 @@ class Room:
 
 
 class Bare:
-    """A client as a bare socket; each receive also runs a turn of the server."""
+    """A bare socket. Receiving turns the server."""
 
     def __init__(self, room: Room) -> None:
         self.room = room
@@ -179,7 +176,7 @@ class Bare:
 
 
 class Engine:
-    """A server whose loop runs in a thread; `do` calls a function in that thread."""
+    """A server turned by a thread; `do` calls a function there."""
 
     def __init__(self, room: Room) -> None:
         self.room = room
@@ -225,7 +222,7 @@ class Engine:
 
 @contextlib.contextmanager
 def short_folder():
-    """A folder with a path short enough for a socket, for a test of any name."""
+    """A folder whose path leaves room for a socket's name, whatever the test is called."""
     with tempfile.TemporaryDirectory(prefix="link-", dir="/tmp") as folder:
         yield Path(folder)
 

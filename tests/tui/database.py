@@ -1,4 +1,4 @@
-"""A real asset database for tests of the data that screens show."""
+"""A real database for tests of the screens' data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strongly connected components: nodes that reach each other form a component, which is yielded after its successors."""
+"""Components: nodes that reach each other form one component, and it is yielded after the components that it leads to."""
 
 from __future__ import annotations
 

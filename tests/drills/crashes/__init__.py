@@ -1,1 +1,1 @@
-"""Drills in which engines or machines die, and disks or databases fail."""
+"""Drills of dying engines and machines, and of failing disks and databases."""

@@ -1,1 +1,1 @@
-"""Drills of hostile builders, content, clients and other users of the machine."""
+"""Hostile builders, content, clients and other users of the machine."""

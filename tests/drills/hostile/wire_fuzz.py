@@ -1,7 +1,4 @@
-"""A1: malformed frames and slow readers on an engine's socket.
-
-The engine survives, its memory stays bounded, and other clients are served.
-"""
+"""A1: malformed frames and slow readers on an engine's socket; the engine lives, stays small and serves all other clients."""
 
 from __future__ import annotations
 
@@ -70,7 +67,7 @@ MUTANTS: dict[str, Callable[[], LinkLimits]] = {
 
 
 class Desk:
-    """A request handler that answers at once; each scan publishes `NEWS_PER_SCAN` updates."""
+    """Answers at once; a scan publishes `NEWS_PER_SCAN` updates."""
 
     def __init__(self) -> None:
         self.server: LinkServer
@@ -94,7 +91,7 @@ class Desk:
         """The engine holds no data for any client."""
 
     def tell(self) -> None:
-        """Publish the updates of one turn."""
+        """Publish a turn's news."""
         for _ in range(min(self.owed, NEWS_PER_TURN)):
             self.owed -= 1
             self.seq += 1
@@ -154,7 +151,7 @@ class Victim:
 
     @property
     def grown_bytes(self) -> int:
-        """Growth of the peak memory since the idle state."""
+        """Growth of the memory peak over the idle state."""
         return self._memory_bytes("VmHWM") - self._small_bytes
 
     def ping(self) -> None:
@@ -187,7 +184,7 @@ class Victim:
             self._open.pop().close()
 
     def end(self) -> str:
-        """Kill the server; return "", or a description of its end if the server ended before the kill."""
+        """Kill the server; return "", or how it had ended before."""
         self._client.close()
         self.hang_up()
         os.kill(self.pid, signal.SIGKILL)
@@ -197,7 +194,7 @@ class Victim:
 
 
 def pour(bare: socket.socket, data: bytes) -> bool:
-    """Send data until the other end stalls or closes the connection; return whether all data was sent."""
+    """Send data until the other end stalls or hangs up; return whether all was sent."""
     try:
         bare.sendall(data)
     except (TimeoutError, OSError):
@@ -276,7 +273,7 @@ def deaf_subscribers(victim: Victim, _dice: random.Random) -> None:
         for _ in range(NEWS_PER_SCAN // NEWS_PER_TURN):
             victim.ping()
             if victim.grown_bytes > GROWTH_LIMIT_BYTES:
-                return  # a growth of this size is already a violation
+                return  # that is already a violation
 
 
 def deaf_askers(victim: Victim, _dice: random.Random) -> None:

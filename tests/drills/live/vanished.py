@@ -66,7 +66,7 @@ def _renamed_away(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _replaced(folder: Path) -> Iterator[None]:
-    """Replaces the folder with another, empty folder."""
+    """Another, empty folder replaces it."""
     with _renamed_away(folder):
         folder.mkdir()
         try:

@@ -1,1 +1,1 @@
-"""A drill of random combinations of all changes."""
+"""Random combinations of all changes."""

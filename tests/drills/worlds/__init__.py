@@ -1,1 +1,1 @@
-"""Shared code of the drills: projects with predictable products, processes to kill, programs, checks of results."""
+"""Parts that the drills share: projects with predictable products, children to kill, programs, oracles."""

@@ -1,4 +1,4 @@
-"""Files in a cache of aptui below a scan folder are never sources, even if an earlier configuration made the cache."""
+"""A cache of aptui below a scan folder holds no sources, whichever configuration it was made with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intervals of repeated and delayed notifications, tested with a fake clock."""
+"""Times of repeated and delayed notifications, with a fake clock."""
 
 import itertools
 import os

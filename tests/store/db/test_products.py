@@ -1,4 +1,4 @@
-"""Recorded products are read back by name and by folder."""
+"""Recorded products in the cache are read back: by name, and by their folder."""
 
 from __future__ import annotations
 

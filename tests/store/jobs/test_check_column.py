@@ -1,4 +1,4 @@
-"""The column of the job table with the findings of checks."""
+"""Findings of checks, as a column of the table of jobs."""
 
 import numpy as np
 

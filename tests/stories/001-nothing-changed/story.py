@@ -1,4 +1,4 @@
-"""If nothing changed, no job runs, and no byte is written below the cache."""
+"""With nothing changed nothing runs, and not a byte is written below the cache."""
 
 import os
 from pathlib import Path

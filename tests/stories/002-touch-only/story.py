@@ -1,4 +1,4 @@
-"""A file with a new time and the same bytes is read once, and no job runs."""
+"""A file with another time and the same bytes is read once and runs nothing."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,4 @@
-"""Deleting a folder in one scan folder does not affect the folder of the same path in the other scan folder."""
+"""A folder deleted in one scan folder leaves the same folder of the other alone."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}, {name: shared, path: shared, order: 10}]

@@ -1,4 +1,4 @@
-"""If two files swap names, the jobs of both run, unless their bytes are equal."""
+"""Two files that swap names both run, unless their bytes are equal."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,7 +1,4 @@
-"""If two sources make the same product, both fail and the product is not placed.
-
-When a source is deleted, the other source succeeds.
-"""
+"""Two sources that make the same product both fail, and it is not placed; when one of them is deleted, the other succeeds."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -26,14 +26,14 @@ class Hasty(Terminal):
 
 
 class Sized(DiffRenderingApp):
-    """An app that shows the terminal's size in its first line."""
+    """Its size, in its first line."""
 
     def compose(self) -> ComposeResult:
-        """Create the line for the size."""
+        """Show it."""
         yield Static()
 
     def on_resize(self, event: Resize) -> None:
-        """Show the new size."""
+        """Show another."""
         self.query_one(Static).update(f"size {event.size.width} {event.size.height}.")
 
 

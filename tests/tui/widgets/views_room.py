@@ -1,4 +1,4 @@
-"""A tree and helpers for tests of widgets."""
+"""Helpers of the tests of widgets."""
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Folders:
 
 
 def brute_view(model, is_open, mask=None):
-    """Return the visible nodes by a slow reference computation."""
+    """Return the visible nodes the slow way."""
     visible = []
     for node in range(model.node_count):
         up, hidden = int(model.parent[node]), False

@@ -1,4 +1,4 @@
-"""A table and helpers for tests of widgets."""
+"""Helpers of the tests of widgets."""
 
 import asyncio
 

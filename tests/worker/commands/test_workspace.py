@@ -1,4 +1,4 @@
-"""Folders that commands use one after the other: files of an earlier run do not affect a later run."""
+"""Folders that commands share one after the other: a run is not affected by the files of an earlier one."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""Fixtures for tests of the Jobs screen."""
+"""Fixtures of the tests of this screen."""
 
 from .jobs_pane_room import _own_homes  # noqa: F401
