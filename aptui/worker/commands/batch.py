@@ -16,10 +16,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from aptui.core.orders import ProcessOrder
 from aptui.core.project import Builder, CommandRule
@@ -30,7 +29,7 @@ from aptui.worker.answers import read_answer_text
 from aptui.worker.commands import command as commands
 from aptui.worker.commands.command import CommandError, Execution
 from aptui.worker.commands.output import BoundedText, TimedLine
-from aptui.worker.commands.persistent import ProgramAnswer, place_tools
+from aptui.worker.commands.persistent import FileAnswer, place_tools
 from aptui.worker.commands.workspace import PREFIX
 from aptui.worker.outputs.products import StagingFolders, discard
 from aptui.worker.processes import end_children
@@ -39,16 +38,10 @@ MANIFEST = "manifest.jsonl"
 _BY_STEM = ("**/{stem}", "**/{stem}.*")
 
 
-class _ManifestLine(Struct, frozen=True):
-    """Line of a manifest: the result of one file. The fields have the same meaning as in `ProgramAnswer`."""
+class _ManifestLine(FileAnswer, frozen=True, kw_only=True):
+    """Line of a manifest: the answer about `source`."""
 
     source: str
-    ok: bool = True
-    error: str = ""
-    products: list[str] = field(default_factory=list)
-    dependencies: list[str] = field(default_factory=list)
-    log: list[str] = field(default_factory=list)
-    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 class FileResult(Struct):
@@ -59,7 +52,7 @@ class FileResult(Struct):
 
     folder: str
     names: list[str]
-    answer: ProgramAnswer
+    answer: FileAnswer
     output: BoundedText
     peak_rss_bytes: int
     share_ms: int
@@ -157,7 +150,7 @@ class SharedStarts:
         lines = _sort_lines(ended, list(sources))
         found = {}
         for path, order in sources.items():
-            answer = answers.get(path, ProgramAnswer(0, ok=True))
+            answer = answers.get(path, FileAnswer())
             # for a file without products, the program is started again alone, and that run reports the reason
             if names[path] or not answer.ok:
                 peak_bytes = ended.peak_rss_bytes
@@ -175,13 +168,13 @@ def group_key(order: ProcessOrder) -> tuple[str, ...]:
     return order.builder, order.platform, order.params, order.settings, order.quality
 
 
-def read_manifest(path: str) -> dict[str, ProgramAnswer]:
+def read_manifest(path: str) -> Mapping[str, FileAnswer]:
     """Return {path of a source: its answer} of a manifest.
 
     Raises:
         CommandError: a line is wrong, or names a source that an earlier line names.
     """
-    answers: dict[str, ProgramAnswer] = {}
+    answers: dict[str, _ManifestLine] = {}
     try:
         text = read_answer_text(path)
     except FileNotFoundError:
@@ -193,12 +186,12 @@ def read_manifest(path: str) -> dict[str, ProgramAnswer]:
             raise CommandError(f"line {number} of the manifest is not a result in JSON: {error}") from None
         if found.source in answers:
             raise CommandError(f"line {number} of the manifest names '{found.source}' again")
-        answers[found.source] = ProgramAnswer(0, found.ok, found.error, found.products, found.dependencies, found.log, found.facts)
+        answers[found.source] = found
     return answers
 
 
 def _find_names(
-    rule: CommandRule, folder: str, source: str, values: Mapping[str, str], answers: Mapping[str, ProgramAnswer]
+    rule: CommandRule, folder: str, source: str, values: Mapping[str, str], answers: Mapping[str, FileAnswer]
 ) -> list[str]:
     """Return the products of a source, [] if no product is known."""
     answer = answers.get(source)

@@ -26,7 +26,7 @@ from aptui.worker.answers import AnswerRefused, read_answer_text
 from aptui.worker.commands import command as commands
 from aptui.worker.commands.batch import MANIFEST, SharedStarts, read_manifest
 from aptui.worker.commands.output import BoundedText, TimedLine, bound_lines, record_of
-from aptui.worker.commands.persistent import NO_ANSWER, PersistentPrograms, ProgramAnswer, place_tools
+from aptui.worker.commands.persistent import FileAnswer, PersistentPrograms, place_tools
 from aptui.worker.inputs.reads import Reads
 from aptui.worker.log import RunLog, valid_text
 from aptui.worker.outputs.declared_references import add_declared
@@ -78,7 +78,7 @@ def run_command(
     try:
         values["depfile"] = os.path.join(folders.temp, commands.fill(rule.depfile or _DEPFILE_NAME, values))
         values["product_dependencies"] = os.path.join(folders.temp, commands.fill(rule.links_file or _LINKS_NAME, values))
-        answer = NO_ANSWER
+        answer = FileAnswer()
         values["manifest"] = os.path.join(folders.temp, MANIFEST)
         command = commands.invocation(place_tools(builder), values, (source,))
         environment = {**inherited, "TMPDIR": folders.temp}
@@ -89,9 +89,9 @@ def run_command(
         shared = starts.pop(order.run_key) if starts else None
         if shared is not None:
             shared.move_products(folders.products)
-            error = "" if shared.answer.ok else shared.answer.error.strip() or "the program reported failure"
-            ended = commands.Execution(error, shared.output, shared.peak_rss_bytes, FailureKind.ERROR if error else "")
             answer = shared.answer
+            kind = "" if answer.ok else FailureKind.ERROR
+            ended = commands.Execution(answer.failure, shared.output, shared.peak_rss_bytes, kind)
         elif rule.is_persistent:
             request = {**{name: text for name, text in values.items() if "." not in name}, "params": dict(params)}
             given = programs or PersistentPrograms()
@@ -126,14 +126,14 @@ def run_command(
     return job
 
 
-def _read_own_result(path: str, source: str, ended: commands.Execution) -> tuple[commands.Execution, ProgramAnswer]:
+def _read_own_result(path: str, source: str, ended: commands.Execution) -> tuple[commands.Execution, FileAnswer]:
     """Return the result of one file from a program start for several files, as the manifest reports it."""
     answer = read_manifest(path).get(source)
     if answer is None:
         raise commands.CommandError("the manifest does not name the source")
     if answer.ok:
         return ended, answer
-    return replace(ended, error=answer.error.strip() or "the program reported failure", kind=FailureKind.ERROR), answer
+    return replace(ended, error=answer.failure, kind=FailureKind.ERROR), answer
 
 
 def _place_path(path: str, places: tuple[str, ...]) -> tuple[str, ...]:
@@ -300,7 +300,7 @@ def _products(
     order: ProcessOrder,
     folders: StagingFolders,
     values: Mapping[str, str],
-    answer: ProgramAnswer,
+    answer: FileAnswer,
 ) -> list[JobProduct]:
     folders.refuse_others()
     names = answer.products or commands.find_products(rule.products, folders.products, values)

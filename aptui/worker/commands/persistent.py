@@ -45,21 +45,32 @@ _RELATIVE = re.compile(r"(?<![^\s'\"=])[^\s'\"=/][^\s'\"/]*/[^\s'\"]+")
 """Pattern of a word of a command line that is a relative path."""
 
 
-class ProgramAnswer(Struct, frozen=True):
-    """Answer of a program to the job `id`.
+class FileAnswer(Struct, frozen=True, kw_only=True):
+    """Answer of a program about one file.
 
     `products` are file names in `products_dir`, by default all that match `products:`.
     `dependencies` are files that the program read, as in a depfile; `log` has lines for the log; `facts` has names
     and values by product. If `ok` is false, `error` gives the reason in one line.
     """
 
-    id: int
-    ok: bool
+    ok: bool = True
     error: str = ""
     products: list[str] = field(default_factory=list)
     dependencies: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def failure(self) -> str:
+        """Why the program failed for this file, "" if it succeeded."""
+        return "" if self.ok else self.error.strip() or "the program reported failure"
+
+
+class _JobAnswer(FileAnswer, frozen=True, kw_only=True):
+    """Answer of a persistent program to the job `id`, which must say whether the job succeeded."""
+
+    id: int
+    ok: bool
 
 
 class _ProgressLine(Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,7 +80,7 @@ class _ProgressLine(Struct, frozen=True, forbid_unknown_fields=True):
     progress: float
 
 
-NO_ANSWER = ProgramAnswer(0, ok=False)
+_NO_ANSWER = _JobAnswer(id=0, ok=False)
 
 
 class PersistentPrograms:
@@ -87,7 +98,7 @@ class PersistentPrograms:
         output: BoundedText,
         watch: CommandWatch | None,
         note_progress: Callable[[float], None],
-    ) -> tuple[Execution, ProgramAnswer]:
+    ) -> tuple[Execution, FileAnswer]:
         """Have the program of a builder do one job; start the program first if it is not running or has changed.
 
         Args:
@@ -112,7 +123,7 @@ class PersistentPrograms:
         is_done = False
         try:
             line, error, kind = program.exchange(json.dumps(request).encode() + b"\n", output, watch, note_progress)
-            answer, error = (NO_ANSWER, error) if error else _read_answer(line, request["id"])
+            answer, error = (_NO_ANSWER, error) if error else _read_answer(line, request["id"])
             is_done = not error
         finally:
             peak_bytes = program.measure_memory()
@@ -124,7 +135,7 @@ class PersistentPrograms:
             )  # the program answered the last job twice: read the next answer
         program.last_job = request["id"]
         if is_done and not answer.ok:
-            error, kind = answer.error.strip() or "the program reported failure", FailureKind.ERROR
+            error, kind = answer.failure, FailureKind.ERROR
         return Execution(error, output, peak_bytes, kind if error else ""), answer
 
     def end(self) -> None:
@@ -299,13 +310,13 @@ def _read_progress(line: bytearray) -> _ProgressLine | None:
     return progress
 
 
-def _read_answer(data: bytes, job: int) -> tuple[ProgramAnswer, str]:
+def _read_answer(data: bytes, job: int) -> tuple[_JobAnswer, str]:
     """Return an answer and its error, "" if it is valid."""
     line, _, rest = data.partition(b"\n")
     try:
-        answer: ProgramAnswer = json_decoder(ProgramAnswer).decode(line)
+        answer: _JobAnswer = json_decoder(_JobAnswer).decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        return NO_ANSWER, f"the program answered {_shorten(line)}, which is not an answer in JSON: {error}"
+        return _NO_ANSWER, f"the program answered {_shorten(line)}, which is not an answer in JSON: {error}"
     if answer.id != job:
         return answer, f"the program answered job {answer.id} instead of job {job}"
     return answer, f"the program wrote {_shorten(rest)} to stdout after its answer; stderr is for the log" if rest else ""
