@@ -187,7 +187,8 @@ class PoolMessage(Struct):
     @property
     def is_batched(self) -> bool:
         """Whether the worker may start a program once for several orders of the message."""
-        return any(isinstance(order, ProcessOrder) and order.is_batched for order in self.orders)
+        first = self.orders[0] if self.orders else None  # all orders of a message have the same builder
+        return isinstance(first, ProcessOrder) and first.is_batched
 
     @property
     def limit_s(self) -> float:
