@@ -18,7 +18,7 @@ from aiohttp import web
 from aptui.features.gateway.access.guard import require
 from aptui.features.gateway.gateway_context import CONTEXT, context_of
 from aptui.features.gateway.http.http_files import read_asked_path
-from aptui.features.gateway.http.sending import PRODUCT_OPENER
+from aptui.features.gateway.http.sending import PRODUCT_OPENER, status_of
 from aptui.features.gateway.wire_codec import Scope
 
 MARKER = b"# aptui demo project:"
@@ -65,8 +65,8 @@ async def _texture(request: web.Request) -> web.Response:
         raise web.HTTPNotFound(text=f"there is no texture '{name}'\n")
     try:
         etag = taken.product.digest.hex()
-        if any(each.value == etag for each in request.if_none_match or ()):
-            return web.Response(status=304)
+        if (status := status_of(request.headers, etag, taken.modified_s)) != 200:
+            return web.Response(status=status)
         async with _DRAWING:
             drawn = await asyncio.to_thread(context.draw_texture, f"/proc/self/fd/{taken.descriptor}", name)
     finally:
