@@ -9,6 +9,8 @@ import os
 import time
 from collections.abc import Callable, Iterable
 
+from aptui.shared.files.git_commits import read_worktree_link
+
 _LOCKS = {
     ".git": ("index.lock",),
     ".hg": ("wlock", "store/lock"),
@@ -76,20 +78,9 @@ def _repository_of(root: str) -> tuple[str, str] | None:
             path = os.path.join(folder, kind)
             if os.path.isdir(path):
                 return kind, path
-            if kind == ".git" and os.path.isfile(path) and (control := _worktree_of(path)) is not None:
+            if kind == ".git" and os.path.isfile(path) and (control := read_worktree_link(path)):
                 return kind, control
         above = os.path.dirname(folder)
         if above == folder:
             return None
         folder = above
-
-
-def _worktree_of(file: str) -> str | None:
-    """Return the folder that the `.git` file of a work tree or submodule names."""
-    try:
-        with open(file, encoding="utf-8", errors="surrogateescape") as stream:
-            text = stream.read(4096)
-    except OSError:
-        return None
-    name, _colon, path = text.partition(":")
-    return os.path.normpath(os.path.join(os.path.dirname(file), path.strip())) if name == "gitdir" and path.strip() else None

@@ -56,12 +56,17 @@ def _control_folder(folder: str) -> str:
         if os.path.isdir(path):
             return path
         if os.path.isfile(path):
-            name, _colon, target = _read(path, _TEXT_BYTES).partition(":")
-            return os.path.normpath(os.path.join(folder, target.strip())) if name == "gitdir" else ""
+            return read_worktree_link(path)
         above = os.path.dirname(folder)
         if above == folder:
             return ""
         folder = above
+
+
+def read_worktree_link(file: str) -> str:
+    """Return the control folder that the `.git` file of a work tree or submodule names, "" if the file names none."""
+    name, _colon, target = _read(file, _TEXT_BYTES).partition(":")
+    return os.path.normpath(os.path.join(os.path.dirname(file), target.strip())) if name == "gitdir" and target.strip() else ""
 
 
 def _resolve_branch(control: str, name: str) -> str:
@@ -92,7 +97,7 @@ def _last_move(control: str) -> str:
 
 def _read(path: str, most_bytes: int) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read(most_bytes)
     except OSError:
         return ""
