@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 
 import numpy as np
+from msgspec import Struct, field
 
 from aptui.core.notices import JobChanged, JobProgress
 from aptui.shared.errors import InternalError, KnownError
@@ -173,6 +174,18 @@ _SPANS_AROUND = 64
 _MOST_SPANS = 1024
 
 
+class _Derived(Struct):
+    """Values that are computed on demand from the table of one `version`."""
+
+    version: int
+    sources: dict[int, SourceJobs] = field(default_factory=dict)
+    """{first row of a line: its jobs}."""
+    job_counts: Rows | None = None
+    """Number of jobs of each source, by its code."""
+    failed_lines: Rows | None = None
+    """Lines that failed or have errors, in order."""
+
+
 class JobsStore:
     """The model of the Jobs table (`version`, `row_count`, `cell`, `key`, `index_of`) and facts about its rows.
 
@@ -200,10 +213,7 @@ class JobsStore:
         self._by_source = False
         self._expanded: set[int] = set()
         """A job of each expanded source."""
-        self._sources: dict[int, SourceJobs] = {}
-        self._sources_version = -1
-        self._job_counts: tuple[int, Rows] = (-1, np.empty(0, np.int64))
-        self._failed: tuple[int, Rows] = (-1, np.empty(0, np.int64))
+        self._derived = _Derived(-1)
         self._spans: dict[int, tuple[tuple[int, int], ...]] = {}
         self._found: Mapping[int, CheckMark] = {}
         self.log_lines: LogLines | None = None
@@ -274,22 +284,25 @@ class JobsStore:
 
     def _jobs_at(self, rows: Codes) -> SourceJobs:
         """Return the jobs of a line; computed once for each version, because every cell needs them."""
-        if self._sources_version != self.version:
-            self._sources_version = self.version
-            self._sources.clear()
-        first = int(rows[0])
-        if first not in self._sources:
-            self._sources[first] = jobs_of_source(self._table, rows, self._count_jobs(first))
-        return self._sources[first]
+        first, known = int(rows[0]), self._current_derived().sources
+        if first not in known:
+            known[first] = jobs_of_source(self._table, rows, self._count_jobs(first))
+        return known[first]
+
+    def _current_derived(self) -> _Derived:
+        if self._derived.version != self.version:
+            self._derived = _Derived(self.version)
+        return self._derived
 
     def _count_jobs(self, row: int) -> int:
         """Return the number of jobs of a row's source, also of those that the filter hides."""
         if not self._filter.terms:
             return 0  # all are shown
-        if self._job_counts[0] != self.version:
+        derived = self._current_derived()
+        if derived.job_counts is None:
             alive = self._table.number("alive").astype(np.bool_)
-            self._job_counts = self.version, np.bincount(self._table.text("source")[0][alive])
-        return int(self._job_counts[1][self._table.value("source", row)])
+            derived.job_counts = np.bincount(self._table.text("source")[0][alive])
+        return int(derived.job_counts[self._table.value("source", row)])
 
     # ----------------------------------------------------------------------------------------------------------- sources
 
@@ -426,9 +439,9 @@ class JobsStore:
 
     def find_field(self, word: str) -> str:
         """Return the field ("platform", "key" or "builder") whose text is this word in at least one job; "" = no field."""
-        for field in ("platform", "key", "builder"):
-            if any(text.lower() == word.lower() for text in self._table.text(field)[1]):
-                return field
+        for name in ("platform", "key", "builder"):
+            if any(text.lower() == word.lower() for text in self._table.text(name)[1]):
+                return name
         return ""
 
     def counts(self) -> dict[str, int]:
@@ -449,9 +462,10 @@ class JobsStore:
 
     def count_failed_above(self, index: int) -> int:
         """Return the number of lines before a line that failed or have errors."""
-        if self._failed[0] != self.version:
-            self._failed = self.version, self._shown.lines_of(find_with(self._table, self._shown.rows, "errors"))
-        return int(np.searchsorted(self._failed[1], index))
+        derived = self._current_derived()
+        if derived.failed_lines is None:
+            derived.failed_lines = self._shown.lines_of(find_with(self._table, self._shown.rows, "errors"))
+        return int(np.searchsorted(derived.failed_lines, index))
 
     def find_failed(self) -> set[int]:
         """Return the keys of all failed jobs, without analyses."""

@@ -151,12 +151,14 @@ def _of_source(reader: Reader, kind: Kind, details: SourceDetails, places: Asset
 
 def _list_params(source: str, jobs: Sequence[JobRow], config: Config | None) -> Iterator[Ref]:
     """Yield the parameters of the builders of these jobs, each with its file and line, as `aptui explain` prints them."""
-    builders = {job.builder for job in jobs}
-    for param in list_effective_params(config, source) if config is not None else ():
-        if param.builder in builders:
-            every = next(each.platforms for each in config.project.builders if each.uuid == param.builder) if config else ()
-            only = "" if param.platforms == every else f" ({', '.join(param.platforms)})"
-            where = param.where.removeprefix(f"{config.project_dir}/") if config else ""
+    if config is None:
+        return
+    wanted = {job.builder for job in jobs}
+    platforms = {each.uuid: each.platforms for each in config.project.builders if each.uuid in wanted}
+    for param in list_effective_params(config, source):
+        if param.builder in platforms:
+            only = "" if param.platforms == platforms[param.builder] else f" ({', '.join(param.platforms)})"
+            where = param.where.removeprefix(f"{config.project_dir}/")
             yield Ref("", 0, f"{param.builder_name}.{param.name} = {canonical(param.value)}{only}", where)
 
 

@@ -202,13 +202,12 @@ class LastVisit:
 
 def read_changes(reader: Reader, job_ids: Iterable[int], project: Path | None) -> dict[int, OutcomeChange]:
     """Return {job: since when it fails or succeeds}; git is started once for each commit."""
-    commit = ""
-    if project is not None:
-        commit = git_head(str(project)).commit
+    commit = git_head(str(project)).commit if project is not None else ""
     changes = {job_id: change for job_id in job_ids if (change := outcome_change(reader, job_id, lambda: commit)) is not None}
-    commits = {change.commit for change in changes.values()} if project is not None else set()
-    authors = {each: author_of(project, each) for each in commits if project is not None}
-    return {job_id: replace(change, author=authors.get(change.commit, "")) for job_id, change in changes.items()}
+    if project is None:
+        return changes
+    authors = {each: author_of(project, each) for each in {change.commit for change in changes.values()}}
+    return {job_id: replace(change, author=authors[change.commit]) for job_id, change in changes.items()}
 
 
 def _describe_cause(failed: Sequence[JobRowInfo], changes: Mapping[int, OutcomeChange]) -> str:
