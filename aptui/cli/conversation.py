@@ -97,7 +97,7 @@ class Conversation:
             case ["more", *_]:
                 self._more()
             case ["copy", *_]:
-                self._say(self._copy(self._answer) if self._answer else "there is no answer to copy yet")
+                self._say(self._copy(self._answer) if self._answer else "no answer to copy yet")
             case ["follow", *_]:
                 self._follow()
             case ["failed", *terms]:

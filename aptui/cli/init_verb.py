@@ -102,7 +102,7 @@ def show_proposal(found: proposal.Proposal) -> None:
 def offer_project(arguments: Namespace) -> bool | None:
     """Show the `aptui.yaml` that fits the files of the folder, and write it if the user presses `w`.
 
-    Return whether it was written; None if there is no terminal to ask on, or no file that a builder processes.
+    Return whether the file was written; None if input or output is not a terminal, or no builder processes a file of the folder.
     """
     if arguments.read_only or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return None

@@ -153,7 +153,7 @@ def writing(path: str | None) -> Iterator[None]:
 
 
 def _append(line: str) -> None:
-    # if there is no state folder, nothing is listed, and the next scan treats the file as a source
+    # without a state folder the list stays empty, and the next scan treats the file as a source
     with suppress(OSError, KnownError):
         path = _list_path()
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)

@@ -94,7 +94,7 @@ def complete(
     Raises:
         UserError: a version command fails, a builder does not exist, a file lost its builders, two builders have the same name, or
             a file cannot be imported and its builders are unknown. The jobs of builders in other such files fail (`Builder.fault`).
-            HostError: the project requires a sandbox, and it cannot be started.
+        HostError: the project requires a sandbox, and it cannot be started.
     """
     builders, project_dir, unlisted = config.project.builders, config.project_dir, config.project.unlisted_builder
     paths = [str(path) for path in sorted((project_dir.resolve() / FOLDER).glob("*.py")) if not path.name.startswith("_")]

@@ -249,7 +249,7 @@ class Worker:
         for instance in self._instances.values():
             shutdown = getattr(instance, "shutdown", None)
             if callable(shutdown):
-                with contextlib.suppress(Exception):  # the engine has closed the connection, so there is nowhere to report an error
+                with contextlib.suppress(Exception):  # the engine has closed the connection, so an error cannot be reported
                     shutdown()
 
     def _why_to_retire(self) -> str:

@@ -472,7 +472,7 @@ class Runs(PipelinePart):
     def _digest_of_other_case(self, rel: str) -> str:
         """Return the digest of a file whose path differs only in case from a path that a run found missing.
 
-        The result is "" if there is no file with another case.
+        The result is "" if no file differs from the path only in case.
 
         A run that uses this spelling does not find the file (`Graph._places`); the manifest names the file nevertheless.
         """

@@ -349,7 +349,7 @@ class SessionRecorder:
         self._started_ms = self._started_ms * self.is_held
 
     def find_killed(self, archive: SessionHistory) -> Rows:
-        """Return the rows of the session of an engine that was killed, {} if there is no unrecorded session."""
+        """Return the rows of the session of an engine that was killed, {} if every session is recorded."""
         if self._started_ms or not archive.is_session_pending():
             return {}
         return {"put_session": [(0, 0, SessionKind.START.value, "", archive.last_end()[0], SessionEnd.KILLED.value, 0, 0)]}

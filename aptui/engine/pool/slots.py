@@ -149,7 +149,7 @@ class WaitingOrders:
         del lane[next(index for index, other in enumerate(lane) if other is message)]
 
     def hold(self, message: PoolMessage, now_s: float) -> bool:
-        """Record that a job does not fit into memory now; return whether it has waited so long that other jobs must wait, too."""
+        """Record that a job does not fit into memory now; return whether other jobs must wait for it from now on."""
         if message.held_since_s is None:
             message.held_since_s = now_s
         return message.passed >= PATIENT_PASSES or now_s - message.held_since_s >= PATIENT_S

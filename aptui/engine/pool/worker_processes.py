@@ -72,7 +72,7 @@ class OrphanReaper:
                 cwd="/",
             )
         except OSError:
-            # there is no shell for the reaper script: nothing will end the processes that a killed engine leaves
+            # without a shell the reaper script cannot run, and the processes that a killed engine leaves go on
             pass
 
     @property

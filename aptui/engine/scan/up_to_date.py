@@ -83,7 +83,7 @@ class OutsideFileChecks:
         self._due_s = 0.0
 
     def next_deadline(self, engine: OutsideWatcher | None) -> float:
-        """Return the time (monotonic) of the next check, infinity if there are no outside files."""
+        """Return the time (monotonic) of the next check, infinity without outside files."""
         return self._due_s if engine is not None and engine.knows_outside_files else math.inf
 
     def poll(self, engine: OutsideWatcher | None, now_s: float) -> None:

@@ -51,7 +51,7 @@ class RelocationAction(StrEnum):
 
 
 class Fate(StrEnum):
-    """What happens to a dependency on a moved or deleted file."""
+    """Effect of a move or deletion on one dependency on the file."""
 
     BREAKS = "breaks"
     HOLDS = "holds"

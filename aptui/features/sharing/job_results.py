@@ -110,7 +110,7 @@ class FilePlaces(Struct, frozen=True):
         return f"{root}/{file_access.os_path(rel)}" if root else ""
 
     def counts(self, name: str) -> bool:
-        """Whether the named file is still effective, or still hidden, as it was in the run.
+        """Whether the named file is effective now if it was effective in the run, and hidden now if it was hidden.
 
         A missing file is treated as effective.
         """

@@ -298,7 +298,7 @@ class SocketLimits:
     def free_capacity(self, age_s: float) -> bool:
         """Return whether the server may accept one more connection.
 
-        If there is no room, end the oldest idle connection, provided it is at least `age_s` old.
+        At the maximum number of connections, end the oldest idle connection if it is at least `age_s` old.
         """
         if self.has_capacity():
             return True

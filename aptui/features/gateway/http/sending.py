@@ -30,7 +30,7 @@ from aptui.store.queries.serving import ProductFile
 # Opens products such that the file matches its database row, while engines replace products.
 #
 # A commit first writes a note of the files that it will rename, then renames them, and removes the note in the transaction that
-# writes the new rows (`engine.cache`). So a file matches its row if there is no note for the row, and nothing was written between
+# writes the new rows (`engine.cache`). So a file matches its row if no note exists for the row, and nothing was written between
 # reading the row and opening the file. Else the opener tries again. If a note is not removed, the engine that wrote the note was
 # killed, and the opener compares the file's digest with the row.
 #

@@ -179,7 +179,7 @@ _CHUNK = 1 << 20
 
 
 class PackedAsset(Struct, frozen=True):
-    """A product of a bundle: its catalog entry, its file, and its SHA-1 in the asset list (b"" = there is no list)."""
+    """A product of a bundle: its catalog entry, its file, and its SHA-1 in the asset list (b"" without a list)."""
 
     known: RegistryAsset
     file: Path

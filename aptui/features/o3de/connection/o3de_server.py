@@ -377,7 +377,7 @@ class O3deServer:
                 session.begin(self._welcome(session))
 
     async def _welcome(self, session: O3deSession) -> None:
-        with contextlib.suppress(KnownError):  # there is no asset database yet, so there are no products
+        with contextlib.suppress(KnownError):  # before the first run, the asset database and products do not exist
             await self._on_connect(session)
         session.release_backlog()
 

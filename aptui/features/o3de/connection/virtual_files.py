@@ -198,7 +198,7 @@ class VirtualFiles:
         return {"ResultCode": _OK}
 
     def _flush(self, request: O3deMessage) -> dict[str, Any]:
-        self._find_file(request["FileHandle"])  # there is nothing to flush, because writes are not buffered in this process
+        self._find_file(request["FileHandle"])  # data need not be flushed, because writes are not buffered in this process
         return {"ResultCode": _OK}
 
     # --------------------------------------------------------------------------------------------------------------- facts

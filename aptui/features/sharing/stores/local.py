@@ -253,7 +253,7 @@ class LocalStore(FolderStore):
         super().__init__(root, trust.namespace, syncs=False)
 
     def get_record(self, key: str) -> bytes | None:
-        """Return a record that this machine wrote or that has a trusted seal; None = there is no trusted record."""
+        """Return a record that this machine wrote or that has a trusted seal; None = no trusted record exists."""
         data = super().get_record(key)
         if data is None or not self._is_trusted(data):
             return None

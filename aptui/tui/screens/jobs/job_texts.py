@@ -55,7 +55,7 @@ class CheckMarks:
             self._worker.put(None)
 
     def pop(self) -> Mapping[int, CheckMark] | None:
-        """Return each new list of findings once; None if there is no new list."""
+        """Return each new list of findings once; None if no new list was read."""
         with self._lock:
             found, self._found = self._found, None
             return found

@@ -71,8 +71,8 @@ def choose_columns(
     """Return the columns with these ids in their order; the default columns if no id is known.
 
     Args:
-        has_failed: whether there are errors to show. Otherwise the reason takes only the room that it needs.
-            alike: columns with one value for all jobs. They are dropped early, except the reason while it shows errors, and columns
+        has_failed: whether there are errors to show. Otherwise the reason takes only the width that it needs.
+        alike: columns with one value for all jobs. They are dropped early, except the reason while it shows errors, and columns
             that the user added.
         needs: {column id: width of its texts in cells}.
     """

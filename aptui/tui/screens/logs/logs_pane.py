@@ -393,7 +393,7 @@ class LogsPane(Pane):
     # --------------------------------------------------------------------------------------------------------------- the view
 
     def _find_files(self) -> bool:
-        """List the logs; if there is no log, show the messages that the engine sends."""
+        """List the logs; if no log exists, show the messages that the engine sends."""
         if self.files.find():
             return True
         rest = "; new messages of the engine appear here" if self.shell.config else ""
