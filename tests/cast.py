@@ -1,4 +1,6 @@
-"""Frames of the screen → one animated SVG: a row that several frames share is drawn once, and is visible only during those frames.
+"""Convert frames of the screen to one animated SVG.
+
+A row that several frames share is drawn once, and is visible only during these frames.
 
 `tests.pictures` records the frames, and stores the animation in `pictures/`.
 """
@@ -25,7 +27,7 @@ Piece = tuple[int, str, str, str, bool, bool]
 
 
 class Frame(NamedTuple):
-    """A frame: the seconds for which it is shown, and the pieces of each row."""
+    """A frame: the seconds for which the frame is shown, and the pieces (runs of equal style) of each row."""
 
     rows: tuple[tuple[Piece, ...], ...]
     seconds: float

@@ -24,7 +24,7 @@ PROGRAM = find_program("chromium")
 _FLAGS = (
     "--headless=new",
     "--remote-debugging-pipe",
-    "--no-sandbox",  # as root there is no sandbox
+    "--no-sandbox",  # Chromium has no sandbox for root
     "--no-first-run",
     "--mute-audio",
     "--hide-scrollbars",
@@ -40,7 +40,7 @@ NO_GL = ("--disable-gpu", "--disable-3d-apis")
 
 
 class Browser:
-    """One Chromium with a profile of its own."""
+    """A Chromium process with its own profile."""
 
     def __init__(self, folder: Path, *flags: str) -> None:
         assert PROGRAM is not None
@@ -120,7 +120,7 @@ def _started(words: list[str], theirs: int, back: int) -> subprocess.Popen[bytes
 
 
 class Page:
-    """One page."""
+    """A page of the browser."""
 
     def __init__(self, browser: Browser, session: str) -> None:
         self.browser, self._session = browser, session
@@ -160,7 +160,7 @@ class Page:
 
     @property
     def complaints(self) -> list[str]:
-        """The browser's complaints: errors of scripts, refused resources, breaches of the policy."""
+        """Problems that the browser reports: errors of scripts, refused resources, violations of the content security policy."""
         told = []
         for event in self.browser.events:
             if event.get("sessionId") != self._session:

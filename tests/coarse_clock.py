@@ -1,4 +1,4 @@
-"""Makes `os` report file times of a coarse clock, as on FAT, NFSv3 and ext4 with small inodes.
+"""Make `os` report file times of a coarse clock, as on FAT, NFSv3 and ext4 with small inodes.
 
 A test that calls `coarsen` gets these times in its process and in the processes that it starts.
 """

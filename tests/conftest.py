@@ -18,7 +18,8 @@ import pytest
 from forks import Forks
 from hypothesis import HealthCheck, settings
 
-# Containers often set it. Then each of several thousand processes compiles its imports again, which is half of the suite's time.
+# Containers often set this variable. Then each of several thousand processes compiles its imports again, which is half of the
+# suite's time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -43,7 +44,7 @@ _STARTS = (
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Fork the processes of a test and its fixtures, unless the test is about starting."""
+    """Fork the processes of a test and its fixtures, unless the test is about how processes start."""
     if item.nodeid.startswith(_STARTS) or any(map(item.get_closest_marker, ("fast", "starts"))):
         return (yield)
     with _forks.on():
@@ -52,7 +53,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Disable garbage collection while tests are collected, and exclude them from it later, because they exist until the end."""
+    """Disable garbage collection while tests are collected.
+
+    Exclude the collected tests from later garbage collection, because they exist until the end.
+    """
     gc.disable()
     try:
         return (yield)
@@ -75,7 +79,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """End the processes from which others are forked."""
+    """End the processes from which other processes are forked."""
     _forks.close()
 
 

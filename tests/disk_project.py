@@ -1,4 +1,4 @@
-"""A project in a folder, its engine, and the oracle over settled results: for stories and drills."""
+"""For stories and drills: a project in a folder, its engine, and checks of the settled result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Ran(Struct):
 
 
 class Project:
-    """A project below `root`: `root/aptui.yaml`, `root/assets`, and whatever else is written."""
+    """A project below `root`: `root/aptui.yaml`, `root/assets`, and all other files that a test writes."""
 
     def __init__(self, root: Path, settings: str, *, workers: int = 1) -> None:
         self.root = root
@@ -138,7 +138,7 @@ class Project:
             return {job_name(job.source, job.job_key, job.platform): job.error for job in reader.jobs(statuses=["failed"])}
 
     def reasons(self) -> dict[str, str]:
-        """Return {name: why it ran last}."""
+        """Return {name of a job: reason of its last run}."""
         with closing(open_reader(self.cache / "assetdb.sqlite")) as reader:
             return {job_name(job.source, job.job_key, job.platform): job.reason for job in reader.jobs()}
 
@@ -266,7 +266,7 @@ def violations_of_rest(cache: Path) -> list[str]:
 
 
 def _is_kept(folder: Path) -> bool:
-    """Whether these are the empty folders of a living worker for its next command."""
+    """Whether these paths are the empty folders that a running worker keeps for its next command."""
     word, _, number = folder.name.partition("-")
     is_alive = word == "worker" and Path("/proc", number.partition("-")[0]).exists()
     return is_alive and all(path.is_dir() and not path.is_symlink() for path in folder.rglob("*"))

@@ -1,4 +1,4 @@
-"""A whole engine without IO: the pipeline, and around it a fake loop, scanner, pool, writer, cache and clock.
+"""A whole engine without IO: the real pipeline with a fake loop, scanner, pool, writer, cache and clock.
 
 A crash can happen before any action (`fuse`). With `rng`, the outside world answers in a random possible order.
 
@@ -104,7 +104,7 @@ TWIN = scripter("twin").uuid
 
 
 class Crash(Exception):
-    """The engine dies at this moment."""
+    """Raised at the moment at which the engine dies."""
 
 
 @dataclass
@@ -129,7 +129,7 @@ class Script:
     reprocesses: list[str] = field(default_factory=list)
     scribbles: list[str] = field(default_factory=list)
     stages: list[tuple[str, str, bool]] = field(default_factory=list)
-    """(name of an intermediate, its text, whether a digest of the source's inputs is added)."""
+    """(name of an intermediate, its text, whether the text ends with a digest of the source's inputs)."""
     reads: list[str] = field(default_factory=list)
     makes: list[str] = field(default_factory=list)
     extras: list[int] = field(default_factory=list)
@@ -222,7 +222,7 @@ class World:
         self.tool = ""
         """Version of a program that runs start; the engine uses the version of its own start; "" = no program."""
         self.blind = ""
-        """The change that runs fail to report (code or tool), to see whether a check notices it."""
+        """The kind of change (code or tool) that runs fail to report, to test whether a check notices the change."""
         self._folder_ids: dict[str, int] = {}
         self._seq = 0
         self._now_ms = 1_000
@@ -300,7 +300,7 @@ class World:
         self.inbox: deque[Event] = deque()
         self.saves: deque[SaveRows] = deque()
         self._answers: list[Event] = []
-        """Answers to the commits of the event that is being handled."""
+        """Answers to the commits of the current event."""
         self.running: dict[int, tuple[Order, str | None]] = {}
         self.killed: dict[int, tuple[Order, str | None]] = {}
         self.dead: set[int] = set()
@@ -365,7 +365,7 @@ class World:
         self.boot()
 
     def restart(self) -> None:
-        """Stop normally and start again."""
+        """Stop the engine normally and start it again."""
         self._handle(RequestReceived(self._next(), "stop"))
         while self.saves:
             self._save_some(len(self.saves))
@@ -485,7 +485,7 @@ class World:
         self.inbox.append(event)
 
     def _tick(self) -> None:
-        """Count an action before it is done; crash when the fuse reaches zero."""
+        """Count an action before it is performed; crash when the fuse reaches zero."""
         if self.fuse is not None:
             self.fuse -= 1
             if self.fuse < 0:
@@ -532,7 +532,7 @@ class World:
                     assert key in self._keys_seen or key in self._keys_copied
                     self.dead.add(key)
                     self.read.pop(key, None)
-                    if key in self.running:  # otherwise its answer is already posted
+                    if key in self.running:  # a run that has ended has already posted its answer
                         self.killed[key] = self.running.pop(key)
             case DeleteProducts():
                 self.deletes |= dict.fromkeys(command.names, command.ticket)
@@ -646,7 +646,7 @@ class World:
     def _commit(self, order: CommitProducts) -> tuple[tuple[int, ...], tuple[tuple[int, str, int], ...]]:
         assert all(commit.run_key not in self.dead and commit.run_key not in self.running for commit in order.commits)
         for commit in order.commits:
-            if commit.run_key not in self._keys_seen:  # its copy was staged while its source was read
+            if commit.run_key not in self._keys_seen:  # the copy was staged while the source was read
                 self._keys_seen.add(commit.run_key)
                 self.runs[self._name_of_commit(commit.run_key)] += 1
         self._save_some(len(self.saves))
@@ -783,7 +783,7 @@ class World:
             if key not in self.read:
                 self.read[key] = self._outcome(order, text, name)
                 if self.rng and self.rng.random() < 0.5:
-                    continue  # it has read its inputs, and has not ended
+                    continue  # the run has read its inputs, and has not ended
             del self.running[key]
             results.append(self._over(self.read.pop(key)))
         if self.rng and self.killed and self.rng.random() < 0.5:

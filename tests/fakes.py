@@ -95,7 +95,7 @@ MADE = "made"
 
 
 class Setup(Struct, frozen=True):
-    """A short form of a configuration; `project` returns the whole."""
+    """A short form of a configuration; `project` returns the complete configuration."""
 
     builders: tuple[Builder, ...] = (copier(), scripter())
     platforms: tuple[str, ...] = ("linux",)
@@ -121,7 +121,7 @@ class Setup(Struct, frozen=True):
         return (*self.folders, MADE)
 
     def project(self, ids: Mapping[str, int]) -> Project:
-        """Return it as a project of the core."""
+        """Return the configuration as a project of the core."""
         ids = {MADE: len(ids) + 1, **ids}
         return Project(
             platforms=(*(Platform(name, self.tags) for name in self.platforms), Platform(COMMON_PLATFORM)),
@@ -589,7 +589,7 @@ class FakeDisk:
 
     @property
     def clock(self) -> int:
-        """The version of the last write."""
+        """The version of the last written file."""
         return self._version
 
     def write(self, folder: str, rel: str, text: str) -> None:

@@ -1,6 +1,6 @@
 """Forks the Python processes of tests from a process that has already imported their modules. A fork takes 1/5 of a start.
 
-Only the start of the interpreter and its imports are saved. All else is as with `subprocess.Popen`: a separate process, a
+Only the start of the interpreter and its imports are saved. Everything else equals `subprocess.Popen`: a separate process, a
 child of the test's process, with the given descriptors, environment, folder, session and arguments. At the end, modules are not
 torn down and the collector does not run, because both would copy the shared memory. All other processes are started as usual: other
 interpreters and switches, another `PYTHON…` variable, programs that are wrapped in others. Tests whose subject is a start opt out
@@ -37,7 +37,7 @@ from typing import Any
 _CLONE3 = 435
 _CLONE_PARENT = 0x8000
 _FLOOR = 900
-"""Own descriptors are above this number, so that they do not collide with those of a child."""
+"""Descriptors of this module are above this number, so that they do not collide with the descriptors of a child."""
 _FRAME_BYTES = 1 << 20
 _TOLERATED = "multiprocessing.forkserver"
 """Name of a helper process that outlives a run (`aptui.worker.processes`).
@@ -133,7 +133,7 @@ class Forks:
         if not os.path.isdir(folder):
             return False
         sys.audit("subprocess.Popen", command[0], command, cwd, env)
-        standard = (pipes[0], pipes[3], pipes[5])  # the child's end of each
+        standard = (pipes[0], pipes[3], pipes[5])  # the child's end of each pipe
         theirs = {number: fd if fd != -1 else number for number, fd in enumerate(standard)}
         theirs.update({fd: fd for fd in pass_fds})
         pid = nursery.fork(command, environment, folder, is_session, theirs)
@@ -367,7 +367,7 @@ def _run(program: Callable[[], object]) -> None:
         code = program()
     except SystemExit as ending:
         code = ending.code
-    with contextlib.suppress(OSError):  # the interpreter gets the same error, and has an exit code for it
+    with contextlib.suppress(OSError):  # after such an error the interpreter itself ends the process, with its exit code
         if code is None or isinstance(code, int):
             threading._shutdown()  # type: ignore[attr-defined]
             atexit._run_exitfuncs()

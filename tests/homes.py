@@ -1,4 +1,4 @@
-"""Folders of a test in place of the user's folders, and an empty project beside them."""
+"""Folders of a test that replace the user's folders, and an empty project beside these folders."""
 
 from __future__ import annotations
 

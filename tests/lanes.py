@@ -1,7 +1,7 @@
 """Lanes of the tests: marks fast tests and checks them, sorts the tests, and notes the skipped ones.
 
-A test without the mark `real` or `slow` is `fast`: it starts no process, opens no socket and never sleeps, and fails when it
-does. A test that changes the current folder and does not restore it fails.
+A test without the mark `real` or `slow` is `fast`: it must not start a process, open a socket or sleep, and it fails if it does. A
+test that changes the current folder and does not restore it fails.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Watch:
         """Watch a test; threads of earlier tests do not count."""
         self._others = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
         self.breaches = set()
-        time.sleep = self._note_sleep  # before Python 3.13 there is no audit event for it
+        time.sleep = self._note_sleep  # before Python 3.13 a sleep raises no audit event
 
     def end(self) -> None:
         """Stop watching."""
@@ -170,6 +170,6 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the skipped tests, if wanted."""
+    """Write the list of skipped tests, if the user requested it."""
     if (file := os.environ.get("APTUI_TEST_SKIPS")) and not hasattr(session.config, "workerinput"):
         Path(file).write_text(json.dumps(_skipped), encoding="utf-8")

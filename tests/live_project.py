@@ -40,7 +40,7 @@ class Request:
 
 
 class Ticker:
-    """A part of the loop that polls something every `every_s` seconds."""
+    """A component of the loop that polls a condition every `every_s` seconds."""
 
     def __init__(self, every_s: float = math.inf, look: Callable[[float], object] = bool) -> None:
         self._every_s, self._look = every_s, look

@@ -71,7 +71,7 @@ class O3deProject:
 
 @dataclass
 class Run:
-    """A run as LyTestTools reads it: the lines without their prefix, and the numbers in them."""
+    """A run of the program as LyTestTools reads the log: the lines without their prefix, and the numbers in these lines."""
 
     lines: list[str] = field(default_factory=list)
     numbers: dict[str, int | float | tuple[int, int]] = field(default_factory=dict)
@@ -90,7 +90,7 @@ _NUMBERS = {
 
 
 def read_output(text: str) -> Run:
-    """Return what is read of the standard output."""
+    """Return the lines that LyTestTools reads from the standard output."""
     run = Run()
     for line in text.splitlines():
         window, _, said = line.partition(": ")

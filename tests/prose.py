@@ -98,7 +98,7 @@ _SENTENCE = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n|\n\s*[-*|#] |\|")
 
 
 class Passage(NamedTuple):
-    """Text that a person reads. `kind`: docstring, comment, message, Markdown, YAML comment, test name."""
+    """A passage of text that a person reads. `kind`: docstring, comment, message, Markdown, YAML comment, test name."""
 
     path: Path
     line: int

@@ -48,7 +48,7 @@ def follow(folder: str) -> None:
 
 
 def begin(folder: str) -> None:
-    """Make an empty map of the package's lines, and make later processes of the interpreter record into it."""
+    """Make an empty map of the package's lines, and let later processes of the interpreter record reached lines in the map."""
     import sysconfig
     from pathlib import Path
 

@@ -20,7 +20,7 @@ def frame(*lines: str, seconds: float = 1.0) -> Frame:
 
 
 def seen_at(svg: str, share: float) -> list[str]:
-    """Return the lines that are seen after a share of the time."""
+    """Return the visible lines after a given share of the animation's time."""
     seen = []
     for group in ET.fromstring(svg).iter(f"{SVG}g"):
         animation = group.find(f"{SVG}animate")
@@ -41,7 +41,7 @@ def test_animation_shows_each_frame_at_its_time():
     assert svg.count(">head<") == svg.count(">one<") == 1
 
 
-def test_picture_shows_the_poster_frame_where_animation_is_off():
+def test_picture_shows_the_poster_frame_if_animation_is_off():
     svg = svg_of([frame("one"), frame("two")], 20, poster=1)
 
     groups = {
@@ -64,7 +64,7 @@ def test_svg_keeps_colours_bold_text_and_escaped_markup():
 
 
 @pytest.mark.real
-def test_the_script_plays_the_recorded_session(monkeypatch):
+def test_cast_script_replays_the_recorded_session(monkeypatch):
     from tests.tui.scene import scene
 
     monkeypatch.setattr(pictures, "CAST_STEPS", (("1", "2 lines", 1.0), ("play 3", "idle", 0.5)))
@@ -75,7 +75,7 @@ def test_the_script_plays_the_recorded_session(monkeypatch):
     assert "/tmp/" not in svg
 
 
-def test_the_cast_is_small_shows_a_build_and_fetches_nothing():
+def test_animated_picture_is_small_shows_a_build_and_loads_nothing_external():
     svg = (FOLDER / f"{CAST}.svg").read_text(encoding="utf-8")
 
     assert len(svg.encode()) <= MOST_CAST_BYTES

@@ -1,4 +1,4 @@
-"""Features: the table lists every folder, a feature of another distribution is used like one of ours, and names are unique."""
+"""Features: the table lists every folder, features of other distributions work like aptui's own, and module names are unique."""
 
 import os
 import re
@@ -98,7 +98,7 @@ class Sparkles(AssetExtension):
         return [Command("sparkle", "let something sparkle", self.done.append)]
 """,
 }
-"""Files of a distribution with a feature."""
+"""The files of another distribution that has a feature."""
 
 
 def test_every_folder_of_a_feature_is_in_the_table() -> None:

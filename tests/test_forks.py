@@ -1,4 +1,4 @@
-"""A forked process equals the process that was ordered."""
+"""A forked process behaves like a started process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aptui.worker.processes import end_children
 
 pytestmark = pytest.mark.real
 
-DESCRIBE = python_command("--describe")  # answers the questions on its stdin, here none
+DESCRIBE = python_command("--describe")  # the answering program reads questions from stdin, which is empty here
 
 
 def started(tmp_path: Path, **changes: Any) -> subprocess.Popen[bytes]:
@@ -33,7 +33,7 @@ def python_only() -> dict[str, str]:
 
 def is_forked(process: subprocess.Popen[bytes]) -> bool:
     command = Path(f"/proc/{process.pid}/cmdline").read_bytes()
-    # Its command line is still that of the forking process, or is padded.
+    # The process still has the command line of the forking process, or its own command line with padding.
     return b"forks.py" in command or command.endswith(b"\0\0")
 
 

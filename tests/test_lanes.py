@@ -1,4 +1,4 @@
-"""Lanes, tested with small separate suites."""
+"""The lanes of the tests (fast, real, slow), tested with small separate suites."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(suite: pytest.Pytester, *words: str) -> pytest.RunResult:
         ("time.sleep(0.001)", "*sleeps (time.sleep 0.001)*"),
     ],
 )
-def test_test_in_the_fast_lane_that_waits_or_starts_a_process_fails(suite: pytest.Pytester, line: str, what: str) -> None:
+def test_fast_test_that_waits_or_starts_a_process_fails(suite: pytest.Pytester, line: str, what: str) -> None:
     code = (
         f"import os, socket, subprocess, time, pytest\ndef test_it():\n    {line}\n@pytest.mark.real\ndef test_real():\n"
         f"    {line}\n"
@@ -115,7 +115,7 @@ def test_only_the_test_that_leaves_its_folder_fails(suite: pytest.Pytester) -> N
 
 
 def test_modules_that_take_longest_come_first(suite: pytest.Pytester) -> None:
-    """Otherwise such a module may start last, while the other worker is idle."""
+    """Otherwise a long module may start last, while the other pytest worker is idle."""
     for name in ("tests/batch/test_a.py", "tests/drills/hostile/test_serve_hostile.py", "tests/tui/test_z.py"):
         file = suite.path / name
         file.parent.mkdir(parents=True)

@@ -76,5 +76,5 @@ def _is_regex(call: ast.Call) -> bool:
 def _is_fixed(call: ast.Call, known: set[str]) -> bool:
     pattern = call.args[0]
     if isinstance(pattern, ast.Name) and pattern.id.isupper():
-        return True  # a constant, of this module or another
+        return True  # a name in capitals is a constant of this module or another module
     return all(name.id in known for name in ast.walk(pattern) if isinstance(name, ast.Name))

@@ -64,7 +64,7 @@ def test_every_exit_code_is_in_the_readme() -> None:
 
 
 def test_a_jobs_state_is_assigned_in_one_line_of_one_file() -> None:
-    """The test ignores the name of the variable; an object that assigns its own state is not a job."""
+    """The test accepts any name of the job's variable, except `self`: an object that assigns its own state is not a job."""
     texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in _list_modules()}
     places = [
         f"{name}:{node.lineno}"
@@ -124,7 +124,7 @@ def test_functions_are_called_by_verbs() -> None:
 
 
 def _is_participle(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a function begins with a participle; a property is a fact and may."""
+    """Whether the name of a function begins with a participle; properties are excluded, because they describe a fact."""
     if any("property" in ast.unparse(each) or "setter" in ast.unparse(each) for each in function.decorator_list):
         return False
     word = function.name.strip("_").split("_")[0]
@@ -242,7 +242,7 @@ def _list_identifiers(path: Path, tree: ast.Module) -> Iterator[tuple[str, int]]
         ("class Retold: ...", False), ("bedroom = 1", False), ("x = {'told': 1}", False), ("print(x.told)", False),
     ],
 )  # fmt: skip
-def test_a_banned_word_would_be_seen(line: str, is_it: bool) -> None:
+def test_banned_word_in_an_identifier_is_found(line: str, is_it: bool) -> None:
     banned = {word for words in BANNED_WORDS for word in words.split()}
     names = [name for name, _line in _list_identifiers(Path("x.py"), ast.parse(line))]
 
@@ -297,7 +297,7 @@ MIRRORED = frozenset({
     "Builder", "CreateJobsRequest", "CreateJobsResponse", "JobDependency", "JobDescriptor", "JobLog", "JobProduct", "Outcome",
     "PlatformInfo", "ProcessJobRequest", "ProcessJobResponse", "ProductDependency", "ProductFlag",
 })  # fmt: skip
-"""Public classes that are defined twice: `sdk` and `azlmbr` mirror O3DE's names, which the core has, too."""
+"""Public class names that occur twice: `sdk` and `azlmbr` mirror O3DE's names, and the core has classes of the same names."""
 
 
 NOT_MODULES = frozenset(

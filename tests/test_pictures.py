@@ -1,4 +1,4 @@
-"""The README's pictures exist, say what they should, and fetch nothing."""
+"""The README's pictures exist, contain the required words, and load nothing from the network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def words_in(svg: str) -> str:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_says_what_it_should_and_fetches_nothing(name):
+def test_picture_contains_its_words_and_loads_nothing_external(name):
     svg = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
 
     assert PICTURES[name][2] in words_in(svg)

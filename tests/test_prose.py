@@ -31,7 +31,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_plain_sentence_has_no_turn(text: str) -> None:
+def test_plain_sentence_has_no_fault(text: str) -> None:
     assert list(find_turns(Passage(Path("x.py"), 1, "docstring", text))) == []
 
 

@@ -56,7 +56,7 @@ def skip_without(name: str) -> None:
 def _may_use_bubblewrap() -> bool:
     program = find_program("bwrap")
     if program is None:
-        return True  # `needs` has the word
+        return True  # `needs` contains the name of the program
     words = [program, "--unshare-user", "--unshare-net", "--ro-bind", "/", "/", "true"]
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 

@@ -1,4 +1,4 @@
-"""A tiny project for the tests of verbs: all kinds of jobs, a job that fails, a job that warns, and a file without a builder."""
+"""A tiny project for the tests of verbs: jobs of all kinds, a failing job, a job with a warning, and a file without a builder."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 PATIENCE_S = 60.0
 """Default timeout (seconds): far more than a busy machine needs."""
 _EVERY_S, _SELDOM_S = 0.005, 0.5
-"""Minimum and maximum pause between two checks (seconds): as long as the last check, which may start a process."""
+"""Minimum and maximum pause between two checks (seconds). Between these limits the pause equals the duration of the last check."""
 
 T = TypeVar("T")
 Step = Callable[[float], object]

@@ -119,7 +119,7 @@ STATUS = PipelineStatus(3, 1, 2, 0, 0, 7, 0, 0, 0, True, 1)
         ({"running_analyses": 1}, False),
     ],
 )
-def test_knows_all_jobs_after_scan_reads_and_analyses(changes: dict[str, int], *, is_all: bool) -> None:
+def test_job_count_is_complete_only_after_scan_reads_and_analyses(changes: dict[str, int], *, is_all: bool) -> None:
     assert knows_all_jobs(replace(STATUS, **changes)) == is_all
 
 

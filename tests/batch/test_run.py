@@ -1,4 +1,4 @@
-"""`aptui batch` and its parts: the reporter with fakes, a running engine that answers, the rest on tiny real projects."""
+"""`aptui batch`: the reporter with fakes, a batch that a running engine answers, and runs of tiny real projects."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_unknown_platforms_are_a_mistake(run: Run) -> None:
     assert run("batch", "--platforms", ",")[0] == 3
 
 
-def test_mistake_in_folder_settings_is_a_configuration_mistake(run: Run, project: Path) -> None:
+def test_mistake_in_folder_settings_has_exit_code_3(run: Run, project: Path) -> None:
     (project / "assets" / "a.json").write_text("{}")
     settings = project / "assets" / ".aptui.yaml"
     settings.write_text("builders:\n  tables:\n    params: {fromat: x}\n")
@@ -278,10 +278,10 @@ def test_mistake_in_folder_settings_is_a_configuration_mistake(run: Run, project
     assert (code, again, mended) == (3, 3, 0)
     assert "aptui: .aptui.yaml:3:14: unknown parameter 'fromat'" in err
     assert json.loads(out)["configuration"][0].startswith(".aptui.yaml:3:14: ")
-    assert json.loads(out)["jobs_failed"] == 3  # the jobs below the broken settings; existing products stay
+    assert json.loads(out)["jobs_failed"] == 3  # only the jobs below the broken settings fail; existing products stay
 
 
-def test_mistake_in_settings_of_empty_folder_is_a_configuration_mistake(run: Run, project: Path) -> None:
+def test_mistake_in_settings_of_empty_folder_has_exit_code_3(run: Run, project: Path) -> None:
     (project / "assets" / "none").mkdir()
     (project / "assets" / "none" / ".aptui.yaml").write_text("builders: {tabels: {}}\n")
 
@@ -419,7 +419,7 @@ def test_terminal_progress_line_fits_and_redraws_at_most_ten_times_per_second(mo
     assert stream.getvalue().endswith("\r\x1b[K")
 
 
-def test_quick_run_draws_no_progress() -> None:
+def test_quick_run_prints_no_progress() -> None:
     stream, clock = Terminal(), Clock()
     reporter = Reporter(stream, Path("/logs"), clock)
     reporter(progress(1))

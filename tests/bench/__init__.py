@@ -2,4 +2,4 @@
 
 import os
 
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # as in an installed package, so that a start does not compile modules
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has bytecode, too, so that a start does not compile modules

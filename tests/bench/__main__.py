@@ -62,7 +62,7 @@ class Bench:
         return cost, json.loads(cost.output[cost.output.index("{") :])
 
     def same_bytes(self, products: Path, *, is_lower: bool = True) -> None:
-        """Stop if the products differ from the sources in any byte."""
+        """Raise an error if the products differ from the sources in any byte."""
         for path in self.paths:
             if not filecmp.cmp(self.sources / path, products / (path.lower() if is_lower else path), shallow=False):
                 raise SystemExit(f"'{path}' differs from its product: no ratio")
@@ -143,7 +143,7 @@ def nothing_changed(bench: Bench) -> None:
 
 @row
 def one_changed(bench: Bench) -> None:
-    """One file changed: the additional time compared with nothing changed."""
+    """One file changed: the time in addition to a run with nothing changed."""
     project = bench.copy_project()
     bench.build(project)
     bench.build(project)
@@ -186,7 +186,7 @@ def tools(bench: Bench) -> None:
         f"platforms: {{linux: {{}}}}\nscan_folders: [{{name: game, path: {chosen}}}]\nbuilders:\n"
         '  - {name: all, patterns: ["*"], version: 1, command: "cp {source} {products_dir}/{name}", products: ["*"]}\n'
         "cache: Cache\n"
-        "local_store: {enabled: false}\n",  # use a new store, so that results of the last run are not found
+        "local_store: {enabled: false}\n",  # each run has a new store, so that it does not find results of the last run
     )
     cost, did = bench.build(project)
     if did["jobs_run"] != count:

@@ -1,4 +1,4 @@
-"""A source tree of any size, the same every time: about 100 files a folder, five folders deep, mean size about 8 KiB."""
+"""A source tree of any size, the same in every run: about 100 files a folder, five folders deep, mean size about 8 KiB."""
 
 from __future__ import annotations
 

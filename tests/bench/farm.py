@@ -49,7 +49,7 @@ class Sleeper:
 
 
 class Relay:
-    """Passes bytes between its own port and `target`; `is_silent` holds them back."""
+    """Passes bytes between its own port and `target`; while `is_silent` is set, no bytes pass."""
 
     def __init__(self, target: int) -> None:
         self._target, self.byte_count, self.is_silent = target, 0, threading.Event()
@@ -79,7 +79,8 @@ class Relay:
             pass
         for each in (one, other):
             with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)  # `close` alone would not end the thread that reads the other direction
+                # `close` without `shutdown` would not end the thread that reads the other direction
+                each.shutdown(socket.SHUT_RDWR)
 
 
 class Farm:

@@ -112,7 +112,7 @@ def _ours(reader: Reader, start: Node, *, is_reverse: bool) -> set[int]:
 
 
 def _peer(reader: Reader, start: Node, *, is_reverse: bool) -> set[int]:
-    """Answer the queries as a script would: read products and dependencies, join them in dicts, walk."""
+    """Answer the queries as a script would: read products and dependencies, join the rows in dicts, and walk the graph."""
     products = {
         (guid, sub_id): number
         for number, guid, sub_id in reader.ask(
@@ -149,7 +149,7 @@ def _spread(times: list[float]) -> str:
 
 
 def main() -> None:
-    """Read the command line and write."""
+    """Read the command line and write the project."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sources", type=int, default=50_000)
     parser.add_argument("--dependencies", type=int, default=200_000)

@@ -69,7 +69,7 @@ def _timed(writer: Writer, batches: list[Rows]) -> float:
 
 
 def _measure(folder: Path, count: int) -> tuple[float, float, float]:
-    """Return the seconds of declaring, of resolving, and of the same products without dependencies."""
+    """Return the seconds of three runs: declaring dependencies, resolving them, and the same products without dependencies."""
     times = []
     for name, owner in (("links", _owner), ("plain", _target)):
         path = _fresh(folder / f"{name}-{count}")

@@ -1,4 +1,4 @@
-"""Rows of the engine that stays up: saves, storms, stops, idle cost, queries of clients.
+"""Rows of the live engine: saves, bursts of changes, stops, idle cost, queries of clients.
 
 One peer watches with bare inotify and copies with the same syncs as the engine. The others watch with chokidar or watchman, if
 installed, and copy without syncs.
@@ -49,7 +49,7 @@ def row(function: Callable[[Bench], None]) -> Callable[[Bench], None]:
 
 
 class Engine:
-    """`aptui serve` over a project of the bench."""
+    """A process of `aptui serve` over a project of the benchmark."""
 
     def __init__(self, project: Path) -> None:
         self.project, self.cache = project, project / "Cache"
@@ -114,7 +114,7 @@ def engine_of(project: Path) -> Iterator[Engine]:
 
 
 def own_project(bench: Bench, name: str) -> tuple[Path, Path]:
-    """Return a project with a copy of the sources of its own, and the copy."""
+    """Return a project with its own copy of the sources, and the folder of the copy."""
     project = bench.project(name, f"scan_folders: [{{name: game, path: sources}}]\n{_COPY}")
     shutil.copytree(bench.sources, project / "sources")
     return project, project / "sources"
@@ -134,7 +134,7 @@ def milliseconds(times_s: list[float]) -> str:
 
 @row
 def live_save(bench: Bench) -> None:
-    """From a save to its product: the engine, bare inotify with the same syncs, chokidar without any."""
+    """The time from a save to its product: the engine, bare inotify with the same syncs, chokidar without syncs."""
     project, sources = own_project(bench, "live-save")
     chosen = random.Random(7).sample(bench.paths, min(_SAVES, len(bench.paths)))
     with engine_of(project):
@@ -170,7 +170,7 @@ def live_tail(bench: Bench) -> None:
 
 
 def saves(sources: Path, products: Path, chosen: list[str], *, is_lower: bool = False) -> list[float]:
-    """Write files one by one, and return the seconds until the product of each is there."""
+    """Write files one by one, and return the seconds until the product of each file exists."""
     return [sample.took_s for sample in save_samples(sources, products, chosen, is_lower=is_lower)]
 
 

@@ -16,7 +16,7 @@ import aptui as program
 
 
 class Cost(Struct, frozen=True):
-    """One run: wall and CPU seconds of the process and its children, and its own peak memory in MiB."""
+    """The cost of a run: wall and CPU seconds of the process and its children, and the process's peak memory in MiB."""
 
     wall_s: float
     cpu_s: float
@@ -25,7 +25,7 @@ class Cost(Struct, frozen=True):
 
 
 def run(arguments: list[str], cwd: Path | None = None) -> Cost:
-    """Run a command to its end; raise when it fails."""
+    """Run a command to its end; raise an error if the command fails."""
     read, write = os.pipe()
     began = time.perf_counter()
     process = subprocess.Popen(arguments, cwd=cwd, stdout=write, stderr=subprocess.STDOUT)

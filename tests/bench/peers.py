@@ -48,7 +48,7 @@ def gulp_command(bench: Bench) -> list[str] | None:
 
 
 def fresh(folder: Path) -> Path:
-    """Return the folder, empty."""
+    """Empty the folder, and return it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder

@@ -104,7 +104,7 @@ def _no_code(_builder: Builder) -> type[bytes]:
 
 @contextlib.contextmanager
 def _without_reports() -> Iterator[None]:
-    """Plain functions: a mock of `unittest` takes longer than the function that it replaces."""
+    """These are plain functions, because a mock of `unittest` takes longer than the function that it replaces."""
     with (
         mock.patch.object(used, "code_of", _no_code),
         mock.patch.object(reads, "stamp_of", _nothing),
@@ -148,7 +148,7 @@ def in_a_worker(folder: Path, pairs: int, work_s: float) -> str:
         )
         began = time.thread_time_ns()
         result = builder_run.process(order, builder, _PLATFORMS, lambda _builder: instance)
-        decode(FrameKind.RAN, encode(FrameKind.RAN, result)[HEADER_BYTES:])  # the engine does the latter
+        decode(FrameKind.RAN, encode(FrameKind.RAN, result)[HEADER_BYTES:])  # the engine decodes the result
         spent_us = (time.thread_time_ns() - began) / 1000
         shutil.rmtree(folder / "staging", ignore_errors=True)
         return spent_us

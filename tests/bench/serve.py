@@ -80,7 +80,10 @@ def gateway_of(project: Path) -> Iterator[tuple[str, str, int]]:
 
 @row
 def notify(bench: Bench) -> None:
-    """From a save to its notification: at a client of the gateway, and at `inotifywait` on the products, in the same run."""
+    """The time from a save to its notification.
+
+    The row measures this time at a client of the gateway, and at `inotifywait` on the products, in the same run.
+    """
     if shutil.which("inotifywait") is None:
         say("notify", "no inotifywait (inotify-tools): no figure")
         return
@@ -123,7 +126,7 @@ def _saves(engine: Engine, sources: Path, chosen: list[str], url: str, token: st
         threading.Thread(
             target=lambda: [heard.put((line.rstrip("\n"), time.perf_counter())) for line in peer.stdout or ()], daemon=True
         ).start()
-        time.sleep(3.0)  # the watches are active, and all sources are old enough to be trusted
+        time.sleep(3.0)  # wait until the watches are active and all sources are old enough to be trusted
         for number, path in enumerate(chosen):
             time.sleep(_GAP_S)
             began = time.perf_counter()
@@ -153,7 +156,7 @@ def subscribers(bench: Bench) -> None:
     none: list[_Cost] = []
     many: list[_Cost] = []
     with engine_of(project) as engine:
-        _again(engine)  # the first run only warms caches
+        _again(engine)  # the first run only warms caches and is not measured
         for _run in range(bench.runs):
             none.append(_again(engine))
             with gateway_of(project) as (url, token, pid), _crowd(url, token) as crowd:
@@ -170,7 +173,7 @@ def subscribers(bench: Bench) -> None:
 
 
 _Cost = tuple[float, float, float, float]
-"""Wall time; processor time of the engine without its workers, of the gateway, of the clients."""
+"""Wall time, and processor times of the engine (without its workers), of the gateway and of the clients."""
 
 
 def _walls(costs: list[_Cost]) -> str:

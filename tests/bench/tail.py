@@ -17,7 +17,7 @@ _TOLD_US = 1000.0
 
 
 class Sample(Struct, frozen=True):
-    """One save: its path, and the times of its write and of its product, in seconds of the clock."""
+    """A save: its path, and the times of its write and its product, in seconds of the clock."""
 
     path: str
     began_s: float
@@ -25,7 +25,7 @@ class Sample(Struct, frozen=True):
 
     @property
     def took_s(self) -> float:
-        """Return the time until its product."""
+        """Return the time from the write to the product."""
         return self.ended_s - self.began_s
 
 

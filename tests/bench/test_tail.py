@@ -1,4 +1,4 @@
-"""The explanation of slow saves: the right ones, slowest first, with the spans that lay within them."""
+"""The explanation of slow saves: only slow saves are explained, the slowest first, with the spans during each save."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def generate(root: Path, count: int) -> None:
 
 
 def real_tree(bench: Bench) -> None:
-    """All files of a tree of pictures, sounds and copies are new."""
+    """A cold build: all files of a tree of pictures, sounds and copies are new."""
     tree = Path(os.environ.get("APTUI_BENCH_TREE", SUPERTUX))
     if not tree.is_dir():
         tree = bench.base / "tree"

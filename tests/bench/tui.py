@@ -64,11 +64,11 @@ class Room:
         return folder
 
     def open(self, jobs: int, columns: int = COLUMNS) -> TimedTerminal:
-        """Open its database without an engine."""
+        """Open the project's database without an engine."""
         return TimedTerminal([*_APTUI, "open", str(self.folder(jobs) / "Cache")], self.environ, columns)
 
     def opened(self, jobs: int, columns: int = COLUMNS) -> tuple[TimedTerminal, Replay]:
-        """Open its database and wait until everything is shown."""
+        """Open the project's database and wait until all jobs are shown."""
         terminal = self.open(jobs, columns)
         replay = Replay(terminal)
         replay.first(has_rows)
@@ -88,7 +88,7 @@ _APTUI = [sys.executable, "-m", "aptui"]
 
 
 def has_rows(lines: list[str]) -> bool:
-    """Whether jobs are on the screen."""
+    """Whether the screen shows jobs."""
     return any(_JOB.match(line) for line in lines[_FIRST_ROW : _FIRST_ROW + 5])
 
 
@@ -106,7 +106,7 @@ def say(name: str, values: Sequence[float], target: str = "", unit: str = "ms", 
 
 @row
 def start(room: Room) -> None:
-    """From the start to the first frame, and to rows: compared with `import textual` in the same run."""
+    """The time from the start to the first frame, and to the first rows: compared with `import textual` in the same run."""
     for jobs in (1_000, *room.jobs):
         imports, skeletons, others, rows, sizes = [], [], [], [], []
         in_project = [*_APTUI, "--project", str(room.folder(jobs)), "--read-only"]
@@ -170,7 +170,7 @@ def attach(room: Room) -> None:
 
 @row
 def keys(room: Room) -> None:
-    """From a key to the last byte of its frame, without the later log of the row under the cursor.
+    """The time from a key to the last byte of its frame, without the log of the row under the cursor, which is drawn later.
 
     At 140 columns the log is below the table, at 160 beside it.
     """
@@ -218,7 +218,10 @@ def _first_frame(terminal: TimedTerminal, before: int) -> tuple[float, int] | No
 
 @row
 def filter(room: Room) -> None:
-    """Filters typed letter by letter: the letter, the first screenful of its hits, all of them with their count."""
+    """Filters typed letter by letter.
+
+    The row measures the time until the letter, the first screenful of hits, and the final rows and count are shown.
+    """
     for jobs in room.jobs:
         terminal, replay = room.opened(jobs)
         with terminal:
@@ -255,7 +258,7 @@ def _filtered(replay: Replay, text: str) -> tuple[float, float, float]:
 
 @row
 def sort(room: Room) -> None:
-    """From `:sort` to the sorted rows; the first sort by a text column ranks its texts."""
+    """The time from `:sort` to the sorted rows; the first sort by a text column also ranks the texts."""
     for jobs in room.jobs:
         terminal, replay = room.opened(jobs)
         with terminal:

@@ -20,9 +20,8 @@ class FarTerminal(TimedTerminal):
     """A terminal whose bytes arrive with a delay.
 
     Args:
-        command, environ: what runs there.
-        rate: bytes a second.
-        round_trip_s: of an empty line.
+        command, environ: the program that runs in the terminal.
+        rate: bytes a second. round_trip_s: round-trip time of a line without other traffic (seconds).
     """
 
     def __init__(self, command: list[str], environ: dict[str, str], rate: int, round_trip_s: float) -> None:

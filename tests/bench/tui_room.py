@@ -37,11 +37,11 @@ COLUMNS, LINES = 160, 45
 _TICK_S = 0.02
 _VISIBLE = 40
 _VISIBLE_SHARE = 0.2
-"""Share of the updates that concern rows on the screen."""
+"""The share of the updates that change rows on the screen."""
 
 
 class Chunk(Struct, frozen=True):
-    """Bytes that arrived at once; `end` is the total number of bytes up to them."""
+    """Bytes that arrived together; `end` is the total number of bytes up to the end of this chunk."""
 
     at_s: float
     end: int
@@ -133,7 +133,7 @@ class Replay:
 
 
 class _Desk:
-    """Answers the screen's requests at its start."""
+    """A request handler that answers the requests of a starting screen."""
 
     def __init__(self, cache: Path, moment: tuple[int, int]) -> None:
         self.server: LinkServer
@@ -156,7 +156,7 @@ class _Desk:
 
 
 def _jobs_of(database: Path) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-    """Return (id, source) of jobs that are on the screen at first, and of some thousand others."""
+    """Return (id, source) of the jobs that the screen shows at first, and of some thousand other jobs."""
     sql = "SELECT j.JobID, s.SourceName FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK "
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
         visible = connection.execute(f"{sql} ORDER BY j.JobRunKey DESC LIMIT {_VISIBLE}").fetchall()
@@ -228,7 +228,7 @@ class EngineOfNews:
         return _processor_s(self._process.pid)
 
     def end(self) -> None:
-        """Stop; raise if the app disconnected, because its figure would be wrong."""
+        """Stop the engine; raise an error if the app disconnected, because the measured figure would be wrong."""
         self._process.terminate()
         said = self._process.communicate(timeout=30)[0].strip()
         if not said.endswith(" 1 listening"):

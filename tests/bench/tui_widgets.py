@@ -35,7 +35,7 @@ STATUSES = ("failed", "warning", "completed", "processing", "pending")
 
 
 class Million:
-    """A million rows, made on demand."""
+    """A table model of a million rows, made on demand."""
 
     def __init__(self) -> None:
         self.version = 1
@@ -65,7 +65,7 @@ class Bench(App[None]):
     def on_mount(self) -> None:
         self.query_one(Table).focus()
         gc.collect()
-        gc.freeze()  # as the app does after its first paint
+        gc.freeze()  # the app does the same after its first paint
 
 
 def row(name: str, seconds: list[float], unit: str = "ms") -> None:
@@ -74,7 +74,7 @@ def row(name: str, seconds: list[float], unit: str = "ms") -> None:
 
 
 def through_a_terminal(presses: int = 60) -> None:
-    """Key → the last byte of its frame, 160×45."""
+    """The time from a key to the last byte of its frame, on a terminal of 160×45."""
     with Terminal(
         [sys.executable, "-m", "tests.bench.tui_widgets", "app"], 160, 45, {"TMUX": "", "COLORTERM": "truecolor"}
     ) as terminal:

@@ -24,7 +24,7 @@ _SAVES = 30
 
 
 def live_save_viewers(bench: Bench) -> None:
-    """From a save to its product, without and with two clients that subscribe like a screen, in turns."""
+    """The time from a save to its product, without and with two clients that subscribe like a screen, in turns."""
     project, sources = own_project(bench, "live-save-viewers")
     times: dict[int, list[float]] = {0: [], 2: []}
     with engine_of(project) as engine:
@@ -40,7 +40,7 @@ def live_save_viewers(bench: Bench) -> None:
 
 
 def live_viewers(bench: Bench) -> None:
-    """All jobs once more, with zero, one and five clients that subscribe like a screen."""
+    """The time to run all jobs again, with zero, one and five clients that subscribe like a screen."""
     project = bench.copy_project("live-viewers")
     rates: dict[int, list[float]] = {0: [], 1: [], 5: []}
     costs: dict[int, list[float]] = {0: [], 1: [], 5: []}

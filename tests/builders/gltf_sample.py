@@ -18,7 +18,7 @@ def picture(kind="PNG"):
 
 
 class Sample:
-    """`tree` may be changed before it is written; `numbers` are the bytes of its one buffer."""
+    """A document: `tree` may be changed before writing; `numbers` are the bytes of its only buffer."""
 
     def __init__(self):
         self.numbers = b""
@@ -93,7 +93,7 @@ def glb(tree, chunk=b"", version=2):
 
 
 def read_glb(data):
-    """Return (tree, chunk) of a GLB, by other code than ours."""
+    """Return (tree, chunk) of a GLB, read without the code under test."""
     assert struct.unpack_from("<4sII", data) == (b"glTF", 2, len(data))
     (size,) = struct.unpack_from("<I", data, 12)
     rest = data[20 + size :]

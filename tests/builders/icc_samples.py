@@ -1,4 +1,4 @@
-"""ICC profiles made by hand (ICC.1:2001-04): by primaries and a gamma, of grey, and of CMYK with a small table."""
+"""ICC profiles made by hand (ICC.1:2001-04): RGB with primaries and a gamma, grey, and CMYK with a small table."""
 
 from __future__ import annotations
 

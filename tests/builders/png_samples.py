@@ -1,4 +1,4 @@
-"""A PNG encoder and decoder of a few lines, which share nothing with the library under test: samples in, samples out."""
+"""A short PNG encoder and decoder for samples, which share no code with the library under test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
-"""Adam7: (first column, first row, columns apart, rows apart)."""
+"""Passes of Adam7: (first column, first row, column step, row step)."""
 
 Pixel = tuple[int, ...]
 Rows = Sequence[Sequence[Pixel]]

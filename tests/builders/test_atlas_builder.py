@@ -1,4 +1,4 @@
-"""The `atlas` builder: every sprite is where the list of frames says, pages are well filled, mistakes are explained."""
+"""The `atlas` builder: every sprite is at the position in the list of frames, pages are well filled, mistakes are explained."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_frames_of_a_sheet_of_aseprite_are_sprites_and_tags_are_animations(bench
         ({"meta": {}}, "art/hero.json: this is not Aseprite's JSON of a sprite sheet: Object missing required field `image`"),
     ],
 )
-def test_mistake_of_a_sheet_is_explained(bench: BuilderBench, changes: dict[str, Any], message: str) -> None:
+def test_mistake_in_a_sprite_sheet_is_explained(bench: BuilderBench, changes: dict[str, Any], message: str) -> None:
     write_sheet(bench, **changes)
 
     assert message in bench.fail("hud.atlas")
@@ -242,7 +242,7 @@ def test_equal_sprites_give_equal_bytes(bench: BuilderBench) -> None:
         ("[" * 100_000, {}, "hud.atlas"),
     ],
 )
-def test_mistake_is_explained(bench: BuilderBench, text: str, params: dict[str, Any], message: str) -> None:
+def test_mistake_fails_with_an_explanation(bench: BuilderBench, text: str, params: dict[str, Any], message: str) -> None:
     draw_sprites(bench, 1)
     bench.write("ui/a.txt", "no picture")
     bench.write("hud.atlas", text)
@@ -267,7 +267,7 @@ def test_settings_of_an_unknown_sprite_warn(bench: BuilderBench) -> None:
     assert bench.warnings == ["hud.atlas: 'frames' names ui/gone.png, which is not among the sprites"]
 
 
-def test_list_of_frames_depends_on_all_its_pages(bench: BuilderBench) -> None:
+def test_frame_list_depends_on_all_pages_of_the_atlas(bench: BuilderBench) -> None:
     draw_sprites(bench, 30)
 
     bench.build(bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}'), max_size=128)

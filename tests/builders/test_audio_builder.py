@@ -180,7 +180,7 @@ def test_lossy_formats_keep_pitch_and_level(bench, form, name, kind, subtype, ra
 @pytest.mark.parametrize(("quality", "kilobits"), [(1, 26), (30, 35), (60, 63), (100, 130)])
 @pytest.mark.parametrize("channels", [1, 2])
 def test_quality_of_opus_gives_the_bit_rates_of_vorbis_for_music(bench, quality, kilobits, channels):
-    """The expected rates (kbit/s for each channel) are about those that Vorbis has for music."""
+    """The expected rates (kbit/s for each channel) are close to the rates of Vorbis for music."""
     times = np.arange(4 * RATE) / RATE
     music = 0.2 * sum(np.sin(2 * np.pi * 110 * number * times + number) / number for number in range(1, 40))
     noise = np.random.default_rng(3).normal(0, 0.02, (len(times), channels))
@@ -234,14 +234,14 @@ def test_sound_that_a_format_cannot_hold_is_refused(bench, params, channels, mes
     assert bench.fail(source, **params) == f"a.wav: {message}"
 
 
-def test_platforms_may_differ(bench):
+def test_audio_parameters_may_differ_by_platform(bench):
     response = bench.analyse("a.x", {"format": "flac"}, {"server": {"format": "wav", "sample_rate": 11025}})
 
     assert response.result is Result.SUCCESS
     assert all("soundfile" in job.additional_fingerprint and "soxr" in job.additional_fingerprint for job in response.jobs)
 
 
-def test_clipping_after_resampling_warns(bench):
+def test_clipping_caused_by_resampling_warns(bench):
     square = np.sign(sine(level=1.0)) * 0.999
     bench.build(bench.write("a.wav", encoded(square)), sample_rate=22050)
 
@@ -258,7 +258,7 @@ def test_a_float_source_that_is_too_loud_is_clipped_and_warns(bench):
     assert bench.warnings == ["a.wav: 2 samples clipped, peak 3.000 of full scale"]
 
 
-def test_the_overshoot_of_a_lossy_decoder_is_only_noted(bench):
+def test_overshoot_of_a_lossy_decoder_is_logged_without_a_warning(bench):
     noise = np.clip(np.random.default_rng(1).normal(0, 0.8, 20000), -1, 1)
     bench.build(bench.write("a.ogg", encoded(noise, "OGG", "VORBIS")))
 
@@ -346,7 +346,7 @@ def test_wav_with_impossible_header_fails_with_the_reason(bench, data, reason):
 
 
 @pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3", "AIFF", "CAF", "AU"])
-def test_message_about_any_damage_is_in_plain_words(bench, kind):
+def test_message_about_any_damaged_file_is_in_plain_words(bench, kind):
     stream = io.BytesIO()
     soundfile.write(stream, sine(3000), RATE, format=kind)
     data = stream.getvalue()
@@ -413,7 +413,7 @@ def test_length_is_also_bounded_if_the_header_does_not_say(bench, monkeypatch):
     assert bench.fail(bench.write("a.wav", encoded(sine(200_000))), max_mib=0.3).startswith("a.wav: too long: ")
 
 
-def test_sample_rates_that_are_far_apart_are_refused(bench):
+def test_conversion_between_very_different_sample_rates_is_refused(bench):
     source = bench.write("a.wav", wav((b"fmt ", wav_header(rate=1)), (b"data", SAMPLES)))
 
     assert bench.fail(source, sample_rate=48000) == "a.wav: a sample rate of 1 Hz cannot become 48000 Hz; use keep"
@@ -431,7 +431,7 @@ def test_nan_and_infinite_samples_warn_and_do_not_affect_their_neighbours(bench,
     assert abs(made[-2000:-1000] - 0.25).max() < 0.01
 
 
-def test_a_wav_shorter_than_its_header_says_warns(bench):
+def test_wav_that_is_shorter_than_its_header_declares_warns(bench):
     data = encoded(sine())
     *_, samples = opened(bench.build(bench.write("a.wav", data[:10044])))
 
@@ -463,7 +463,7 @@ def test_progress_rises_to_one(bench):
     assert bench.progress[-1] == 1.0
 
 
-def test_undecodable_names_are_handled(bench):
+def test_source_name_that_is_not_utf8_is_accepted(bench):
     source = bench.write("caf\udce9.wav", encoded(sine()))
 
     assert list(bench.build(source, format="flac")) == ["caf\udce9.flac"]
@@ -501,7 +501,7 @@ def test_memory_does_not_grow_with_the_length_of_a_sound(bench):
     assert int(done.stdout) * 1024 < long_frames
 
 
-def test_the_product_says_how_long_it_is(bench):
+def test_duration_of_a_sound_is_a_fact_of_its_product(bench):
     source = bench.write("a.wav", encoded(sine()))
     seconds = len(sine()) / RATE
 
@@ -598,7 +598,7 @@ def test_silent_sound_is_not_trimmed_and_warns(bench):
     assert bench.warnings == ["a.wav: is quieter than -60 dB all the time, so that nothing is cut off"]
 
 
-def test_fades_rise_from_and_fall_to_silence(bench):
+def test_fade_in_starts_at_silence_and_fade_out_ends_in_silence(bench):
     source = bench.write("a.wav", encoded(np.full((1000, 1), 0.5), rate=1000))
 
     *_, samples = opened(bench.build(source, fade_in=0.1, fade_out=0.2))
@@ -606,7 +606,7 @@ def test_fades_rise_from_and_fall_to_silence(bench):
     assert samples[[0, 50, 100, 799, 899, 999], 0].tolist() == pytest.approx([0, 0.25, 0.5, 0.5, 0.25, 0], abs=0.003)
 
 
-def test_dither_adds_noise_only_when_bits_fall(bench):
+def test_dither_adds_noise_only_if_the_bit_depth_is_reduced(bench):
     exact = bench.write("exact.wav", encoded(sine()))
     fine = bench.write("fine.wav", encoded(np.full((20000, 1), 100.3 / 32768), subtype="FLOAT"))
 
@@ -619,7 +619,7 @@ def test_dither_adds_noise_only_when_bits_fall(bench):
     assert bench.build(fine, dither=True) == bench.build(fine, dither=True)
 
 
-def test_loudness_of_very_many_channels_is_refused(bench):
+def test_loudness_of_more_than_eight_channels_is_refused(bench):
     source = bench.write("a.wav", encoded(np.zeros((10, 9))))
 
     assert bench.fail(source, loudness=-20) == "a.wav: loudness is measured of 8 channels at most, this has 9; use mono"

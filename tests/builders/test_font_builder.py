@@ -125,7 +125,7 @@ def test_unknown_glyph_fails(bench):
     assert bench.fail(bench.write("a.ttf", TTF), glyphs=["x"]) == "a.ttf: has no glyph 'x', which the parameter 'glyphs' names"
 
 
-def test_a_range_that_ends_before_it_begins_fails(bench):
+def test_character_range_that_ends_before_it_begins_fails(bench):
     assert "the range U+7E-20, which ends before it begins" in bench.fail(bench.write("a.ttf", TTF), unicodes=["U+7E-20"])
 
 
@@ -172,7 +172,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("data", "error"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
-def test_a_broken_font_fails_naming_the_table(bench, data, error):
+def test_broken_font_fails_and_names_the_table(bench, data, error):
     found = bench.fail(bench.write("a.ttf", data))
 
     assert found.startswith(error)
@@ -275,7 +275,7 @@ def classes_of_all_glyphs():
 
 
 def empty_variations():
-    """Return 3,000 offsets to one VarData of 65,535 items without a byte."""
+    """Return a font whose variation store has 3,000 offsets to one VarData, which has 65,535 items of zero bytes."""
     store = u16(1) + struct.pack(">I", 8 + 4 * 3000) + u16(3000) + struct.pack(">3000I", *[14 + 4 * 3000] * 3000)
     store += u16(0, 0, 0) + u16(0xFFFF, 0, 0)
     return many_glyphs(HVAR=struct.pack(">HHIIII", 1, 0, 20, 0, 0, 0) + store)
@@ -441,6 +441,6 @@ def test_missing_library_is_reported_with_its_install_command(bench, monkeypatch
     assert error == f"a.ttf: needs the Python package '{name}', which is not installed: pip install {name}"
 
 
-def test_parameters_differ_by_platform(bench):
+def test_parameters_of_each_platform_are_validated(bench):
     assert bench.analyse("a.x", {}, {"server": {"text": "a"}}).result is Result.SUCCESS
     assert "each like U+41 or U+20-7E" in bench.analyse("a.x", {}, {"server": {"unicodes": ["z"]}}).error

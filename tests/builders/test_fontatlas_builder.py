@@ -1,4 +1,7 @@
-"""The `fontatlas` and `msdf` builders: glyphs are where the metrics say, distances are right, and kerning comes from the font."""
+"""The `fontatlas` and `msdf` builders.
+
+Positions of glyphs match the metrics, distances are right, and the font gives the kerning.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ def test_distance_field_of_a_glyph_is_at_the_bounds_in_the_metrics(bench):
     assert metrics["metrics"]["ascender"] == 0.8
 
 
-def test_picture_of_a_glyph_covers_its_outline(bench):
+def test_glyph_picture_covers_the_outline_of_the_glyph(bench):
     metrics, (page,) = draw(bench, size=20, mode="picture")
 
     box = glyph_of(metrics, "L")["atlasBounds"]
@@ -88,7 +91,7 @@ def test_glyphs_that_do_not_fit_go_to_further_pages(bench):
     assert bench.fail("ui/lantern.ttf", size=100, max_size=64) == "ui/lantern.ttf: U+004C has 57x82 pixels, a page holds 64"
 
 
-def test_characters_come_from_the_parameters_and_from_files(bench):
+def test_characters_are_collected_from_the_parameters_and_from_files(bench):
     bench.write("locale/de.po", 'msgid "L"\nmsgstr "ma"\n\n#, fuzzy\nmsgid "p"\nmsgstr "p"\n')
     bench.write("texts/a.txt", "Lä\n")
     source = bench.write("ui/lantern.ttf", TTF)
@@ -119,14 +122,14 @@ CLASSES = "@one = [L a]; @two = [m p]; enum pos L m -10; pos @one @two -40;"
         (f"feature cpsp {{ {PAIRS} }} cpsp;", {}),
     ],
 )  # fmt: skip
-def test_kerning_is_that_of_gpos(bench, features, expected):
+def test_kerning_is_read_from_gpos(bench, features, expected):
     metrics, _ = draw(bench, add_kerning(features))
 
     found = {(chr(each["unicode1"]), chr(each["unicode2"])): round(each["advance"] * 1000) for each in metrics["kerning"]}
     assert found == expected
 
 
-def test_kerning_is_that_of_the_table_kern_without_gpos(bench):
+def test_kerning_is_read_from_the_kern_table_without_gpos(bench):
     font = TTFont(io.BytesIO(TTF), recalcTimestamp=False)
     table = KernTable_format_0()
     table.coverage, table.kernTable = 1, {("L", "a"): -30, ("L", "p"): 0}
@@ -137,14 +140,14 @@ def test_kerning_is_that_of_the_table_kern_without_gpos(bench):
     assert draw(bench, save(font), kerning=False)[0]["kerning"] == []
 
 
-def test_too_many_pairs_of_kerning_are_left_out_with_a_warning(bench, monkeypatch):
+def test_kerning_pairs_above_the_limit_are_dropped_with_a_warning(bench, monkeypatch):
     monkeypatch.setattr(kerning, "MOST_PAIRS", 1)
 
     assert draw(bench, add_kerning(f"feature kern {{ {PAIRS} }} kern;"))[0]["kerning"] == []
     assert "none is written" in bench.warnings[0]
 
 
-def test_bmfont_has_the_same_glyphs_in_pixels(bench):
+def test_bmfont_file_lists_the_same_glyphs_with_positions_in_pixels(bench):
     data = add_kerning(f"feature kern {{ {PAIRS} }} kern;")
 
     text = bench.build(bench.write("lantern.ttf", data), size=100, spread=8, format="bmfont")["lantern.fnt"].decode()
@@ -173,7 +176,7 @@ def test_a_damaged_font_fails_in_one_line(bench, data, error):
 
 
 @pytest.mark.real
-def test_equal_fonts_give_equal_pages_in_another_process(bench, made_elsewhere, digests_of):
+def test_equal_fonts_give_equal_products_in_another_process(bench, made_elsewhere, digests_of):
     source = bench.write("a.ttf", TTF)
 
     assert made_elsewhere(bench, source) == digests_of(bench.build(source))
@@ -215,7 +218,7 @@ def test_msdf_runs_the_program_with_the_chosen_characters(tmp_path: Path, monkey
     assert words.endswith("0x4c, 0x61, 0x6d, 0x70")
 
 
-def test_msdf_without_its_program_fails_and_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_msdf_fails_if_its_program_is_missing_and_names_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = BuilderBench(MsdfBuilder(), tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
 

@@ -41,7 +41,7 @@ CONTAINERS = [
 
 
 @pytest.mark.parametrize(("data", "error"), [case[1:] for case in CONTAINERS], ids=[case[0] for case in CONTAINERS])
-def test_a_broken_container_fails_saying_where(bench, data, error):
+def test_broken_glb_container_fails_and_names_the_byte(bench, data, error):
     assert bench.fail(bench.write("a.gltf", data)) == error
 
 
@@ -146,7 +146,7 @@ def put(tree, way, value):
 
 
 @pytest.mark.parametrize(("way", "value", "error"), MISTAKES, ids=[f"{way}={str(value)[:20]}" for way, value, _ in MISTAKES])
-def test_a_mistake_is_named(sample, way, value, error):
+def test_mistake_in_a_model_is_named_in_the_error(sample, way, value, error):
     sample = embedded(sample)
     put(sample.tree, way, value)
 
@@ -315,7 +315,7 @@ def test_accessor_of_more_than_a_gibibyte_is_refused(more):
 
 
 def test_model_that_expands_far_beyond_its_files_is_refused(sample, monkeypatch):
-    """Accessors of zeros, buffers and images of one file, and accessors of one view count each time."""
+    """Every accessor, buffer and image is added to the total, even if several share a file or a view."""
     monkeypatch.setattr("aptui.builders.gltf.data.FREE_EXPANDED_BYTES", 0)
     data = bytes(1000)
     asset = {"asset": {"version": "2.0"}}
@@ -446,7 +446,7 @@ def test_all_mistakes_are_logged_and_the_first_is_the_error(bench, sample):
 
 
 def test_any_changed_document_is_accepted_or_fails_with_a_named_mistake():
-    """Any change of the tree only raises named mistakes, and accepted trees can be packed."""
+    """A changed tree is either accepted and can be packed, or raises a named mistake."""
     chance = random.Random(3)
     values = [None, True, -1, 0, 2, 1e9, 1.5, "x", [], [1], {}, {"index": 0}, {"bufferView": 0}]
 

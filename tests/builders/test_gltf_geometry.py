@@ -33,7 +33,7 @@ def transforms(indices):
     return 3 * misses / len(indices)
 
 
-def test_cache_order_has_every_triangle_once_and_few_transforms():
+def test_cache_order_keeps_every_triangle_once_and_reduces_transforms():
     triangles = grid(60)
 
     order = cache_order(triangles)
@@ -104,5 +104,5 @@ def test_quantised_weights_still_add_up_to_one():
 @pytest.mark.parametrize(
     ("name", "value"), [("TEXCOORD_0", 1.5), ("COLOR_0", 2.0), ("NORMAL", 3.0), ("WEIGHTS_0", 0.7), ("_AGE", 0.5)]
 )
-def test_attribute_out_of_range_stays_as_it_is(name, value):
+def test_attribute_out_of_range_is_not_quantised(name, value):
     assert quantise_attribute(name, np.full((2, 3), value, "<f4")) is None

@@ -36,7 +36,7 @@ def rewritten(sample, *, quantises=False):
 
 
 def without_skin(sample):
-    """Leave a plain mesh on node 1."""
+    """Reduce the document to a plain mesh on node 1."""
     for key in ("skins", "animations"):
         del sample.tree[key]
     del sample.tree["nodes"][1]["skin"]
@@ -46,7 +46,7 @@ def without_skin(sample):
 
 
 def shape(tree):
-    """Return the numbers of objects by list."""
+    """Return the number of objects in each list."""
     return {name: len(listed) for name, listed in tree.items() if isinstance(listed, list)}
 
 
@@ -64,7 +64,7 @@ def test_rewriting_keeps_used_objects_and_their_numbers(sample):
     assert tree["animations"][0]["channels"] == [{"sampler": 0, "target": {"node": 2, "path": "rotation"}}]
 
 
-def test_objects_that_no_scene_shows_are_removed(sample):
+def test_objects_that_are_in_no_scene_are_removed(sample):
     tree = sample.tree
     tree["nodes"] = [{"name": "hidden", "mesh": 1, "camera": 0}, *tree["nodes"]]
     tree["nodes"][1]["children"] = [2, 3]
@@ -96,7 +96,7 @@ def test_objects_that_no_scene_shows_are_removed(sample):
     assert len(made["animations"][0]["samplers"]) == 1
 
 
-def test_library_without_scenes_keeps_all_objects(sample):
+def test_document_without_scenes_keeps_all_objects(sample):
     del sample.tree["scenes"], sample.tree["scene"]
     sample.tree["materials"].append({"name": "spare"})
 
@@ -186,7 +186,7 @@ def test_document_with_possible_unknown_references_cannot_be_rewritten(sample, c
         ("nodes", {"EXT_mesh_gpu_instancing": {"attributes": {"TRANSLATION": "x"}}}),
     ],
 )
-def test_wrong_index_in_an_extension_fails(sample, where, extension):
+def test_wrong_index_in_an_extension_is_an_error(sample, where, extension):
     sample.tree[where][0]["extensions"] = extension
 
     with pytest.raises(BrokenGltfError, match="an extension refers to"):
@@ -204,7 +204,7 @@ def test_many_vertex_sets_that_share_accessors_are_refused_at_the_size_limit(sam
         rewritten(sample)
 
 
-def test_encoding_of_polygons_by_the_order_of_triangles_is_dropped(sample):
+def test_extension_that_encodes_polygons_by_triangle_order_is_dropped(sample):
     sample.tree["extensionsUsed"] = ["FB_ngon_encoding"]
     sample.tree["meshes"][0]["primitives"][0]["extensions"] = {"FB_ngon_encoding": {}}
 

@@ -57,7 +57,7 @@ def test_triangle_without_area_takes_the_tangents_of_its_vertices():
     assert found[24:].tolist() == [found[0].tolist(), found[1].tolist(), found[1].tolist()]
 
 
-def test_third_triangle_at_an_edge_has_tangents_of_its_own():
+def test_third_triangle_at_an_edge_has_its_own_tangents():
     fin = np.array([[0, 0, 0], [1, 1, 0.5], [0, 0, 2]], "f4")
     texture = np.array([[0, 0], [0.5, 0.5], [-1, 0]], "f4")
     normals = np.array([NORMALS[0], NORMALS[4], [1, 0, 0]], "f4")
@@ -108,7 +108,7 @@ def with_normal_map(sample, channel=None):
     ("has_normal_map", "tangents", "is_added"),
     [(True, "keep", False), (True, "needed", True), (False, "needed", False), (False, "all", True)],
 )
-def test_tangents_are_added_where_the_parameter_says(build, sample, has_normal_map, tangents, is_added):
+def test_tangents_are_added_to_the_meshes_that_the_parameter_selects(build, sample, has_normal_map, tangents, is_added):
     found = build(with_normal_map(sample) if has_normal_map else sample, tangents=tangents)
 
     assert ("TANGENT" in found) is is_added
@@ -127,7 +127,7 @@ def test_tangents_follow_the_texture_coordinates_of_the_normal_map(build, sample
     assert build(with_normal_map(sample, 1), tangents="needed")["TANGENT"][0] == [0, 1, 0, 1]
 
 
-def test_vertex_with_two_tangents_is_split(build, sample):
+def test_vertex_with_two_tangents_becomes_two_vertices(build, sample):
     kinds = {
         name: at
         for name, at in sample.tree["meshes"][0]["primitives"][0]["attributes"].items()

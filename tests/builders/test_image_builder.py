@@ -48,7 +48,7 @@ def test_png_product_has_the_same_pixels_as_its_source(bench):
 @pytest.mark.parametrize(
     ("kind", "source"), [("PNG", "a.png"), ("JPEG", "a.JPG"), ("TGA", "a.tga"), ("BMP", "a.bmp"), ("GIF", "a.gif")]
 )
-def test_every_format_becomes_every_requested_one(bench, kind, source, wished):
+def test_every_source_format_is_converted_to_every_product_format(bench, kind, source, wished):
     image = only(bench.build(bench.write(source, encoded(picture(), kind)), format=wished))
 
     assert (image.format, image.size) == (wished.upper(), (40, 20))
@@ -138,7 +138,7 @@ def test_grayscale_keeps_alpha_and_depth(bench, mode, grey):
     assert only(bench.build(bench.write("a.png", encoded(picture(mode))), grayscale=True)).mode == grey
 
 
-def test_mips_go_down_to_one_pixel_with_the_level_in_the_sub_id(bench):
+def test_mips_end_at_one_pixel_and_the_sub_id_is_the_level(bench):
     source = bench.write("rock.png", encoded(picture(size=(20, 5))))
 
     response = bench.process(source, mips=True)
@@ -163,7 +163,7 @@ def test_mips_are_made_for_every_pixel_mode(bench, mode):
     assert len(bench.build(bench.write("a.png", encoded(picture(mode))), mips=True)) == 6
 
 
-def test_a_picture_with_too_many_mip_levels_fails(bench):
+def test_picture_with_too_many_mip_levels_fails(bench):
     source = bench.write("a.png", encoded(Image.new("1", (65536, 1))))
 
     assert bench.fail(source, mips=True) == "a.png: 65536x1 needs more than 15 mip levels; set max_size"
@@ -249,7 +249,7 @@ def test_an_opaque_alpha_is_dropped_silently(bench):
     assert not bench.warnings
 
 
-def test_transparent_jpeg_is_white(bench):
+def test_transparent_pixels_become_white_in_a_jpeg(bench):
     made = only(bench.build(bench.write("a.png", encoded(Image.new("RGBA", (8, 8), (9, 9, 9, 0)))), format="jpeg"))
 
     assert made.getpixel((4, 4)) == (255, 255, 255)
@@ -295,14 +295,14 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize(("source", "data", "error"), [case[1:] for case in DAMAGED], ids=[case[0] for case in DAMAGED])
-def test_damaged_files_fail_with_the_reason(bench, source, data, error):
+def test_damaged_picture_fails_with_the_reason(bench, source, data, error):
     found = bench.fail(bench.write(source, data))
 
     assert found.startswith(error)
     assert "0x" not in found
 
 
-def test_every_cut_of_a_picture_fails_or_succeeds_with_one_line(bench):
+def test_truncated_picture_is_read_or_fails_with_a_message_of_one_line(bench):
     for kind in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "TGA"):
         data = encoded(picture(size=(12, 9)), kind)
         source = f"a.{kind.lower()}"
@@ -339,7 +339,7 @@ def test_picture_between_the_two_limits_of_pillow_is_accepted_without_a_warning(
     assert bench.fail(source, max_size=16) == ("a.png: too many pixels: 9600x9600 are more than 64 million; see max_megapixels")
 
 
-def test_undecodable_names_are_handled(bench):
+def test_source_name_that_is_not_utf8_is_accepted(bench):
     source = bench.write("caf\udce9.png", PNG)
 
     assert list(bench.build(source, format="webp")) == ["caf\udce9.webp"]
@@ -357,7 +357,7 @@ def test_analysis_does_not_import_pillow():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_each_product_has_its_size_as_facts(bench):
+def test_width_and_height_of_a_picture_are_facts_of_its_product(bench):
     response = bench.process(bench.write("a.png", encoded(picture(size=(40, 20)))), format="webp", mips=True)
 
     assert [product.facts for product in response.products][:2] == [

@@ -30,7 +30,7 @@ def test_minified_text_is_equivalent_without_extra_blanks(tree, indent, is_ascii
 
 
 @given(tree=TREES, indent=st.integers(0, 4))
-def test_indented_text_is_as_json_dumps_lays_it_out(tree, indent):
+def test_indented_text_has_the_layout_of_json_dumps(tree, indent):
     text = json.dumps(tree, ensure_ascii=False)
 
     assert json_builder._lay_out(text, " " * indent) == json.dumps(tree, indent=indent, ensure_ascii=False) + "\n"
@@ -44,7 +44,7 @@ def test_comment_removal_keeps_text_without_comments_unchanged(tree, indent):
 
 
 @given(text=st.text(alphabet='{}[]",:\\/*\n 1a\u2028'))
-def test_any_text_is_accepted_exactly_when_the_standard_parser_accepts_it(text):
+def test_text_is_accepted_exactly_if_the_standard_parser_accepts_it(text):
     try:
         json.loads(text)
     except json.JSONDecodeError:
@@ -54,7 +54,7 @@ def test_any_text_is_accepted_exactly_when_the_standard_parser_accepts_it(text):
         validate_json(text)
 
 
-def test_a_product_has_the_name_of_its_source_and_a_fixed_identity(bench):
+def test_product_has_the_name_of_its_source_and_a_fixed_type_and_sub_id(bench):
     response = bench.process(bench.write("data/Level.json", "{}"))
 
     assert response.result is Result.SUCCESS
@@ -62,7 +62,7 @@ def test_a_product_has_the_name_of_its_source_and_a_fixed_identity(bench):
     assert (product.path, product.sub_id, product.asset_type) == ("Level.json", 0, JSON_ASSET_TYPE)
 
 
-def test_minified_keeps_the_order_of_keys_numbers_and_escapes(bench):
+def test_minified_text_keeps_key_order_and_numbers_and_escapes(bench):
     digits = "9" * 6000
     source = bench.write("a.json", f'{{ "z": {digits},\r\n\t"a": [1.10, 1E400, -0.0, "\\u00e9 é \\" :, "] }}\n')
 
@@ -126,15 +126,15 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("data", "error"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
-def test_broken_text_fails_naming_line_and_column(bench, data, error):
+def test_broken_text_fails_with_line_and_column(bench, data, error):
     assert bench.fail(bench.write("a.json", data)) == error
 
 
-def test_brackets_in_strings_do_not_count_as_nesting(bench):
+def test_brackets_in_strings_are_not_counted_as_nesting(bench):
     assert bench.build(bench.write("a.json", json.dumps(["[{" * 5000, {' "[': " ["}])))
 
 
-def test_the_deepest_promised_nesting_is_accepted(bench):
+def test_nesting_of_the_documented_depth_is_accepted(bench):
     text = "[" * DEEPEST_NESTING + "]" * DEEPEST_NESTING
 
     assert bench.build(bench.write("a.json", text))["a.json"].decode() == text
@@ -153,7 +153,7 @@ def test_each_duplicate_key_warns_with_its_line(bench):
     assert json.loads(product) == {"a": 4, "b": [{"x": 2, "y": 0}]}
 
 
-def test_very_many_duplicate_keys_are_summed_up(bench):
+def test_very_many_duplicate_keys_give_one_summary_warning(bench):
     bench.build(bench.write("a.json", "{" + ",".join(['"' + "k" * 100 + '":1'] * 300) + "}"))
 
     assert len(bench.warnings) == 201
@@ -182,18 +182,18 @@ def test_comments_are_removed_when_allowed(bench):
         ("// all", "a.json:1:7: the file is empty"),
     ],
 )
-def test_positions_are_right_in_a_file_with_comments(bench, text, error):
+def test_error_positions_are_right_in_a_file_with_comments(bench, text, error):
     assert bench.fail(bench.write("a.json", text), allow_comments=True) == error
 
 
-def test_a_source_that_vanished_fails_naming_it(bench):
+def test_deleted_source_fails_and_is_named_in_the_error(bench):
     response = bench.process("gone.json")
 
     assert response.result is Result.FAILED
     assert "gone.json" in response.error
 
 
-def test_indent_contradicts_only_an_explicit_minify(bench):
+def test_indent_is_refused_only_with_an_explicit_minify(bench):
     assert bench.analyse("a.x", {"indent": 2}).result is Result.SUCCESS
     assert "'indent' contradicts 'minify: true'" in bench.analyse("a.x", {"indent": 2}, {"server": {"minify": True}}).error
 

@@ -171,7 +171,7 @@ def test_a_damaged_file_fails_with_its_line(bench, name, text, error):
     assert bench.fail(bench.write(name, text)).startswith(error)
 
 
-def test_very_many_mistakes_are_summed_up(bench, monkeypatch):
+def test_very_many_mistakes_give_one_summary_warning(bench, monkeypatch):
     monkeypatch.setattr(locale_builder, "MOST_SHOWN", 2)
 
     bench.build(bench.write("a.csv", "key,en\n" + "".join(f"{number},\n" for number in range(5))))

@@ -46,7 +46,7 @@ def fake_luac(no_programs, monkeypatch):
 
 
 @pytest.mark.usefixtures("no_programs")
-def test_without_a_compiler_a_right_script_is_copied(bench):
+def test_valid_script_is_copied_without_a_compiler(bench):
     response = bench.process(bench.write("scripts/Main.lua", TEXT))
 
     (product,) = response.products
@@ -56,7 +56,7 @@ def test_without_a_compiler_a_right_script_is_copied(bench):
 
 @pytest.mark.usefixtures("no_programs")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_broken_script_fails_naming_its_line(bench, version):
+def test_broken_script_fails_with_its_line(bench, version):
     source = bench.write("a.lua", "#!/usr/bin/lua\nx = 1\ny = = 2\n")
 
     assert bench.fail(source, version=version) == "a.lua:3: unexpected symbol near '='"
@@ -133,7 +133,7 @@ def test_compiler_errors_have_their_line(bench):
     assert bench.fail(bench.write("b.lua", "silent")) == "b.lua: does not compile"
 
 
-def test_the_compiler_is_part_of_the_fingerprint(bench, no_programs, fake_luac):
+def test_compiler_version_is_part_of_the_fingerprint(bench, no_programs, fake_luac):
     before = bench.analyse("a.x").jobs[0].additional_fingerprint
     (no_programs / "luac5.4").write_text(FAKE + "# newer\n")
     after = bench.analyse("a.x").jobs[0].additional_fingerprint
@@ -143,41 +143,41 @@ def test_the_compiler_is_part_of_the_fingerprint(bench, no_programs, fake_luac):
 
 
 @pytest.mark.usefixtures("no_programs", "no_lupa")
-def test_missing_library_and_compiler_name_the_remedy(bench):
+def test_error_for_a_missing_library_and_compiler_names_the_remedy(bench):
     error = bench.fail(bench.write("a.lua", "x = 1"))
 
     assert error == "a.lua: needs the Python package 'lupa' (pip install lupa), or a program: install the package lua5.4"
 
 
 @pytest.mark.usefixtures("no_programs")
-def test_a_compiler_that_is_named_and_missing_fails_by_name(bench):
+def test_missing_compiler_from_the_parameters_is_named_in_the_error(bench):
     assert "needs the program 'luac9', which the parameter 'luac' names" in bench.fail(bench.write("a.lua", ""), luac="luac9")
 
 
 @pytest.mark.real
 @needs("luac5.4")
-def test_the_real_compiler_agrees_with_the_library(bench):
+def test_real_compiler_and_library_report_the_same_error(bench):
     good, bad = bench.write("a.lua", TEXT), bench.write("b.lua", "x = 1\nx = [[\n")
 
     assert bench.build(good)["a.lua"].startswith(b"\x1bLuaT")
     assert bench.fail(bad) == bench.fail(bad, compile="check") == "b.lua:3: unfinished long string (starting at line 2) near <eof>"
 
 
-def test_parameters_differ_by_platform(bench):
+def test_parameters_of_each_platform_are_validated(bench):
     assert bench.analyse("a.x", {}, {"server": {"compile": "check"}}).result is Result.SUCCESS
     assert (
         "platform 'server': parameter 'version' must be one of 5.1" in bench.analyse("a.x", {}, {"server": {"version": "6"}}).error
     )
 
 
-def test_utf_16_script_error_says_how_to_fix_it(bench):
+def test_error_for_a_utf_16_script_names_the_remedy(bench):
     error = bench.fail(bench.write("a.lua", "return 1".encode("utf-16")))
 
     assert error == "a.lua:1: Lua does not read UTF-16; save it as UTF-8"
 
 
 @pytest.mark.real
-def test_script_that_is_nested_too_deep_says_so(bench):
+def test_too_deeply_nested_script_has_its_own_error(bench):
     depth = 100_000
 
     assert bench.fail(bench.write("a.lua", f"return {'(' * depth}1{')' * depth}")) == "a.lua: is nested too deep for Lua"

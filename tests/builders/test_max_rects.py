@@ -57,7 +57,7 @@ def test_search_stops_at_the_first_rectangle_that_does_not_fit() -> None:
 
 
 def test_thousands_of_rectangles_are_placed_in_the_same_way_every_time() -> None:
-    """The free rectangles stay few: a list that keeps contained ones grows until this test does not end."""
+    """The list of free rectangles stays short. If it kept contained rectangles, this test would not end."""
     items = make_items(2400)
     side = int((1.12 * sum(item.width * item.height for item in items)) ** 0.5)
 

@@ -168,7 +168,7 @@ def test_a_textured_model_becomes_one_glb(bench):
     ]
     + [("a.ply", PLY + CORNERS + "3 0 1 2\n"), ("a.off", OFF), ("a.obj", f"{SQUARE}f 1 2 3".encode("utf-16"))],
 )
-def test_other_formats_become_triangles(bench, source, data):
+def test_models_of_other_formats_become_triangles(bench, source, data):
     _, rows = model(bench, bench.write(source, data))
 
     assert len(rows["indices"]) in (3, 6)
@@ -189,7 +189,7 @@ def test_equal_vertices_are_merged_by_default(bench):
     assert len(model(bench, source, merge_vertices=False, optimise=False)[1]["POSITION"]) == 6
 
 
-def test_normals_are_kept_made_or_left_out(bench):
+def test_normals_are_kept_or_made_or_left_out(bench):
     given = bench.write("a.obj", f"{SQUARE}vn 0 1 0\nf 1//1 2//1 3//1\n")
     roof = bench.write("b.obj", ROOF)
 
@@ -225,7 +225,7 @@ def test_material_files_and_textures_are_dependencies_also_the_missing_ones(benc
     assert bench.dependencies(source) == ["art/mat/a.mtl", "art/t/my wood.png", "art/none.mtl"]
 
 
-def test_reference_outside_the_project_fails_naming_its_file(bench):
+def test_reference_outside_the_project_fails_and_names_the_file_with_the_reference(bench):
     (bench.folder / "key").write_bytes(b"newmtl canary\n")
     outside = "is outside the project's scan folders"
 
@@ -284,7 +284,7 @@ def test_texture_named_by_a_ply_is_a_dependency(bench):
     assert bench.dependencies(bench.write("a.stl", stl())) == []
 
 
-def test_missing_or_damaged_companion_of_a_model_warns_by_name(bench):
+def test_missing_or_damaged_companion_file_of_a_model_warns_with_its_name(bench):
     source = bench.write("a.obj", TEXTURED.replace("wood", "oak").replace("mat/a.mtl", "mat/a.mtl gone.mtl"))
     bench.write("mat/a.mtl", "newmtl wood\nmap_Kd gone.png\nbump bad.png\n")
     bench.write("mat/bad.png", b"\x89PNG\r\n\x1a\n")
@@ -329,7 +329,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("source", "data", "error"), BROKEN)
-def test_a_broken_model_fails_by_name(bench, source, data, error):
+def test_broken_model_fails_and_is_named_in_the_error(bench, source, data, error):
     found = bench.fail(bench.write(source, data))
 
     assert found.startswith(error)
@@ -345,14 +345,14 @@ def test_missing_library_is_reported_with_its_install_command(bench, monkeypatch
     )
 
 
-def test_parameters_differ_by_platform(bench):
+def test_parameters_of_each_platform_are_validated(bench):
     source = bench.write("a.off", OFF)
 
     assert bench.analyse(source, {"scale": 0.01}, {"server": {"normals": "none"}}).result is Result.SUCCESS
     assert "parameter 'scale' must be a number" in bench.analyse(source, {}, {"server": {"scale": "2"}}).error
 
 
-def test_the_product_says_how_many_triangles_it_has(bench):
+def test_triangle_count_is_a_fact_of_the_product(bench):
     (product,) = bench.process(bench.write("a.obj", ROOF)).products
 
     assert product.facts == {"triangles": 2, "format": "glb"}

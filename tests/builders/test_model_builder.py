@@ -37,7 +37,7 @@ def test_a_gltf_becomes_one_glb_with_its_buffer_and_images(bench, sample):
     assert mistakes(tree, chunk) == ([], [])
 
 
-def test_images_can_remain_separate_files(bench, sample):
+def test_images_can_stay_separate_files(bench, sample):
     tree, chunk = read_glb(bench.build(sample.write(bench), textures="files", optimise=False)["rock.glb"])
 
     assert tree["images"] == [{"uri": "rock%20face.png"}]
@@ -59,7 +59,7 @@ def test_several_buffers_become_one_and_equal_images_are_held_once(bench, sample
     assert mistakes(tree, chunk) == ([], [])
 
 
-def test_fallback_buffer_of_a_compression_extension_keeps_its_index(bench, sample):
+def test_fallback_buffer_of_a_compression_extension_keeps_its_buffer_index(bench, sample):
     fallback = {"byteLength": 64, "extensions": {"EXT_meshopt_compression": {"fallback": True}}}
     sample.tree["buffers"].append(fallback)
     compressed = {"buffer": 0, "byteOffset": 0, "byteLength": 48}
@@ -73,7 +73,7 @@ def test_fallback_buffer_of_a_compression_extension_keeps_its_index(bench, sampl
     assert mistakes(tree, chunk) == ([], [])
 
 
-def test_output_copy_makes_only_a_copy_of_the_source(bench, sample):
+def test_output_copy_gives_an_unchanged_copy_of_the_source(bench, sample):
     source = sample.write(bench)
 
     response = bench.process(source, output="copy")
@@ -82,7 +82,7 @@ def test_output_copy_makes_only_a_copy_of_the_source(bench, sample):
     assert (bench.products_dir / "rock.gltf").read_text() == json.dumps(sample.tree)
 
 
-def test_a_product_depends_on_the_files_that_it_still_names(bench, sample):
+def test_product_depends_on_the_files_that_it_still_references(bench, sample):
     source = sample.write(bench, "art/rock.gltf")
     needs = {
         output: [(each.path, each.load) for each in bench.process(source, **params).products[0].path_dependencies]
@@ -93,7 +93,7 @@ def test_a_product_depends_on_the_files_that_it_still_names(bench, sample):
     assert needs == {"copy": [numbers, image], "images": [image], "one": []}
 
 
-def test_a_checked_glb_can_be_copied(bench, sample):
+def test_checked_glb_may_be_copied_unchanged(bench, sample):
     sample = embedded(sample)
     data = glb(sample.tree, sample.numbers)
 
@@ -163,7 +163,7 @@ def test_analysis_of_a_broken_source_succeeds_without_dependencies(bench, text):
 
 
 @pytest.mark.parametrize(("name", "what"), [("rock.bin", "buffer 0"), ("rock face.png", "image 0")])
-def test_a_missing_or_unfetched_file_fails_by_name(bench, sample, name, what):
+def test_missing_file_and_lfs_pointer_fail_and_are_named_in_the_error(bench, sample, name, what):
     source = sample.write(bench)
     (bench.folder / "assets" / name).unlink()
 
@@ -172,7 +172,7 @@ def test_a_missing_or_unfetched_file_fails_by_name(bench, sample, name, what):
     assert bench.fail(source) == f"rock.gltf: {what}: {name}: is a Git LFS pointer; run git lfs pull"
 
 
-def test_parameters_differ_by_platform(bench):
+def test_parameters_of_each_platform_are_validated(bench):
     source = bench.write("a.gltf", "{}")
 
     assert bench.analyse(source, {}, {"server": {"textures": "files"}}).result is Result.SUCCESS
@@ -181,7 +181,7 @@ def test_parameters_differ_by_platform(bench):
 
 
 @pytest.mark.parametrize(("mode", "count"), [(4, 2), (5, 4), (6, 4), (1, 0)])
-def test_the_product_says_how_many_triangles_it_has(mode, count):
+def test_triangle_count_is_a_fact_of_the_product(mode, count):
     tree = {"accessors": [{"count": 6}], "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "mode": mode}]}]}
 
     assert _count(tree) == (count, 6)
@@ -251,7 +251,7 @@ def test_compressed_model_is_made_by_gltfpack(bench, sample, gltfpack):
     assert arguments_of(bench.build(sample.write(bench), compress=True)["rock.glb"]) == "-kn -km -ke -c"
 
 
-def test_levels_of_detail_without_gltfpack_say_how_to_get_it(bench, sample, monkeypatch, tmp_path):
+def test_levels_of_detail_without_gltfpack_fail_and_name_the_remedy(bench, sample, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     source = sample.write(bench)
 
@@ -380,7 +380,9 @@ def imports(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("source", "program"), [("a.dae", "assimp"), ("b.fbx", "blender"), ("c.blend", "blender"), ("d.usdc", "blender")]
 )
-def test_example_project_imports_other_formats_and_notices_a_new_program(tmp_path, imports, monkeypatch, sample, source, program):
+def test_example_project_imports_other_formats_and_runs_jobs_again_after_a_new_program_was_installed(
+    tmp_path, imports, monkeypatch, sample, source, program
+):
     (tmp_path / "model.glb").write_bytes(glb(embedded(sample).tree, sample.numbers))
     converter = imports.write(
         f"bin/{program}", CONVERTER.format(python=sys.executable, source=source, model=tmp_path / "model.glb")

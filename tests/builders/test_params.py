@@ -32,7 +32,7 @@ BUILDER = ImageBuilder
 
 
 @pytest.mark.parametrize("kind", [*ALL, ModelBuilder])
-def test_a_shipped_builder_is_a_builder_with_a_valid_schema(kind):
+def test_shipped_builder_has_a_valid_parameter_schema(kind):
     import jsonschema
 
     jsonschema.Draft202012Validator.check_schema(schema_of(kind.params_schema))
@@ -44,7 +44,7 @@ def test_a_shipped_builder_is_a_builder_with_a_valid_schema(kind):
 
 
 @pytest.mark.parametrize("kind", [*ALL, ModelBuilder])
-def test_the_defaults_fit_the_schema_by_our_check_and_by_jsonschema(kind):
+def test_default_parameters_pass_our_check_and_jsonschema(kind):
     import jsonschema
 
     schema = schema_of(kind.params_schema)
@@ -146,7 +146,7 @@ def test_a_wrong_value_fails_analysis_naming_the_nearest_value(bench):
     assert error == "builder 'mine' (image): parameter 'format' must be one of png, webp, jpeg, not 'WebPP', did you mean 'webp'?"
 
 
-def test_a_wrong_value_of_one_platform_names_it(bench):
+def test_wrong_value_of_one_platform_names_the_platform(bench):
     error = bench.analyse("a.x", {}, {"server": {"max_size": "big"}}).error
 
     assert (
@@ -155,7 +155,7 @@ def test_a_wrong_value_of_one_platform_names_it(bench):
     )
 
 
-def test_long_value_with_many_lines_is_shown_in_one_short_line(bench):
+def test_long_parameter_value_is_shown_in_one_short_line(bench):
     error = bench.analyse("a.x", {"format": "x\n" * 500}).error
 
     assert "\n" not in error
@@ -176,7 +176,7 @@ def test_contradicting_parameters_fail_analysis(bench):
 
 
 @pytest.mark.parametrize("name", ["Pillow", "msgspec", "jsonschema-specifications", "ruamel.yaml"])
-def test_library_version_is_that_of_the_metadata(name):
+def test_library_version_is_read_from_the_package_metadata(name):
     assert library_versions(name) == f"{name} {metadata.version(name)}"
 
 
@@ -184,6 +184,6 @@ def test_library_versions_of_a_missing_distribution_are_unknown():
     assert library_versions("no-such-distribution-here") == "no-such-distribution-here unknown"
 
 
-def test_errors_become_one_line_that_is_never_empty():
+def test_text_of_any_error_becomes_one_line_that_is_not_empty():
     assert one_line(ValueError("a\n  b.")) == "a b"
     assert one_line(KeyError()) == "KeyError"

@@ -160,7 +160,7 @@ def test_hlsl_is_compiled_on_request(bench, fake):
 
 
 @pytest.mark.real
-def test_source_is_only_checked_and_copied(bench, fake):
+def test_output_source_checks_a_shader_and_copies_it(bench, fake):
     fake()
 
     response = bench.process(bench.write("a.frag", "fine"), output="source")
@@ -220,7 +220,7 @@ def test_warnings_are_counted_and_do_not_fail(bench, fake, name, text):
 
 
 @pytest.mark.usefixtures("no_programs")
-def test_missing_compiler_names_the_remedy(bench):
+def test_error_for_a_missing_compiler_names_the_remedy(bench):
     source = bench.write("a.frag", "")
 
     assert bench.fail(source) == (
@@ -230,7 +230,7 @@ def test_missing_compiler_names_the_remedy(bench):
     assert "needs the program '/opt/glslc': install" in bench.fail(source, compiler="/opt/glslc")
 
 
-def test_the_compiler_is_part_of_the_fingerprint(bench, fake, no_programs):
+def test_compiler_version_is_part_of_the_fingerprint(bench, fake, no_programs):
     fake()
     before = bench.analyse("a.x").jobs[0].additional_fingerprint
     (no_programs / "glslangValidator").write_text(FAKE + "# newer\n")
@@ -241,14 +241,14 @@ def test_the_compiler_is_part_of_the_fingerprint(bench, fake, no_programs):
     assert bench.analyse("a.x", {"compiler": "none"}).jobs[0].additional_fingerprint == "none"
 
 
-def test_glslc_cannot_check_alone(bench, fake):
+def test_glslc_without_glslangvalidator_cannot_check_a_source(bench, fake):
     fake("glslc")
 
     assert "needs the program glslangValidator for output: source" in bench.fail(bench.write("a.frag", ""), output="source")
 
 
 @pytest.mark.real
-def test_unknown_stage_fails(bench, fake):
+def test_unknown_shader_stage_fails(bench, fake):
     note = fake()
 
     assert bench.fail(bench.write("a.glsl", "")).startswith(
@@ -334,11 +334,11 @@ def test_include_paths_stay_in_the_project(bench, tmp_path):
     assert "status 3" in bench.process(source, compiler=str(compiler), include_paths=[".", "inc"]).error
 
 
-def test_a_macro_must_have_a_name(bench):
+def test_macro_without_a_name_is_refused(bench):
     assert "parameter 'defines' has the name 'A B'" in bench.analyse("a.x", {"defines": {"A B": "1"}}).error
 
 
-def test_parameters_differ_by_platform(bench):
+def test_parameters_of_each_platform_are_validated(bench):
     assert bench.analyse("a.x", {}, {"server": {"target_env": "opengl"}}).result is Result.SUCCESS
     assert "did you mean 'vulkan1.1'?" in bench.analyse("a.x", {}, {"server": {"target_env": "vulkan11"}}).error
 
@@ -352,7 +352,7 @@ def write_real(bench):
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_a_real_compiler_makes_spirv_without_our_paths(bench, name):
+def test_real_compiler_makes_spirv_without_paths_of_this_machine(bench, name):
     source = write_real(bench)
     params = {"compiler": name, "include_paths": ["inc"], "defines": {"LIGHTS": 3}}
 
@@ -408,7 +408,7 @@ def test_real_compiler_takes_byte_order_marks(bench, name):
 
 
 @pytest.mark.real
-def test_utf_16_shader_error_says_how_to_fix_it(bench, fake):
+def test_error_for_a_utf_16_shader_names_the_remedy(bench, fake):
     fake()
 
     error = bench.fail(bench.write("a.frag", "void main() {}".encode("utf-16")))
@@ -417,7 +417,7 @@ def test_utf_16_shader_error_says_how_to_fix_it(bench, fake):
 
 
 @pytest.mark.real
-def test_compiler_that_never_ends_is_stopped_by_its_processor_time(bench, no_programs, monkeypatch):
+def test_compiler_that_never_ends_is_stopped_at_the_processor_time_limit(bench, no_programs, monkeypatch):
     (no_programs / "glslc").write_text("#!/bin/sh\nwhile :; do :; done\n")
     (no_programs / "glslc").chmod(0o755)
     monkeypatch.setattr("aptui.sdk.programs.MOST_CPU_S", 1)
@@ -429,7 +429,7 @@ def test_compiler_that_never_ends_is_stopped_by_its_processor_time(bench, no_pro
 
 @pytest.mark.real
 @pytest.mark.parametrize("name", REAL[:1])
-def test_macros_that_grow_without_end_are_stopped_by_memory(bench, name, monkeypatch):
+def test_macros_that_grow_endlessly_are_stopped_at_the_memory_limit(bench, name, monkeypatch):
     monkeypatch.setattr("aptui.sdk.programs.MOST_DATA_BYTES", 64 << 20)
     macros = "".join(f"#define A{level} {'+'.join([f'A{level - 1}'] * 10)}\n" for level in range(1, 9))
     source = bench.write("a.frag", f"#version 450\n#define A0 1.0\n{macros}void main() {{ float x = A8; }}\n")
@@ -455,7 +455,7 @@ def test_each_combination_of_macros_is_a_job(bench, no_programs):
 
 
 @pytest.mark.real
-def test_variant_is_compiled_with_its_macros_into_a_product_of_its_own(bench, fake):
+def test_each_variant_is_compiled_with_its_macros_into_a_separate_product(bench, fake):
     note = fake()
     params = {"variants": {"FOG": [None, ""], "LIGHTS": [4]}, "defines": {"LIGHTS": 1, "SUN": 2}}
     source = bench.write("Sky.frag", "fine")
@@ -483,7 +483,7 @@ def test_variant_without_macros_keeps_the_plain_job_key(bench, no_programs):
         ({"A": ["../x"]}, "parameter 'variants' must be"),
     ],
 )
-def test_wrong_variants_fail_the_analysis(bench, no_programs, variants, error):
+def test_invalid_variants_fail_the_analysis(bench, no_programs, variants, error):
     assert error in bench.analyse(bench.write("a.frag", ""), {"variants": variants}).error
 
 
@@ -523,7 +523,7 @@ def test_reflection_names_what_the_shader_declares(bench):
 
 @pytest.mark.real
 @needs("glslangValidator", "spirv-cross")
-def test_module_is_translated(bench):
+def test_spirv_module_is_translated(bench):
     text = "#version 450\nlayout(location=0) out vec4 colour;\nvoid main() { colour = vec4(1.0); }\n"
 
     made = bench.build(bench.write("a.frag", text), cross=["essl300", "metal", "hlsl"])

@@ -52,7 +52,7 @@ def by_name(listed):
     return {each["name"]: each for each in listed}
 
 
-def test_bindings_have_their_place_kind_and_type():
+def test_reflection_lists_each_binding_with_set_and_number_and_type():
     found = by_name(reflect(MODULE)["bindings"])
 
     assert {name: (each["set"], each["binding"], each["kind"]) for name, each in found.items()} == {
@@ -67,7 +67,7 @@ def test_bindings_have_their_place_kind_and_type():
     assert (found["lights"]["access"], found["img"]["access"]) == ("read", "write")
 
 
-def test_blocks_have_the_place_of_each_member():
+def test_reflection_lists_the_offset_of_each_member_of_a_block():
     found = reflect(MODULE)
 
     camera = by_name(found["bindings"])["camera"]
@@ -82,7 +82,7 @@ def test_blocks_have_the_place_of_each_member():
     assert by_name(found["bindings"])["lights"]["members"][1]["array"] == [0]
 
 
-def test_stage_inputs_outputs_and_constants_are_listed():
+def test_reflection_lists_inputs_and_outputs_and_constants_of_a_stage():
     found = reflect(MODULE)
 
     assert found["entry_points"] == [{"name": "main", "stage": "frag"}]
@@ -97,7 +97,7 @@ def test_bytes_that_are_not_a_valid_module_are_refused(data):
         reflect(data)
 
 
-def test_damaged_modules_are_read_or_refused():
+def test_damaged_module_is_read_or_raises_a_named_error():
     chance = random.Random(5)
     refused = 0
     for _ in range(400):
@@ -116,7 +116,7 @@ def instruction(opcode, *operands):
     return [(len(operands) + 1) << 16 | opcode, *operands]
 
 
-def test_nested_structs_that_stand_for_too_many_members_are_refused():
+def test_nested_structs_with_too_many_members_are_refused():
     words = [0x07230203, 0x10000, 0, 99, 0, *instruction(22, 1, 32)]
     for level in range(2, 40):
         words += instruction(30, level, level - 1, level - 1)

@@ -49,7 +49,7 @@ def test_toml_becomes_json_with_dates_as_text(bench):
     assert build_value(bench, "a.toml", text) == {"title": "x", "made": "2020-02-29", "enemy": [{"id": "moth", "size": [1, 2.5]}]}
 
 
-def test_a_column_is_a_number_only_if_all_its_cells_are(bench):
+def test_column_is_numeric_only_if_all_its_cells_are_numbers(bench):
     text = "zip,count,share,note\n00501,1,0.5,\n90210,,1,7\n"
 
     assert build_value(bench, "a.csv", text) == [
@@ -59,11 +59,11 @@ def test_a_column_is_a_number_only_if_all_its_cells_are(bench):
     assert build_value(bench, "b.csv", text, types="text")[0] == {"zip": "00501", "count": "1", "share": "0.5", "note": ""}
 
 
-def test_key_makes_an_object_of_rows(bench):
+def test_key_parameter_makes_an_object_of_the_rows(bench):
     assert build_value(bench, "a.csv", "id,n\na,1\nb,2\n", key="id") == {"a": {"n": 1}, "b": {"n": 2}}
 
 
-def test_output_is_laid_out_json_or_messagepack(bench):
+def test_output_is_indented_json_or_messagepack(bench):
     source = bench.write("a.csv", "id,n\né,1\n")
 
     assert bench.build(source, output="json") == {"a.json": '[\n  {\n    "id": "é",\n    "n": 1\n  }\n]\n'.encode()}
@@ -91,7 +91,7 @@ def test_output_is_laid_out_json_or_messagepack(bench):
         ("a.ini", "[a]", "a.ini: '.ini' is not a format of tables; supported are csv, tsv, json, yaml and toml"),
     ],
 )
-def test_a_broken_table_fails_with_its_place(bench, name, text, error):
+def test_broken_table_fails_with_line_and_column(bench, name, text, error):
     assert bench.fail(bench.write(name, text)) == error
 
 
@@ -104,7 +104,7 @@ def test_a_broken_table_fails_with_its_place(bench, name, text, error):
         ("a.json", '[{"id": 1}, {"health": 1}]', "a.json:1:13: 'id' is a required property"),
     ],
 )
-def test_a_violation_of_the_schema_has_its_place(bench, name, text, error):
+def test_violation_of_the_schema_is_reported_with_its_line(bench, name, text, error):
     bench.write("s.json", json.dumps(SCHEMA))
 
     assert bench.fail(bench.write(name, text), schema="s.json") == error
@@ -127,11 +127,11 @@ def test_a_violation_in_toml_has_the_line_of_its_key(bench):
         ("name,n\na,1\n", "a.csv:2: no 'id', which the parameter 'key' names"),
     ],
 )
-def test_a_key_that_is_missing_or_used_twice_fails(bench, text, error):
+def test_row_with_a_missing_or_duplicate_key_fails(bench, text, error):
     assert bench.fail(bench.write("a.csv", text), key="id") == error
 
 
-def test_an_integer_beyond_messagepack_fails_and_says_what_to_do(bench):
+def test_integer_beyond_the_messagepack_range_fails_and_names_the_remedy(bench):
     source = bench.write("a.json", f"[{'9' * 30}]")
 
     assert bench.fail(source, output="msgpack").endswith("use output: json")
@@ -143,7 +143,7 @@ def test_a_large_file_is_refused(bench):
 
 
 @given(data=st.binary(max_size=200), name=st.sampled_from(["a.csv", "a.tsv", "a.toml", "a.json"]))
-def test_any_bytes_give_a_value_or_one_clear_error(data, name):
+def test_any_bytes_give_a_table_or_one_clear_error(data, name):
     wrong = ""
     try:
         read_data(name, data)
@@ -161,7 +161,7 @@ def test_any_bytes_give_a_value_or_one_clear_error(data, name):
     ),
     indent=st.none() | st.integers(0, 2),
 )
-def test_the_place_of_every_value_of_json_is_where_it_is_written(tree, indent):
+def test_position_of_every_json_value_is_where_it_is_written(tree, indent):
     text = json.dumps(tree, indent=indent)
 
     def walk(value, path):

@@ -32,7 +32,7 @@ DECODERS: dict[str, Callable[[bytes, int, int], bytes]] = {
 
 
 class Ktx2:
-    """A KTX2 file, read by the specification alone."""
+    """A reader of KTX2 files that is written only from the specification."""
 
     def __init__(self, data: bytes) -> None:
         assert data[:12] == b"\xabKTX 20\xbb\r\n\x1a\n"
@@ -120,13 +120,13 @@ def test_format_holds_the_picture_in_every_level(bench: BuilderBench, name: str,
         ("web", (), "color", False, "etc2_rgb"), ("web", (), "color", True, "etc2_rgba"), ("web", (), "normal", False, "eac_rg"),
     ],
 )  # fmt: skip
-def test_format_follows_from_platform_and_usage(
+def test_texture_format_is_chosen_by_platform_and_usage(
     platform_id: str, tags: tuple[str, ...], usage: str, has_alpha: bool, expected: str
 ) -> None:
     assert choose_format(TextureParams(), PlatformInfo(platform_id, tags), usage, has_alpha=has_alpha) == expected
 
 
-def test_formats_by_tag_override_the_platform() -> None:
+def test_texture_format_for_a_tag_overrides_the_platform() -> None:
     options = TextureParams(formats={"desktop": "bc1", "android": "etc2"}, format="none")
 
     names = [
@@ -143,12 +143,12 @@ def test_formats_by_tag_override_the_platform() -> None:
     ("stem", "usage"), [("rock", "color"), ("rock_N", "normal"), ("rock-normal", "normal"),
      ("rock_ao", "mask"), ("rock_orm", "data"), ("n", "normal")]
 )  # fmt: skip
-def test_usage_follows_from_the_end_of_the_name(stem: str, usage: str) -> None:
+def test_texture_usage_is_chosen_by_the_end_of_the_name(stem: str, usage: str) -> None:
     assert choose_usage("auto", stem) == usage
     assert choose_usage("ui", stem) == "ui"
 
 
-def test_normal_map_keeps_x_and_y_in_two_channels(bench: BuilderBench) -> None:
+def test_normal_map_stores_x_and_y_in_two_channels(bench: BuilderBench) -> None:
     pixels = draw_normals()
     bench.write("rock_n.png", png(pixels))
 
@@ -174,13 +174,13 @@ def test_colours_are_averaged_in_linear_light_and_weighted_by_alpha() -> None:
     assert make_mips(half_clear, "color", has_mips=True, bleeds=True, coverage=None)[1].tolist() == [[[255, 0, 0, 128]]]
 
 
-def test_odd_sides_are_averaged_over_all_their_pixels() -> None:
+def test_odd_sides_are_averaged_over_all_pixels() -> None:
     row = np.array([[[0, 0, 0, 255], [30, 0, 0, 255], [90, 0, 0, 255]]], np.uint8)
 
     assert make_mips(row, "data", has_mips=True, bleeds=True, coverage=None)[1].tolist() == [[[40, 0, 0, 255]]]
 
 
-def test_transparent_pixels_get_the_colour_beside_them() -> None:
+def test_transparent_pixels_get_the_colour_of_their_neighbours() -> None:
     pixels = np.zeros((4, 4, 4), np.uint8)
     pixels[:, :2] = (200, 100, 50, 255)
 
@@ -192,7 +192,7 @@ def test_transparent_pixels_get_the_colour_beside_them() -> None:
     assert (plain[0] == pixels).all()
 
 
-def test_mips_keep_the_coverage_of_alpha() -> None:
+def test_mips_keep_the_alpha_coverage() -> None:
     pixels = np.full((64, 64, 4), 255, np.uint8)
     pixels[..., 3] = (np.random.default_rng(2).random((64, 64)) < 0.3) * 255
     wanted = (pixels[..., 3] > 127).mean()
@@ -226,7 +226,7 @@ def test_premultiplied_mips_equal_the_straight_mips_times_alpha(bench: BuilderBe
     assert [file.decode("rgba8", level).tolist() for level in (0, 1)] == [premultiply(level).tolist() for level in straight]
 
 
-def test_premultiplication_leaves_normals_alone(bench: BuilderBench) -> None:
+def test_premultiplication_does_not_change_normal_maps(bench: BuilderBench) -> None:
     bench.write("rock_n.png", png(draw_normals()))
 
     assert bench.build("rock_n.png", premultiply=True) == bench.build("rock_n.png")
@@ -268,7 +268,7 @@ def test_channels_are_packed_from_other_files(bench: BuilderBench) -> None:
         ({"usage": "colour"}, "usage"),
     ],
 )
-def test_mistake_is_explained(bench: BuilderBench, params: dict[str, object], message: str) -> None:
+def test_mistake_fails_with_an_explanation(bench: BuilderBench, params: dict[str, object], message: str) -> None:
     bench.write("a.png", png(draw_photo(16, 12)))
     bench.write("small.png", png(draw_photo(8, 8)))
 
@@ -297,7 +297,7 @@ def test_cube_map_and_array_contain_all_their_images(bench: BuilderBench) -> Non
 
 
 @pytest.mark.parametrize(("rule", "size"), [("any", (50, 38)), ("multiple_of_four", (48, 36)), ("power_of_two", (32, 32))])
-def test_sides_are_limited_and_rounded(bench: BuilderBench, rule: str, size: tuple[int, int]) -> None:
+def test_texture_sides_are_limited_and_rounded(bench: BuilderBench, rule: str, size: tuple[int, int]) -> None:
     bench.write("photo.png", png(draw_photo(100, 75)))
 
     file = Ktx2(bench.build("photo.png", format="none", max_size=50, sides=rule)["photo.ktx2"])
@@ -314,7 +314,7 @@ def test_bc_texture_whose_side_is_not_divisible_by_four_warns(bench: BuilderBenc
     assert "30x20 is not a multiple of 4" in bench.warnings[0]
 
 
-def test_progress_rises_to_one_and_a_draft_differs_from_the_final(bench: BuilderBench) -> None:
+def test_progress_rises_to_one_and_a_draft_differs_from_the_final_texture(bench: BuilderBench) -> None:
     bench.write("photo.png", png(draw_photo(128, 160)))
 
     final = bench.build("photo.png")

@@ -99,7 +99,7 @@ def test_product_of_a_map_depends_only_on_its_pictures(bench):
     assert product.path_dependencies == [PathDependency("tiles/ground.png", load=product.path_dependencies[0].load)]
 
 
-def test_chunks_of_an_infinite_map_are_kept(bench):
+def test_chunks_of_an_infinite_map_stay_chunks(bench):
     chunks = (
         '<data encoding="csv"><chunk x="-2" y="0" width="2" height="1">1,2</chunk>'
         '<chunk x="0" y="0" width="1" height="1">9</chunk></data>'
@@ -184,7 +184,7 @@ COLLECTION = (
         (SPACED, "4,0,0,0,5,0", "tile 5 at column 1, row 1"),
     ],
 )  # fmt: skip
-def test_a_tile_outside_its_tileset_is_named(bench, tilesets, tiles, wrong):
+def test_tile_outside_its_tileset_is_named_in_the_error(bench, tilesets, tiles, wrong):
     source = write_map(bench, f"<data encoding='csv'>{tiles}</data>", tilesets=tilesets)
 
     bench.build(source)
@@ -194,7 +194,7 @@ def test_a_tile_outside_its_tileset_is_named(bench, tilesets, tiles, wrong):
     assert not wrong or "is in no tileset" in bench.fail(source, strict=True)
 
 
-def test_a_picture_that_is_missing_or_has_another_size_is_a_warning(bench):
+def test_missing_picture_or_picture_of_another_size_is_a_warning(bench):
     source = write_map(bench)
     bench.write("tiles/ground.png", png(8, 16))
 
@@ -228,7 +228,7 @@ BOMB = base64.b64encode(zlib.compress(bytes(1 << 24), 9)).decode()
         ("", "maps/a.tmx:4: layer 'floor': 1 tiles, but its size needs 6"),
     ],
 )
-def test_damaged_tiles_fail_with_the_layer_and_its_line(bench, data, error):
+def test_damaged_tiles_fail_with_the_name_and_line_of_their_layer(bench, data, error):
     assert bench.fail(write_map(bench, data)) == error
 
 
@@ -248,7 +248,7 @@ def test_damaged_tiles_fail_with_the_layer_and_its_line(bench, data, error):
         ("a.ldtk", "{}", "a.ldtk: this is not a project of LDtk: it has no 'defs' or no 'levels'"),
     ],
 )  # fmt: skip
-def test_a_broken_map_fails_with_its_place(bench, name, text, error):
+def test_broken_map_fails_with_its_position(bench, name, text, error):
     assert bench.fail(bench.write(name, text)).startswith(error)
 
 
@@ -309,7 +309,7 @@ def test_ldtk_project_includes_its_separate_levels_without_editor_rules(bench):
         ({"cells": 3}, "world.ldtk: 'L0', layer 'Ground': 3 cells, but its size needs 4"),
     ],
 )
-def test_an_ldtk_level_that_contradicts_itself_is_a_warning(bench, change, warning):
+def test_contradictory_ldtk_level_is_a_warning(bench, change, warning):
     project, level = ldtk(**change)
     project["levels"] = [level]
     project["defs"]["tilesets"][0]["relPath"] = None
@@ -333,7 +333,7 @@ FIELDS = st.sampled_from(
         ),
     )
 )
-def test_any_fields_of_a_map_are_read_or_give_one_clear_error(fields):
+def test_any_map_is_read_or_gives_one_clear_error(fields):
     text = json.dumps({**SIZE, **fields}).encode()
 
     def read(path):

@@ -10,7 +10,7 @@ def minified(bench, text):
     return bench.build(bench.write("a.xml", text), output="min")["a.xml"]
 
 
-def test_a_product_is_a_copy_named_as_its_source(bench):
+def test_product_is_a_copy_with_the_name_of_its_source(bench):
     text = '<?xml version="1.0"?>\n<a> <b x = "1"/> </a>\n'
 
     response = bench.process(bench.write("data/Level.xml", text))
@@ -39,12 +39,12 @@ def test_a_product_is_a_copy_named_as_its_source(bench):
         ("<?p  i ?><a  x = \"1\" y='&lt;'/>", "<?p  i ?><a  x = \"1\" y='&lt;'/>"),
     ],
 )
-def test_min_removes_only_comments_and_blanks_between_elements(bench, text, wished):
+def test_output_min_removes_only_comments_and_blanks_between_elements(bench, text, wished):
     assert minified(bench, text) == wished.encode()
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "iso-8859-1"])
-def test_min_keeps_the_encoding(bench, encoding):
+def test_output_min_keeps_the_encoding(bench, encoding):
     name = "utf-16" if encoding.startswith("utf") else encoding
     text = f"<?xml version='1.0' encoding='{name}'?><a><!-- é --> <b>é</b> </a>"
 
@@ -72,7 +72,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("data", "error"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
-def test_a_broken_document_fails_naming_line_and_column(bench, data, error):
+def test_broken_document_fails_with_line_and_column(bench, data, error):
     assert bench.fail(bench.write("a.xml", data)) == error
 
 
@@ -84,7 +84,7 @@ def test_an_external_entity_is_not_read(bench):
     )
 
 
-def test_a_document_type_is_refused_where_it_is_forbidden(bench):
+def test_document_type_is_refused_if_the_parameter_forbids_it(bench):
     source = bench.write("a.xml", "<!DOCTYPE a>\n<a/>")
 
     assert bench.build(source)
@@ -159,7 +159,7 @@ def test_east_asian_encoding_error_has_line_and_column(bench):
         ("<a/>".encode("utf-32"), "a.xml:1:"),
     ],
 )
-def test_wrong_bytes_are_named_by_line_and_column(bench, data, error):
+def test_invalid_bytes_are_reported_with_line_and_column(bench, data, error):
     assert bench.fail(bench.write("a.xml", data)).startswith(error)
 
 

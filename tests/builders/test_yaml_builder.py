@@ -15,7 +15,7 @@ def as_json(bench, text):
     return json.loads(bench.build(bench.write("a.yaml", text), output="min")["a.json"])
 
 
-def test_a_copy_keeps_every_byte(bench):
+def test_output_copy_keeps_every_byte(bench):
     text = "# head\na:   1\r\nb: 'x'\n---\n- 2\n"
 
     response = bench.process(bench.write("data/Level.yml", text))
@@ -33,7 +33,7 @@ def test_json_output_is_indented_and_min_output_has_no_blanks(bench):
     assert bench.process(source, output="min").products[0].asset_type == JSON_ASSET_TYPE
 
 
-def test_values_are_converted_by_the_rules_of_yaml_1_2(bench):
+def test_values_are_converted_by_the_rules_of_yaml_version_1_2(bench):
     text = "yes: yes\nhex: 0x10\noctal: 0o17\nnone: ~\nfloat: 1e3\nday: 2020-02-30\ntext: '12'\n1: one\nlong: >-\n  a\n  b\n"
 
     assert as_json(bench, text) == {
@@ -77,7 +77,7 @@ BROKEN = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("data", "error"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
-def test_broken_text_fails_naming_line_and_column(bench, data, error):
+def test_broken_text_fails_with_line_and_column(bench, data, error):
     assert bench.fail(bench.write("a.yaml", data)) == error
 
 
@@ -94,7 +94,7 @@ def test_nested_lists_are_refused_early(bench, text, monkeypatch):
     assert 50 < len(parsed) < 2000
 
 
-def test_brackets_in_text_do_not_count_as_nesting(bench):
+def test_brackets_in_strings_are_not_counted_as_nesting(bench):
     art = "a: |\n" + ("  " + "[" * 60 + "\n") * 3 + "b: '" + "{" * 300 + "'\n# " + "[" * 2000 + "\nc: 1\n"
 
     assert bench.build(bench.write("a.yaml", art))
@@ -117,7 +117,7 @@ NO_JSON = [
 
 
 @pytest.mark.parametrize(("text", "error"), NO_JSON)
-def test_value_without_json_form_fails_with_its_place(bench, text, error):
+def test_value_without_a_json_equivalent_fails_with_its_position(bench, text, error):
     assert bench.fail(bench.write("a.yaml", text), output="json") == error
 
 
@@ -135,7 +135,7 @@ def test_private_tags_are_copied_if_allowed(bench):
     assert "contradicts" in bench.analyse("a.x", {"tags": "allow", "output": "json"}).error
 
 
-def test_a_schema_is_a_dependency_and_its_violations_have_places(bench):
+def test_schema_is_a_dependency_and_its_violations_have_positions(bench):
     bench.write("schemas/level.json", json.dumps(SCHEMA))
     source = bench.write("levels/a.yaml", "size: [1, b]\n---\nname: x\nsize:\n  - 1\n  - c\n")
 
@@ -147,7 +147,7 @@ def test_a_schema_is_a_dependency_and_its_violations_have_places(bench):
     assert bench.build(bench.write("levels/b.yaml", "name: x\n"), schema="schemas/level.json")
 
 
-def test_each_platform_may_have_a_schema_of_its_own(bench):
+def test_each_platform_may_have_its_own_schema(bench):
     response = bench.analyse("a.x", {"schema": "a.json"}, {"server": {"schema": "b.json"}})
 
     assert [each.path for each in response.source_dependencies] == ["a.json", "b.json"]
@@ -162,14 +162,14 @@ def test_each_platform_may_have_a_schema_of_its_own(bench):
         ('{"$ref": "http://example.org/x"}', "a.yaml: the schema s.json: refers to 'http://example.org/x', which is not in it"),
     ],
 )
-def test_a_schema_that_cannot_be_used_fails_by_name(bench, schema, error):
+def test_unusable_schema_fails_and_is_named_in_the_error(bench, schema, error):
     if schema is not None:
         bench.write("s.json", schema)
 
     assert bench.fail(bench.write("a.yaml", "a: 1"), schema="s.json") == error
 
 
-def test_other_encodings_are_read(bench):
+def test_yaml_in_utf_16_is_read(bench):
     assert bench.build(bench.write("a.yaml", "a: é".encode("utf-16")), output="min") == {"a.json": '{"a":"é"}'.encode()}
 
 

@@ -41,7 +41,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Talk:
-    """A user who asks and stores the answers."""
+    """A simulated user who types questions and stores the answers."""
 
     def __init__(self, project: Path) -> None:
         self.out, self.copied, self.goes_on = io.StringIO(), [], True

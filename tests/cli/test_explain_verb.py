@@ -22,7 +22,7 @@ Explain = Callable[..., dict[str, Any]]
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = verb_project.write(tmp_path, monkeypatch)
-    (project / "Cache" / ".aptui").mkdir(parents=True)  # the list of builder classes is cached there
+    (project / "Cache" / ".aptui").mkdir(parents=True)  # the list of builder classes is cached in this folder
     return project
 
 
@@ -37,7 +37,7 @@ def explain(project: Path, capsys: pytest.CaptureFixture[str]) -> Explain:
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """Return the text output without the folder of the shipped files."""
+    """Return the text that `aptui explain` prints."""
     assert main.main(["explain", *words]) == 0
     return capsys.readouterr().out
 
@@ -178,7 +178,7 @@ def test_rerun_applies_folder_settings_and_why_explains_the_file(project: Path, 
     assert "'aptui explain' shows what they adjust" in capsys.readouterr().out
 
 
-def test_lists_changed_on_the_screen_are_shown_as_an_override(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_shows_lists_changed_on_the_screen_as_an_override(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = project / "aptui.yaml"
     file.write_text(file.read_text() + "serve: {rejected: [1.2.3.4]}\n")
     order = PeerOrder(PeerAction.REJECT, entry="5.6.7.8")

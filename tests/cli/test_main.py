@@ -1,4 +1,4 @@
-"""Words map to verbs, mistakes to one line and an exit code, bugs to a file; completions; lines of a log that grows."""
+"""The command line: verbs, mistakes in one line with an exit code, bugs in a file, completions, growing logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aptui.store.joblog import JobLogLine
 MOST_MODULES = 90
 """Maximum number of imported aptui modules if `aptui batch` has no work."""
 MOST_FOR_A_COPY = 194
-"""Maximum number of imported aptui modules if it copies one changed file."""
+"""Maximum number of imported aptui modules if `aptui batch` copies one changed file."""
 
 
 def test_command_line_without_verb_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,8 +134,8 @@ def test_batch_without_work_or_with_one_copy_imports_nothing_heavy(tmp_path: Pat
     (tmp_path / "assets" / "a.txt").write_text("a")
     (tmp_path / "aptui.yaml").write_text('scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n')
     environment = {**_environment(), "XDG_CACHE_HOME": str(tmp_path / "xdg")}
-    # A file that changed less than two seconds before a scan is read again by the next run. Here that would depend on how fast
-    # the machine is, so the first run trusts such files.
+    # A file that changed less than two seconds before a scan is read again by the next run. In this test the speed of the machine
+    # would decide that, so the first run trusts such files.
     trusting = "from aptui.engine.loop import scans; scans.RACY_NS = 0; "
     script = (
         "import sys; from aptui.cli.main import main; code = main(['batch']); print(code, *sorted(sys.modules), file=sys.stderr)"
@@ -270,7 +270,7 @@ def _environment() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("option", ["--theme", "--project", "--engine-path"])
-def test_option_value_is_not_read_as_verb(option):
+def test_option_value_is_not_parsed_as_a_verb(option):
     assert main._split([option, "dark"]) == (None, [option, "dark"])
     assert main._split([option, "dark", "status", "--json"]) == ("status", [option, "dark", "--json"])
 
@@ -334,7 +334,7 @@ def test_ignored_sigchld_is_reset_to_default() -> None:
         (["nothing"], []),
     ],
 )
-def test_words_are_completed(words: list[str], offered: list[str]) -> None:
+def test_words_of_a_command_line_are_completed(words: list[str], offered: list[str]) -> None:
     assert manual.complete_words(words) == offered
 
 
@@ -362,7 +362,7 @@ def test_unprocessed_project_offers_no_names(
 
 @pytest.mark.real
 @pytest.mark.parametrize("shell", ["bash", pytest.param("zsh", marks=needs("zsh")), pytest.param("fish", marks=needs("fish"))])
-def test_code_for_each_shell_is_valid(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_completion_code_for_each_shell_is_valid(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["completion", shell]) == 0
     code = capsys.readouterr().out
 
@@ -390,7 +390,7 @@ def lines(*texts: str) -> list[JobLogLine]:
         (["one", "two"], ["[… 9 left out …]", "twelve"], ["[… 9 left out …]", "twelve"]),
     ],
 )
-def test_print_new_prints_each_line_once(before: list[str], now: list[str], said: list[str]) -> None:
+def test_followed_log_prints_each_line_once(before: list[str], now: list[str], said: list[str]) -> None:
     heard: list[JobLogLine] = []
     followed = Followed(7, lines(*before))
 

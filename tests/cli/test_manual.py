@@ -68,7 +68,7 @@ def test_the_man_page_names_every_verb_and_starts_no_line_with_a_stray_dot(capsy
     assert all(line.startswith(known) for line in lines if line.startswith("."))
 
 
-def test_docs_of_one_verb_and_of_all(capsys: pytest.CaptureFixture[str]) -> None:
+def test_docs_prints_the_page_of_one_verb_and_refuses_unknown_verbs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["docs", "verify"]) == 0
     assert "--rebuild" in capsys.readouterr().out
     assert main.main(["docs", "gc"]) == 3
@@ -77,9 +77,9 @@ def test_docs_of_one_verb_and_of_all(capsys: pytest.CaptureFixture[str]) -> None
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "aptui").glob("*.md"))]
 _INCOMPLETE = re.compile(r"are required|expected one argument|expected at least one argument")
-"""Errors of a command that the text only mentions, which may leave out arguments."""
+"""Accepted errors of a command line that a text only mentions, because it may omit arguments."""
 _PLACEHOLDER = re.compile(r"\b[A-Z][A-Z]+\b|…|\.\.\.|\[|\]|\|")
-"""Words in capitals stand for a value, brackets for an optional word: such a line shows a form and is not run."""
+"""Placeholders in capitals and optional words in brackets: a line with them shows a form and is not run."""
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -98,7 +98,7 @@ def commands(lines: list[str]) -> list[list[str]]:
 
 
 def refusal(words: list[str]) -> str:
-    """Return the reason for which a command line does not parse, "" if it does."""
+    """Return the reason why a command line does not parse, "" if it parses."""
     verb, others = main._split(words)
     if verb is not None and verb not in all_verbs():
         return f"{' '.join(words)}: unknown verb"
@@ -125,7 +125,7 @@ def test_command_lines_of_a_page_parse(page: Path) -> None:
 def test_configurations_of_a_page_are_valid(page: Path) -> None:
     for block in blocks(page, "yaml"):
         root = read_yaml(block.encode(), page.name)
-        if root.get("apiVersion") is not None:  # a manifest of Kubernetes
+        if root.get("apiVersion") is not None:  # this YAML is a manifest of Kubernetes
             continue
         mistakes = check(root, is_partial=True)
         if mistakes and check_folder(root):  # a page may also show an `.aptui.yaml`

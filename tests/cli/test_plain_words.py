@@ -1,4 +1,4 @@
-"""Words that are read without `argparse` give the arguments that `argparse` gives."""
+"""Command lines that are read without `argparse` give the same arguments as `argparse`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def read(verb, words):
 
 
 def uses_of(parser: Parser):
-    """Return, for each argument of a verb, words that use it, right and wrong."""
+    """Return, for each argument of a verb, valid and invalid words that use it."""
     for action in parser._actions:
         values = [[str(each)] for each in action.choices or ("1", "a", "error", "-1", "--", "", "a=b")]
         if isinstance(action.nargs, int):

@@ -1,4 +1,4 @@
-"""`jobs`, `log`, `status`, `builders`, `why` on a processed project; only the fixture starts an engine."""
+"""The verbs `jobs`, `log`, `status`, `builders` and `why` on a processed project; only the fixture starts an engine."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_log_is_shown_without_control_sequences(run: Run) -> None:
     code, out, _ = run("log", "x.words@linux")
 
     assert code == 0
-    assert "hello\n    colour = red\n" in out  # details follow their line
+    assert "hello\n    colour = red\n" in out  # the line of details follows the line that it explains
     assert "\x1b" not in out
 
 
@@ -249,7 +249,7 @@ def test_builders_are_listed_with_job_counts(run: Run) -> None:
 # --------------------------------------------------------------------------------------------------------------------- why
 
 
-def test_why_of_a_job(run: Run) -> None:
+def test_why_explains_the_last_run_of_a_job(run: Run) -> None:
     answer = json.loads(run("why", "x.words@linux", "--json")[1])
     told = run("why", "x.words@linux")[1]
 
@@ -269,7 +269,7 @@ def test_why_of_a_product_leads_to_its_source(run: Run, name: str) -> None:
     assert [(job["source"], job["platform"]) for job in answer["jobs"]] == [("x.words", "linux")]
 
 
-def test_why_of_cache_file_without_job(run: Run) -> None:
+def test_why_of_a_cache_file_without_job_names_no_source(run: Run) -> None:
     answer = json.loads(run("why", "Cache/assetdb.sqlite", "--json")[1])
 
     assert (answer["is"], answer["said"]) == ("outside", "it is in the cache, but no job made it")
@@ -289,7 +289,7 @@ def test_why_of_edited_source_reports_unscanned_change(run: Run, processed: Path
         path.write_text(text)
 
 
-def test_why_of_a_failure(run: Run) -> None:
+def test_why_of_a_failed_job_names_the_error(run: Run) -> None:
     told = run("why", "tables/bad.json@linux")[1]
 
     assert "failed" in told
@@ -308,7 +308,7 @@ def test_why_of_a_failure(run: Run) -> None:
         ("assets/sub", "folder", "it is a folder"),
     ],
 )
-def test_why_of_a_file_without_jobs(run: Run, name: str, is_what: str, said: str) -> None:
+def test_why_of_a_file_without_jobs_names_the_cause(run: Run, name: str, is_what: str, said: str) -> None:
     code, out, _ = run("why", name, "--json")
 
     answer = json.loads(out)
@@ -441,7 +441,7 @@ def test_doctor_counts_folders_of_unprocessed_project(
     assert "the project has 4" in capsys.readouterr().out
 
 
-def test_open_accepts_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_accepts_a_project_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = own_project(tmp_path, monkeypatch, {"aptui.yaml": "scan_folders: [{name: a, path: assets}]\ncache: Here\n"})
     shown: list[Path] = []
     monkeypatch.setattr(screen_verb, "_run", lambda _config, session, _arguments: shown.append(session.cache_dir) or 0)

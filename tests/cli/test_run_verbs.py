@@ -1,4 +1,4 @@
-"""`reprocess`, `rerun`, `verify`, `doctor`, `init`, `demo`, `schema`, `config`: verbs that run or check something."""
+"""Verbs that run or check something: `reprocess`, `rerun`, `verify`, `doctor`, `init`, `demo`, `schema` and `config`."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_rerun_of_a_failing_job_is_exit_code_1(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.txt@server", "x.words@linux"])
-def test_rerun_of_copies_and_python_builders(run: Run, name: str) -> None:
+def test_rerun_works_for_copies_and_python_builders(run: Run, name: str) -> None:
     run("batch")
 
     code, out, _ = run("rerun", name)
@@ -259,7 +259,7 @@ def test_demo_succeeds_when_exactly_the_intended_failure_occurs(tmp_path: Path, 
     assert f"{count_expected_products()} products" in out
     assert (
         sum(1 + max(0, len(line) - 1) // 80 for line in out.replace(str(folder), "aptui-demo").splitlines()) <= 24 - 5
-    )  # the two failures on stderr, and the prompt
+    )  # stderr has the two failures and the prompt
     assert "data/another.json should not have failed" in told
 
 

@@ -66,7 +66,7 @@ def test_broken_configuration_without_stored_one_is_an_error(
 
 @pytest.fixture
 def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A terminal on which the user presses these keys, and a folder with a text but without a project."""
+    """A terminal on which the user presses these keys, and a folder with a text file but without a project."""
     keys: list[str] = []
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets/a.json").write_text("{}")

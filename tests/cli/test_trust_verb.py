@@ -26,7 +26,7 @@ RUN = {
     "restore": [["restore", "b.a", "--run", "1"]],
     "start": [["start"]],
 }
-"""Verbs that run jobs: typing one is consent."""
+"""Verbs that run jobs: a user who types such a verb consents to run the project's code."""
 LOOK = {
     "affected": [["affected", "--since", "HEAD"]],
     "assetlist": [["assetlist", "a.txt"]],
@@ -148,7 +148,7 @@ def _git(folder: Path, *words: str) -> None:
 
 
 def ran_by(table: dict[str, list[list[str]]], markers: Markers) -> dict[str, set[str]]:
-    """Return {command line: kinds of code that ran}, without commands that ran none."""
+    """Return {command line: kinds of code that ran}, without command lines that ran no code."""
     markers()
     found = {}
     for words in [words for lines in table.values() for words in lines]:

@@ -1,4 +1,4 @@
-"""`on:` in the configuration: its meaning, mistakes with their places, and layers that may not set it."""
+"""The key `on:` of the configuration: its meaning, mistakes with their places, and layers that cannot set it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_alerts_are_equal_after_storing_and_change_no_project_signature(folder: 
         ("on: {quiet: soon}", ":3:13", "duration"),
     ],
 )
-def test_impossible_alerts_are_refused_with_their_place(folder: Path, said: str, place: str, what: str) -> None:
+def test_invalid_alerts_are_refused_with_their_place(folder: Path, said: str, place: str, what: str) -> None:
     with pytest.raises(ConfigErrors) as caught:
         load(write(folder, f"{said}\n"))
 

@@ -1,4 +1,4 @@
-"""`checks:` in the configuration: its meaning, mistakes with their places, and its effect on signatures."""
+"""The key `checks:` of the configuration: its meaning, mistakes with their places, and its effect on signatures."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_gitlab_recipe_passes_in_a_project_that_init_made(tmp_path: Path, monkey
     assert {path.name for path in (tmp_path / "Cache/linux").iterdir()} == {"a.json", "b.xml", "c.yml"}
 
 
-def test_the_image_runs_a_verb_by_default() -> None:
+def test_container_image_runs_a_verb_by_default() -> None:
     text = Path(FOLDER, "Dockerfile").read_text(encoding="utf-8")
 
     assert 'ENTRYPOINT ["aptui"]' in text
@@ -80,7 +80,8 @@ def test_github_recipe_may_only_read_and_names_actions_by_commit() -> None:
         for step in steps
         if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", step.get("uses", "actions/x@" + "0" * 40))
     ] == []
-    assert [step["run"] for step in steps if "${{" in step.get("run", "")] == []  # names of branches are not trusted in a script
+    # a script must not contain names of branches, because they are untrusted
+    assert [step["run"] for step in steps if "${{" in step.get("run", "")] == []
     cache = next(step["with"] for step in steps if step.get("uses", "").startswith("actions/cache@"))
     assert "'untrusted' || 'trusted'" in recipe["env"]["STORE"]
     assert cache["key"].startswith("${{ env.STORE }}-")

@@ -49,7 +49,7 @@ def project(tmp_path, monkeypatch):
         ("logs", "../logs", "# the end\n", '# the end\nlogs: "../logs"\n'),
     ],
 )
-def test_edit_changes_only_the_value_in_the_text(key, value, before, after):
+def test_edit_changes_only_the_text_of_the_value(key, value, before, after):
     assert PROJECT.count(before) == 1
     assert edit_text(PROJECT, "x", key, value) == PROJECT.replace(before, after)
 
@@ -148,7 +148,7 @@ def test_unwritable_folder_is_reported(project, monkeypatch):
 
 
 @pytest.mark.parametrize(("text", "value"), [("4", 4), ("1.5", 1.5), (" 5m ", "5m"), ("2GiB", "2GiB"), ("٤", "٤")])
-def test_typed_number_becomes_a_number(text, value):
+def test_value_typed_as_a_number_is_stored_as_a_number(text, value):
     assert value_of(text) == value
 
 

@@ -1,4 +1,4 @@
-"""Loading layers of YAML to records, and the low cost of an unchanged configuration."""
+"""Loading the layers of YAML as records, and the low cost of loading an unchanged configuration."""
 
 from __future__ import annotations
 
@@ -396,7 +396,7 @@ def test_changed_tool_changes_the_code_digest_of_its_builder(write: Write, tool:
     assert upgraded.project.scan_signature == first.project.scan_signature
 
 
-def test_touching_a_tool_changes_no_signature(write: Write) -> None:
+def test_tool_with_only_a_new_mtime_changes_no_signature(write: Write) -> None:
     folder = write(builders_of('  - {name: b, command: x, patterns: ["*"], tools: [./tool.sh]}\n'))
     write_tool(folder, "one")
     first = load(folder)

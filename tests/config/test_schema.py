@@ -19,7 +19,10 @@ Complain = Callable[..., list[str]]
 
 @pytest.fixture
 def complain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complain:
-    """Return a function that loads a project and returns the mistakes, from the line number on."""
+    """Return a function that loads a project and returns its mistakes.
+
+    Each mistake begins with the line number, without the path.
+    """
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
     (tmp_path / "assets").mkdir()
@@ -438,5 +441,5 @@ def test_folder_without_a_project_is_refused_with_the_advice_to_run_init(tmp_pat
         ("9" * 400 + "TB", 1 << 60),
     ],
 )
-def test_sizes_are_read_as_people_write_them(text, count):
+def test_byte_sizes_with_units_are_understood(text, count):
     assert byte_count(text) == count

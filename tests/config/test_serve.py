@@ -1,4 +1,4 @@
-"""The keys about undeclared reads: allowed layers, defaults, and the report of `doctor` on tracing."""
+"""The configuration keys about undeclared reads: allowed layers, defaults, and the report of `doctor` about tracing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`retry:`, `resources:` and `quality:`: their meaning, mistakes with their places, and that they do not affect products."""
+"""The keys `retry:`, `resources:` and `quality:`: their meaning, mistakes with their places, and their effect on signatures."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_resources_of_a_copy_rule_are_refused(load: Load) -> None:
         load("resources: {gpu: 1}\n", of_copy=", resources: [gpu]")
 
 
-def test_quality_is_remembered_and_changes_the_signature_of_drafts_alone(load: Load) -> None:
+def test_quality_is_stored_and_changes_only_the_signature_of_drafts(load: Load) -> None:
     bare, finals = load().project, load(of_builder=", quality: [final]").project
     compiled = load(of_builder=", quality: [draft, final]")
     remembered = load(of_builder=", quality: [draft, final]")

@@ -1,4 +1,4 @@
-"""Records of trust: the files that they cover, when they are written, and whose records count."""
+"""Records of trusted projects: the covered files, when records are written, and which records are valid."""
 
 from __future__ import annotations
 

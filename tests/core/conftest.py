@@ -1,4 +1,4 @@
-"""A world for the stories of the core."""
+"""Fixture of a simulated engine for the tests of the core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks on assets, without a file: flaws of names and products, and skipped checks."""
+"""Checks on assets, tested without files: findings about names and products, and skipped checks."""
 
 from __future__ import annotations
 

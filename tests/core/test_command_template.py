@@ -1,4 +1,4 @@
-"""Templates of commands: where placeholders stand, and where none may."""
+"""Templates of commands: places where placeholders are allowed, and places where they are refused."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_placeholder_where_no_value_is_safe_is_refused_with_its_place(text: st
 
 
 @pytest.mark.parametrize("text", ALLOWED)
-def test_safe_template_is_accepted(text: str) -> None:
+def test_safe_template_has_no_mistakes(text: str) -> None:
     assert examine_template(text).slots
 
 
@@ -128,5 +128,5 @@ def test_variables_of_two_placeholders_differ() -> None:
         ("tool {params.size}", ()),
     ],
 )
-def test_parameters_that_stand_for_a_program_are_known(text: str, params: tuple[str, ...]) -> None:
+def test_parameters_that_name_the_program_of_a_command_are_listed(text: str, params: tuple[str, ...]) -> None:
     assert examine_template(text).program_params == params

@@ -1,4 +1,4 @@
-"""Companions: which files belong to a source by the rules of the project, and to which sources a file belongs."""
+"""Companions: the files that belong to a source by the rules of the project, and the sources that own a given file."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ PLANNER = replace(BASE, params_schema='{"properties":{"jobs":{"is_planning_only"
 
 
 @pytest.mark.parametrize("change", [{"params": '{"jobs":[2],"size":1}'}, {"platform_params": (("linux", '{"jobs":[2]}'),)}])
-def test_planning_parameter_counts_for_analyses_only(change: dict[str, object]) -> None:
+def test_planning_parameter_changes_only_the_rule_of_analyses(change: dict[str, object]) -> None:
     changed = replace(PLANNER, **change)
 
     assert rule_of(changed) == rule_of(PLANNER) == rule_of(replace(BASE, params='{"size":1}'))
@@ -54,11 +54,11 @@ def test_builder_without_planning_parameters_has_no_planning_entry() -> None:
     assert fingerprint.planning_entries(BASE, "linux") == fingerprint.planning_entries(replace(PLANNER, params="{}"), "linux") == ()
 
 
-def test_parameters_of_another_platform_do_not_count() -> None:
+def test_parameters_of_another_platform_do_not_change_the_rule() -> None:
     assert rule_of(replace(BASE, platform_params=(("server", '{"size":2}'),))) == rule_of()
 
 
-def test_the_platform_and_its_tags_count_in_any_order() -> None:
+def test_platform_and_tags_change_the_fingerprint_but_the_order_of_tags_does_not() -> None:
     assert rule_of(platform=Platform("server", LINUX.tags)) != rule_of()
     assert rule_of(platform=Platform("linux", ("tools",))) != rule_of()
     assert rule_of(platform=Platform("linux", ("tools", "renderer"))) == rule_of()
@@ -71,14 +71,14 @@ def test_debug_output_is_covered_only_if_the_builder_reads_it() -> None:
     assert rule_of(reader, debug_output=True) != rule_of()
 
 
-def test_neighbouring_values_are_kept_apart_in_the_fingerprint() -> None:
+def test_fingerprint_distinguishes_values_that_join_to_the_same_text() -> None:
     one = (("source", "a", "12"), ("source", "b", "3"))
     two = (("source", "a", "1"), ("source", "b", "23"))
 
     assert fingerprint.number(one) != fingerprint.number(two)
 
 
-def test_a_missing_file_differs_from_an_empty_one_and_from_another_missing_one() -> None:
+def test_missing_file_differs_from_an_empty_file_and_from_another_missing_file() -> None:
     missing = [fingerprint.number((("dependency", name, fingerprint.file_digest(NO_DIGEST)),)) for name in ("a", "b")]
     empty = fingerprint.number((("dependency", "a", fingerprint.file_digest(sha(""))),))
 
@@ -93,22 +93,22 @@ def test_fingerprint_has_63_bits_and_is_never_zero() -> None:
     assert fingerprint.number(()) > 0
 
 
-def test_text_with_half_a_surrogate_pair_has_a_fingerprint() -> None:
+def test_text_with_a_lone_surrogate_has_a_fingerprint() -> None:
     assert fingerprint.number((("additional fingerprint", "\ud800", "1"),)) > 0
     assert fingerprint.combine((("version", "\ud800", "1"),))
 
 
-def test_plain_plan_has_no_manifest_entries() -> None:
+def test_plan_with_default_values_has_no_manifest_entries() -> None:
     assert fingerprint.plan_entries(JobPlan("main", "linux")) == ()
 
 
-def test_parameters_and_additional_information_of_a_plan_count() -> None:
+def test_parameters_and_additional_information_of_a_plan_change_the_fingerprint() -> None:
     entries = fingerprint.plan_entries(JobPlan("main", "linux", additional_fingerprint="v2", params='{"a":1}'))
 
     assert [entry[:2] for entry in entries] == [("job parameters", '{"a":1}'), ("additional fingerprint", "v2")]
 
 
-def test_priority_and_urgency_of_a_plan_do_not_count() -> None:
+def test_priority_and_urgency_of_a_plan_do_not_change_the_fingerprint() -> None:
     assert fingerprint.plan_entries(JobPlan("main", "linux", priority=9, is_critical=True)) == ()
 
 
@@ -162,7 +162,7 @@ def test_explanation_names_the_input_that_changed(old: fingerprint.Manifest, new
     assert fingerprint.explain(old, new) == sentence
 
 
-def test_many_differences_are_cut_short() -> None:
+def test_long_list_of_differences_is_shortened() -> None:
     new = tuple(("dependency", str(n), "1") for n in range(9))
 
     said = fingerprint.explain((), new)
@@ -170,7 +170,7 @@ def test_many_differences_are_cut_short() -> None:
     assert said == "dependency '0' is new; dependency '1' is new; dependency '2' is new; and 6 more"
 
 
-def test_manifest_round_trips_as_text() -> None:
+def test_manifest_read_back_from_its_text_is_equal() -> None:
     manifest = (("source", "ä\t\n", "1"), ("job", "b", "2"))
 
     assert fingerprint.load(fingerprint.dump(manifest)) == manifest
@@ -186,7 +186,7 @@ def test_copy_builder_has_rule_entries() -> None:
     ]  # fmt: skip
 
 
-def test_builder_of_a_project_has_one_identity_in_any_place() -> None:
+def test_builder_of_a_project_has_the_same_identity_in_any_project_folder() -> None:
     here, there = (replace(BASE, origin=f"file:{folder}/builders/words.py:Words") for folder in ("/home/me/game", "/srv/game"))
 
     assert rule_of(here) == rule_of(there)

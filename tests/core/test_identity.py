@@ -31,12 +31,12 @@ def source(rel: str, identity: SourceIdentity | None = None, uuid: SourceUuid | 
     return found
 
 
-def test_only_an_identity_file_has_an_owner() -> None:
+def test_only_an_identity_file_has_an_owning_source() -> None:
     assert owner_of(PathKey("sub/a.txt.meta")) == "sub/a.txt"
     assert owner_of(PathKey("sub/a.txt")) is None
 
 
-def test_a_path_in_upper_case_has_two_uuids_and_one_in_lower_case_has_one() -> None:
+def test_path_with_capitals_has_two_uuids_and_path_in_lower_case_has_one() -> None:
     assert len(path_uuids(RelPath("Sub/A.txt"))) == 2
     assert path_uuids(RelPath("sub/a.txt")) == (path_uuid("sub/a.txt"),)
     assert path_uuids(RelPath("Sub/A.txt"))[0] == path_uuid("sub/a.txt")
@@ -94,7 +94,7 @@ def test_braced_uuid_is_in_upper_case() -> None:
 
 
 @given(UUIDS, st.lists(UUIDS, max_size=3), NAMES, st.integers(0, 1 << 62), st.binary(min_size=32, max_size=32), NAMES)
-def test_packed_identity_is_unpacked_equal(
+def test_unpacked_identity_equals_the_packed_identity(
     uuid: SourceUuid, legacy: list[SourceUuid], original: str, created_ms: int, digest: bytes, problem: str
 ) -> None:
     identity = SourceIdentity(uuid, tuple(legacy), original, created_ms, Digest(digest), problem)
@@ -108,7 +108,7 @@ def test_missing_identity_is_empty_text(text: str) -> None:
     assert unpack(text) is None
 
 
-def test_prefixes_of_duplicate_paths_depend_on_names_alone() -> None:
+def test_prefix_of_a_duplicate_path_depends_only_on_the_name_of_its_scan_folder() -> None:
     found = [duplicate_prefix(name) for name in ("low", "Low", "Gem/Assets", "gem_assets", "é (2)")]
 
     assert found[0] == found[1] == "(low)"

@@ -1,4 +1,4 @@
-"""Links: the meaning of a path, duplicates, and paths both included and excluded."""
+"""Product dependencies by path: the meaning of a path, duplicates, and paths both included and excluded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOURCE, PRODUCT, ASSET = LinkKind
 @pytest.mark.parametrize(
     "written", ["Meshes/Rock.FBX", "meshes\\Rock.fbx", "meshes//rock.fbx", "./meshes/x/../rock.fbx", "/game/Meshes/rock.fbx"]
 )
-def test_a_path_has_one_form_however_it_is_written(written: str) -> None:
+def test_every_spelling_of_a_path_has_the_same_normal_form(written: str) -> None:
     assert path_link(written, SOURCE, 1, "/game") == ProductLink(SOURCE, "meshes/rock.fbx", 1)
 
 
@@ -26,7 +26,7 @@ def test_exclamation_mark_makes_a_link_an_exclusion() -> None:
 
 
 @pytest.mark.parametrize("end", ["tif", "tiff", "bmp", "gif", "jpg", "JPEG", "tga", "png"])
-def test_link_to_an_image_means_a_source(end: str) -> None:
+def test_link_to_an_image_path_is_a_source_dependency(end: str) -> None:
     assert path_link(f"a.{end}", PRODUCT, 2).kind is SOURCE
     assert path_link(f"a.{end}.x", PRODUCT, 2).kind is PRODUCT
 
@@ -39,13 +39,13 @@ def test_link_with_an_invalid_path_is_refused(written: str, why: str) -> None:
         path_link(written, PRODUCT, 2)
 
 
-def test_first_of_duplicate_links_counts() -> None:
+def test_first_of_duplicate_links_is_used() -> None:
     first, again, other = path_link("a", SOURCE, 0), path_link("A", SOURCE, 2), path_link("a", PRODUCT, 2)
 
     assert settle_links([first, again, other]) == ((first, other), ())
 
 
-def test_link_that_is_wanted_and_excluded_is_dropped_and_reported() -> None:
+def test_link_both_included_and_excluded_is_dropped_and_reported() -> None:
     links = [path_link(text, SOURCE, 2) for text in ("a/*", "b", "!b", "!c")]
 
     assert settle_links(links) == ((links[0], links[3]), ("b",))

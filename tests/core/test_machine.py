@@ -29,7 +29,7 @@ def test_table_has_a_row_for_every_state_and_for_an_absent_job() -> None:
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_filled_cell_moves_the_job_and_returns_its_effects(state: JobState | None, trigger: Trigger) -> None:
+def test_filled_cell_changes_the_state_and_returns_its_effects(state: JobState | None, trigger: Trigger) -> None:
     job = job_in(state)
 
     effect = feed(job, trigger)
@@ -38,7 +38,7 @@ def test_filled_cell_moves_the_job_and_returns_its_effects(state: JobState | Non
 
 
 @pytest.mark.parametrize(("state", "trigger"), EMPTY)
-def test_an_empty_cell_raises_and_changes_nothing(state: JobState | None, trigger: Trigger) -> None:
+def test_trigger_with_an_empty_cell_raises_and_changes_nothing(state: JobState | None, trigger: Trigger) -> None:
     job = job_in(state)
 
     with pytest.raises(InvalidTransition, match=str(trigger)) as caught:
@@ -76,11 +76,11 @@ def test_drop_deletes_the_job_and_no_other_trigger_does(state: JobState | None, 
 
 
 class Mismatch(Exception):
-    """The machine reached a state that the events do not allow."""
+    """Raised when the machine reaches a state that the events do not allow."""
 
 
 class Intent:
-    """The state that the last plan, cancel, drop or failure should lead to: written independently of the table."""
+    """An independent model of the state machine: the state that the last plan, cancel, drop or failure should lead to."""
 
     def __init__(self) -> None:
         self.exists = False
@@ -91,7 +91,7 @@ class Intent:
         self.is_ready = False
 
     def legal(self) -> list[Trigger]:
-        """Return the triggers that the pipeline may feed now."""
+        """Return the triggers that the pipeline may send now."""
         if self.commits:
             return [Trigger.COMMITTED, Trigger.COMMIT_FAILED]
         found = [Trigger.PLAN, Trigger.MATCH, Trigger.REFUSE]
@@ -144,7 +144,7 @@ class Intent:
                 return kill | Effect.DELETE
 
     def check(self, job: Job) -> None:
-        """Compare with the actual state."""
+        """Compare the model with the actual state."""
         if not self.exists:
             seen = job.state is None
         elif self.commits:
@@ -160,7 +160,7 @@ class Intent:
 
 
 def walk(seed: int, steps: int) -> None:
-    """Feed a job random triggers, and compare it with the intent."""
+    """Send random triggers to a job, and compare its state with the model."""
     rng = random.Random(seed)
     job, intent = job_in(None), Intent()
     for _step in range(steps):
@@ -178,7 +178,7 @@ def test_random_triggers_lead_to_the_intended_states(seed: int) -> None:
 
 
 def mutants() -> list[tuple[JobState | None, Trigger, machine.Cell | None]]:
-    """Return the mutants of every cell: with each wrong next state, without its effects, and empty."""
+    """Return the mutants of every cell: a wrong next state, missing effects, and an empty cell."""
     found: list[tuple[JobState | None, Trigger, machine.Cell | None]] = []
     for state, trigger in FILLED:
         after, effect = TABLE[state][trigger]

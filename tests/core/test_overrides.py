@@ -1,4 +1,4 @@
-"""Winners of paths in a folder."""
+"""Which file wins if several scan folders have a file of the same path."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_files_of_one_scan_folder_that_differ_only_in_case_all_clash() -> None:
     ]
 
 
-def test_a_clash_does_not_reveal_the_file_it_overrides() -> None:
+def test_file_overridden_by_a_case_clash_stays_hidden() -> None:
     winners, clashes = merge_folder([[fact("A.txt"), fact("a.txt")], [fact("a.txt", 2)]])
 
     assert winners == {}

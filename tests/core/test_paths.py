@@ -1,4 +1,4 @@
-"""Names as text and bytes, and identity."""
+"""File names as text and as bytes, and the UUIDs of paths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = st.one_of(
 
 @pytest.mark.slow
 @given(NAMES)
-def test_any_name_round_trips_as_text(name: bytes) -> None:
+def test_any_name_survives_conversion_to_text_and_back(name: bytes) -> None:
     assert from_text(to_text(name)) == name
 
 
@@ -37,7 +37,7 @@ def test_the_text_of_any_name_is_valid_in_utf8_and_json(name: bytes) -> None:
     assert json.loads(json.dumps(text)) == text
 
 
-def test_each_undecodable_byte_becomes_one_private_character() -> None:
+def test_each_undecodable_byte_becomes_one_private_use_character() -> None:
     assert to_text(b"a\xff\x80b") == "a\U0010ffff\U0010ff80b"
 
 
@@ -46,7 +46,7 @@ def test_a_valid_name_stays_as_it_is() -> None:
     assert to_text(b"plain.txt") == "plain.txt"
 
 
-def test_a_genuine_private_character_is_escaped_byte_by_byte() -> None:
+def test_valid_private_use_character_is_escaped_byte_by_byte() -> None:
     name = "x\U0010ff80".encode()
 
     assert to_text(name) == "x\U0010fff4\U0010ff8f\U0010ffbe\U0010ff80"

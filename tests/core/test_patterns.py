@@ -86,7 +86,7 @@ def test_pattern_with_two_dots_matches_too() -> None:
     assert patterns.builders_for("b.tar.gz/readme") == ()
 
 
-def test_groups_references_and_flags_of_one_pattern_do_not_disturb_another() -> None:
+def test_groups_references_and_flags_of_one_pattern_do_not_affect_other_patterns() -> None:
     patterns = PatternSet([[regex(r"(a)\1"), regex(r"(?P<x>b)c")], [regex(r"(?P<x>d)\1")], [regex("(?x) e f ")], [regex("g|h")]])
 
     assert patterns.builders_for("aa") == (0,)

@@ -1,4 +1,4 @@
-"""Cycles: all of them are found, and each is described in one way."""
+"""Cycles of preloaded products: all cycles are found, and each has one description."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def ready(name: str = "a.s", platform: str = "linux", key: str = "main", **more:
     return Job(source, b"b", platform, key, state=JobState.QUEUED, **more)  # type: ignore[arg-type]
 
 
-# Each job precedes the next one in the list for one reason, although all less important reasons favour the next one.
+# Each job precedes the next job in the list for one reason, although all less important reasons favour the next job.
 LADDER = [
     ready("z.s", "server", is_critical=True),
     ready("z.s", "server", escalation=200),
@@ -34,7 +34,7 @@ LADDER = [
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_jobs_start_in_the_order_of_the_ladder(seed: int) -> None:
+def test_jobs_start_in_the_order_of_their_priorities(seed: int) -> None:
     queue = ReadyQueue("linux")
     for job in random.Random(seed).sample(LADDER, len(LADDER)):
         queue.push(job)
@@ -56,14 +56,14 @@ def test_builders_are_matched_again_after_the_cache_is_full(monkeypatch: pytest.
     assert asked.order_of(b"unknown") == 2
 
 
-def test_analysis_ranks_as_a_job_of_the_host_platform() -> None:
+def test_analysis_has_the_rank_of_a_job_of_the_host_platform() -> None:
     queue = ReadyQueue("linux")
     analysis = ready("b.s", platform="")
 
     assert queue.rank(analysis)[5] is False
 
 
-def test_pushing_again_moves_a_job_to_where_it_belongs_now() -> None:
+def test_pushing_a_job_again_updates_its_position_in_the_queue() -> None:
     queue = ReadyQueue("linux")
     first, second = ready("a.s"), ready("b.s")
     queue.push(first)
@@ -89,7 +89,7 @@ def test_a_discarded_job_does_not_start() -> None:
     assert len(queue) == 0
 
 
-def test_a_job_that_may_not_start_any_more_is_skipped() -> None:
+def test_job_that_may_no_longer_start_is_skipped() -> None:
     queue = ReadyQueue("linux")
     job = ready()
     queue.push(job)
@@ -131,7 +131,7 @@ def test_boosts_expire_in_order_unless_they_were_renewed() -> None:
     assert interest.expire(3) == ["a"]
 
 
-def test_oldest_boosts_end_beyond_the_maximum_and_the_heap_keeps_few_stale_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_boosts_beyond_the_maximum_expire_and_the_queue_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(priority, "_MAX_BOOSTED", 3)
     queue, job = ReadyQueue("linux"), ready("a.s")
     for look in range(1, 10_000):

@@ -1,4 +1,4 @@
-"""Rows: unpacking a packed value gives the same value, and a job in flight is stored as pending."""
+"""Rows: unpacking a packed value gives the same value, and a job in progress is stored as pending."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def width(operation: str) -> int:
 
 
 @given(plan=PLANS, discovered=st.lists(st.tuples(TEXT, TEXT), max_size=2).map(tuple))
-def test_packed_plan_is_unpacked_equal(plan: JobPlan, discovered: tuple[tuple[str, str], ...]) -> None:
+def test_unpacked_plan_equals_the_packed_plan(plan: JobPlan, discovered: tuple[tuple[str, str], ...]) -> None:
     text = rows.pack_plan(plan, discovered)
 
     assert rows.unpack_plan(text, plan.key, plan.platform) == (plan, discovered)
@@ -70,7 +70,7 @@ def test_plain_plan_is_stored_as_empty_text() -> None:
     plans=st.lists(PLANS, max_size=3).map(tuple),
     edges=st.lists(st.builds(SourceEdge, st.sampled_from(EdgeKind), TEXT), max_size=3).map(tuple),
 )
-def test_packed_analysis_is_unpacked_equal(plans: tuple[JobPlan, ...], edges: tuple[SourceEdge, ...]) -> None:
+def test_unpacked_analysis_equals_the_packed_analysis(plans: tuple[JobPlan, ...], edges: tuple[SourceEdge, ...]) -> None:
     job = Job(source(), b"b", "", ANALYSIS_KEY, plans=plans, edges=edges)
 
     assert rows.unpack_analysis(rows.pack_analysis(job)) == (plans, edges)
@@ -81,7 +81,7 @@ def test_empty_row_is_an_analysis_without_plans() -> None:
 
 
 @pytest.mark.parametrize("state", [None, *JobState])
-def test_job_in_flight_is_stored_as_pending(state: JobState | None) -> None:
+def test_job_in_progress_is_stored_as_pending(state: JobState | None) -> None:
     job = Job(source(), b"b", "linux", "main", 3, state)
     is_settled = state in (JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED)
 
@@ -98,7 +98,7 @@ def test_job_row_can_have_a_given_state() -> None:
     assert rows.job_row(job, JobState.COMPLETED)[16] == "completed"
 
 
-def test_an_analysis_without_a_fingerprint_says_so() -> None:
+def test_failed_analysis_is_stored_without_a_fingerprint() -> None:
     job = Job(source(), b"b", "", ANALYSIS_KEY, state=JobState.FAILED)
     absent = Job(source(), b"b", "", ANALYSIS_KEY)
 
@@ -107,7 +107,7 @@ def test_an_analysis_without_a_fingerprint_says_so() -> None:
     assert rows.analysis_row(absent)[2] == "waiting"
 
 
-def test_a_source_is_written_with_its_digest_or_none() -> None:
+def test_source_row_has_the_digest_of_an_existing_file_only() -> None:
     here, gone = source(), source()
     gone.fact = None
 
@@ -115,7 +115,7 @@ def test_a_source_is_written_with_its_digest_or_none() -> None:
     assert rows.source_row(gone)[5] == b""
 
 
-def test_hashes_fit_into_the_database() -> None:
+def test_hashes_are_stored_as_signed_integers() -> None:
     job = Job(source(), b"b", "linux", "main", 3)
     product = Product("linux/a.out", 0, bytes(16), 1, sha("p"), (1 << 64) - 1, 9)
 
@@ -126,7 +126,7 @@ def test_hashes_fit_into_the_database() -> None:
     assert rows.to_signed(1 << 63) == -(1 << 63)
 
 
-def test_edges_are_written_once_each_with_their_bits() -> None:
+def test_each_edge_is_written_once_with_the_bits_of_its_dependencies() -> None:
     here = source()
     analysis = Job(here, b"b", "", ANALYSIS_KEY)
     analysis.edges = (SourceEdge(EdgeKind.PATH, "x"), SourceEdge(EdgeKind.WILDCARD, "*.y"), SourceEdge(EdgeKind.UUID, "0" * 32))
@@ -156,5 +156,5 @@ def test_edges_are_written_once_each_with_their_bits() -> None:
         ("", "", ""),
     ],
 )
-def test_origin_follows_the_reason(reason: str, origin: str, told: str) -> None:
+def test_origin_is_appended_to_the_reason(reason: str, origin: str, told: str) -> None:
     assert with_origin(reason, origin) == told

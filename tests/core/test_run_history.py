@@ -1,4 +1,4 @@
-"""The steps between runs: unpacking gives the packed state, and the step of a first run takes one character."""
+"""The stored differences between runs: unpacking gives the packed state, and a first run is stored as one character."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def plain(state: RunStep) -> tuple[set[tuple[str, str, str]], set[tuple[str, str
 
 
 @given(MOMENTS, MOMENTS)
-def test_step_applied_to_one_state_gives_the_next(known: RunStep, wanted: RunStep) -> None:
+def test_step_applied_to_a_state_gives_the_next_state(known: RunStep, wanted: RunStep) -> None:
     assert plain(rows.apply_step(known, rows.step(known, wanted))) == plain(wanted)
 
 
 @given(st.lists(st.tuples(st.booleans(), MOMENTS), max_size=6))
-def test_every_run_is_found_by_going_back(runs: list[tuple[bool, RunStep]]) -> None:
+def test_state_of_every_run_is_restored_from_the_latest_run_backwards(runs: list[tuple[bool, RunStep]]) -> None:
     committed, kept = RunStep(), []
     for succeeds, state in runs:
         if succeeds and not state.inputs:
@@ -53,7 +53,7 @@ def test_every_run_is_found_by_going_back(runs: list[tuple[bool, RunStep]]) -> N
     assert [plain(state) for state in found] == [plain(state) for state in reversed(expected)]
 
 
-def test_first_run_is_stored_as_one_character_and_an_equal_run_as_none() -> None:
+def test_first_run_is_stored_as_one_character_and_an_equal_run_as_empty_text() -> None:
     state = RunStep((("source", "a.png", "00"),), (("linux/a.png", "00", 3),))
 
     assert rows.make_committed_step(RunStep(), state) == BEGINNING

@@ -1,4 +1,4 @@
-"""The facts of a job are the combined facts of its products."""
+"""The facts of a job combine the facts of its products."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IMAGE, SOUND = ContentFacts(width=8, height=4, format="rgb"), ContentFacts(width
         ([IMAGE, None, SOUND], ContentFacts(width=8, height=4, format="rgb", rate=44100, seconds=1.5)),
     ],
 )
-def test_maximum_of_each_fact_is_returned_and_none_without_facts(
+def test_job_facts_are_the_maxima_of_its_products_and_empty_without_facts(
     products: list[ContentFacts | None], told: ContentFacts | None
 ) -> None:
     assert together(products) == told

@@ -1,4 +1,4 @@
-"""Combination of settings files."""
+"""How settings files of nested folders combine."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def entries(settings: SettingsTree, key: str, platform: str) -> Manifest:
     return settings.adjustment(PathKey(key), SCRIPT).platform_entries[platform]
 
 
-def test_a_folder_adjusts_what_lies_below_it_and_nothing_else() -> None:
+def test_folder_settings_affect_only_paths_below_the_folder() -> None:
     settings = settings_of(a={"script": {"params": {"quality": 90}}})
 
     assert params(settings, "a/b/x.s") == {"format": "png", "quality": 90}
@@ -110,7 +110,7 @@ def test_platform_id_overrides_tag_and_tag_overrides_star() -> None:
     assert params(settings, "b/x.s", "linux")["by"] == "star"
 
 
-def test_a_platform_is_skipped_until_a_nearer_folder_wants_it() -> None:
+def test_platform_is_skipped_until_a_nearer_folder_enables_it() -> None:
     settings = settings_of(a={"script": {"platforms": {"server": "skip"}}}, a_b={"script": {"platforms": {"server": {}}}})
 
     assert settings.adjustment(PathKey("a/x.s"), SCRIPT).skips == {"server": "a/.aptui.yaml:1:1"}

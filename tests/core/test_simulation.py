@@ -4,17 +4,18 @@ Exceptions of `compare`, each because two histories may rightly end differently:
 
 * *Failed and cancelled jobs keep their last products* (`keeps_products`), which a clean build does not have. So jobs that depend
   on them may differ (`excused_jobs`), and so may jobs with these products as input (`excused_chains`).
-* *Cycles of job dependencies*: no job waits there, so that the order of runs decides (`excused_jobs`); the engine warns of each.
+* *Cycles of job dependencies*: no job in a cycle waits, so the order of runs decides (`excused_jobs`); the engine warns of each
+  cycle.
 * *A broken settings file above a source* (`World.misled_jobs`): the includes of that source are the last valid ones; a clean
   build has no valid ones.
 * *Jobs that a failed analysis planned before it failed* (`orphans`) stay; a clean build does not plan them. In the clean build
   itself they are left out if another source turned out to have the better claim to a UUID after they were planned.
-* *Chains that feed themselves* are ended after some rounds; the order of their runs decides in which job and with which products
-  (`endless_jobs`).
+* *Chains that depend on their own products* are ended after some rounds; the order of runs decides in which job and with which
+  products (`endless_jobs`).
 * *Cancelled jobs* stay cancelled until their inputs change.
-* *Jobs of resting platforms* stay unchanged, whatever happens to their sources.
-* *Two makers of one product*: one fails, and which one may depend on the products that a failed job keeps (`is_conflict`). That
-  only one owns it, and that the cache has exactly the owned products, is always checked.
+* *Jobs of platforms that are not requested* stay unchanged, whatever happens to their sources.
+* *Two jobs that make one product*: one job fails. Which job fails may depend on the products that a failed job keeps
+  (`is_conflict`). The simulation always checks that one job owns the product, and that the cache has exactly the owned products.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ HOST_ERRORS = re.compile("its worker died|cannot be placed|it was ")
 
 
 class Simulation(RuleBasedStateMachine):
-    """People edit, workers die, the engine is killed; then everything is compared with a clean build."""
+    """Users edit, workers die, the engine is killed; then the settled cache is compared with a clean build."""
 
     blind = ""
 
@@ -318,7 +319,10 @@ class Simulation(RuleBasedStateMachine):
 
     @rule(data=st.data(), text=TEXTS, seed=st.integers(0, 999), steps=st.one_of(st.none(), st.integers(0, 30)))
     def save_alone(self, data: st.DataObject, text: str, seed: int, steps: int | None) -> None:
-        """Save a known file and check it alone; then wait until the engine is idle (None), or let it die."""
+        """Save a known file and check only this file.
+
+        Then wait until the engine is idle (`fuse` is None), or let the engine die.
+        """
         places = [(folder, rel) for folder, rel in self.places() if not is_settings(rel)]
         if not places or self.needs_restart:
             return
@@ -347,7 +351,10 @@ class Simulation(RuleBasedStateMachine):
             self.world.hears = True
 
     def under_a_run(self, seed: int, what: str, is_back: bool, rel: str, folder: str, text: str) -> None:
-        """Change files that a run uses, after it was planned and before it reads them; change them back before it ends, or not."""
+        """Change files that a run uses, after the run was planned and before it reads them.
+
+        Optionally change them back before the run ends.
+        """
         world = self.world
         world.rng = random.Random(seed)
         if self.needs_restart:
@@ -411,7 +418,7 @@ class Simulation(RuleBasedStateMachine):
     # ------------------------------------------------------------------------------------------------------------ compare
 
     def compare(self) -> None:
-        """Compare with a clean build; jobs that failed for reasons of the host are tried again first."""
+        """Compare with a clean build; jobs that failed because of the host are retried first."""
         world = self.world
         world.fates.clear()
         world.commit_fates.clear()
@@ -425,7 +432,7 @@ class Simulation(RuleBasedStateMachine):
         jobs, wanted = world.live_jobs(), clean.live_jobs()
         resting = {name for name, job in jobs.items() if job.platform in world.setup.resting}
         orphaned = orphans(jobs)
-        unplanned = orphans(wanted)  # planned before another source got its UUID
+        unplanned = orphans(wanted)  # the job was planned before another source got the UUID
         excused = excused_jobs(jobs) | excused_jobs(wanted) | endless_jobs(jobs) | endless_jobs(wanted) | world.misled_jobs()
         chained = excused_chains(world, clean, excused)
         planned = wanted.keys() - unplanned - chained
@@ -447,7 +454,7 @@ class Simulation(RuleBasedStateMachine):
         assert cache == owned, "the cache holds other things than the database says"
 
     def make_finals(self) -> None:
-        """Settle once more and make the omitted finals: without this each job may have a draft or a final."""
+        """Settle once more and make the omitted finals. Otherwise each job may have a draft or a final."""
         self.world.configure(makes_finals=True)
         self.world.settle(restart=True)
         self.world.configure(makes_finals=False)
@@ -486,7 +493,7 @@ def analysis_failed(job: Job) -> bool:
 
 
 def is_conflict(job: Job) -> bool:
-    """Whether the job failed because another job makes one of its products, too."""
+    """Whether the job failed because another job also makes one of its products."""
     return job.state is JobState.FAILED and "is made by" in job.error
 
 
@@ -529,7 +536,7 @@ def excused_jobs(jobs: dict[str, Job]) -> set[str]:
 
 
 def endless_jobs(jobs: dict[str, Job]) -> set[str]:
-    """Return the names of jobs that were ended because they feed themselves."""
+    """Return the names of jobs that were ended because they depend on their own products."""
     return {name for name, job in jobs.items() if ENDLESS in job.error}
 
 
@@ -584,8 +591,11 @@ MUTANTS = {
     "code": "code", "tool": "tool", "find_changed": "new file", "_unproven_of": "file that is seen", "_came": "new file",
     "_is_matched": "new file",
 }  # fmt: skip
-"""{disabled check: the kind of change that reveals this soonest}. The checks find other code, another tool, and files that changed
-during a run, were being read when it began, or appeared since then."""
+"""{disabled check: the kind of change that reveals the missing check first}.
+
+The checks find other code, another tool, and files that changed during a run, were being read when it began, or appeared since
+then.
+"""
 
 
 CHANGES = [
@@ -598,7 +608,7 @@ CHANGES = [
 
 
 def change_under_runs(first: str = "") -> None:
-    """Change files that runs use between plan and commit, in every way and each in a new world; the given kind comes first."""
+    """Change files that runs use, between plan and commit, in every way. Each way has a new world; the given kind comes first."""
     for seed, what, is_back, text in sorted(CHANGES, key=lambda change: change[1] != first):
         machine = Simulation()
         machine.under_a_run(seed, what, is_back, "a.s", "game", text)
@@ -610,7 +620,7 @@ def test_change_between_plan_and_commit_is_detected() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 3, 8])
-def test_chain_that_feeds_itself_ends_with_few_slots(seed: int) -> None:
+def test_chain_that_depends_on_its_own_products_stops_even_with_few_slots(seed: int) -> None:
     machine = Simulation()
     machine.begin(files={})
     machine.settle(seed=seed, restart=False, is_full=False, fuse=None)

@@ -1,4 +1,4 @@
-"""The engine as a process: started, listed, spoken to, stopped, killed; and `aptui batch` beside it."""
+"""The engine as a process is started, listed, queried, stopped and killed; `aptui batch` runs beside it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ workers: 1
 
 
 class Home:
-    """A project and everything that its commands may write."""
+    """A project, with folders for everything that its commands may write."""
 
     def __init__(self, folder: Path) -> None:
         self.project = folder / "project"
@@ -62,7 +62,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
 
 
 @pytest.mark.starts
-def test_an_engine_is_started_once_listed_and_stopped(home: Home) -> None:
+def test_engine_is_started_only_once_and_is_listed_and_stopped(home: Home) -> None:
     started = home.run("start")
     again = home.run("start")
     pids = home.pids()
@@ -88,7 +88,7 @@ sys.exit(main(["batch"]))
 
 
 @pytest.mark.starts
-def test_batch_beside_an_engine_needs_nothing_that_prepares_a_session(home: Home) -> None:
+def test_batch_beside_an_engine_does_not_import_session_setup(home: Home) -> None:
     home.run("start")
 
     ended = subprocess.run([sys.executable, "-c", _WITHOUT_A_SESSION], cwd=home.project, env=home.environment, check=False)
@@ -110,7 +110,7 @@ def test_batch_beside_an_engine_drives_it_and_ends_with_its_result(home: Home) -
 
 
 @pytest.mark.starts
-def test_an_engine_that_is_killed_leaves_no_workers_and_the_next_one_takes_over(home: Home) -> None:
+def test_killed_engine_leaves_no_workers_and_the_next_engine_takes_over(home: Home) -> None:
     home.run("start")
     home.wait(lambda: home.product("a.txt") == "a")
     (pid,) = home.pids()
@@ -126,7 +126,7 @@ def test_an_engine_that_is_killed_leaves_no_workers_and_the_next_one_takes_over(
 
 
 @pytest.mark.starts
-def test_the_foreground_engine_ends_with_a_signal_and_leaves_nothing(home: Home) -> None:
+def test_foreground_engine_ends_on_a_signal_and_leaves_no_processes(home: Home) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         with subprocess.Popen(
             [sys.executable, "-m", "aptui", "serve"],
@@ -155,7 +155,7 @@ def test_an_engine_of_another_version_is_replaced_when_it_is_idle(home: Home, mo
     assert after != before
 
 
-def test_start_says_why_an_engine_does_not_start(home: Home) -> None:
+def test_start_reports_why_an_engine_does_not_start(home: Home) -> None:
     (home.project / "builders").mkdir()
     (home.project / "builders/bad.py").write_text("import nothing_of_that_name\n")
     refused = home.run("start")
@@ -164,7 +164,7 @@ def test_start_says_why_an_engine_does_not_start(home: Home) -> None:
     assert "nothing_of_that_name" in refused.stderr
 
 
-def test_hold_runs_its_command_with_and_without_an_engine(home: Home) -> None:
+def test_hold_returns_the_exit_code_of_its_command_with_and_without_an_engine(home: Home) -> None:
     alone = home.run("hold", "--", sys.executable, "-c", "raise SystemExit(7)")
     home.run("start")
     held = home.run("hold", "--", sys.executable, "-c", "open('assets/h.txt', 'w').write('h'); raise SystemExit(5)")
@@ -173,7 +173,7 @@ def test_hold_runs_its_command_with_and_without_an_engine(home: Home) -> None:
     assert (alone.returncode, held.returncode) == (7, 5)
 
 
-def test_steering_verbs_need_an_engine(home: Home) -> None:
+def test_verbs_that_steer_the_queue_need_an_engine(home: Home) -> None:
     refused = home.run("pause")
 
     assert refused.returncode == 2
@@ -195,7 +195,7 @@ def test_the_queue_is_steered_from_the_command_line(home: Home) -> None:
 
 
 @pytest.mark.parametrize("name", ["b.txt", "b.txt@linux:data", "assets/b.txt", "#", ""])
-def test_run_next_starts_the_job_that_is_named(home: Home, name: str) -> None:
+def test_run_next_starts_the_named_job(home: Home, name: str) -> None:
     (home.project / "assets/b.txt").write_text("b")
     home.run("start")
     home.wait(lambda: home.product("b.txt") == "b")
@@ -211,7 +211,7 @@ def test_run_next_starts_the_job_that_is_named(home: Home, name: str) -> None:
     assert "is not a source" in home.run("run-next", "nothing.txt").stderr
 
 
-def test_logs_shows_the_engines_log_and_says_where_it_is(home: Home) -> None:
+def test_logs_verb_prints_the_log_of_the_engine_and_its_path(home: Home) -> None:
     refused = home.run("logs")
     home.run("start")
     home.wait(lambda: home.run("logs").returncode == 0)
@@ -243,7 +243,7 @@ def test_running_jobs_are_reported_during_their_run(home: Home) -> None:
     home.wait(lambda: running() == [])
 
 
-def test_the_log_of_a_job_that_runs_is_followed_to_its_end(home: Home) -> None:
+def test_log_of_a_running_job_is_followed_to_its_end(home: Home) -> None:
     gate = home.project / "gate"
     os.mkfifo(gate)
     command = f"echo begun; echo 'error: hot'; read word < {gate}; echo $word; cp {{source}} {{products_dir}}/x"

@@ -1,4 +1,4 @@
-"""A copy of a project whose engine runs: no command in the copy reaches that engine, and the copy has an engine of its own."""
+"""A copied project whose original has a running engine. No command in the copy reaches that engine; the copy starts its own."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ pytestmark = pytest.mark.real
 
 
 class Copied(Home):
-    """A project with an engine, and a copy of it whose source differs."""
+    """A project with an engine, and a copy of the project whose source differs."""
 
     copy: Path
 
     def make_copy(self, words: str) -> None:
-        """Copy with a command line, {} is the copy."""
+        """Copy the project with a command line, in which {} stands for the path of the copy."""
         self.copy = self.project.parent / "copy"
         subprocess.run(words.format(self.copy), shell=True, cwd=self.project, check=True, env=self.environment, timeout=60)
         (self.copy / "assets/a.txt").write_text("of the copy")
@@ -72,7 +72,7 @@ _COPIES = {
 
 
 @pytest.mark.parametrize("how", _COPIES)
-def test_copied_project_is_processed_by_its_own_run_and_gets_its_own_engine(home: Copied, how: str) -> None:
+def test_batch_and_start_in_a_copied_project_do_not_use_the_original_engine(home: Copied, how: str) -> None:
     home.make_copy(_COPIES[how])
     original = home.engine_at(home.project)
 
@@ -118,7 +118,7 @@ _COMMANDS: dict[str, tuple[list[str], int]] = {
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, port.Verb]]:
-    """Return a list of the requests, beyond the hello, that clients in this process send: (socket, request)."""
+    """Return a list of (socket, request) that records the requests of clients in this process, without the hello."""
     asked: list[tuple[str, port.Verb]] = []
     post = EngineClient.post
 
@@ -157,7 +157,7 @@ def test_verbs_read_the_sources_of_a_copy_before_its_first_run(home: Copied, cap
     assert "changed since the last scan" in capsys.readouterr().out
 
 
-def test_ps_in_a_copied_project_lists_the_original_engine_under_its_own_project(
+def test_ps_in_a_copied_project_lists_the_original_engine_with_the_original_project(
     home: Copied, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home.make_copy(_COPIES["cp -a"])
@@ -207,7 +207,7 @@ _CLIENTS: list[Callable[[Path], bool]] = [_connect_verb, _connect_screen, _conne
 
 
 @pytest.mark.parametrize("connect", _CLIENTS)
-def test_clients_reach_an_engine_through_a_linked_cache_and_not_from_a_copy(home: Copied, connect: Callable[[Path], bool]) -> None:
+def test_clients_find_an_engine_through_a_linked_cache_but_not_from_a_copy(home: Copied, connect: Callable[[Path], bool]) -> None:
     home.make_copy(_COPIES["cp -a"])
     linked = home.project.parent / "linked"
     linked.mkdir()
@@ -218,7 +218,7 @@ def test_clients_reach_an_engine_through_a_linked_cache_and_not_from_a_copy(home
     assert [connect(project / "Cache") for project in (home.project, linked, home.copy)] == [True, True, False]
 
 
-def test_hello_of_an_engine_refutes_a_wrong_record(home: Copied) -> None:
+def test_engine_of_another_cache_is_refused_by_its_hello(home: Copied) -> None:
     home.make_copy(_COPIES["cp -a"])
     record = places.engine_of(home.cache)
     assert record is not None
@@ -230,7 +230,7 @@ def test_hello_of_an_engine_refutes_a_wrong_record(home: Copied) -> None:
         EngineClient.of(home.copy / "Cache")
 
 
-def test_gateway_record_of_another_folder_at_the_same_path_does_not_count(home: Copied) -> None:
+def test_gateway_record_is_ignored_if_the_folder_at_its_path_was_replaced(home: Copied) -> None:
     own = places.GatewayRecord(os.getpid(), places.process_start(os.getpid()), "http://x", "x", 1, "secret")
     places.announce_gateway(home.cache, own)
     assert places.find_gateway(home.cache) is not None

@@ -150,7 +150,7 @@ def processed(project, config, folder):
         for source, scan_folder in sources(project, config).items():
             if not any(pattern.fullmatch(source) for pattern in patterns):
                 continue
-            if "uses" not in entry:  # copy and command: one product for each platform
+            if "uses" not in entry:  # Copy rules and command builders make one product for each platform.
                 name = source if "copy" in entry else os.path.splitext(source)[0] + ".txt"
                 products += [("linux", name), ("server", name)]
                 continue
@@ -180,7 +180,7 @@ def test_demo_makes_expected_number_of_unique_products(outcome):
     )
 
 
-def test_only_intended_sources_fail_and_warn(outcome):
+def test_only_the_intended_demo_sources_fail_or_warn(outcome):
     _, errors, warnings = outcome
 
     assert tuple(errors) == demo_project.INTENDED_FAILURES
@@ -208,7 +208,7 @@ def test_every_source_has_a_builder_or_is_a_dependency(project, config):
     assert set(unwanted) - {"models/lantern.mtl", "models/lamp.bin", "shaders/light.glsl"} == dependencies
 
 
-def test_extras_with_missing_requirements_are_left_out(tmp_path, monkeypatch):
+def test_optional_demo_sources_with_missing_requirements_are_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(demo_assets, "has_library", lambda _name: False)
     monkeypatch.setattr(lua_builder, "has_library", lambda _name: False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -232,7 +232,7 @@ def test_extras_with_missing_requirements_are_left_out(tmp_path, monkeypatch):
     assert count_rows(text) <= MOST_ROWS
 
 
-def test_extras_with_all_requirements_are_built(config):
+def test_optional_demo_sources_with_all_requirements_are_built(config):
     used = {entry.get("uses") for entry in config["builders"]}
     used |= {"mesh" for entry in config["builders"] if entry["name"] == "meshes"}
     used |= {"lods" for entry in config["builders"] if "rules" in entry}
@@ -254,7 +254,7 @@ def test_wordlist_builder_depends_on_stop_words(project):
     assert (project / "assets" / dependency.path).is_file()
 
 
-def test_command_of_demo_runs_on_this_host(project, config, tmp_path):
+def test_command_builder_of_the_demo_runs_on_this_host(project, config, tmp_path):
     (entry,) = [each for each in config["builders"] if "command" in each]
     source = project / "assets/signs/exit.up"
 
@@ -263,7 +263,7 @@ def test_command_of_demo_runs_on_this_host(project, config, tmp_path):
     assert (tmp_path / "exit.txt").read_text() == source.read_text().upper()
 
 
-def test_writing_again_changes_only_different_files(project, tmp_path):
+def test_writing_the_demo_again_changes_only_different_files(project, tmp_path):
     demo_project.write_project(tmp_path)
     (tmp_path / "Cache").mkdir()
     (tmp_path / "Cache" / "mine").write_text("mine")
@@ -300,7 +300,7 @@ def test_folder_with_other_files_is_refused_and_unchanged(tmp_path, config_text)
     assert snapshot(tmp_path) == before
 
 
-def test_file_at_path_of_folder_is_refused(tmp_path):
+def test_file_at_the_path_of_the_demo_folder_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
 
     with pytest.raises(UserError, match="is not a folder"):
@@ -314,7 +314,7 @@ def test_unwritable_folder_is_a_host_error(tmp_path):
         demo_project.write_project(tmp_path / "file" / "demo")
 
 
-def test_explanation_counts_all_products_by_kind_and_fits_a_small_screen(outcome):
+def test_explanation_of_the_demo_counts_products_by_kind_and_fits_a_small_screen(outcome):
     text = demo_project.explain(f"{platform}/{path}" for platform, path in outcome[0])
 
     assert all(source in text for source in demo_project.INTENDED_FAILURES + demo_project.INTENDED_WARNINGS)

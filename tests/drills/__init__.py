@@ -1,4 +1,4 @@
-"""Drills: faults at any moment, then a restart, then the global oracle. `python -m tests.drills NAME`."""
+"""Drills: a fault at any moment, then a restart, then a check of the whole result. `python -m tests.drills NAME`."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""`python -m tests.drills NAME [--count N] [--seed S] [--step N] [--mutant NAME]`: one drill without bounds, or `all` of them."""
+"""`python -m tests.drills NAME [--count N] [--seed S] [--step N] [--mutant NAME]`.
+
+Run one drill without limits, or `all` drills.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ DRILLS: dict[str, Drill] = {
     "w7": lambda folder, chosen: hosts.rewritten(folder, chosen.count, is_atomic=True, seed=chosen.seed),
     "w7-in-place": lambda folder, chosen: hosts.rewritten(folder, chosen.count, is_atomic=False, seed=chosen.seed),
     "ctrl-c": lambda folder, _chosen: hosts.interrupted(folder),
-    # Hostile builders and clients.
+    # Drills of hostile builders and clients.
     "b1": lambda folder, chosen: hostile.hostile_mix(folder, max(1, chosen.count // 50), chosen.seed, mutant=chosen.mutant),
     "b1-batch": lambda folder, _chosen: hostile.hostile_batch(folder),
     "b2": lambda folder, chosen: hostile.lies(folder, many=100_000, mutant=chosen.mutant),
@@ -58,16 +61,16 @@ DRILLS: dict[str, Drill] = {
     "names": lambda folder, chosen: hostile_content.names(folder, chosen.count * 40, chosen.seed, mutant=chosen.mutant),
     "slow-content": lambda folder, _chosen: slow_content.answers(folder),
     "neighbours": lambda folder, chosen: neighbours.drill(folder, mutant=chosen.mutant),
-    # Shared results.
+    # Drills of shared results.
     "l1-killed": lambda folder, chosen: sharing.killed_at_every_point(folder, step=chosen.step, mutant=chosen.mutant),
-    # The watcher alone.
+    # Drills of the watcher without an engine.
     "w1-watcher": lambda folder, chosen: watching.new_trees(folder, _laps(chosen), chosen.seed, mutant=chosen.mutant),
     "w2-watcher": lambda folder, chosen: watching.overflows(folder, chosen.seed, mutant=chosen.mutant),
     "w3-watcher": lambda folder, chosen: watching.watch_limits(folder, mutant=chosen.mutant),
     "w4-watcher": lambda folder, chosen: watching.renames(folder, _laps(chosen), chosen.seed, mutant=chosen.mutant),
     "w5-watcher": lambda folder, chosen: watching.roots(folder, mutant=chosen.mutant),
     "k4-watcher": lambda folder, chosen: watching.stopped(folder, _laps(chosen), mutant=chosen.mutant),
-    # The engine that stays up.
+    # Drills of the live engine.
     "w1-live": lambda folder, chosen: live.new_trees(folder, _laps(chosen), chosen.seed, mutant=chosen.mutant),
     "w2-live": lambda folder, chosen: live.overflows(folder, chosen.seed, mutant=chosen.mutant),
     "w3-live": lambda folder, chosen: live.watch_limits(folder, mutant=chosen.mutant),
@@ -113,7 +116,7 @@ MUTANTS = {name for room in _ROOMS for name in room.MUTANTS} - {""}
 
 
 def _laps(chosen: argparse.Namespace) -> int:
-    """Return the number of rounds of a drill whose rounds take hundreds of steps."""
+    """Return the number of rounds of a drill whose single round takes hundreds of steps."""
     return max(1, chosen.count // 5)
 
 

@@ -1,4 +1,4 @@
-"""A Dask cluster on the loopback in processes of its own, and a proxy before its scheduler that can swallow everything."""
+"""A Dask cluster on the loopback interface in separate processes, and a proxy to its scheduler that can drop all data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import aptui
 
 
 class LoopbackCluster:
-    """One scheduler and some workers of one slot each; `address` is that of the scheduler."""
+    """A scheduler and some workers with one slot each; `address` is the scheduler's address."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._folder = folder
@@ -97,7 +97,7 @@ class Proxy:
         selector.register(theirs, selectors.EVENT_READ, ours)
 
     def close(self) -> None:
-        """End it, and all connections with it."""
+        """End the proxy and all its connections."""
         self._is_over = True
         self._thread.join()
 
@@ -117,7 +117,7 @@ def _forward(source: socket.socket, target: socket.socket, selector: selectors.B
 
 @contextlib.contextmanager
 def loopback_cluster(folder: Path, count: int) -> Iterator[LoopbackCluster]:
-    """Start a cluster and end it with the context."""
+    """Start a cluster; end it when the context ends."""
     cluster = LoopbackCluster(folder, count)
     try:
         yield cluster

@@ -1,4 +1,4 @@
-"""Builders that do what builders must not do (die, hang, flood, lie), and `good`, which does its job beside them.
+"""Builders that do forbidden things (die, hang, flood, make false claims), and the well-behaved builder `good`.
 
 Each is one function of (request) that `process_job` calls; `HOSTILE` says how the run must end. Loaded by worker processes
 from this file.
@@ -30,7 +30,8 @@ from aptui.sdk import (
 
 FLOOD_BYTES = 50 << 20
 
-if os.environ.get("PYTHON_CREDULOUS"):  # a drill's mutant; variables with this prefix reach workers
+# a drill sets this variable to break a rule; variables with the prefix `PYTHON` reach workers
+if os.environ.get("PYTHON_CREDULOUS"):
     from aptui.worker.outputs import products as worker_products
 
     worker_products._check_unique = worker_products._check_closed = lambda *_args: None
@@ -39,7 +40,7 @@ if os.environ.get("PYTHON_CREDULOUS"):  # a drill's mutant; variables with this 
 
 
 class Base:
-    """One job per platform; its product is the source in upper case, after `act` had its chance."""
+    """Makes one job per platform. The product is the source in upper case, unless `act` returns another response."""
 
     name: ClassVar[str]
     version = "1"
@@ -78,7 +79,7 @@ class Talkative(Base):
 
 
 class Waiting(Base):
-    """Prints and logs, then looks for files that tell it to go on; it says nothing while it waits."""
+    """Prints and logs, then waits for files that let it continue; prints nothing while it waits."""
 
     def act(self, request):
         print("printed")
@@ -169,7 +170,7 @@ class Gated(Base):
 
 
 class KilledOnce(Base):
-    """Kills itself in its first run like the kernel without memory."""
+    """Kills itself in its first run, as the kernel does when memory runs out."""
 
     def act(self, request):
         if not os.path.exists(request.full_path + ".killed"):
@@ -188,7 +189,7 @@ class HungryChild(Base):
 
 
 class NativeGreedy(Base):
-    """Memory without a MemoryError: builders write even to memory that the allocator refuses."""
+    """Allocates memory in C, so that no MemoryError occurs, and writes even to memory that the allocator refuses."""
 
     def act(self, request):
         libc = ctypes.CDLL(None)
@@ -310,7 +311,7 @@ class Missing(Base):
 
 
 class Truncates(Base):
-    """Keeps its product open, to change it after its last check."""
+    """Keeps its product open, to change the product after the last check."""
 
     kept: ClassVar[list[object]] = []
 
@@ -391,7 +392,10 @@ class ChangesSource(Base):
 
 
 class Elsewhere(Base):
-    """Allowed claims: an absolute path elsewhere is copied, one in the temporary folder is moved, a hard link is copied."""
+    """Allowed products: a file at an absolute path elsewhere is copied, a file in the temporary folder is moved.
+
+    A file with a second hard link is copied.
+    """
 
     def act(self, request):
         os.link(request.full_path, request.product_path("hard.out"))

@@ -1,4 +1,4 @@
-"""A pool with a selector of its own, a small project on disk, and the making of orders: what the pool's tests share."""
+"""Shared by the pool's tests: a pool with its own selector, a small project on disk, and functions that make orders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command_builder(name: str, command: str, products: tuple[str, ...] = (), par
 
 
 class Harness:
-    """Drives a pool by its selector and its deadlines alone, as the engine's loop does."""
+    """Drives a pool only by its selector and its deadlines, as the engine's loop does."""
 
     def __init__(
         self,

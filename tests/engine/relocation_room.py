@@ -1,4 +1,7 @@
-"""A project with a database and without an engine, for relocations: files in two scan folders, and their dependencies."""
+"""A project for tests of relocations (moves of files).
+
+The project has a database without an engine, files in two scan folders, and dependencies.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ cache: Cache
 
 
 class RelocationRoom:
-    """A project whose sources are numbered in their order, with UUIDs `uuid_of` these numbers."""
+    """A project whose sources are numbered in the order of creation; `uuid_of` gives the UUID of a number."""
 
     def __init__(self, root: Path, settings: str = SETTINGS) -> None:
         self.root = root
@@ -46,7 +49,7 @@ class RelocationRoom:
     # ---------------------------------------------------------------------------------------------------------------- making
 
     def source(self, path: str, data: str | bytes = "x", *, product: str = "") -> Path:
-        """Write a file and its source row, with a product if one is named."""
+        """Write a file and its source row, and a product row if `product` is given."""
         file = self.write(path, data)
         number = len(self.numbers) + 1
         folder, _, rel = path.partition("/")
@@ -81,7 +84,7 @@ class RelocationRoom:
             database.commit()
 
     def with_path_uuid(self, path: str) -> str:
-        """Give a source the UUID of its path, and return it as hex."""
+        """Give a source the UUID of its path, and return the UUID as hex."""
         uuid = path_uuid(path.partition("/")[2])
         with closing(sqlite3.connect(self.store.path)) as database:
             database.execute("UPDATE Sources SET SourceGuid = ? WHERE SourceID = ?", (uuid, self.numbers[path]))
@@ -91,7 +94,7 @@ class RelocationRoom:
     # ---------------------------------------------------------------------------------------------------------------- asking
 
     def ask(self, source: str, destination: str = "", **options: bool) -> RelocationReport:
-        """Plan a relocation, and perform it if it is confirmed."""
+        """Plan a relocation, and perform the plan if it is confirmed."""
         order = Relocate(source, destination, is_delete=not destination, **options)  # type: ignore[arg-type]  # they are all flags
         return relocate(order, load.load(self.root))
 
@@ -110,7 +113,7 @@ class RelocationRoom:
 
 
 def uuid_hex(number: int) -> str:
-    """Return the UUID of the source with this number, as texts name it."""
+    """Return the UUID of the source with this number, in the spelling that texts use."""
     return uuid_of(number).hex()
 
 

@@ -21,8 +21,8 @@ PYTHON = Builder(b"b" * 16, "tool", BuilderKind.PYTHON, analysis_fingerprint="1"
 class Room:
     """A project below `folder`; `assets/` is its scan folder.
 
-    A run ends all children of its process, and fails when one is left. Here that is the tests' own: what others left there (an
-    engine that is still ending, a folder that is still being deleted) ends before.
+    A run ends all children of its process, and fails if a child is left. Here this process is the process of the tests. So children
+    of earlier tests, such as an ending engine, are ended first.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Folder settings between disk and core: the text of a file, the report of a scan, and a running engine."""
+"""Folder settings on the disk: parsing a settings file, its report in a scan, and changes under a running engine."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def compiled(text: str) -> dict[str, object]:
     return found
 
 
-def test_a_file_becomes_sections_with_the_place_of_every_key() -> None:
+def test_settings_file_becomes_sections_with_the_place_of_every_key() -> None:
     text = compiled(
         "builders:\n  mark:\n    params: {a: [1, {b: null}]}\n    platforms: {server: skip, '*': {c: 1.5}}\n  data: {}\n"
     )
@@ -80,7 +80,7 @@ def test_a_file_becomes_sections_with_the_place_of_every_key() -> None:
         ("builders: {a: {params: {b: [" + "1," * 1000 + "]}}}", "more than 1,000 keys and values"),
     ],
 )
-def test_a_mistake_is_one_line_with_its_place(text: str, error: str) -> None:
+def test_mistake_in_a_settings_file_is_one_line_with_its_place(text: str, error: str) -> None:
     found = str(compiled(text)["error"])
 
     assert found.startswith(f"{FILE}:")
@@ -88,7 +88,7 @@ def test_a_mistake_is_one_line_with_its_place(text: str, error: str) -> None:
     assert "\n" not in found
 
 
-def test_a_file_that_cannot_be_read_is_a_mistake_too(tmp_path: Path) -> None:
+def test_unreadable_settings_file_is_reported_as_a_mistake(tmp_path: Path) -> None:
     assert json.loads(config_folder.read(str(tmp_path / "gone"), FILE)) == {
         "file": FILE,
         "error": f"{FILE}: cannot be read: no such file or directory",
@@ -99,7 +99,7 @@ def test_a_file_that_cannot_be_read_is_a_mistake_too(tmp_path: Path) -> None:
 
 
 class Nothing:
-    """A stored state without folders."""
+    """An archive that stores no folders."""
 
     def folder_digests(self) -> dict[str, tuple[tuple[int, bytes], ...]]:
         return {}
@@ -240,7 +240,7 @@ HOSTILE = {
 
 @pytest.fixture
 def scanned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The cost of YAML: for each token, the number of open brackets it is compared with."""
+    """The cost of parsing YAML: for each token, the number of open brackets that the parser compares it with."""
     counted: list[int] = []
     inherited = nodes.Scanner.stale_possible_simple_keys
 
@@ -268,7 +268,7 @@ def test_yaml_work_of_deep_project_file_is_bounded(scanned: list[int]) -> None:
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "small"])
-def test_file_compiled_in_the_engine_has_few_tokens(scanned: list[int], name: str) -> None:
+def test_engine_compiles_only_files_with_few_tokens(scanned: list[int], name: str) -> None:
     data = HOSTILE.get(name, b"builders: {mark: {params: {mark: '?'}}}\n")
     if config_folder.is_cheap(data):
         config_folder.compile_folder(data, FILE)
@@ -303,7 +303,7 @@ def test_pipe_in_place_of_folder_file_is_a_mistake(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_engine_compiles_no_expensive_file_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scanned: list[int]) -> None:
-    """The scan, a change seen later, and a touch: each turn of the loop stays short."""
+    """During the scan, after a later change and after a touch, each turn of the loop is short."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     project = Project(tmp_path / "project", SETTINGS)

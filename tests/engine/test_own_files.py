@@ -65,7 +65,7 @@ def test_own_files_of_a_scan_folder_behind_a_link_are_not_sources(project: Proje
 
 
 @pytest.mark.parametrize("name", ["Cache", "kept/store"])
-def test_link_to_an_own_folder_is_not_reported(project: Project, tmp_path: Path, name: str) -> None:
+def test_link_at_the_path_of_an_own_folder_is_not_reported(project: Project, tmp_path: Path, name: str) -> None:
     (tmp_path / "elsewhere").mkdir()
     project.path(name).parent.mkdir(exist_ok=True)
     project.path(name).symlink_to(tmp_path / "elsewhere")
@@ -89,7 +89,7 @@ def test_file_that_aptui_wrote_is_a_source_only_after_an_edit(project: Project) 
     assert sources(project) == {"a.txt", "report.xml"}
 
 
-def test_known_source_that_a_report_replaces_is_dropped(project: Project) -> None:
+def test_source_overwritten_by_a_report_is_no_longer_a_source(project: Project) -> None:
     report = project.write("report.xml", "<mine/>")
     project.engine_run()
     assert "report.xml" in sources(project)
@@ -149,13 +149,13 @@ def test_live_engine_leaves_out_own_files_that_appear(project: Project) -> None:
         assert sources(live) == {"a.txt", "b.txt"}
 
 
-def test_own_files_cannot_be_moved(project: Project) -> None:
+def test_own_files_cannot_be_relocated(project: Project) -> None:
     secret = project.write("kept/store/secret", "own")
 
     assert DiskTree(load.load(project.root)).why_not_ours(str(secret))
 
 
-def test_folder_above_a_scan_folder_hides_nothing(project: Project) -> None:
+def test_own_folder_that_contains_a_scan_folder_hides_no_sources(project: Project) -> None:
     project.config(SETTINGS.replace("path: .}", "path: kept/store/assets}"))
     project.write("kept/store/assets/b.txt", "b")
 

@@ -117,7 +117,7 @@ def test_builders_of_the_project_are_found_and_helpers_are_not(place):
     assert not (place.folder / "builders/__pycache__").exists()
 
 
-def test_a_builder_of_the_project_that_is_configured_is_not_there_twice(place):
+def test_configured_builder_of_the_project_is_listed_once(place):
     path = place.write("mesh.py")
 
     (found,) = place.complete(entry("mesh", "my-mesh"))
@@ -143,7 +143,7 @@ def test_the_code_digest_follows_the_bytes_of_the_code_and_of_its_helpers(place)
     assert changed.version == "8"
 
 
-def test_a_remembered_answer_costs_no_process(place, no_process):
+def test_stored_description_of_a_builder_starts_no_process(place, no_process):
     place.write("mesh.py")
     before = place.complete(entry("json"))
     written = place.cache.stat().st_mtime_ns
@@ -202,7 +202,7 @@ def test_import_error_is_reported_with_place_and_reason(place, code, what, line)
     assert what in raised.value.what
 
 
-def test_a_mended_file_is_found_although_its_error_was_seen(place):
+def test_corrected_builder_file_is_loaded_after_an_error(place):
     place.write("mesh.py", code="def")
     with pytest.raises(UserError):
         place.complete()
@@ -365,7 +365,7 @@ def test_project_builder_needs_no_entry(tmp_path, monkeypatch):
     assert dict(found[0].variables).keys() == {"LEVEL"}
 
 
-# version commands of tools
+# Version commands of tools.
 
 
 def versioned(folder, monkeypatch, command="sh tool.sh -v"):

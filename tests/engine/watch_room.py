@@ -60,7 +60,7 @@ class Room:
         return [hint.why for hint in list(self.hints) if hint.is_lost]
 
     def is_covered(self, path: bytes) -> bool:
-        """Whether a check of all notifications covers `path`: by itself, its folder, a tree above it, or everything."""
+        """Whether the notifications cover `path`: they name the path, its folder, a tree above it, or everything."""
         return not self.uncovered([path])
 
     def uncovered(self, paths: Iterable[bytes]) -> list[bytes]:
@@ -79,7 +79,10 @@ class Room:
 
 @contextmanager
 def watching(*roots: NotifiedRoot, settings: WatchTimings = QUICK, is_settled: bool = True, kind: type[Watcher] = Watcher):
-    """Give a room whose watcher watches `roots`; with `is_settled` all are watched, and the first hint of each is forgotten."""
+    """Yield a room whose watcher watches `roots`.
+
+    With `is_settled`, all roots are watched already and their first hints are forgotten.
+    """
     room = Room()
     room.watcher = kind(roots, room.tell, room.tell_health, settings=settings)
     room.watcher.start()

@@ -1,4 +1,7 @@
-"""A server with a simple answerer, whose loop the test or a thread turns; a bare socket; examples of every record."""
+"""Shared by tests of the link: a server, a bare socket, and an example of each record.
+
+The server has a simple request handler; the test or a thread runs its loop.
+"""
 
 import contextlib
 import json
@@ -47,7 +50,7 @@ class Clock:
 
 
 class Desk:
-    """Answers requests of tests; the test itself answers `Settle`, and `Rescan` is refused."""
+    """Answers the requests of tests, except that the test itself answers `Settle`, and `Rescan` is refused."""
 
     def __init__(self) -> None:
         self.server: LinkServer
@@ -125,7 +128,7 @@ class Room:
 
 
 class Bare:
-    """A bare socket. Receiving turns the server."""
+    """A client as a bare socket; each receive also runs a turn of the server."""
 
     def __init__(self, room: Room) -> None:
         self.room = room
@@ -176,7 +179,7 @@ class Bare:
 
 
 class Engine:
-    """A server turned by a thread; `do` calls a function there."""
+    """A server whose loop runs in a thread; `do` calls a function in that thread."""
 
     def __init__(self, room: Room) -> None:
         self.room = room
@@ -222,7 +225,7 @@ class Engine:
 
 @contextlib.contextmanager
 def short_folder():
-    """A folder whose path leaves room for a socket's name, whatever the test is called."""
+    """A folder with a path short enough for a socket, for a test of any name."""
     with tempfile.TemporaryDirectory(prefix="link-", dir="/tmp") as folder:
         yield Path(folder)
 

@@ -1,4 +1,7 @@
-"""The client's end against a server that a thread turns: answers, refusals, news, ends; and two threads on one connection."""
+"""The client, connected to a server in a thread: answers, refusals, notices and ended connections.
+
+Two threads can use one connection.
+"""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Coalesced clients: when they receive notices, in which order with answers, and beside other clients."""
+"""Clients with coalesced notices: when notices arrive, their order relative to answers, and the effect on other clients."""
 
 import pytest
 from link_room import Room, job, opened
@@ -10,7 +10,7 @@ from aptui.link.server import LinkLimits
 pytestmark = pytest.mark.real
 
 
-def test_first_notice_comes_at_once_and_later_ones_with_the_next_beat(room: Room) -> None:
+def test_first_notice_is_sent_at_once_and_later_notices_with_the_next_interval(room: Room) -> None:
     hearer = room.subscriber(is_coalesced=True)
     room.clock.now += 1
     room.server.publish(job(1, "failed"), 7, 1)
@@ -92,7 +92,7 @@ def test_client_that_does_not_read_delays_others_only_for_a_limited_time() -> No
         room.clock.now += BEAT_S
         room.server.publish(EngineMessage(1, 1, "y"), 7, 2)
         room.turn()
-        assert not hearer.read()  # the sleeper may be about to take the first
+        assert not hearer.read()  # the server first waits until the sleeper has read the first notice
 
         room.clock.now += 1.0
         assert hearer.hear()["seqs"] == [2]

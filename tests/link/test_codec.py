@@ -1,4 +1,4 @@
-"""Lines in, records out, and the texts of refusals."""
+"""Decoding lines to records, encoding records to lines, and the texts of refusals."""
 
 import contextlib
 import json
@@ -42,7 +42,7 @@ def test_wire_name_consists_of_words_of_the_record_name(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name", [name for name in RECORDS if name not in {"report_peers", "order_peers"}]
-)  # their only field is a record
+)  # the only field of these two requests is a record
 def test_defaults_may_be_left_out(name: str) -> None:
     needed: dict[str, dict[str, Any]] = {
         "hello": {"protocol": PROTOCOL, "version": "", "kind": "", "pid": 1},
@@ -106,7 +106,7 @@ def test_lone_surrogate_in_a_notice_is_replaced() -> None:
         b"{}",
     ],
 )
-def test_unknown_kind_of_a_newer_engine_decodes_to_none(line: bytes) -> None:
+def test_message_of_unknown_kind_from_a_newer_engine_decodes_to_none(line: bytes) -> None:
     assert codec.decode_message(line) is None
 
 
@@ -226,7 +226,7 @@ def test_any_bytes_decode_or_raise_malformed_line(line: bytes) -> None:
 
 @settings(max_examples=200)
 @given(st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"")), max_size=8), st.data())
-def test_lines_are_joined_from_any_pieces(lines: list[bytes], data: st.DataObject) -> None:
+def test_lines_are_assembled_from_pieces_of_any_size(lines: list[bytes], data: st.DataObject) -> None:
     rest = data.draw(st.binary(max_size=5).map(lambda line: line.replace(b"\n", b"")))
     stream = b"".join(line + b"\n" for line in lines) + rest
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
@@ -240,7 +240,7 @@ def test_lines_are_joined_from_any_pieces(lines: list[bytes], data: st.DataObjec
 
 @settings(max_examples=200)
 @given(st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), min_size=1, max_size=5), st.integers(1, 40))
-def test_a_line_over_the_limit_is_never_kept(lines: list[bytes], step: int) -> None:
+def test_line_over_the_limit_is_not_stored(lines: list[bytes], step: int) -> None:
     stream = b"\n".join(lines)
     buffer = LineBuffer(10)
     heard = []

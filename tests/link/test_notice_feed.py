@@ -81,7 +81,7 @@ BEAT, RESTART = "beat", "restart"
 
 @settings(deadline=None)
 @given(st.lists(st.one_of(news, st.just(BEAT), st.just(RESTART)), max_size=60), st.integers(1, 8))
-def test_coalesced_stream_equals_the_full_one_at_every_beat(story: list[Any], most: int) -> None:
+def test_coalesced_notices_give_the_same_state_as_all_notices_after_every_interval(story: list[Any], most: int) -> None:
     beat, plain, coalesced = NoticeFeed(most), State(), State()
     epoch = 1
     for seq, what in enumerate([*story, BEAT], 1):

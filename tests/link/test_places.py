@@ -220,7 +220,7 @@ def test_record_in_a_copied_registry_is_ignored(state: Path, tmp_path: Path, mon
     assert places.engines() == []
 
 
-def test_retract_leaves_the_record_of_another_engine(state: Path, tmp_path: Path) -> None:
+def test_retract_keeps_the_record_of_another_engine(state: Path, tmp_path: Path) -> None:
     (tmp_path / ".aptui").mkdir()
     places.announce(tmp_path, record(pid=1, cache=str(tmp_path), socket=places.socket_path(tmp_path)))
 

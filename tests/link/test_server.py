@@ -36,7 +36,7 @@ def test_a_verb_is_answered_in_the_same_turn(room: Room) -> None:
     assert guest.hear() == {"id": 2, "answer": {"verb": "PingEngine"}}
 
 
-def test_a_message_may_come_in_single_bytes(room: Room) -> None:
+def test_message_can_arrive_in_single_bytes(room: Room) -> None:
     guest = room.guest()
     for byte in b'{"id":2,"verb":"status"}\n':
         guest.send(bytes([byte]))
@@ -46,14 +46,14 @@ def test_a_message_may_come_in_single_bytes(room: Room) -> None:
     assert [request.verb for request in room.desk.taken[1:]] == [ReadStatus()]
 
 
-def test_many_messages_may_come_at_once(room: Room) -> None:
+def test_many_messages_can_arrive_at_once(room: Room) -> None:
     guest = room.guest()
     guest.send(b"".join(b'{"id":%d,"verb":"ping"}\n' % number for number in range(1, 5001)))
 
     assert [guest.hear()["id"] for _ in range(5000)] == list(range(1, 5001))
 
 
-def test_an_answer_may_come_later_and_only_once(room: Room) -> None:
+def test_answer_can_be_sent_later_and_only_once(room: Room) -> None:
     guest = room.guest()
     guest.say(id=2, verb="settle")
     guest.say(id=3, verb="ping")
@@ -396,7 +396,7 @@ def test_client_that_reads_again_is_served_again() -> None:
         while guest.read():
             pass
 
-        room.server.publish(EngineMessage(1, 1, "x" * 100_000), 7, 1)  # the limit is exceeded now, so that sending is tried at once
+        room.server.publish(EngineMessage(1, 1, "x" * 100_000), 7, 1)  # this exceeds the limit, so the server tries to send at once
 
         heard = [guest.hear() for _ in range(401)]
         assert [message["id"] for message in heard if "id" in message] == [5] * 400
@@ -460,7 +460,7 @@ def test_client_of_settled_jobs_gets_no_pending_or_running_jobs(room: Room) -> N
     assert [settled.hear()["seq"] for _ in range(4)] == [3, 4, 5, 6]
 
 
-def test_only_the_newest_of_replaceable_notices_waits(room: Room) -> None:
+def test_only_the_newest_replaceable_notice_waits(room: Room) -> None:
     hearer = room.subscriber()
     for seq in range(1, 101):
         room.server.publish(progress(seq), 7, seq)
@@ -524,7 +524,7 @@ def test_subscriber_that_never_reads_costs_limited_memory(room: Room) -> None:
 def test_subscriber_that_does_not_read_is_dropped_after_few_lines(room: Room) -> None:
     room.subscriber()
     seq = 0
-    while not room.server.connections()[0].waiting_bytes:  # until the kernel takes no more
+    while not room.server.connections()[0].waiting_bytes:  # send until the kernel's buffer is full
         seq += 1
         room.server.publish(job(seq), 7, seq)
         room.server.flush()

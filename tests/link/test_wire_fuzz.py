@@ -1,6 +1,6 @@
-"""A short form of the drill A1. It passes, and it fails if the data that waits for a client is unlimited.
+"""A short form of the drill A1. The drill passes, and it fails if the data that waits for a client is unlimited.
 
-Each test runs in a process of its own, because free memory of earlier tests would hide the growth.
+Each test runs in a separate process, because free memory of earlier tests would hide the growth.
 """
 
 import os
@@ -26,7 +26,10 @@ print(report.faults == len(attacks), *report.violations, sep="\\n")
 
 
 def attacked(mutant: str = "", *attacks: str) -> list[str]:
-    """Return whether every attack was made, and all violations; only a hang counts as too slow here, the drill itself is strict."""
+    """Return whether every attack was made, and all violations.
+
+    Here only a hang is too slow; the full drill has strict time limits.
+    """
     tests = Path(__file__).parents[1]
     path = os.pathsep.join([str(tests), str(tests / "link"), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-c", _ATTACK, mutant, *attacks]
@@ -35,8 +38,8 @@ def attacked(mutant: str = "", *attacks: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # a limit for hangs; under load the attacks take minutes
-def test_no_client_can_hurt_the_engine_or_another_client() -> None:
+@pytest.mark.timeout(600)  # this timeout detects hangs; under load the attacks take minutes
+def test_hostile_clients_affect_neither_the_engine_nor_other_clients() -> None:
     assert attacked() == ["True"]
 
 

@@ -29,7 +29,7 @@ builders:
 
 
 @pytest.mark.real
-def test_tests_of_the_examples_pass() -> None:
+def test_own_tests_of_the_example_builders_pass() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", ".", "tests"],
         cwd=EXAMPLES, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": "builders"},
@@ -44,7 +44,7 @@ def test_example_has_at_most_60_percent_of_the_lines_without_the_kit(name: str) 
 
 
 @pytest.mark.real
-def test_atlas_follows_its_sprites_in_a_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_atlas_of_an_example_is_built_again_when_its_sprites_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "p", SETTINGS)
     (project.root / "builders").mkdir()

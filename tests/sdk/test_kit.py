@@ -51,7 +51,7 @@ def bench(tmp_path):
     return BuilderBench(Shout(), tmp_path)
 
 
-def test_record_type_becomes_a_schema_with_defaults_bounds_and_trusted_parameters():
+def test_options_record_becomes_a_schema_with_defaults_and_bounds_and_trusted_parameters():
     schema = schema_of(Options)
 
     assert schema["additionalProperties"] is False
@@ -94,14 +94,14 @@ def test_simple_builder_has_one_job_per_platform_and_its_products(bench):
     assert bench.products[0].facts == {"format": "text"}
 
 
-def test_job_error_fails_the_job_with_its_text(bench):
+def test_job_error_fails_the_job_with_the_text_of_the_error(bench):
     bench.write("a.words", "")
 
     assert bench.fail("a.words") == "there are no words"
 
 
 @pytest.mark.real
-def test_program_writes_its_output_into_the_log_and_fails_with_its_last_line(tmp_path):
+def test_output_of_a_program_is_logged_and_its_last_line_is_the_error(tmp_path):
     class Runs(SimpleBuilder):
         name = "runs"
 
@@ -138,7 +138,7 @@ def test_required_version_is_compared_with_the_installed_version(monkeypatch, re
     assert bool(found) == bool(fault)
 
 
-def test_bench_fails_a_builder_whose_program_is_missing(bench, monkeypatch):
+def test_bench_fails_a_builder_with_a_missing_program(bench, monkeypatch):
     monkeypatch.setattr(Shout, "tools", ("no-such-program",), raising=False)
     bench.write("a.words", "x")
 

@@ -7,7 +7,7 @@ from aptui.builders.common import messages, summarize_errors
 from aptui.sdk import MissingError, find_program, has_library, library, program_digest, programs, run_program
 
 
-def test_a_package_that_is_not_installed_is_missing_by_name():
+def test_error_for_a_package_that_is_not_installed_names_it():
     with pytest.raises(MissingError, match="needs the Python package 'Nope', which is not installed: pip install Nope"):
         library("no_such_module_here.part", "Nope")
 
@@ -39,7 +39,7 @@ def bin_folder(tmp_path, monkeypatch):
     return put
 
 
-def test_requested_program_is_used_instead_of_the_first_one_found(bin_folder):
+def test_requested_program_is_used_instead_of_the_first_program_in_the_path(bin_folder):
     one, two = bin_folder("one"), bin_folder("two")
 
     assert find_program(None, ("zero", "two", "one")) == two
@@ -72,12 +72,12 @@ def test_program_runs_in_its_folder_and_keeps_both_streams(bin_folder, tmp_path,
 
 
 @pytest.mark.real
-def test_a_program_that_cannot_be_started_is_missing(tmp_path):
+def test_program_that_cannot_be_started_is_reported_as_missing(tmp_path):
     with pytest.raises(MissingError, match="cannot start 'tool': No such file or directory"):
         run_program([str(tmp_path / "tool")], str(tmp_path))
 
 
-def test_each_error_or_warning_in_output_is_found_once():
+def test_each_error_or_warning_in_program_output_is_found_once():
     pattern = re.compile(r"(?P<kind>\w+): (?P<file>[^:]*):(?P<line>\d*): (?P<text>.*)")
 
     found = messages("noise\nERROR: a:3:  x\nERROR: a:3: x\nwarning: ::\nwarning: b:: y\n", pattern)
@@ -85,7 +85,7 @@ def test_each_error_or_warning_in_output_is_found_once():
     assert [(each.is_error, str(each)) for each in found] == [(True, "a:3: x"), (False, "b: y")]
 
 
-def test_summary_has_the_first_error_and_the_number_of_others():
+def test_summary_has_the_first_error_and_the_number_of_other_errors():
     assert summarize_errors(["a"]) == "a"
     assert summarize_errors(["a", "b", "c"]) == "a (and 2 more)"
 

@@ -12,7 +12,7 @@ def test_line_reports_share_time_saved_and_time_spent():
     assert account.line() == "96 % from cache: 41 min saved, 3 min fetching"
 
 
-def test_share_is_below_100_percent_if_any_product_was_made():
+def test_share_of_fetched_results_is_below_100_percent_if_any_product_was_built():
     account = Account()
     account.count("image", local_hits=999, misses=1, built_ms=1000)
 
@@ -34,7 +34,7 @@ def test_account_line_is_empty_without_requests_and_short_without_hits():
     assert account.line() == "0 % from cache"
 
 
-def test_builders_are_counted_separately_most_saved_first():
+def test_builders_are_listed_separately_with_the_most_saved_time_first():
     account = Account()
     account.count("image", local_hits=1, built_ms=10)
     account.count("mesh", remote_hits=2, built_ms=500, fetched_bytes=7)

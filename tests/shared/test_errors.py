@@ -12,7 +12,7 @@ from aptui.shared import errors
 ROOT = Path(errors.__file__).parents[1]
 ERRORS = ("HostError", "UserError")
 SAYS_IT_ITSELF = {"expected"}
-"""Words of messages that are their own next step."""
+"""Words that make a message its own next step."""
 ELSEWHERE = {
     "features/o3de/programs/run_request.py",
     "features/o3de/programs/asset_builder.py",
@@ -20,7 +20,7 @@ ELSEWHERE = {
     "features/o3de/bundling/object_stream.py",
     "features/sharing/record.py",
 }
-"""O3DE's own lines, and errors that are wrapped in another error with a next step."""
+"""Excluded modules: they print lines in O3DE's wording, or raise errors that another error with a next step wraps."""
 
 
 def test_every_error_raised_in_the_code_has_a_place_or_a_hint() -> None:

@@ -1,4 +1,4 @@
-"""A limited number of records of a kind, and a count of the rest."""
+"""Log floods: a limited number of records of each kind is kept, and the remaining records are counted."""
 
 from aptui.shared.floods import KINDS_LIMIT, FloodGate, more_like_this
 

@@ -66,7 +66,7 @@ def test_prepare_form_returns_the_type_itself() -> None:
 
 
 def test_every_module_that_decodes_prepares_the_form() -> None:
-    """Except builders, which run one call at a time in a process: two threads never decode there."""
+    """Modules of builders are excluded: a process runs one builder call at a time, so two threads never decode."""
     package = Path(aptui.__file__).parent
 
     found = [path.relative_to(package) for path in package.rglob("*.py") if any(_unprepared(path.read_text(encoding="utf-8")))]

@@ -1,4 +1,4 @@
-"""Untrusted wildcards match like plain regular expressions, and hostile ones do not take longer."""
+"""Untrusted wildcards match like plain regular expressions, and hostile wildcards take linear time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules that are hidden from one import stay available to others."""
+"""A module that is hidden from one import stays available to other imports; functions can be deferred."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_substituted_module_has_only_the_given_functions_until_the_block_ends() 
 
 
 @pytest.mark.parametrize("leave_out", [without, defer, substitute])
-def test_imported_module_stays_visible(leave_out: Callable[..., AbstractContextManager[None]]) -> None:
+def test_module_imported_before_the_block_stays_visible(leave_out: Callable[..., AbstractContextManager[None]]) -> None:
     import colorsys
 
     with leave_out("colorsys"):

@@ -65,7 +65,7 @@ def test_unended_sequence_hides_no_further_line() -> None:
     assert sanitize_lines("a\x1b]0;never ends\nthe error\x1b[3") == "a\nthe error"
 
 
-def test_text_left_by_a_removed_sequence_cannot_form_a_new_one() -> None:
+def test_text_left_after_removing_a_sequence_cannot_form_a_new_sequence() -> None:
     assert sanitize("\x1b\x1b[0m[31mred") == "␛[31mred"
 
 

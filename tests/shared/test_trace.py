@@ -60,7 +60,7 @@ def test_process_is_traced_only_on_request(tmp_path: Path, monkeypatch: pytest.M
     assert names == ["run", "turn"]
 
 
-def test_threads_of_one_name_share_a_track(tmp_path: Path) -> None:
+def test_threads_with_the_same_name_share_a_track(tmp_path: Path) -> None:
     def work() -> None:
         with trace.span("commit"):
             pass

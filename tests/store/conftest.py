@@ -69,7 +69,7 @@ def _empty() -> bytes:
 
 
 def make_database(path: Path) -> None:
-    """Put an empty database at a path without one; it is made once and copied, because making it takes longer than most tests."""
+    """Copy an empty database to a path. The database is made only once, because making it takes longer than most tests."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(0o600)
@@ -109,7 +109,8 @@ class Store:
     def close(self) -> None:
         for opened in self._open:
             opened.close()
-        with contextlib.suppress(sqlite3.Error):  # not needed after a power cut: a busy disk would slow the test
+        # the database need not survive a power cut, and syncs to a busy disk would slow the test
+        with contextlib.suppress(sqlite3.Error):
             self.writer._database.execute("PRAGMA synchronous = OFF")
         self.writer.close()
 

@@ -66,20 +66,20 @@ class Rows:
         self.products[number] = (uuid, 0, platform)
 
     def need(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Let products (by index) need products."""
+        """Let products (by index) depend on products."""
         with closing(sqlite3.connect(self.path)) as database, database:
             database.execute("PRAGMA synchronous = OFF")
             for owner, other in pairs:
                 self._dependency(database, owner + 1, *self.products[other + 1][:2])
 
     def need_path(self, owner: int, path: str, *, is_product: bool = True) -> None:
-        """Let a product need a path that does not exist."""
+        """Let a product depend on a path that does not exist."""
         with closing(sqlite3.connect(self.path)) as database, database:
             database.execute("PRAGMA synchronous = OFF")
             self._dependency(database, owner + 1, bytes(16), 0, path, int(is_product))
 
     def need_asset(self, owner: int, uuid: bytes, sub_id: int) -> None:
-        """Let a product need an asset id."""
+        """Let a product depend on an asset id."""
         with closing(sqlite3.connect(self.path)) as database, database:
             database.execute("PRAGMA synchronous = OFF")
             self._dependency(database, owner + 1, uuid, sub_id)
@@ -116,7 +116,7 @@ class Rows:
             indexes = [
                 name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE name GLOB 'aptui_*' AND type = 'index'")
             ]
-            for view in ("Files", "Stats"):  # in O3DE's databases, these are tables
+            for view in ("Files", "Stats"):  # O3DE's databases have tables in place of these views
                 database.execute(f"CREATE TABLE made AS SELECT * FROM {view}")
                 database.execute(f"DROP VIEW {view}")
                 database.execute(f"CREATE TABLE {view} AS SELECT * FROM made")

@@ -1,6 +1,6 @@
-"""An asset database as O3DE's Asset Processor makes it: its documented tables (version 40), rows with every enum value.
+"""An asset database as O3DE's Asset Processor makes it: the documented tables (version 40) and rows with every enum value.
 
-Written only from the documentation, not with our models, so that it shows errors in the models.
+It is written only from the documentation, without aptui's models, so that it reveals errors in the models.
 """
 
 from __future__ import annotations

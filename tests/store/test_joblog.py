@@ -1,4 +1,4 @@
-"""Logs in the reference's record form: written records are read back, and records of other programs are understood."""
+"""Job logs in O3DE's record format: written records are read back, and records of other programs are understood."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.store.conftest import BUILDER
 
 NOW = 99
 CHARACTERS = st.characters(exclude_categories=["Cs"])
-# A letter in front keeps the beginning of a plain message from having a meaning.
+# The letter in front prevents that the beginning of a plain message is parsed as a prefix.
 PLAIN = st.text(CHARACTERS, max_size=20).map(lambda text: f"x{text}").filter(lambda text: "\n" not in text and "\r" not in text)
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=20)
 WINDOWS = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="~"), max_size=79).filter(
@@ -159,7 +159,7 @@ def test_counts_in_the_last_line_are_displayed_in_plain_words(text: str, said: s
     assert is_tally(text) == (said != text)
 
 
-def test_no_records_make_no_file(path: Path) -> None:
+def test_log_without_records_creates_no_file(path: Path) -> None:
     assert not write(path, [], 0, 0)
     assert not path.parent.exists()
 
@@ -175,7 +175,7 @@ def test_text_that_cannot_be_encoded_is_written_escaped(path: Path) -> None:
     assert written(path, record("a\ud800b")) == [line("a\\ud800b")]
 
 
-def test_a_log_that_cannot_be_written_is_a_host_error_and_leaves_nothing(tmp_path: Path) -> None:
+def test_log_that_cannot_be_written_is_a_host_error_and_leaves_no_file(tmp_path: Path) -> None:
     (tmp_path / "a.log").mkdir()
     (tmp_path / "file").touch()
 
@@ -185,7 +185,7 @@ def test_a_log_that_cannot_be_written_is_a_host_error_and_leaves_nothing(tmp_pat
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.log", "file"]
 
 
-def test_a_log_that_is_not_there_is_a_host_error(path: Path) -> None:
+def test_missing_log_is_a_host_error(path: Path) -> None:
     with pytest.raises(HostError, match="cannot be read"):
         parse(path)
 
@@ -234,7 +234,7 @@ def test_an_empty_log_has_no_lines() -> None:
     assert parse_text("", NOW) == []
 
 
-def test_invalid_bytes_are_replaced_and_the_rest_is_kept(tmp_path: Path) -> None:
+def test_invalid_bytes_are_replaced_and_valid_text_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"~~5~~1~~1f~~Builder~~a\xff\xfeb\n\xc3\n~~5~~1~~1f~~Builder~~\xc3\xa4\n")
 
@@ -443,7 +443,7 @@ def test_record_longer_than_the_size_limit_is_completely_written(tmp_path: Path,
     assert parse(tmp_path / "AP.log") == [line("x" * 500)]
 
 
-def test_an_engine_log_that_cannot_be_written_is_a_host_error(tmp_path: Path) -> None:
+def test_engine_log_that_cannot_be_written_is_a_host_error(tmp_path: Path) -> None:
     (tmp_path / "AP.log").mkdir()
     (tmp_path / "file").touch()
 
@@ -452,7 +452,7 @@ def test_an_engine_log_that_cannot_be_written_is_a_host_error(tmp_path: Path) ->
             EngineLog(folder, "AP", 1)
 
 
-def test_a_job_has_the_log_of_its_run_and_an_analysis_that_of_its_builder():
+def test_job_log_is_named_after_its_run_and_analysis_log_after_its_builder():
     source = SimpleNamespace(rel="a/b.png", scan_folder=7)
     job = SimpleNamespace(source=source, is_analysis=False, platform="linux", key="k", builder=BUILDER, run_key=3)
 

@@ -1,4 +1,4 @@
-"""A builder whose sources say what they depend on, for stories; copied into their `builders/` folder.
+"""A builder whose sources list their dependencies. Stories copy it into their `builders/` folder.
 
 Lines: `use PATH`, `glob PATTERN`, `uuid UUID` (declared dependencies), `read PATH` (found while processing),
 `fingerprint|order|order_once|order_only PATH` (job dependencies), `need PATH` (declared, and the job fails without it), `fail`,

@@ -1,4 +1,6 @@
-"""Stories: a small project, a script of edits, and after every step the jobs that ran, their outcome, and the settled state.
+"""Stories: each has a small project and a script of edits.
+
+After every step it checks the jobs that ran, their outcome, and the settled state.
 
 Each `NNN-name/story.py` holds `CONFIG` (aptui.yaml), `FILES` {path: text or bytes} and `play(story)`. A run is written `source:job
 key[@platform][!]`; the host's platform is left out, `!` means that it failed. After every step the cache is checked against the

@@ -1,6 +1,6 @@
-"""Scripts of keys, typed at once and with random pauses, which must copy the same text.
+"""Scripts of keys. Typed at once or with random pauses, each script must copy the same text.
 
-`python -m tests.tui.bursts 20 --seed 3` types each of them twenty times, with other pauses each time.
+`python -m tests.tui.bursts 20 --seed 3` types each script twenty times, each time with different pauses.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SCRIPTS: dict[str, tuple[str, str]] = {
     "a platform of the cache": ("6e⎋.⎋yy", "linux    4    9 B"),
     "a tool after a question": ("7j⏎⎋jyy", ":retry"),
 }
-"""{name: (keys, end of the copied text)}; ⏎ is Enter, ⎋ is Esc."""
+"""Scripts as {name: (keys, end of the copied text)}; ⏎ is Enter, ⎋ is Esc."""
 _KEYS = {"⏎": "Enter", "⎋": "Escape"}
 _RESET = ("1", "Escape", "Escape", "/", "C-u", "Enter")
 _RESETS = {
@@ -67,7 +67,7 @@ class Typist:
         self._pane.wait(_is_fresh, "all jobs again", _PATIENCE_S)
 
     def type(self, script: str, pauses: random.Random | None) -> str:
-        """Type a script, at once without `pauses`; return the copied text."""
+        """Type a script and return the copied text. Without `pauses`, all keys are sent at once."""
         outer = self._tmux.outer
         before = len(copied_texts(outer.seen))
         if pauses is None:
@@ -93,12 +93,12 @@ def _press(pane: Pane, key: str) -> None:
 
 
 def _type_at_once(pane: Pane, script: str) -> None:
-    """Send a script in one command; Esc is sent separately, because it would begin another key."""
+    """Send a script in one command; Esc is sent separately, because a terminal reads Esc and the next key as one key."""
     parts = script.split("⎋")
     for number, part in enumerate(parts):
         if number:
             pane.keys("Escape")
-            time.sleep(0.06)  # longer than a terminal waits for the rest of a sequence
+            time.sleep(0.06)  # A terminal waits less for the rest of a sequence.
         if part:
             pane.keys(*("Enter" if key == "⏎" else "Space" if key == " " else key for key in part))
 

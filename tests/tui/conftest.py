@@ -1,4 +1,4 @@
-"""Fixtures of tests of the screen: style sheets are parsed once, because hundreds of apps have the same rules."""
+"""Fixtures for tests of the screen. Style sheets are parsed only once, because hundreds of apps have the same rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class _Rules(dict[Any, Any]):
     """Parsed rules under one set of variables. An app with other variables has other rules, so `clear` is not needed."""
 
     def clear(self) -> None:
-        """Keep all."""
+        """Keep all rules."""
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,4 +1,4 @@
-"""A real database for tests of the screens' data."""
+"""A real asset database for tests of the data that screens show."""
 
 from __future__ import annotations
 

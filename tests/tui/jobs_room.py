@@ -41,7 +41,7 @@ LOG = (
 
 
 def fill(store: Store, log_dir: Path) -> None:
-    """Six jobs, one failed analysis, and logs of three runs."""
+    """Write six jobs, one failed analysis, and logs of three runs."""
     joblog.write(log_dir / "JobLogs/rock-9.log", LOG, 1, 2)
     joblog.write(log_dir / "JobLogs/rock-7.log", (record(LogLevel.INFO, "the run before"),), 0, 0)
     joblog.write(log_dir / "JobLogs/sand.log", (record(LogLevel.WARNING, "sand is warm", Heat="40"),), 1, 0)

@@ -19,7 +19,7 @@ _SEEN_ON_BLANKS = ("underscore", "strikethrough", "reverse")
 
 @dataclass(frozen=True)
 class Cell:
-    """The visible look of a cell."""
+    """The visible attributes of a cell."""
 
     text: str
     look: tuple[object, ...]
@@ -31,7 +31,7 @@ class _Screen(pyte.Screen):
         self._erases_in_colour = erases_in_colour
 
     def _colourless(self, do, *arguments):
-        """Erase as the terminal does: erased cells have at most a background."""
+        """Erase as a terminal does: an erased cell keeps no attribute except possibly the background."""
         before = self.cursor.attrs
         self.cursor.attrs = self.default_char._replace(bg=before.bg) if self._erases_in_colour else self.default_char
         try:
@@ -84,12 +84,12 @@ class _Screen(pyte.Screen):
 
 
 class ModelTerminal:
-    """The content of a terminal that received text.
+    """The content of a terminal after the received output.
 
     Args:
-        columns, lines: its size.
+        columns, lines: the size of the terminal.
         erases_in_colour: whether erasing leaves the background that is set.
-        repeats: whether it knows REP.
+        repeats: whether the terminal supports REP.
     """
 
     def __init__(self, columns: int, lines: int, *, erases_in_colour: bool = True, repeats: bool = True) -> None:
@@ -135,12 +135,12 @@ class ModelTerminal:
 
     @property
     def cursor(self) -> tuple[int, int]:
-        """The cursor: column, line."""
+        """The cursor's position: (column, line)."""
         return min(self._screen.cursor.x, self.columns - 1), self._screen.cursor.y
 
     @property
     def display(self) -> list[str]:
-        """The text of each line."""
+        """The texts of all lines."""
         return self._screen.display
 
     def cells(self) -> list[list[Cell]]:

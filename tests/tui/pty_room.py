@@ -25,7 +25,7 @@ _QUESTION = b"\x1b[6n"
 _ANSWER = b"\x1b[1;4R"
 """A reply with the cursor's place: behind a repeated blank."""
 _REST_S, _LONGEST_S = 0.01, 0.05
-"""Pause after output before the screen is checked again, and its maximum (seconds)."""
+"""Pause between output and the next check of the screen, and maximum pause (seconds)."""
 
 
 class Terminal:
@@ -115,7 +115,7 @@ class Terminal:
     def pause(self, left_s: float, longest_s: float = _LONGEST_S) -> None:
         """Wait for output, up to `longest_s`."""
         if self._news.wait(min(left_s, longest_s)):
-            time.sleep(min(left_s, _REST_S))  # output arrives in pieces
+            time.sleep(min(left_s, _REST_S))  # Output may arrive in several reads.
             self._news.clear()
 
     def wait_for(self, text: str | bytes, timeout_s: float = PATIENCE_S) -> None:

@@ -1,7 +1,7 @@
 """`python -m tests.tui.record`: records a real engine at work on the demo project, for tests that drive the screens without one.
 
 `recorded/` has the final asset database, the logs, and the stream of notices of a client. Paths of the machine are replaced:
-`scene.py` puts the folder of the test in their place.
+`scene.py` replaces the placeholder by the folder of the test.
 """
 
 from __future__ import annotations

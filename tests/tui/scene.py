@@ -1,8 +1,8 @@
 """The scene for snapshots and pictures: the real screens over the recording of a real engine (`recorded/`).
 
-The machine, the place and the time must not show. Fixed are: the clock and the time zone, the process id, versions of aptui and
-Python, the free disk, figures of the engine, the environment, the time of every file. The folder's name is random but always of one
-length, so that nothing moves; its name on the screen is replaced (`Scene.masked`).
+The pictures must not depend on the machine, the folder and the time. Fixed are: the clock and the time zone, the process id,
+versions of aptui and Python, the free disk, figures of the engine, the environment, the time of every file. The folder's name is
+random but always of one length, so that nothing moves; its name on the screen is replaced (`Scene.masked`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .record import PLACE, RECORDED
 from .shell_room import Hands, opened
 
 NOW_MS = 1_795_255_560_000
-"""Half a minute after the last job that was recorded."""
+"""Time of the scene: half a minute after the last recorded job."""
 VERSION = "0.1.0"
 SHOWN_PLACE = "/home/ada/games"
 """Name that is drawn instead of the scene's folder; it has the same length."""
@@ -201,7 +201,7 @@ class Scene:
         return [self.masked("".join(segment.text for segment in strip)) for strip in app.screen._compositor.render_strips()]
 
     def drawn(self, app: AptuiApp) -> str:
-        """Return the screen as text: its characters; then, for each line, how many cells wear which style; then the styles."""
+        """Return the screen as text: the characters; then, for each line, the number of cells of each style; then the styles."""
         letters: dict[str, str] = {}
         runs = []
         for strip in app.screen._compositor.render_strips():
@@ -218,7 +218,7 @@ class Scene:
         return "\n".join([*characters, "", *_numbered(runs), "", *(f"{letter} = {style}" for style, letter in letters.items()), ""])
 
     def masked(self, text: str) -> str:
-        """Return `text` with the folder's name, or the part of it that was not cut, replaced by a neutral one."""
+        """Return `text` with the folder's path replaced by a neutral path of the same length, also where the path is cut."""
         ours, theirs = str(self.place), SHOWN_PLACE
         cuts = range(len(ours) - 1, 1, -1)
         others = {
@@ -240,14 +240,14 @@ def _numbered(runs: list[str]) -> Iterator[str]:
 
 @contextmanager
 def scene() -> Iterator[Scene]:
-    """Set the scene, with a fixed clock."""
+    """Create the scene with a fixed clock."""
 
     class Clock(datetime):
         @classmethod
         def now(cls, tz=None):
             return cls.fromtimestamp(NOW_MS / 1000, tz)
 
-    # "ap" and eight letters: as long as SHOWN_PLACE, wherever tests keep their files.
+    # The name is "ap" and eight letters, so the path has the length of SHOWN_PLACE, wherever tests store their files.
     place = Path(tempfile.mkdtemp(prefix="ap", dir="/tmp"))
     assert len(str(place)) == len(SHOWN_PLACE)
     with ExitStack() as stack:

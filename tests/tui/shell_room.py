@@ -19,9 +19,9 @@ from tui.fake_panes import PROBES, FakeSession
 
 SMALL, LARGE = (80, 24), (140, 40)
 _TURNS = 4
-"""Turns of the event loop in which effects reach the widgets: updates of a thread, a resumed task."""
+"""Number of turns of the event loop after which updates from threads and resumed tasks have reached the widgets."""
 _MOST_LOOKS = 50
-"""Maximum number of checks of a screen that is drawn again and again."""
+"""Maximum number of checks of a screen that does not stop drawing."""
 _refresh = Screen._compositor_refresh
 
 
@@ -65,9 +65,9 @@ class Hands:
         await self._wait_until_handled()
 
     async def _wait_until_handled(self) -> None:
-        for _ in range(2):  # down from app to screen to part, and up again to the handler
+        for _ in range(2):  # A key is passed from the app down to a widget, and back up to its handler.
             await self._handled()
-            await asyncio.sleep(0.003)  # for quick threads
+            await asyncio.sleep(0.003)  # Threads with little work finish in this time.
             await self._handled()
             self._draw()
         await self._handled()
@@ -80,7 +80,7 @@ class Hands:
         self._show()
 
     def _show(self) -> None:
-        """Draw the delayed changes: each state that a user would see, so nothing before the first rows."""
+        """Draw the delayed changes. As for a user, nothing is drawn before the first rows."""
         screen = self._pilot.app.screen
         if getattr(screen, "is_shown", True) and screen._compositor._dirty_regions:
             _refresh(screen)
@@ -122,7 +122,7 @@ def _parts(app: App[Any]) -> list[MessagePump]:
 
 
 def _is_at_rest(part: MessagePump) -> bool:
-    """Return whether a part waits for a message and none is queued; False for a part that is not mounted yet."""
+    """Return whether a widget waits for a message and its queue is empty. A widget that is not mounted yet returns False."""
     there_is_one = part._message_queue.ready_event
     return bool(there_is_one._waiters) and not there_is_one.is_set()
 

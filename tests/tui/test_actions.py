@@ -46,7 +46,7 @@ def test_action_targets_are_private_names_of_a_tested_textual(app):
         assert app._parse_action(f"{part}.any", app)[0] is getattr(app, part)
 
 
-def test_actions_of_the_engine_are_hidden_without_one(app):
+def test_actions_that_need_an_engine_are_hidden_without_an_engine(app):
     app.session.state = SessionState.NONE
 
     assert {name for name in PARTS if not getattr(app, name).check_action("any", ())} == {"engine"}

@@ -11,7 +11,7 @@ from aptui.tui.background import BackgroundTask, LatestOnly
 
 
 class Handler:
-    """Records requests, and blocks at the first one until it is released."""
+    """Records requests, and blocks in the first request until the test releases it."""
 
     def __init__(self) -> None:
         self.handled: list[tuple[str, int]] = []
@@ -47,7 +47,7 @@ def test_only_the_newest_request_of_a_kind_is_handled(handler):
     assert handler.handled == [("a", 1), ("a", 3), ("b", 4)]
 
 
-def test_one_kind_waits_until_nothing_else_is_requested(handler):
+def test_requests_of_the_last_kind_wait_until_no_other_kind_is_requested(handler):
     worker = begun(handler, last="slow")
     worker.put(2, "slow")
     worker.put(3, "b")
@@ -80,7 +80,7 @@ def test_no_request_is_handled_after_close(handler):
     assert not handler.has_begun.wait(0.05)
 
 
-def test_settle_raises_timeout_error(handler):
+def test_settle_of_a_background_worker_raises_timeout_error(handler):
     worker = begun(handler)
     with pytest.raises(TimeoutError):
         worker.settle(0.01)
@@ -88,7 +88,7 @@ def test_settle_raises_timeout_error(handler):
     worker.close()
 
 
-def test_background_task_runs_alone_and_reports_its_end():
+def test_second_background_task_is_refused_while_one_runs_and_each_end_is_reported():
     ends: list[object] = []
     done = threading.Semaphore(0)
 

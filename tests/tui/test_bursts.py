@@ -37,7 +37,7 @@ def typist(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Typist]:
     ],
 )
 def test_keys_typed_at_once_copy_the_expected_text(typist: Typist, name: str) -> None:
-    """One script; `bursts` runs all of them, also with pauses, in minutes."""
+    """This test types one script; `bursts` types all scripts, also with pauses, and takes minutes."""
     script, expected = SCRIPTS[name]
     typist.begin(script)
 

@@ -40,7 +40,7 @@ def game(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def looked_at(game: Path, look) -> None:
-    """Open the screen as `aptui open` does, call `look(app, hands)`."""
+    """Open the screen as `aptui open` does, and call `look(app, hands)`."""
 
     async def main() -> None:
         session = NoSession(game.name, game / "Cache")
@@ -92,7 +92,7 @@ def test_log_of_a_job_is_read_from_the_folder_of_o3de(game):
     looked_at(game, look)
 
 
-def test_intermediate_leads_to_its_source(game):
+def test_intermediate_asset_of_a_foreign_database_shows_its_source(game):
     async def look(app, hands):
         await hands.press("2", "t")
         await until(hands, lambda: "materials" in text(app))

@@ -61,7 +61,7 @@ def test_calls_after_the_end_of_the_app_are_dropped():
 
     screen.clock.in_ui(done.append, 1)
     screen.loop.run(screen.loop.now_s + 0.01)
-    screen.clock.in_ui(done.append, 2)  # the answer of an engine that was closed
+    screen.clock.in_ui(done.append, 2)  # This call stands for an answer that arrives after the app was closed.
     screen.clock._app.is_running = False
     screen.loop.run(screen.loop.now_s + 0.01)
 
@@ -69,7 +69,7 @@ def test_calls_after_the_end_of_the_app_are_dropped():
 
 
 @pytest.mark.parametrize(("ask", "count", "apart_s"), [("wake", 20, FRAME_S), ("wake_for_news", 8, NEWS_FRAME_S)])
-def test_frame_rate_is_ten_for_requests_and_four_for_updates(ask, count, apart_s):
+def test_frame_rate_is_at_most_ten_for_requests_and_four_for_updates(ask, count, apart_s):
     screen = Screen()
 
     screen.flood(getattr(screen.clock, ask), 13.0)
@@ -101,7 +101,7 @@ def test_first_and_last_updates_of_a_burst_after_idle_time_are_drawn():
     assert [round(at_s, 2) for at_s in screen.drawn_s] == [10.0, 10.02, 10.04, 10.29, 20.0]
 
 
-def test_requested_frame_does_not_wait_with_updates():
+def test_requested_frame_does_not_wait_for_the_interval_of_updates():
     screen = Screen()
     screen.flood(screen.clock.wake_for_news, 12.0)
     screen.drawn_s.clear()
@@ -127,7 +127,7 @@ def test_wait_after_a_slow_frame_is_proportional_to_its_duration():
     assert 1.1 <= news <= 1.4
 
 
-def test_updates_wait_for_the_line_or_a_requested_frame():
+def test_updates_wait_until_the_line_is_free_or_a_frame_is_requested():
     rest_until = [10.5]
     screen = Screen(lambda: rest_until[0] - screen.loop.now_s)
 

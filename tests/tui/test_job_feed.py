@@ -32,7 +32,7 @@ def test_found_builder_names_are_remembered(tmp_path):
     assert find_known_names(app_with(UiMemory(tmp_path / "memory.json"))) == {SHIPPED.uuid: "image", OWN.uuid: "wordlist"}
 
 
-def test_no_search_if_the_configuration_names_all_builders(tmp_path):
+def test_no_search_for_builder_names_if_the_configuration_has_all_of_them(tmp_path):
     assert make_finder(app_with(UiMemory(tmp_path / "memory.json"), has_more=False)) is None
 
 

@@ -1,4 +1,4 @@
-"""The first frame has the first rows or comes after a timeout; nothing is styled twice before."""
+"""The first frame has the first rows or is drawn after a timeout. Before it, no widget is styled twice."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_jobs_pane_is_styled_once_before_the_first_frame(tmp_path, styled):
     in_jobs(tmp_path, do)
 
 
-def test_sheets_and_pickers_are_empty_until_opened(tmp_path):
+def test_sheets_and_pickers_have_no_widgets_until_they_are_opened(tmp_path):
     async def do(app, pilot, _session) -> None:
         assert not app.query("Sheet > *, KeyTester > *, ThemePicker > *")
 

@@ -1,4 +1,4 @@
-"""Which panes there are: those of the kernel and of features, in the order of their numbers."""
+"""The list of panes: panes of the kernel and of features, ordered by their numbers."""
 
 import asyncio
 import subprocess
@@ -25,7 +25,7 @@ def test_panes_without_features_are_those_of_the_kernel() -> None:
     assert add_panes(PANES, []) == PANES
 
 
-def test_pane_with_an_id_or_number_in_use_is_not_added() -> None:
+def test_pane_whose_id_or_number_is_in_use_is_not_added() -> None:
     clashing = Feature("clash", "clashes", panes={"jobs": (9, "Again", "Again", ""), "other": (1, "Other", "Other", "")})
 
     assert add_panes(PANES, [clashing]) == PANES

@@ -1,4 +1,4 @@
-"""Messages as plain lines: which notices have one, safety, the maximum number of waiting lines, and following them."""
+"""Plain lines instead of the screen: which notices are printed, safe text, the maximum number of waiting lines, and following."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_dropped_plain_lines_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
     assert list(stream.lines()) == []
 
 
-def test_follow_writes_until_the_end_and_removes_its_listener() -> None:
+def test_follow_writes_plain_lines_until_the_end_and_removes_its_listener() -> None:
     session, out = SimpleNamespace(listeners=[]), io.StringIO()
     news = [EngineMessage(0, 0, "one"), EngineMessage(0, 0, "two")]
 

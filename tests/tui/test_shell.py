@@ -55,7 +55,7 @@ def test_number_keys_show_panes_and_restore_the_focus(tmp_path, size):
     in_shell(tmp_path, walk, size=size)
 
 
-def test_frame_works_without_panes(tmp_path):
+def test_app_works_without_panes(tmp_path):
     async def look(app, pilot, _session):
         await pilot.press("1", "question_mark")
 
@@ -105,7 +105,7 @@ def test_lost_watched_folder_is_shown_at_80_columns(tmp_path):
     in_shell(tmp_path, look, session=session)
 
 
-def test_updates_reach_all_panes_and_the_visible_one_draws(tmp_path):
+def test_updates_reach_all_panes_and_only_the_visible_pane_draws(tmp_path):
     async def tell(app, pilot, session):
         await pilot.press("2", "1")
         jobs, assets = app.switcher.mounted["jobs"], app.switcher.mounted["assets"]
@@ -133,7 +133,7 @@ def test_frame_requested_before_the_feed_is_drawn_later(tmp_path):
     in_shell(tmp_path, look, before=too_early)
 
 
-def test_many_updates_become_few_frames(tmp_path):
+def test_thousands_of_updates_are_drawn_in_at_most_two_frames(tmp_path):
     async def storm(app, pilot, session):
         await pilot.pause(0.15)
         before = app.pane.frames
@@ -226,7 +226,7 @@ def test_completion_has_commands_and_arguments():
     assert completions("nothing x", commands) == []
 
 
-def test_pause_key_pauses_and_then_asks(tmp_path):
+def test_pause_key_pauses_the_queue_and_asks_what_to_do_if_it_is_paused(tmp_path):
     async def press(app, pilot, session):
         await pilot.press("P")
         session.latest_health = Health(is_paused=True)
@@ -273,7 +273,7 @@ def test_stop_engine_asks_first(tmp_path):
     in_shell(tmp_path, press, session=busy(tmp_path))
 
 
-def test_refusal_is_shown(tmp_path):
+def test_refused_request_is_shown_with_its_reason(tmp_path):
     session = FakeSession(tmp_path / "cache")
     session.refusal = "the engine is [bold]busy"
 
@@ -354,7 +354,7 @@ def test_message_of_a_copy_is_one_line_at_80_columns(tmp_path):
     in_shell(tmp_path, press, size=SMALL)
 
 
-def test_redraw_key_reads_again_and_plain_lines_key_reports_a_missing_scrollback(tmp_path):
+def test_redraw_key_reads_the_data_again_and_plain_lines_key_reports_a_missing_scrollback(tmp_path):
     async def press(app, pilot, _session):
         await pilot.press("ctrl+l", "backslash")
         await until(pilot, lambda: "refreshed" in app.pane.noted)
@@ -363,7 +363,7 @@ def test_redraw_key_reads_again_and_plain_lines_key_reports_a_missing_scrollback
     in_shell(tmp_path, press)
 
 
-def test_the_palette_offers_commands_and_keys(tmp_path):
+def test_palette_offers_commands_and_keys(tmp_path):
     async def press(app, pilot, _session):
         await pilot.press("ctrl+p")
         await until(pilot, lambda: "filter  /" in text(app))
@@ -450,7 +450,7 @@ def test_the_tab_is_remembered(tmp_path):
     in_shell(tmp_path, look)
 
 
-def test_lines_scroll_with_the_cursor(tmp_path):
+def test_lines_of_a_sheet_scroll_with_the_cursor(tmp_path):
     async def scroll(app, pilot, _session):
         rows = app.query_one("#pane-jobs-one", Lines)
         await pilot.press("G", "k", "pageup", "j", "home", "down", "end")
@@ -475,7 +475,7 @@ def test_palette_closes_an_open_question(tmp_path):
     in_shell(tmp_path, look)
 
 
-def test_palette_closed_twice_leaves_the_screen_open(tmp_path):
+def test_closing_the_palette_twice_leaves_the_screen_open(tmp_path):
     async def leave(app, pilot, _session):
         await pilot.press("ctrl+p")
         await until(pilot, lambda: type(app.screen).__name__ == "Palette")

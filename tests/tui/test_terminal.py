@@ -86,7 +86,7 @@ def test_keys_typed_at_once_have_the_same_effect_as_keys_typed_slowly(old_home: 
                 else:
                     pane.type(key)
                 time.sleep(chance.uniform(0, pause_s))
-            # With a long timeout: the first filter of a process imports its search, which takes seconds on a busy machine.
+            # The timeout is long, because the first filter of a process imports the search, which takes seconds on a busy machine.
             tmux.outer.wait(lambda outer, before=before: len(copied_texts(outer.seen)) > before, f"a copy, pauses to {pause_s} s")
             assert copied_texts(tmux.outer.seen)[-1].endswith(f"| ERROR | origin: tables | {ERROR}")
             pane.keys("Escape")
@@ -158,7 +158,7 @@ def test_a_database_is_shown_without_an_engine(old_home: Home, tmp_path: Path) -
         leave(term)
 
 
-def test_resizes_invalid_bytes_and_hostile_text_are_harmless(old_home: Home) -> None:
+def test_resizes_and_invalid_bytes_and_hostile_text_do_not_break_the_screen(old_home: Home) -> None:
     with old_home.terminal() as term:
         shows(term, "connected", "bad.json", "✗ failed")
         for number, size in enumerate(((20, 6), (140, 40), (33, 9), (80, 24), (20, 6), (61, 7), (200, 50), (120, 30)) * 2):

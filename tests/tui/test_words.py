@@ -11,7 +11,7 @@ NOW_MS = 1_763_680_867_204
     ("duration_ms", "text"),
     [(0, "0 ms"), (999, "999 ms"), (1420, "1.42 s"), (59_940, "59.9 s"), (125_000, "2m 05s"), (3_720_000, "1h 02m")],
 )
-def test_duration_text(duration_ms: int, text: str) -> None:
+def test_duration_text_is_rounded_to_at_most_two_units(duration_ms: int, text: str) -> None:
     assert duration_text(duration_ms) == text
 
 
@@ -19,7 +19,7 @@ def test_duration_text(duration_ms: int, text: str) -> None:
     ("duration_ms", "text"),
     [(0, "0 s"), (40, "40 ms"), (840, "0.8 s"), (48_300, "48 s"), (100_000, "1m 40s"), (7_500_000, "2h 05m")],
 )
-def test_brief_durations(duration_ms: int, text: str) -> None:
+def test_brief_duration_text_is_rounded(duration_ms: int, text: str) -> None:
     assert brief(duration_ms) == text
 
 

@@ -1,6 +1,6 @@
 """A user at a build machine: a project with its engine, and tmux in a pseudo-terminal.
 
-Every byte of the outer side is kept.
+Every byte that the pseudo-terminal receives is kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One call of a builder: its answers, its false answers, and its failures."""
+"""One call of a builder: valid answers, invalid answers, and failures."""
 
 from __future__ import annotations
 

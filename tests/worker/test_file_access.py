@@ -1,4 +1,4 @@
-"""Files are read, hashed and copied: hashes are right, no file is written without need, no copy mixes two versions."""
+"""Files are read, hashed and copied: digests are correct, unchanged files are not written, and no copy mixes two versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of a run that failed in a sandbox: when it names the paths that were out of reach."""
+"""The log of a run that failed in a sandbox: when the log names the paths that the sandbox hides."""
 
 from __future__ import annotations
 

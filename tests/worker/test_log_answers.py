@@ -1,4 +1,4 @@
-"""Another thread reports the log of a run in progress: complete, without duplicates, and only for the run that was asked for."""
+"""A second thread reports the log of a run in progress: completely, without duplicates, and only for the requested run."""
 
 from __future__ import annotations
 

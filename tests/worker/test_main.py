@@ -1,4 +1,4 @@
-"""The worker's own limits: the memory limit of a run, and which limits apply to processes that a builder forks."""
+"""Limits and signals of the worker: the memory limit of a run, overdue results, and processes that a builder forks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wire: every record arrives as it was sent, in pieces of any size; other data is refused."""
+"""The protocol between engine and worker: every record arrives as sent, in pieces of any size; invalid data is refused."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_records_round_trip_unchanged(kind):
     assert decode(kind, payload) == RECORDS[kind]
 
 
-def test_frames_are_put_together_from_single_bytes():
+def test_frames_are_assembled_from_single_bytes():
     stream = b"".join(encode(kind, record) for kind, record in RECORDS.items())
     reader = FrameReader()
 

@@ -1,4 +1,4 @@
-"""Colours of pictures with an ICC profile, in every format that holds one."""
+"""Colours of pictures with an ICC profile, in every format that may contain a profile."""
 
 import io
 import zlib
@@ -51,7 +51,7 @@ def test_alpha_is_not_converted(bench):
 
 
 @pytest.mark.parametrize("transparent", [False, True])
-def test_palette_with_a_profile_is_converted(bench, transparent):
+def test_palette_colours_with_a_profile_are_converted_to_srgb(bench, transparent):
     image = Image.new("P", (2, 2))
     image.putpalette([255, 0, 0, 0, 0, 255])
     options = {"transparency": 1} if transparent else {}
@@ -75,7 +75,7 @@ def test_cmyk_profile_is_applied_to_cmyk_pictures(bench, kind, source):
 
     red, green, blue = made(bench, source, data).convert("RGB").getpixel((8, 8))
 
-    assert abs(red - 119) < 12  # half the lightness
+    assert abs(red - 119) < 12  # 119 in sRGB is half the lightness.
     assert max(red, green, blue) - min(red, green, blue) < 12
     assert not bench.warnings
 
@@ -137,7 +137,7 @@ def test_srgb_profile_of_16_bit_picture_is_accepted_silently(bench):
     assert not bench.warnings
 
 
-def test_name_of_a_profile_is_one_printable_line(bench):
+def test_profile_name_is_shown_as_one_printable_line(bench):
     profile = icc_samples.rgb(1.0, name="a\x1b[31m\nb" + "c" * 500)
 
     made(bench, "a.png", encoded(Image.new("RGB", (2, 2)), "PNG", icc_profile=profile))

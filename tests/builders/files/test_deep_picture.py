@@ -1,4 +1,4 @@
-"""TIFF files with 16 bits a channel, written by hand; those of PNG are in `test_png_pixels`."""
+"""TIFF files with 16 bits a channel, written by hand; PNG files with 16 bits are in `test_png_pixels`."""
 
 import random
 import struct

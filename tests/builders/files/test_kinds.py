@@ -34,11 +34,11 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("data", "kind"), KINDS, ids=[kind or "unknown" for _, kind in KINDS])
-def test_first_bytes_determine_the_kind(data, kind):
+def test_first_bytes_of_a_file_determine_its_kind(data, kind):
     assert describe_kind(data) == kind
 
 
-def test_any_bytes_have_a_description_without_failing():
+def test_any_bytes_get_a_file_kind_without_an_error():
     import random
 
     chance = random.Random(1)

@@ -8,14 +8,14 @@ CUBE = (
 )
 
 
-def test_outline_counts_elements_and_lists_material_files_and_materials():
+def test_obj_outline_counts_elements_and_lists_material_files_and_materials():
     outline = outline_obj(CUBE)
 
     assert outline.counts == {"v": 3, "vt": 1, "vn": 1}
     assert (outline.face_count, outline.libraries, outline.materials) == (2, ["a.mtl"], {"red brick": 7})
 
 
-def test_faces_may_use_later_vertices_and_continued_lines():
+def test_obj_faces_may_use_later_vertices_and_continued_lines():
     assert outline_obj("f 1 2 \\\n3\nv 0 0 0\r\nv 1 0 0\r\nv 1 \\\r\n1 0\r\n").face_count == 1
 
 
@@ -37,14 +37,14 @@ def test_faces_may_use_later_vertices_and_continued_lines():
         ("v 0 0 0\nf 1 \\\n 1 5\n", 2, "the face refers to 5, and there are 1 vertices"),
     ],
 )
-def test_a_broken_line_is_named(text, line, what):
+def test_broken_line_of_an_obj_is_named_in_the_error(text, line, what):
     with pytest.raises(BrokenObjError) as caught:
         outline_obj(text)
 
     assert (caught.value.line, str(caught.value)) == (line, what)
 
 
-def test_mtllib_accepts_several_names_and_names_with_blanks():
+def test_mtllib_line_may_list_several_names_and_names_with_blanks():
     assert libraries("mtllib a.mtl b/c.MTL\n mtllib my old file.mtl\nmtllib odd.mat\n# mtllib no.mtl\n") == [
         "a.mtl",
         "b/c.MTL",
@@ -65,12 +65,12 @@ disp wall.png
 """
 
 
-def test_textures_are_found_behind_their_options():
+def test_mtl_textures_are_found_after_their_options():
     assert textures(MATERIALS) == [r"tex\wall one.png", "wall_n.png", "sky.png", "wall.png"]
     assert material_names(MATERIALS) == {"red brick", "plain"}
 
 
-def test_textures_can_be_renamed():
+def test_textures_in_an_mtl_can_be_renamed():
     renamed = with_textures(MATERIALS, str.upper)
 
     assert r"map_Kd TEX\WALL ONE.PNG" in renamed

@@ -132,7 +132,7 @@ def test_progressive_jpeg_with_hundreds_of_scans_is_refused(bench):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_message_about_any_damage_is_in_plain_words(bench, seed):
+def test_message_about_any_damaged_file_is_in_plain_words(bench, seed):
     chance = random.Random(seed)
     for data in FILES:
         kind = next((each for each in ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "DDS") if _has_signature(data, each)), "tga")
@@ -189,7 +189,7 @@ def test_error_names_the_real_kind_of_file(bench, data, reason, source):
 
 
 @pytest.mark.parametrize("old", [b"\r\n", b"\x89", b"\r", b"\x1a"])
-def test_png_that_was_taken_for_text_says_so(bench, old):
+def test_png_damaged_by_text_conversion_has_its_own_message(bench, old):
     bad = encoded("PNG").replace(old, b"\n" if old == b"\r\n" else b"", 1)
 
     assert bench.fail(bench.write("a.png", bad)) == (
@@ -230,7 +230,7 @@ def test_animation_whose_frames_are_not_counted_warns(bench, monkeypatch):
     assert bench.warnings == ["a.gif: only the first of its frames is used"]
 
 
-def test_counting_frames_ends_for_a_tiff_with_cyclic_directories():
+def test_counting_the_frames_of_a_tiff_with_cyclic_directories_ends():
     data = bytearray(changed())
     struct.pack_into("<I", data, 10 + 12 * len(PLAIN), 8)
 
@@ -238,7 +238,7 @@ def test_counting_frames_ends_for_a_tiff_with_cyclic_directories():
 
 
 @pytest.mark.parametrize("stage", ["open", "load"])
-def test_lack_of_memory_is_not_called_damage(monkeypatch, stage):
+def test_lack_of_memory_is_not_reported_as_a_damaged_picture(monkeypatch, stage):
     def fail(*_args, **_kwargs):
         raise MemoryError
 
@@ -251,6 +251,6 @@ def test_lack_of_memory_is_not_called_damage(monkeypatch, stage):
         open_picture(data, "a.png") if stage == "open" else load_picture(picture)
 
 
-def test_picture_that_cannot_be_opened_says_why():
+def test_picture_that_cannot_be_opened_names_the_reason():
     with pytest.raises(PictureError, match="the file is empty"):
         open_picture(b"", "a.png")

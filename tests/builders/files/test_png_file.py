@@ -186,7 +186,7 @@ def test_unusual_gamma_is_noted(bench, gamma, is_noted):
 
 
 @pytest.mark.parametrize(("points", "is_warned"), [(b"\1\x0d\0\1", False), (b"\x09\x10\0\1", True), (b"\x0c\x0d\0\1", True)])
-def test_other_colour_space_by_code_points_warns(bench, points, is_warned):
+def test_png_with_a_different_colour_space_in_its_cicp_chunk_warns(bench, points, is_warned):
     bench.build(bench.write("a.png", png(ROWS, 8, 2, chunk(b"cICP", points))))
 
     assert bool(bench.warnings) == is_warned
@@ -205,7 +205,7 @@ def test_png_with_two_headers_is_refused():
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 @pytest.mark.parametrize("size", [(1, 1), (3, 5), (40, 2)])
-def test_written_samples_are_read_by_another_decoder(channels, size):
+def test_written_png_samples_are_read_by_another_decoder(channels, size):
     samples = np.random.default_rng(4).integers(0, 65536, (size[1], size[0], channels), dtype=np.uint16)
     stream = io.BytesIO()
 

@@ -27,7 +27,7 @@ from aptui.sdk import (
         ("rock.obj", "/abs/a.png", "/abs/a.png"),
     ],
 )
-def test_path_is_relative_to_the_naming_file(source, path, wished):
+def test_reference_is_resolved_against_the_file_that_contains_it(source, path, wished):
     assert placed(source, path) == wished
 
 
@@ -40,7 +40,7 @@ def test_dependencies_are_unique_and_absolute_outside_the_folder():
     ]
 
 
-def test_needed_path_is_declared_by_its_source_and_is_never_an_exclusion():
+def test_needed_path_is_relative_to_its_source_and_never_read_as_an_exclusion():
     found = declare_needed("/game/assets", ["a", "!b", "../c", "a"], LoadBehavior.PRE_LOAD)
 
     assert found == [
@@ -68,7 +68,7 @@ def test_unreadable_file_is_named(tmp_path):
 
 @pytest.fixture
 def tree(tmp_path):
-    """A scan folder, another one, and a secret beside them."""
+    """Two scan folders, and a secret file beside them."""
     for name, text in (("assets/art/a.bin", "a"), ("shared/b.bin", "b"), ("secret/key", "canary"), ("assets-2/c", "canary")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -137,7 +137,7 @@ def test_file_larger_than_the_limit_is_refused(tree):
         read_in(tree, "art/a.bin", most_bytes=1)
 
 
-def test_missing_file_in_a_scan_folder_is_only_missing(tree):
+def test_missing_file_in_a_scan_folder_is_not_reported_as_forbidden(tree):
     with pytest.raises(NamedFileError, match="'art/no' is missing") as caught:
         read_in(tree, "art/no")
 
@@ -153,7 +153,7 @@ def test_missing_file_in_a_scan_folder_is_only_missing(tree):
         ("tex/other.png", "tex/hero.png", ""),
     ],
 )
-def test_error_for_missing_file_names_the_file_with_another_spelling(tmp_path, there, named, told):
+def test_error_for_a_missing_file_suggests_a_file_with_similar_spelling(tmp_path, there, named, told):
     (tmp_path / there).parent.mkdir(exist_ok=True)
     (tmp_path / there).write_text("x")
 

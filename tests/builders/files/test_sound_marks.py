@@ -1,4 +1,4 @@
-"""Loop points and markers of every form, and where they are in the product."""
+"""Loop points and markers in every format, and their place in the product."""
 
 import io
 import json
@@ -43,7 +43,7 @@ INSTRUMENT = bytes((62, 0, 0, 0, 127, 1, 127))
 def wav(*chunks, is_before=False):
     data = encoded()
     added = b"".join(chunks)
-    data = data[:36] + added + data[36:] if is_before else data + added  # the format comes first
+    data = data[:36] + added + data[36:] if is_before else data + added  # The format chunk stays before the added chunks.
     return data[:4] + struct.pack("<I", len(data) - 8) + data[8:]
 
 
@@ -75,7 +75,7 @@ def cues_of(products):
 
 @pytest.mark.parametrize("is_before", [False, True])
 @pytest.mark.parametrize("params", [{}, {"bits": 24}, {"channels": "stereo"}])
-def test_marks_of_a_wav_stay_as_they_are(bench, is_before, params):
+def test_loop_points_and_markers_of_a_wav_stay_as_they_are(bench, is_before, params):
     parts = [chunk(b"smpl", smpl((0, 100, 2999), (1, 5, 9), extra=b"own")), chunk(b"cue ", cue(100, 3000))]
     parts += [chunk(b"LIST", LABELS), chunk(b"inst", INSTRUMENT)]
 
@@ -86,7 +86,7 @@ def test_marks_of_a_wav_stay_as_they_are(bench, is_before, params):
     assert not bench.warnings
 
 
-def test_marks_move_with_the_sample_rate(bench):
+def test_marks_are_moved_when_the_sample_rate_changes(bench):
     source = bench.write("a.wav", wav(chunk(b"smpl", smpl((0, 100, 1999))), chunk(b"cue ", cue(400)), chunk(b"LIST", LABELS)))
 
     products = bench.build(source, sample_rate=16000)
@@ -194,8 +194,8 @@ def test_mp3_with_loop_tags_has_a_loop(bench, encoding, codec):
     assert loops_of(products) == [(0, 500, 1499)]
 
 
-def test_tag_before_comment_with_digit_like_length_is_read(bench):
-    data = with_comments("FLAC", b"LOOPSTART=5", b"A=" + b"z" * 46)  # the next length is the character 0
+def test_vorbis_comment_before_a_comment_with_a_digit_as_length_is_read(bench):
+    data = with_comments("FLAC", b"LOOPSTART=5", b"A=" + b"z" * 46)  # The length of the next comment, 48, is the character "0".
 
     ((_, first, last),) = loops_of(bench.build(bench.write("a.flac", data)))
 
@@ -259,7 +259,7 @@ def test_wav_without_marks_has_only_the_chunks_of_format_and_samples(bench):
     assert set(chunks_of(bench.build(bench.write("a.wav", encoded())))) == {b"fmt ", b"data"}
 
 
-def test_any_bytes_after_the_samples_do_no_harm(bench):
+def test_damaged_chunks_after_the_samples_are_accepted(bench):
     import random
 
     chance = random.Random(2)

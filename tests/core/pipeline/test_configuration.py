@@ -1,4 +1,4 @@
-"""Playbook of configurations: what a change of builders, platforms or scan folders touches."""
+"""Changes of the configuration: which jobs a change of builders, platforms or scan folders runs or removes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_changed_builder_reruns_its_jobs_with_a_reason_that_names_the_change(cha
     assert world.job("b.s@linux:main").reason == reason
 
 
-def test_reason_is_kept_over_a_restart_before_the_run() -> None:
+def test_reason_of_a_pending_job_survives_a_restart() -> None:
     world = world_of()
     world.configure(builders=(copier(), scripter(version="2")))
     world.restart()
@@ -142,7 +142,7 @@ def test_sources_of_a_builder_with_changed_patterns_are_removed() -> None:
     assert world.cache.keys() == {"linux/b.out"}
 
 
-def test_a_builder_may_become_a_rule_that_needs_no_analysis() -> None:
+def test_builder_can_become_a_rule_that_needs_no_analysis() -> None:
     world = world_of()
     world.configure(builders=(copier(), replace(copier("script", "*.s"), uuid=scripter().uuid)))
 
@@ -183,7 +183,7 @@ def test_platform_that_is_not_requested_keeps_its_products() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_pending_jobs_of_a_resting_platform_are_released_from_memory() -> None:
+def test_pending_jobs_of_a_platform_that_is_not_requested_are_released_from_memory() -> None:
     pending = 0
     for steps in range(1, 12):
         world = world_of(scripter(platforms=BOTH), platforms=BOTH)
@@ -202,7 +202,7 @@ def test_pending_jobs_of_a_resting_platform_are_released_from_memory() -> None:
     assert pending, "it was never pending when it was to rest"
 
 
-def test_reprocess_runs_no_job_of_a_resting_platform() -> None:
+def test_reprocess_runs_no_job_of_a_platform_that_is_not_requested() -> None:
     world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH)
     world.configure(platforms=("linux",), resting=("server",))
     world.settle(restart=True)
@@ -229,7 +229,7 @@ def test_deleted_source_without_products_after_a_failure_is_removed() -> None:
     assert world.statuses() == {}
 
 
-def test_a_scan_folder_may_leave_out_a_platform() -> None:
+def test_scan_folder_can_exclude_a_platform() -> None:
     world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH, folders=("game", "shared"))
     world.write("c.txt", "x", "shared")
     world.settle()
@@ -268,7 +268,7 @@ def test_new_companion_rule_reruns_only_sources_that_have_the_companion() -> Non
     assert world.settle(restart=True).ran() == ["b.s@linux:main"]
 
 
-def test_changed_planning_parameter_repeats_the_analysis_alone() -> None:
+def test_changed_planning_parameter_repeats_only_the_analysis() -> None:
     schema = '{"properties":{"jobs":{"is_planning_only":true}}}'
     world = world_of(copier(), scripter(params_schema=schema, params='{"jobs":1}'))
     world.configure(builders=(copier(), scripter(params_schema=schema, params='{"jobs":2}')))

@@ -1,4 +1,4 @@
-"""Stories of dependencies: which jobs wait for which, and which run again after a change."""
+"""Dependencies: which jobs wait for other jobs, and which jobs run again after a change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def runs_of(world: World) -> list[str]:
 
 
 def only_changes(world: World, rel: str, sub_ids: tuple[int, ...]) -> None:
-    """Let the next runs of a source make the same products again, except those with these sub ids."""
+    """Let the next runs of a source make the same products again, except products with these sub ids."""
     made = world._process
     old = {product.sub_id: product.digest for product in world.job(f"{rel}@linux:main").products}
 
@@ -37,7 +37,7 @@ def only_changes(world: World, rel: str, sub_ids: tuple[int, ...]) -> None:
 
 
 def analysed_before_anything_runs(world: World) -> None:
-    """Let all analyses end first, then let jobs run one after the other."""
+    """Complete all analyses first, then run the jobs one after the other."""
     world.duration_ms = 1_000
     world.held = {f"{rel}:analyse" for rel in world.disk.files["game"]} | {f"{rel}@linux:data" for rel in world.disk.files["game"]}
     world.slots = 100
@@ -67,7 +67,7 @@ def test_changed_chain_of_jobs_runs_dependencies_first_and_each_job_once(world: 
     assert runs_of(world) == ["c.s", "b.s", "a.s"]
 
 
-def test_escalated_source_takes_its_dependencies_along(world: World) -> None:
+def test_escalating_a_source_also_escalates_its_dependencies(world: World) -> None:
     files = {"a.s": "", "b.s": "", "x.s": "", "y.s": "after x.s:main", "z.s": "after y.s:main"}
     for name, text in files.items():
         world.write(name, text)
@@ -230,7 +230,7 @@ def test_dependents_of_a_hub_are_evaluated_once_each(world: World) -> None:
     assert len(world.ran()) == 301
 
 
-def test_failed_dependency_does_not_block_and_is_named_as_cause(world: World) -> None:
+def test_failed_dependency_does_not_block_its_dependent_and_is_named_as_cause(world: World) -> None:
     settled(world, a_s="after b.s:main\nFAIL", b_s="FAIL", c_s="after b.s:main")
 
     assert world.statuses() == {"a.s@linux:main": "failed", "b.s@linux:main": "failed", "c.s@linux:main": "completed"}
@@ -246,7 +246,7 @@ RING = ("b.s@linux:main", "a.s@linux:main", "c.s@linux:main")
 
 @pytest.mark.parametrize("word", ["after", "only", "once", "print"])
 @pytest.mark.parametrize("restart", [True, False])
-def test_jobs_in_a_ring_all_finish_once_with_one_warning_that_names_it(world: World, word: str, restart: bool) -> None:
+def test_jobs_in_a_cycle_all_run_once_with_one_warning_that_names_the_cycle(world: World, word: str, restart: bool) -> None:
     world.apply({"b.s": f"{word} a.s:main", "a.s": f"{word} c.s:main", "c.s": f"{word} b.s:main", "d.s": f"{word} a.s:main"})
 
     text = "circular job dependencies: these jobs neither wait for each other nor run again when another changed: " + " -> ".join(
@@ -278,7 +278,7 @@ def test_self_dependency_warns_as_a_cycle(world: World) -> None:
     assert "a.s@linux:main" in world.log_text("a.s@linux:main")
 
 
-def test_a_ring_of_includes_is_legal(world: World) -> None:
+def test_cycle_of_includes_is_allowed(world: World) -> None:
     settled(world, a_s="include b.s", b_s="include c.s", c_s="include a.s", d_s="include a.s")
     assert world.apply({"b.s": "include c.s\nx"}).ran() == [f"{name}.s@linux:main" for name in "abcd"]
     assert world.job("a.s@linux:main").warnings == 0
@@ -325,7 +325,7 @@ def test_fingerprint_dependency_reruns_the_dependent_when_a_failed_job_changes(w
 
 
 @pytest.mark.parametrize("word", ["once", "only"])
-def test_change_reruns_no_order_once_or_order_only_dependents(world: World, word: str) -> None:
+def test_change_does_not_rerun_order_once_or_order_only_dependents(world: World, word: str) -> None:
     settled(world, a_s=f"{word} b.s:main", b_s="")
     assert world.apply({"b.s": "x"}).ran() == ["b.s@linux:main"]
 
@@ -355,7 +355,7 @@ def test_order_once_dependent_waits_for_the_first_successful_run(world: World) -
 # ------------------------------------------------------------------------------------------------------- what is not there
 
 
-def test_a_dependency_on_another_platform_fails_and_says_so() -> None:
+def test_job_dependency_on_another_platform_fails_the_job() -> None:
     setup = Setup(platforms=("linux", "server"), builders=(scripter(platforms=("linux", "server")),))
     world = World(setup).apply({"a.s": "after b.s:main@server", "b.s": ""})
 
@@ -376,7 +376,7 @@ def test_job_with_missing_dependency_runs_last(world: World) -> None:
     analysed_before_anything_runs(world)
 
     assert runs_of(world) == ["a.s", "d.s", "c.s", "b.s"]
-    assert world.job("b.s@linux:main").misses_dependency is False  # not stored: it is computed again
+    assert world.job("b.s@linux:main").misses_dependency is False  # the flag is not stored; it was computed again
     assert set(world.statuses().values()) == {"completed"}
 
 
@@ -445,7 +445,7 @@ def test_job_dependency_may_name_its_source_by_uuid(world: World, word: str) -> 
     assert runs_of(world) == ["z.s", *(["a.s"] if word in ("print", "after") else [])]
 
 
-def test_job_dependency_on_unknown_uuid_counts_when_it_appears(world: World) -> None:
+def test_job_dependency_on_unknown_uuid_applies_when_its_source_appears(world: World) -> None:
     settled(world, a_s=f"after uuid={path_uuid('z.s').hex()}:main")
 
     assert world.apply({"z.s": "x"}).ran() == ["a.s@linux:main", "z.s@linux:main"]
@@ -455,7 +455,7 @@ def test_job_dependency_on_unknown_uuid_counts_when_it_appears(world: World) -> 
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_wildcard_dependency_reruns_the_job_once_when_a_file_appears_changes_or_goes(world: World, restart: bool) -> None:
+def test_wildcard_dependency_reruns_the_job_once_when_a_file_appears_changes_or_disappears(world: World, restart: bool) -> None:
     settled(world, a_s="glob sub/*.bin\nglob sub/x*")
     for change in (
         lambda: world.write("sub/x.bin", "1"),
@@ -468,7 +468,7 @@ def test_wildcard_dependency_reruns_the_job_once_when_a_file_appears_changes_or_
     assert world.apply({"x.bin": "1"}, restart=restart).ran() == []
 
 
-def test_wildcard_without_a_star_means_its_literal_path(world: World) -> None:
+def test_wildcard_dependency_without_a_star_matches_only_its_literal_path(world: World) -> None:
     settled(world, a_s="glob x.bin")
     world.forget_runs()
 
@@ -529,7 +529,7 @@ def test_missing_file_reruns_the_job_when_it_appears(world: World, restart: bool
     assert world.settle(restart=restart).ran() == []
 
 
-def test_read_of_a_failed_run_is_a_dependency(world: World) -> None:
+def test_file_read_by_a_failed_run_is_a_dependency(world: World) -> None:
     settled(world, a_s="read x.bin\nFAIL", x_bin="1")
     world.held.clear()
     world.write("x.bin", "2")
@@ -540,7 +540,7 @@ def test_read_of_a_failed_run_is_a_dependency(world: World) -> None:
     assert world.ran() == ["a.s@linux:main"]
 
 
-def test_former_read_is_not_a_dependency(world: World) -> None:
+def test_file_read_only_by_an_earlier_run_is_not_a_dependency(world: World) -> None:
     settled(world, a_s="read x.bin", x_bin="1")
     settled(world, a_s="")
     assert world.apply({"x.bin": "2"}).ran() == []
@@ -574,7 +574,7 @@ def test_waiting_job_starts_after_its_lost_dependency_ran_again(world: World) ->
     assert runs_of(world) == ["b.s"] * 4 + ["a.s"]
 
 
-def test_quick_jobs_of_one_builder_share_a_message(world: World) -> None:
+def test_quick_jobs_of_one_builder_are_sent_in_one_message(world: World) -> None:
     for n in range(40):
         world.write(f"{n:02}.s", "")
     world.slots = 2
@@ -586,7 +586,7 @@ def test_quick_jobs_of_one_builder_share_a_message(world: World) -> None:
     assert sum(sizes) == 80
 
 
-def test_analysis_removed_before_its_dependencies_are_read_is_forgotten(world: World) -> None:
+def test_source_deleted_while_its_dependency_is_read_leaves_no_analysis(world: World) -> None:
     world.apply({"sub/x.bin": "1"})
     world.shy["sub/x.bin"] = 99
     world.write("a.s", "include sub/x.bin")
@@ -613,7 +613,7 @@ def test_job_cancelled_while_waiting_does_not_start(world: World) -> None:
     assert "a.s@linux:main" not in world.runs
 
 
-def test_a_builder_may_ask_for_the_jobs_of_another_source(world: World) -> None:
+def test_builder_can_request_the_jobs_of_another_source(world: World) -> None:
     settled(world, a_s="x", b_s="reprocess a.s\nreprocess b.s\nreprocess /etc/passwd\nreprocess gone.s", c_s="")
     assert world.apply({"b.s": "reprocess a.s"}).ran() == ["a.s@linux:main", "b.s@linux:main"]
     assert world.job("a.s@linux:main").reason == "asked for by 'b.s'"
@@ -662,7 +662,7 @@ def test_requested_run_survives_a_crash(world: World, is_blocked: bool) -> None:
     assert world.cache == world.clean().cache
 
 
-def test_a_job_that_was_asked_for_while_it_was_committed_runs_again(world: World) -> None:
+def test_job_requested_during_its_commit_runs_again(world: World) -> None:
     settled(world, a_s="", b_s="x")
     world.apply({"a.s": "reprocess b.s", "b.s": "y"})
 
@@ -683,7 +683,7 @@ def test_source_without_dependents_has_an_empty_set_of_dependents(world: World) 
     assert world.pipeline.jobs.memory.dependents((PathKey("a.txt"),)) == set()
 
 
-def test_file_with_source_and_job_dependency_counts_as_both(world: World) -> None:
+def test_source_dependency_and_job_dependency_on_one_file_both_apply(world: World) -> None:
     settled(world, a_s="include b.s\nafter b.s:main", b_s="info one")
     assert not any("b.s" in world.log_text(name) for name in ("a.s:analyse", "a.s@linux:main"))
 

@@ -1,4 +1,4 @@
-"""Stories of drafts and finals: what is made first, what follows when nothing else is pending, and the effect of changes."""
+"""Drafts and finals: the order in which a job makes them, and the effect of changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aptui.core.orders import ProcessOrder
 
 NAME = "a.s@linux:main"
 PLANNED = 17
-"""Column of a job's row with the fingerprint of its plan."""
+"""Index of the column of a job's row that stores the fingerprint of its plan."""
 
 
 def world_with(*, makes_finals: bool = True, **more: object) -> World:
@@ -33,7 +33,7 @@ def reasons(world: World) -> list[str]:
 
 
 def until(world: World, count: int) -> None:
-    """Work until this number of runs has been ordered."""
+    """Perform actions until this number of runs has been ordered."""
     for _step in range(1000):
         if len(asked(world)) >= count:
             return
@@ -41,14 +41,14 @@ def until(world: World, count: int) -> None:
     raise AssertionError(f"only {asked(world)}")
 
 
-def test_a_builder_without_drafts_makes_finals() -> None:
+def test_builder_without_drafts_makes_only_finals() -> None:
     world = World(Setup()).apply({"a.s": ""})
 
     assert asked(world) == ["a.s final"]
     assert world.archive.tables.drafts == {}
 
 
-def test_the_draft_comes_first_and_the_final_takes_its_place() -> None:
+def test_draft_is_made_first_and_the_final_replaces_it() -> None:
     world = world_with()
     world.write("a.s")
     world.scan()
@@ -66,7 +66,7 @@ def test_the_draft_comes_first_and_the_final_takes_its_place() -> None:
     assert reasons(world) == ["new source", "the final follows its draft"]
 
 
-def test_product_from_before_drafts_counts_as_final() -> None:
+def test_product_made_before_drafts_were_enabled_is_a_final() -> None:
     world = settled(World(Setup()), a_s="")
 
     world.configure(builders=(copier(), scripter(has_drafts=True)))
@@ -115,7 +115,7 @@ def test_draft_starts_before_finals_of_other_jobs() -> None:
     assert asked(world)[4:] == ["c.s draft", "b.s final", "c.s final"]
 
 
-def test_a_final_that_fails_leaves_the_draft_and_the_job_failed() -> None:
+def test_failed_final_keeps_the_draft_and_fails_the_job() -> None:
     world = world_with()
     world.write("a.s")
     world.scan()
@@ -132,7 +132,7 @@ def test_a_final_that_fails_leaves_the_draft_and_the_job_failed() -> None:
     assert len(world.archive.tables.drafts) == 1
 
 
-def test_a_failed_final_is_tried_again_as_any_failed_job_is() -> None:
+def test_failed_final_is_retried_like_any_failed_job() -> None:
     world = world_with()
     world.write("a.s")
     world.scan()
@@ -158,7 +158,7 @@ def test_failed_draft_fails_the_job() -> None:
     assert world.statuses() == {NAME: "failed"}
 
 
-def test_products_deleted_on_failure_do_not_count_as_drafts() -> None:
+def test_products_deleted_on_failure_are_not_drafts() -> None:
     world = world_with(deletes_products_on_failure=True)
     world.write("a.s")
     world.scan()
@@ -185,7 +185,7 @@ def test_pending_finals_survive_a_crash(at: int) -> None:
     assert world.cache == world.clean().cache
 
 
-def test_finals_are_made_once_they_are_enabled() -> None:
+def test_pending_finals_are_made_when_finals_are_enabled() -> None:
     world = world_with(makes_finals=False).apply({"a.s": ""})
     world.settle(restart=True)
     drafted = asked(world)
@@ -197,7 +197,7 @@ def test_finals_are_made_once_they_are_enabled() -> None:
     assert asked(world) == ["a.s draft", "a.s final"]
 
 
-def test_existing_finals_stay_when_finals_are_disabled() -> None:
+def test_existing_finals_are_kept_when_finals_are_disabled() -> None:
     world = world_with()
     settled(world, a_s="")
 
@@ -301,7 +301,7 @@ def test_builder_that_no_longer_has_drafts_makes_its_finals() -> None:
     assert world.archive.tables.drafts == {}
 
 
-def test_empty_project_has_no_finals_due() -> None:
+def test_empty_project_makes_no_finals_and_is_idle() -> None:
     world = world_with()
 
     world.settle()
@@ -309,7 +309,7 @@ def test_empty_project_has_no_finals_due() -> None:
     assert (asked(world), world.pipeline.jobs.is_idle) == ([], True)
 
 
-def test_more_finals_than_become_due_together_are_all_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finals_beyond_one_batch_are_all_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.core.pipeline.feedback._BATCH", 4)
     world = world_with()
     for at in range(30):
@@ -346,7 +346,7 @@ def test_notices_report_whether_products_are_drafts() -> None:
 
 
 def is_finishing(world: World) -> bool:
-    """Whether the final of the job is planned in its row while its draft is served."""
+    """Whether the draft in the cache has the planned fingerprint of the job's row, so that only the final is pending."""
     job_id = world.job(NAME).id
     return world.archive.tables.drafts.get(job_id, 0) == world.archive.tables.jobs[job_id][PLANNED]
 

@@ -1,4 +1,4 @@
-"""Playbook of failed jobs: when they run again, and how rows describe a job that failed and needs no run any more."""
+"""Failed jobs: when they run again, and the row of a job that failed and no longer needs a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = Check("small", CheckLevel.BLOCK, limits=(Limit("bytes", "<= 1", 0, 2),))
 
 
 def with_scripter(**changes: Any) -> dict[str, Any]:
-    """Return the change of a setup that gives its script builder these fields."""
+    """Return the change of a `Setup` that gives its script builder these fields."""
     return {"builders": (copier(), scripter(**changes))}
 
 
@@ -72,7 +72,10 @@ UNRELATED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 
 def failed_world(kind: str, setup: dict[str, Any]) -> World:
-    """Return a world with a completed job, and a job that failed with this kind of failure, "" = the kind that the setup gives."""
+    """Return a world with a completed job and a failed job.
+
+    `kind` is the kind of failure; "" = the failure that the setup causes.
+    """
     world = World(Setup(**setup))
     world.edit({"a.s": "long enough for no check that wants a byte", "b.txt": ""})
     if kind:
@@ -114,7 +117,7 @@ def test_failed_job_does_not_run_again_when_an_unrelated_setting_changes(
 
 
 @pytest.mark.parametrize("kind", ["timeout", "memory"])
-def test_reached_limit_is_retried_only_after_a_change_or_on_request(kind: str) -> None:
+def test_job_that_exceeded_a_limit_is_retried_only_after_a_change_or_on_request(kind: str) -> None:
     world = failed_world(kind, {})
 
     world.settle(restart=True)
@@ -132,7 +135,7 @@ def test_reached_limit_is_retried_only_after_a_change_or_on_request(kind: str) -
 
 
 @pytest.mark.parametrize(("policy", "runs"), [(RetryFailed.ALWAYS, [NAME]), (RetryFailed.CHANGED, [])])
-def test_unchanged_failed_job_is_retried_as_retry_failed_says(policy: RetryFailed, runs: list[str]) -> None:
+def test_retry_failed_setting_decides_whether_an_unchanged_failed_job_is_retried(policy: RetryFailed, runs: list[str]) -> None:
     world = failed_world("error", {"retry_failed": policy})
 
     assert world.settle(restart=True).ran() == runs
@@ -140,7 +143,7 @@ def test_unchanged_failed_job_is_retried_as_retry_failed_says(policy: RetryFaile
         assert world.job(NAME).reason == "tried again: it failed before"
 
 
-def test_obstacle_outside_the_job_is_retried_whatever_retry_failed_says() -> None:
+def test_job_that_failed_for_an_outside_cause_is_retried_with_any_retry_failed_setting() -> None:
     world = failed_world("obstacle", {"retry_failed": RetryFailed.CHANGED})
 
     assert world.settle(restart=True).ran() == [NAME]
@@ -164,7 +167,7 @@ def test_failed_analysis_runs_again_when_a_setting_that_made_it_fail_changes(kin
     assert world.statuses() == {NAME: "completed"}
 
 
-# How a job is described that needs no run after it failed
+# The row of a job that failed and no longer needs a run
 
 
 def described(world: World) -> dict[str, object]:
@@ -179,7 +182,7 @@ def described(world: World) -> dict[str, object]:
 
 @pytest.mark.parametrize("restarts", [True, False], ids=["another engine", "the same engine"])
 @pytest.mark.parametrize("times", [1, 3])
-def test_reverted_source_restores_the_row_of_the_run_that_made_its_products(times: int, *, restarts: bool) -> None:
+def test_reverted_source_restores_the_job_row_of_its_last_successful_run(times: int, *, restarts: bool) -> None:
     world = World().apply({"a.s": "WARN"})
     before = described(world)
     world.forget_runs()
@@ -205,7 +208,7 @@ def test_settings_that_were_broken_and_repaired_leave_no_failed_job() -> None:
     assert [row[6] for row in world.archive.tables.analyses.values()] == [0]
 
 
-def test_retried_run_that_is_not_needed_any_more_leaves_no_errors() -> None:
+def test_retry_that_is_no_longer_needed_leaves_no_errors_on_the_job() -> None:
     world = World(Setup(retry=RetryRule(3, ("error",)))).apply({"a.s": "WARN"})
     before = described(world)
     world.write("a.s", "other")
@@ -219,12 +222,12 @@ def test_retried_run_that_is_not_needed_any_more_leaves_no_errors() -> None:
     assert described(world) == before
 
 
-# Reasons: one answer, and it names the input
+# The reason of a run names the changed input
 
 
 @pytest.mark.parametrize("had_products", [True, False], ids=["with products", "without products"])
 @pytest.mark.parametrize("restarts", [True, False], ids=["another engine", "the same engine"])
-def test_retry_of_an_unchanged_failed_job_has_one_reason(*, had_products: bool, restarts: bool) -> None:
+def test_retry_of_an_unchanged_failed_job_always_has_the_same_reason(*, had_products: bool, restarts: bool) -> None:
     world = World()
     if had_products:
         world.apply({"a.s": "right"})
@@ -277,7 +280,7 @@ def test_failed_analysis_of_a_source_that_had_jobs_names_what_changed() -> None:
     assert str(row[10]).startswith("dependency 'd.inc' changed (")
 
 
-def test_reason_never_calls_a_missing_file_new_or_removed() -> None:
+def test_reason_names_a_declared_file_that_does_not_exist_as_missing() -> None:
     world = World().apply({"a.s": ""})
     world.apply({"a.s": "include d.inc"})
     declared = world.job(NAME).reason

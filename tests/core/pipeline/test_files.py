@@ -1,4 +1,4 @@
-"""Playbook of files: what a scan, a save, a deletion or a rename leads to."""
+"""Files: the effects of a scan, a save, a deletion and a rename."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def test_unmatched_file_is_recorded_but_not_read(world: World) -> None:
 
 
 def rows_of(world: World, operation: str) -> int:
-    """Return the number of ordered rows of one operation, commits included."""
+    """Return how many rows of one operation were saved, including rows of commits."""
     saved = [row for command in world.commands if isinstance(command, SaveRows) for row in command.rows.get(operation, ())]
     return len(saved) + world.rows_committed[operation]
 
 
-def test_new_copy_saves_its_job_once_and_at_most_six_rows(world: World) -> None:
+def test_new_copied_file_saves_one_job_row_and_at_most_six_rows(world: World) -> None:
     for number in range(10):
         world.write(f"{number}.txt", str(number))
 
@@ -70,7 +70,7 @@ def test_new_copy_saves_its_job_once_and_at_most_six_rows(world: World) -> None:
     assert not world.pipeline.jobs.memory.unsaved.jobs
 
 
-def test_changed_copy_saves_its_job_once(world: World) -> None:
+def test_changed_copied_file_saves_its_job_row_once(world: World) -> None:
     settled(world, a_txt="a", b_txt="b")
     world.commands.clear()
     world.rows_committed.clear()
@@ -82,7 +82,7 @@ def test_changed_copy_saves_its_job_once(world: World) -> None:
     assert not world.pipeline.jobs.memory.unsaved.jobs
 
 
-def test_a_changed_copy_that_never_ran_is_found_again_after_a_crash(world: World) -> None:
+def test_changed_file_whose_copy_never_ran_is_found_again_after_a_crash(world: World) -> None:
     settled(world, a_txt="a", b_txt="b", c_txt="c")
     world.edit({"a.txt": "a2", "b.txt": "b2"})
     world.held = {"b.txt@linux:data"}
@@ -97,7 +97,7 @@ def test_a_changed_copy_that_never_ran_is_found_again_after_a_crash(world: World
     assert world.ran() == ["b.txt@linux:data"]
 
 
-def test_requested_copy_is_stored_as_waiting(world: World) -> None:
+def test_requested_copy_job_is_stored_as_waiting(world: World) -> None:
     settled(world, a_txt="a")
     world.held = {"a.txt@linux:data"}
     world.ask("reprocess", keys=("a.txt",))
@@ -117,8 +117,8 @@ def test_folder_row_is_saved_after_its_new_copies(world: World) -> None:
     assert {fact.rel: bool(fact.mtime_ns) for fact in world.archive.tables.folders["", 1][1]} == {"a.txt": False, "b.txt": False}
 
 
-def test_a_new_copy_that_never_ran_is_found_again_after_a_crash(world: World) -> None:
-    settled(world, c_txt="c")  # otherwise the next engine checks every file in any case
+def test_new_file_whose_copy_never_ran_is_found_again_after_a_crash(world: World) -> None:
+    settled(world, c_txt="c")  # one engine has settled before; otherwise the next engine would check every file in any case
     world.edit({"a.txt": "a", "b.txt": "b"})
     world.held = {"b.txt@linux:data"}
     world.scan()
@@ -164,7 +164,7 @@ def test_a_file_that_is_only_copied_is_read_once(copying: World) -> None:
     assert not copying.staging
 
 
-def test_changed_file_is_read_once_and_unchanged_one_is_not_copied(copying: World) -> None:
+def test_changed_file_is_read_once_and_unchanged_file_is_not_copied(copying: World) -> None:
     settled(copying, a_txt="a", b_txt="b")
     copying.write("a.txt", "changed")
     copying.touch("b.txt")
@@ -175,7 +175,7 @@ def test_changed_file_is_read_once_and_unchanged_one_is_not_copied(copying: Worl
     assert not copying.staging
 
 
-def test_copy_that_a_check_blocks_fails_and_is_discarded(copying: World) -> None:
+def test_copy_blocked_by_a_check_fails_and_is_discarded(copying: World) -> None:
     checked = replace(copying.project, checks=(Check("names", CheckLevel.BLOCK, file_name="[a-z.]*"),))
     copying.pipeline = Pipeline(checked, copying.archive, lambda _job, _builder: "log", "/staging")
     assert copying.apply({"A.txt": "A", "b.txt": "b"}).cache == {"linux/b.txt": sha("b")}
@@ -183,7 +183,7 @@ def test_copy_that_a_check_blocks_fails_and_is_discarded(copying: World) -> None
     assert not copying.staging
 
 
-def test_jobs_take_all_steps_for_a_client_that_follows(copying: World) -> None:
+def test_following_client_gets_every_status_of_a_copied_file(copying: World) -> None:
     copying.reports_every_step = True
     copying.boot()
     copying.apply({"a.txt": "a"})
@@ -191,7 +191,7 @@ def test_jobs_take_all_steps_for_a_client_that_follows(copying: World) -> None:
     assert [notice.status for notice in copying.notices if isinstance(notice, JobChanged)] == ["pending", "processing", "completed"]
 
 
-def test_copies_are_repeated_when_a_client_begins_to_follow(copying: World) -> None:
+def test_files_are_copied_by_jobs_when_a_client_begins_to_follow(copying: World) -> None:
     copying.write("a.txt", "a")
     copying.scan()
     while not copying.hashes:
@@ -234,7 +234,7 @@ def test_copies_of_a_deleted_file_are_discarded(copying: World) -> None:
 
 
 def read_one_by_one(copying: World) -> list[FilesHashed]:
-    """Scan and read the files; return one answer for each file, with `has_more` in all but the last."""
+    """Scan and read the files; return one hash result for each file, with `has_more` set in all but the last result."""
     copying.scan()
     while not copying.hashes:
         copying._moves()[0]()
@@ -248,7 +248,7 @@ def read_one_by_one(copying: World) -> list[FilesHashed]:
     return answers
 
 
-def test_copies_wait_for_those_of_the_next_answer_and_are_committed_with_them(copying: World) -> None:
+def test_copies_of_several_hash_results_are_committed_together(copying: World) -> None:
     for name in "abc":
         copying.write(f"{name}.txt", name)
     first, *others = read_one_by_one(copying)
@@ -297,7 +297,7 @@ def test_waiting_copy_of_a_changed_source_is_discarded(copying: World) -> None:
     assert not copying.staging
 
 
-def test_unusable_copies_are_repeated(copying: World) -> None:
+def test_copies_made_by_an_outdated_engine_are_discarded_and_repeated(copying: World) -> None:
     copying.pipeline.jobs.is_outdated = True
     copying.write("a.txt", "a")
     copying.scan()
@@ -358,7 +358,7 @@ def test_changed_copies_are_made_after_a_crash_at_any_point(is_copied_on_reading
         assert world.settle(restart=True).ran() == [], fuse
 
 
-def test_a_new_copy_that_does_not_start_has_a_row_for_clients_to_read(world: World) -> None:
+def test_new_copy_job_that_cannot_start_has_a_row_that_clients_can_read(world: World) -> None:
     world.reports_every_step = True
     world.slots = 0
     world.boot()
@@ -476,7 +476,7 @@ def test_deleted_file_loses_its_jobs_and_products(world: World, restart: bool) -
     assert world.ran() == ["b.s@linux:main"]
 
 
-def test_a_deleted_folder_takes_only_its_own_sources_along() -> None:
+def test_deleted_folder_removes_only_its_own_sources() -> None:
     world = World(Setup(folders=("game", "shared")))
     world.write("x/a.txt", "1")
     world.write("x/b.txt", "2", "shared")
@@ -488,7 +488,7 @@ def test_a_deleted_folder_takes_only_its_own_sources_along() -> None:
     assert not world.archive.tables.folders
 
 
-def test_file_table_holds_existing_files_only() -> None:
+def test_file_table_contains_only_existing_files() -> None:
     world = World(Setup(folders=("game", "shared")))
     for rel in ("a.bin", "b.bin", "c.txt", "d.txt"):
         world.write(rel, rel)
@@ -506,7 +506,7 @@ def test_a_renamed_file_is_another_source(world: World) -> None:
     assert world.ran() == ["b.txt@linux:data"]
 
 
-def test_a_file_renamed_in_case_alone_is_the_same_source(world: World) -> None:
+def test_file_renamed_only_in_case_is_the_same_source(world: World) -> None:
     settled(world, a_txt="x")
     assert world.apply({"a.txt": None, "A.txt": "x"}).cache == {"linux/a.txt": sha("x")}
     assert world.statuses() == {"A.txt@linux:data": "completed"}
@@ -630,7 +630,7 @@ def test_unreadable_file_fails_with_the_reason_until_it_is_readable(world: World
     assert world.settle(restart=True).statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_unreadable_copied_file_keeps_its_product(world: World) -> None:
+def test_copied_file_that_becomes_unreadable_keeps_its_product(world: World) -> None:
     settled(world, a_txt="x")
     world.unreadable["a.txt"] = "permission denied"
     assert world.apply({"a.txt": "y"}).cache == {"linux/a.txt": sha("x")}
@@ -752,7 +752,7 @@ def test_case_clash_of_unmatched_files_is_ignored(world: World) -> None:
     assert world.apply({"A.bin": "y"}).statuses() == {}
 
 
-def test_case_clash_is_dropped_with_the_builder_of_its_files(world: World) -> None:
+def test_case_clash_ends_when_the_builder_of_its_files_is_removed(world: World) -> None:
     settled(world, a_txt="x")
     world.apply({"A.txt": "y"})
     world.configure(builders=(scripter(),))
@@ -783,7 +783,7 @@ def test_overridden_case_clash_ends() -> None:
     assert world.cache == {"linux/a.txt": sha("z")}
 
 
-def test_a_case_clash_is_known_again_after_a_restart(world: World) -> None:
+def test_case_clash_is_reported_again_after_a_restart(world: World) -> None:
     settled(world, a_txt="x")
     settled(world, {"A.txt": "y"})
 
@@ -828,12 +828,12 @@ def test_a_change_of_a_shared_companion_runs_all_that_share_it(restarts: bool) -
         assert world.settle().ran() == ["a.s@linux:main", "sub/b.s@linux:main"]
 
 
-def test_a_companion_of_an_included_file_counts_too() -> None:
+def test_changed_companion_of_an_included_file_reruns_the_source() -> None:
     world = settled(World(Setup(companions=(NOTE,))), a_s="include b.s", b_s="")
     assert world.apply({"b.s.note": "1"}).ran() == ["a.s@linux:main", "b.s@linux:main"]
 
 
-def test_a_companion_of_a_copied_file_counts_too() -> None:
+def test_changed_companion_of_a_copied_file_reruns_the_copy() -> None:
     world = settled(World(Setup(companions=(Companion(glob("*.txt"), "note"),))), a_txt="x")
     assert world.apply({"a.txt.note": "1"}).ran() == ["a.txt@linux:data"]
 
@@ -913,7 +913,7 @@ def test_every_command_and_notice_names_the_event_that_led_to_it(world: World) -
     assert all(0 < item.cause <= world._seq for item in (*world.commands, *world.notices))
 
 
-def test_file_checked_alone_is_processed_and_its_folder_saved_later(world: World) -> None:
+def test_file_checked_without_its_folder_is_processed_and_its_folder_saved_later(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     before = world.archive.folder_parts("")
 
@@ -931,7 +931,7 @@ def test_file_checked_alone_is_processed_and_its_folder_saved_later(world: World
     assert not world.pipeline.jobs.memory.newer.facts
 
 
-def test_file_saved_alone_is_not_processed_again_after_a_crash(world: World) -> None:
+def test_file_checked_without_its_folder_is_not_processed_again_after_a_crash(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     world.save_alone("a.txt", "changed")
     world.run()
@@ -941,12 +941,12 @@ def test_file_saved_alone_is_not_processed_again_after_a_crash(world: World) -> 
     assert world.statuses() == {"a.txt@linux:data": "completed", "b.txt@linux:data": "completed"}
 
 
-def test_file_checked_alone_reruns_its_dependents(world: World) -> None:
+def test_file_checked_without_its_folder_reruns_its_dependents(world: World) -> None:
     settled(world, a_bin="1", b_s="include a.bin")
 
     assert world.save_alone("a.bin", "2")
     world.run()
-    assert world.save_alone("a.bin", "2")  # saved once more, with equal bytes
+    assert world.save_alone("a.bin", "2")  # the file is saved once more, with equal bytes
     world.run()
 
     assert world.ran() == ["b.s@linux:main"]
@@ -974,7 +974,7 @@ def test_unchanged_folders_give_no_commands_or_notices(world: World) -> None:
     assert (commands, notices) == ([], [])
 
 
-def test_a_folder_reported_twice_without_a_scan_is_compared_with_the_first_report(world: World) -> None:
+def test_folder_reported_twice_between_scans_is_compared_with_its_first_report(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     world.held.add("c.txt@linux:data")
     world.apply({"c.txt": "z"})
@@ -1031,7 +1031,7 @@ def test_product_deleted_by_hand_is_made_again_after_an_earlier_deletion(world: 
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_file_saved_in_two_steps_keeps_its_earlier_product_until_it_is_complete(world: World, is_known: bool) -> None:
+def test_file_saved_in_two_steps_keeps_its_earlier_product_until_the_save_is_complete(world: World, is_known: bool) -> None:
     world.write("other.txt", "other")
     if is_known:
         world.write("e.txt", "one")
@@ -1067,7 +1067,7 @@ def test_sources_deleted_together_are_loaded_in_few_queries(world: World) -> Non
     assert sum(count > 0 for count in asked) < 10, asked
 
 
-def test_next_engine_resumes_pending_jobs_without_retrying_failed_ones(world: World) -> None:
+def test_next_engine_resumes_pending_jobs_without_retrying_failed_jobs(world: World) -> None:
     world.fates["b.s@linux:main"] = [Outcome.FAILED]
     settled(world, a_s="x", b_s="x")
     world.write("a.s", "y")
@@ -1103,7 +1103,7 @@ def test_outdated_folder_row_does_not_retry_a_failed_job(world: World) -> None:
 
 
 def read(world: World) -> list[str]:
-    """Return the files that were requested to be read since the last call."""
+    """Return the files that the pipeline requested to read since the last call."""
     files = [fact.rel for command in world.commands if isinstance(command, HashFiles) for fact in command.files]
     world.commands.clear()
     return sorted(files)
@@ -1118,7 +1118,7 @@ def test_dependency_without_builder_is_read_once(world: World, word: str, hub: s
     for number in range(10):
         world.write(f"{number}.s", f"{word} {hub}")
     world.scan()
-    if is_seen_first:  # before another source depends on it
+    if is_seen_first:  # the file is checked before another source depends on it
         world.run_scan_only()
     world.run()
     assert read(world).count(hub) == 1
@@ -1137,7 +1137,7 @@ def test_dependency_without_builder_is_read_once(world: World, word: str, hub: s
     assert len(world.ran()) == 10
 
 
-def test_dependency_that_was_saved_alone_is_read_again(world: World) -> None:
+def test_dependency_checked_without_its_folder_is_read_again(world: World) -> None:
     """The folder's row is out of date until the folder is checked."""
     settled(world, a_s="include hub.bin", hub_bin="1")
     assert world.save_alone("hub.bin", "2")

@@ -1,4 +1,4 @@
-"""Estimates of pending work, from the last run of each job or from runs of its builder; and the longest chain of jobs."""
+"""Estimates of pending work from earlier runs of each job or its builder, and the longest chain of jobs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def with_all_changed(world: World, **texts: str) -> World:
     return world
 
 
-def test_nothing_is_pending_at_rest() -> None:
+def test_idle_project_has_no_pending_work() -> None:
     work = a_project_that_ran(a_s="info 1").pipeline.pending_work({})
 
     assert (work.work_ms, work.chain_ms, work.unknown_count) == (0, 0, 0)
@@ -49,7 +49,7 @@ def test_forecast_of_a_job_is_the_duration_of_its_last_run() -> None:
     assert (work.work_ms, work.chain_ms) == (1_000 + OVERHEAD_MS,) * 2
 
 
-def test_fetched_results_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetched_results_do_not_change_the_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
     world = a_project_that_ran(a_s="info 1", b_s="info 1")
     made = world._outcome
 
@@ -93,7 +93,7 @@ def test_forecast_of_a_running_job_is_its_remaining_time() -> None:
     assert world.pipeline.pending_work({run_key: 4_000.0}).work_ms == OVERHEAD_MS
 
 
-def test_forecast_chain_contains_jobs_that_wait_for_each_other() -> None:
+def test_forecast_chain_is_the_longest_chain_of_waiting_jobs() -> None:
     texts = {"a_s": "print b.s:main\n", "b_s": "print c.s:main\n", "c_s": ""}
     world = with_all_changed(a_project_that_ran(**texts), **{name: f"{text}info 2" for name, text in texts.items()})
 
@@ -102,14 +102,14 @@ def test_forecast_chain_contains_jobs_that_wait_for_each_other() -> None:
     assert (work.work_ms, work.chain_ms) == (3 * (1_000 + OVERHEAD_MS),) * 2
 
 
-def test_forecast_scales_the_first_jobs_to_all() -> None:
+def test_forecast_is_extrapolated_from_the_first_jobs_to_all_jobs() -> None:
     texts = {f"{letter}_s": "info 1" for letter in "abcdef"}
     world = with_all_changed(a_project_that_ran(**texts), **dict.fromkeys(texts, "info 2"))
 
     assert pending_work(world.pipeline.jobs, {}, most=2).work_ms == 6 * (1_000 + OVERHEAD_MS)
 
 
-def test_ended_runs_count_with_their_expected_duration() -> None:
+def test_ended_runs_are_counted_with_their_expected_duration() -> None:
     world = a_project_that_ran(a_s="info 1")
     world.duration_ms = 3_000
     world.apply({"a.s": "info 2"})
@@ -117,7 +117,7 @@ def test_ended_runs_count_with_their_expected_duration() -> None:
     assert world.pipeline.jobs.reports.spent() == (2, 2_000)
 
 
-def test_jobs_that_hold_one_resource_take_their_time_one_after_the_other() -> None:
+def test_forecast_adds_up_durations_of_jobs_that_share_a_resource() -> None:
     world = World(Setup(builders=(copier(), scripter(resources=("gpu",))), resources=(("gpu", 2),)))
     world.duration_ms = 1_000
     names = ("a.s", "b.s", "c.s", "d.s")
@@ -133,7 +133,7 @@ def test_jobs_that_hold_one_resource_take_their_time_one_after_the_other() -> No
     assert (work.work_ms, work.chain_ms) == (4 * (1_000 + OVERHEAD_MS), 2 * (1_000 + OVERHEAD_MS))
 
 
-def test_new_sources_that_are_not_analysed_or_read_count_with_one_job_per_platform() -> None:
+def test_sources_not_yet_analysed_or_read_are_counted_as_one_job_per_platform() -> None:
     world = World(
         Setup(builders=(copier(platforms=("linux", "mac")), scripter(platforms=("linux", "mac"))), platforms=("linux", "mac"))
     )

@@ -1,4 +1,4 @@
-"""Identities: the UUID of a source stays with its `.meta` file, is unique, and dependents follow it."""
+"""Identities: a source keeps the UUID of its `.meta` file, UUIDs are unique, and dependencies by UUID follow the source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def world() -> World:
 
 
 def uuids(world: World) -> dict[str, bytes]:
-    """Return {source, with its scan folder if it is a duplicate path: UUID}."""
+    """Return {source: UUID}; the name of a duplicate path includes its scan folder."""
     sources = {job.source.key: job.source for job in world.live_jobs().values()}
     return {f"{item.rel}~{item.scan_folder}" if item.is_duplicate else str(item.rel): item.uuid for item in sources.values()}
 
@@ -33,12 +33,12 @@ def errors(world: World) -> dict[str, str]:
 # -------------------------------------------------------------------------------------------------------------- who is who
 
 
-def test_source_of_any_type_has_the_uuid_of_its_meta_file(world: World) -> None:
+def test_source_of_any_type_gets_the_uuid_of_its_meta_file(world: World) -> None:
     assert uuids(world)["a.s"] == meta_uuid("one")
     assert uuids(world)["user.s"] == path_uuids(RelPath("user.s"))[0]
 
 
-def test_path_in_two_scan_folders_is_one_source_unless_of_metadata_type() -> None:
+def test_path_in_two_scan_folders_is_one_source_except_for_metadata_types() -> None:
     for types, count in (((), 1), ((".s",), 2)):
         world = World(Setup(folders=("game", "shared"), metadata_types=types))
         world.write("a.s", "x", "game")
@@ -153,7 +153,7 @@ def test_damaged_meta_file_fails_its_source_until_it_is_repaired(world: World) -
 def test_source_with_a_failed_analysis_releases_its_product_names(rel: str, text: str, restart: bool) -> None:
     world = World(Setup(folders=("game", "shared")))
     loser = "a.txt" if rel.startswith("a.txt") else "a.s"
-    world.write("a.txt/b.txt", "below")  # its product needs a folder with the name of the other's product
+    world.write("a.txt/b.txt", "below")  # the product needs a folder with the name of the other source's product
     world.write(loser, "at it" if loser == "a.txt" else "make a.txt", "shared")
     world.settle()
     assert len(errors(world)) == 2
@@ -183,7 +183,7 @@ def test_original_keeps_its_uuid_when_a_copy_claims_it(names: tuple[str, str]) -
     assert uuids(world)["copy.s"] == meta_uuid("one")
 
 
-def test_next_of_three_sources_with_one_uuid_gets_it_after_a_deletion() -> None:
+def test_uuid_claimed_by_three_sources_passes_to_the_next_source_after_a_deletion() -> None:
     world = World()
     for name in ("c.s", "b.s", "a.s"):
         world.edit({name: "x", f"{name}.meta": meta("one", "elsewhere.s")})
@@ -238,7 +238,7 @@ def test_duplicate_path_is_named_as_in_a_clean_build_after_a_new_scan_folder() -
 
     world.settle(restart=True)
 
-    clean = World(world.setup)  # a world whose folders have other numbers
+    clean = World(world.setup)  # in this world the scan folders have other ids
     clean.disk = world.disk.copy()
     clean.boot()
     clean.settle()
@@ -313,7 +313,7 @@ def test_intermediate_keeps_its_uuid_when_its_source_moves() -> None:
 
 
 def test_source_moved_with_its_meta_file_is_not_reported_as_removed(world: World) -> None:
-    """An older identity file without a source is there, and that source had the same bytes."""
+    """The disk also has an older identity file without a source; the deleted source of that file had the same bytes."""
     world.apply({"b.s": "x", "b.s.meta": meta("two", "b.s")})
     world.apply({"a.s": None})
     for name in ("b.s", "b.s.meta"):
@@ -339,7 +339,7 @@ def test_source_moved_without_its_meta_file_is_reported(world: World) -> None:
     assert uuids(world)["moved.s"] == meta_uuid("one")
 
 
-def test_meta_file_moved_along_is_not_left_in_another_scan_folder() -> None:
+def test_meta_file_moved_with_its_source_is_not_reported_as_left_behind() -> None:
     world = World(TOLD_APART)
     world.write("a.s.meta", meta("other", "a.s"), "game")
     world.write("a.s", "x", "shared")
@@ -357,7 +357,8 @@ def test_meta_file_moved_along_is_not_left_in_another_scan_folder() -> None:
 @pytest.mark.parametrize("names", [("old", "young", "far"), ("far", "young", "old"), ("young", "far", "old")])
 @pytest.mark.parametrize("restart", [False, True])
 def test_earlier_uuid_belongs_to_first_scan_folder_then_oldest(names: tuple[str, ...], restart: bool) -> None:
-    world = World(Setup(folders=("far", "near")))  # ids in the order in which they were seen
+    # the ids of scan folders follow the order in which the engine first saw the folders
+    world = World(Setup(folders=("far", "near")))
     world.configure(folders=("near", "far"))
     world.restart()
     world.write("user.s", f"uuid {meta_uuid('once').hex()}", "near")

@@ -1,4 +1,4 @@
-"""Jobs without a pipeline: every transition has the effects that the table names."""
+"""The pipeline's set of jobs, tested alone: every transition has the effects in the table of the job machine."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FILLED = [(state, trigger) for state, row in TABLE.items() for trigger in row]
 
 
 def some_jobs() -> Jobs:
-    """Return a part that knows one builder and no source."""
+    """Return a set of jobs with one builder and without sources."""
     setup = Setup(builders=(scripter(),))
     return Jobs(setup.project({"game": 1}), FakeArchive(), lambda job, _builder: f"log-{job.run_key}")
 
 
 def job_in(jobs: Jobs, state: JobState | None, key: str = "main") -> Job:
-    """Return a job in a state, as the pipeline would have it there."""
+    """Return a job in the given state, with the fields that the pipeline would have set by then."""
     source = Source(PathKey("a.s"), RelPath("a.s"), 1, SourceUuid(bytes(16)), id=1)
     platform = "" if key == ANALYSIS_KEY else "linux"
     job = source.jobs[scripter().uuid, platform, key] = Job(source, scripter().uuid, platform, key, id=7, state=state)
@@ -103,7 +103,7 @@ REFUSABLE = [state for state, row in TABLE.items() if Trigger.REFUSE in row]
 
 
 @pytest.mark.parametrize(("state", "key"), list(itertools.product(REFUSABLE, ("main", ANALYSIS_KEY))))
-def test_a_refused_job_fails_without_a_run(state: JobState | None, key: str) -> None:
+def test_refused_job_fails_without_a_run(state: JobState | None, key: str) -> None:
     jobs = some_jobs()
     job = job_in(jobs, state, key)
 

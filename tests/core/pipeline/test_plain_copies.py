@@ -1,4 +1,4 @@
-"""Stories of files that are only copied: copies decided together have the same results as single ones."""
+"""Files that are only copied: copies that are decided together have the same results as single copies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FILES = ("a.txt", "B.txt", "sub/C.txt", "sub/deeper/d.txt", "e.txt")
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Return a list that receives, for each attempt to decide copies together, whether it succeeded."""
+    """Return a list that receives an entry for each attempt to decide copies together: whether the attempt succeeded."""
     found: list[bool] = []
     plan = PlainCopies.plan
 
@@ -99,7 +99,7 @@ def test_notices_equal_those_of_single_copies(taken: list[bool], monkeypatch: py
 
 
 def rewritten(world: World) -> World:
-    """Return a world whose files were processed; after that all files but one were rewritten."""
+    """Return a world whose files were processed; afterwards all files except one were rewritten."""
     world.settle()
     world.forget_runs()
     world.notices.clear()
@@ -206,7 +206,7 @@ def test_following_client_is_notified_of_new_sources() -> None:
     assert sorted(found) == sorted((rel, True) for rel in FILES)
 
 
-def test_copies_decided_together_are_never_jobs_in_memory(taken: list[bool]) -> None:
+def test_copies_decided_together_create_no_jobs_in_memory(taken: list[bool]) -> None:
     world = world_of(TWO, *FILES)
     seen: list[int] = []
     commit = world._commit
@@ -255,7 +255,9 @@ COMPANIONS = Setup(builders=(copier(),), companions=(Companion(glob("*.txt"), "i
 
 
 @pytest.mark.parametrize("setup", [TWINS, FOLDERS, COMPANIONS], ids=["one product twice", "a file where a folder is", "companions"])
-def test_one_unusual_file_makes_all_copies_ordinary_jobs(setup: Setup, taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_unusual_file_turns_all_copies_into_ordinary_jobs(
+    setup: Setup, taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def settled() -> World:
         world = world_of(setup, *FILES)
         if setup is FOLDERS:
@@ -273,7 +275,7 @@ def test_one_unusual_file_makes_all_copies_ordinary_jobs(setup: Setup, taken: li
     assert together.statuses() == alone.statuses()
 
 
-def test_deleted_and_recreated_copy_is_one_source() -> None:
+def test_deleted_and_recreated_file_is_one_source() -> None:
     world = world_of(TWO, *FILES)
     world.settle()
     world.apply({"a.txt": None})
@@ -331,7 +333,7 @@ def test_new_copies_are_complete_after_an_engine_crash_at_any_point_and_not_made
         assert world.pipeline.jobs.reports.counts["run"] == 0, fuse
 
 
-def test_group_of_jobs_follows_the_table_of_states() -> None:
+def test_group_of_jobs_passes_only_through_allowed_states() -> None:
     to_commit = (Trigger.PLAN, Trigger.UNBLOCK, Trigger.START, Trigger.SUCCEED)
     assert machine.follow(None, to_commit) is JobState.COMMITTING
     assert machine.follow(JobState.COMMITTING, (Trigger.COMMITTED,)) is JobState.COMPLETED

@@ -1,4 +1,4 @@
-"""Reports for polling clients: the latest state of each job, without the steps in between."""
+"""Reports for polling clients: the latest state of each job, without intermediate states."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def latest(world: World, *, are_begun: bool = False) -> list[tuple[str, str]]:
 
 
 def started(world: World, name: str) -> World:
-    """Return the world with a source whose job was given to a worker, and is held there."""
+    """Return the world with a source whose job a worker received; the job does not end before the test allows it."""
     world.write(name)
     world.held = {f"{name}@linux:data"}
     world.scan()
@@ -34,7 +34,7 @@ def started(world: World, name: str) -> World:
     return world
 
 
-def test_job_that_ended_is_reported_by_its_end_alone(world: World) -> None:
+def test_ended_job_is_reported_only_with_its_final_status(world: World) -> None:
     followed(world).write("a.txt", "x")
 
     world.settle()
@@ -55,7 +55,7 @@ def test_source_is_copied_while_it_is_read_although_a_client_follows_the_jobs(wo
     assert not [command for command in world.commands if isinstance(command, StartRuns)]
 
 
-def test_waiting_job_is_reported_once_and_again_when_it_moves(world: World) -> None:
+def test_waiting_job_is_reported_once_and_again_after_its_status_changes(world: World) -> None:
     world.slots = 0
     followed(world).write("a.txt", "x")
     world.scan()
@@ -69,7 +69,7 @@ def test_waiting_job_is_reported_once_and_again_when_it_moves(world: World) -> N
     assert steps(world.notices) == [("data", "completed")]
 
 
-def test_sent_run_is_pending_until_a_worker_begins_it(world: World) -> None:
+def test_run_sent_to_a_worker_is_pending_until_the_worker_begins_it(world: World) -> None:
     started(followed(world), "a.txt")
 
     assert latest(world) == [("data", "pending")]
@@ -82,7 +82,7 @@ def test_sent_run_is_pending_until_a_worker_begins_it(world: World) -> None:
     assert latest(world) == []
 
 
-def test_the_news_name_the_event_that_moved_the_job(world: World) -> None:
+def test_report_names_the_event_that_changed_the_job(world: World) -> None:
     started(followed(world), "a.txt")
     before = world.pipeline.jobs.ledger.cause
     world.scan()
@@ -165,7 +165,7 @@ def test_new_run_of_a_job_is_reported_when_its_own_worker_starts(world: World) -
     assert world.pipeline.jobs.reports.list_started([second]) == []
 
 
-def test_nothing_is_collected_after_clients_left(world: World) -> None:
+def test_nothing_is_collected_after_all_clients_disconnected(world: World) -> None:
     started(followed(world), "a.txt")
     latest(world)
 
@@ -175,7 +175,7 @@ def test_nothing_is_collected_after_clients_left(world: World) -> None:
     assert world.pipeline.jobs.reports.list_unreported_ids() == set()
 
 
-def test_started_runs_are_reported_once_and_an_unseen_start_with_its_end(world: World) -> None:
+def test_started_runs_are_reported_once_and_an_unreported_start_with_its_end(world: World) -> None:
     world.pipeline.jobs.reports.reports_every_step = True
     started(world, "a.txt")
     (run_key,) = world.pipeline.jobs.running

@@ -1,4 +1,4 @@
-"""Stories of resources: the number of runs that hold one is limited, and other jobs do not wait for it."""
+"""Resources: the number of runs that hold a resource is limited, and jobs without the resource do not wait for it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BUILDERS = (
 
 
 def world_with(*limits: tuple[str, int], rng: random.Random | None = None) -> World:
-    """Return a world whose bakers and lighters share a card."""
+    """Return a world whose builders `baker` and `lighter` share a resource."""
     return World(Setup(builders=BUILDERS, resources=limits), rng=rng)
 
 
 def analysed(world: World, *names: str) -> World:
-    """Return the world with these sources, whose jobs are ready; none of them runs."""
+    """Return the world with these sources; their jobs are ready, and no job runs."""
     world.slots = 0
     for name in names:
         world.write(name)
@@ -45,20 +45,20 @@ def analysed(world: World, *names: str) -> World:
 
 
 def started(world: World, slots: int) -> list[str]:
-    """Offer slots; return the sources that start, in their order."""
+    """Offer free slots; return the sources whose jobs start, in order."""
     commands, _notices = world.pipeline.handle(SlotsFree(world._next(), slots))
     orders = [order for command in commands if isinstance(command, StartRuns) for order in command.orders]
     return [order.rel for order in orders if not isinstance(order, AnalyseOrder)]  # type: ignore[union-attr]
 
 
-def test_limit_of_runs_holds_and_other_jobs_overtake() -> None:
+def test_limit_of_runs_is_respected_and_other_jobs_overtake() -> None:
     world = analysed(world_with(("gpu", 1), ("licence", 9)), "a.bake.s", "b.light.s", "c.bake.s", "d.text.s", "e.text.s")
 
     assert started(world, 4) == ["a.bake.s", "d.text.s", "e.text.s"]
     assert started(world, 4) == []
 
 
-def test_holders_and_waiting_count_are_reported() -> None:
+def test_holders_and_waiting_jobs_of_a_resource_are_reported() -> None:
     world = analysed(world_with(("gpu", 1), ("licence", 9)), "a.bake.s", "b.light.s", "c.bake.s", "d.text.s")
     started(world, 4)
 
@@ -74,7 +74,7 @@ def test_job_with_two_resources_waits_for_both() -> None:
     assert started(world, 4) == ["a.light.s", "c.bake.s"]
 
 
-def test_jobs_with_a_resource_start_in_order_one_per_message() -> None:
+def test_jobs_with_a_resource_start_in_order_and_each_in_its_own_message() -> None:
     world = analysed(world_with(("gpu", 2), ("licence", 2)), "a.bake.s", "b.light.s", "c.bake.s")
 
     commands, _notices = world.pipeline.handle(SlotsFree(world._next(), 4))

@@ -1,4 +1,4 @@
-"""Stories of retries: which failed runs are retried, the number of retries, and their record."""
+"""Retries: which failed runs are retried, the number of retries, and the record of each retry."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ NAME = "a.s@linux:main"
 
 
 def world_with(rule: RetryRule | None, *, of_project: RetryRule | None = None) -> World:
-    """Return a world whose script builder has a rule."""
+    """Return a world whose script builder has a retry rule."""
     return World(Setup(builders=(copier(), scripter(retry=rule)), retry=of_project))
 
 
 def failed_runs(world: World) -> list[str]:
-    """Return the errors of the runs of all jobs that failed, the first one first."""
+    """Return the errors of all failed runs, in the order of the runs."""
     return [str(row[6]) for _key, row in sorted(world.archive.tables.runs.items()) if row[4] == Outcome.FAILED]
 
 
 def last_news(world: World) -> JobChanged:
-    """Return the last news of a job."""
+    """Return the last notice about a job."""
     return [notice for notice in world.notices if isinstance(notice, JobChanged)][-1]
 
 
@@ -102,7 +102,7 @@ def test_retry_rule_for_crashes_replaces_the_default_retry() -> None:
     assert world.job(NAME).error == "its worker died: it was crash (tried 4 times)"
 
 
-def test_dead_worker_is_reported_without_a_retry_rule() -> None:
+def test_dead_worker_fails_the_job_without_a_retry_rule() -> None:
     world = world_with(None)
     world.fates[NAME] = ["crash"]
     world.apply({"a.s": ""})

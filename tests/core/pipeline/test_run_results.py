@@ -1,4 +1,4 @@
-"""Stories of runs: how they end, which job fails if two make one product, and requests of users."""
+"""Runs: how they end, which job fails if two jobs make the same product, and requests of users."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_late_result_of_a_killed_run_is_ignored(world: World) -> None:
     assert not world.staging
 
 
-def test_rows_are_saved_in_order_when_one_answer_has_failures_and_successes(world: World) -> None:
+def test_rows_of_failures_and_successes_in_one_answer_are_saved_in_order(world: World) -> None:
     world.fates["bad/a.txt@linux:data"] = [Outcome.FAILED]
     for rel in ("bad/a.txt", "good/b.txt"):
         world.write(rel, rel)
@@ -119,7 +119,7 @@ def test_result_with_unknown_run_key_is_ignored(world: World) -> None:
 # ------------------------------------------------------------------------------------------------------ runs that came back
 
 
-def test_a_run_lost_once_is_tried_again(world: World) -> None:
+def test_run_lost_once_is_retried(world: World) -> None:
     world.fates["a.s@linux:main"] = [Outcome.LOST]
     world.apply({"a.s": ""})
 
@@ -128,7 +128,7 @@ def test_a_run_lost_once_is_tried_again(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.s@linux:main", "a.s:analyse"])
-def test_a_run_lost_twice_fails_and_is_tried_again_at_the_next_start(world: World, name: str) -> None:
+def test_run_lost_twice_fails_and_is_retried_at_the_next_start(world: World, name: str) -> None:
     world.fates[name] = [Outcome.LOST, Outcome.LOST]
     assert world.apply({"a.s": ""}).statuses() == {name: "failed"}
     assert world.job(name).error == "its worker died twice: it was LOST"
@@ -136,7 +136,7 @@ def test_a_run_lost_twice_fails_and_is_tried_again_at_the_next_start(world: Worl
     assert world.settle(restart=True).statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_new_plan_may_lose_its_worker_once_more(world: World) -> None:
+def test_changed_job_is_retried_again_after_one_more_lost_worker(world: World) -> None:
     world.fates["a.s@linux:main"] = [Outcome.LOST, Outcome.RETURNED]
     world.held.add("a.s@linux:main")
     world.apply({"a.s": ""})
@@ -147,7 +147,7 @@ def test_new_plan_may_lose_its_worker_once_more(world: World) -> None:
     assert world.apply({"a.s": "x"}).statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_run_that_never_began_does_not_count_as_lost(world: World) -> None:
+def test_run_that_never_began_is_not_a_lost_run(world: World) -> None:
     world.fates["a.s@linux:main"] = [Outcome.RETURNED] * 9
     assert world.apply({"a.s": ""}).statuses() == {"a.s@linux:main": "completed"}
 
@@ -172,7 +172,7 @@ def test_job_whose_source_changes_during_each_run_fails_until_the_next_change(wo
     assert world.statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_critical_slots_are_only_for_critical_jobs_and_hurried_analyses(world: World) -> None:
+def test_critical_slots_accept_only_critical_jobs_and_urgent_analyses(world: World) -> None:
     world.configure(builders=(copier(is_critical=True), copier("plain", "*.dat"), scripter()))
     world.slots = 0
     world.apply({"a.txt": "critical", "b.dat": "may wait", "c.s": ""}, restart=True)
@@ -183,7 +183,7 @@ def test_critical_slots_are_only_for_critical_jobs_and_hurried_analyses(world: W
     assert {job.source.key for job in world.pipeline.jobs.running.values()} == {"a.txt", "c.s"}
 
 
-def test_a_result_of_other_bytes_than_planned_is_not_committed(world: World) -> None:
+def test_result_made_from_other_bytes_than_planned_is_not_committed(world: World) -> None:
     settled(world, a_txt="x")
     world.held.add("a.txt@linux:data")
     world.apply({"a.txt": "y"})
@@ -342,7 +342,7 @@ def test_job_for_an_undeclared_platform_fails_the_analysis(world: World) -> None
     assert world.statuses() == {"a.s@linux:main": "completed", "a.s@linux:two": "completed"}
 
 
-def test_adapter_loses_only_the_job_for_an_undeclared_platform() -> None:
+def test_analysis_of_an_adapter_leaves_out_only_the_job_for_an_undeclared_platform() -> None:
     world = World(Setup(builders=(replace(scripter(), adapter="some:adapter"),))).apply({"a.s": "job two phone"})
 
     [said] = [notice for notice in world.notices if isinstance(notice, EngineMessage)]
@@ -367,7 +367,7 @@ def test_job_for_a_disabled_platform_is_left_out_with_a_warning(world: World) ->
     assert world.job("a.s:analyse").warnings == 1
 
 
-def test_warnings_are_counted_and_kept(world: World) -> None:
+def test_warnings_of_a_run_are_counted_and_stored_with_the_job(world: World) -> None:
     settled(world, a_s="WARN")
 
     world.settle(restart=True)
@@ -453,7 +453,7 @@ def test_job_that_used_half_a_commit_reruns_when_the_source_is_reverted(world: W
     assert world.statuses() == world.clean().statuses()
 
 
-def test_a_first_commit_that_fails_leaves_nothing_behind(world: World) -> None:
+def test_failed_first_commit_of_a_deleted_source_leaves_nothing_behind(world: World) -> None:
     world.commit_fates["a.s@linux:main"] = [1]
     assert world.apply({"a.s": "extra 1"}).cache == {}
     assert world.apply({"a.s": None}).cache == {}
@@ -480,7 +480,7 @@ def failed_by(world: World, name: str) -> str:
 
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("restart", [True, False])
-def test_sources_with_one_product_fail_until_one_stops_making_it(world: World, together: bool, restart: bool) -> None:
+def test_sources_with_the_same_product_fail_until_only_one_source_makes_it(world: World, together: bool, restart: bool) -> None:
     world.write("a.s", "make same.bin")
     if not together:
         world.settle()
@@ -529,7 +529,7 @@ def test_product_conflict_ends_when_one_of_the_sources_is_deleted(world: World) 
     assert world.statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_conflict_of_three_sources_lasts_until_each_product_has_one_maker(world: World) -> None:
+def test_conflict_of_three_sources_lasts_until_each_product_has_one_source(world: World) -> None:
     settled(world, a_s="make same.bin", b_s="make same.bin\nmake other.bin", c_s="make other.bin")
     assert set(world.statuses().values()) == {"failed"}
     world.apply({"a.s": None})
@@ -556,7 +556,7 @@ def test_job_that_fails_for_another_reason_claims_no_product_name(world: World) 
     assert "linux/same.bin" in world.cache
 
 
-def test_a_product_may_pass_from_one_source_to_another(world: World) -> None:
+def test_product_can_move_from_one_source_to_another(world: World) -> None:
     settled(world, a_s="make same.bin", b_s="")
     assert world.apply({"a.s": "", "b.s": "make same.bin"}).statuses() == {
         "a.s@linux:main": "completed",
@@ -565,12 +565,12 @@ def test_a_product_may_pass_from_one_source_to_another(world: World) -> None:
     assert world.cache == world.clean().cache
 
 
-def test_within_one_source_the_first_key_keeps_the_product(world: World) -> None:
+def test_two_jobs_of_one_source_with_one_product_keep_it_for_the_first_job_key(world: World) -> None:
     assert world.apply({"a.s": "job two\nmake same.bin"}).statuses() == {"a.s@linux:main": "completed", "a.s@linux:two": "failed"}
     assert world.job("a.s@linux:two").error == "product 'linux/same.bin' is made by 'a.s' (job key 'main') as well"
 
 
-def test_many_makers_of_one_product_need_few_source_lookups(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_product_conflict_of_many_jobs_needs_few_source_lookups(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     count, load, lookups = 150, WorkingSet.load, 0
 
     def counted(memory: WorkingSet, keys: Iterable[PathKey]) -> list[Source]:
@@ -589,7 +589,9 @@ def test_many_makers_of_one_product_need_few_source_lookups(world: World, monkey
 
 @pytest.mark.parametrize("order", [("twin", "script"), ("script", "twin")])
 @pytest.mark.parametrize("slow", ["twin", "script"])
-def test_within_one_source_the_builder_that_stands_first_keeps_the_product(order: tuple[str, str], slow: str) -> None:
+def test_two_builders_of_one_source_with_one_product_keep_it_for_the_builder_listed_first(
+    order: tuple[str, str], slow: str
+) -> None:
     names = {"script": "a.s@linux:main", "twin": "a.s@linux:main!twin"}
     world = World(Setup(builders=tuple(scripter(name, version=name) for name in order)))
     world.held.add(names[slow])
@@ -605,7 +607,7 @@ def test_within_one_source_the_builder_that_stands_first_keeps_the_product(order
     assert not world.job(loser).products
 
 
-def test_the_second_builder_gets_the_product_when_the_first_stops_to_make_it() -> None:
+def test_second_builder_gets_the_product_when_the_first_builder_stops_making_it() -> None:
     world = World(Setup(builders=(scripter(), scripter("twin")))).apply({"a.s": ""})
     world.configure(builders=(scripter("twin"),))
 
@@ -625,7 +627,7 @@ def test_crash_during_a_product_conflict_does_not_change_the_result() -> None:
 # ------------------------------------------------------------------------------------------------------------- persons
 
 
-def test_reprocessing_runs_every_job_of_the_source_and_those_it_changes(world: World) -> None:
+def test_reprocessing_runs_every_job_of_the_source_and_changed_dependents(world: World) -> None:
     settled(world, a_s="job two", b_s="print a.s:main", c_txt="")
 
     world.ask("reprocess", keys=("a.s", "gone.s"))
@@ -665,9 +667,7 @@ def test_cancelled_job_stays_cancelled_until_its_source_changes(world: World, he
     world.apply({"a.s": ""})
     world.ask("cancel", names=(held,))
     if held.endswith("analyse"):
-        world.pipeline.requests.cancel(
-            [world.pipeline.jobs.memory.sources["a.s"].jobs.popitem()[1].id]
-        )  # analyses have no number of their own
+        world.pipeline.requests.cancel([world.pipeline.jobs.memory.sources["a.s"].jobs.popitem()[1].id])  # analyses have no job id
         return
     world.run()
     assert world.statuses()[held] == "cancelled"
@@ -682,7 +682,7 @@ def test_cancelled_job_stays_cancelled_until_its_source_changes(world: World, he
     assert world.apply({"a.s": "x"}).statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_a_cancelled_job_runs_when_asked_for(world: World) -> None:
+def test_cancelled_job_runs_when_requested(world: World) -> None:
     world.slots = 0
     world.apply({"a.txt": "x"})
     world.ask("cancel", names=("a.txt@linux:data",))
@@ -753,7 +753,7 @@ def test_request_without_known_sources_gives_no_commands(world: World) -> None:
     assert world.pipeline.handle(RequestReceived(1, "escalate")) == ([], [])
 
 
-def test_copy_order_names_the_present_digest_only_if_certain(world: World) -> None:
+def test_copy_order_of_a_requested_run_has_no_digest_of_the_existing_product(world: World) -> None:
     settled(world, a_txt="x")
     world.ask("reprocess", keys=("a.txt",))
 
@@ -762,7 +762,7 @@ def test_copy_order_names_the_present_digest_only_if_certain(world: World) -> No
     assert [order.present_digest for command in of(world, StartRuns) for order in command.orders] == [b""]
 
 
-def test_order_has_all_facts_that_a_worker_needs(world: World) -> None:
+def test_order_contains_all_fields_that_a_worker_needs(world: World) -> None:
     world.configure(builders=(scripter(process_limit_s=9.0, memory_limit_bytes=5),), debug_output=True)
     world.restart()
     world.apply({"sub/A.s": "info x\npriority 3\ncritical"})
@@ -804,7 +804,7 @@ def test_logs_are_written_with_their_counts(world: World) -> None:
 
 
 def told(world: World, rel: str) -> list[str]:
-    """Return the notices about the job of a source, without those about analyses, and clear all notices."""
+    """Return the notices about the job of a source, without notices about analyses, and clear all notices."""
     found = [notice.status for notice in world.notices if isinstance(notice, JobChanged) and notice.source == rel and notice.job_id]
     world.notices.clear()
     return found

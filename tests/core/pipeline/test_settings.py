@@ -1,4 +1,4 @@
-"""Playbook of folder settings: which jobs run when an `.aptui.yaml` appears, changes, breaks or goes."""
+"""Folder settings: which jobs run when an `.aptui.yaml` file appears, changes, becomes invalid or is deleted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEVER = {"script": {"platforms": {"*": "skip"}}, "data": {"platforms": {"*": "sk
 
 
 def world_of(*, platforms: tuple[str, ...] = ("linux",), folders: tuple[str, ...] = ("game",)) -> World:
-    """Return an idle world with a script at the top, and a script and a text in each of two folders."""
+    """Return an idle world with a script in the top folder, and a script and a text file in each of two folders."""
     builders = (copier(platforms=platforms), scripter(platforms=platforms))
     world = World(Setup(builders=builders, platforms=platforms, folders=folders))
     for rel in ("a.s", "one/b.s", "one/c.txt", "one/deep/d.s", "two/e.s"):
@@ -42,7 +42,7 @@ def same_as_clean(world: World) -> bool:
     return (world.statuses(), world.cache) == (clean.statuses(), clean.cache)
 
 
-def test_settings_are_inherited_and_only_the_builders_they_touch_run() -> None:
+def test_settings_are_inherited_and_only_affected_builders_run() -> None:
     world = world_of()
     say(world, "one", LOOK)
 
@@ -68,7 +68,7 @@ def test_unchanged_settings_run_nothing() -> None:
     assert not world.analyses
 
 
-def test_orders_tell_workers_what_is_adjusted() -> None:
+def test_orders_contain_the_folder_settings_for_workers() -> None:
     world = world_of()
     say(world, "one", LOOK)
 
@@ -92,7 +92,7 @@ def test_nearer_folder_settings_override_and_hide_changes_above() -> None:
     assert same_as_clean(world)
 
 
-def test_settings_at_the_top_reach_everything() -> None:
+def test_settings_at_the_top_apply_to_all_folders() -> None:
     world = world_of()
     say(world, "", LOOK)
 
@@ -117,7 +117,7 @@ def test_deleted_settings_restore_the_defaults() -> None:
     assert world.job("one/b.s@linux:main").reason == "folder setting 'one/.aptui.yaml:script' is gone"
 
 
-def test_a_folder_that_goes_takes_its_settings_with_it() -> None:
+def test_deleted_folder_removes_its_settings() -> None:
     world = world_of()
     say(world, "three", LOOK)
     world.settle()
@@ -150,7 +150,7 @@ def test_products_of_a_skipped_platform_are_deleted() -> None:
     assert same_as_clean(world)
 
 
-def test_completely_skipped_sources_return_with_their_settings() -> None:
+def test_sources_skipped_by_all_builders_run_again_after_their_settings_are_removed() -> None:
     world = world_of()
     before = dict(world.cache)
     say(world, "one", NEVER)
@@ -174,13 +174,13 @@ def test_skipped_jobs_return_after_a_crash() -> None:
     world.delete("one/.aptui.yaml")
     world.scan()
     while SETTINGS_STATE + "one" not in {key for key, text in world.archive.tables.state.items() if not text}:
-        world._moves()[0]()  # until the row of the removed settings is saved
+        world._moves()[0]()  # wait until the row of the removed settings is saved
 
     world.crash()
     assert world.settle().cache == before
 
 
-def test_broken_settings_fail_sources_below_until_mended() -> None:
+def test_broken_settings_fail_the_sources_below_until_they_are_corrected() -> None:
     world = world_of()
     before = dict(world.cache)
     say(world, "one", "not yaml")
@@ -213,7 +213,7 @@ def test_a_source_below_broken_settings_waits_for_them() -> None:
     assert world.statuses()["one/c.txt@linux:data"] == "failed"
     world.delete("one/.aptui.yaml")
     world.settle()
-    assert world.ran() == ["one/b.s@linux:main", "one/new.s@linux:main"]  # products of the text are up to date
+    assert world.ran() == ["one/b.s@linux:main", "one/new.s@linux:main"]  # the products of the text file are up to date
     assert same_as_clean(world)
 
 
@@ -260,7 +260,7 @@ def test_dependency_reruns_no_job_below_broken_settings() -> None:
     assert world.statuses()["one/b.s:analyse"] == "failed"
 
 
-def test_the_settings_of_the_scan_folder_that_wins_count() -> None:
+def test_settings_of_the_winning_scan_folder_apply() -> None:
     world = world_of(folders=("game", "shared"))
     world.write("one/s.s", "", "shared")
     say(world, "one", {"script": {"params": {"look": "shared"}}}, "shared")
@@ -275,7 +275,7 @@ def test_the_settings_of_the_scan_folder_that_wins_count() -> None:
     assert same_as_clean(world)
 
 
-def test_settings_with_an_unknown_builder_become_valid_when_the_project_has_it() -> None:
+def test_settings_with_an_unknown_builder_become_valid_when_the_project_adds_the_builder() -> None:
     world = world_of()
     say(world, "one", {"twin": {"params": {"look": 1}}})
     assert (
@@ -289,7 +289,7 @@ def test_settings_with_an_unknown_builder_become_valid_when_the_project_has_it()
 
 
 @pytest.mark.parametrize("fuse", range(0, 24, 3))
-def test_a_crash_at_any_moment_is_made_good(fuse: int) -> None:
+def test_next_engine_recovers_from_a_crash_at_any_moment(fuse: int) -> None:
     world = world_of(platforms=BOTH)
     say(world, "", LOOK)
     say(world, "one", NO_SERVER)
@@ -318,7 +318,7 @@ def test_stored_settings_without_a_file_are_dropped() -> None:
     assert same_as_clean(world)
 
 
-def test_settings_change_while_files_are_read() -> None:
+def test_settings_changed_while_files_are_read_are_applied() -> None:
     world = world_of()
     world.write("one/b.s", "other")
     world.scan()

@@ -1,4 +1,4 @@
-"""The status record of the pipeline: correct at every moment."""
+"""The status record of the pipeline: its counts are correct at every moment."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_ended_runs_are_counted_and_nothing_is_pending_when_idle() -> None:
     assert (dict(owed.pending), owed.analyses) == ({}, 0)
 
 
-def test_the_next_job_is_the_first_of_the_queue_or_the_one_that_is_named() -> None:
+def test_next_job_is_the_first_in_the_queue_or_the_named_job() -> None:
     pipeline = owing().pipeline
     jobs = [job for job in pipeline.jobs.ready if not job.is_analysis]
 

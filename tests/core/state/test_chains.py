@@ -1,4 +1,4 @@
-"""Chains: products on platform `common` are sources of other builders; a stage that ends also ends the stages below it."""
+"""Chains: products for platform `common` are sources of other builders; a deleted stage also deletes all later stages."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_failed_job_keeps_its_intermediates_and_all_later_stages(world: World) -
     assert world.apply({"a.s": None}).cache == {}
 
 
-def test_an_intermediate_deleted_by_hand_comes_back(world: World) -> None:
+def test_intermediate_deleted_by_hand_is_made_again(world: World) -> None:
     for name in ("common/m.s", "common/n.txt", "linux/n.txt"):
         before = dict(world.cache)
         world.lose(name)
@@ -152,8 +152,8 @@ def test_chain_that_leads_back_to_a_stage_fails_at_that_stage(text: str, failing
     assert world.apply({"a.s": None}).cache == {}
 
 
-def test_failure_of_a_chain_that_leads_back_leaves_the_earlier_stage() -> None:
-    """The claim of the failed job has no effect, whichever job makes the earlier stage, so that this maker may run again."""
+def test_failure_of_a_chain_that_leads_back_keeps_the_earlier_stage() -> None:
+    """The failed job does not own the intermediate that it claims, so the job that makes the earlier stage can run again."""
     world = World().apply({"a.s": "info 1\nstage m.s=stage n.s=stage m.s=x"})
     world.apply({"a.s": "info 2\nstage m.s=stage n.s=stage m.s=x"})
 
@@ -161,7 +161,7 @@ def test_failure_of_a_chain_that_leads_back_leaves_the_earlier_stage() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_sources_with_one_intermediate_fail_until_one_remains() -> None:
+def test_sources_with_the_same_intermediate_fail_until_one_source_remains() -> None:
     world = World().apply({"a.s": "stage m.txt=a", "b.s": "stage m.txt=b"})
 
     assert [name for name, status in world.statuses().items() if status == "failed"] == ["a.s@common:chain", "b.s@common:chain"]
@@ -170,7 +170,7 @@ def test_sources_with_one_intermediate_fail_until_one_remains() -> None:
     assert files(world) == ["common/m.txt", "linux/m.txt"]
 
 
-def test_job_that_feeds_itself_ends() -> None:
+def test_job_that_depends_on_its_own_product_stops_with_an_error() -> None:
     world = World().apply({"a.s": "glob *.txt\nstage+ m.txt=x"})
 
     assert "does it depend on its own products?" in world.job("a.s@common:chain").error
@@ -181,7 +181,7 @@ def test_job_that_feeds_itself_ends() -> None:
     assert set(world.statuses().values()) == {"completed"}
 
 
-def test_job_that_feeds_itself_settles_on_equal_products() -> None:
+def test_job_that_depends_on_its_own_product_settles_once_products_are_equal() -> None:
     world = World().apply({"a.s": "glob *.txt\nstage m.txt=x"})
 
     assert set(world.statuses().values()) == {"completed"}
@@ -237,7 +237,7 @@ def test_chains_of_a_removed_builder_are_removed(world: World) -> None:
 
 
 @pytest.mark.parametrize("fuse", range(0, 60, 4))
-def test_a_crash_at_any_moment_is_made_good(fuse: int) -> None:
+def test_next_engine_recovers_from_a_crash_at_any_moment(fuse: int) -> None:
     world = World().apply({"a.s": "stage m.s=stage+ n.txt=deep", "b.s": "glob *.txt"})
     world.write("a.s", "stage m.s=stage+ other.txt=deep")
     world.fuse = fuse
@@ -250,8 +250,8 @@ def test_a_crash_at_any_moment_is_made_good(fuse: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fuse", range(11, 17))
-def test_change_reverted_after_a_crash_leaves_no_trace(fuse: int) -> None:
-    """The job whose commit was cut off makes the products of its row; products of the other bytes are pending again."""
+def test_change_reverted_after_a_crash_restores_the_result_of_a_clean_build(fuse: int) -> None:
+    """The interrupted commit is undone: the job makes the products of its stored row again."""
     for seed in range(30):
         world = World(rng=random.Random(seed)).apply({"a.s": "stage m.s=stage+ n.txt=deep"})
         world.write("a.s", "stage m.s=stage+ n.txt=other")
@@ -334,7 +334,7 @@ def test_intermediate_changed_by_hand_is_not_used(world: World, held: tuple[str,
     before = dict(world.cache)
     world.held.update(held)
 
-    for number in range(looks):  # it may be reported again while the job that makes it is queued or runs
+    for number in range(looks):  # the change may be reported again while the job that makes the intermediate is queued or runs
         world.write("n.txt", f"by hand {number}", "made")
         world.scan()
         world.run()
@@ -366,8 +366,8 @@ def test_intermediate_changed_by_hand_without_producer_is_not_awaited(world: Wor
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("way", ["read", "include"])
-def test_job_with_its_own_intermediate_as_input_ends(way: str, seed: int) -> None:
-    """It makes another intermediate in each round; a late check finds the previous one, which was not changed by hand."""
+def test_job_with_its_own_intermediate_as_input_fails(way: str, seed: int) -> None:
+    """The job makes a different intermediate in each run. A late check may find the previous intermediate; no user changed it."""
     world = World(Setup(builders=(copier(), scripter())), rng=random.Random(seed)).apply(
         {"m.s": f"{way} sub/d.s\nstage+ sub/d.s=x"}
     )

@@ -1,4 +1,4 @@
-"""Ledger and commits in cases that the playbooks do not cover, such as an event that first puts and then drops the same row."""
+"""The ledger of unsaved rows, and commits: cases that `tests/core/pipeline` does not cover, such as a row both put and dropped."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_put_after_a_drop_is_kept() -> None:
     assert saved(ledger) == {"drop_products": [(1,)], "put_product": [(10, 1)]}
 
 
-def test_an_analysis_is_known_by_source_and_builder() -> None:
+def test_analysis_rows_are_identified_by_source_and_builder() -> None:
     ledger = Ledger(1, 1, 1, 1)
     ledger.put("put_analysis", (1, b"a", "x"))
     ledger.put("put_analysis", (1, b"b", "x"))
@@ -58,7 +58,7 @@ def test_an_analysis_is_known_by_source_and_builder() -> None:
     assert saved(ledger) == {}
 
 
-def test_saving_nothing_uses_no_ticket() -> None:
+def test_flush_without_rows_uses_no_ticket() -> None:
     ledger = Ledger(1, 1, 1, 1)
 
     ledger.flush_rows()
@@ -95,7 +95,7 @@ def test_claims_of_a_conflict_survive_a_restart() -> None:
     }  # fmt: skip
 
 
-def test_product_taken_over_is_not_deleted_with_its_former_job() -> None:
+def test_product_taken_over_by_another_job_is_not_deleted_with_its_former_job() -> None:
     world = World(Setup(builders=(scripter(),))).apply({"a.s": "make same.bin"})
     world.configure(builders=(scripter("twin"),))
 

@@ -1,4 +1,4 @@
-"""Components: nodes that reach each other form one component, and it is yielded after the components that it leads to."""
+"""Strongly connected components: nodes that reach each other form a component, which is yielded after its successors."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def ring_of(world: World, name: str) -> str:
     return world.log_text(name).rpartition(": ")[2]
 
 
-def test_cycles_that_share_a_job_count_as_one_cycle() -> None:
+def test_cycles_that_share_a_job_are_one_cycle() -> None:
     world = World().apply(
         {
             "a.s": "only b.s:main",

@@ -60,7 +60,7 @@ def test_run_with_bytes_unknown_to_the_engine_is_discarded(word: str, run: int, 
 
 @pytest.mark.parametrize("word", ["include", "jobs-from", "glob", "glob after read"])
 @pytest.mark.parametrize("is_back", [False, True])
-def test_file_written_during_a_run_does_not_count_as_missing(word: str, is_back: bool) -> None:
+def test_file_written_during_a_run_is_not_treated_as_missing(word: str, is_back: bool) -> None:
     for seed in range(10):
         check_new(word, is_back=is_back, seed=seed)
 
@@ -94,7 +94,7 @@ def test_read_of_a_hidden_file_is_committed_if_the_check_is_disabled(monkeypatch
             check_away("read", seed)
 
 
-def test_run_that_ended_before_loading_its_builder_has_no_code_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_that_ended_before_its_builder_was_loaded_needs_no_code_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(rng=random.Random(1))
     world.write("a.s", "x")
     world.scan()
@@ -136,7 +136,7 @@ def test_analysis_of_intermediate_bytes_is_discarded() -> None:
         check_source(seed)
 
 
-def test_unchecked_source_of_an_analysis_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_analysis_source_changed_without_a_check_gives_other_products(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StaleResultCheck, "find_changed", lambda *_args: ())
 
     with pytest.raises(AssertionError, match="other than a clean build"):
@@ -144,7 +144,7 @@ def test_unchecked_source_of_an_analysis_is_detected(monkeypatch: pytest.MonkeyP
             check_source(seed)
 
 
-def test_ignored_file_that_exists_is_waited_for_once() -> None:
+def test_job_waits_once_for_an_ignored_file_that_exists() -> None:
     world = World()
     world.write("a.s", "include e.txt")
     look = world._stamp
@@ -177,7 +177,7 @@ MUTANTS = [
     ("stale_results", "unread", ("read", False, 2)),
     ("results", "is_of_other_code", ("code", True, 1)),
 ]
-"""(Module, the check that is switched off, the case (word, is known, run) that detects it)."""
+"""(module, the check that is disabled, the case (word, is known, run) that detects the missing check)."""
 
 
 @pytest.mark.parametrize(("where", "name", "case"), MUTANTS)
@@ -267,7 +267,7 @@ def check_second(word: str, seed: int) -> None:
 
 
 def check_away(word: str, seed: int) -> None:
-    """Remove a file that hides another file while a run reads the hidden file; then restore the hiding file."""
+    """While a run reads a hidden file, remove the file that hides it; then restore that file."""
     world = World(Setup(folders=("game", "shared")), rng=random.Random(seed))
     world.write("e.txt", "own")
     world.write("e.txt", "shared", "shared")

@@ -1,4 +1,4 @@
-"""Undeclared reads: a warning, or a dependency, but never for a declared file."""
+"""Undeclared reads become a warning or a dependency; reads of declared files do not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ ADDS = Setup(builders=(copier(), scripter(undeclared_reads=UndeclaredReads.ADD))
 
 
 class Reading(World):
-    """A world whose calls report their reads: `runs` and `asked` are {source: paths below the scan folder}."""
+    """A world whose builder calls report reads.
+
+    `runs` and `asked` are {source: paths below the scan folder that its run or analysis reads}.
+    """
 
     def __init__(self, setup: Setup | None = None) -> None:
         self.read_by_runs: dict[str, list[str]] = {}
@@ -214,7 +217,7 @@ class Hiding(Reading):
         )
 
     def look(self) -> None:
-        """Check the hidden file, as the engine does from time to time, and work."""
+        """Check the hidden file, as the engine does periodically, and work until the engine is idle."""
         file = self.disk.files["shared"].get("part.txt")
         seen = outside_file(sha(file.text).hex() if file else "", (1, 1, 1, 1) if file else (), 1 << 62)
         self._post(OutsideSeen(self._next(), (("/disk/shared/part.txt", seen),)))

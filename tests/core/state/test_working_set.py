@@ -1,4 +1,4 @@
-"""Memory: loaded sources, their release, and unknown files."""
+"""The working set: sources and folders in memory, their release, and files that the scan has not checked."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def memory(archive: FakeArchive) -> WorkingSet:
     return WorkingSet(archive)
 
 
-def test_loaded_source_is_one_object_until_its_release(memory: WorkingSet) -> None:
+def test_loaded_source_stays_the_same_object_until_its_release(memory: WorkingSet) -> None:
     (first,) = memory.load([PathKey("a.s"), PathKey("unknown")])
     (second,) = memory.load([PathKey("a.s")])
 
@@ -110,7 +110,7 @@ def test_source_whose_rows_are_already_saved_is_released_at_once(memory: Working
 
 
 @pytest.mark.parametrize("flag", ["is_forced", "is_doubted"])
-def test_source_with_a_job_to_evaluate_stays(memory: WorkingSet, flag: str) -> None:
+def test_source_with_a_job_to_evaluate_stays_in_memory(memory: WorkingSet, flag: str) -> None:
     item = source("s.s")
     setattr(next(iter(item.jobs.values())), flag, True)
     memory.add(item)
@@ -147,7 +147,7 @@ def test_released_source_is_not_found_by_its_uuids(memory: WorkingSet) -> None:
     memory.set_legacy(named, (former, other))
     assert memory.key_of(other) == memory.key_of(former) == "named.s"
 
-    named.identity = None  # its identity file, which had these UUIDs, was deleted
+    named.identity = None  # the source's identity file, which had these UUIDs, was deleted
     memory.leaves_after(named, 1)
     memory.acknowledge(1)
 
@@ -180,7 +180,7 @@ def pending(*facts: FileFact, folder: str = "") -> PendingFolder:
     return PendingFolder(folder, {1: (b"n", {item.rel: item for item in facts})}, {PathKey(item.rel): item for item in facts})
 
 
-def test_reported_folder_counts_before_its_rows_are_saved(memory: WorkingSet) -> None:
+def test_reported_folder_is_used_before_its_rows_are_saved(memory: WorkingSet) -> None:
     memory.put_folder(pending(fact("b.bin", sha("new")), fact("z.bin")))
 
     assert memory.file(PathKey("b.bin")) == fact("b.bin", sha("new"))
@@ -244,7 +244,7 @@ def test_digest_read_early_moves_to_its_reported_folder(memory: WorkingSet) -> N
     assert folder.winners["changed.bin"].digest == b""  # type: ignore[index]
 
 
-def test_dependents_of_many_take_one_query_per_event(archive: FakeArchive) -> None:
+def test_dependents_of_many_sources_need_one_query_per_event(archive: FakeArchive) -> None:
     asked: list[int] = []
     answer = archive.dependents
 

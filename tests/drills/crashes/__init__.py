@@ -1,1 +1,1 @@
-"""Drills of dying engines and machines, and of failing disks and databases."""
+"""Drills in which engines or machines die, and disks or databases fail."""

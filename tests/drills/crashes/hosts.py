@@ -35,7 +35,7 @@ def small_disk(folder: Path, size_kib: int) -> Iterator[Path]:
 
 
 def full_disk(folder: Path, seed: int, sizes_kib: range, say: Say = print) -> Report:
-    """E1: the cache's disk has a limited number of free bytes, then enough.
+    """E1: the cache's disk first has too few free bytes, then enough.
 
     Expects only whole products, an error that names the disk, and exact recovery.
     """
@@ -86,7 +86,7 @@ def read_only_cache(folder: Path) -> Report:
 
 
 def locked_database(folder: Path, seconds: float) -> Report:
-    """D1: another program holds the write lock for a while: the engine waits, loses nothing, and does not spin."""
+    """D1: another program holds the database's write lock for some time. The engine waits, loses nothing, and does not spin."""
     report = Report("D1")
     world = World(folder / "project", sources=12, commands=2)
     world.engine_run()
@@ -108,7 +108,7 @@ def locked_database(folder: Path, seconds: float) -> Report:
 
 @contextlib.contextmanager
 def _lock_held_by_another_program(path: Path) -> Iterator[None]:
-    # Not a connection of this process: a forked engine would inherit it, and with it SQLite's record of its locks.
+    # The lock needs a separate process: a forked engine would inherit a connection of this process, with SQLite's record of locks.
     code = (
         "import sqlite3, sys; d = sqlite3.connect(sys.argv[1], isolation_level=None); d.execute('BEGIN EXCLUSIVE'); "
         "print(flush=True); input()"
@@ -127,9 +127,10 @@ def _processor_s(pid: int) -> float:
 
 
 def damaged_database(folder: Path, count: int, seed: int, say: Say = print) -> Report:
-    """D2: flipped bits, lost ends, zeroed and swapped pages, a lost log, another project's database: rebuilt, or harmless.
+    """D2: a damaged database is rebuilt, or the damage is harmless.
 
-    Only `verify` finds a flipped bit within a row. So the cache is compared, and rows only after a rebuild of the database.
+    Damage: flipped bits, lost ends, zeroed or swapped pages, a lost log, another project's database. Only `verify` finds a
+    flipped bit within a row. So the drill compares the cache, and compares rows only after a rebuild of the database.
     """
     say(f"seed {seed}")
     report = Report("D2")
@@ -207,7 +208,7 @@ def _damage(path: Path, kind: str, dice: random.Random) -> None:
 def two_engines(folder: Path) -> Report:
     """D3: a second engine is refused with the process id of the first.
 
-    After the first was killed, the next engine gets the cache at once.
+    After the first engine was killed, the next engine gets the cache at once.
     """
     report = Report("D3")
     world = World(folder / "project", sources=6, commands=1)
@@ -265,7 +266,7 @@ def deleted(folder: Path) -> Report:
 
 
 def deleted_and_killed(folder: Path, step: int) -> Report:
-    """D4: the engine that finds no database is killed at every point; files without a row must not stay."""
+    """D4: an engine that finds no database is killed at every point; afterwards no file without a row may remain."""
     from ..worlds.children import Fault
 
     report = Report("D4 killed")

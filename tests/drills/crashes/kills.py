@@ -1,6 +1,6 @@
 """K1, K2, K3 and E1: the engine dies, or its disk fails, at any moment.
 
-Then it restarts and must settle as a clean build would.
+Then the engine restarts, and its result must equal a clean build.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ def random_kills(
     mutant: str = "",
     say: Say = print,
 ) -> Report:
-    """K1 and K2: kill at random times during 12 changes of 60 sources and restart; revert the changes every second time."""
+    """K1 and K2: kill at random times during 12 changes of 60 sources, and restart.
+
+    Every second time, revert the changes before the restart.
+    """
     say(f"seed {seed}")
     report = Report("K1" if is_family else "K2")
     world = World(folder / "project", seed=seed)
@@ -53,7 +56,7 @@ def spread_kills(
 ) -> Report:
     """K1 by points: kill at `count` calls, spread evenly over the calls that change the disk during 12 edits, in random order.
 
-    At a random time the engine mostly waits for its workers; here each kill falls between two changes of the disk.
+    At a random time the engine mostly waits for its workers. In this drill each kill falls between two changes of the disk.
     """
     say(f"seed {seed}")
     report = Report("K1-points")
@@ -115,8 +118,8 @@ def every_point(
 ) -> Report:
     """K3 and E1: kill at, or fail, the n-th call that changes the disk, n = 1, 2, 3 … until an engine finishes.
 
-    The edits are of the same kinds each time; every second time they are reverted before the restart. The search for a mutant ends
-    at its first violation. Most of a point's time is spent on starting `workers`.
+    Each point has the same kinds of edits; every second time the edits are reverted before the restart. The search for a mutant
+    ends at its first violation. Most of a point's time is spent on starting `workers`.
     """
     say(f"seed {seed}, error {errno.errorcode.get(error, 'none: kills')}")
     report = Report("E1" if error else "K3")
@@ -147,7 +150,7 @@ def every_point(
 
 
 def _same_changes(world: World, number: int) -> None:
-    """An edit of each kind, a rename, a deletion that empties a folder, a new source that needs a new folder."""
+    """Make an edit of each kind, a rename, a deletion that empties a folder, and a new source that needs a new folder."""
     texts = sorted(rel for rel in world.sources if rel.endswith(".txt"))
     ups = sorted(rel for rel in world.sources if rel.endswith(".up"))
     world.put(texts[0])

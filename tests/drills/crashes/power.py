@@ -49,7 +49,7 @@ main()
 
 
 def _unsynced_products() -> None:
-    """Break the contract: neither workers nor the engine make products durable."""
+    """Break the commit contract: neither workers nor the engine make products durable."""
     from aptui.engine.cache.cache_places import Placement
     from aptui.engine.pool import spawning
 
@@ -74,7 +74,7 @@ children.MUTANTS.update(MUTANTS)
 
 
 class PoweredWorld(World):
-    """A world whose database has an unread log after the cut: a copy of both is read."""
+    """A world that reads a copy of its database and log, because the database has an unread log after the power cut."""
 
     @contextlib.contextmanager
     def database(self) -> Iterator[sqlite3.Connection]:
@@ -87,7 +87,7 @@ class PoweredWorld(World):
 
 
 class Disk:
-    """A file system in a file, mounted at `place`; `cut` simulates a power failure."""
+    """A file system stored in a file and mounted at `place`; `cut` simulates a power failure."""
 
     def __init__(self, folder: Path) -> None:
         self._images = [folder / "a.img", folder / "b.img"]
@@ -109,7 +109,7 @@ class Disk:
         return [fields[4], fields[6], fields[8]]
 
     def copy(self) -> None:
-        """Copy the disk for `cut`; in the meantime only the kernel may write to it."""
+        """Copy the disk for `cut`; during the copy only the kernel can write to the disk."""
         for _ in range(_COPIES):
             before = self._written()
             _run("cp", "--sparse=always", str(self._images[0]), str(self._images[1]))
@@ -187,7 +187,7 @@ def power_cuts(folder: Path, count: int, seed: int, *, mutant: str = "", say: Sa
 
 
 def _cut(world: World, disk: Disk, at: int, mutant: str) -> bool:
-    """Run an engine and cut the power at its n-th point; return False if it ended before."""
+    """Run an engine and cut the power at its n-th point; return False if the engine ended before that point."""
     child = Child(world, fault=Fault(at, signal=signal.SIGSTOP), mutant=mutant)
     deadline = time.monotonic() + _PATIENCE_S
     while (state := _state(child.pid)) not in "TZ":

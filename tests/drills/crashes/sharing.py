@@ -1,4 +1,4 @@
-"""L1: a machine dies, at every step that it takes on a disk, while it keeps, uploads and fetches results.
+"""L1: a machine dies at each of its changes of a disk, while it stores, uploads and fetches results.
 
 After a death at any moment, every other machine finds each result complete or not at all, and the next run completes the missing
 ones.
@@ -35,7 +35,7 @@ def killed_at_every_point(folder: Path, *, first: int = 1, step: int = 1, mutant
 
     With `mutant` the program is broken on purpose, and the drill stops at the first violation.
     """
-    with mock.patch.object(os, "fsync"):  # written data survives a kill, and other processes also use this disk
+    with mock.patch.object(os, "fsync"):  # syncs are skipped: written data survives a kill, and other processes also use this disk
         return _killed(folder, Report("L1-killed"), first, step, mutant)
 
 
@@ -75,7 +75,10 @@ def _put(world: Path, name: str, job: object) -> None:
 
 
 def _live(world: Path, at: int, mutant: str) -> int:
-    """Keep and upload a result and fetch another, in a process that dies at its `at`-th step; return how it ended."""
+    """Store and upload a result and fetch another result, in a process that dies at its `at`-th step.
+
+    Return how the process ended.
+    """
     pid = os.fork()
     if pid == 0:
         status = 70

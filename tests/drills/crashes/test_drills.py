@@ -1,4 +1,4 @@
-"""A bounded choice of the drills, for every run of the tests; `python -m tests.drills NAME` has no bounds."""
+"""Short forms of the drills, for every run of the tests; `python -m tests.drills NAME` runs a drill without limits."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ def test_drill_finds_a_broken_commit(tmp_path: Path, mutant: str) -> None:
 
 
 _WEAK_SPOT = {"without-intents": 14, "rows-before-renames": 14, "in-place": 20}
-"""First point of the renames: a mutant fails soon after it, and further points would only take time."""
+"""First point at which products are renamed.
+
+A broken commit fails soon after this point, and further points would only take time.
+"""
 
 
 @pytest.mark.parametrize(("error", "is_lasting"), [(errno.ENOSPC, True), (errno.EIO, False)])
@@ -80,7 +83,7 @@ def test_error_at_any_point_is_reported_and_recovered(tmp_path: Path, error: int
 
 
 @needs_root
-def test_a_full_disk_leaves_no_half_product_and_recovers(tmp_path: Path) -> None:
+def test_engine_on_a_full_disk_leaves_no_incomplete_product_and_recovers(tmp_path: Path) -> None:
     report = hosts.full_disk(tmp_path, 505, range(200, 1000, 300))
 
     assert report.faults > 0

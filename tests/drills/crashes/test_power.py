@@ -1,4 +1,4 @@
-"""A few power cuts; `python -m tests.drills p1` has no bounds."""
+"""A few power cuts; `python -m tests.drills p1` makes any number of cuts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bounded choice of the drills of shared results, for every run of the tests.
+"""Short forms of the drills of shared results, for every run of the tests.
 
 `python -m tests.drills l1-killed` has no bounds.
 """
@@ -27,4 +27,4 @@ def test_drill_finds_a_broken_store(tmp_path: Path, mutant: str) -> None:
 
 
 _WEAK_SPOT = {"in-place-store": 40}
-"""Point shortly before the first blob is published: a mutant fails soon after it."""
+"""Point shortly before the first blob is published: a broken store fails soon after this point."""

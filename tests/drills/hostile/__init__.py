@@ -1,1 +1,1 @@
-"""Hostile builders, content, clients and other users of the machine."""
+"""Drills of hostile builders, content, clients and other users of the machine."""

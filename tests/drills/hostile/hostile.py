@@ -33,7 +33,10 @@ _MISSED_S = 8.0
 
 
 class Hostile(Struct, frozen=True):
-    """The expected end of a builder's runs: one of `outcomes`, an error with the given start, and within the time limit."""
+    """The expected end of a builder's runs.
+
+    A run must end with one of `outcomes`, an error that begins with the given text, and an end within the time limit.
+    """
 
     name: str
     outcome: Outcome
@@ -76,7 +79,7 @@ LIES = {
     "Folder": "product 'f.out' is not a regular file",
     "ChangesSource": "the source changed ",
 }
-"""{builder: expected message}; a run whose source changed is STALE, all others fail."""
+"""{builder: expected message}. A run whose source changed is STALE; all other runs fail."""
 
 
 # ----------------------------------------------------------------------------------------------------------------- mutants
@@ -84,14 +87,14 @@ LIES = {
 
 @contextlib.contextmanager
 def without_reaping() -> Iterator[None]:
-    """Break the contract: only the worker itself is killed."""
+    """Break the rules of the pool: kill only the worker, without its children."""
     with mock.patch.object(processes, "kill_family", return_value=set()):
         yield
 
 
 @contextlib.contextmanager
 def without_limits() -> Iterator[None]:
-    """Break the contract: timeouts are a minute late."""
+    """Break the rules of the pool: timeouts are a minute late."""
     from aptui.engine.pool.worker_processes import WorkerManager
 
     due = WorkerManager._due
@@ -110,7 +113,7 @@ def credulous() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_breaker() -> Iterator[None]:
-    """Break the contract: a builder may kill workers without limit."""
+    """Break the rules of the pool: a builder may kill any number of workers."""
     with mock.patch("aptui.engine.pool.admission.MAX_FAILURES", 1 << 30):
         yield
 
@@ -135,10 +138,10 @@ def hostile_mix(folder: Path, rounds: int, seed: int, *, mutant: str = "", names
     chosen = [hostile for hostile in HOSTILES if not names or hostile.name in names]
     builders = [python_builder("Good", "good"), *(python_builder(hostile.name, hostile.name) for hostile in chosen)]
     with MUTANTS[mutant](), _pool(folder, builders) as pool:
-        pool.run(pool.process_order("good"))  # the pool's initial size is not growth
+        pool.run(pool.process_order("good"))  # memory growth is measured from here, without the pool's initial size
         rss_bytes = resident_bytes(os.getpid())
         for number in range(rounds):
-            pool.pool.reconfigure(builders, PLATFORMS)  # or builders that kill workers are disabled after three rounds
+            pool.pool.reconfigure(builders, PLATFORMS)  # without this, builders that kill workers are disabled after three rounds
             _one_round(pool, chosen, dice, number, report, _MISSED_S if mutant else PATIENCE_S)
             growth_bytes = resident_bytes(os.getpid()) - rss_bytes
             if growth_bytes > RSS_GROWTH_BYTES:
@@ -179,7 +182,7 @@ def _one_round(pool: Harness, hostiles: list[Hostile], dice: random.Random, numb
 
 
 def _message(queue: list[tuple[ProcessOrder, Hostile | None]], count: int) -> list[ProcessOrder]:
-    """Pop orders of one kind from the queue; a hostile order is sent alone, so that its time is measured alone."""
+    """Pop orders of one kind from the queue; a hostile order is sent in its own message, so that only its time is measured."""
     orders = [queue.pop()]
     while orders[0][1] is None and len(orders) < count and queue and queue[-1][1] is None:
         orders.append(queue.pop())

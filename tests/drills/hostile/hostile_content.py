@@ -1,7 +1,7 @@
 """`hostile-assets` and `names`: untrusted files and file names, against every builder and a real shell.
 
 Canaries lie outside the project: a secret that must not be read, programs that must not run, a folder that must not change.
-The kernel reports when they are opened (inotify), and every file that the engine leaves is searched for the secret.
+The kernel reports when canaries are opened (inotify), and the drill searches every file that the engine leaves for the secret.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ _PIECES = (
 
 
 def assets(folder: Path, seed: int, mutant: str = "", only: str = "") -> Report:
-    """Build a project of hostile files (those whose path begins with `only`) once, and check every canary."""
+    """Build a project of hostile files (only files whose path begins with `only`) once, and check every canary."""
     report, rng = Report("hostile-assets"), random.Random(seed)
     folder = folder / "assets-drill"
     outside = _canaries(folder)
@@ -212,7 +212,7 @@ def assets(folder: Path, seed: int, mutant: str = "", only: str = "") -> Report:
         try:
             path = project.write(f"assets/{rel}", data)
         except OSError:
-            continue  # the file system does not allow this name
+            continue  # skip a name that the file system does not allow
         if path.name == "evil":
             path.chmod(0o755)
         report.faults += 1
@@ -297,7 +297,7 @@ def _events(descriptor: int) -> Iterator[str]:
         while at < len(data):
             _, _, _, size = struct.unpack_from("iIII", data, at)
             name = data[at + 16 : at + 16 + size].rstrip(b"\0")
-            if name:  # the folder itself may be opened
+            if name:  # opening the folder itself is allowed
                 yield os.fsdecode(name)
             at += 16 + size
 
@@ -315,7 +315,7 @@ def names(folder: Path, count: int, seed: int, mutant: str = "") -> Report:
             here = place / f"{number:05}" / "deep"
             here.mkdir(parents=True)
             pieces = [piece.format("touch ran; cd ..; touch ran") for piece in _PIECES]
-            for _ in range(10):  # most random templates are refused
+            for _ in range(10):  # most random templates are refused, so they are not counted
                 template, name = _template(rng), "".join(rng.choices(pieces, k=rng.randint(1, 4)))
                 if _run(template, name, here, rng.choice(shells)):
                     report.faults += 1

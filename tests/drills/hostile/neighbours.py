@@ -1,6 +1,6 @@
 """Another user of this machine against everything that belongs to an engine: sockets, ports, files and locks.
 
-Needs root, to become another user. Each of the `MUTANTS` removes one rule, and the drill must notice it.
+The drill needs root, to become another user. Each of the `MUTANTS` removes one rule, and the drill must notice the missing rule.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NOBODY = 65534
 
 
 class Somebody:
-    """Another user: a process that changed its user and runs the given attempts. Create it before any thread is started."""
+    """A process of another user that runs the given attempts. Create the process before any thread is started."""
 
     def __init__(self) -> None:
         self._ours, theirs = socket.socketpair()
@@ -92,7 +92,7 @@ def _comes_through(kind: str, what: str) -> bool:
                 wire.connect(what)
                 wire.sendall(_HELLO)
                 return bool(wire.recv(1))
-        with socket.socket() as wire:  # without imports: Python's files may be unreadable for the other user
+        with socket.socket() as wire:  # the process imports nothing, because the other user may be unable to read Python's files
             wire.settimeout(PATIENCE_S)
             wire.connect(("127.0.0.1", int(what)))
             wire.sendall(_SAID[kind] % int(what) if kind == "gateway" else _SAID[kind])
@@ -146,7 +146,7 @@ MUTANTS: dict[str, Callable[[Path, ExitStack], None]] = {
 
 
 def drill(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """N1: another user tries every private file, lock, socket and port in `folder`, which others may enter."""
+    """N1: another user tries every private file, lock, socket and port in `folder`, which other users can enter."""
     folder.chmod(0o755)
     with ExitStack() as stack:
         others = stack.enter_context(closing(Somebody()))

@@ -42,11 +42,11 @@ from ..worlds.mutants import replace_members
 from ..worlds.report import Report, Say
 
 GROWTH_LIMIT_BYTES = 192 << 20
-"""Maximum growth of memory (bytes): an unfinished frame for each of 64 clients and 128 unauthenticated peers."""
+"""Maximum growth of memory (bytes): room for an unfinished frame of each of 64 clients and 128 unauthenticated peers."""
 LOG_LIMIT_BYTES = 1 << 20
 """Maximum size of the log: a client that sends nonsense must not fill the disk."""
 _MISSED_S = 5.0
-"""Timeout of the search for a broken rule (seconds); checks of rules that hold use the timeout of all tests."""
+"""Timeout of the search for a broken rule (seconds). If no rule is broken, the timeout of all tests applies."""
 HALF_OPEN = 1_000
 _HELD_MOST = guard.UNIDENTIFIED_LIMIT + http_sockets.PENDING_LIMIT + 16
 """Maximum number of connections that are not authenticated yet."""
@@ -167,7 +167,7 @@ class Victim:
         return parts.hostname or "", parts.port or 0
 
     def peak_bytes(self) -> int:
-        """Return the most memory the gateway had since `forget_peak`."""
+        """Return the peak memory of the gateway since `forget_peak`."""
         text = Path(f"/proc/{self.gateway.pid}/status").read_text()
         return next(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("VmHWM"))
 
@@ -196,7 +196,7 @@ class Victim:
         return wire
 
     def end(self) -> str:
-        """Stop both; return violations of the gateway's exit."""
+        """Stop the engine and the gateway; return violations of the gateway's exit."""
         self.client.close()
         self.gateway.send_signal(signal.SIGTERM)
         code = self.gateway.wait(PATIENCE_S)
@@ -236,7 +236,7 @@ def lengths(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[s
             endless % (b"127.0.0.1", victim.address[1]),
         ]
         for wire, head in zip(wires, heads, strict=True):
-            wire.settimeout(PATIENCE_S)  # the gateway refuses much earlier
+            wire.settimeout(PATIENCE_S)  # the gateway refuses the data long before this limit
             with contextlib.suppress(OSError):
                 wire.sendall(head)
                 for _piece in range(128):
@@ -254,9 +254,9 @@ def half_open(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator
             with contextlib.suppress(OSError):
                 wire.sendall(b"GET /v1/connect HTTP/1.1\r\nHost: 127")
             wires.append(wire)
-        with victim.connect():  # this client connects after all of them
+        with victim.connect():  # the well-behaved client connects after all attackers
             pass
-        # Connecting clients are counted apart, and each one replaces an older connection when it is accepted.
+        # Connecting clients have a separate limit; an accepted client replaces an older connection.
         held = victim.descriptors() - before
         deadline = time.monotonic() + victim.limit_s
         while guard.UNIDENTIFIED_LIMIT + 8 < held <= _HELD_MOST and time.monotonic() < deadline:
@@ -338,7 +338,7 @@ def revocation(victim: Victim, _dice: random.Random, _seconds: float) -> Iterato
 
 
 def floods_of_requests(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[str]:
-    """Requests of each scope that are refused, too large, too deep, or written to take long; the engine never notices."""
+    """Requests of each scope that are refused, too large, too deep, or expensive to process; none of them disturbs the engine."""
     epoch = victim.engine.ask(port.ReadStatus(), PATIENCE_S)["epoch"]
     audit = next(victim.folder.rglob("gateway-audit.log"), None)
     before = audit.stat().st_size if audit else 0
@@ -405,7 +405,7 @@ def attacked(
     attacks: tuple[Attack, ...] = ATTACKS,
     is_safe: bool = False,
 ) -> Report:
-    """G1: attacks against one gateway, `seconds` of noise."""
+    """G1: run the attacks against one gateway, with random data for `seconds`."""
     report, dice = Report("G1"), random.Random(seed)
     victim = Victim(folder, mutant, is_safe=is_safe)
     try:
@@ -421,7 +421,7 @@ def attacked(
 
 
 def hostile_clients(folder: Path, seed: int, seconds: float = 10.0, *, mutant: str = "", say: Say = print) -> Report:
-    """G1: every attack, on a gateway without and on one with TLS."""
+    """G1: run every attack on a gateway without TLS and on a gateway with TLS."""
     report = Report("hostile-clients")
     for is_safe, attacks in ((False, ATTACKS), (True, SAFE_ATTACKS)):
         part = folder / ("tls" if is_safe else "plain")
@@ -454,7 +454,10 @@ def _attack(victim: Victim, attack: Attack, dice: random.Random, seconds: float,
 
 
 def _be_good(victim: Victim, over: threading.Event, worst: list[float]) -> None:
-    """Send requests and fetch a product repeatedly; a missing answer counts as the longest."""
+    """Send requests and fetch a product repeatedly, and record response times.
+
+    A missing answer counts as the longest response time.
+    """
     wanted = (victim.folder / "assets" / "7.txt").read_bytes()
     while not over.is_set():
         began = time.monotonic()

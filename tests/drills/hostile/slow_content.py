@@ -1,6 +1,6 @@
-"""`slow-content`: response times of a running engine while expensive content arrives. It needs an otherwise idle machine.
+"""`slow-content`: response times of a running engine while expensive content arrives. The drill needs an otherwise idle machine.
 
-The short form counts work instead of time: `tests/engine/test_folder_settings.py`.
+`tests/engine/test_folder_settings.py` has a short form, which counts work instead of time.
 """
 
 from __future__ import annotations

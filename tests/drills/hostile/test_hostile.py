@@ -1,4 +1,4 @@
-"""A bounded choice of B1, B2 and B3; `python -m tests.drills b1` has no bounds."""
+"""Short forms of the drills B1, B2 and B3; `python -m tests.drills b1` runs a drill without limits."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ..hostile import hostile
 pytestmark = pytest.mark.real
 
 
-def test_hostile_builder_harms_only_its_own_jobs(tmp_path: Path) -> None:
+def test_hostile_builder_affects_only_its_own_jobs(tmp_path: Path) -> None:
     report = hostile.hostile_mix(tmp_path, rounds=1, seed=707)
 
     assert report.faults == len(hostile.HOSTILES) == 19
     assert not report.violations
 
 
-def test_hostile_command_harms_only_its_own_jobs_in_an_engine(tmp_path: Path) -> None:
+def test_hostile_command_affects_only_its_own_jobs_in_an_engine(tmp_path: Path) -> None:
     assert not hostile.hostile_batch(tmp_path).violations
 
 
 @pytest.mark.parametrize(("mutant", "name"), [("without-reaping", "Stubborn"), ("without-limits", "Hang")])
-def test_the_harness_catches_a_careless_pool(tmp_path: Path, mutant: str, name: str) -> None:
+def test_drill_finds_a_pool_without_one_of_its_rules(tmp_path: Path, mutant: str, name: str) -> None:
     assert hostile.hostile_mix(tmp_path, rounds=1, seed=1, mutant=mutant, names=(name,)).violations
 
 
@@ -31,7 +31,7 @@ def test_builders_that_lie_are_refused_by_name(tmp_path: Path) -> None:
     assert not hostile.lies(tmp_path).violations
 
 
-def test_the_harness_catches_a_credulous_worker(tmp_path: Path) -> None:
+def test_drill_finds_a_worker_that_does_not_check_products(tmp_path: Path) -> None:
     violations = hostile.lies(tmp_path, many=10, mutant="credulous").violations
 
     assert len(violations) >= 5
@@ -41,5 +41,5 @@ def test_a_builder_that_kills_every_worker_is_broken_after_three(tmp_path: Path)
     assert not hostile.crash_loop(tmp_path).violations
 
 
-def test_the_harness_catches_a_pool_without_a_breaker(tmp_path: Path) -> None:
+def test_drill_finds_a_pool_without_a_limit_for_killed_workers(tmp_path: Path) -> None:
     assert hostile.crash_loop(tmp_path, 5, mutant="without-breaker").violations

@@ -1,4 +1,4 @@
-"""A bounded choice of `hostile-assets` and `names`; `python -m tests.drills names` has no bounds."""
+"""Short forms of the drills `hostile-assets` and `names`; `python -m tests.drills names` runs a drill without limits."""
 
 from __future__ import annotations
 

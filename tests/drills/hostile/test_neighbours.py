@@ -1,4 +1,4 @@
-"""Another user of this machine cannot read, lock, connect to or command anything of an engine."""
+"""Another user of this machine cannot read or lock an engine's files, connect to its sockets, or send it requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.real, pytest.mark.skipif(os.geteuid() != 0, reason=MAC
     ],
 )
 def test_other_users_have_no_access_to_an_engine(mutant: str, missed: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:  # a folder that others can enter, as of a project on a shared disk
+    with tempfile.TemporaryDirectory() as folder:  # other users can enter this folder, like a project on a shared disk
         report = neighbours.drill(Path(folder), mutant=mutant)
 
     assert report.faults >= 10

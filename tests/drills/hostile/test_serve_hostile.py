@@ -1,4 +1,4 @@
-"""A bounded choice of attacks on the gateway; without any one of its limits the drill finds a violation."""
+"""Short attacks on the gateway; if any single limit of the gateway is removed, the drill finds a violation."""
 
 import pytest
 

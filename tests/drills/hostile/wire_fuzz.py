@@ -1,4 +1,7 @@
-"""A1: malformed frames and slow readers on an engine's socket; the engine lives, stays small and serves all other clients."""
+"""A1: malformed frames and slow readers on an engine's socket.
+
+The engine survives, its memory stays bounded, and other clients are served.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ MUTANTS: dict[str, Callable[[], LinkLimits]] = {
 
 
 class Desk:
-    """Answers at once; a scan publishes `NEWS_PER_SCAN` updates."""
+    """A request handler that answers at once; each scan publishes `NEWS_PER_SCAN` updates."""
 
     def __init__(self) -> None:
         self.server: LinkServer
@@ -91,7 +94,7 @@ class Desk:
         """The engine holds no data for any client."""
 
     def tell(self) -> None:
-        """Publish a turn's news."""
+        """Publish the updates of one turn."""
         for _ in range(min(self.owed, NEWS_PER_TURN)):
             self.owed -= 1
             self.seq += 1
@@ -151,7 +154,7 @@ class Victim:
 
     @property
     def grown_bytes(self) -> int:
-        """Growth of the memory peak over the idle state."""
+        """Growth of the peak memory since the idle state."""
         return self._memory_bytes("VmHWM") - self._small_bytes
 
     def ping(self) -> None:
@@ -184,7 +187,7 @@ class Victim:
             self._open.pop().close()
 
     def end(self) -> str:
-        """Kill the server; return "", or how it had ended before."""
+        """Kill the server; return "", or a description of its end if the server ended before the kill."""
         self._client.close()
         self.hang_up()
         os.kill(self.pid, signal.SIGKILL)
@@ -194,7 +197,7 @@ class Victim:
 
 
 def pour(bare: socket.socket, data: bytes) -> bool:
-    """Send data until the other end stalls or hangs up; return whether all was sent."""
+    """Send data until the other end stalls or closes the connection; return whether all data was sent."""
     try:
         bare.sendall(data)
     except (TimeoutError, OSError):
@@ -273,7 +276,7 @@ def deaf_subscribers(victim: Victim, _dice: random.Random) -> None:
         for _ in range(NEWS_PER_SCAN // NEWS_PER_TURN):
             victim.ping()
             if victim.grown_bytes > GROWTH_LIMIT_BYTES:
-                return  # that is already a violation
+                return  # a growth of this size is already a violation
 
 
 def deaf_askers(victim: Victim, _dice: random.Random) -> None:

@@ -1,1 +1,1 @@
-"""Drills of changing sources under an engine that stays up, and under its watcher."""
+"""Drills that change sources under a live engine, or under its watcher alone."""

@@ -1,4 +1,4 @@
-"""W1 to W6, K2, K4 and N1 over the whole engine: after any change of the sources the cache equals a clean build."""
+"""W1 to W6, K2, K4 and N1 over the whole live engine: after any change of the sources the cache equals a clean build."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _QUIET_S = 0.4
 _TRUST_S = 3.0
 """Time (seconds) in which fresh files are checked a second time.
 
-Drills that lose changes start later, because these checks would find them.
+Drills that lose notifications start after this time, because the second checks would find the changes.
 """
 _FOLDERS = 40
 """Number of folders; changes in all of them must not cause a full scan, so that only notified files are checked."""
@@ -107,7 +107,9 @@ def _storm(world: LiveWorld, number: int, seed: int, files: int) -> None:
 
 
 def watch_limits(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """W3: too few watches at the start and while running, no inotify instance available: polled, reported, nothing lost.
+    """W3: too few watches at the start and while running, or no inotify instance.
+
+    The engine polls, reports that, and loses nothing.
 
     Needs root.
     """
@@ -147,7 +149,7 @@ def stopped(
     mutant: str = "",
     say: Say = print,
 ) -> Report:
-    """K4: the engine is stopped (SIGSTOP) amid many changes and goes on (SIGCONT): nothing is lost, work begins soon."""
+    """K4: the engine is stopped (SIGSTOP) amid many changes and continues (SIGCONT): no change is lost, and work begins soon."""
     report = Report("K4 live")
     world = LiveWorld(folder / "project")
     for number in range(50):
@@ -158,7 +160,7 @@ def stopped(
             engine.process.send_signal(signal.SIGSTOP)
             started = time.monotonic()
             for number in range(changes):
-                # changes that get lost at the end are in separate folders
+                # the last changes, which a mutant loses, are in folders without earlier changes
                 rel = f"assets/d{number * 50 // changes}/{number}.txt"
                 world.write(rel, f"{lap} {number}")
                 if number % 100 == 99:
@@ -333,7 +335,7 @@ def _by_link(_world: LiveWorld, path: Path, data: bytes) -> None:
 
 
 def _swapped(_world: LiveWorld, path: Path, data: bytes) -> None:
-    """Write a new file, move the old one away, move the new one there, delete the old one."""
+    """Write a new file, move the old file away, move the new file to its path, delete the old file."""
     new, old = path.with_name("a.psd.tmp"), path.with_name("a.psd.old")
     new.write_bytes(data)
     path.rename(old)
@@ -373,7 +375,7 @@ _SAVES: dict[str, Callable[[LiveWorld, Path, bytes], None]] = {
 
 
 def roots(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """W5: a scan folder disappears and returns, another replaces it; loops of links; mounts on folders below (as root)."""
+    """W5: a scan folder disappears and returns, or another folder replaces it; loops of links; mounts on subfolders (as root)."""
     report = Report("W5 live")
     world = LiveWorld(folder / "project")
     world.write("assets/real/a.txt", "a")
@@ -504,9 +506,9 @@ _INVISIBLE: dict[str, tuple[Callable[[LiveWorld, Path, bytes], None], str]] = {
 
 
 def kills(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print) -> Report:
-    """K2: the engine that stays up is killed at random moments while sources change.
+    """K2: the live engine is killed at random moments while sources change.
 
-    The next one settles as a clean build would.
+    The result of the next engine equals a clean build.
     """
     say(f"seed {seed}")
     report = Report("K2 live")
@@ -536,7 +538,7 @@ def kills(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = p
 
 # ----------------------------------------------------------------------------------------------------------------------- N1
 
-NAMES: tuple[bytes, ...] = (  # names that are not text come last: after them the scan folder may be polled
+NAMES: tuple[bytes, ...] = (  # undecodable names come last, because the engine may poll the scan folder after such a name
     b"x" * 251 + b".txt",
     b"new\nline.txt",
     b"tab\t.txt",

@@ -1,4 +1,4 @@
-"""W7 and scenes of the reference over the whole engine.
+"""W7 and scenarios of O3DE's Asset Processor, over the whole live engine.
 
 Sources written while they are read, products deleted by hand (45), changes that the
 watcher must not confuse (67), the meaning of names (68), and whole checkouts as one batch.
@@ -24,7 +24,7 @@ from ..worlds.serving import LiveWorld, Serving, rows, serving
 
 
 def written(folder: Path, count: int, seed: int, *, size: int = 400_000, mutant: str = "", say: Say = print) -> Report:
-    """W7: sources are written slowly, cut and written again, replaced, and mapped while they are read.
+    """W7: while the engine reads sources, they are written slowly, truncated and written again, replaced, and mapped.
 
     Only whole versions become products.
     """
@@ -72,7 +72,7 @@ workers: 2
 
 
 def _held_open(world: LiveWorld, engine: Serving, path: Path, number: int) -> list[str]:
-    """Twice, leave a file half written until a later save has its product; return the products that were not whole."""
+    """Twice, leave a file half written until a file that was saved later has its product; return products of incomplete files."""
     data = world.note(f"held open {number}".encode())
     with path.open("wb", buffering=0) as file:
         file.write(data[: len(data) // 2])
@@ -241,7 +241,7 @@ def _slow_operation(world: LiveWorld, engine: Serving, report: Report) -> None:
 def products_by_hand(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
     """Scenario 45: the top source is deleted with all its products; a product is deleted and rebuilt.
 
-    An unrelated file is deleted alone.
+    Deleting an unrelated file deletes nothing else.
     """
     report = Report("scenario 45")
     world = LiveWorld(folder / "project", _WITH_TOOL)
@@ -258,7 +258,7 @@ def products_by_hand(folder: Path, *, mutant: str = "", say: Say = print) -> Rep
         if len(engine.runs) > 5:
             report.violations.append(f"{len(engine.runs)} jobs ran for 5 products")
         engine.forget()
-        # The products that it restores in the meantime may block the deletion.
+        # Products that the engine restores in the meantime may block the deletion.
         shutil.rmtree((world.cache / products[0]).parent, ignore_errors=True)
         report.faults += 1
         engine.judge(report, "a folder of products deleted")
@@ -336,7 +336,7 @@ def _ignored(world: LiveWorld, engine: Serving, report: Report) -> None:
 
 
 def named(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """Scenario 68: a file that appears (also in bulk), changes, or disappears (also with its folder) is reported as such.
+    """Scenario 68: the engine reports files that appear (also in bulk), change, or disappear (also with their folder).
 
     A name in another case is the same name.
     """

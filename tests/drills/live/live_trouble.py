@@ -1,6 +1,6 @@
-"""E1, E3 and D4 under an engine that stays up: its cache, disk or project disappears.
+"""E1, E3 and D4 under a live engine: the cache, disk or project disappears.
 
-It reports the loss, and continues by itself after the return.
+The engine reports the loss, and continues by itself after the return.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A bounded choice of the drills over an engine that stays up; `python -m tests.drills NAME` has no bounds."""
+"""Short forms of the drills over a live engine; `python -m tests.drills NAME` runs a drill without limits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_only_whole_versions_become_products(tmp_path: Path) -> None:
     assert not live_scenes.written(tmp_path, 1, seed=14, size=100_000).violations
 
 
-def test_the_harness_catches_an_engine_that_ignores_writers(tmp_path: Path) -> None:
+def test_drill_finds_an_engine_that_ignores_writers(tmp_path: Path) -> None:
     assert live_scenes.written(tmp_path, 1, seed=14, size=100_000, mutant="without-leases").violations
 
 
@@ -55,7 +55,7 @@ def test_a_checkout_is_one_batch(tmp_path: Path) -> None:
     assert not live_scenes.checkouts(tmp_path, 3, files=100).violations
 
 
-def test_the_harness_catches_an_engine_that_does_not_wait_for_a_checkout(tmp_path: Path) -> None:
+def test_drill_finds_an_engine_that_does_not_wait_for_a_checkout(tmp_path: Path) -> None:
     assert live_scenes.checkouts(tmp_path, 0, files=40, mutant="without-holds").violations
 
 

@@ -1,4 +1,4 @@
-"""A bounded choice of `vanished-folders`, and the violations of its mutants."""
+"""A short form of the drill `vanished-folders`, and the violations that it finds if a rule is broken."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def _renamed_away(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _replaced(folder: Path) -> Iterator[None]:
-    """Another, empty folder replaces it."""
+    """Replaces the folder with another, empty folder."""
     with _renamed_away(folder):
         folder.mkdir()
         try:

@@ -1,7 +1,7 @@
 """W1 to W5 and K4, of the watcher alone: after any change below its roots, a hint covers every changed file.
 
-Each drill accepts a mutant, a watcher that lacks one rule, and must then find a violation. Those that change limits of the system
-need root and put the limits back. `python -m tests.drills.live.watching` is the child that K4 stops.
+Each drill accepts a mutant, a watcher that lacks one rule, and must then find a violation. Drills that change limits of the system
+need root, and restore the limits. `python -m tests.drills.live.watching` is the child that K4 stops.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PATIENCE_S = 2.0
 
 
 class Blunted(Watcher):
-    """A watcher without the rule that its mutant removes."""
+    """A watcher without the rule that the mutant removes."""
 
     mutant = ""
 
@@ -144,7 +144,7 @@ def looking(top: bytes, mutant: str, settings: WatchTimings = QUICK, **root) -> 
 
 
 def _judge(room: Looked, top: bytes, report: Report, where: str) -> None:
-    """Note which changes the engine missed after all notifications."""
+    """Record the changes that the engine missed after all notifications."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         truth = facts_below(top)
@@ -226,7 +226,7 @@ def limited(name: str, value: int) -> Iterator[None]:
 
 
 def watch_limits(folder: Path, *, mutant: str = "") -> Report:
-    """W3: too few watches at the start and while running, no instance available; needs root."""
+    """W3: too few watches at the start and while running, or no inotify instance available; needs root."""
     report = Report("W3")
     quick = replace(QUICK, limits_check_every_s=0.5)
     for name, value, is_late in (
@@ -417,7 +417,7 @@ def _under_mount(top: bytes, room: Looked, report: Report, command: list[str]) -
 
 
 def stopped(folder: Path, count: int, *, changes: int = 20_000, stop_s: float = 1.5, mutant: str = "") -> Report:
-    """K4: the watching process is stopped (SIGSTOP) amid many changes, and goes on (SIGCONT)."""
+    """K4: the watching process is stopped (SIGSTOP) amid many changes, and continues (SIGCONT)."""
     report = Report("K4")
     top = os.fsencode(folder) + b"/root"
     for number in range(100):

@@ -1,1 +1,1 @@
-"""Random combinations of all changes."""
+"""A drill of random combinations of all changes."""

@@ -203,7 +203,7 @@ class Storm(Programs):
         return rel
 
     def write_earlier(self) -> str:
-        """Write a file with a time in the past, as by a slow clock."""
+        """Write a file with a time in the past, as if the clock were slow."""
         with suppress(OSError):
             self.project.touch(rel := self.rewrite(), time.time() - 5.0)
         return rel
@@ -241,7 +241,7 @@ class Storm(Programs):
         path = self.random.choice((path, path, path.parent))
         other = path.with_name(path.name.upper() if path.name.islower() else path.name.lower())
         with suppress(OSError):
-            if not other.exists() and path.parent != self.project.root:  # a scan folder stays
+            if not other.exists() and path.parent != self.project.root:  # scan folders are not renamed
                 path.rename(other)
         return f"{rel} to {other.name}"
 
@@ -316,7 +316,7 @@ class Storm(Programs):
         copy = self._next_root()
         subprocess.run(
             ["cp", "-a", self.project.root, copy], stderr=subprocess.DEVNULL, check=False
-        )  # files are deleted in the meantime
+        )  # the engine deletes files during the copy
         self._go_on_in(copy)
         self.process = None
         return copy.name
@@ -340,7 +340,7 @@ class Storm(Programs):
         self._write_settings()
 
     def change_builders(self, branch: int | None = None) -> str:
-        """Change the builder, the tool, or both and a source, as a checkout does."""
+        """Change the builder or the tool, or the builder, the tool and a source, as a checkout does."""
         self._branch = self.random.randrange(3) if branch is None else branch
         say = f"branch {self._branch}"
         if branch is not None or self.random.random() < 0.7:
@@ -378,7 +378,7 @@ class Storm(Programs):
     # ----------------------------------------------------------------------------------------------------------- programs
 
     def start(self) -> str:
-        """Start an engine that stays up, sometimes with a late clock."""
+        """Start a live engine, sometimes with a late clock."""
         if self.process is not None and self.process.poll() is None:
             return "it runs"
         self.stop()
@@ -390,14 +390,14 @@ class Storm(Programs):
         return "with an earlier clock" if before else ""
 
     def stop(self) -> str:
-        """End the engine, if there is one."""
+        """End the engine, if an engine is running."""
         if self._serving is not None:
             self._serving.__exit__(None, None, None)
         self._serving = self.process = None
         return ""
 
     def die(self) -> str:
-        """Kill the engine, its family, or a worker."""
+        """Kill the engine, the engine with its workers, or a worker."""
         if self.process is None or self.process.poll() is not None:
             return "nobody"
         victim = self.random.choice(("family", "engine", "worker"))

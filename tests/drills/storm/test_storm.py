@@ -1,4 +1,4 @@
-"""A bounded choice of the storm, for every run of the tests; `python -m tests.drills storm` has no bounds."""
+"""A short form of the drill `storm`, for every run of the tests; `python -m tests.drills storm` runs without limits."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def test_a_storm_ends_as_a_clean_build(tmp_path: Path) -> None:
 def test_storm_finds_an_engine_that_ignores_notifications(tmp_path: Path) -> None:
     reports = (
         storm.storm(tmp_path / f"{seed}", 4, seed, mutant="deaf") for seed in (4, 8)
-    )  # the first seed shows it in its first round
+    )  # the first seed reveals the broken rule in its first round
 
     assert any(report.violations for report in reports)

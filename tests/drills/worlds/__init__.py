@@ -1,1 +1,1 @@
-"""Parts that the drills share: projects with predictable products, children to kill, programs, oracles."""
+"""Shared code of the drills: projects with predictable products, processes to kill, programs, checks of results."""

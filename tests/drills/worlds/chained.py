@@ -67,7 +67,7 @@ class ChainedWorld(World):
         self.anonymize(rel)
 
     def change(self, count: int) -> None:
-        """Make changes at random: of sources, then of identities."""
+        """Make random changes of sources, then of identities."""
         super().change(count)
         for _ in range(count // 4):
             rel = self.random.choice(sorted(rel for rel in self.sources if rel.startswith("assets/")))
@@ -93,7 +93,7 @@ class ChainedWorld(World):
     def violations(self) -> list[str]:
         """Return the violations after a restart, including wrong identities of sources."""
         wanted: dict[str, bytes] = {}
-        for rel in sorted(self.sources, reverse=True):  # as in `expected`
+        for rel in sorted(self.sources, reverse=True):  # the same order as in `expected`, so that the source in assets/ wins
             wanted[rel.partition("/")[2]] = self.uuids[rel].bytes if rel in self.uuids else bytes(path_uuid(rel.partition("/")[2]))
         with database(self.cache) as connection:
             found = dict(connection.execute("SELECT SourceName, SourceGuid FROM Sources"))

@@ -29,7 +29,7 @@ FINE, KNOWN, UNKNOWN = 0, 2, 70
 
 
 class Fault(Struct, frozen=True):
-    """The fault at the `at`-th point: a kill (or another `signal`), or `error` (an errno), once or from then on."""
+    """The fault at the `at`-th point: a kill (or another `signal`), or `error` (an errno), once or at all later points."""
 
     at: int
     error: int = 0
@@ -87,7 +87,7 @@ def without_intents() -> None:
 
 
 def rows_before_renames() -> None:
-    """Break the contract: rows first, renames after."""
+    """Break the contract: write rows before renames."""
     from aptui.engine.cache.cache import Cache
 
     commit, place = Cache.commit, Cache._place
@@ -155,7 +155,7 @@ class Child:
         self.runs: dict[str, int] = {}
 
     def is_running_after(self, seconds: float) -> bool:
-        """Wait for the end until the timeout; return whether the child still runs."""
+        """Wait for the end of the child until the timeout; return whether the child is still running."""
         return not select.select([self._descriptor], [], [], seconds)[0]
 
     def await_word(self) -> None:
@@ -164,7 +164,7 @@ class Child:
         os.read(self._told, 1)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """Send a signal to the engine alone."""
+        """Send a signal to the engine, but not to its workers."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
@@ -176,7 +176,7 @@ class Child:
                 os.kill(pid, signal.SIGKILL)
 
     def end(self, patience_s: float = PATIENCE_S) -> int:
-        """Wait for the end; return the exit status, or minus the number of the signal that killed it."""
+        """Wait for the end of the child; return its exit status, or minus the number of the signal that killed it."""
         if self.is_running_after(patience_s):
             self.kill()
             raise AssertionError(f"the engine hangs: not ended within {patience_s} s")
@@ -230,7 +230,7 @@ def _live(project: Project, fault: Fault | None, mutant: str, told: int, action:
 
 
 def fault_off(points: _Points) -> None:
-    """Let later calls succeed."""
+    """Let later calls of fail-points succeed."""
     points._fault = None
 
 

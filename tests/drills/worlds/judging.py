@@ -22,12 +22,12 @@ _FOLDER = "JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"
 
 
 def judged(weather: Programs, clean: Path) -> list[str]:
-    """Settle, and return how products and rows differ from those of a clean build."""
+    """Settle, and return the differences between products and rows and a clean build."""
     settled = weather.aptui("batch")
-    while settled.returncode == 4:  # a starting engine holds the cache, and does not answer yet
+    while settled.returncode == 4:  # an engine that is starting holds the cache, but does not answer yet
         time.sleep(0.1)
         settled = weather.aptui("batch")
-    if settled.returncode not in (0, 1, 3):  # exit code 3: settings of a folder are broken
+    if settled.returncode not in (0, 1, 3):  # exit code 3 means that settings of a folder are broken
         return [f"batch ends with {settled.returncode}: {settled.stdout}{settled.stderr}"]
     project = weather.project
     project.engine_run(sets=[f"cache={clean}", "local_store.enabled=false"])

@@ -1,4 +1,4 @@
-"""Replaces code to break a rule on purpose; a mutant that would replace nothing is an error, because it would prove nothing."""
+"""Mutants: code replaced to break a rule on purpose. A mutant that replaces nothing is an error, because it proves nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ def replace_members(owner: object, **members: object) -> None:
     """Replace members of a class or module until this process ends.
 
     Raises:
-        AttributeError: one of them does not exist, for example because it has another name now.
+        AttributeError: a member does not exist, for example because it was renamed.
     """
     for name, member in members.items():
         getattr(owner, name)

@@ -1,4 +1,4 @@
-"""The real programs over one project: an engine that stays up, verbs beside it, and kills of both."""
+"""The real programs over one project: a live engine, verbs that run beside the engine, and kills of these processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from disk_project import Project
 
 _SETTLE_S = 900.0
-"""Timeout, longer than a machine under load takes for a few dozen jobs.
+"""Timeout (seconds) of each program: longer than a few dozen jobs take on a machine under load.
 
 A program that takes longer hangs, and its stacks are printed.
 """
@@ -80,13 +80,13 @@ class Programs:
         return subprocess.CompletedProcess(command, process.returncode, said, errors)
 
     def kill(self, victim: str, process: subprocess.Popen[bytes]) -> None:
-        """Kill the engine, all its processes, or one of its children, if any.
+        """Kill the engine, all its processes, or one of its children (if it has any).
 
         A worker, or the process that ends leftovers of workers.
         """
         workers = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
         if victim == "worker":
-            for pid in workers and [self.random.choice(workers)]:  # an idle engine may have stopped all of them
+            for pid in workers and [self.random.choice(workers)]:  # an idle engine may have stopped all its workers
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         elif victim == "family":

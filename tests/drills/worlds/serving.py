@@ -53,7 +53,7 @@ def without_trees() -> None:
 
 
 def without_second_looks() -> None:
-    """Break the contract: files too fresh to be trusted are trusted."""
+    """Break the contract: files that changed too recently are trusted."""
     replace_members(ChangeTracker, _check_again=lambda self, _engine, _now: self._second_checks.clear())
 
 
@@ -293,7 +293,7 @@ class Serving:
         return bool(came(lambda: is_true() or self.process.poll() is not None, patience_s) and is_true())
 
     def judge(self, report: Report, where: str, patience_s: float = PATIENCE_S) -> float:
-        """Wait until the engine is idle and the cache equals a clean build; note violations.
+        """Wait until the engine is idle and the cache equals a clean build; record violations.
 
         A busy machine may delay the engine. Violations: no report for `patience_s` seconds, or an engine that never becomes idle.
 
@@ -395,7 +395,7 @@ def serving(world: LiveWorld, report: Report, *options: str, mutant: str = "", i
 
 
 def workers_left(pid: int) -> list[int]:
-    """Return the workers of a dead engine that are alive after a moment."""
+    """Return the workers that are still alive shortly after the death of their engine."""
     from ..worlds.children import workers_of
 
     deadline = time.monotonic() + 5

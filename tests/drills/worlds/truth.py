@@ -21,7 +21,10 @@ _STORIES = Path(__file__).parent.parent.parent / "stories"
 _COUNT = 8
 _ROUND_S = 6.0
 _HEARD_S = 90.0
-"""Timeout (seconds) for a noticed change, on a machine under load. The scan every ten minutes would find a missed change."""
+"""Timeout (seconds) until the engine has processed a change, on a machine under load.
+
+The scan every ten minutes would find a missed change.
+"""
 _VICTIMS = ("family", "engine", "worker", "batch")
 """The processes that are killed.
 

@@ -1,4 +1,4 @@
-"""A project with predictable products, random edits, and the oracle after a fault."""
+"""A project with predictable products, random edits, and checks of the result after a fault."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class World(Project):
                 self.put(f"assets/n{self._version % 4}/n{self._version}{self.random.choice(self.endings)}")
 
     def remember(self) -> dict[str, bytes]:
-        """Return the present sources, for `go_back`."""
+        """Return the existing sources, for `go_back`."""
         return dict(self.sources)
 
     def go_back(self, before: dict[str, bytes]) -> None:
@@ -102,9 +102,9 @@ class World(Project):
         return {path.removesuffix("up") + "out": data.upper(), path.removesuffix("up") + "raw": data}
 
     def expected(self) -> dict[str, bytes]:
-        """Return what a clean build makes, computed without building."""
+        """Return the products of a clean build, computed without a build."""
         made: dict[str, bytes] = {}
-        for rel in sorted(self.sources, reverse=True):  # reversed, so that assets/ comes after shared/ and wins
+        for rel in sorted(self.sources, reverse=True):  # reversed order, so that files in assets/ replace files in shared/
             made.update(self._made(rel, self.sources[rel]))
         return made
 

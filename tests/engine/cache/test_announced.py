@@ -1,4 +1,4 @@
-"""Announced intents are on the disk before the product of a saved file is replaced, and gone when the engine is idle."""
+"""Announced intents are on the disk before the product of a saved file is replaced, and deleted when the engine is idle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEY = PathKey("a.txt")
 
 
 class Recorder:
-    """A writer that records waits for announcements, and cleared intents."""
+    """A writer that records the waits for announcements and the cleared intents."""
 
     def __init__(self, *names: tuple[int, str]) -> None:
         self.names = {KEY: frozenset(names)} if names else {}
@@ -68,7 +68,7 @@ def test_commit_is_covered_by_announcements_of_all_its_products(
     assert not intents.covers(made)
 
 
-def test_unused_announcement_is_withdrawn_once() -> None:
+def test_announcement_without_a_commit_is_withdrawn_once() -> None:
     writer, intents = Recorder((5, "linux/a.txt")), AnnouncedIntents()
     intents.announce([(KEY, (7, 8))], writer)  # type: ignore[arg-type]
     intents.covers(commit(7, "linux/a.txt"))
@@ -104,7 +104,7 @@ def test_commit_of_an_announced_save_writes_no_intents(project: LiveProject, mon
         patched.setattr(Cache, "_place", looked)
         patched.setattr(Writer, "record_intents", lambda _self, rows: lambda: recorded.append(rows))
         project.save("a.txt", "changed")
-        project.write("assets/a.txt", "changed")  # the same bytes: nothing is committed
+        project.write("assets/a.txt", "changed")  # the file has the same bytes, so nothing is committed
         project.settle()
 
         assert found == [["linux/a.txt"]]
@@ -130,7 +130,8 @@ def test_start_after_a_crash_doubts_a_product_that_an_announced_commit_replaced(
     shutil.rmtree(project.cache)
     dead.rename(project.cache)
     assert project.product("linux/a.txt") == b"new"
-    project.write("assets/a.txt", "old")  # the bytes of the row: only the intent shows that the product belongs to another run
+    # the bytes equal the row, so only the intent shows that the product belongs to another run
+    project.write("assets/a.txt", "old")
 
     project.engine_run()
 

@@ -1,4 +1,4 @@
-"""The cache on disk: what it refuses, its order of commits, its recovery after a crash.
+"""The cache on disk: refused folders, the order of steps in a commit, and recovery after a crash.
 
 The database is a fake that records its calls in order.
 """
@@ -137,7 +137,7 @@ def test_own_files_are_closed_to_other_users(tmp_path: Path, is_old: bool) -> No
     cache.close()
 
 
-def test_closed_cache_can_be_taken_again(cache: Cache) -> None:
+def test_closed_cache_can_be_opened_again(cache: Cache) -> None:
     cache.close()
     other = Cache(cache.root, ["linux"])
 
@@ -186,7 +186,7 @@ def test_a_full_disk_is_refused_before_anything_starts(cache: Cache, monkeypatch
         cache.refuse_full_disk()
 
 
-def test_taking_the_cache_empties_staging(cache: Cache) -> None:
+def test_opening_the_cache_empties_the_staging_folder(cache: Cache) -> None:
     (cache.staging / "7").mkdir()
     (cache.staging / "7" / "half.png").write_text("half")
     (cache.staging / "8").write_text("half")
@@ -222,7 +222,7 @@ def test_products_without_a_record_are_moved_aside(cache: Cache) -> None:
 
 @pytest.mark.parametrize("place", ["{root}/{name}", "{staging}/../{name}", "{staging}/link/{name}", "{staging}", "{name}", ""])
 def test_file_outside_of_staging_is_not_moved_into_the_cache(cache: Cache, diary: Diary, tmp_path: Path, place: str) -> None:
-    """A worker reports the path of a product, and a hostile file may have taken over the worker through a decoder."""
+    """A worker reports the paths of its products. A hostile file may control the worker after an attack on a decoder."""
     for folder in (tmp_path, cache.staging.parent):
         (folder / "secret").write_bytes(b"s")
     (cache.staging / "link").symlink_to(tmp_path)
@@ -271,7 +271,7 @@ def test_staged_products_are_synced_before_renames(cache: Cache, diary: Diary, m
 def test_product_that_cannot_be_synced_fails_its_run(
     cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch, is_alone: bool
 ) -> None:
-    """Its staged files are removed, because a second sync would not prove that they are durable."""
+    """The staged files of the run are removed, because a second sync would not prove that they are durable."""
     bad = stage(cache, 1, ("linux/a", b"a"), ("linux/b", b"b"))
     others = [] if is_alone else [stage(cache, 2, ("linux/c", b"c"))]
     fsync = os.fsync
@@ -349,7 +349,7 @@ def test_many_touched_folders_share_one_sync_before_the_rows(cache: Cache, diary
     assert seen_at_finish == [str(cache.root)]
 
 
-def test_a_product_that_cannot_be_placed_fails_its_job_alone(cache: Cache, diary: Diary) -> None:
+def test_product_that_cannot_be_placed_fails_only_its_job(cache: Cache, diary: Diary) -> None:
     (cache.root / "linux" / "a.txt" / "in").mkdir(parents=True)
     order = CommitProducts(1, (stage(cache, 1, ("linux/a.txt", b"a")), stage(cache, 2, ("linux/b.txt", b"b"))))
 
@@ -375,7 +375,7 @@ def test_a_folder_is_opened_once_for_all_products_of_a_commit_that_lie_in_it(
     assert len(list((cache.root / "linux/f/g").iterdir())) == 20
 
 
-def test_a_folder_that_is_deleted_amid_a_commit_is_made_again(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_deleted_during_a_commit_is_made_again(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
     order = CommitProducts(1, (stage(cache, 1, ("linux/f/a.txt", b"a")), stage(cache, 2, ("linux/f/b.txt", b"b"))))
     replace = os.replace
 
@@ -496,7 +496,7 @@ def test_identity_file_is_deleted_with_its_intermediate(cache: Cache, diary: Dia
     assert not (cache.root / "Intermediate Assets").exists()
 
 
-def test_identity_file_belongs_to_its_recorded_intermediate_alone(cache: Cache, diary: Diary) -> None:
+def test_identity_file_belongs_only_to_its_recorded_intermediate(cache: Cache, diary: Diary) -> None:
     names = ("a.mid", "a.mid.meta", "gone.mid.meta")
     paths = [put(cache, f"Intermediate Assets/{name}", b"x") for name in names]
     put(cache, "linux/a.txt", b"x")
@@ -549,7 +549,7 @@ def test_unknown_entries_in_the_place_of_products_are_deleted_and_reported(cache
 
 
 @pytest.mark.real
-def test_product_deleted_by_hand_is_lost_although_the_mtime_of_its_folder_is_put_back(cache: Cache, diary: Diary) -> None:
+def test_product_deleted_by_hand_is_detected_although_the_folder_mtime_is_restored(cache: Cache, diary: Diary) -> None:
     put(cache, "linux/f/a.txt", b"a")
     diary.digests = {"linux/f/a.txt": b"", "linux/f/b.txt": b""}
     put(cache, "linux/f/b.txt", b"b")
@@ -567,7 +567,7 @@ def test_product_deleted_by_hand_is_lost_although_the_mtime_of_its_folder_is_put
 
 @pytest.mark.real
 @pytest.mark.parametrize("tick_ns", [1_000_000_000, 2_000_000_000])
-def test_product_deleted_within_the_tick_of_its_commit_is_lost(
+def test_product_deleted_within_the_clock_tick_of_its_commit_is_detected_as_lost(
     cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tick_ns: int
 ) -> None:
     coarsen(monkeypatch, tmp_path / "coarse", tick_ns)
@@ -651,7 +651,7 @@ def test_deleting_a_product_deletes_folders_that_are_empty_without_it(cache: Cac
 
 
 def test_product_that_replaces_a_folder_marks_the_folder_as_gone(cache: Cache, diary: Diary) -> None:
-    """With the row of the former folder, an engine would look for products below a file, where none can exist."""
+    """If the row of the former folder stayed, an engine would search for products below a file."""
     put(cache, "linux/f/a.txt/deep/b.txt", b"b")
     cache.delete(["linux/f/a.txt/deep/b.txt"])
     cache.commit(CommitProducts(1, (stage(cache, 1, ("linux/f/a.txt", b"a")),)), diary, rows_of)  # type: ignore[arg-type]

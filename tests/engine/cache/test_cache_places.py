@@ -59,7 +59,9 @@ def test_replaced_files_are_freed_after_the_commit(tmp_path: Path, folder: int) 
     until(lambda: not held_below(tmp_path), "files are held on")
 
 
-def test_held_files_are_freed_without_a_socket_message(tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaced_files_are_freed_although_the_socket_refuses_them(
+    tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(109, "Too many references: cannot splice")
 
@@ -72,7 +74,7 @@ def test_held_files_are_freed_without_a_socket_message(tmp_path: Path, folder: i
     assert held_below(tmp_path) == []
 
 
-def test_few_files_are_not_held(tmp_path: Path, folder: int) -> None:
+def test_few_replaced_files_are_freed_at_once(tmp_path: Path, folder: int) -> None:
     replaced = ReplacedFiles(1)
 
     replace(replaced, folder, ["0"])
@@ -81,7 +83,7 @@ def test_few_files_are_not_held(tmp_path: Path, folder: int) -> None:
     replaced.close()
 
 
-def test_folders_used_in_turn_are_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_used_alternately_are_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
     held: list[int] = []
     kept = [f"{platform}/f" for platform in "abcd"]
@@ -96,7 +98,7 @@ def test_folders_used_in_turn_are_opened_once(tmp_path: Path, monkeypatch: pytes
         return held[-1]
 
     def close_folder(descriptor: int) -> None:
-        if descriptor in held:  # otherwise it belongs to another folder
+        if descriptor in held:  # any other descriptor belongs to another folder
             held.remove(descriptor)
         os_close(descriptor)
 

@@ -1,4 +1,7 @@
-"""A cache that other programs made: whatever is at the paths of its folders or in the database, clean-up stays inside."""
+"""A cache that another program made: clean-up never touches files outside the cache.
+
+The paths of its folders may be files or links, and its database may contain any name.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder of the user's own, beside the project, with names that the cache has too."""
+    """A folder of the user beside the project, with the same names as folders of the cache."""
     folder = tmp_path / "outside"
     for name in ("letter", "a.txt", "d/b.txt", "staging/s", "only/one", f"{HOST}/a.txt", "empty/deeper/file"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +81,7 @@ def put_in_place(path: Path, kind: str, target: Path) -> None:
         os.mkfifo(path)
     elif kind == "socket":
         here = os.getcwd()
-        os.chdir(path.parent)  # the path of a socket is short
+        os.chdir(path.parent)  # the path of a socket has a maximum length
         try:
             with closing(socket.socket(socket.AF_UNIX)) as listening:
                 listening.bind(path.name)
@@ -90,7 +93,7 @@ def put_in_place(path: Path, kind: str, target: Path) -> None:
 
 @pytest.mark.parametrize("place", FOLDERS)
 @pytest.mark.parametrize("kind", ["link", "pipe", "socket", "file"])
-def test_batch_refuses_other_kinds_in_place_of_a_folder(
+def test_batch_refuses_a_link_pipe_socket_or_file_in_place_of_a_folder(
     project: Project, outside: Path, capsys: pytest.CaptureFixture[str], place: str, kind: str
 ) -> None:
     put_in_place(project.cache / place, kind, outside)
@@ -105,7 +108,7 @@ def test_batch_refuses_other_kinds_in_place_of_a_folder(
 
 @pytest.mark.parametrize("place", FILES)
 @pytest.mark.parametrize("kind", ["link", "pipe", "socket"])
-def test_batch_refuses_other_kinds_in_place_of_a_file(
+def test_batch_refuses_a_link_pipe_or_socket_in_place_of_a_file(
     project: Project, outside: Path, capsys: pytest.CaptureFixture[str], place: str, kind: str
 ) -> None:
     put_in_place(project.cache / place, kind, outside / "letter")
@@ -129,7 +132,7 @@ def test_stopping_engine_keeps_files_behind_a_new_link(tmp_path: Path, outside: 
         project.delete("assets/a.txt")
         project.until(lambda: "a.txt" not in project.texts())
 
-    assert before.items() <= contents(outside).items()  # the log of a running job may be new there
+    assert before.items() <= contents(outside).items()  # a running job may have written a new log to the folder
 
 
 @pytest.mark.parametrize("change", ["delete", "edit", "full"])

@@ -55,7 +55,7 @@ class Slow:
 
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory):
-    """A cluster of three workers; one test takes one away: two are enough for the rest."""
+    """A cluster of three workers. One test kills a worker; two workers are enough for the other tests."""
     with loopback_cluster(tmp_path_factory.mktemp("cluster"), 3) as found:
         yield found
 
@@ -79,7 +79,10 @@ def project_at(root: Path, address: str, *, count: int = 12, **params: object) -
 
 @contextlib.contextmanager
 def watched(done: dict[str, int]) -> Iterator[None]:
-    """Engines start when the cluster's workers may work; `done` counts the jobs of each builder on the cluster."""
+    """Engines started in the block wait until the cluster's workers are ready.
+
+    `done` counts the jobs of each builder on the cluster.
+    """
     plain_close, plain_init = cluster_pool.ClusterPool.close, cluster_pool.ClusterPool.__init__
 
     def close(pool, *arguments):
@@ -135,7 +138,7 @@ def test_job_with_undeclared_reads_runs_on_this_machine(workers, tmp_path):
 
 
 def during(ran: list[Ran], project: Project, done: dict[str, int], trouble) -> None:
-    """Run an engine while `trouble` happens once some products are there."""
+    """Run an engine, and call `trouble` after the first products exist."""
     thread = threading.Thread(target=lambda: ran.append(project.engine_run(workers=1)), daemon=True)
     with watched(done):  # entered here, so that a thread that does not end affects only this test
         thread.start()
@@ -175,7 +178,7 @@ def test_network_partition_loses_only_time_and_late_results_are_dropped(workers,
 
     def cut() -> None:
         proxy.is_cut = True
-        time.sleep(silence_s)  # the duration of the silence is the subject of this test
+        time.sleep(silence_s)  # this test is about the duration of the silence
         proxy.is_cut = False
 
     with mock.patch.multiple(scheduler, RECONNECT_TIMEOUT_S=patience_s, _PULSE_S=0.1, _PULSE_LIMIT_S=0.3):

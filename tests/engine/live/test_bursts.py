@@ -1,4 +1,4 @@
-"""Many changes at once: counts how often files are read and folders are reported, and the transactions."""
+"""Many changes at once: the number of file reads, folder reports and transactions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts of files that are reported to the core: `listed` with their folders, and `read`."""
+    """Counts of files that are reported to the core.
+
+    `listed` counts files in reported folders, `read` counts files that were read.
+    """
     counts: Counter[str] = Counter()
     handle = CommandExecutor.handle
 
@@ -60,7 +63,10 @@ def hold_reading(engine: Engine, patch: pytest.MonkeyPatch) -> None:
 
 
 def is_told_to_look(live: EngineSupervisor) -> bool:
-    """Whether the last progress reports checks of files; wakes the engine, which reports progress only at its turns."""
+    """Whether the last progress report says that files are checked.
+
+    Wakes the engine, because only a turn of its loop reports progress.
+    """
     live.wake()
     told = live.latest_progress
     return told is not None and told.is_scanning

@@ -134,7 +134,7 @@ def test_deleted_identity_file_is_made_again_after_the_delay(project: LiveProjec
         assert not project.path("assets/sub/a.txt.meta").exists(), "nobody needs it"
 
 
-def test_edited_identity_file_changes_the_uuid_and_a_damaged_one_is_reported(project: LiveProject) -> None:
+def test_edited_identity_file_changes_the_uuid_and_damaged_identity_file_is_reported(project: LiveProject) -> None:
     with project.running():
         project.until(lambda: meta(project, "sub/a.txt"))
         project.until_idle()
@@ -165,7 +165,7 @@ def test_edit_or_deletion_of_a_source_updates_the_products_of_all_stages(project
         assert project.product("Intermediate Assets/x.mid") is None
 
 
-def test_an_intermediate_deleted_by_hand_comes_back(project: LiveProject) -> None:
+def test_intermediate_deleted_by_hand_is_made_again(project: LiveProject) -> None:
     project.write("assets/x.top", "one")
     with project.running():
         project.until_product("linux/x.end", "one")
@@ -248,7 +248,7 @@ def test_own_writes_to_intermediates_cause_no_check(project: LiveProject, monkey
         assert len(looks) <= 2 * 3 + 1, "one for the save, and one for each stage"
 
 
-def test_settle_waits_for_the_last_stage(project: LiveProject) -> None:
+def test_settle_waits_for_the_last_stage_of_a_chain(project: LiveProject) -> None:
     with project.running():
         for text in ("one", "two"):
             project.edit({"assets/x.top": text, "assets/x.top.meta": ""})
@@ -317,7 +317,7 @@ builders:
 
 
 def until_given_up(project: LiveProject) -> None:
-    """Wait for one run after the other: on a busy machine, ten rounds of three stages take longer than one wait allows."""
+    """Wait for each run separately: on a busy machine, ten rounds of three stages take longer than the timeout of one wait."""
     for _run in range(60):
         count = sum(project.runs.values())
         project.until(lambda before=count: sum(project.runs.values()) > before, "it goes on, or is given up")
@@ -337,7 +337,7 @@ def test_a_stage_that_writes_the_first_source_of_its_chain_ends_with_a_failure_t
     with project.running():
         project.write("assets/a.t", "a")
         until_given_up(project)
-        project.settle()  # as `aptui batch` does beside a running engine
+        project.settle()  # `aptui batch` sends the same request to a running engine
         [error] = project.errors().values()
         written = source.read_text()
         assert "its source 'a.t' changed under each of 10 runs" in error

@@ -12,7 +12,7 @@ from aptui.engine.live.roots import SOURCES
 from aptui.engine.watch.notifications import REGULAR, ChangeNotification
 
 
-def test_scan_reason_is_reported_once_for_all_roots() -> None:
+def test_scan_reason_shared_by_several_roots_is_reported_once() -> None:
     said: list[tuple[str, LogLevel]] = []
     tracker = ChangeTracker(Project((Platform("linux"),), "linux", (), ()), "/c", lambda: None, lambda: None)
     engine: Any = SimpleNamespace(news=SimpleNamespace(say=lambda text, level: said.append((text, level))))

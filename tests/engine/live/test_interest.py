@@ -1,4 +1,4 @@
-"""Sources that clients show: requests are numbered by seconds, refused with too many sources, and expire after 90 s."""
+"""Requests of clients for the sources that they show: collected each second, refused with too many sources, expired after 90 s."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def look(interest: InterestRequests, *keys: str) -> dict[str, Any]:
     return said
 
 
-def test_interests_are_collected_by_second_and_expire(live: Live) -> None:
+def test_shown_sources_are_collected_each_second_and_expire(live: Live) -> None:
     interest = InterestRequests(live, lambda: live.now)  # type: ignore[arg-type]
     assert interest.next_deadline(live.now) is None
     assert look(interest, "A.txt", "a.txt", "b.txt") == {"count": 2}
@@ -57,7 +57,7 @@ def test_interests_are_collected_by_second_and_expire(live: Live) -> None:
     assert interest.next_deadline(live.now) is None
 
 
-def test_too_many_interests_or_no_engine_are_refused(live: Live) -> None:
+def test_too_many_shown_sources_or_a_missing_engine_are_refused(live: Live) -> None:
     interest = InterestRequests(live, lambda: live.now)  # type: ignore[arg-type]
 
     with pytest.raises(KnownError, match="1,001 sources are too many"):

@@ -1,4 +1,4 @@
-"""Sources that are links to files elsewhere, under an engine that stays up."""
+"""Sources that are links to files elsewhere, under a live engine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IDENTITY = json.dumps({"FileVersion": 1, "UUID": {"uuid": "{11111111-1111-4111-8
 
 @pytest.fixture
 def project(tmp_path: Path) -> LiveProject:
-    """A link to a file of another scan folder, through a second link beside the first."""
+    """A link to a file of another scan folder, by way of a second link in the same folder."""
     project = LiveProject(tmp_path, LINKED)
     project.write("more/e/target.txt", "a")
     project.path("assets/d").mkdir(parents=True)
@@ -36,7 +36,7 @@ def project(tmp_path: Path) -> LiveProject:
 
 
 @pytest.mark.parametrize("how", ["before the start", "while the engine runs"])
-def test_write_through_a_hard_link_outside_of_the_scan_folders_is_noticed(project: LiveProject, how: str) -> None:
+def test_write_through_a_hard_link_outside_the_scan_folders_is_noticed(project: LiveProject, how: str) -> None:
     source = project.write("assets/a.txt", "a")
     outside = project.path("outside")
     if how == "before the start":

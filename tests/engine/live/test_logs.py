@@ -1,4 +1,4 @@
-"""The log so far of a running job: reported during the run, empty without a run, and always answered."""
+"""Requests for the log of a running job: answered with the lines so far during a run, and without lines if there is no run."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def logs(live: Live) -> LogRequests:
     return LogRequests(live, lambda: live.now)  # type: ignore[arg-type]
 
 
-def test_late_worker_is_waited_for_one_second_at_most(live: Live, logs: LogRequests) -> None:
+def test_log_request_waits_at_most_one_second_for_the_worker(live: Live, logs: LogRequests) -> None:
     assert logs.next_deadline(live.now) is None
     said = asked(logs)
     logs.poll(live.now)
@@ -114,7 +114,7 @@ def test_log_request_is_answered_when_the_run_has_ended(live: Live, logs: LogReq
     assert one == other == {"run_key": 0, "stamp": -1, "records": []}
 
 
-def test_reopened_engine_answers_requests_of_its_predecessor(live: Live, logs: LogRequests) -> None:
+def test_log_request_is_answered_when_the_engine_reopens(live: Live, logs: LogRequests) -> None:
     said = asked(logs)
     live.engine = None
     logs.poll(live.now)
@@ -129,7 +129,7 @@ def test_run_without_a_worker_has_no_lines_yet(live: Live, logs: LogRequests) ->
     assert asked(logs) == {"run_key": 7, "stamp": -1, "records": []}
 
 
-def test_a_client_that_is_gone_is_not_answered(live: Live, logs: LogRequests) -> None:
+def test_log_request_of_a_disconnected_client_is_not_answered(live: Live, logs: LogRequests) -> None:
     said = asked(logs)
     logs.forget_client(1)
     live.is_awaited = False

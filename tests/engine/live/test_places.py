@@ -1,4 +1,4 @@
-"""A file and a folder in each other's place, under an engine that stays up."""
+"""A file that replaces a folder and a folder that replaces a file, while an engine is running."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def a_project(root: Path) -> LiveProject:
 @pytest.mark.parametrize("others", [{}, {"more/d/a.txt/c.none": "c"}])
 def test_source_replaced_by_a_folder_loses_its_product(tmp_path: Path, others: dict[str, str]) -> None:
     project = a_project(tmp_path)
-    project.engine_run({"assets/d/a.txt": "a", **others})  # the same folder in another scan folder does not hide the change
+    # another scan folder has a folder of the same name, which must not hide the change
+    project.engine_run({"assets/d/a.txt": "a", **others})
     with project.running():
         assert project.product(f"{HOST}/d/a.txt") == b"a"
         project.edit({"assets/d/a.txt": None, "assets/d/a.txt/below/b.none": "b"})

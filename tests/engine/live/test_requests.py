@@ -93,7 +93,7 @@ def test_paused_queue_starts_no_job_run_next_starts_one_and_resume_starts_the_re
         assert sum(project.runs.values()) == 3
 
 
-def test_run_next_takes_the_job_that_was_named(project: LiveProject) -> None:
+def test_run_next_starts_the_named_job(project: LiveProject) -> None:
     with project.running() as live:
         project.ask(port.PauseJobs())
         project.forget()
@@ -153,7 +153,7 @@ def test_shutdown_when_idle_waits_for_pending_work(project: LiveProject) -> None
         assert project.product("linux/a.txt") == b"owed"
 
 
-def test_reprocess_takes_names_and_patterns(project: LiveProject) -> None:
+def test_reprocess_accepts_names_and_patterns(project: LiveProject) -> None:
     with project.running():
         project.forget()
         assert project.ask(port.ReprocessJobs(keys=("a.txt", "b*"))).answered == {"count": 2}
@@ -362,7 +362,7 @@ def test_rescans_read_every_file_while_faster_scanning_is_off(project: LiveProje
         assert not rescan()
         assert project.ask(port.SetOption("fast_scan", value=False)).answered == {"name": "fast_scan", "value": False}
         assert rescan()
-        live.watching.rescan(retries=False)  # as after lost notifications
+        live.watching.rescan(retries=False)  # lost notifications cause the same request
         scans.clear()
         project.until(lambda: scans and project.is_idle)
         assert scans == [False]

@@ -1,4 +1,4 @@
-"""The check of one file costs the same in a folder of any size: counts stats, listings and bytes."""
+"""The check of one file costs the same in a folder of any size. The tests count stats, listings and bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ builders: [{name: data, copy: ["*.txt"]}]
 
 
 class Costs:
-    """Work since `begin`: stats and listings of sources, and bytes of saved rows of folders."""
+    """Counts of work since `begin`: stats and listings of sources, and bytes of saved folder rows."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts: Counter[str] = Counter()
@@ -80,7 +80,8 @@ def test_cost_of_a_save_does_not_depend_on_the_size_of_the_folder(project: LiveP
     assert small["folder rows"] == large["folder rows"] == 0
     assert 0 < large["stat"] <= 12
     assert small["stat"] <= 12
-    for costs in (small, large):  # plan and commit may be separate transactions; becoming idle may add one
+    # plan and commit may be separate transactions, and an engine that becomes idle may write another transaction
+    for costs in (small, large):
         assert costs["transactions"] <= 4
         assert costs["synced"] <= 2
     assert large["row operations"] <= small["row operations"] + 2
@@ -113,7 +114,7 @@ def test_new_hidden_deleted_or_respelled_file_is_checked_with_its_folder(project
         project.save("a.txt", "back")
 
 
-def test_overriding_file_counts_at_once_although_its_folder_differs_in_case(project: LiveProject) -> None:
+def test_overriding_file_wins_at_once_although_its_folder_differs_in_case(project: LiveProject) -> None:
     project.write("gem/D1/a.txt", "hidden")
     with project.running():
         project.until_product("linux/d1/a.txt", "hidden")

@@ -81,7 +81,8 @@ def enter(project: LiveProject, state: str) -> None:
     project.config(SETTINGS.replace("GATE", str(project.path("gate"))))
     project.write("gate", "")
     live._retry_at = 0.0
-    # Without the request the notification of aptui.yaml may come late, and its reload would end the state that is entered.
+    # Without this request the notification about aptui.yaml may arrive late, and the reload would end the state that the test
+    # enters.
     project.ask(port.ReloadConfig())
     project.until(lambda: project.is_idle and not live.is_reopening and not live.configuration_error, "idle")
     _ENTER[state](project)
@@ -189,7 +190,10 @@ REFUSALS: dict[str, dict[type[Any], str]] = {
     "broken configuration": {port.ReloadConfig: "was not reloaded"},
     "stopping": {},
 }
-"""{state: {request: words of its refusal, "" = it is answered}}, in addition to `_MOST`; all other requests are answered."""
+"""{state: {request: words of its refusal, "" = the request is answered}}, in addition to `_MOST`.
+
+All other requests are answered.
+"""
 _WAITS_FOR_JOBS = (port.Settle, port.Drain)
 """These requests wait while jobs run; each job has a time limit."""
 

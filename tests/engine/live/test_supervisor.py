@@ -1,4 +1,4 @@
-"""The engine that stays up, over real folders: which changes it finds, when jobs start, holds, and recovery from errors."""
+"""The live engine over real folders: detected changes, the start of jobs, holds, and recovery from errors."""
 
 from __future__ import annotations
 
@@ -395,7 +395,7 @@ def test_held_changes_do_not_wake_the_loop(project: LiveProject) -> None:
 # ----------------------------------------------------------------------------------------------------------------- products
 
 
-def test_a_product_deleted_by_hand_comes_back(project: LiveProject) -> None:
+def test_product_deleted_by_hand_is_made_again_by_the_live_engine(project: LiveProject) -> None:
     project.write("assets/deep/b.txt", "b")
     with project.running():
         project.forget()
@@ -503,7 +503,7 @@ def test_an_edited_project_builder_runs_its_jobs_again_and_no_others(project: Li
         assert {run for run in project.runs if not run.startswith("w.words:CreateJobs")} == {"w.words:words"}
 
 
-def test_a_cache_that_moved_in_the_configuration_is_refused(project: LiveProject) -> None:
+def test_changed_cache_folder_in_the_configuration_needs_a_restart_of_the_engine(project: LiveProject) -> None:
     with project.running() as live:
         project.config(SETTINGS + "cache: Elsewhere\n")
         project.until(lambda: "restart the engine" in live.health.configuration)
@@ -632,7 +632,7 @@ def test_engine_of_a_moved_project_releases_the_cache_and_ends(retrying: LivePro
         retrying.until(lambda: "was moved away" in live.health.disk)
         assert str(away) in live.health.disk
         with contextlib.closing(Cache(away / "Cache", ["linux"])) as cache:
-            cache.take()  # it raises an error if the engine still holds the folder
+            cache.take()  # `take` raises an error if the engine still holds the folder
 
         retrying.until(lambda: live.is_stopping)
 
@@ -720,7 +720,8 @@ def test_jobs_waiting_for_a_postponed_file_are_not_stuck(is_quiet: bool) -> None
 def test_a_product_deleted_by_hand_just_before_the_engine_stops_comes_back(
     project: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes.ChangeTracker, "_products_gone", lambda *_: None)  # the notification comes too late
+    # the engine stops before the notification arrives
+    monkeypatch.setattr(changes.ChangeTracker, "_products_gone", lambda *_: None)
     with project.running():
         project.until_product("linux/a.txt", "a")
         project.save("b.txt", "b")

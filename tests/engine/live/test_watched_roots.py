@@ -1,4 +1,4 @@
-"""Folders that a live engine watches, with a fake watcher."""
+"""The folders that a live engine watches, tested with a fake watcher."""
 
 import os
 from types import SimpleNamespace

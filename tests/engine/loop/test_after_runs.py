@@ -1,4 +1,4 @@
-"""A result is tied to the bytes that were read: runs with other code, tools or bytes than planned are discarded."""
+"""Results belong to the bytes that were read: a run with other code, tools or inputs than planned is discarded."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_live_engine_discards_results_of_builder_code_that_changed_unnoticed(tmp
     project = coded(LiveProject(tmp_path, CONFIG))
     project.engine_run()
     with project.running() as live:
-        live.watching._settings_changed = lambda: None  # the change of the builder is not noticed
+        live.watching._settings_changed = lambda: None  # this engine does not notice the change of the builder
         project.edit({"builders/b.py": BUILDER.replace("CODE1", "CODE2"), "assets/a.txt": "two"})
         project.until_product(f"{HOST}/a.out", "CODE2 help1 two")
         assert project.product(f"{HOST}/b.out") == b"CODE2 help1 b"
@@ -249,7 +249,7 @@ def test_tool_that_changes_before_its_first_run_is_not_recorded_with_its_old_dig
     assert made(project) == {"a.out": "tool1 a"}
 
 
-def test_opening_an_engine_prepares_its_session_once(tmp_path: Path) -> None:
+def test_engine_start_uses_its_prepared_session_once(tmp_path: Path) -> None:
     project = coded(Project(tmp_path, CONFIG))
     with mock.patch.object(PreparedSession, "take", autospec=True, side_effect=PreparedSession.take) as taken:
         project.engine_run()

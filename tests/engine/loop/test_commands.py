@@ -1,4 +1,4 @@
-"""The command executor: what it does while a commit is under way, and the order in which it performs commands."""
+"""The command executor: its work during a commit, and the order in which it performs commands."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Held:
 
 @pytest.fixture
 def held(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
-    """The project's engine, during the commit of `a.txt`."""
+    """A live engine of the project during the commit of `a.txt`."""
     with project.running() as live:
         held = Held(monkeypatch)
         project.write("assets/a.txt", "again")
@@ -76,7 +76,7 @@ def test_clients_are_answered_while_a_commit_goes_on(project: LiveProject, held:
     assert held.done == []
 
 
-def test_no_event_is_taken_until_a_commit_has_ended(project: LiveProject, held: Held) -> None:
+def test_no_event_is_handled_until_a_commit_has_ended(project: LiveProject, held: Held) -> None:
     engine = project.live.engine
     assert engine is not None
     seq = engine.inbox.seq
@@ -87,7 +87,7 @@ def test_no_event_is_taken_until_a_commit_has_ended(project: LiveProject, held: 
     held.let_go.set()
     project.until_idle()
 
-    assert (waits, taken) == (True, 1)  # the number of the request
+    assert (waits, taken) == (True, 1)  # the event number rises by 1 for the request
     assert project.runs["a.txt:data"] == 3
 
 
@@ -124,7 +124,7 @@ def test_the_rows_of_a_commit_are_made_in_small_groups_over_several_turns(
 
 
 class Rows:
-    """A commit of three runs whose rows are made when asked."""
+    """A commit of three runs whose rows are made on demand."""
 
     def __init__(self, broken: int = 0) -> None:
         self.saved: list[int] = []
@@ -211,7 +211,9 @@ def test_commands_after_a_failed_commit_are_not_performed(project: LiveProject, 
         project.until_product("linux/a.txt", "after the disk came back")
 
 
-def test_turns_of_one_event_and_one_folder_give_the_right_products(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loop_turns_limited_to_one_event_and_one_folder_give_the_right_products(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loop_engine, "_SLICE_S", 0.0)
     monkeypatch.setattr(changes, "_SLICE_S", 0.0)
     with project.running():
@@ -267,7 +269,7 @@ class Answers:
         self.executor = commands.CommandExecutor(self.context, scans, runs)  # type: ignore[arg-type]  # all that it asks of them
 
     def handle(self, _event: object) -> tuple[list[Command], list[Notice]]:
-        """Return the next answer: commands for the words "save" and "commit", and one notice."""
+        """Return the next prepared answer: commands for the words "save" and "commit", and one notice."""
         answer: list[Command] = []
         for word in self._answers.pop(0) if self._answers else ():
             self.ticket += word == "save"
@@ -292,7 +294,7 @@ ANSWERS = st.lists(st.lists(st.sampled_from(("save", "commit")), max_size=5), mi
 def test_rows_are_saved_in_the_order_of_their_tickets_however_long_commits_take(
     answers: list[list[str]], delays: list[int]
 ) -> None:
-    """This holds for all answers of the pipeline to events and ended commits, and for commits that take several turns."""
+    """The order of tickets holds for all answers of the pipeline to events and ended commits, and for commits of several turns."""
     engine = Answers(answers)
     while answers:
         engine.executor.handle(ScanStarted(1))

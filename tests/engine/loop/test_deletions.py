@@ -1,4 +1,4 @@
-"""Deletions: the rows first, then the files; no job reads a file that is about to go."""
+"""Deletions: rows are deleted before files, and no job reads a file that is about to be deleted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aptui.engine.loop.commands import Deletions
 
 
 class Notes:
-    """Replaces a cache, a writer and a publisher, and records their calls."""
+    """A double of the cache, the writer and the publisher that records calls."""
 
     def __init__(self) -> None:
         self.done: list[object] = []
@@ -95,7 +95,7 @@ builders:
 
 
 class Died(BaseException):
-    """The engine is killed."""
+    """Raised in place of a kill of the engine."""
 
 
 def die(*_: object) -> list[str]:

@@ -1,4 +1,4 @@
-"""How long results wait for more results that share their commit, and when slots are offered."""
+"""The delay of results that share a commit with later results, and the offers of free slots."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aptui.engine.loop.dispatch import QueuePause, RunDispatcher
 
 
 def dispatcher(*, is_live: bool, ready: int, has_resources: bool = False, running: int = 8) -> RunDispatcher:
-    """Return a dispatcher that holds a result since second 0."""
+    """Return a dispatcher that has held a result since second 0."""
     resources = object() if has_resources else None
     pipeline = SimpleNamespace(jobs=SimpleNamespace(running=dict.fromkeys(range(running)), ready=range(ready), resources=resources))
     context = SimpleNamespace(roots={}, live=object() if is_live else None, pipeline=pipeline)

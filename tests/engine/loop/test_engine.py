@@ -1,4 +1,4 @@
-"""The engine's loop over a real folder: its work, its notices, and its end after errors of the system."""
+"""The engine's loop over a real folder: its work, its notices, and its exit after errors of the system."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_new_files_that_are_only_copied_reach_workers_once(project: Project, mon
 
 
 def test_failures_and_successes_of_one_answer_are_saved_in_order(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each order is a transaction of its own here, as on a busy machine."""
+    """In this test each save order is a separate transaction, as on a busy machine."""
     tickets: list[int] = []
 
     def save(writer: Writer, ticket: int, rows: Rows) -> None:
@@ -217,7 +217,7 @@ def test_an_analysis_that_fails_is_listed_and_its_log_written(project: Project) 
     assert any("b.scr" in path.name for path in (project.cache / ".aptui" / "logs").rglob("*") if path.is_file())
 
 
-def test_shared_dependency_is_read_by_the_first_run_only(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_dependency_is_read_only_by_the_first_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     want = HashQueue.want
 
@@ -253,7 +253,7 @@ def test_undecodable_project_path_is_refused(project: Project, tmp_path: Path) -
 
 def test_no_descriptor_is_left_open(project: Project) -> None:
     project.engine_run()
-    gc.collect()  # leftovers of other tests may be closed in between
+    gc.collect()  # otherwise garbage of other tests may be closed between the two counts
     before = len(os.listdir("/proc/self/fd"))
     for number in range(3):
         project.engine_run({"assets/a.txt": f"version {number}"})

@@ -1,4 +1,4 @@
-"""Reports of the engine: progress with its timers and estimate, sentences once."""
+"""Reports of the engine: progress with timers and estimate, and messages that are reported only once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_progress_timers_restart_with_new_work() -> None:
     assert second.processing_ms <= 1000
 
 
-def test_scan_without_changes_keeps_the_earlier_processing_time() -> None:
+def test_progress_after_a_scan_without_changes_keeps_the_earlier_processing_time() -> None:
     worked = (100.0, counts(running=1)), (100.5, counts(running=1)), (101.0, counts(done=1))
     looked = told(
         *worked, (200.0, counts(done=1, is_scanning=True)), (200.1, counts(done=1, is_scanning=True)), (201.0, counts(done=1))
@@ -45,7 +45,7 @@ def test_scan_without_changes_keeps_the_earlier_processing_time() -> None:
     assert copied[-1].processing_ms == 0, "this work took no time, whatever the last one did"
 
 
-def test_progress_has_one_number_for_earlier_runs_and_one_for_runs_since_work_began() -> None:
+def test_progress_counts_earlier_runs_and_runs_since_work_began_separately() -> None:
     before = counts(done=10_000)
 
     first = told((100.0, counts(waiting=5)), (101.0, counts(done=4, running=1)))[-1]
@@ -85,7 +85,7 @@ def test_engine_log_begins_with_the_process_and_lists_job_steps(tmp_path: Path) 
     ]
 
 
-def test_say_once_reports_a_sentence_once() -> None:
+def test_say_once_reports_a_repeated_message_once() -> None:
     heard: list[Notice] = []
     news = NoticePublisher([heard.append])
     news.say_once("a link leads nowhere")

@@ -13,7 +13,7 @@ WORK = PendingWork(60_000.0, 10_000.0, 0)
 
 
 class Room:
-    """A forecaster of an engine with four workers, and its inputs."""
+    """A forecaster for an engine with four workers, and the inputs of the forecast."""
 
     def __init__(self, work: PendingWork = WORK, cost_s: float = 0.0) -> None:
         self.work, self.spent, self.looks, self.cost_s, self.spent_s = work, (0, 0), 0, cost_s, 0.0

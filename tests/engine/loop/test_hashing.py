@@ -1,4 +1,4 @@
-"""Files that are read: how many go into an order and into an answer, and which copies are committed together."""
+"""Hash orders: how many files an order and an answer contain, and which copies are committed together."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Orders(HashQueue):
         return not is_asked
 
     def want_copies(self, files: int, size: int = 5, known: bytes = b"", *, is_copied: bool = True) -> None:
-        """Order to read and copy `files` files; without `known`, they are new files."""
+        """Order to read and copy `files` files; without a `known` digest they are new files."""
         facts = tuple(FileFact(1, RelPath(f"{number}.txt"), size, 1, 1, number) for number in range(files))
         self.want(HashFiles(1, facts, tuple((number,) * is_copied for number in range(files)), (known,) * files))
 
@@ -163,7 +163,7 @@ def test_batch_reports_two_thousand_copies_at_once_if_they_are_decided_together(
     assert [len(event.copies) for event in digests.told()] == [2048, 952]
 
 
-def test_reader_or_engine_checks_for_writers_of_a_file() -> None:
+def test_file_is_checked_for_writers_by_the_reading_worker_or_the_engine() -> None:
     digests = Orders(is_live=True)
     digests.want_copies(2)
     orders = digests.take_orders()
@@ -205,7 +205,7 @@ def test_replacement_by_few_saved_files_is_announced(is_live: bool, files: int, 
     assert digests.announced[:1] == announced
 
 
-def test_unmade_copy_withdraws_its_announcement() -> None:
+def test_copy_that_was_not_made_withdraws_its_announcement() -> None:
     digests = Orders(is_live=True)
     digests.want_copies(2, known=b"d")
     (order,) = digests.take_orders()

@@ -1,4 +1,4 @@
-"""The writer's thread reports saved rows to the loop: each ticket once, and a failure is raised in the loop."""
+"""The writer's thread reports saved rows to the loop: each ticket once. A failure of the writer is raised in the loop."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_rows_unsaved_ten_seconds_after_all_other_work_are_reported() -> None:
     assert saved.find_overdue(120, 99.0, is_at_rest=True) == ""
 
 
-def test_time_of_other_work_does_not_count_as_overdue() -> None:
+def test_rows_are_not_overdue_while_other_work_is_pending() -> None:
     saved = SavedRows(lambda: None)
     saved.find_overdue(1, 0.0, is_at_rest=True)
     saved.find_overdue(1, OVERDUE_S, is_at_rest=False)

@@ -1,4 +1,7 @@
-"""The session recorder: when and why sessions begin, continue and end; nothing is written before the engine is idle."""
+"""The session recorder: when sessions begin, continue and end, and their causes.
+
+Sessions are written only when the engine is idle.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environment variables that the configuration names reach builders and commands, and another value runs their jobs again."""
+"""Environment variables that the configuration names reach builders and commands; a changed value runs their jobs again."""
 
 from __future__ import annotations
 

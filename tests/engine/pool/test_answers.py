@@ -1,4 +1,4 @@
-"""Each order gets one result: from its worker, or by the way in which its worker ended."""
+"""Each order gets one result: from its worker, or derived from the way in which its worker ended."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def test_job_killed_by_another_process_runs_alone_and_its_builder_is_not_blamed(
 
     assert {(each.outcome, each.kind) for each in room.answers.take()} == {(Outcome.LOST, FailureKind.MEMORY)}
     assert len(room.failures.lonely) == 1
-    assert room.failures.refusal("b") == ""  # the first kill was not counted
+    assert room.failures.refusal("b") == ""  # the pool does not count the first kill against the builder
 
 
-def test_verdict_applies_only_to_its_own_run(room):
+def test_verdict_of_a_run_does_not_affect_other_runs(room):
     verdict = Verdict(Outcome.FAILED, "took longer than 1 s")
     room.answers.account_for_the_dead(room.slot(jobs(1, 2), verdicts={1: verdict}))
     room.answers.account_for_the_dead(room.slot(jobs(3, 4), verdicts={9: verdict}))
@@ -85,7 +85,7 @@ def test_verdict_applies_only_to_its_own_run(room):
     assert room.said() == [(1, Outcome.FAILED), (2, Outcome.RETURNED), (3, Outcome.RETURNED), (4, Outcome.RETURNED)]
 
 
-def test_copies_of_a_dead_worker_are_returned_but_a_single_copy_is_lost(room):
+def test_several_copies_of_a_dead_worker_are_returned_but_a_single_copy_is_lost(room):
     def copies(*keys: int) -> PoolMessage:
         return PoolMessage(wire.FrameKind.COPY, [CopyOrder(key, "a", "b") for key in keys])
 
@@ -134,7 +134,7 @@ def test_worker_that_ends_normally_returns_its_unfinished_orders(room):
     assert room.said() == [(4, Outcome.CANCELLED)]
 
 
-def test_outdated_orders_are_returned_but_hash_orders_are_kept(room):
+def test_outdated_job_orders_are_returned_but_hash_orders_stay_queued(room):
     files = reading()
     room.answers.take_back(room.slot(jobs(1), files), is_outdated=True)
 
@@ -146,7 +146,7 @@ def test_outdated_orders_are_returned_but_hash_orders_are_kept(room):
     ("cancelled", "verdicts", "outcome"),
     [((), {}, Outcome.SUCCEEDED), ((1,), {}, Outcome.CANCELLED), ((), {1: Verdict(Outcome.FAILED, "too long")}, Outcome.FAILED)],
 )
-def test_result_of_a_run_is_used_unless_the_run_was_ended_or_cancelled(room, cancelled, verdicts, outcome):
+def test_result_of_an_ended_or_cancelled_run_is_not_used(room, cancelled, verdicts, outcome):
     message = jobs(1)
     message.cancelled = set(cancelled)
     room.answers.take_run(room.slot(message, verdicts=verdicts), message, message.orders[0], RunResult(1, Outcome.SUCCEEDED))
@@ -163,7 +163,7 @@ def test_run_with_a_killed_command_is_lost_the_first_time_and_failed_the_second_
     assert room.said() == [(1, Outcome.LOST), (1, Outcome.FAILED)]
 
 
-def test_answer_about_copies_must_match_its_message(room):
+def test_answer_with_too_few_copy_results_is_rejected(room):
     message = PoolMessage(wire.FrameKind.COPY, [CopyOrder(1, "a", "b"), CopyOrder(2, "c", "d")], cancelled={2})
     done = [RunResult(key, Outcome.SUCCEEDED) for key in (1, 2)]
 

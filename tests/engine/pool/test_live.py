@@ -56,7 +56,7 @@ def has_begun(pool: Harness, rel: str) -> bool:
 
 
 def until_seen(pool: Harness, condition: Callable[[], bool]) -> None:
-    """Poll often for a condition whose change does not wake the loop."""
+    """Check a condition repeatedly, because its change does not wake the loop."""
     until(condition, step=lambda _left_s: pool.turn(0.005))
 
 
@@ -92,7 +92,7 @@ def test_job_that_does_not_fit_waits_and_smaller_jobs_overtake_it(harness):
     assert outcomes(pool, [first, second]) == [Outcome.SUCCEEDED] * 2
 
 
-def test_waiting_message_is_overtaken_only_up_to_a_limit(harness, monkeypatch):
+def test_waiting_message_is_overtaken_a_limited_number_of_times(harness, monkeypatch):
     monkeypatch.setattr(slots, "PATIENT_PASSES", 2)
     pool = harness(GOOD, GATED, memory=budget(100, gated=60, good=10))
     first, second = begin(pool, "a.txt", "b.txt")
@@ -169,7 +169,7 @@ def test_a_job_that_was_killed_runs_alone_the_second_time(harness):
     let_go(pool, "before.txt", "beside.txt")
     assert outcomes(pool, [before, beside, again]) == [Outcome.SUCCEEDED] * 3
 
-    pool.pool.send([after])  # after its success it is an ordinary job again
+    pool.pool.send([after])  # after its success, the job that was killed no longer has to run alone
     until_begun(pool, "after.txt")
     (third,) = pool.run(pool.process_order("killed", "k.txt"))
     assert third.outcome == Outcome.SUCCEEDED
@@ -239,7 +239,7 @@ def test_changed_files_are_hashed_and_analysed_while_long_jobs_use_all_workers(h
 
     order = pool.analyse_order("good")
     pool.pool.send([order])
-    assert len(pool.worker_pids) == 1  # the job may end at once
+    assert len(pool.worker_pids) == 1  # the long job may end soon, so no second worker starts yet
     assert pool.pool.next_deadline() <= clock() + 1.0
     clock.added_s += 1.0
     pool.pool.poll(clock())
@@ -423,7 +423,7 @@ def test_idle_workers_are_ended_and_the_last_one_later(harness):
     for _ in range(3):
         pool.pool.send([pool.process_order("good")])
     pool.until(lambda: len(pool.results) == 3)
-    # A worker that is ready later was idle for less time.
+    # All workers must be idle, because a worker that becomes ready later has a shorter idle time.
     pool.until(lambda: all(info.state == "idle" for info in pool.pool.workers()))
     pool.run(pool.process_order("good"))
     pool.until(lambda: all(info.state == "idle" for info in pool.pool.workers()))
@@ -451,7 +451,8 @@ def test_idle_worker_sleeps_with_low_priority(harness):
     def states() -> list[str]:
         return [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
 
-    until_seen(pool, lambda: states() == ["S", "S"])  # one thread waits for orders, one for questions about a run
+    # one thread waits for orders, the other thread waits for questions about a run
+    until_seen(pool, lambda: states() == ["S", "S"])
     assert os.getpriority(os.PRIO_PROCESS, pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 5)
 
 
@@ -487,7 +488,7 @@ def test_no_worker_or_command_survives_a_killed_engine(tmp_path):
     engine.stdout.close()
 
     await_that(lambda: not marked(prefix), prefix)
-    with contextlib.suppress(ChildProcessError):  # other tests made this process adopt orphans
+    with contextlib.suppress(ChildProcessError):  # this process adopts orphans, because other tests enabled that
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 

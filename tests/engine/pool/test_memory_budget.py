@@ -1,4 +1,4 @@
-"""Learned memory use of builders, and free memory of the machine, from made-up /proc files."""
+"""Learned memory use of builders, and the machine's free memory, read from fake /proc files."""
 
 from __future__ import annotations
 

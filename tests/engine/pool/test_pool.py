@@ -1,4 +1,4 @@
-"""The pool with well-behaved work: lazy start, batches, output, copies, hashes, cancellation, replacement."""
+"""The pool of workers: start on demand, messages of several orders, output, cancellation, replaced workers, hostile builders."""
 
 from __future__ import annotations
 
@@ -392,10 +392,11 @@ def test_hostile_builder_fails_with_the_expected_error_and_other_orders_succeed(
     assert result.kind == KINDS.get(class_name, "")
     assert {pool.results[order.run_key].outcome for order in goods} == {Outcome.SUCCEEDED}
     pool.pool.close(0.5)
-    assert [pid for pid in processes._living_children() if processes._is_alive(pid)] == []  # the pool adopts all orphans
+    # all orphans are children of this process, because the pool adopts them
+    assert [pid for pid in processes._living_children() if processes._is_alive(pid)] == []
 
 
-def test_output_of_a_hostile_builder_is_bounded_and_readable(harness):
+def test_output_of_a_hostile_builder_is_limited_and_readable(harness):
     pool = harness(*(python_builder(name, name) for name in ("OneLine", "ManyLines", "InvalidUtf8")), size=1)
 
     one, many, invalid = pool.run(*(pool.process_order(name) for name in ("OneLine", "ManyLines", "InvalidUtf8")))
@@ -406,7 +407,7 @@ def test_output_of_a_hostile_builder_is_bounded_and_readable(harness):
     assert [record.text for record in invalid.log] == ["caf\\xe9 \\xff\\xfe\x00\x01 end"]
 
 
-def test_last_output_of_a_crashing_builder_is_in_its_log(harness):
+def test_last_output_of_a_crashing_builder_is_in_the_job_log(harness):
     pool = harness(python_builder("Segv", "segv"))
 
     (result,) = pool.run(pool.process_order("segv"))
@@ -417,7 +418,10 @@ def test_last_output_of_a_crashing_builder_is_in_its_log(harness):
 
 @pytest.mark.parametrize("wish", ["", "default", "error"])
 def test_builder_may_fork_although_its_worker_has_a_second_thread(harness, monkeypatch, wish):
-    """From Python 3.12 on, `fork` warns of threads if PYTHONWARNINGS enables it; this warning in the log is not counted."""
+    """From Python 3.12 on, `fork` warns about threads if PYTHONWARNINGS enables the warning.
+
+    The test ignores this warning in the log.
+    """
     monkeypatch.setenv("PYTHONWARNINGS", wish)
     pool = harness(python_builder("Forks", "forks"))
 

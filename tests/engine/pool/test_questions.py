@@ -1,4 +1,4 @@
-"""The output of a run is reported during the run, and is in the log only once."""
+"""The output of a run is reported while it runs; the final log contains each line only once."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_cancelled_file_ends_a_start_for_several_files_and_the_others_are_return
 
 
 @pytest.mark.real
-def test_last_progress_of_a_run_is_reported_and_few_of_many(harness, tmp_path):
+def test_last_progress_of_a_run_is_reported_and_most_intermediate_values_are_not(harness, tmp_path):
     reports = []
     pool = harness(
         python_builder("Advancing", "advancing"), on_progress=lambda run_key, percent: reports.append((run_key, percent))
@@ -154,7 +154,7 @@ def test_last_progress_of_a_run_is_reported_and_few_of_many(harness, tmp_path):
 
 
 class Asked:
-    """Questions to a worker that is simulated by the test."""
+    """Questions of the pool about a run's log, to a worker that the test simulates."""
 
     def __init__(self) -> None:
         self.now_s = 100.0

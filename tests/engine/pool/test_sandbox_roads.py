@@ -1,4 +1,4 @@
-"""All ways to run code of a project: with `sandbox: require`, none of this code writes outside the sandbox."""
+"""All ways to run code of a project: with `sandbox: require`, project code never writes outside the sandbox."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_commands_run_no_code_outside_the_sandbox_if_the_project_requires_it(
     for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(processed / name.lower()))
     monkeypatch.chdir(processed / "project")
-    builders_record(processed / "project/Cache").unlink(missing_ok=True)  # builders are imported again
+    builders_record(processed / "project/Cache").unlink(missing_ok=True)  # without the record of builders, aptui imports them again
 
     main.main(words.split())
 

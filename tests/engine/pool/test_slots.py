@@ -1,4 +1,4 @@
-"""Messages that wait for a worker: which is sent first, and how often and how long a message may be overtaken."""
+"""Messages that wait for a worker: which message is sent first, and how often and how long a message can be overtaken."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_only_jobs_overtake_held_messages():
 
 
 @pytest.mark.parametrize(("passes", "later_s", "is_enough"), [(0, 0.0, False), (PATIENT_PASSES, 0.0, True), (0, PATIENT_S, True)])
-def test_held_message_waits_for_a_limited_time_and_number_of_others(passes, later_s, is_enough):
+def test_held_message_is_sent_after_a_time_limit_or_a_number_of_overtakes(passes, later_s, is_enough):
     waiting, held = WaitingOrders(), message(1)
     waiting.add(held)
     waiting.hold(held, 5.0)

@@ -1,4 +1,4 @@
-"""A worker that is started before its engine: the engine uses it, and it ends with the engine."""
+"""A worker that is started before its engine: the engine uses this worker, and the worker ends with the engine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def change(project: Path, text: str, count: int = 5) -> None:
-    """Write `count` sources, each in a folder of its own: the engine copies up to four files without a worker."""
+    """Write `count` sources, each in a separate folder. The engine copies up to four files of a folder without a worker."""
     for number in range(count):
         (project / "game" / f"{number}").mkdir(parents=True, exist_ok=True)
         (project / "game" / f"{number}" / "a.txt").write_text(text)
@@ -77,7 +77,7 @@ def test_worker_that_was_started_before_the_engine_is_the_first_worker_of_a_new_
 
 @pytest.mark.real
 def test_only_many_changes_start_a_worker(project: Path, spawned: list[SpawnedWorker], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FileClocks, "is_fresh", lambda *_: False)  # else the file is too young to be trusted
+    monkeypatch.setattr(FileClocks, "is_fresh", lambda *_: False)  # otherwise the file is too young to be trusted
     build(take(project))
     spawned.clear()
     nothing = take(project)

@@ -1,4 +1,4 @@
-"""How long after a change a file may change without a new time; this depends on the file system and on the times' digits."""
+"""Freshness: the time after a change in which a second change may leave the file time unchanged. It depends on the file system."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_file_on_an_unknown_file_system_is_fresh_for_two_seconds(mountinfo: byte
 
 
 def test_file_system_with_times_in_whole_seconds_is_recognised_by_their_digits() -> None:
-    whole_ns = LOOKED_NS % SECOND_NS  # age of a time of whole seconds
+    whole_ns = LOOKED_NS % SECOND_NS  # a time of whole seconds has this age
 
     assert is_fresh(EXT4, file(SECOND_NS + whole_ns))
     assert not is_fresh(EXT4, file(SECOND_NS + whole_ns - 1))
 
 
-def test_with_a_tick_of_zero_no_file_is_fresh() -> None:
+def test_no_file_is_fresh_if_the_clock_tick_is_zero() -> None:
     assert not is_fresh(EXT4, file(1), longest_ns=0)
     assert not is_fresh(OVERLAY, file(1), longest_ns=0)
 

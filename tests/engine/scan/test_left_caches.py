@@ -1,4 +1,4 @@
-"""A cache of aptui below a scan folder holds no sources, whichever configuration it was made with."""
+"""Files in a cache of aptui below a scan folder are never sources, even if an earlier configuration made the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scan: which scan folder owns a file, reports and stored state, and the number of system calls."""
+"""The scan: the scan folder that owns a file, the report of differences from the stored state, and the number of system calls."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Shelf:
 
 
 class Tree:
-    """Scan folders on disk, scanned again and again."""
+    """Scan folders on disk that a test scans repeatedly."""
 
     def __init__(
         self, root: Path, *folders: ScanFolder, ignore: str = "", never: tuple[str, ...] = (), linked_folders: tuple[str, ...] = ()

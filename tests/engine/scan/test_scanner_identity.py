@@ -22,7 +22,7 @@ ONE, TWO = (f"{{{digit * 8}-2222-4333-8444-555555555555}}" for digit in "12")
 
 
 class Room:
-    """One or two scan folders on disk, `a` and `b`, with a clock that stands still."""
+    """One or two scan folders on disk, `a` and `b`, with a clock that does not advance."""
 
     def __init__(self, root: Path, *names: str, types: tuple[str, ...] = (), delay_s: float = 0.0, creates: bool = False) -> None:
         self.root = root

@@ -84,7 +84,7 @@ def test_large_trees_are_checked_by_two_processes(monkeypatch, folders, files, c
 @pytest.mark.real
 @pytest.mark.parametrize("folder", ["", "f3", "f11/deep"])
 @pytest.mark.parametrize("deed", ["change", "add", "remove"])
-def test_changed_folder_is_reported_with_its_part(tmp_path, processes, folder, deed):
+def test_changed_folder_is_reported_with_its_scan_folder(tmp_path, processes, folder, deed):
     tree(tmp_path)
     digests = remembered(tmp_path)
     place = tmp_path / folder

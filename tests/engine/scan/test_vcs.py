@@ -1,4 +1,4 @@
-"""Locks and operations of version control in and around the sources."""
+"""Locks and running operations of version control in repositories with sources."""
 
 from __future__ import annotations
 

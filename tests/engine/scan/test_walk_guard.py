@@ -47,7 +47,7 @@ def project(root: Path) -> Project:
 
 
 class Disk:
-    """Makes folders unreadable, as their owner, a dying disk or a lost server would."""
+    """Makes folders unreadable, as a change of permissions, a failing disk or a lost server would."""
 
     def __init__(self) -> None:
         self.broken: dict[str, int] = {}

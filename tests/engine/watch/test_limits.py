@@ -1,4 +1,4 @@
-"""Facts from /proc: mounts, and the descriptors of this process."""
+"""Data from /proc: mounts, limits, and the descriptors of this process."""
 
 import os
 

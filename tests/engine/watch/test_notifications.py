@@ -1,4 +1,4 @@
-"""Times of repeated and delayed notifications, with a fake clock."""
+"""Intervals of repeated and delayed notifications, tested with a fake clock."""
 
 import itertools
 import os

@@ -1,4 +1,4 @@
-"""The watcher, on real folders: saves, new trees, losses, roots that go and come back, and names that end a watch."""
+"""The watcher on real folders: saves, new trees, losses, roots that disappear and return, and names that end a watch."""
 
 import os
 import shutil
@@ -146,7 +146,8 @@ def test_every_file_of_nested_trees_made_by_four_threads_is_covered(top):
         told = sum(len(hint.trees) for hint in room.hints)
 
         assert len(written) == 2000
-        assert told < 4 * (40 * 3 + 400)  # the number of created folders; loaded machines check a second time more often
+        # the limit is 4 × the number of created folders, because loaded machines report some folders repeatedly
+        assert told < 4 * (40 * 3 + 400)
 
 
 def test_notification_lists_no_path_below_one_of_its_trees(top):
@@ -208,7 +209,7 @@ def test_a_folder_stays_watched_when_a_link_to_it_is_removed(top):
         room.until(lambda: top + b"/real/a" in room.paths())
 
 
-def test_a_link_to_very_many_folders_outside_makes_the_root_polled(top, monkeypatch):
+def test_root_with_a_link_to_very_many_folders_is_polled(top, monkeypatch):
     monkeypatch.setattr("aptui.engine.watch.polling.FOREIGN_FOLDERS", 3)
     for number in range(4):
         os.makedirs(top + b"/../outside/%d" % number)
@@ -217,7 +218,7 @@ def test_a_link_to_very_many_folders_outside_makes_the_root_polled(top, monkeypa
         assert "'out'" in room.until_mode(WatchMode.POLLING).detail.replace(os.fsdecode(top) + "/", "")
 
 
-# Losses.
+# Losses of notifications.
 
 
 def test_burst_of_a_quarter_of_the_queue_length_is_reported_as_a_loss(top):
@@ -237,7 +238,7 @@ def test_burst_is_not_a_loss_with_a_long_queue(top):
         assert not room.losses()
 
 
-def test_stuck_thread_is_reported_as_a_loss(top):
+def test_thread_that_was_stuck_is_reported_as_a_loss(top):
     late = [0.0]
     ticks = count()
     with watching(native(top), settings=replace(QUICK, clock=lambda: next(ticks) * 1e-6 + late[0])) as room:
@@ -246,7 +247,7 @@ def test_stuck_thread_is_reported_as_a_loss(top):
         room.until(lambda: any("was stuck" in why for why in room.losses()))
 
 
-def test_suspect_reports_a_loss_for_every_root(top):
+def test_suspected_loss_is_reported_for_every_root(top):
     put(top + b"/one/a")
     put(top + b"/two/a")
     with watching(native(top + b"/one", "one"), native(top + b"/two", "two")) as room:
@@ -322,7 +323,7 @@ def test_folder_removed_from_polled_root_is_reported(top):
         room.until(lambda: {top + b"/one", top + b"/old"} <= room.paths())
 
 
-def test_strange_names_are_reported_unchanged(top):
+def test_unusual_names_are_reported_unchanged(top):
     names = [b"line\nbreak", b"tab\t", b"\x1b[31m", "ä".encode(), "a\u0308".encode(), b" ", b"-rf", b"[@click=x]", b"\x7f" * 255]
     with watching(native(top)) as room:
         for name in names:
@@ -370,7 +371,7 @@ def test_root_that_is_missing_at_the_start_is_reported_as_gone_until_it_exists(t
         room.until(lambda: bool(room.losses()))
 
 
-def test_roots_are_replaced_and_roots_in_both_sets_keep_their_watch(top):
+def test_replaced_roots_are_unwatched_and_roots_in_both_sets_stay_watched(top):
     for name in (b"/one/a", b"/two/a", b"/three/a"):
         put(top + name)
     one, two, three = (native(top + b"/" + name, name.decode()) for name in (b"one", b"two", b"three"))
@@ -388,7 +389,7 @@ def test_roots_are_replaced_and_roots_in_both_sets_keep_their_watch(top):
         assert [root.path for root in room.watcher.health()] == [os.fsdecode(two.path), os.fsdecode(three.path)]
 
 
-# Limits.
+# Limits of the kernel.
 
 
 def test_root_with_too_many_folders_for_the_limit_is_polled_and_reports_the_needed_limit(top):
@@ -446,7 +447,7 @@ def test_without_an_inotify_descriptor_the_root_is_polled(top, monkeypatch):
         assert "max_user_instances" in room.until_mode(WatchMode.LIMITED).detail
 
 
-# Polling, mounts.
+# Polling and mounts.
 
 
 def test_polled_root_reports_changed_folders_and_new_trees(top):
@@ -564,7 +565,7 @@ def test_sync_cookie_inside_a_root_is_not_reported_as_its_path(top):
         assert {hint.tag for hint in room.hints} == {"cookie"}
 
 
-# Deletions only.
+# Roots that report only deletions or content.
 
 
 @pytest.mark.parametrize("poll", [False, True])
@@ -596,7 +597,7 @@ def test_content_root_reports_changes_and_deletions_without_trees(top, poll):
         assert not room.trees()
 
 
-# The end, and failures.
+# The end of a watcher, and failures.
 
 
 def test_close_leaves_no_thread_and_no_descriptor(top):

@@ -143,7 +143,7 @@ def test_cluster_gets_more_queued_jobs_when_jobs_are_short(room, duration_ms, un
     assert len(room.scheduler.sent) - 1 == under_way
 
 
-def test_job_waits_for_a_worker_with_its_tag_and_then_fails(room):
+def test_cluster_job_waits_for_a_worker_with_its_tag_and_then_fails(room):
     room.worker("a")
     room.send(room.order(1, "bake"))
     room.pool.poll(room.now_s)
@@ -162,7 +162,7 @@ def test_job_waits_for_a_worker_with_its_tag_and_then_fails(room):
     assert "'gpu'" in room.results[0].error
 
 
-def test_jobs_waiting_for_a_cluster_without_workers_are_returned(room):
+def test_jobs_sent_to_a_cluster_without_workers_are_returned(room):
     room.worker("a", slots=8)
     room.send(*(room.order(key) for key in (1, 2, 3)))
     room.scheduler.workers = {}
@@ -206,7 +206,7 @@ def test_late_result_of_a_cancelled_run_is_dropped(room):
     assert room.pool.is_idle
 
 
-def test_job_with_unnamable_files_stays_here(room):
+def test_job_with_files_that_the_cluster_cannot_name_runs_on_this_machine(room):
     room.worker("a", slots=8)
 
     room.send(room.order(1, rel="bound.png"))
@@ -226,7 +226,7 @@ def test_workers_of_the_cluster_are_shown(room):
     ]
 
 
-def test_missing_scheduler_is_shown_as_lost_and_an_empty_one_as_starting(room):
+def test_cluster_is_shown_as_lost_without_a_scheduler_and_as_starting_without_workers(room):
     states = [room.pool.workers()[0].state]
     room.scheduler.is_connected = False
     states.append(room.pool.workers()[0].state)
@@ -258,7 +258,7 @@ def test_configured_share_limits_the_number_of_jobs_sent_to_the_cluster(tmp_path
 # -------------------------------------------------------------------------------------------------------------- what travels
 
 
-def test_long_answers_travel_through_the_store(tmp_path):
+def test_long_answers_of_the_cluster_are_transferred_through_the_store(tmp_path):
     store = FolderStore(str(tmp_path))
     short = cluster_messages.TaskAnswer(RunResult(1, Outcome.SUCCEEDED))
     long = cluster_messages.TaskAnswer(
@@ -302,7 +302,7 @@ def test_invalid_store_address_is_refused(address):
         cluster_messages.open_store(cluster_messages.BlobStoreAddress(address, "trusted"))
 
 
-def test_different_toolchains_are_recognized():
+def test_workers_with_different_toolchains_are_recognized():
     ours = (("code", "a" * 64), ("library Pillow", "13.0.0"))
 
     assert difference(ours, ours) == ""
@@ -310,7 +310,7 @@ def test_different_toolchains_are_recognized():
     assert "absent there" in difference(ours, (("code", "a" * 64),))
 
 
-def test_version_changes_with_code_that_runs_jobs_and_with_no_other_code(tmp_path, monkeypatch):
+def test_program_version_depends_only_on_the_code_that_runs_jobs(tmp_path, monkeypatch):
     package = Path(environment.aptui.__file__).parent
     for path in package.rglob("*.py"):
         copied = tmp_path / path.relative_to(package)
@@ -328,7 +328,7 @@ def test_version_changes_with_code_that_runs_jobs_and_with_no_other_code(tmp_pat
     assert len(set(found)) == 3
 
 
-def test_jobs_with_folders_or_programs_of_this_machine_stay_here(room):
+def test_jobs_that_need_folders_or_programs_of_this_machine_run_on_it(room):
     order = room.order(1)
     bound = ProcessOrder(*(getattr(order, name) if name != "params" else f'{{"to":"{order.root}/a"}}' for name in order.__slots__))
 
@@ -347,7 +347,7 @@ def transfer(tmp_path):
 BUILDER = Builder(bytes(16), "paint", BuilderKind.COMMAND, undeclared_reads=UndeclaredReads.WARN)
 
 
-def test_answer_is_discarded_if_a_missed_file_exists_here(room, transfer):
+def test_answer_of_the_cluster_is_refused_if_a_file_missing_there_exists_here(room, transfer):
     order = room.order(1)
     (room.folder / "assets" / "there.inc").write_text("x")
     reads = tuple(Read(f"{order.root}/{name}", "b.py:1") for name in ("nowhere.inc", "there.inc"))
@@ -374,7 +374,7 @@ def test_answer_for_a_changed_source_is_stale(room, transfer):
     assert transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED)).outcome == Outcome.STALE
 
 
-def test_source_changed_before_sending_is_outdated(room, transfer):
+def test_job_whose_source_changed_before_sending_is_outdated(room, transfer):
     order = room.order(1)
 
     with pytest.raises(InputOutdated):
@@ -419,7 +419,7 @@ def scheduler(tmp_path):
     found._loop.close()
 
 
-def test_worker_with_other_builder_code_gets_none_of_its_jobs(scheduler):
+def test_worker_with_different_builder_code_gets_no_jobs_of_this_builder(scheduler):
     found, said = scheduler
     report = cluster_messages.WorkerReport(
         "1.0 (abc)", "3.11", "host", 7, (("paint", (("code", "a"),)), ("bake", (("code", "c"),)))
@@ -438,7 +438,7 @@ def test_worker_with_another_aptui_or_python_gets_no_jobs(scheduler, version, py
     assert len(said) == 1
 
 
-def test_version_covers_all_modules_that_jobs_use():
+def test_program_version_covers_all_modules_that_jobs_use():
     files = {str(path.relative_to(Path(aptui.__file__).parent)) for path in environment.decisive_files(Path(aptui.__file__).parent)}
 
     assert {
@@ -451,7 +451,7 @@ def test_version_covers_all_modules_that_jobs_use():
     } <= files
 
 
-def test_different_environment_variable_is_a_difference(monkeypatch):
+def test_different_environment_variable_of_a_builder_is_reported_as_a_difference(monkeypatch):
     builder = Builder(bytes(16), "b", BuilderKind.COMMAND, variables=(("LEVEL", "digest of the engine"),))
     monkeypatch.setenv("LEVEL", "1")
     ours = environment.toolchains_of([builder])["b"]

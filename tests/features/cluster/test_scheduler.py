@@ -50,7 +50,7 @@ class FakeFuture:
 
 
 class FakeClient:
-    """Dask's client as far as it is used: it has every requested worker, and tasks end when the test ends them."""
+    """The used part of Dask's client. Every requested worker exists, and tasks end when the test ends them."""
 
     def __init__(self, *_arguments: object, **_more: object) -> None:
         FakeClient.made.append(self)
@@ -216,7 +216,7 @@ def test_time_limit_applies_on_the_cluster(room):
     assert room.scheduler.runs == {"tcp://a:1": 1}
 
 
-def test_leaving_worker_is_reported_and_its_number_not_reused(room):
+def test_worker_that_left_the_cluster_is_reported_and_its_number_is_not_reused(room):
     numbers = {address: worker.number for address, worker in room.scheduler.workers.items()}
 
     room.client.workers = {"tcp://b:1": 2, "tcp://c:1": 2}
@@ -242,7 +242,7 @@ def test_lost_scheduler_returns_all_jobs_and_is_reconnected(room):
 
 
 def test_jobs_of_a_hanging_scheduler_connection_are_returned(room):
-    """Dask's client may try to connect forever: neither its closing nor its answers are awaited without a limit."""
+    """Dask's client may try to connect forever, so waiting for its closing and its answers has a timeout."""
     is_over = threading.Event()
 
     async def never(*_arguments: object, **_more: object) -> None:
@@ -261,7 +261,7 @@ def test_jobs_of_a_hanging_scheduler_connection_are_returned(room):
     assert room.posted == [(1, Outcome.RETURNED, False)]
 
 
-def test_job_that_loses_all_its_workers_twice_runs_locally(room):
+def test_job_runs_locally_after_all_its_workers_were_lost_twice(room):
     room.send(1)
     room.client.workers = {"tcp://c:1": 2}
     room.wait_for_results()
@@ -273,7 +273,7 @@ def test_job_that_loses_all_its_workers_twice_runs_locally(room):
     assert room.posted == [(1, Outcome.RETURNED, False), (1, Outcome.LOST, True)]
 
 
-def test_job_with_a_remaining_worker_is_left_to_dask(room):
+def test_job_with_a_remaining_worker_is_retried_by_dask(room):
     future = room.send(1)
     before = room.scheduler.workers
     room.client.workers = {"tcp://b:1": 2, "tcp://c:1": 2}
@@ -285,7 +285,7 @@ def test_job_with_a_remaining_worker_is_left_to_dask(room):
     assert room.posted == [(1, Outcome.CANCELLED, False)]
 
 
-def test_worker_restart_needs_a_nanny(room):
+def test_cluster_worker_without_a_nanny_cannot_be_restarted(room):
     room.scheduler.restart("tcp://a:1")
     room.scheduler.restart("tcp://b:1")
     until(lambda: room.said, "that it was not", 10.0)
@@ -294,7 +294,7 @@ def test_worker_restart_needs_a_nanny(room):
     assert "was not restarted: ValueError: Restarting workers requires a nanny" in room.said[0]
 
 
-def test_announced_answer_is_not_fetched_again(room):
+def test_answer_received_as_an_announcement_is_not_fetched_again(room):
     future = room.send(1)
     task = cluster_messages.decode(future.data, cluster_messages.Task)
     manifest = b"i" + cluster_messages.encode(cluster_messages.TaskAnswer(RunResult(1, Outcome.CANCELLED), address="tcp://b:1"))
@@ -322,7 +322,7 @@ pytest.importorskip("distributed")
 
 
 class FakeNanny:
-    """Joins unless `troubles` is set, and ends at once: its scheduler is gone."""
+    """A worker process that joins unless `troubles` is set. It ends at once, because its scheduler is gone."""
 
     troubles: list[Exception | None]
     ended: asyncio.Event
@@ -343,7 +343,7 @@ class FakeNanny:
 
     async def finished(self) -> None:
         if not FakeNanny.troubles:
-            FakeNanny.ended.set()  # the test is over
+            FakeNanny.ended.set()  # This ends the test.
 
     async def close(self) -> None:
         self.is_closed = True

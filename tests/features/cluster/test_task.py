@@ -34,7 +34,7 @@ class FakeBench:
 
 
 class Room:
-    """The state of a worker with its own bench, and one task."""
+    """A cluster worker's state with its own bench, and one task for it."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "jobs").mkdir()
@@ -111,7 +111,7 @@ def test_task_cancelled_at_its_start_is_killed(room):
     assert room.bench.cancelled == [41]
 
 
-def test_cancelled_names_without_a_task_expire(room):
+def test_number_of_cancelled_names_without_a_task_is_limited(room):
     cluster_task.cancel([f"job-{number}" for number in range(5000)])
 
     assert len(cluster_task._state.unwanted) <= cluster_task._MOST_UNWANTED

@@ -47,7 +47,7 @@ def told(records: list[dict[str, Any]]) -> list[tuple[str, str, bool]]:
 ALL_OF_A = [("source", "A.txt", False), ("product", "linux/a.txt", False)]
 
 
-def test_listing_of_all_products_ends_with_the_number_from_which_later_changes_are_requested(
+def test_list_of_all_products_ends_with_the_number_for_the_next_request(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     *listed, end = changes(capsys)
@@ -67,7 +67,7 @@ def test_listing_of_all_products_ends_with_the_number_from_which_later_changes_a
     assert changes(capsys, "--since", str(numbers[-1])) == []
 
 
-def test_run_with_identical_products_is_not_a_change(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_that_makes_identical_products_is_not_listed_as_a_change(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     end = changes(capsys)[-1]
 
     assert main.main(["reprocess", "A.txt"]) == 0
@@ -98,14 +98,14 @@ def test_invalid_number_is_refused(project: Project, number: str, capsys: pytest
     assert "is not the number of a change" in capsys.readouterr().err
 
 
-def test_project_without_a_database(tmp_path: Path, project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changes_refuses_a_project_without_a_database(tmp_path: Path, project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     empty = Project(tmp_path / "empty", SETTINGS)
 
     assert main.main(["changes", "--project", str(empty.root)]) == 3
     assert "nothing was processed yet" in capsys.readouterr().err
 
 
-def test_follow_reports_later_runs_and_a_recreated_cache(project: Project) -> None:
+def test_follow_option_prints_later_runs_and_a_recreated_cache(project: Project) -> None:
     words = [sys.executable, "-m", "aptui", "changes", "--jsonl", "--follow", "--project", str(project.root)]
     root = str(Path(__file__).parents[3])
     with subprocess.Popen(words, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": root}) as follower:

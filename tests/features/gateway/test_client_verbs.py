@@ -67,7 +67,7 @@ def test_watch_prints_notifications_with_times(there: Garden, client, capsys: py
     thread = threading.Thread(target=change_then_end)
     hello_callbacks = there.served.room.sessions.hello_callbacks
     hello_callbacks.append(lambda session: session.hello.client == "aptui client" and thread.start())
-    assert client("watch", "--notices", "asset_changed") == 2  # the connection ended
+    assert client("watch", "--notices", "asset_changed") == 2  # Exit code 2 means that the connection ended.
     thread.join()
     hello_callbacks.pop()
     there.rest()

@@ -37,12 +37,12 @@ class Served(Home):
 
     @property
     def pid(self) -> int:
-        """The gateway's process, 0 = none is alive."""
+        """The process id of the gateway; 0 if no gateway is alive."""
         pid = int(str(self.record.get("pid", 0)))
         return pid if pid and Path(f"/proc/{pid}").exists() and b"gateway" in Path(f"/proc/{pid}/cmdline").read_bytes() else 0
 
     def living(self) -> int:
-        """Wait until its process is alive."""
+        """Wait until the gateway's process is alive."""
         self.wait(lambda: self.pid)  # 0 means none: killing process 0 would kill the whole process group
         return self.pid
 

@@ -19,7 +19,7 @@ def told_of(error: BaseException) -> list[dict[str, Any]]:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: heard.append(context))
         held = gateway_context.begin(fail(), "the watch")
         await asyncio.wait([held])
-        await asyncio.sleep(0)  # its callbacks
+        await asyncio.sleep(0)  # The task's callbacks run.
 
     asyncio.run(main())
     return heard

@@ -17,7 +17,7 @@ from aptui.features.gateway.wire_records import Asset, Match
 from tests.features.gateway.served import served
 
 
-def test_published_document_matches_the_records() -> None:
+def test_published_protocol_document_equals_the_message_records() -> None:
     assert json.loads((dirs.data_dir() / "config" / PROTOCOL_FILE).read_text()) == protocol_document()
 
 
@@ -36,7 +36,7 @@ def test_published_protocol_document_has_every_request_answer_and_notification()
         assert found
 
 
-def test_every_record_has_a_description() -> None:
+def test_every_message_record_has_a_description() -> None:
     records = [*(each for exchange in REQUESTS.values() for each in exchange[:2]), *NOTICES.values()]
 
     assert all(inspect.getdoc(record) and not inspect.getdoc(record).startswith(f"{record.__name__}(") for record in records)
@@ -96,7 +96,7 @@ def test_invalid_message_is_an_error_with_its_id_if_readable(frame: str, number:
     assert what in mistake.value.what
 
 
-def test_half_a_surrogate_pair_in_a_message_is_encoded_as_a_question_mark() -> None:
+def test_half_of_a_surrogate_pair_in_a_message_is_encoded_as_a_question_mark() -> None:
     assert "a?" in wire_codec.encode_refusal(1, "a\ud800")
 
 

@@ -1,4 +1,4 @@
-"""The spread of a change: along every kind of dependency, only to the builders that declared them, and no further."""
+"""The spread of a change along every kind of dependency, but only to builders that declared the dependency."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def spread(rows: Rows) -> Spread:
     return spread
 
 
-def test_change_affects_sources_that_declare_its_path_or_pattern_or_uuid(rows: Rows, spread: Spread) -> None:
+def test_change_of_a_file_affects_sources_that_declare_its_path_or_pattern_or_uuid(rows: Rows, spread: Spread) -> None:
     rows.depend(1, "S0")
     rows.depend(2, path_uuid("s1").hex(), UUID)
     rows.depend(3, "?2", WILDCARD)
@@ -84,14 +84,14 @@ def plan(rows: Rows, owner: int, *dependencies: JobDependency, platform: str = "
         (DependencyKind.ORDER_ONLY, False, False),
     ],
 )
-def test_change_spreads_through_a_job_dependency_according_to_its_kind(
+def test_spread_of_a_change_through_a_job_dependency_depends_on_the_kind_of_dependency(
     rows: Rows, spread: Spread, kind: DependencyKind, is_possible: bool, is_certain: bool
 ) -> None:
     plan(rows, 1, JobDependency(PathKey("s0"), "main", "linux", kind))
     rows.depend(2, "s1", JOB)
 
     assert ("s1" in spread("s0")) is is_possible
-    assert ("s2" in spread("s0")) is is_possible  # the plan of the job is not known
+    assert ("s2" in spread("s0")) is is_possible  # The job of s2 has no plan, so the kind of its dependency is unknown.
     assert ("s1" in spread("s0", through_products=False)) is is_certain
     assert "s2" not in spread("s0", through_products=False)
 
@@ -106,7 +106,7 @@ def test_dependency_on_another_job_of_the_source_does_not_spread_the_change(
     assert spread("s0") == {"s0", "s1"}
 
 
-def test_only_jobs_of_the_declaring_builder_run(rows: Rows) -> None:
+def test_change_runs_only_jobs_of_the_builder_that_declared_the_dependency(rows: Rows) -> None:
     rows.depend(1, "s0", builder=OTHER)
 
     with closing(open_reader(rows.path)) as reader:
@@ -114,10 +114,10 @@ def test_only_jobs_of_the_declaring_builder_run(rows: Rows) -> None:
         spreading.spread({"s0": "it changed"})
 
         assert spreading.found.which[2] == {OTHER}
-        assert [job.source for job in spreading.jobs()] == ["s0"]  # no job of s1 is OTHER's
+        assert [job.source for job in spreading.jobs()] == ["s0"]  # s1 has no job of the builder OTHER.
 
 
-def test_changed_file_without_jobs_affects_the_sources_that_declare_it(rows: Rows, spread: Spread) -> None:
+def test_changed_file_without_jobs_affects_sources_that_declare_it(rows: Rows, spread: Spread) -> None:
     rows.depend(1, "base.hlsl")
     rows.depend(2, "*.hlsl", WILDCARD)
 
@@ -152,7 +152,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, COUNT - 1), st.integers(0, COUNT - 1))
 
 @settings(max_examples=10, deadline=None)
 @given(sources=PAIRS, jobs=PAIRS, changed=st.integers(0, COUNT - 1))
-def test_affected_jobs_equal_those_of_a_simple_reference_computation(
+def test_affected_jobs_equal_the_result_of_a_reference_computation(
     tmp_path_factory: pytest.TempPathFactory, sources: list[tuple[int, int]], jobs: list[tuple[int, int]], changed: int
 ) -> None:
     rows = Rows(tmp_path_factory.mktemp("oracle") / "assetdb.sqlite", COUNT)

@@ -55,7 +55,7 @@ def test_query_is_parsed(text: str, expected: object) -> None:
         ("(" * 60 + "a", 51, "nested too deeply"),
     ],
 )
-def test_query_mistake_names_its_column(text: str, column: int, what: str) -> None:
+def test_query_error_names_the_column_of_the_mistake(text: str, column: int, what: str) -> None:
     with pytest.raises(QueryError) as caught:
         parse(text)
 

@@ -135,7 +135,7 @@ def test_deps_shows_both_directions(run: Run, there: Path) -> None:
     assert out.splitlines() == ["one.note needs:", "  source  a.txt", "one.note needed by:", "  source  two.note"]
 
 
-def test_deps_tree_follows_all_steps(run: Run, there: Path) -> None:
+def test_deps_tree_lists_indirect_dependencies(run: Run, there: Path) -> None:
     _, out, _ = run("deps", "assets/a.txt", "--in", "--tree")
 
     assert out.splitlines() == ["a.txt needed by:", "  source  one.note", "    source  two.note", "      job  wait.after"]
@@ -169,7 +169,7 @@ def test_deps_of_file_without_jobs_lists_its_dependants(run: Run, there: Path) -
     assert out.splitlines() == ["data.raw needed by:", "  source  file.note"]
 
 
-def test_deps_dot_is_a_graph(run: Run, there: Path) -> None:
+def test_deps_prints_a_graph_in_dot_format(run: Run, there: Path) -> None:
     _, out, _ = run("deps", "one.note", "--dot")
 
     assert out.startswith("digraph assets {")
@@ -245,7 +245,7 @@ def test_query_without_a_path_reports_that_no_path_exists(run: Run, there: Path)
 @pytest.mark.parametrize(
     ("query", "where"), [("deps(one.note", "query:14: expected ')'"), ("deps(one.not)", "query:6: 'one.not' is not a source")]
 )
-def test_query_mistake_names_its_column(run: Run, there: Path, query: str, where: str) -> None:
+def test_query_error_names_the_column_of_the_mistake(run: Run, there: Path, query: str, where: str) -> None:
     code, _, complaint = run("query", query)
 
     assert code == 3
@@ -319,7 +319,7 @@ def test_affected_names_every_job_that_then_runs(
         "all.note": "affected", "b2.txt": "new",
     }  # fmt: skip
     summary = json.loads(out[out.index("{") :])
-    assert len(answer["jobs"]) + 2 == summary["jobs_run"]  # jobs of the new source are not known before it is processed
+    assert len(answer["jobs"]) + 2 == summary["jobs_run"]  # Jobs of the new source are unknown until the source is processed.
     assert "linux/a.txt" in answer["products"]
 
 
@@ -365,7 +365,7 @@ def test_affected_ignores_changed_file_modes_and_unused_builder_code(run: Run, r
 
 
 @needs_git
-def test_affected_marks_jobs_that_do_not_run_if_products_come_out_equal(
+def test_affected_marks_jobs_as_uncertain_that_run_only_if_a_product_changes(
     run: Run, tmp_path: Path, no_git_around: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_homes(tmp_path, monkeypatch)

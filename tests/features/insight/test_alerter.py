@@ -87,7 +87,7 @@ def test_job_that_recovers_at_once_or_is_deleted_is_not_reported(tmp_path: Path,
     assert heard == []
 
 
-def test_digest_waits_until_idle_or_quiet_period(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+def test_alert_digest_is_sent_when_idle_or_after_a_quiet_period(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
     room = Room(tmp_path, *ALL)
     room.alerter(progress(waiting=5))
     room.alerter(job(1))
@@ -104,7 +104,7 @@ def test_digest_waits_until_idle_or_quiet_period(tmp_path: Path, heard: list[dic
     room.alerter.close()
 
 
-def test_idle_digest_is_sent_only_after_long_work(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+def test_alert_digest_when_idle_is_sent_only_after_long_work(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
     room = Room(tmp_path, ALL[2])
     for seconds in (1, 2 * LONG_S):
         room.alerter(progress(waiting=1))
@@ -139,7 +139,7 @@ def test_program_gets_the_digest_without_a_shell(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_failing_alert_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_alert_program_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(alerter, "PROGRAM_LIMIT_S", 0.05)
     wrong = [Alert("failed", ("./nothing-here",), desktop=True), Alert("failed", ("/bin/sh", "-c", "exit 7"))]
@@ -157,7 +157,7 @@ def test_failing_alert_is_reported_once(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 class Hook(http.server.BaseHTTPRequestHandler):
-    """Receives posts."""
+    """An HTTP handler that records POST requests."""
 
     got: list[tuple[str, bytes]]
 
@@ -193,7 +193,7 @@ def test_webhook_gets_the_digest_and_redirects_are_not_followed(tmp_path: Path, 
     assert room.said == ["on.failed.webhook: '127.0.0.1' answered 302 Found"]
 
 
-def test_terminal_bell_is_safe_from_escape_sequences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_bell_message_has_no_escape_sequences_from_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alerter.printing, "is_terminal", lambda _stream: True)
     room = Room(tmp_path, Alert("failed", bell=True))
     room.alerter(job(1, name="a;\x1b[31m\x07.png"))

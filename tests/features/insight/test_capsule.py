@@ -43,7 +43,7 @@ def names(file: Path) -> set[str]:
         return set(tar.getnames())
 
 
-def test_command_capsule_has_a_script_without_aptui(run: Run, tmp_path: Path) -> None:
+def test_capsule_of_a_command_builder_has_a_script_that_runs_without_aptui(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "b up.tgz"
     code, out, _ = run("capsule", "sub/b.up", "--out", str(file), "--json")
 
@@ -62,7 +62,7 @@ def test_command_capsule_has_a_script_without_aptui(run: Run, tmp_path: Path) ->
     assert (there / "out/b.txt").read_text() == "B"
 
 
-def test_capsule_run_makes_the_recorded_products(run: Run, tmp_path: Path) -> None:
+def test_capsule_run_makes_the_same_products_as_the_recorded_run(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "b.tgz"
     run("capsule", "sub/b.up", "--out", str(file))
 
@@ -75,13 +75,13 @@ def test_capsule_bytes_do_not_depend_on_its_name(run: Run, tmp_path: Path) -> No
     first, second = tmp_path / "a.tgz", tmp_path / "b.tgz"
 
     assert run("capsule", "sub/b.up", "--out", str(first))[0] == 0
-    time.sleep(1.01)  # a stamp of seconds would differ
+    time.sleep(1.01)  # After a second, a stored time would differ.
     assert run("capsule", "sub/b.up", "--out", str(second))[0] == 0
 
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_capsule_of_a_failed_job_fails_again_and_includes_its_dependencies(run: Run, tmp_path: Path) -> None:
+def test_capsule_of_a_failed_job_reproduces_the_failure_and_includes_dependencies(run: Run, tmp_path: Path) -> None:
     broken, words = tmp_path / "bad.tgz", tmp_path / "x.tgz"
     run("capsule", "tables/bad.json@linux", "--out", str(broken))
     code, out, _ = run("capsule", "run", str(broken), "--trust-code")
@@ -93,7 +93,7 @@ def test_capsule_of_a_failed_job_fails_again_and_includes_its_dependencies(run: 
     assert run("capsule", "run", str(words), "--trust-code")[0] == 0
 
 
-def test_different_outcome_is_reported(run: Run, tmp_path: Path) -> None:
+def test_capsule_run_with_a_different_outcome_is_reported(run: Run, tmp_path: Path) -> None:
     file, other = tmp_path / "b.tgz", tmp_path / "other.tgz"
     run("capsule", "sub/b.up", "--out", str(file))
     with tarfile.open(file) as tar, tarfile.open(other, "w:gz") as changed:

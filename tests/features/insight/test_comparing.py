@@ -85,7 +85,7 @@ def test_job_that_was_deleted_and_returned_is_neither_deleted_nor_new(store: Sto
     job(store, 2, 203)
     row = store.rows("SELECT job_id FROM aptui_gone_jobs ORDER BY 1")
     assert row == [(1,), (2,)]
-    # the job that returned has another number
+    # A job that returned has another number.
     store.put(drop_source=[(2,)])
     store.put(put_source=[_source(7, "2.png")], put_job=[_job(7, 204)], put_run=[_run(7, 204)])
     store.put(put_session=[session_row(NOW - 4000, NOW + 3_600_000)])
@@ -115,7 +115,7 @@ def _run(number: int, run_key: int) -> tuple[object, ...]:
     return run_row(number, run_key)
 
 
-def test_session_equals_itself(store: Store) -> None:
+def test_session_compared_with_itself_has_no_differences(store: Store) -> None:
     session(store, 100, {1: {}})
 
     assert compared(store, "1", "1") == Comparison()

@@ -1,4 +1,4 @@
-"""Metrics as OpenMetrics: those of the database, those of the engine, and the form for scrapers."""
+"""Metrics of the database and of the engine in the OpenMetrics format for scrapers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_running_engine_adds_its_own_metrics() -> None:
     assert parsed(text(of_engine({**STATUS, "progress": None})))["aptui_queue_jobs_waiting"] == "0"
 
 
-def test_empty_database(store: Store) -> None:
+def test_metrics_of_an_empty_database_are_zero(store: Store) -> None:
     found = parsed(document(store.reader(), str, None))
 
     assert found["aptui_products"] == "0"

@@ -51,7 +51,7 @@ def test_session_shows_its_runs(run: Run) -> None:
     assert "tables/bad.json@linux" in out
 
 
-def test_two_sessions_are_compared_in_any_order(run: Run) -> None:
+def test_two_sessions_are_compared_in_the_order_of_their_time(run: Run) -> None:
     _, out, _ = run("history", "2", "1", "--json")
     found = json.loads(out)
 

@@ -279,7 +279,9 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("answer", "runs"), [("y\n", True), ("n\n", False), ("\n", False), ("", False)])
-def test_terminal_user_is_asked_for_consent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, runs: bool) -> None:
+def test_user_at_a_terminal_is_asked_for_consent_to_run_capsule_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, runs: bool
+) -> None:
     from argparse import Namespace
 
     from aptui.features.insight import capsule
@@ -300,7 +302,7 @@ def test_terminal_user_is_asked_for_consent(tmp_path: Path, monkeypatch: pytest.
 def begin(file: Path, folder: Path) -> subprocess.Popen[bytes]:
     """Start a capsule whose job sleeps, and wait until the job runs."""
     environment = {**os.environ, "TMPDIR": str(folder / "tmp")}
-    # a new interpreter: a fork of the tests would know another TMPDIR; under nohup, SIGHUP would stay ignored
+    # A new interpreter is needed: a fork would keep another TMPDIR. SIGHUP is reset, because nohup ignores it.
     start = "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); from aptui.cli.main import main; sys.exit(main())"
     words = [sys.executable, "-c", start, "capsule", "run", str(file), "--trust-code"]
     process = subprocess.Popen(words, env=environment, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -117,7 +117,7 @@ def test_codeowners_pattern_matches(pattern: str, path: str, is_meant: bool) -> 
     assert owners.of(f"/repo/{path}") == ("@me" if is_meant else NO_OWNER)
 
 
-def test_file_has_no_owner_if_the_last_matching_pattern_has_no_owner(tmp_path: Path) -> None:
+def test_file_is_unowned_if_its_last_matching_codeowners_pattern_has_no_owner(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".github").mkdir()
     (tmp_path / ".github/CODEOWNERS").write_text("# all\n* @all\n\n[Section] @x\n/free/\n/art/ @art me@example.org # us\n")
@@ -129,7 +129,7 @@ def test_file_has_no_owner_if_the_last_matching_pattern_has_no_owner(tmp_path: P
     assert owners_of(tmp_path / "below").of(f"{tmp_path}/art/a") == "@art me@example.org"
 
 
-def test_exception_pattern_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_negated_codeowners_pattern_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "CODEOWNERS").write_text("* @all\n!x @me\n")
 
     with pytest.raises(UserError, match="negated patterns are not supported") as caught:
@@ -149,8 +149,8 @@ def test_exception_pattern_is_refused_with_its_line(tmp_path: Path) -> None:
         ("*?" * 100 + "b", "a" * 4_000),
     ],
 )
-def test_untrusted_pattern_matches_in_few_steps(pattern: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Segments of a path are compared at most as often as both have segments, without backtracking."""
+def test_codeowners_pattern_matches_without_backtracking(pattern: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of comparisons grows only with the product of the segment counts of path and pattern."""
     count = 0
     inherited = report._compile_segment
 

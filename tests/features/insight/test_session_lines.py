@@ -60,7 +60,7 @@ def test_sessions_are_listed(store: Store, width: int) -> None:
     assert all(len(line) <= width for line in listed[:-1])
 
 
-def test_one_session_and_two_compared(store: Store) -> None:
+def test_sheets_show_one_session_or_a_comparison_of_two(store: Store) -> None:
     night(store)
     reader = store.reader()
 
@@ -100,7 +100,7 @@ def test_sizes_are_listed_with_bars(store: Store) -> None:
     assert any("+10 B" in line for line in said(sizes_lines(reader, ["builder", "1"], lambda _uuid: "image", 80)))
 
 
-def test_checks_with_their_findings(store: Store) -> None:
+def test_sheet_lists_checks_with_their_findings(store: Store) -> None:
     night(store)
     checks = (Check("small", "fail", limits=(Limit("bytes", "< 5", 0.0, 5.0),)), Check("names", file_name=".*"))
     config = cast("Config", SimpleNamespace(checks=checks))
@@ -114,7 +114,7 @@ def test_checks_with_their_findings(store: Store) -> None:
     assert "no checks are configured" in said(check_lines(config, store.reader(), ["none"], str, 80))[1]
 
 
-def test_empty_database(store: Store) -> None:
+def test_sheets_of_an_empty_database_report_that_nothing_is_recorded(store: Store) -> None:
     reader = store.reader()
 
     assert said(history(reader, [], str, 80))[1] == " no session is recorded yet"
@@ -126,7 +126,7 @@ def test_empty_database(store: Store) -> None:
 
 
 @pytest.mark.real
-def test_commands_open_sheets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_open_the_sheets_about_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -181,7 +181,7 @@ def test_runs_are_laid_out_on_the_fewest_lanes(store: Store) -> None:
     }  # fmt: skip
 
 
-def test_runs_committed_together_ran_one_after_another(store: Store) -> None:
+def test_runs_committed_together_are_placed_one_after_another_on_a_lane(store: Store) -> None:
     for number in range(1, 41):  # two messages with twenty runs each, whose results are committed together
         ran(store, number, 2990, 3000)
     ran(store, 41, 2000, 2800)
@@ -210,7 +210,7 @@ def test_critical_path_is_the_longest_chain(store: Store) -> None:
     assert (found.critical, found.critical_ms) == ([1, 2, 3], 3000)
 
 
-def test_job_waits_for_the_maker_of_its_source(store: Store) -> None:
+def test_job_waits_for_the_job_that_made_its_source(store: Store) -> None:
     ran(store, 1, 1000, 2000, platform="common", name="common/2.png")
     ran(store, 2, 2000, 2100)
     session(store)
@@ -240,7 +240,7 @@ def test_timeline_omits_dependencies_on_runs_of_other_sessions(store: Store) -> 
     assert (found.needs, found.critical) == ({}, [2])
 
 
-def test_empty_session(store: Store) -> None:
+def test_time_line_of_an_empty_session_is_empty(store: Store) -> None:
     session(store)
 
     found = timeline(store.reader(), 1)

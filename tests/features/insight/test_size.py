@@ -62,7 +62,7 @@ def test_growth_since_a_commit_equals_growth_since_its_session(run: Run) -> None
     assert json.loads(out)[0]["grew_bytes"] == 4999
 
 
-def test_html_page_loads_nothing(run: Run, tmp_path: Path) -> None:
+def test_html_page_of_sizes_loads_no_other_file(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "size.html"
     code, out, _ = run("size", "--by", "builder", "--diff", "abc1dd", "--html", str(file))
 
@@ -75,7 +75,7 @@ def test_html_page_loads_nothing(run: Run, tmp_path: Path) -> None:
     assert run("size", "--html", str(tmp_path / "none/size.html"))[0] == 3
 
 
-def test_names_in_html_page_are_escaped() -> None:
+def test_names_in_the_html_page_of_sizes_are_escaped() -> None:
     row = SizeRow("<script>x</script>\x1b[0m&\udcff", 1, 10)
 
     page = size_page([row], row, SizeBy.FOLDER, "<b>", None)
@@ -106,7 +106,7 @@ def test_invalid_size_options_are_refused(run: Run, words: tuple[str, ...], said
     assert said in err
 
 
-def test_trace_has_every_run_on_a_lane(run: Run, tmp_path: Path) -> None:
+def test_trace_file_places_every_run_on_a_lane(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "night.json"
     code, out, _ = run("trace", "1", "--out", str(file))
 
@@ -129,7 +129,7 @@ def test_unwritable_trace_is_refused(run: Run, tmp_path: Path) -> None:
     assert run("trace", "88")[0] == 3
 
 
-def test_slower_jobs_are_marked(run: Run) -> None:
+def test_jobs_that_became_slower_are_marked(run: Run) -> None:
     _, out, _ = run("jobs", "--slower", "--json")
     (found,) = json.loads(out)
     assert (found["source"], found["slower"]["median_s"], found["slower"]["earlier_runs"]) == ("sub/b.up", 0.001, 1)
@@ -140,7 +140,7 @@ def test_slower_jobs_are_marked(run: Run) -> None:
     assert "slower     1 job than before" in run("status")[1]
 
 
-def test_fail_on_slower_reports_the_same_slow_job_on_every_run(run: Run) -> None:
+def test_fail_on_slower_option_reports_the_same_slow_job_on_every_run(run: Run) -> None:
     code, out, _ = run("batch", "--json", "--fail-on", "slower:2x")
     (found,) = json.loads(out)["slower"]
     assert (code, found["source"], found["builder"], found["duration_s"]) == (1, "sub/b.up", "upper", 4.0)

@@ -94,11 +94,11 @@ class ScriptedProject(Project):
         self.homes = homes or ("",)
 
     def script(self, code: str, home: str = "", name: str = SCRIPTS.name) -> Path:
-        """Write a bootstrap file, or another one beside it."""
+        """Write the bootstrap file of a home, or another file beside it."""
         return self.write(str(Path(home, SCRIPTS).with_name(name)), code)
 
     def stand_in(self, platforms: tuple[str, ...] = ("linux",)):
-        """Return the stand-in for the scripts in the configuration."""
+        """Return the builder that represents the scripts in the configuration."""
         return scripts_builder([self.root / home for home in self.homes], platforms, engine=self.root, project=self.root)
 
     @contextmanager

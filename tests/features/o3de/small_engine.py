@@ -1,4 +1,4 @@
-"""A small engine with a project in it, written to disk with settings of our own."""
+"""A small O3DE engine with a project in it, written to disk with settings made for the tests."""
 
 from __future__ import annotations
 

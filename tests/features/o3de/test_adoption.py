@@ -53,7 +53,7 @@ def test_live_engine_refuses_an_o3de_cache(project):
     assert sorted(project.cache.rglob("*")) == before
 
 
-def test_adopted_cache_is_set_aside(project):
+def test_adopted_o3de_cache_is_set_aside(project):
     before = listed(project)
 
     told = adopt(load.load(project.root))
@@ -81,7 +81,7 @@ def test_adoption_happens_once(project):
     assert listed(project) == before
 
 
-def test_batch_adopts_on_request(project, capfd, monkeypatch):
+def test_batch_adopts_an_o3de_cache_on_request(project, capfd, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(project.root / "xdg"))
     assert main.main(["batch", "--project", str(project.root)]) == 3
     assert "'--adopt-cache'" in capfd.readouterr().err

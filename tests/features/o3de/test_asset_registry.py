@@ -13,7 +13,7 @@ ONE, TWO = b"1" * 16, b"2" * 16
 
 
 def test_container_type_ids_equal_those_of_the_engine() -> None:
-    """The first two are in lists of seeds and assets, the next in texture atlases; the last is in the engine's own tests."""
+    """The first two ids are in seed lists and asset lists, the third in texture atlases, the last in O3DE's own tests."""
     assert type_text(vector_of("{FACC3682-2ACA-4AA4-B85A-07AD276D18A0}")) == "{82FC5264-88D0-57CD-9307-FC52E4DAD550}"
     assert type_text(vector_of("{F1616D53-9A20-4C04-854E-D458A334B86B}")) == "{4F6B07E0-7EB7-5CE4-AABE-8717224FC1DB}"
     assert type_text(map_of(STRING, COORDINATES)) == "{23D80BE7-76FE-5C35-B4EA-A4492B2B058C}"
@@ -21,7 +21,7 @@ def test_container_type_ids_equal_those_of_the_engine() -> None:
     assert type_text(bits_of(8)) == "{E5848517-FBDC-5D0F-9012-B16951027D9E}"
 
 
-def test_path_id_ignores_case() -> None:
+def test_asset_id_from_a_path_ignores_case() -> None:
     assert type_text(path_uuid("Textures\\_dev_purple.tif")) == "{A2482826-053D-5634-A27B-084B1326AAE5}"
 
 
@@ -51,6 +51,6 @@ def test_written_registry_is_read_back() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"<ObjectStream>", stream_of([])[:-1], stream_of([]) + b"more"])
-def test_damaged_stream_is_refused(data: bytes) -> None:
+def test_damaged_registry_stream_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="it "):
         parse(data)

@@ -1,4 +1,4 @@
-"""The catalogs of O3DE's runtime: made from ours, written when the engine is idle, and only if they are out of date."""
+"""The catalogs of O3DE's runtime are made from our catalogs when the engine is idle, and only if they are out of date."""
 
 import json
 import threading
@@ -63,7 +63,7 @@ def test_deleted_runtime_catalog_is_written_again(tmp_path: Path) -> None:
     assert paths(tmp_path) == [b"a.txt"]
 
 
-def test_live_engine_writes_when_idle_and_at_close(tmp_path: Path) -> None:
+def test_live_engine_writes_the_runtime_catalog_when_idle_and_at_close(tmp_path: Path) -> None:
     ours(tmp_path, "a.txt")
     done = threading.Event()
     quick = RuntimeCatalogs(tmp_path, ("linux",), rest_s=0.0)
@@ -107,7 +107,7 @@ def test_engine_does_not_wait_for_a_running_write(tmp_path: Path, monkeypatch: p
 def test_large_runtime_catalog_is_written_by_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours(tmp_path, "a.txt")
     monkeypatch.setattr(o3de_cache, "_LARGE_BYTES", 0)
-    monkeypatch.setattr(o3de_cache, "write_stream", None)  # must not write in this process
+    monkeypatch.setattr(o3de_cache, "write_stream", None)  # The catalog must not be written in this process.
     catalogs = RuntimeCatalogs(tmp_path, ("linux",), rest_s=0.0)
 
     catalogs.begin(lambda: None)
@@ -134,7 +134,7 @@ def test_failed_catalog_process_keeps_the_previous_catalog(
     assert "JSONDecodeError" in capfd.readouterr().err
 
 
-def test_write_error_is_reported_once(tmp_path: Path) -> None:
+def test_write_error_of_the_runtime_catalog_is_reported_once(tmp_path: Path) -> None:
     ours(tmp_path, "a.txt")
     path_of(tmp_path, "linux").mkdir()
     catalogs = RuntimeCatalogs(tmp_path, ("linux",), rest_s=0.0)

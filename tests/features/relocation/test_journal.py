@@ -19,11 +19,11 @@ from aptui.features.relocation import moved_files, relocate
 from aptui.shared.errors import HostError
 
 _STEPS = ("rename", "replace", "unlink", "rmdir", "fsync")
-"""Calls of the operating system that change the disk; the process may be killed before each one."""
+"""Calls of the operating system that change the disk; the process may be killed before each call."""
 
 
 class Killed(BaseException):
-    """The process was killed: only the test itself runs."""
+    """Raised in place of killing the process, so that only the test continues."""
 
 
 def make_project(folder: Path) -> RelocationRoom:
@@ -87,7 +87,7 @@ def test_move_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: pytes
         assert is_whole(room), (step, room.files())
         assert not relocate.path_of(room.root / "Cache").exists()
         assert not [name for name in room.files() if "aptui" in name]
-    assert step > 15  # moves, rewrites, and the journal itself
+    assert step > 15  # The steps are moves, rewrites, and writes of the journal itself.
     assert is_whole(room)
 
 
@@ -107,7 +107,7 @@ def test_deletion_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: p
         assert (not any(name.startswith("m/") for name in room.files())) or not has_begun, step
 
 
-def test_new_file_at_a_deleted_place_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completing_a_killed_deletion_keeps_a_new_file_at_the_deleted_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = make_project(tmp_path / "p")
     with monkeypatch.context() as patch:
         patch.setattr(moved_files, "remove_empty", lambda *_arguments: (_ for _ in ()).throw(Killed))
@@ -120,7 +120,7 @@ def test_new_file_at_a_deleted_place_stays(tmp_path: Path, monkeypatch: pytest.M
     assert room.text("assets/m/f0.txt") == "mine"
 
 
-def test_edited_file_is_not_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completing_a_killed_move_does_not_rewrite_an_edited_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = make_project(tmp_path / "p")
     with monkeypatch.context() as patch:
         patch.setattr(moved_files, "rewrite", lambda *_arguments: (_ for _ in ()).throw(Killed))

@@ -64,7 +64,7 @@ def test_file_is_moved_into_a_subfolder_and_out_of_a_subfolder(room: RelocationR
     assert room.text("assets/sub/deep/c.png") == "A"
 
 
-def test_folder_moves_completely_and_is_removed(room: RelocationRoom) -> None:
+def test_folder_is_moved_completely_and_the_empty_folder_is_removed(room: RelocationRoom) -> None:
     for name in ("art/a.png", "art/deep/b.png", "art/deep/er/c.png"):
         room.source(f"assets/{name}")
 
@@ -111,7 +111,7 @@ def test_absolute_destination_may_be_another_scan_folder(room: RelocationRoom) -
     assert room.files("shared") == ["sub/a.png"]
 
 
-def test_file_already_there_is_skipped(room: RelocationRoom) -> None:
+def test_file_that_is_already_at_its_destination_is_skipped(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
 
     report = room.do("art/*", "art/*")
@@ -155,7 +155,7 @@ def test_file_without_jobs_is_refused(room: RelocationRoom) -> None:
 
 def test_one_immovable_file_stops_the_whole_move(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
-    room.source("assets/art/b.png").chmod(0o466)  # the owner's bit counts, not those of others
+    room.source("assets/art/b.png").chmod(0o466)  # Only the write permission of the owner matters.
 
     report = room.do("art/*", "new/*")
 
@@ -175,7 +175,7 @@ def test_existing_destination_is_refused_in_any_case(room: RelocationRoom) -> No
     assert room.files() == ["a.png", "sub/B.png"]
 
 
-def test_change_of_case_alone_is_refused(room: RelocationRoom) -> None:
+def test_move_that_changes_only_the_case_of_a_name_is_refused(room: RelocationRoom) -> None:
     room.source("assets/sub/a.png")
 
     assert "case alone" in room.do("sub/a.png", "sub/A.png").items[0].problem
@@ -192,7 +192,7 @@ def test_two_files_with_one_destination_are_refused(room: RelocationRoom) -> Non
     assert room.files() == ["a1.png", "a2.png"]
 
 
-def test_links_are_not_followed(room: RelocationRoom) -> None:
+def test_relocation_does_not_follow_links(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     outside = room.write("outside/x.png").parent
     (room.root / "assets/link").symlink_to(outside)
@@ -264,7 +264,7 @@ def test_metadata_is_deleted_with_its_source(room: RelocationRoom) -> None:
     assert room.files() == ["b.png", "b.png.meta"]
 
 
-def test_excluded_metadata_stays_at_its_place(room: RelocationRoom) -> None:
+def test_excluded_metadata_file_is_not_moved(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.write("assets/art/a.png.meta")
 
@@ -315,7 +315,7 @@ def test_source_moved_without_its_meta_file_gets_the_uuid_of_its_new_path(room: 
 # -------------------------------------------------------------------------------------------------------------- dependants
 
 
-def test_dependants_by_path_uuid_and_product_are_listed(room: RelocationRoom) -> None:
+def test_report_lists_dependants_by_path_uuid_and_product(room: RelocationRoom) -> None:
     room.source("assets/a.png", product="linux/a.dds")
     for name in ("path", "uuid", "job", "asset", "unmet"):
         room.source(f"assets/{name}.scene", product=f"linux/{name}.scene")
@@ -338,7 +338,7 @@ def test_dependants_by_path_uuid_and_product_are_listed(room: RelocationRoom) ->
     assert report.counts.breaking == 5
 
 
-def test_dependency_of_a_source_on_itself_does_not_block_its_move(room: RelocationRoom) -> None:
+def test_source_that_depends_on_itself_can_be_moved(room: RelocationRoom) -> None:
     room.source("assets/a.scene", product="linux/a.scene")
     room.depend("assets/a.scene", "a.scene")
     room.need("assets/a.scene", "assets/a.scene")
@@ -363,7 +363,7 @@ def test_dependants_prevent_the_move_unless_broken_dependencies_are_allowed(room
     assert room.text("assets/a.scene") == "a.png"
 
 
-def test_dependant_that_is_deleted_too_does_not_block(room: RelocationRoom) -> None:
+def test_dependant_that_is_also_deleted_does_not_block_a_deletion(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.source("assets/art/a.scene")
     room.depend("assets/art/a.scene", "art/a.png")
@@ -476,7 +476,7 @@ def test_read_only_dependant_prevents_the_move(room: RelocationRoom) -> None:
 # ------------------------------------------------------------------------------------------------------ failures half-way
 
 
-def test_failed_move_reports_the_result_of_each_file(room: RelocationRoom, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_move_prints_the_result_of_each_file(room: RelocationRoom, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "abc":
         room.source(f"assets/art/{name}.png")
     room.source("assets/x.scene", "art/a.png art/c.png")
@@ -588,7 +588,7 @@ def test_git_moves_and_deletes_tracked_files_on_request(git: RelocationRoom) -> 
 
 
 @pytest.mark.real
-def test_git_is_not_used_by_default(git: RelocationRoom) -> None:
+def test_relocation_does_not_use_git_by_default(git: RelocationRoom) -> None:
     git.do("a.png")
 
     assert run_git(git, "status", "--short").startswith(" D assets/a.png")
@@ -638,7 +638,7 @@ def test_existing_sources_of_a_scan_folder_are_found_with_their_products(store: 
     assert sources_in(reader, "another", "/somewhere", ["a.scene"]) == {}
 
 
-def test_dependants_by_path_uuid_and_product(store: Store) -> None:
+def test_database_query_finds_dependants_by_path_uuid_and_product(store: Store) -> None:
     reader = filled(store).reader()
 
     found = dependants_of(reader, sources_in(reader, "project", "", ["Ä/Rock.png"]).values())
@@ -650,7 +650,7 @@ def test_dependants_by_path_uuid_and_product(store: Store) -> None:
     }
 
 
-def test_path_dependencies_keep_their_spelling(store: Store) -> None:
+def test_queried_path_dependencies_keep_their_spelling(store: Store) -> None:
     reader = filled(store).reader()
 
     assert needs_of(reader, [2, 3, 4]) == {2: ["Ä/Rock.png"]}
@@ -673,7 +673,9 @@ def assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.real
-def test_repair_restores_a_forgotten_identity_file(assets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_repair_restores_the_uuid_of_a_source_moved_without_its_identity_file(
+    assets: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run: Run = runner(capsys)
     (assets / "a.txt").write_text("the bytes by which it is known")
     (assets / "a.txt.meta").write_text(document(OLD))

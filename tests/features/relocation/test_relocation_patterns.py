@@ -74,14 +74,14 @@ def goes_to(source: str, destination: str) -> list[str]:
 
 
 @pytest.mark.parametrize("switch", ["leaveEmptyFolders", "allowBrokenDependencies", "confirm", "excludeMetaDataFiles"])
-def test_option_switch_needs_a_command(switch: str) -> None:
+def test_relocation_option_without_move_or_delete_is_refused(switch: str) -> None:
     with pytest.raises(RelocationError) as caught:
         from_switches([switch])
 
     assert caught.value.reference == f"Command --{switch} must be used with command --move or --delete"
 
 
-def test_update_references_needs_a_move() -> None:
+def test_option_update_references_is_refused_without_a_move() -> None:
     with pytest.raises(RelocationError) as caught:
         from_switches(["delete=a", "updateReferences"])
 
@@ -89,7 +89,7 @@ def test_update_references_needs_a_move() -> None:
 
 
 @pytest.mark.parametrize("given", ["a", "a,", ",b", "a,b,c", ""])
-def test_move_needs_two_parts(given: str) -> None:
+def test_move_switch_without_source_and_destination_is_refused(given: str) -> None:
     with pytest.raises(RelocationError) as caught:
         from_switches([f"move={given}"])
 

@@ -87,7 +87,7 @@ def test_source_with_an_identity_file_keeps_its_uuid_after_a_move(project: LiveP
     assert not (project.root / "assets/art").exists()
 
 
-def test_preview_does_not_move_files_or_hold_changes(project: LiveProject) -> None:
+def test_relocation_preview_does_not_move_files_or_hold_changes(project: LiveProject) -> None:
     project.forget()
 
     report = relocate(project, Relocate("art/*", "pictures/*"))
@@ -127,7 +127,7 @@ def test_waiting_relocation_requests_are_limited_and_dropped_with_their_client(p
     assert [each.is_over for each in waiting[1:32]] == [False] * 31
 
 
-def test_hostile_pattern_ends_in_time(project: LiveProject) -> None:
+def test_hostile_relocation_pattern_ends_within_the_time_limit(project: LiveProject) -> None:
     project.write("assets/" + "a" * 100 + ".txt", "x")
     began = time.process_time()
 

@@ -40,7 +40,7 @@ ROCK = "textures/rock.png"
 
 
 class Mover(FakeSession):
-    """An engine with one file that has a dependant: it refuses until references are updated, or may break."""
+    """An engine with one file that has a dependant. It refuses a move until references are updated or may break."""
 
     def __init__(self, folder) -> None:
         super().__init__(folder)
@@ -143,7 +143,7 @@ def test_folder_is_deleted(tmp_path):
         ("/p/a/b.png", "a/b.png", "", ""),
     ],
 )
-def test_new_path_is_the_file_or_folder(source, old, new, path):
+def test_new_path_of_a_move_is_that_of_the_file_or_folder(source, old, new, path):
     report = RelocationReport(Relocate(source), (RelocationItem(old, f"/p/{old}", "project", new),))
 
     assert new_path(report) == path
@@ -171,7 +171,7 @@ def test_refused_destination_can_be_corrected(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_failed_move_stays_on_screen(tmp_path):
+def test_report_of_a_failed_move_stays_on_the_screen(tmp_path):
     session = Mover(tmp_path)
     session.fails = True
 

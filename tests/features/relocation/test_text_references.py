@@ -48,7 +48,7 @@ def test_path_spellings_are_found(text: str, expected: str) -> None:
         "Textures/rock.png/x", "old-Textures/rock.png", "x.Textures/rock.png",
     ],
 )  # fmt: skip
-def test_longer_name_is_not_matched(text: str) -> None:
+def test_reference_to_a_longer_name_is_not_matched(text: str) -> None:
     assert mended(text) == text
 
 
@@ -80,7 +80,7 @@ def test_replaced_path_in_a_url_stays_percent_encoded() -> None:
     assert mended("uri: my%20rock.png", Rename("my rock.png", "our rock.png", 0)) == "uri: our%20rock.png"
 
 
-def test_reference_to_an_unchanged_name_is_reported_as_unchanged() -> None:
+def test_reference_whose_text_stays_valid_is_reported_as_unchanged() -> None:
     same = Rename("rock.png", "rock.png", 4, is_seen_from_here=True)
 
     found = mend(b"rock.png", [same], ())
@@ -97,7 +97,7 @@ def test_reference_to_an_unchanged_name_is_reported_as_unchanged() -> None:
         (b"\xfe\xff" + "ä textures/a.png".encode("utf-16-be"), b"\xfe\xff" + "ä b.png".encode("utf-16-be")),
     ],
 )
-def test_encoding_byte_order_mark_and_line_ends_stay(before: bytes, after: bytes) -> None:
+def test_rewrite_keeps_encoding_and_byte_order_mark_and_line_ends(before: bytes, after: bytes) -> None:
     assert mend(before, [Rename("textures/a.png", "b.png", 0)], ()).data == after
 
 
@@ -118,7 +118,7 @@ def test_thousands_of_names_are_found_in_one_pass() -> None:
 
     found = mend(text.encode(), renames, ())
 
-    assert found.count == 9_000 - 2  # where the text is repeated, two lines run together
+    assert found.count == 9_000 - 2  # Two names are hidden where the text is repeated without a line end.
     assert len(found.changed) == 3_000
 
 

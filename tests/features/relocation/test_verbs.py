@@ -53,7 +53,7 @@ def test_confirmed_move_is_processed_by_the_next_run(run: Run, project: Path) ->
     assert "1 of 1 file moved" in out
     assert "empty folder removed" in out
     assert (project / "assets/new/b.up").exists()
-    assert done["jobs_run"] == 1 + 2  # two of tables/bad.json fail in every run
+    assert done["jobs_run"] == 1 + 2  # Two jobs of tables/bad.json fail in every run.
 
 
 def test_deletion_accepts_a_pattern(run: Run, project: Path) -> None:
@@ -120,14 +120,14 @@ def test_paths_are_relative_to_the_current_folder(run: Run, project: Path, monke
         (("move", "sub/b.up"), "DST"),
     ],
 )
-def test_mistakes_exit_with_3(run: Run, words: tuple[str, ...], said: str) -> None:
+def test_mistakes_in_a_relocation_command_exit_with_3(run: Run, words: tuple[str, ...], said: str) -> None:
     code, _, err = run(*words)
 
     assert code == 3
     assert said in err
 
 
-def test_json_report(run: Run) -> None:
+def test_relocation_report_is_printed_as_json(run: Run) -> None:
     report = json.loads(run("move", "assets/a.txt", "assets/new/", "--json")[1])
 
     assert report["items"][0]["old"] == "a.txt"

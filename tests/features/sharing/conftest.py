@@ -116,7 +116,7 @@ def nginx():
 
 @pytest.fixture(scope="module")
 def apache():
-    with tempfile.TemporaryDirectory() as folder, room.apache(folder) as address:  # readable for its user `nobody`
+    with tempfile.TemporaryDirectory() as folder, room.apache(folder) as address:  # readable for the user `nobody`
         yield address, Path(folder, "www")
 
 
@@ -135,7 +135,7 @@ def _place(address, root):
 def _bucket(address):
     import urllib.request
 
-    name = f"bucket{secrets.token_hex(8)}"  # a test imports this module again, so a counter would repeat names
+    name = f"bucket{secrets.token_hex(8)}"  # A counter would repeat names, because a test imports this module again.
     request = urllib.request.Request(f"{address}/{name}", method="PUT")
     with urllib.request.urlopen(request):
         pass

@@ -95,7 +95,7 @@ class LyingStore:
             case "cut":
                 return data and data[: len(data) // 2]
             case "flipped":
-                self.turn += 211  # another byte each time
+                self.turn += 211  # Each answer has a different wrong byte.
                 return data and bytes(byte ^ (at == self.turn % len(data)) for at, byte in enumerate(data))
             case "another":
                 return next((other for (of, at), other in self.kept.items() if of == kind and at != name), data)

@@ -273,12 +273,12 @@ class _Hostile(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def closes(self):
-        """No fault: servers close a connection after some answers."""
+        """Answer correctly and close the connection, as servers do after some answers."""
         self._give(self.world.kept.get(self.path), Connection="close")
         self.close_connection = True
 
     def half_taken(self):
-        """Store the received part of an upload, as some servers do (F12), and close the connection."""
+        """Store the received part of an upload, as some servers do, and close the connection."""
         self.world.kept[self.path] = self._body()[:100]
         self.close_connection = True
 

@@ -118,7 +118,7 @@ def test_uploaded_blob_with_another_digest_is_refused(open_server, tmp_path):
 
 
 def test_interrupted_upload_leaves_no_file(open_server, tmp_path):
-    """F12."""
+    """A client closes its connection during an upload."""
     connection = http.client.HTTPConnection(urlsplit(open_server).netloc, timeout=10)
     connection.putrequest("PUT", f"/cas/{DIGEST}")
     connection.putheader("Content-Length", str(len(DATA)))
@@ -130,7 +130,7 @@ def test_interrupted_upload_leaves_no_file(open_server, tmp_path):
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA)[0] == 201
 
 
-def test_first_writer_wins_with_if_none_match(open_server):
+def test_first_writer_wins_with_the_header_if_none_match(open_server):
     """The first writer wins."""
     assert ask(open_server, "PUT", f"/ac/{KEY}", b"first", If_None_Match="*")[0] == 201
     assert ask(open_server, "PUT", f"/ac/{KEY}", b"second", If_None_Match="*")[0] == 412
@@ -152,7 +152,7 @@ def test_first_writer_wins_with_if_none_match(open_server):
         f"/ns/a/b/cas/{DIGEST}",
     ],
 )
-def test_paths_of_clients_are_not_used_on_the_disk(open_server, path):
+def test_request_path_outside_the_store_layout_returns_404(open_server, path):
     """A path can only be a record or a blob of the store."""
     for method in ("GET", "PUT"):
         assert ask(open_server, method, path, b"x")[0] == 404
@@ -219,7 +219,7 @@ def test_invalid_port_is_a_user_error(port, tmp_path):
         serve(CacheServer(str(tmp_path), port=port))
 
 
-def test_used_port_is_reported(tmp_path, open_server):
+def test_occupied_port_of_the_cache_server_is_reported(tmp_path, open_server):
     with pytest.raises(BusyError, match="is taken"):
         serve(CacheServer(str(tmp_path / "store"), port=urlsplit(open_server).port))
 
@@ -237,7 +237,7 @@ def test_serving_a_result_counts_as_use(tmp_path, open_server):
 
 @needs("ccache")
 @pytest.mark.skipif(not has("cc"), reason=MACHINE + "no C compiler")
-def test_ccache_stores_and_hits_through_it(tmp_path):
+def test_ccache_stores_and_finds_its_results_on_the_cache_server(tmp_path):
     """Another program uses the server with the layout of Bazel's caches."""
     (tmp_path / "work").mkdir()
     source = tmp_path / "work" / "a.c"

@@ -156,20 +156,20 @@ def test_deeply_nested_record_is_refused():
         open_record(SEAL.seal_body("record", b"[" * 1_000_000), SEAL, BASE)
 
 
-def test_the_record_of_another_job_is_refused():
-    """A wrong answer of a store is noticed even without keys."""
+def test_record_of_another_job_is_refused():
+    """A record of another job is noticed even without keys."""
     with pytest.raises(Mismatch, match="another job"):
         open_record(seal_record(record(facts("b.png"), b"one"), SEAL), SEAL, BASE)
 
 
-def test_two_sizes_for_one_digest_are_refused():
+def test_record_with_two_sizes_for_one_digest_is_refused():
     with pytest.raises(Mismatch, match="different sizes"):
         open_record(
             forged(lambda content: content["products"][0].update(digest=content["products"][1]["digest"], size=9)), SEAL, BASE
         )
 
 
-def test_variants_are_limited_and_newest_first():
+def test_number_of_variants_is_limited_and_the_newest_variant_is_first():
     listed = Variants(BASE)
     for number in range(MAX_VARIANTS + 2):
         found = ((f"{number}.h", "aa" * 32),)
@@ -184,8 +184,8 @@ def test_variants_are_limited_and_newest_first():
         seal_record(Variants(BASE, (((), "../x"),)), SEAL)
 
 
-def test_two_runs_of_one_job_are_compared_by_their_products():
-    """A difference is reported: a check of determinism without extra runs."""
+def test_two_runs_of_a_job_are_compared_by_their_products():
+    """A reported difference shows without extra runs that a builder is not deterministic."""
     ours = record(facts(), b"one", b"two")
 
     assert difference(ours, record(facts(), b"one", b"two", log=(), duration_ms=9, writer="x")) == ""
@@ -198,7 +198,7 @@ def test_two_runs_of_one_job_are_compared_by_their_products():
     assert "'elsewhere'" in difference(ours, record(facts(), b"one", b"TWO"))
 
 
-def test_source_names_may_have_upper_case():
+def test_record_accepts_source_names_in_upper_case():
     assert records.flaw_of("Textures/A.png", is_product=False) == ""
 
 
@@ -211,7 +211,7 @@ def test_record_whose_run_used_other_code_files_or_platform_is_detected():
     assert "another platform" in flaw_of_report(record(ours, products=(product(b"x", flags=2),)), ours)
 
 
-def test_a_key_is_the_same_on_every_machine_and_in_every_version_with_this_format():
+def test_key_of_a_job_is_the_same_on_every_machine_and_in_every_version_of_this_format():
     assert base_key(facts()) == "807feaf0cd94a3364fb52828754685503962209d537d64a00520dd5e28c9b384"
 
 
@@ -228,12 +228,12 @@ def test_a_key_is_the_same_on_every_machine_and_in_every_version_with_this_forma
         {"abi": "2"},
     ],
 )
-def test_every_input_of_a_job_changes_its_key(changes):
-    """Builder, version and code, platform, parameters, source, dependencies, and the engine's part."""
+def test_change_of_any_job_input_changes_the_key_of_the_job(changes):
+    """The inputs are builder, version and code, platform, parameters, source, dependencies, and the engine."""
     assert base_key(facts(**changes)) != base_key(facts())
 
 
-def test_discovered_dependencies_and_labels_are_not_in_the_base_key():
+def test_base_key_excludes_discovered_dependencies_and_labels():
     found = facts(manifest=(*facts().manifest, ("discovered", "x.h", "00" * 16)), builder_name="Bild")
 
     assert base_key(found) == base_key(facts())
@@ -248,7 +248,7 @@ def test_variants_of_a_job_have_different_keys():
 
 
 @pytest.mark.parametrize("text", ["", "a" * 63, "A" * 64, "../" + "a" * 61, "a" * 64 + "\n", "g" * 64])
-def test_only_hex_sha256_is_a_name(text):
+def test_only_a_hex_sha256_is_accepted_as_record_name(text):
     assert is_name("0f" * 32)
     assert not is_name(text)
 
@@ -258,7 +258,7 @@ CI = b"\7" * 32
 PUBLIC = Ed25519PrivateKey.from_private_bytes(CI).public_key().public_bytes_raw()
 
 
-def test_sealed_record_opens_with_the_key():
+def test_sealed_record_is_opened_with_its_key():
     seal = Seal(team_key=TEAM)
 
     assert seal.open_sealed(seal.seal_body("record", BODY)) == ("record", BODY)
@@ -281,7 +281,7 @@ def test_modified_record_is_refused():
         seal.open_sealed(with_field(forged, "mac", fields["mac"]))
 
 
-def test_list_of_variants_is_not_accepted_as_a_record():
+def test_list_of_variants_is_refused_as_a_record():
     seal = Seal(team_key=TEAM)
 
     with pytest.raises(Mismatch):
@@ -297,8 +297,8 @@ def test_a_record_of_one_namespace_does_not_open_in_another():
             trust.open_sealed(written)
 
 
-def test_with_configured_writers_the_team_key_does_not_suffice():
-    """Reading needs the team's key, writing another one; developers have only the first."""
+def test_record_sealed_only_with_the_team_key_is_refused_if_writers_are_configured():
+    """Reading needs the team's key and writing needs a writer's key; developers have only the team's key."""
     trust = Seal(team_key=TEAM, writers=(PUBLIC,))
 
     assert trust.open_sealed(Seal(team_key=TEAM, signing_key=CI).seal_body("record", BODY)) == ("record", BODY)
@@ -338,7 +338,7 @@ def test_damaged_record_is_refused(data):
         Seal().open_sealed(data)
 
 
-def test_too_long_record_is_refused():
+def test_record_above_the_maximum_length_is_refused():
     """Untrusted input is limited before it is parsed."""
     with pytest.raises(Mismatch, match="longer"):
         Seal().open_sealed(Seal().seal_body("record", b" " * MAX_RECORD_BYTES))

@@ -63,7 +63,7 @@ def test_record_without_discoveries_does_not_hide_later_variants():
     assert publish(store, plain) == plain
 
 
-def test_second_writer_receives_the_first_record():
+def test_second_writer_receives_the_record_of_the_first_writer():
     """First writer wins."""
     store = Records()
     for changes in ({}, {"discovered": A}):
@@ -76,7 +76,7 @@ def test_second_writer_receives_the_first_record():
 
 @pytest.mark.parametrize("changes", [{}, {"discovered": A}])
 def test_incomplete_record_is_replaced(changes):
-    """F12: an incomplete upload."""
+    """A store may keep an incomplete upload."""
     store, one = Records(), record(facts(), b"one", **changes)
     for key in (BASE, variant_key(BASE, A)):
         store[key] = seal_record(one, SEAL)[:50]
@@ -113,7 +113,7 @@ def test_variant_with_another_key_is_refused():
         read(store)
 
 
-def test_missing_variant_is_a_miss():
+def test_missing_variant_is_a_cache_miss():
     store = Records({BASE: seal_record(Variants(BASE, ((A, variant_key(BASE, A)),)), SEAL)})
 
     assert read(store) is None

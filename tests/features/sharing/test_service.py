@@ -172,7 +172,7 @@ def test_discovered_dependencies_select_the_variant(machines, share):
     assert bytes_of(other.find(present=lambda found: found == a)) == (b"with a",)
 
 
-def test_job_without_products_is_a_hit(machines, share):
+def test_stored_result_of_a_job_without_products_is_used(machines, share):
     machines("maker", share).put()
 
     assert machines("other", share, "client").find().staged == ()
@@ -190,7 +190,7 @@ def test_without_sharing_only_the_local_store_is_used(machines, share):
 # ---------------------------------------------------------------------------------------------------------- who may write
 
 
-def test_mode_client_never_writes(machines, share):
+def test_service_in_client_mode_never_writes_to_the_shared_store(machines, share):
     """Writing needs its own permission; developers do not have it by default."""
     client = machines("client", share, "client")
     client.put(*CONTENTS)
@@ -200,7 +200,7 @@ def test_mode_client_never_writes(machines, share):
 
 
 def test_results_of_an_untrusted_branch_are_restored_only_there(machines, share):
-    """CREEP (CVE-2025-36852); also not through the local store of a machine that works on both."""
+    """This prevents CREEP (CVE-2025-36852), also through the local store of a machine that works on both branches."""
     machines("branch", share, namespace="branch-7").put(b"evil")
 
     assert machines("trusted", share, "client").find() is None
@@ -239,7 +239,7 @@ def test_records_with_the_team_key_are_trusted(machines, share, tmp_path):
     assert bytes_of(machines("other", share, "client", **key).find()) == CONTENTS
 
 
-def test_member_without_a_writer_key_uses_its_own_results_but_others_trust_only_those_of_ci(machines, share, tmp_path):
+def test_result_of_a_member_without_a_writer_key_is_used_only_by_this_member(machines, share, tmp_path):
     """Writing and reading are separate permissions."""
     signing = key_file(tmp_path, b"07" * 32, "signing")
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -259,7 +259,7 @@ def test_member_without_a_writer_key_uses_its_own_results_but_others_trust_only_
     "changes",
     [{"team_key_file": "/nowhere"}, {"writers": ("zz",)}, {"namespace": "../x"}, {"store": "gopher://x"}, {"store": "relative"}],
 )
-def test_contradictory_configuration_is_a_user_error(tmp_path, changes):
+def test_contradictory_sharing_configuration_is_a_user_error(tmp_path, changes):
     with pytest.raises(UserError):
         Service(sharing(tmp_path, **{"store": tmp_path} | changes))
 
@@ -276,7 +276,7 @@ def test_result_with_an_input_changed_during_the_run_is_not_stored(machines, sha
     assert list(share.rglob("*")) == []
 
 
-def test_record_with_other_files_than_its_key_is_deleted(machines, share):
+def test_record_whose_inputs_differ_from_its_key_is_deleted(machines, share):
     maker = machines("maker", share)
     maker.put(*CONTENTS, inputs=(("source", "a.png", "99" * 16),))
 
@@ -297,7 +297,7 @@ def test_product_changed_during_upload_is_not_published(machines, share):
 
 @pytest.mark.parametrize("text", ["write failed: No space left on device", "ENOSPC", "the disk is full", "fwrite: write error"])
 def test_product_truncated_by_a_full_disk_is_not_stored(machines, share, text):
-    """Bazel #4276: exit 0 and a malformed product."""
+    """Bazel #4276: a builder exits with 0 although its product is malformed."""
     maker = machines("maker", share)
     maker.put(*CONTENTS, log=(LogRecord(LogLevel.WARNING, "Image", text, 0),))
 
@@ -308,7 +308,7 @@ def test_product_truncated_by_a_full_disk_is_not_stored(machines, share, text):
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.LOST, Outcome.RETURNED, Outcome.STALE, Outcome.CANCELLED])
 def test_only_successful_runs_are_shared(outcome):
-    """Neither after a failure nor if the source changed during the run."""
+    """A result is not shared after a failure or if the source changed during the run."""
     result = RunResult(1, Outcome.SUCCEEDED, source_digest=b"\1" * 32)
 
     assert obstacle(result, b"\1" * 32) == ""
@@ -330,7 +330,7 @@ def test_first_writer_wins_and_differences_are_reported(machines, share):
 
 
 def test_results_of_a_builder_marked_nondeterministic_are_uploaded_although_runs_differ(machines, share):
-    """Unless flagged."""
+    """The builder is listed in `may_differ`."""
     machines("first", share).put(b"first")
     second = machines("second", share, may_differ=["image"])
     second.put(b"second")
@@ -376,8 +376,8 @@ SLOW = ["silent", "trickling_head", "trickling_body"]
 @pytest.mark.real
 @pytest.mark.parametrize("where", ["/cas/", "/ac/"])
 @pytest.mark.parametrize("kind", [*LIES, *SLOW])
-def test_wrong_or_slow_store_is_a_miss_reported_once(machines, server, kind, where):
-    """L1: never a wrong product, never a delay beyond the deadline; a wrong entry is not requested again for ten minutes."""
+def test_wrong_or_slow_answer_of_a_store_is_a_cache_miss_and_is_reported_once(machines, server, kind, where):
+    """The store causes no wrong product and no delay beyond the deadline. A wrong entry is not requested again for ten minutes."""
     maker = machines("maker", server.address)
     maker.put(*CONTENTS)
     maker.put(b"another", of=facts("b.png"))
@@ -425,7 +425,7 @@ def test_damaged_blob_is_replaced_by_a_writer(machines, share, tmp_path):
 
 @pytest.mark.real
 def test_failing_store_is_paused_and_retried_later(machines, server):
-    """L1: the circuit breaker opens after five errors; later one call tests the store."""
+    """The circuit breaker opens after five errors; later, a single call tests the store."""
     other = machines("other", server.address, "client")
     server.faults.append(Fault("unavailable"))
     for number in range(8):
@@ -442,8 +442,8 @@ def test_failing_store_is_paused_and_retried_later(machines, server):
     assert not other.service._breaker.is_open
 
 
-def test_hanging_store_delays_each_caller_by_at_most_one_deadline(machines, share, monkeypatch):
-    """L1: an unreachable network share blocks only its callers."""
+def test_hanging_store_delays_each_caller_at_most_until_the_deadline(machines, share, monkeypatch):
+    """An unreachable network share blocks only its callers."""
     other = machines("other", share, "client", deadline_s=0.1)
     leave = threading.Event()
     monkeypatch.setattr("aptui.features.sharing.stores.folder_store.FolderStore.get_record", lambda *_: leave.wait(30))
@@ -458,7 +458,7 @@ def test_hanging_store_delays_each_caller_by_at_most_one_deadline(machines, shar
 @pytest.mark.real
 @pytest.mark.parametrize(("kind", "asked"), [("full", 1), ("forbidden", 1), ("unavailable", 5)])
 def test_failing_uploads_are_reported_once_and_stop(machines, server, kind, asked):
-    """L1: a store that is full, read-only or broken; results are still stored locally."""
+    """If the store is full, read-only or broken, results are still stored locally."""
     maker = machines("maker", server.address)
     server.faults.append(Fault(kind, "/", "PUT"))
     for number in range(8):
@@ -472,8 +472,8 @@ def test_failing_uploads_are_reported_once_and_stop(machines, server, kind, aske
 
 @pytest.mark.real
 @pytest.mark.parametrize("kind", ["lost", "half_taken"])
-def test_lost_or_incomplete_upload_is_a_miss(machines, server, kind):
-    """F12: never a wrong product."""
+def test_lost_or_incomplete_upload_is_a_cache_miss(machines, server, kind):
+    """An incomplete upload never gives a wrong product."""
     server.faults.append(Fault(kind, "/cas/", "PUT"))
     machines("maker", server.address).put(*CONTENTS)
 
@@ -522,7 +522,7 @@ def test_modified_product_is_noticed_and_rebuilt(machines, tmp_path, monkeypatch
 # ------------------------------------------------------------------------------------------------------------- the account
 
 
-def test_fetched_result_that_is_not_used_is_counted_as_a_miss(machines, share):
+def test_fetched_result_that_is_not_used_is_counted_as_a_cache_miss(machines, share):
     machines("maker", share).put(*CONTENTS)
     other = machines("other", share, "client")
     hit = other.find()
@@ -531,7 +531,7 @@ def test_fetched_result_that_is_not_used_is_counted_as_a_miss(machines, share):
     assert (other.account.hits, other.account.misses, other.account.built_ms) == (0, 1, 0)
 
 
-def test_threads_find_and_put_concurrently(machines, share):
+def test_threads_can_find_and_store_results_concurrently(machines, share):
     maker = machines("maker", share)
     failures = []
 
@@ -556,7 +556,7 @@ def test_threads_find_and_put_concurrently(machines, share):
     assert all(machines("other", share, "client").find(facts(f"{number}.png")) for number in range(30))
 
 
-def test_exception_in_the_dependency_check_of_a_caller_is_reported_and_a_miss(machines, share):
+def test_exception_in_a_dependency_check_is_reported_and_counted_as_a_cache_miss(machines, share):
     maker = machines("maker", share)
     maker.put(b"found", discovered=(("x.h", "aa" * 32),))
 

@@ -1,4 +1,4 @@
-"""Shared results: who receives them, that they equal those of a build, and that they never delay one."""
+"""Shared results: which machines receive them, that they equal the results of a build, and that they never delay a build."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_executable_bit_is_the_same_on_every_machine(world: Checkouts, local_sto
     assert products(third) == products(first)
 
 
-def test_origin_and_saved_time_of_a_result_are_shown(world: Checkouts) -> None:
+def test_job_log_shows_origin_and_saved_time_of_a_stored_result(world: Checkouts) -> None:
     world.checkout("one", nap_s=0.3).engine_run()
     second = world.checkout("two", nap_s=0.3)
 
@@ -201,7 +201,7 @@ def test_reprocessed_job_runs_its_builder_although_a_stored_result_exists(world:
 
 
 @pytest.mark.parametrize("said", ["local_store: {enabled: false}\n", "shared_cache: {builders: {upper: false}}\n"])
-def test_disabled_store_keeps_nothing(world: Checkouts, said: str) -> None:
+def test_disabled_local_store_keeps_nothing(world: Checkouts, said: str) -> None:
     for name in ("one", "two"):
         world.checkout(name, settings=said).engine_run()
 
@@ -255,7 +255,7 @@ def test_client_fetches_results_of_a_server(world: Checkouts) -> None:
     world.share.mkdir()
     third = world.checkout("three", mode="client")
     third.engine_run()
-    assert counts(third) == (2, 0, 0)  # the fetched result is stored here
+    assert counts(third) == (2, 0, 0)  # The fetched result is stored on this machine.
 
 
 def test_client_stores_nothing_in_the_shared_cache(world: Checkouts) -> None:
@@ -332,7 +332,7 @@ def test_record_with_another_key_is_not_used(world: Checkouts, tmp_path: Path) -
 # --------------------------------------------------------------------------------------------------- failures and delays
 
 
-def test_exception_in_sharing_is_a_miss_reported_once(world: Checkouts) -> None:
+def test_exception_in_sharing_is_a_cache_miss_and_is_reported_once(world: Checkouts) -> None:
     project = world.checkout("one")
     with mock.patch.object(sharing.Service, "find", side_effect=ZeroDivisionError("oops")):
         ran = project.engine_run()

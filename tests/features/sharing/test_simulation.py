@@ -62,7 +62,7 @@ class Sharers(RuleBasedStateMachine):
         self.folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         self.store = LyingStore()
         self._stack.enter_context(mock.patch.object(namespaces, "open_store", return_value=self.store))
-        self._stack.enter_context(mock.patch.object(os, "fsync"))  # no power failure in this test
+        self._stack.enter_context(mock.patch.object(os, "fsync"))  # This test has no power failures.
         self.machines = {name: Machine(name, self.folder / name) for name in MACHINES}
         self.put = {job: {} for job in JOBS}
         """{job: {record: contents}} of all results."""
@@ -71,7 +71,7 @@ class Sharers(RuleBasedStateMachine):
         self.spoiled = set()
         """Jobs with a wrong answer of the shared store."""
         self.has_lied = False
-        """Whether it reported success for an upload that it lost."""
+        """Whether the shared store reported success for an upload that it lost."""
         self.serial = 0
 
     def teardown(self):
@@ -220,7 +220,7 @@ def _damage(path, how):
         os.truncate(path, len(data) // 2)
     else:
         path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-        os.utime(path, ns=(0, time.time_ns() + 1_000_000_000))  # as if it happened in another tick of the clock
+        os.utime(path, ns=(0, time.time_ns() + 1_000_000_000))  # The write seems to happen in a later tick of the clock.
 
 
 Sharers.TestCase.settings = settings(

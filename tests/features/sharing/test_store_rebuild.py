@@ -72,7 +72,7 @@ def test_stored_results_are_rebuilt_and_identical(run: Run, project: Path) -> No
     assert list((project / "Cache" / ".aptui" / "temp").iterdir()) == []
 
 
-def test_result_that_differs_from_two_runs_is_removed(run: Run, project: Path) -> None:
+def test_stored_result_that_differs_from_two_equal_runs_is_removed(run: Run, project: Path) -> None:
     build(run)
     (project / "secret").write_text("new")
 
@@ -97,7 +97,7 @@ def test_nondeterministic_builder_is_reported_and_its_results_stay(run: Run, pro
 
 
 @pytest.mark.parametrize("changed", ["assets/d.src", "assets/b.inc"])
-def test_jobs_with_changed_inputs_are_skipped_by_a_rebuild(run: Run, project: Path, changed: str) -> None:
+def test_rebuild_skips_jobs_with_changed_inputs(run: Run, project: Path, changed: str) -> None:
     build(run)
     (project / changed).write_text("other")
 
@@ -107,7 +107,7 @@ def test_jobs_with_changed_inputs_are_skipped_by_a_rebuild(run: Run, project: Pa
     assert (told["removed"], told["differences"]) == (0, [])
 
 
-def test_job_whose_builder_changed_is_skipped_by_a_rebuild(run: Run, project: Path) -> None:
+def test_rebuild_skips_a_job_whose_builder_changed(run: Run, project: Path) -> None:
     build(run)
     settings = project / "aptui.yaml"
     settings.write_text(settings.read_text().replace("tr a-z A-Z", "cat"))
@@ -126,7 +126,7 @@ def test_sample_of_stored_results_is_rebuilt(run: Run, project: Path) -> None:
     assert told["builders"] == {"first": 1, "glue": 1, "joined": 1}
 
 
-def test_rebuild_needs_verify_and_a_store(run: Run, project: Path) -> None:
+def test_rebuild_option_needs_cache_verify_and_a_local_store(run: Run, project: Path) -> None:
     assert run("cache", "stats", "--rebuild", "5%")[0] == 3
     with (project / "aptui.yaml").open("a") as settings:
         settings.write("local_store: {enabled: false}\n")
@@ -142,7 +142,7 @@ def test_reachable_and_writable_store_is_reported(tmp_path):
     assert "written" not in answer.message
 
 
-def test_error_of_a_store_is_reported_once_without_its_address(tmp_path):
+def test_error_of_a_store_is_reported_once_without_the_address_of_the_store(tmp_path):
     address = f"127.0.0.1:{room.free_port()}"
 
     answer = probe(sharing(tmp_path, f"http://me:secret@{address}", "client"))

@@ -110,7 +110,7 @@ def written_at_once(store):
     return written, won
 
 
-def test_one_of_many_concurrent_writers_wins(exact_store):
+def test_exactly_one_of_many_concurrent_writers_wins(exact_store):
     """The first writer wins, also if no writer found a record."""
     _, won = written_at_once(exact_store)
 
@@ -139,7 +139,7 @@ def test_namespaces_are_separate(tmp_path):
     assert trusted.has_blobs([digest]) == set()
 
 
-def test_unreachable_bucket_is_an_error_in_time(tmp_path):
+def test_unreachable_bucket_is_an_error_within_the_deadline(tmp_path):
     pytest.importorskip("obstore")
     options = {
         "endpoint": "http://127.0.0.1:9",
@@ -177,6 +177,6 @@ def test_address_selects_the_kind_of_store(address, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("address", ["", "share", "ftp://x", "C:/x", "s3:bucket"])
-def test_unknown_kind_of_address_is_a_user_error(address):
+def test_store_address_of_an_unknown_kind_is_a_user_error(address):
     with pytest.raises(UserError):
         open_store(address)

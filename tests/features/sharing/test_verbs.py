@@ -67,7 +67,7 @@ def test_log_and_why_show_the_origin_of_a_result(run: Run, tmp_path: Path) -> No
     assert "its result is from this machine's store (" in run("why", "a.up")[1]
 
 
-def test_stats_show_stored_results_and_saved_time(run: Run, tmp_path: Path) -> None:
+def test_cache_stats_show_stored_results_and_saved_time(run: Run, tmp_path: Path) -> None:
     assert "no result was looked up yet" in run("cache", "stats")[1]
     run("batch")
 
@@ -88,7 +88,7 @@ def test_lost_time_is_printed_with_a_minus_sign_unless_it_is_rounded_to_zero(
     assert f" {told} " in capsys.readouterr().out
 
 
-def test_gc_removes_down_to_a_limit(run: Run, tmp_path: Path) -> None:
+def test_cache_gc_removes_results_down_to_a_limit(run: Run, tmp_path: Path) -> None:
     run("batch")
     held = asked(run, "cache", "stats")["size_bytes"]
 
@@ -98,7 +98,7 @@ def test_gc_removes_down_to_a_limit(run: Run, tmp_path: Path) -> None:
     assert run("cache", "gc", "--limit", "much") == (3, "", "aptui: 'much' is not a size; for example --limit 5GiB\n")
 
 
-def test_verify_removes_what_is_damaged(run: Run, tmp_path: Path) -> None:
+def test_cache_verify_removes_damaged_results(run: Run, tmp_path: Path) -> None:
     run("batch")
     blob = next(path for path in store(tmp_path).rglob("cas/*/*") if path.is_file())
     blob.chmod(0o644)
@@ -111,7 +111,7 @@ def test_verify_removes_what_is_damaged(run: Run, tmp_path: Path) -> None:
     assert run("cache", "verify")[0] == 0
 
 
-def test_prefetch_lists_missing_results_and_builds_nothing(run: Run, project: Path) -> None:
+def test_cache_prefetch_lists_missing_results_and_builds_nothing(run: Run, project: Path) -> None:
     run("batch")
     (project / "assets" / "new.up").write_text("new")
 
@@ -137,7 +137,7 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True, env={**os.environ, **identity})
 
 
-def test_ready_reports_missing_results_of_a_commit(run: Run, project: Path) -> None:
+def test_cache_ready_reports_missing_results_of_a_commit(run: Run, project: Path) -> None:
     git(project, "init", "-q")
     (project / ".gitignore").write_text("Cache/\n")
     for message, text in (("old", "a.up"), ("new", "other")):
@@ -165,7 +165,7 @@ def test_cache_test_reads_from_the_shared_cache_and_writes_to_it(run: Run, proje
     assert "and can be written to" in out
 
 
-def test_cache_test_fails_without_the_team_key_and_doctor_says_to_copy_it(run: Run, project: Path, tmp_path: Path) -> None:
+def test_cache_test_fails_without_the_team_key_and_doctor_advises_to_copy_the_key(run: Run, project: Path, tmp_path: Path) -> None:
     (tmp_path / "share").mkdir()
     shared = f"shared_cache: {{mode: server, store: {tmp_path / 'share'}, team_key_file: {tmp_path / 'team.key'}}}\n"
     (project / "aptui.yaml").write_text(CONFIG + shared)
@@ -177,7 +177,9 @@ def test_cache_test_fails_without_the_team_key_and_doctor_says_to_copy_it(run: R
     assert "copy the team's key" in run("doctor")[1]
 
 
-def test_cache_init_prints_no_home_folder(run: Run, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_init_does_not_print_the_home_folder(
+    run: Run, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ".config"))
 
@@ -218,7 +220,7 @@ def test_run_without_a_shared_cache_does_not_import_the_sharing_package(run: Run
     )
 
 
-def test_init_creates_the_team_key_once_and_prints_instructions(run: Run, project: Path, tmp_path: Path) -> None:
+def test_cache_init_creates_the_team_key_once_and_prints_instructions(run: Run, project: Path, tmp_path: Path) -> None:
     (project / "aptui.yaml").write_text(CONFIG + "shared_cache: {mode: client, store: 'https://cache.example/x'}\n")
     assert "it has no key; 'aptui cache init' makes one" in run("cache", "stats")[2]
 
@@ -262,7 +264,7 @@ def test_doctor_reports_risks_of_a_shared_cache(run: Run, project: Path, tmp_pat
     assert said("local_store: {links: hard}\n", "local store")["state"] == "warn"
 
 
-def test_ready_does_not_run_code_of_a_commit_without_the_option(run: Run, project: Path, tmp_path: Path) -> None:
+def test_cache_ready_runs_code_of_a_commit_only_with_the_option(run: Run, project: Path, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     code = f"open({str(canary)!r}, 'w')\nclass B:\n    name = 'mine'\n    version = '1'\n    patterns = ('*.mine',)\n"
     code += "    def create_jobs(self, request): ...\n    def process_job(self, request): ...\n"
@@ -287,7 +289,7 @@ def test_ready_does_not_run_code_of_a_commit_without_the_option(run: Run, projec
     assert canary.exists()
     canary.unlink()
     git(project, "checkout", "-q", branch)
-    assert run("cache", "ready", "HEAD")[0] == 1  # jobs that this checkout runs anyway
+    assert run("cache", "ready", "HEAD")[0] == 1  # HEAD needs no option, because this checkout runs the same code.
 
 
 def test_token_file_readable_by_others_is_refused(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_new_blocking_check_makes_existing_jobs_fail(project: Path, run: Run) ->
 
 
 @pytest.mark.real
-def test_command_runs_for_each_product(project: Path, run: Run) -> None:
+def test_command_of_a_check_runs_for_each_product(project: Path, run: Run) -> None:
     write(project, "checks: {mine: {files: ['*.png'], command: [sh, -c, 'echo bad >&2; test $(basename \"$0\") = small.png']}}")
     run("batch")
 
@@ -111,7 +111,7 @@ def test_command_runs_for_each_product(project: Path, run: Run) -> None:
 
 
 @pytest.mark.real
-def test_command_gets_few_variables(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_of_a_check_gets_few_environment_variables(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI_TOKEN", "secret")
     write(project, "checks: {mine: {files: [a.txt], command: [sh, -c, 'echo ${CI_TOKEN-none}; exit 1']}}")
     run("batch")
@@ -120,7 +120,7 @@ def test_command_gets_few_variables(project: Path, run: Run, monkeypatch: pytest
 
 
 @pytest.mark.real
-def test_long_command_output_is_kept_in_part(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_output_of_a_check_is_shortened(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[Execution] = []
     monkeypatch.setattr(findings, "execute", lambda *words, **named: ended.append(command.execute(*words, **named)) or ended[-1])
     write(project, "checks: {mine: {files: [a.txt], command: [sh, -c, 'yes | head -c 9000000; echo end; exit 1']}}")
@@ -134,7 +134,7 @@ def test_long_command_output_is_kept_in_part(project: Path, run: Run, monkeypatc
 
 
 @pytest.mark.real
-def test_command_timeout_kills_its_children(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timeout_of_a_check_kills_the_children_of_its_command(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "_COMMAND_LIMIT_S", 0.5)
     write(project, "checks: {mine: {files: [a.txt], command: [sh, -c, 'setsid sleep 300 & echo $! > pid; sleep 300']}}")
     run("batch")
@@ -154,7 +154,7 @@ def test_command_timeout_kills_its_children(project: Path, run: Run, monkeypatch
 
 
 @pytest.mark.real
-def test_missing_command_is_reported(project: Path, run: Run) -> None:
+def test_missing_program_of_a_check_is_reported(project: Path, run: Run) -> None:
     write(project, "checks: {mine: {command: [no-such-program]}}")
     run("batch")
 

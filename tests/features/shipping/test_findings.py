@@ -49,14 +49,14 @@ def found(project: Path, capsys: pytest.CaptureFixture[str], *words: str) -> lis
 
 
 @pytest.mark.real
-def test_reference_with_another_spelling_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lint_finds_a_reference_that_is_spelled_differently(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (only,) = found(project, capsys, "--only", "spelling")
 
     assert (only["asset"], only["what"]) == ("level.ref", "names 'TEX/Hero.txt', the file is 'tex/Hero.txt'")
 
 
 @pytest.mark.real
-def test_unmet_dependency_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lint_finds_an_unmet_dependency(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (only,) = found(project, capsys, "--only", "dead")
 
     assert only["asset"].endswith("/level.ref")
@@ -64,7 +64,7 @@ def test_unmet_dependency_is_found(project: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.real
-def test_unreachable_products_need_roots(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lint_finds_unreachable_products_only_if_roots_are_given(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found(project, capsys, "--only", "unreachable") == []
 
     (only,) = found(project, capsys, "--only", "unreachable", "--roots", "level.ref")
@@ -72,7 +72,7 @@ def test_unreachable_products_need_roots(project: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.real
-def test_names_that_differ_in_case_are_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lint_finds_names_that_differ_only_in_case(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (only,) = found(project, capsys, "--only", "case")
 
     assert (only["asset"], only["what"]) == ("Twin.txt", "differs only in case from 'twin.TXT'")
@@ -104,7 +104,7 @@ def test_lint_sets_the_exit_code_and_writes_a_junit_file(project: Path, tmp_path
         (b"hero.png and Hero.png", b"tex/Hero.png", b"Hero.png"),
     ],
 )
-def test_longest_matching_path_end_is_compared(text: bytes, path: bytes, written: bytes | None) -> None:
+def test_lint_compares_a_reference_with_the_longest_matching_end_of_a_path(text: bytes, path: bytes, written: bytes | None) -> None:
     assert spelling(text, path) == written
 
 
@@ -133,7 +133,7 @@ def test_texture_spelled_differently_in_a_material_is_found(
 
 
 @pytest.mark.real
-def test_names_that_differ_in_accents_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lint_finds_names_that_differ_only_in_accents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: game, path: assets}]\nbuilders: [{name: c, copy: ['*.txt']}]\n")
     (tmp_path / "assets").mkdir()
     for form in ("NFC", "NFD"):

@@ -55,14 +55,14 @@ def test_uuid_spellings_are_found(text: str) -> None:
 @pytest.mark.parametrize(
     "text", [f"a{PLAIN}", f"{PLAIN}t", f"{PLAIN}0", f"_{UUID}", "B076CDDC-14DK-50F4-A5E9-7518ABB3E851", PLAIN[:-1]]
 )
-def test_longer_and_shorter_hex_is_not_a_uuid(text: str) -> None:
+def test_hex_text_of_another_length_is_not_a_uuid(text: str) -> None:
     assert not names_in(text)
 
 
 @pytest.mark.parametrize(
     "text", [f"{UUID}:7", f"{{{UUID}}}:[7]", f"{{{PLAIN}}}-7 inline", f"{PLAIN}:7", f"{PLAIN}-7", f"<{UUID}>:(7)"]
 )
-def test_asset_id_is_not_a_bare_uuid(text: str) -> None:
+def test_asset_id_is_not_also_found_as_a_uuid(text: str) -> None:
     names = names_in(text)
 
     assert list(names.assets) == [(BYTES, 7)]
@@ -96,13 +96,13 @@ def test_path_spellings_are_found(text: str, expected: list[str]) -> None:
     assert bool(found) == bool(expected)
 
 
-def test_each_name_is_found_once_with_its_first_spelling() -> None:
+def test_name_that_occurs_repeatedly_is_reported_once_with_its_first_spelling() -> None:
     names = names_in("Textures\\Rock.png textures/rock.png TEXTURES//ROCK.PNG")
 
     assert names.paths == {"textures/rock.png": "Textures\\Rock.png"}
 
 
-def test_found_names_do_not_depend_on_the_size_of_the_pieces() -> None:
+def test_found_names_do_not_depend_on_the_size_of_the_read_blocks() -> None:
     text = f"\x00a.png\r\n{UUID}:7, 'b/c.png' and {PLAIN}\nd\\e.txt \xff.png".encode("latin-1") * 3
     whole = names_in(text)
 
@@ -120,7 +120,7 @@ def test_names_per_line_are_limited() -> None:
     assert not names_in("\n".join(line.split()), limit=30).is_partial
 
 
-def test_line_limit_counts_across_pieces() -> None:
+def test_limit_of_names_per_line_spans_several_read_blocks() -> None:
     line = b" ".join(b"%06d.png" % number for number in range(20_000))
 
     names = names_in(line, limit=100, piece=4096)
@@ -151,7 +151,7 @@ def test_hostile_line_takes_linear_time(pattern: bytes) -> None:
     assert len(names_in(line, limit=0)) <= 10
 
 
-def test_utf_16_is_decoded() -> None:
+def test_utf_16_text_is_decoded() -> None:
     for encoding in ("utf-16-le", "utf-16-be"):
         data = ("\ufeff" + f"of textures/rock.png {UUID}").encode(encoding)
         expert = specialist("readme.txt", data)
@@ -164,7 +164,7 @@ def test_utf_16_is_decoded() -> None:
         assert (list(names.paths), list(names.uuids)) == (["textures/rock.png"], [BYTES])
 
 
-def test_specialist_is_chosen_by_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_specialist_reader_is_chosen_by_file_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     own = missing_records.Specialist("own", frozenset({".own"}), (), lambda: lambda data, _: data)
     monkeypatch.setattr(missing_records, "SPECIALISTS", [own])
 
@@ -182,7 +182,7 @@ def test_specialist_is_chosen_by_extension(monkeypatch: pytest.MonkeyPatch) -> N
         ("x", "./b/../a.png", "x/a.png"),
     ],
 )
-def test_relative_path_is_joined_to_a_folder(folder: str, path: str, expected: str) -> None:
+def test_relative_path_is_resolved_against_a_folder(folder: str, path: str, expected: str) -> None:
     assert join_path(folder, path) == expected
     assert plain_path("/" + path.replace("/", "\\")).startswith("..") == path.startswith("..")
 
@@ -233,7 +233,7 @@ def test_products_are_chosen_by_id_and_pattern(reader: Reader) -> None:
     assert sorted(each.product_id for each in choose_scanned(reader, ["server/*"], [4])) == [3, 4]
 
 
-def test_names_in_files_are_resolved_to_sources_and_products(reader: Reader) -> None:
+def test_known_names_are_resolved_to_sources_and_products(reader: Reader) -> None:
     known = KnownName(reader)
     known.learn(
         [uuid_of(1), uuid_of(9)],
@@ -254,7 +254,7 @@ def test_names_in_files_are_resolved_to_sources_and_products(reader: Reader) -> 
     assert {"png", "lvl", "dds", "mip", "bin"} <= known.extensions
 
 
-def test_former_uuid_refers_to_its_source(filled: Store) -> None:
+def test_legacy_uuid_refers_to_its_source(filled: Store) -> None:
     filled.put(put_legacy=[(uuid_of(77), 1, 5)])
     known = KnownName(filled.reader())
     known.learn([uuid_of(77)], [], {})
@@ -262,7 +262,7 @@ def test_former_uuid_refers_to_its_source(filled: Store) -> None:
     assert {target.uuid for target in known.of_uuid(uuid_of(77))} == {uuid_of(1)}
 
 
-def test_declared_paths_may_be_wildcards() -> None:
+def test_declared_path_dependencies_may_be_wildcards() -> None:
     own = DeclaredReference()
     for path in ("Textures/A.dds", "levels/*.bin", ":secret/*", ":secret.bin"):
         own.note(b"", 0, path)
@@ -275,7 +275,7 @@ def test_declared_paths_may_be_wildcards() -> None:
     assert (own.assets, own.sources) == ({(uuid_of(1), 3)}, {uuid_of(1)})
 
 
-def test_scan_rows_are_deleted_with_their_product(filled: Store) -> None:
+def test_scan_results_are_deleted_with_their_product(filled: Store) -> None:
     one = choose_scanned(filled.reader(), ["linux/levels/one_a.bin"])[0]
     names = Names({(uuid_of(1), 0): "a"}, {uuid_of(2): "b"}, {"x.png": "X.png"}, is_partial=True)
     rows = result_rows(one, [MissingHit("rock.dds", uuid_of(1), 0, "textures/rock.dds")], "partly", STAMP)
@@ -294,7 +294,7 @@ def test_scan_rows_are_deleted_with_their_product(filled: Store) -> None:
     assert filled.count("MissingProductDependencies") == filled.count("aptui_missing_scans") == 0
 
 
-def test_rows_of_changed_products_are_dropped(filled: Store) -> None:
+def test_scan_results_of_changed_products_are_dropped(filled: Store) -> None:
     one = choose_scanned(filled.reader(), ["linux/levels/one_a.bin"])[0]
     rows = result_rows(one._replace(product_id=99), [], NOTHING, STAMP) + result_rows(
         one._replace(name="linux/other.bin"), [], NOTHING, STAMP
@@ -310,7 +310,7 @@ def test_rows_of_changed_products_are_dropped(filled: Store) -> None:
     assert filled.count("MissingProductDependencies") == filled.count("aptui_missing_scans") == 0
 
 
-def test_rows_of_remade_products_are_dropped(filled: Store) -> None:
+def test_scan_results_of_remade_products_are_dropped(filled: Store) -> None:
     one = choose_scanned(filled.reader(), ["linux/levels/one_a.bin"])[0]
     rows = result_rows(one, [MissingHit("rock.dds", uuid_of(1), 0, "textures/rock.dds")], "", STAMP)
 
@@ -331,7 +331,7 @@ def test_product_details_show_missing_dependencies_and_scan_result(filled: Store
     assert (details.scanned_s, details.scan_says) == (1000, "partly")
 
 
-def test_column_positions_are_those_of_o3de(filled: Store) -> None:
+def test_missing_dependency_table_has_the_column_order_of_o3de(filled: Store) -> None:
     one = choose_scanned(filled.reader(), ["server/*"])[0]
     filled.put(put_missing=result_rows(one, [MissingHit("r", uuid_of(1), 0, "")], "", STAMP))
 
@@ -340,7 +340,7 @@ def test_column_positions_are_those_of_o3de(filled: Store) -> None:
     assert row[5:8] == (uuid_of(1), 0, "r")
 
 
-def test_declared_dependencies_of_many_products(filled: Store) -> None:
+def test_declared_dependencies_of_many_products_are_read(filled: Store) -> None:
     with closing(sqlite3.connect(filled.path, isolation_level=None)) as database:
         database.execute(
             "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags,"
@@ -352,5 +352,5 @@ def test_declared_dependencies_of_many_products(filled: Store) -> None:
     of_source = read_declared_by_sources(filled.reader(), ["levels/one_a.lvl"])["levels/one_a.lvl"]
 
     assert found == {4: DeclaredReference({(uuid_of(1), 1)}, {uuid_of(1)}, {"sounds/bang.wav"}), 5: DeclaredReference()}
-    assert of_source.has_path("textures/rock.png")  # a source dependency
+    assert of_source.has_path("textures/rock.png")  # a dependency on a source
     assert of_source.has_path("sounds/bang.wav")

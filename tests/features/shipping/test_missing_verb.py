@@ -50,7 +50,7 @@ def test_missing_dependencies_are_listed_and_counted(run: Run) -> None:
     assert "plain.txt" not in out
 
 
-def test_fail_option_sets_the_exit_code(run: Run) -> None:
+def test_fail_option_of_scan_missing_sets_the_exit_code(run: Run) -> None:
     run("batch")
 
     assert run("scan-missing", "*.lua", "--fail")[0] == missing_verb.FOUND
@@ -58,7 +58,7 @@ def test_fail_option_sets_the_exit_code(run: Run) -> None:
     assert run("scan-missing", "%.txt", "--fail")[0] == 0
 
 
-def test_json_output(run: Run) -> None:
+def test_scan_missing_prints_json(run: Run) -> None:
     run("batch")
 
     found = json.loads(run("scan-missing", "*.lua", "--folders", "notes", "--json")[1])
@@ -95,7 +95,7 @@ def test_unchanged_products_are_not_read_again(run: Run, project: Path) -> None:
     assert "'door.lua' is linux/door.lua" in out
 
 
-def test_results_can_be_cleared(run: Run, project: Path) -> None:
+def test_scan_results_can_be_cleared(run: Run, project: Path) -> None:
     run("batch")
     run("scan-missing")
 
@@ -108,7 +108,7 @@ def test_results_can_be_cleared(run: Run, project: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"), [(("nothing*",), "no product matches"), (("--folders", "nowhere"), "there is no folder 'nowhere'")]
 )
-def test_mistakes_are_reported(run: Run, words: tuple[str, ...], expected: str) -> None:
+def test_mistakes_in_a_scan_missing_command_are_reported(run: Run, words: tuple[str, ...], expected: str) -> None:
     run("batch")
 
     code, _, err = run("scan-missing", *words)

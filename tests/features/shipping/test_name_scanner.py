@@ -90,7 +90,7 @@ class Room:
         return MissingSearch(self.place, limit).products(wanted, lambda rows: self.writer.run(rows, durable=False))
 
     def missing(self, product: str = "") -> list[tuple[str, str]]:
-        """Return the findings as (text, the product it means)."""
+        """Return the findings as (text, the product that the text names)."""
         return [(row.text, row.meant) for row in self._results(product) if row.uuid != NO_UUID]
 
     def says(self, product: str = "") -> list[str]:
@@ -133,7 +133,7 @@ def test_paths_and_uuids_in_text_are_found(room: Room) -> None:
     ["sounds/bang.wav", "Sounds\\Bang.WAV", "/sounds//bang.wav", "./sounds/bang.wav", "sounds/bang.ogg", "bang.ogg",
      "linux/sounds/bang.ogg", "../sounds/bang.ogg"]
 )  # fmt: skip
-def test_path_refers_to_a_source_or_a_product(room: Room, name: str) -> None:
+def test_path_in_a_text_refers_to_a_source_or_a_product(room: Room, name: str) -> None:
     room.add("sounds/bang.wav", product="sounds/bang.ogg")
     room.add("scripts/door.lua", f'play("{name}")')
 
@@ -152,7 +152,7 @@ def test_each_relative_path_is_resolved_separately(room: Room) -> None:
     assert [text for text, _ in room.missing("*.txt")] == ["a.png", "b.png", "c.png"]
 
 
-def test_uuid_refers_to_every_product_of_its_source(room: Room) -> None:
+def test_uuid_in_a_text_refers_to_every_product_of_its_source(room: Room) -> None:
     uuid = room.add("mesh/rock.fbx", platforms=("linux", "server"), sub_ids=2)
     room.add("a.txt", uuid.hex())
 
@@ -161,7 +161,7 @@ def test_uuid_refers_to_every_product_of_its_source(room: Room) -> None:
     assert [meant for _, meant in room.missing("a.txt")] == ["linux/mesh/rock.fbx", "linux/mesh/rock.fbx.1"]
 
 
-def test_asset_id_refers_to_one_product(room: Room) -> None:
+def test_asset_id_in_a_text_refers_to_one_product(room: Room) -> None:
     uuid = room.add("mesh/rock.fbx", sub_ids=2)
     room.add("a.txt", f"{{{uuid.hex()}}}:[1] {{{uuid.hex()}}}:[12345]")
 
@@ -225,13 +225,13 @@ def test_file_with_too_many_names_in_a_line_is_marked_as_partially_scanned(room:
     assert (room.missing("a.txt"), room.says("a.txt")) == ([("b.png", "linux/b.png")], [])
 
 
-def test_killed_reader_process_fails_only_the_file_it_was_reading(tmp_path: Path) -> None:
+def test_killed_reader_process_fails_only_the_file_that_it_was_reading(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "good.txt").write_text("a.txt")
     with Readers(1, ["txt"], 0) as readers:
         stuck = readers.read(str(tmp_path / "pipe"))
-        writing = os.open(tmp_path / "pipe", os.O_WRONLY)  # returns when the reader has opened it
-        (process,) = readers._processes  # the process dies
+        writing = os.open(tmp_path / "pipe", os.O_WRONLY)  # `open` returns when the reader process has opened the pipe.
+        (process,) = readers._processes  # This process is killed.
         process.kill()
         broken, good = stuck.result(20), readers.read(str(tmp_path / "good.txt")).result(20)
         os.close(writing)
@@ -246,7 +246,7 @@ def test_closed_readers_leave_no_process(tmp_path: Path) -> None:
     readers = Readers(1, ["txt"], 0)
     stuck = readers.read(str(tmp_path / "pipe"))
     writing = os.open(tmp_path / "pipe", os.O_WRONLY)
-    (process,) = readers._processes  # to wait for its end
+    (process,) = readers._processes  # The test waits for the end of this process.
 
     readers.close()
     os.close(writing)
@@ -323,7 +323,7 @@ def test_file_tags_exclude_products(room: Room, pattern: str, form: int, tag: st
     assert room.says("sub/a.txt") == ([f"Ignored by its file tags: {tag.lower()}"] if is_skipped else [])
 
 
-def test_always_shipped_files_are_not_missing(room: Room) -> None:
+def test_engine_dependency_files_are_never_reported_as_missing(room: Room) -> None:
     (room.root / "assets" / "Own_Dependencies.xml").write_text(
         '<EngineDependencies versionnumber="1.0.0"><Dependency path="libs\\*.XML" optional="true"/></EngineDependencies>'
     )
@@ -346,7 +346,7 @@ def test_unreadable_rules_are_reported(room: Room) -> None:
 
 
 @pytest.mark.parametrize(("regex", "form"), [("(a|aa)*(a|aa)*b", 2), ("*?" * 60 + "!", 1)])
-def test_hostile_rules_end_in_time(room: Room, regex: str, form: int) -> None:
+def test_hostile_scan_rules_end_within_the_time_limit(room: Room, regex: str, form: int) -> None:
     (room.root / "assets" / "exclude.filetag").write_text(TAGS.format(pattern=regex, form=form, tag="shader"))
     began = time.process_time()
 
@@ -360,7 +360,7 @@ def test_hostile_rules_end_in_time(room: Room, regex: str, form: int) -> None:
 # ------------------------------------------------------------------------------------------------------------- other files
 
 
-def test_other_text_files_are_searched(room: Room) -> None:
+def test_text_files_that_are_not_products_are_searched(room: Room) -> None:
     room.add("used.png")
     room.add("shown.png")
     room.add("a.txt")
@@ -378,7 +378,7 @@ def test_other_text_files_are_searched(room: Room) -> None:
     assert (tally.done, tally.read, tally.flawed, tally.failed) == (3, 2, 2, 1)
 
 
-def test_file_tags_exclude_other_files(room: Room) -> None:
+def test_file_tags_exclude_files_that_are_not_products(room: Room) -> None:
     (room.root / "assets" / "exclude.filetag").write_text(
         TAGS.format(pattern="*.log", form=1, tag="ignore").replace(
             '"ignore"/></Class>', '"ignore"/><Class field="element" value="ProductDependency"/></Class>'

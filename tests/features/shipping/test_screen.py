@@ -80,7 +80,7 @@ def test_missing_command_accepts_a_pattern(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_row_without_products_is_not_scanned(tmp_path):
+def test_asset_without_products_is_not_scanned(tmp_path):
     async def ask(app, pilot, pane, session):
         await go(pilot, pane, "scripts/door.lua")
         await press(pilot, "U")

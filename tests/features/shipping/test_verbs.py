@@ -62,7 +62,7 @@ def change(rows: Rows, at: int, data: bytes) -> None:
 # --------------------------------------------------------------------------------------------------------------- assetlist
 
 
-def test_asset_list_names_what_pulled_each_product_in(run: Run, rows: Rows) -> None:
+def test_asset_list_names_the_product_that_needs_each_product(run: Run, rows: Rows) -> None:
     rows.need_path(1, "gone.dds")
 
     _, out, _ = run("assetlist", "s0", "--json")
@@ -78,7 +78,7 @@ def test_asset_list_names_what_pulled_each_product_in(run: Run, rows: Rows) -> N
 
 
 @pytest.mark.parametrize("seed", ["s3", "linux/p3", "p3", "linux/*3", "cache/linux/p3", "{asset id}"])
-def test_seed_may_be_a_path_or_a_product_or_an_asset_id(run: Run, rows: Rows, seed: str) -> None:
+def test_seed_of_an_asset_list_may_be_a_path_or_product_or_asset_id(run: Run, rows: Rows, seed: str) -> None:
     from aptui.store.queries.assets import asset_id_text
 
     uuid, sub_id, _platform = rows.products[4]
@@ -151,7 +151,7 @@ def test_bundle_has_products_and_manifest(run: Run, rows: Rows) -> None:
 
 
 @pytest.mark.parametrize("data", [b"damaged", b"x" * 200, None])
-def test_changed_product_leaves_no_bundle(run: Run, rows: Rows, data: bytes | None) -> None:
+def test_bundle_with_a_changed_product_is_not_written(run: Run, rows: Rows, data: bytes | None) -> None:
     product = rows.path.parent / "linux/p1"
     Path("a.zip").write_bytes(b"the one before")
     if data is None:
@@ -198,7 +198,7 @@ def test_product_name_outside_the_cache_is_refused(run: Run, rows: Rows) -> None
 # ----------------------------------------------------------------------------------------------------------------- compare
 
 
-def test_only_regular_files_are_read_as_lists(run: Run, tmp_path: Path) -> None:
+def test_asset_list_that_is_not_a_regular_file_is_refused(run: Run, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
 
     for name in ("/dev/zero", "/dev/null", "pipe", "."):

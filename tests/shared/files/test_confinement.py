@@ -1,4 +1,4 @@
-"""Nothing outside a folder is opened, with openat2 and without it."""
+"""`ConfinedRoot` opens no file outside its folder, with or without the system call openat2."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPENERS = {"kernel": open_by_kernel, "parts": open_by_parts}
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Iterator[int]:
-    """A folder `cache` with a file, and a secret beside it whose path begins with the folder's."""
+    """A folder `cache` with a file, and a secret file outside whose path begins with the path of `cache`."""
     root = tmp_path / "cache"
     (root / "linux/sub").mkdir(parents=True)
     (root / "linux/a.txt").write_bytes(b"a")
@@ -134,7 +134,7 @@ def test_kernel_without_openat2_is_detected(cache: int, monkeypatch: pytest.Monk
         assert confinement._choose.__wrapped__() is open_by_parts
 
 
-def test_replaced_folder_is_opened_again(tmp_path: Path) -> None:
+def test_folder_replaced_on_the_disk_is_opened_again(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache/a").write_bytes(b"old")
     root = ConfinedRoot(bytes(tmp_path / "cache"))

@@ -16,7 +16,7 @@ CALLS = {
 }
 METHODS = {"unlink", "rmdir", "rename"}
 TREES = {"tree", "logs", "self._sources", "self._targets", "self._memory"}
-"""Names of confined trees, and of one table that is not a file."""
+"""Names of variables with these methods that are not paths: confined trees, and one table."""
 ALLOWED = {
     "builders/shader_builder.py": "what a program made in the temporary folder of a run becomes its product",
     "cli/verify_verb.py": "a folder of its own, made by tempfile",

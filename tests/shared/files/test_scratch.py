@@ -1,4 +1,7 @@
-"""Temporary folders: removed at the end, and those of killed processes by the next process; no other folder is touched."""
+"""Temporary folders: removed at the end of a process.
+
+The next process removes folders of killed processes, and no other folders.
+"""
 
 from __future__ import annotations
 

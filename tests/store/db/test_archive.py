@@ -64,7 +64,7 @@ STORED = (
 
 
 def full_source() -> Source:
-    """Return a source with one job and one analysis, every stored field of them set."""
+    """Return a source with one job and one analysis; every stored field is set."""
     source = Source(KEY, RelPath("Textures/Ärger.png"), 1, SourceUuid(uuid_of(1)), 1, fact("Textures/Ärger.png"))
     product = Product("linux/textures/ärger.png", 3, b"T" * 16, 1, Digest(DIGEST), (1 << 64) - 2, 10)
     job = Job(
@@ -83,7 +83,7 @@ def full_source() -> Source:
 
 
 def put_source(store: Store, source: Source) -> None:
-    """Save a whole aggregate with the command that the core sends to save it."""
+    """Save a source with all its rows by the command that the core sends."""
     jobs = [job for job in source.jobs.values() if not job.is_analysis]
     store.put(
         put_source=[rows.source_row(source)],
@@ -97,7 +97,7 @@ def put_source(store: Store, source: Source) -> None:
 # ----------------------------------------------------------------------------------------------------------------- sources
 
 
-def test_a_source_comes_back_with_every_stored_field_of_its_jobs(store: Store) -> None:
+def test_loaded_source_has_every_stored_field_of_its_jobs(store: Store) -> None:
     source = full_source()
     put_source(store, source)
     put_folder(store, "textures", fact("Textures/Ärger.png"))
@@ -176,7 +176,7 @@ def test_only_requested_sources_are_returned_and_a_source_without_folder_row_has
     assert store.archive().sources([]) == store.archive().sources([PathKey("missing.png")]) == {}
 
 
-def test_more_keys_than_fit_into_one_query_are_all_answered(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_beyond_the_limit_of_one_query_are_all_answered(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive_module, "CHUNK", 3)
     keys = [PathKey(f"{number}.png") for number in range(1, 11)]
     store.put(
@@ -190,7 +190,7 @@ def test_more_keys_than_fit_into_one_query_are_all_answered(store: Store, monkey
     assert archive.key_of_jobs(list(range(1, 11))) == dict(enumerate(keys, 1))
 
 
-def test_present_owner_of_a_uuid_is_listed_before_the_earlier_owners(store: Store) -> None:
+def test_current_owner_of_a_uuid_is_listed_before_the_earlier_owners(store: Store) -> None:
     store.put(put_source=[source_row(number, f"{number}.png") for number in (1, 2, 3, 4)])
     store.put(put_legacy=[(uuid_of(3), 1, 20), (uuid_of(3), 2, 10), (uuid_of(3), 4, 20)])
 
@@ -358,7 +358,7 @@ def test_conflicts_are_filtered_by_name_and_without_names_all_are_returned(store
 # ----------------------------------------------------------------------------------------------------------- single values
 
 
-def test_ids_begin_with_one(store: Store) -> None:
+def test_new_ids_begin_with_one(store: Store) -> None:
     assert store.archive().next_ids() == (1, 1, 1, 1)
 
 
@@ -385,7 +385,7 @@ def test_invalid_reserved_run_key_is_damage(store: Store) -> None:
         store.archive().next_ids()
 
 
-def test_intents_exist_until_they_are_finished(store: Store) -> None:
+def test_intents_are_stored_until_their_runs_are_finished(store: Store) -> None:
     archive = store.archive()
     assert not archive.has_intents()
 

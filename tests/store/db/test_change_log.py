@@ -1,4 +1,7 @@
-"""The change feed: replayed over a listing, it gives the database's content, also after rollbacks, restarts and kills."""
+"""The change feed: a client that applies it to a listing gets the content of the database.
+
+This holds also after rollbacks, restarts and kills.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,7 @@ def told(store: Store) -> list[Change]:
 
 @pytest.fixture
 def built(store: Store) -> tuple[Store, Follower]:
-    """A store with a source and a product, and a client that has read them."""
+    """A store with a source and a product, and a client that has read both."""
     follower = Follower()
     store.put(put_source=[source(1, "A.png")])
     store.put(put_job=[job_row(1, 1)], put_product=[product(1, 1, "linux/a.png")])
@@ -122,7 +125,7 @@ def test_rows_replaced_by_equal_rows_have_no_entry(built: tuple[Store, Follower]
     assert heard(store, follower) == []
 
 
-def test_changed_bytes_have_one_entry(built: tuple[Store, Follower]) -> None:
+def test_changed_bytes_of_a_product_have_one_entry(built: tuple[Store, Follower]) -> None:
     store, follower = built
 
     store.put(put_source=[source(1, "A.png", b"22")], drop_products=[(1,)], put_product=[product(2, 1, "linux/a.png", b"22")])
@@ -130,7 +133,7 @@ def test_changed_bytes_have_one_entry(built: tuple[Store, Follower]) -> None:
     assert heard(store, follower) == [("SOURCE", "A.png", b"22"), ("PRODUCT", "linux/a.png", b"22")]
 
 
-def test_rows_with_unchanged_identity_are_compared_by_sqlite(
+def test_rows_with_unchanged_identity_are_compared_in_sqlite_and_not_fetched(
     built: tuple[Store, Follower], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, follower = built
@@ -142,7 +145,7 @@ def test_rows_with_unchanged_identity_are_compared_by_sqlite(
     assert fetched == []
 
     store.put(put_source=[source(1, "a.png", b"22")])
-    assert len(fetched) == 2  # its previous name, and its present one
+    assert len(fetched) == 2  # the previous name of the source, and its present name
 
 
 def test_product_with_changed_links_has_an_entry(built: tuple[Store, Follower]) -> None:
@@ -308,7 +311,7 @@ class World:
             rel, digest, uuid = rest
             assert isinstance(uuid, int)
             self.sources.add(number)
-            # Two sources never have the same path, so the number is part of it.
+            # Two sources never have the same path, so the path contains the number.
             return {"put_source": [source(number, f"{rel}{number}", digest, uuid * 10 + number)]}  # type: ignore[arg-type]
         if kind == "commit":
             return self.commit(number, *rest)  # type: ignore[arg-type]
@@ -403,7 +406,7 @@ for turn in range(100_000):
 
 
 @pytest.mark.real
-def test_a_killed_engine_leaves_no_gap(store: Store) -> None:
+def test_feed_has_no_gap_after_an_engine_is_killed(store: Store) -> None:
     store.writer.close()
     follower = Follower()
     for life in (1, 2):

@@ -30,13 +30,13 @@ def folders(draw: st.DrawFn) -> list[FileFact]:
 
 @pytest.mark.slow
 @given(folders())
-def test_files_come_back_as_they_went_in(files: list[FileFact]) -> None:
+def test_unpacked_files_equal_the_packed_files(files: list[FileFact]) -> None:
     assert unpack_files(pack_files(files), 7) == files
 
 
 @pytest.mark.slow
 @given(folders())
-def test_one_file_is_found_without_unpacking_the_others(files: list[FileFact]) -> None:
+def test_one_file_is_found_without_unpacking_other_files(files: list[FileFact]) -> None:
     blob = pack_files(files)
 
     for key in {fact.rel.lower() for fact in files}:
@@ -55,6 +55,6 @@ def test_digest_of_a_wrong_length_is_an_internal_error() -> None:
         pack_files([FileFact(1, RelPath("a"), 1, 2, 3, 4, Digest(b"short"), 0)])
 
 
-def test_unknown_form_of_packed_files_is_refused() -> None:
+def test_packed_files_with_an_unknown_format_version_are_refused() -> None:
     with pytest.raises(InternalError, match="form 9"):
         unpack_files(b"\x09" + bytes(20), 1)

@@ -10,7 +10,7 @@ from aptui.store.db.schema import DamagedError
 from tests.store.conftest import DIGEST, Store, fact, put_folder, with_gem
 
 
-def test_the_lowest_rank_wins_a_file_whatever_the_ids_of_scan_folders(store: Store) -> None:
+def test_file_of_the_scan_folder_with_the_lowest_rank_wins_for_any_scan_folder_ids(store: Store) -> None:
     gem = with_gem(store)
     put_folder(store, "tex", fact("Tex/A.png", 1, size=10), fact("Tex/only.png", 1))
     put_folder(store, "tex", fact("tex/a.png", gem, size=20))
@@ -37,7 +37,7 @@ def test_files_that_clash_in_case_have_no_winner(store: Store) -> None:
     assert list(store.archive().files([PathKey("a.png"), PathKey("b.png")])) == ["b.png"]
 
 
-def test_files_below_a_folder_leave_out_its_neighbours(store: Store) -> None:
+def test_files_below_a_folder_exclude_folders_with_the_same_prefix(store: Store) -> None:
     for folder in ("", "a", "a-b", "a/b", "a/b/c", "a0", "ab"):
         put_folder(store, folder, fact(f"{folder}/x".removeprefix("/")))
 
@@ -68,7 +68,7 @@ def test_files_below_are_winners_only(store: Store) -> None:
     assert sorted((item.rel, item.scan_folder) for item in found) == [("a/x", 1), ("a/y", gem)]
 
 
-def test_a_folder_is_kept_unpacked_until_it_is_forgotten(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_stays_unpacked_in_memory_until_it_is_released(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "_ASKED_ALONE", 0)
     put_folder(store, "a", fact("a/x", size=1))
     archive = store.archive()
@@ -82,7 +82,7 @@ def test_a_folder_is_kept_unpacked_until_it_is_forgotten(store: Store, monkeypat
     assert archive.files([PathKey("a/x")])[PathKey("a/x")].size == 2
 
 
-def test_only_the_folders_used_last_are_kept_unpacked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_most_recently_used_folders_stay_unpacked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "FOLDERS_SHELVED", 2)
     monkeypatch.setattr(folders, "_ASKED_ALONE", 0)
     archive = store.archive()
@@ -120,7 +120,7 @@ def test_folder_digests_are_listed_by_scan_folder_for_every_folder(store: Store)
     assert store.archive().folders.folder_digests() == {"": ((1, b"1"),), "ä": ((1, b"2"), (gem, b"3"))}
 
 
-def test_folder_parts_include_overridden_files(store: Store) -> None:
+def test_files_of_each_scan_folder_include_overridden_files(store: Store) -> None:
     gem = with_gem(store)
     put_folder(store, "a", fact("a/x"), digest=b"1")
     put_folder(store, "a", fact("A/X", gem), digest=b"2")

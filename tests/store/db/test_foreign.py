@@ -82,7 +82,7 @@ def test_private_copy_is_reused_until_the_database_changes(tmp_path: Path) -> No
             database.execute("DELETE FROM Jobs WHERE JobID = ?", (gone,))
         with closing(open_reader(path)) as reader:
             assert len(list(reader.jobs())) == len(o3de.JOBS) - gone
-        assert first.exists() == (gone == 1)  # a caller that is about to open it still finds it
+        assert first.exists() == (gone == 1)  # a caller that is about to open the copy still finds the file
 
     foreign.forget_copies()
     assert list(Path(first.parent.parent).glob(f"{first.parent.name}*")) == []
@@ -108,7 +108,7 @@ def test_database_of_aptui_is_recognised_after_an_interrupted_checkpoint(tmp_pat
     path = tmp_path / "assetdb.sqlite"
     with closing(sqlite3.connect(path)) as database:
         database.executescript("PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0; CREATE TABLE aptui_state (key, value)")
-        with open(path, "r+b") as file:  # the state after an interrupted checkpoint
+        with open(path, "r+b") as file:  # this is the state after an interrupted checkpoint
             file.truncate(200)
             file.seek(100)
             file.write(b"\xff" * 100)
@@ -243,7 +243,7 @@ def test_flags_distinguish_products_and_intermediates(reader: Reader) -> None:
     assert [row.sub_id for row in reader.products_of(1)] == [0xFFFF_FFFF]
 
 
-def test_products_list_dependencies_and_missing_ones(reader: Reader) -> None:
+def test_products_list_dependencies_and_missing_dependencies(reader: Reader) -> None:
     found = assets.product_details(reader, 1)
 
     assert found is not None
@@ -276,11 +276,11 @@ def test_names_are_found_in_any_case(reader: Reader) -> None:
     assert (found.source_id, found.root) == (o3de.ROCK, "/games/Game")
 
 
-def test_queries_of_our_own_tables_are_empty_for_a_foreign_database(reader: Reader) -> None:
+def test_queries_of_aptui_tables_return_nothing_for_a_foreign_database(reader: Reader) -> None:
     assert (reader.runs_of(2), reader.inputs_of(2), reader.moment(), reader.state("epoch")) == ([], (), (0, 0), None)
 
 
-def test_statements_for_own_tables_are_complete_for_two_databases_at_once() -> None:
+def test_statements_for_aptui_tables_work_for_two_databases_at_once() -> None:
     whole = list(own_tables_sql())
     one, other = own_tables_sql(), own_tables_sql()
     begun = next(one), next(other)

@@ -1,4 +1,4 @@
-"""Private copies of databases: a lock shows which copies are in use. A process id could mean another process on another host."""
+"""Private copies of databases: a lock marks each copy in use. A process id could belong to a process of another host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Product dependencies: the rows of ProductDependencies follow from links and products in any order."""
+"""Product dependencies: the rows of ProductDependencies follow from the declared links and the products, in any order of events."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Project:
     _ids: int = 0
 
     def source(self, rel: str, number: int = 0) -> int:
-        """Put a source and its jobs; its UUID is that of its number."""
+        """Save a source and its jobs; the UUID of the source is derived from its number."""
         number = number or self.sources.get(rel) or max(self.sources.values(), default=0) + 1
         self.sources[rel] = number
         jobs = [job_row(self._job(number, platform), number, platform=platform) for platform in self.platforms]
@@ -115,7 +115,7 @@ def test_dependency_on_a_product_path_is_met_while_the_product_exists(project: P
     assert project.dependencies("linux/level.xml") == [unmet("meshes/rock.mesh", PRODUCT, 1)]
 
 
-def test_dependency_on_a_source_becomes_one_on_each_of_its_products_of_the_platform(project: Project) -> None:
+def test_dependency_on_a_source_resolves_to_each_of_its_products_of_the_platform(project: Project) -> None:
     project.make("level.xml", ("level.xml", 0, (source_file("Rock.fbx"),)))
     project.make("Rock.fbx", ("rock.mesh", 0, ()), ("rock.mat", 1, ()))
     project.make("Rock.fbx", ("rock.mesh", 5, ()), platform="server")
@@ -153,7 +153,7 @@ def test_product_dependency_on_an_image_path_resolves_to_the_products_of_that_so
     assert project.dependencies("linux/level.xml") == [resolved(1, 3)]
 
 
-def test_dependency_is_not_met_by_another_platform(project: Project) -> None:
+def test_dependency_is_not_met_by_a_product_of_another_platform(project: Project) -> None:
     project.make("level.xml", ("level.xml", 0, (product_file("a.out"), source_file("*.a"))), platform="server")
     project.make("x.a", ("a.out", 0, ()))
 
@@ -189,7 +189,7 @@ def test_dependencies_follow_a_source_whose_uuid_changes(project: Project) -> No
 
 def test_dependencies_on_a_deleted_source_become_unmet_and_are_met_when_it_returns(project: Project) -> None:
     project.make("level.xml", ("level.xml", 0, (source_file("a.psd"), product_file("a.dds"))))
-    project.source("a.psd")  # the file exists, but has no product yet
+    project.source("a.psd")  # the named file exists, but has no product yet
     project.drop("a.psd")
     assert project.dependencies("linux/level.xml") == [unmet("a.dds", PRODUCT), unmet("a.psd", SOURCE)]
 
@@ -220,7 +220,7 @@ def test_dependency_on_an_earlier_uuid_of_a_source_resolves_to_its_present_uuid(
     project.make("other.xml", ("other.xml", 0, (asset(77, 9),)))
     assert project.dependencies("linux/other.xml") == [resolved(number, 9, by_id=1)]
 
-    owner = project.source("owner.fbx", 77)  # the owner of a UUID comes before its earlier owners
+    owner = project.source("owner.fbx", 77)  # the present owner of a UUID precedes its earlier owners
     assert project.dependencies("linux/level.xml") == project.dependencies("linux/other.xml") == [resolved(owner, 9, by_id=1)]
 
     project.drop("owner.fbx")
@@ -228,7 +228,7 @@ def test_dependency_on_an_earlier_uuid_of_a_source_resolves_to_its_present_uuid(
     assert project.dependencies("linux/level.xml") == [resolved(77, 9, by_id=1)]
 
 
-def test_wildcard_dependency_keeps_its_row_and_adds_a_row_for_each_match(project: Project) -> None:
+def test_wildcard_dependency_keeps_its_own_row_and_adds_a_row_for_each_match(project: Project) -> None:
     project.make("a/x.psd", ("a/x.dds", 0, ()))
     project.make("level.xml", ("level.xml", 0, (product_file("a/*.dds", 1),)))
     project.make("a/b/y.psd", ("a/b/y.dds", 0, ()), ("a/b/y.txt", 1, ()))
@@ -252,7 +252,7 @@ def test_exclusion_affects_only_wildcards_of_its_product(project: Project) -> No
     assert project.dependencies("linux/o.xml") == [stays[0], resolved(3), resolved(4), resolved(5)]
 
 
-def test_nothing_depends_on_itself(project: Project) -> None:
+def test_product_does_not_depend_on_itself(project: Project) -> None:
     project.make("a.xml", ("a.out", 0, (product_file("*.out"), source_file("a.xml"))), ("b.out", 1, ()))
 
     assert project.dependencies("linux/a.out") == [unmet("*.out", PRODUCT), resolved(1, 1)]
@@ -298,7 +298,7 @@ def test_product_deleted_and_remade_in_one_transaction_keeps_its_links(project: 
     assert project.store.rows("SELECT * FROM ProductDependencies") == before
 
 
-def test_a_product_made_twice_in_the_transaction_in_which_it_comes_is_found(project: Project) -> None:
+def test_product_made_twice_in_its_first_transaction_resolves_dependencies(project: Project) -> None:
     project.make("level.xml", ("level.xml", 0, (product_file("a.dds"),)))
     project.source("a.psd")
     batches = [project.rows("a.psd", [("a.dds", 0, ())]) for _run in range(2)]

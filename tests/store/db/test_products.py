@@ -1,4 +1,4 @@
-"""Recorded products in the cache are read back: by name, and by their folder."""
+"""Recorded products are read back by name and by folder."""
 
 from __future__ import annotations
 

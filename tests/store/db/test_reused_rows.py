@@ -34,7 +34,7 @@ def again(*products: tuple[object, ...], **more: list[tuple[object, ...]]) -> Ro
 
 @pytest.fixture
 def made(store: Store) -> Store:
-    """A job with two products; one needs the other."""
+    """A job with two products; one product depends on the other."""
     store.put(put_source=[source_row()], put_job=[job_row()])
     store.put(
         put_product=[product(1, "linux/a"), product(2, "linux/b", sub_id=1)], put_link=[link(1, "b")],
@@ -67,7 +67,7 @@ def test_changed_products_keep_their_ids_and_write_few_rows(made: Store) -> None
 
     assert written(made, rows) == 2 * (
         2 + 1 + 1
-    )  # for each product: both parts of its row, its declared rows, and the earlier rows in memory
+    )  # bytes for each product: both parts of its row, its declared rows, and the earlier rows in memory
 
     assert made.rows(PRODUCTS) == [(1, "linux/a", 0, b"22"), (2, "linux/b", 1, b"22")]
     assert made.rows("SELECT ProductPK FROM ProductDependencies") == [(1,)]

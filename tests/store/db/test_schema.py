@@ -1,4 +1,4 @@
-"""Versions: created, kept, refused, set aside."""
+"""Versions of the database schema: a database is created, kept, refused or set aside."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_view_has_the_columns_values_and_collations_of_o3de(store: Store, tmp_
         name = next(name for name, kind in columns if kind == "TEXT")
         texts = [text for (text,) in ours.execute(f"SELECT {name} FROM {view}")]
         assert len(texts) == 2
-        capital = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")  # NOCASE folds only these
+        capital = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")  # NOCASE folds only ASCII letters
         for text in texts:
             assert ours.execute(f"SELECT COUNT(*) FROM {view} WHERE {name} = ?", (text.translate(capital),)).fetchone() == (1,)
 

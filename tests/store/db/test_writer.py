@@ -1,4 +1,4 @@
-"""Row operations, merging, durability, failures."""
+"""The writer of the database: row operations, merged transactions, durability, failures."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_database_that_cannot_be_opened_is_closed(tmp_path: Path) -> None:
     with pytest.raises(HostError) as refused:
         Writer(path, lambda _number: None)
 
-    assert refused.value  # the error keeps the frames alive, and the frames keep the opened objects alive
+    assert refused.value  # while the error exists, its traceback keeps the opened objects alive
     assert str(path) not in {os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")}
 
 
@@ -128,7 +128,7 @@ def test_finishing_runs_deletes_exactly_their_intents_with_one_statement(store: 
     assert [(intent.run_key, intent.name) for intent in store.writer.intents()] == [(2, "linux/a"), (2, "linux/b")]
 
 
-def test_last_of_many_rows_with_the_same_key_wins(store: Store) -> None:
+def test_last_of_several_rows_with_the_same_key_is_stored(store: Store) -> None:
     count = max(MANY)
     rows = [source_row(at % 3 + 1, f"{at % 3}.png")[:5] + (b"%d" % at, "", at, at) for at in range(count)]
 
@@ -156,7 +156,7 @@ def test_changed_row_updates_only_indexes_that_may_differ(store: Store, operatio
     assert [step[1] for step in steps].count("IdxDelete") == indexes  # of jobs: run key, unfinished, warnings and errors
 
 
-def test_files_that_differ_in_case_alone_are_two_rows(store: Store) -> None:
+def test_files_that_differ_only_in_case_are_two_rows(store: Store) -> None:
     store.put(put_file=[(1, "a.png", 0, 1, 2), (1, "A.png", 0, 1, 2)])
     store.put(drop_file=[(1, "a.png")])
 
@@ -182,7 +182,7 @@ def test_dropping_a_source_deletes_all_rows_that_belong_to_it(store: Store) -> N
     assert {table: store.count(table) for table in OWNED} == dict.fromkeys(OWNED, 0)
 
 
-def test_dropping_a_job_leaves_its_source_and_analysis(store: Store) -> None:
+def test_dropping_a_job_keeps_its_source_and_analysis(store: Store) -> None:
     fill(store)
 
     store.put(drop_job=[(1,)])
@@ -259,7 +259,7 @@ def test_saves_are_reported_in_order_and_calls_wait_for_them(store: Store) -> No
 
 
 @pytest.mark.parametrize("ticket", [1, 2])
-def test_save_with_a_ticket_that_does_not_rise_is_refused(store: Store, ticket: int) -> None:
+def test_save_with_a_ticket_not_above_the_last_ticket_is_refused(store: Store, ticket: int) -> None:
     store.writer.save(2, {"put_state": [("seq", "new")]})
 
     with pytest.raises(InternalError, match=f"rows {ticket} were ordered after rows 2"):
@@ -372,7 +372,7 @@ def test_failed_announcement_returns_no_products(store: Store, monkeypatch: pyte
     assert store.writer.announce_intents([(key, (7,))])() == {}
 
 
-def test_intents_stay_until_their_runs_are_finished(store: Store) -> None:
+def test_finishing_a_run_deletes_only_its_intents(store: Store) -> None:
     intents = [Intent(5, 1, "linux/a", DIGEST, 3, "[]"), Intent(6, 2, "linux/b", DIGEST, 4, '["linux/old"]')]
     store.writer.record_intents(intents)()
     assert store.writer.intents() == intents
@@ -391,7 +391,7 @@ def test_scan_folders_keep_their_ids_and_the_ids_of_removed_ones_are_returned(st
     assert store.rows("SELECT ScanFolder FROM ScanFolders WHERE ScanFolderID = ?", store.scan_folder) == [("/new",)]
 
 
-def test_dropping_a_scan_folder_takes_its_sources_and_files(store: Store) -> None:
+def test_dropping_a_scan_folder_deletes_its_sources_and_files(store: Store) -> None:
     fill(store)
 
     store.writer.drop_scan_folder(store.scan_folder)
@@ -408,7 +408,7 @@ def test_checkpoint_empties_the_log(store: Store) -> None:
     assert store.path.with_name("assetdb.sqlite-wal").stat().st_size == 0
 
 
-def test_half_a_surrogate_pair_is_stored_as_a_question_mark(store: Store) -> None:
+def test_lone_surrogate_is_stored_as_a_question_mark(store: Store) -> None:
     store.put(put_state=[("text", "a\ud800b")])
 
     assert store.reader().state("text") == "a?b"
@@ -417,7 +417,9 @@ def test_half_a_surrogate_pair_is_stored_as_a_question_mark(store: Store) -> Non
 @pytest.mark.parametrize(
     "rows", [{"no_such": [(1,)]}, {"put_state": [("too", "many", "values")]}, {"put_job": [job_row(source_id=99)]}]
 )
-def test_a_refused_row_is_our_bug_and_saves_nothing(store: Store, rows: dict[str, list[tuple[object, ...]]]) -> None:
+def test_row_that_the_database_refuses_is_an_internal_error_and_saves_nothing(
+    store: Store, rows: dict[str, list[tuple[object, ...]]]
+) -> None:
     with pytest.raises(InternalError):
         store.writer.run({"put_source": [source_row()], **rows}, durable=False)
 

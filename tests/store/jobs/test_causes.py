@@ -19,10 +19,10 @@ def test_paths_and_numbers_of_a_job_are_masked(one: str, other: str, cause: str)
     assert (cause_of(one), cause_of(other)) == (cause, cause)
 
 
-def test_different_errors_stay_different_and_only_the_first_line_counts() -> None:
+def test_different_errors_have_different_causes_and_only_the_first_line_is_used() -> None:
     assert len({cause_of(text) for text in ("broken pipe\nmore", "no such preset", "levels: fatal", "a.png: too large", "")}) == 5
     assert cause_of("\n  broken pipe \nmore") == "broken pipe"
 
 
-def test_a_long_line_without_end_takes_no_time() -> None:
+def test_very_long_line_without_an_end_has_a_cause() -> None:
     assert cause_of("a/" * 100_000 + "'" * 5000)

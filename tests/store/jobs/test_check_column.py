@@ -1,4 +1,4 @@
-"""Findings of checks, as a column of the table of jobs."""
+"""The column of the job table with the findings of checks."""
 
 import numpy as np
 

@@ -188,7 +188,7 @@ def test_after_and_slower_compare() -> None:
 @pytest.mark.parametrize(
     ("value", "duration_ms"), [("200ms", 200), ("1.5s", 1500), ("3", 3000), ("2m", 120_000), ("1h", 3_600_000)]
 )
-def test_slower_takes_durations(value: str, duration_ms: float) -> None:
+def test_slower_term_accepts_durations(value: str, duration_ms: float) -> None:
     assert parse(f"slower:{value}").terms == (Between("duration_ms", duration_ms + 1, math.inf, is_negated=False),)
 
 
@@ -285,7 +285,7 @@ def test_without_the_search_engine_the_error_says_what_to_install(monkeypatch: p
 
 
 @pytest.mark.real
-def test_the_search_engine_is_imported_by_the_first_search_alone() -> None:
+def test_search_engine_is_imported_only_by_the_first_search() -> None:
     code = (
         "import sys; from aptui.store.jobs.filter import parse; from aptui.store.jobs.texts import Texts;"
         "Texts(['a'])[0]; parse('a failed slower:1s');"
@@ -297,7 +297,7 @@ def test_the_search_engine_is_imported_by_the_first_search_alone() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.text(st.sampled_from('ab "!:\\.*()[]{}?+|^$,1äÄ\n'), max_size=14))
-def test_any_text_is_a_filter_or_an_error_with_its_column(text: str) -> None:
+def test_any_text_is_a_valid_filter_or_an_error_with_a_column(text: str) -> None:
     try:
         mask = parse(text, NOW_MS).matches(Rows(PATHS))
     except FilterError as error:
@@ -321,7 +321,7 @@ def test_status_picker_changes_only_the_status_terms_of_a_filter(text: str, word
     assert with_statuses(text, words) == expected
 
 
-def test_statuses_of_a_filter_are_read_from_its_terms() -> None:
+def test_filter_lists_the_statuses_of_its_terms() -> None:
     assert parse("failed status:warn !completed a").statuses == ("failed", "warnings")
     assert parse(with_statuses("a", STATUS_WORDS)).statuses == STATUS_WORDS
 

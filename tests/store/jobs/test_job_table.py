@@ -1,4 +1,4 @@
-"""All jobs as columns: the columns equal the rows, for our databases and O3DE's, with any chunk size."""
+"""The job table (all jobs as columns) equals the rows of the database, for databases of aptui and O3DE, with any chunk size."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_job_table_has_the_same_values_as_the_rows_of_the_reader(
     assert any(not row.job_id for row in rows)
 
 
-def test_a_generated_database_is_the_same_every_time(generated: Path, tmp_path: Path) -> None:
+def test_generated_database_is_the_same_in_every_run(generated: Path, tmp_path: Path) -> None:
     again = generate.make(tmp_path, 5000)
 
     tables: list[list[tuple[object, ...]]] = []
@@ -201,7 +201,7 @@ def test_rows_may_be_added_while_the_table_is_sorted_or_filtered(store: Store, f
     assert len(mask) <= table.row_count()
 
 
-def test_row_is_counted_only_after_it_is_completely_written() -> None:
+def test_row_is_counted_only_after_all_columns_are_written() -> None:
     table = JobTable({}, AnalysisKeys())
     seen: list[int] = []
 

@@ -1,4 +1,4 @@
-"""A search of joined texts equals a search of each text; mistakes in a pattern are explained."""
+"""A search of joined texts gives the same result as a search of each text; errors explain mistakes in a pattern."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def test_sorting_is_stable_whatever_the_range(keys: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("by_last", "expected"), [(False, [0, 2, 1, 4, 3]), (True, [0, 2, 3, 1, 4])])
-def test_gathered_codes_are_together_at_the_place_of_first_or_last_member(by_last: bool, expected: list[int]) -> None:
+def test_equal_codes_are_gathered_at_the_position_of_their_first_or_last_code(by_last: bool, expected: list[int]) -> None:
     codes = np.array([5, 2, 5, 9, 2])
 
     assert gather(codes, by_last=by_last).tolist() == expected

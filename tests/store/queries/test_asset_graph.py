@@ -1,4 +1,4 @@
-"""The graph compared with a naive oracle, on our databases and O3DE's own; and all special edges."""
+"""The asset graph compared with a naive implementation, on databases of aptui and O3DE; and all special edges."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def graph_of(rows: Rows, platform: str = "", links: tuple[Link, ...] = tuple(Lin
 
 @pytest.fixture(scope="module")
 def blank(tmp_path_factory: pytest.TempPathFactory) -> Rows:
-    """A database without edges, shared because creating one takes longer than all queries."""
+    """A database without edges. Tests share it, because creating a database takes longer than all queries."""
     return Rows(tmp_path_factory.mktemp("blank") / "assetdb.sqlite", COUNT)
 
 
@@ -54,7 +54,7 @@ def made(blank: Rows, products: Pairs, sources: Pairs, *, is_foreign: bool) -> I
 
 
 class Oracle:
-    """All edges at once, and walks over them."""
+    """A naive graph: all edges in memory, and walks over them."""
 
     def __init__(self, products: Pairs, sources: Pairs) -> None:
         self.edges = {(Node(at + 1), Node(-at - 1)) for at in range(COUNT)}
@@ -108,7 +108,9 @@ def test_walks_and_paths_equal_those_of_the_oracle(
 
 @settings(max_examples=15, deadline=None)
 @given(products=PAIRS, start=ONES)
-def test_asset_list_has_all_reachable_products_and_orphans_are_the_others(blank: Rows, products: Pairs, start: set[int]) -> None:
+def test_asset_list_has_all_reachable_products_and_orphans_are_all_other_products(
+    blank: Rows, products: Pairs, start: set[int]
+) -> None:
     oracle = Oracle(products, [])
     seeds = {Node(at + 1) for at in start}
     with made(blank, products, [], is_foreign=False) as graph:
@@ -218,7 +220,7 @@ def test_dependencies_are_followed_only_on_the_same_platform(tmp_path: Path) -> 
     assert of_source == [11]
 
 
-def test_intermediate_source_leads_to_the_product_with_the_same_file(tmp_path: Path) -> None:
+def test_intermediate_source_is_linked_to_the_product_with_the_same_file(tmp_path: Path) -> None:
     import sqlite3
 
     rows = Rows(tmp_path / "assetdb.sqlite", 2)
@@ -254,7 +256,7 @@ def test_unresolved_dependencies_are_listed_by_kind(rows: Rows) -> None:
     assert [(end.kind, end.product) for end in listed.loose_ends] == [("unmet", "linux/p0"), ("dangling", "linux/p1")]
 
 
-def test_facts_of_nodes_have_the_displayed_names(rows: Rows) -> None:
+def test_node_facts_have_the_names_that_the_screen_displays(rows: Rows) -> None:
     with graph_of(rows) as graph:
         source, product = (graph.facts([node])[node] for node in (Node(-1), Node(1)))
 

@@ -1,4 +1,4 @@
-"""Queries about product dependencies: both directions, unmet ones, and preloading."""
+"""Queries about product dependencies: dependencies, dependents, unmet dependencies, and preloading."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_changed_product_clears_the_catalog_mark(project: Project) -> None:
     assert writer.mark_catalogs(changes, "these")
     assert archive.state("catalogs") == "these"
 
-    project.source("rock.fbx")  # saved again, as it was
+    project.source("rock.fbx")  # the source is saved again without a change
     assert archive.state("catalogs") == "these"
     project.source("rock.fbx", 2)
     project.make("rock.fbx", ("rock.mesh", 5, ()))
@@ -162,7 +162,7 @@ def test_catalog_with_few_changes_rewrites_only_their_lines(project: Project, mo
     (store.path.parent / ".aptui").mkdir()
     catalogs = Catalogs(store.writer, store.path, "demo", ("linux",), None)
     catalogs.save()
-    monkeypatch.setattr(catalog, "_parts", None)  # so that they are written whole
+    monkeypatch.setattr(catalog, "_parts", None)  # a catalog that is written whole would now raise an error
 
     project.make("rock.fbx", ("rock.mesh", 5, ()))
     catalogs.save()

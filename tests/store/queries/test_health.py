@@ -1,4 +1,4 @@
-"""Health of the database: soundness, size, and an SQLite library with the WAL-reset bug."""
+"""Health of the database: damage, size, and an SQLite library with the WAL-reset bug."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_sqlite_version_is_that_of_the_loaded_library() -> None:
     ("version", "has_bug"),
     [((3, 6, 23), False), ((3, 7, 0), True), ((3, 40, 1), True), ((3, 51, 2), True), ((3, 51, 3), False), ((3, 52, 0), False)],
 )
-def test_versions_that_may_damage_a_database_are_known(
+def test_sqlite_versions_that_may_damage_a_database_are_recognised(
     monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...], has_bug: bool
 ) -> None:
     monkeypatch.setattr(checks.sqlite3, "sqlite_version_info", version)

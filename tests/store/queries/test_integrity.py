@@ -11,7 +11,7 @@ from tests.store.conftest import Store, job_row, product_row, source_row
 
 
 def put(store: Store, *names: str) -> None:
-    """Record products of these names, with the digest of b"as made", and make them."""
+    """Record products of these names, with the digest of b"as made", and write their files."""
     rows = []
     for number, name in enumerate(names, 1):
         row = list(product_row(number, 1, name))

@@ -1,4 +1,4 @@
-"""Logs found by job, by run, and those of the engine."""
+"""Logs of jobs, found by job and by run, and logs of the engine."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_job_is_faster_only_beyond_the_noise() -> None:
     assert not pace(480, [500, 510, 490]).is_faster
 
 
-def test_only_the_last_runs_count() -> None:
+def test_pace_uses_only_the_last_runs() -> None:
     assert pace(300, [300.0] * LAST_RUNS + [1.0] * 50).median_ms == 300
 
 
@@ -95,14 +95,14 @@ def test_without_a_history_nothing_is_slower(store: Store) -> None:
 
 
 def draft(store: Store, job_id: int, run_key: int, duration_ms: int) -> None:
-    """Let a job make a draft in a session of its own."""
+    """Let a job make a draft in a separate session."""
     job(store, job_id, run_key, duration_ms=duration_ms)
     store.put(put_draft=[(job_id, None)])
     store.put(put_session=[session_row()])
 
 
 def final(store: Store, job_id: int, run_key: int, duration_ms: int) -> None:
-    """Let a job make a final in a session of its own."""
+    """Let a job make a final in a separate session."""
     job(store, job_id, run_key, duration_ms=duration_ms)
     store.put(drop_draft=[(job_id,)])
     store.put(put_session=[session_row()])

@@ -1,4 +1,4 @@
-"""Queries of users to a real database, ours or one of O3DE."""
+"""Queries of users to a real database, made by aptui or by O3DE."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_jobs_of_a_source_end_with_its_failed_analyses(store: Store) -> None:
     assert [(row.job_id, row.source) for row in store.reader().jobs_of(1)] == [(1, "a.png"), (2, "a.png"), (0, "a.png")]
 
 
-def test_a_fresh_database_has_nothing_to_list(store: Store) -> None:
+def test_empty_database_lists_nothing(store: Store) -> None:
     reader = store.reader()
 
     assert list(reader.jobs()) == list(reader.sources()) == list(reader.products()) == reader.builder_metrics() == []
@@ -162,7 +162,7 @@ def test_totals_in_a_snapshot_ignore_later_changes(store: Store) -> None:
 # -------------------------------------------------------------------------------------------------------- of one job or source
 
 
-def test_the_last_five_runs_come_the_newest_first(store: Store) -> None:
+def test_last_five_runs_are_listed_newest_first(store: Store) -> None:
     store.put(put_source=[source_row()], put_job=[job_row(), job_row(2, platform="windows")])
     for run_key in range(1, 9):
         store.put(put_run=[(1, run_key, 1000 + run_key, 5, 0, f"reason {run_key}", "", "", 7, "1", b"", "", "")])
@@ -181,7 +181,7 @@ def test_inputs_of_a_job_are_those_of_its_stored_manifest(reader: Reader) -> Non
     assert reader.inputs_of(99) == ()
 
 
-def test_products_of_a_job_come_in_the_order_in_which_it_made_them(reader: Reader) -> None:
+def test_products_of_a_job_are_listed_in_their_order_of_creation(reader: Reader) -> None:
     products = reader.products_of(5)
 
     assert [(product.name, product.digest, product.size, product.job_id) for product in products] == [
@@ -253,7 +253,7 @@ def test_file_of_a_path_is_that_of_its_source_otherwise_of_the_first_scan_folder
     assert reader.file("tex/b.png") is None
 
 
-def test_metrics_have_counts_and_durations_for_each_builder(store: Store) -> None:
+def test_metrics_have_counts_and_durations_of_each_builder(store: Store) -> None:
     store.put(
         put_source=[source_row(1, "a.png"), source_row(2, "b.png")],
         put_job=[
@@ -274,7 +274,7 @@ def test_metrics_have_counts_and_durations_for_each_builder(store: Store) -> Non
 # ----------------------------------------------------------------------------------------------------------------- opening
 
 
-def test_a_missing_database_is_the_users_error(tmp_path: Path) -> None:
+def test_missing_database_is_a_user_error(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.sqlite", tmp_path):
         with pytest.raises(UserError, match="no asset database"):
             open_reader(path)
@@ -297,7 +297,7 @@ def test_file_that_is_not_an_asset_database_is_a_user_error(tmp_path: Path) -> N
         open_reader(path)
 
 
-def test_a_database_of_another_version_is_the_users_error(store: Store) -> None:
+def test_database_of_another_version_is_a_user_error(store: Store) -> None:
     with closing(sqlite3.connect(store.path)) as database, database:
         database.execute("UPDATE dbinfo SET version = 41")
 
@@ -326,7 +326,8 @@ def test_database_is_read_if_its_shared_memory_file_cannot_be_created(store: Sto
     store.put(put_source=[source_row()], put_job=[job_row()])
     store.writer.checkpoint()
     shutil.copy(store.path, tmp_path / "copy.sqlite")
-    (tmp_path / "copy.sqlite-shm").symlink_to("nowhere/shm")  # as in a read-only folder, also for root
+    # this state also occurs in a read-only folder; here it also holds for root
+    (tmp_path / "copy.sqlite-shm").symlink_to("nowhere/shm")
 
     with closing(open_reader(tmp_path / "copy.sqlite")) as reader:
         assert reader.totals().jobs["completed"] == 1

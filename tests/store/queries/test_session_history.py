@@ -38,7 +38,7 @@ def job(store: Store, job_id: int, run_key: int, **changes: Any) -> None:
     )
 
 
-def test_a_session_has_the_runs_since_the_one_before(store: Store) -> None:
+def test_session_has_the_runs_since_the_previous_session(store: Store) -> None:
     job(store, 1, 5)
     store.put(put_session=[session_row(kind="start")])
     job(store, 2, 6, outcome=1, duration_ms=40)
@@ -63,7 +63,7 @@ def test_failed_analysis_is_counted_as_failing_in_its_session(store: Store) -> N
     assert sessions(store.reader())[0].failing == 1
 
 
-def test_idle_spell_is_not_a_session(store: Store) -> None:
+def test_session_without_runs_is_not_listed(store: Store) -> None:
     job(store, 1, 5)
     store.put(put_session=[session_row()])
     store.put(put_session=[session_row()])
@@ -168,7 +168,7 @@ def test_unknown_session_is_refused_with_the_numbers_of_stored_sessions(store: S
             session_named(store.reader(), word)
 
 
-def test_outcome_changes_at_the_commit_of_the_session_of_the_first_failure(store: Store) -> None:
+def test_outcome_changed_at_the_git_commit_of_the_session_with_the_first_failure(store: Store) -> None:
     job(store, 1, 5, completed_ms=2 * SECOND)
     store.put(put_session=[session_row(1 * SECOND, 3 * SECOND, commit="aa")])
     job(store, 1, 6, completed_ms=12 * SECOND, outcome=1)
@@ -184,7 +184,7 @@ def test_outcome_changes_at_the_commit_of_the_session_of_the_first_failure(store
     assert outcome_change(store.reader(), 9, lambda: "dd") is None
 
 
-def test_outcome_of_pruned_session_has_no_commit(store: Store) -> None:
+def test_outcome_of_a_pruned_session_has_no_git_commit(store: Store) -> None:
     job(store, 1, 5, completed_ms=2 * SECOND, outcome=1)
     store.put(put_session=[session_row(1 * SECOND, 3 * SECOND, commit="aa")])
     store.put(prune_session=[(1,)])

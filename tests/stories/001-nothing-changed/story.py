@@ -1,4 +1,4 @@
-"""With nothing changed nothing runs, and not a byte is written below the cache."""
+"""If nothing changed, no job runs, and no byte is written below the cache."""
 
 import os
 from pathlib import Path

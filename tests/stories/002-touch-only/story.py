@@ -1,4 +1,4 @@
-"""A file with another time and the same bytes is read once and runs nothing."""
+"""A file with a new time and the same bytes is read once, and no job runs."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

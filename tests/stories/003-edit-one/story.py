@@ -1,4 +1,4 @@
-"""An edit runs the jobs of the edited source alone, and says why."""
+"""An edit runs only the jobs of the edited source, and their reason names the edit."""
 
 CONFIG = """
 platforms: {server: {}}

@@ -1,4 +1,4 @@
-"""A reverted edit runs the jobs again; an edit that is reverted before the next scan runs nothing."""
+"""A reverted edit runs the jobs again; an edit that is reverted before the next scan runs no job."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,4 @@
-"""A folder deleted in one scan folder leaves the same folder of the other alone."""
+"""Deleting a folder in one scan folder does not affect the folder of the same path in the other scan folder."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}, {name: shared, path: shared, order: 10}]

@@ -1,4 +1,7 @@
-"""A renamed file or folder is a deletion and a new source; a rename that changes only the case replaces the source."""
+"""Renaming a file or folder deletes its sources and creates new sources.
+
+A rename that changes only the case replaces the source.
+"""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

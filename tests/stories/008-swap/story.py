@@ -1,4 +1,4 @@
-"""Two files that swap names both run, unless their bytes are equal."""
+"""If two files swap names, the jobs of both run, unless their bytes are equal."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,7 @@
-"""A file in the scan folder with the lower order overrides another of the same path; deleting it reveals the other."""
+"""A file in the scan folder with the lower order overrides a file of the same path.
+
+Deleting the overriding file reveals the hidden file.
+"""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets, order: 0}, {name: shared, path: shared, order: 10}]

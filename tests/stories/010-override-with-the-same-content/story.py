@@ -1,4 +1,4 @@
-"""An override with equal bytes makes no new products; both files may be deleted in either order."""
+"""An override with equal bytes makes no new products; the two files may be deleted in either order."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets, order: 0}, {name: shared, path: shared, order: 10}]

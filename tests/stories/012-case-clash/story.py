@@ -1,4 +1,7 @@
-"""Two files of one folder whose names differ only in case both fail without products; after one is renamed both succeed."""
+"""If the names of two files of a folder differ only in case, both files fail without products.
+
+After one file is renamed, both succeed.
+"""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,4 @@
-"""Dependencies of dependencies count, also in cycles, and stop counting when a link between them is removed."""
+"""A change of a dependency's dependency runs the job again, also in cycles, until an edge between them is removed."""
 
 from scripted_source import SCRIPTED
 

@@ -1,4 +1,7 @@
-"""Jobs run after the jobs that they depend on. A change of these runs them again: of the fingerprint, of the products, or never."""
+"""Jobs run after the jobs that they depend on.
+
+Depending on the kind of dependency, they run again after a changed fingerprint, after changed products, or never.
+"""
 
 from scripted_source import SCRIPTED
 

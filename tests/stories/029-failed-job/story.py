@@ -1,4 +1,4 @@
-"""A failed job keeps its last good product, runs once at each start, and again when a file that it reads changes."""
+"""A failed job keeps its last good product. It runs once at each start, and again when a file that it reads changes."""
 
 from scripted_source import SCRIPTED
 
@@ -24,7 +24,7 @@ def play(story):
     assert story.texts() == {"a.out": "good", "b.out": "new part"}
 
     story.write("assets/a.scr", "text good")
-    story.run()  # the source has the bytes of the last product again: nothing to do
+    story.run()  # the source has the bytes of the last product again, so no job runs
     story.write("assets/a.scr", "text better")
     story.run("a.scr:scripted")
     story.run(analysed=0)

@@ -1,4 +1,4 @@
-"""A failed analysis keeps the jobs and products of the last good analysis, is tried at each start, and again after an edit."""
+"""A failed analysis keeps the jobs and products of the last good analysis. It runs again at each start and after an edit."""
 
 from scripted_source import SCRIPTED
 

@@ -1,4 +1,7 @@
-"""Two sources that make the same product both fail, and it is not placed; when one of them is deleted, the other succeeds."""
+"""If two sources make the same product, both fail and the product is not placed.
+
+When a source is deleted, the other source succeeds.
+"""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,4 @@
-"""Files without a builder are not read, and become sources when a builder matches them."""
+"""Files that no builder matches are not read; they become sources when a builder matches them."""
 
 HEAD = """
 scan_folders: [{name: game, path: assets}]

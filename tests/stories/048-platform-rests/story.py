@@ -1,4 +1,7 @@
-"""A disabled platform keeps its products unchanged; enabling it again runs the jobs of all changes in the meantime."""
+"""A disabled platform keeps its products unchanged.
+
+Enabling the platform again runs the jobs of all sources changed in the meantime.
+"""
 
 CONFIG = """
 platforms: {server: {}, tv: {}}

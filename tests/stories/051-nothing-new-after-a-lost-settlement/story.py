@@ -1,4 +1,4 @@
-"""A product that is deleted after an engine died before it settled is made again."""
+"""A product is made again if it is deleted after an engine was killed before it became idle."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

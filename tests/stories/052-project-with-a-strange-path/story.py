@@ -1,4 +1,4 @@
-"""The path of a project may contain blanks, quotes and letters outside ASCII."""
+"""The path of a project can contain blanks, quotes and letters outside ASCII."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

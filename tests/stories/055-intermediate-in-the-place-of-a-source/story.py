@@ -24,7 +24,7 @@ def play(story):
     story.run("a.top:chained@common", "a.mid:chained@common", "a.low:chained")
     assert story.texts()["a.end"] == "made"
 
-    # the source is there first; then the same in a later stage
+    # here the source exists first; afterwards the same happens in a later stage
     story.write("assets/A.low", "real")
     story.run("a.mid:chained@common!", "A.low:chained")
     assert "begins with 'a.top'" in story.errors()["a.mid:chained@common"]

@@ -22,7 +22,7 @@ def play(story):
         "common/b.mid": "b",
         "common/b.low": "b",
         "b.end": "b",
-    }  # the intermediate that b made before it failed
+    }  # this is the intermediate that b made before it failed
 
     story.delete("assets/a.top")
     story.run("b.top:chained@common", "same.low:chained")

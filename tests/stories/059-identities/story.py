@@ -1,4 +1,4 @@
-"""A source with a `.meta` file keeps its UUID when it moves; mistakes in a `.meta` file are reported, and end with the mistake."""
+"""A source with a `.meta` file keeps its UUID when it moves; mistakes in a `.meta` file are reported until they are corrected."""
 
 import json
 
@@ -59,7 +59,7 @@ def play(story):
     story.write("assets/sub/b.txt", "a third time")
     story.run("sub/b.txt:copies", "user.scr:scripted")
 
-    # unreadable, without a UUID, empty
+    # the identity file is unreadable, then without a UUID, then empty
     story.write("assets/sub/b.txt.meta", '{"FileVersion": 1, "UUID": {"uuid": ')
     story.run("user.scr:scripted", failed=("sub/b.txt:analysis",))
     assert "is damaged: line 1" in story.errors()["sub/b.txt:analysis"]
@@ -70,7 +70,7 @@ def play(story):
     story.run("sub/b.txt:copies")
     assert uuids(story)["sub/b.txt"] not in (one, two)
 
-    # a copy with its identity file: the original keeps it, in any order of notices
+    # if a source is copied with its identity file, the original keeps the UUID, in any order of notices
     story.write("assets/sub/b.txt.meta", meta(ONE, "sub/b.txt"))
     story.write("assets/aa.txt", "copied")
     story.write("assets/aa.txt.meta", meta(ONE, "sub/b.txt"))

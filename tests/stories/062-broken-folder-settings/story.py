@@ -1,6 +1,6 @@
-"""Broken folder settings fail the sources below, with file, line and column, keep the last good products.
+"""Broken folder settings fail the sources below the folder.
 
-And run them again when the file is mended.
+The error names file, line and column, and the last good products stay. The jobs run again when the file is corrected.
 """
 
 CONFIG = """

@@ -1,6 +1,6 @@
 """A product `a` and one in a folder `a/` cannot both be in the cache: both jobs fail and name each other, in any order.
 
-A remaining one succeeds.
+If one of the two sources is deleted, the other job succeeds.
 """
 
 CONFIG = """

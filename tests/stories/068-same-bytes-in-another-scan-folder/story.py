@@ -1,4 +1,4 @@
-"""A builder that searches beside its source finds other files after a move to another scan folder or a change of case."""
+"""A builder reads files beside its source. After a move to another scan folder or a change of case, it reads other files."""
 
 from scripted_source import SCRIPTED
 
@@ -51,5 +51,5 @@ def play(story):
     assert set(story.engine_run().runs) == set(BOTH)  # a fetched result counts as a run
     assert story.texts() == {"a.glue": "", "b.out": "(missing)", "plain.out": "plain"}
 
-    story.config(CONFIG + "ignore: ['*.none']\n")  # every file is checked again
+    story.config(CONFIG + "ignore: ['*.none']\n")  # the next scan checks every file again
     story.run(analysed=0)

@@ -1,4 +1,4 @@
-"""A stored result of a reader is not used after another file overrides the file that it read."""
+"""A stored result is not used after another file overrides a file that the run had read."""
 
 SEARCHER = """
 import os
@@ -48,7 +48,9 @@ def play(story):
     assert story.texts() == {"a.out": "another", "b.out": "of all"}
     story.run(analysed=0)
 
-    story.move("assets/part.inc", "assets/PART.inc")  # no override for a job that opens `part.inc` by its name
+    story.move(
+        "assets/part.inc", "assets/PART.inc"
+    )  # this file does not override it for a job that opens `part.inc` by its exact name
     story.engine_run()
     assert story.texts() == {"a.out": "of all", "b.out": "of all"}
     story.run(analysed=0)

@@ -1,6 +1,6 @@
-"""An intermediate of a source whose type is enabled for metadata has a `.meta` file, which is made.
+"""An intermediate of a type that is enabled for metadata has a `.meta` file.
 
-Deleted and counted as an input with it.
+The `.meta` file is made and deleted with the intermediate, and is an input of its jobs.
 """
 
 import json
@@ -72,14 +72,14 @@ def play(story):
     story.run(is_full_scan=True)
     assert story.path(f"{MID}.meta").read_bytes() == made
 
-    # deleted by hand: the identity stays, and the next run of the job makes the file
+    # the `.meta` file is deleted by hand: the identity stays, and the next run of the job makes the file
     story.delete(f"{MID}.meta")
     story.run("sub/a.mid:chained@common")
     story.write("assets/sub/A.top", "b")
     story.run(*CHAIN)
     assert story.path(f"{MID}.meta").read_bytes() == made
 
-    # changed by a user: the change counts, also after its job has run again
+    # a user changes the `.meta` file: the change is kept, also after the job has run again
     story.write(f"{MID}.meta", meta(BY_HAND, "sub/a.mid"))
     story.run("sub/a.mid:chained@common", "sub/a.low:chained")
     assert uuid_of(story, "sub/a.mid") == BY_HAND.replace("-", "")
@@ -87,7 +87,7 @@ def play(story):
     story.run(*CHAIN)
     assert uuid_of(story, "sub/a.mid") == BY_HAND.replace("-", "")
 
-    # it is deleted with its intermediate
+    # the `.meta` file is deleted with its intermediate
     story.write("assets/sub/A.top", "as other.mid\nd")
     story.run("sub/A.top:chained@common", "sub/other.mid:chained@common", "sub/other.low:chained")
     assert identity_files(story) == ["other.mid.meta"]
@@ -95,14 +95,14 @@ def play(story):
     story.run()
     assert identity_files(story) == []
 
-    # it is written again; a `.meta` file without a product beside it has no owner
+    # the `.meta` file is written again; a `.meta` file without a product beside it has no owner
     story.write("assets/sub/A.top", "e")
     story.write("Cache/Intermediate Assets/gone.mid.meta", meta(BY_HAND, "gone.mid"))
     story.run(*CHAIN)
     assert identity_files(story) == ["a.mid.meta"]
     assert story.path(f"{MID}.meta").read_bytes() == made
 
-    # a `.meta` file that a user adds beside an intermediate of another type counts, too
+    # a `.meta` file that a user adds beside an intermediate of another type is used, too
     story.write(f"{LOW}.meta", meta(BY_HAND, "sub/a.low"))
     story.run("sub/a.low:chained")
     assert uuid_of(story, "sub/a.low") == BY_HAND.replace("-", "")

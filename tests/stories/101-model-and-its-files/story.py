@@ -1,6 +1,6 @@
-"""A model runs again when its buffer or picture changes, fails with the name of a missing file.
+"""The job of a model runs again when its buffer or picture changes.
 
-And runs again when the file appears.
+It fails with the name of a missing file, and runs again when the file appears.
 """
 
 import base64
@@ -48,7 +48,7 @@ def play(story):
     assert story.errors() == {ROCK: "models/rock.gltf: image 0: the file 'models/rock face.png' is missing"}
 
     story.write("assets/models/rock face.png", PICTURE)
-    story.run()  # the state at the time of its product
+    story.run()  # the project has the state from which the product was made
     story.write("assets/models/rock.gltf", model(4))
     story.run(f"{ROCK}!")
     assert story.errors() == {

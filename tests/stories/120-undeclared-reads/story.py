@@ -1,6 +1,6 @@
-"""A neighbour that a project's builder reads undeclared: a warning names the line.
+"""A project's builder reads a file beside its source without declaring it: a warning names the line of code.
 
-With `add` its change runs the job again, once.
+With `add` a change of the file runs the job again, once.
 """
 
 from contextlib import closing
@@ -49,12 +49,12 @@ FILES = {
     "assets/declared.part": "d",
     "assets/ignored.tmp": "i",
 }
-CHECKS_CLEAN_BUILD = False  # a change of an undeclared file goes unnoticed: the warning is about this
+CHECKS_CLEAN_BUILD = False  # the engine does not notice a change of an undeclared file; the warning says so
 ADDS = CONFIG + "undeclared_reads: add\n"
 
 
 def warnings(story, source):
-    """Return the warnings in the log of a source's job; as many are counted on the job."""
+    """Return the warnings in the log of a source's job; check that the job has the same number of warnings."""
     with closing(open_reader(story.cache / "assetdb.sqlite")) as reader:
         job = next(job for job in reader.jobs() if job.source == source)
     said = said_in(story, job.log) if job.log else []

@@ -1,4 +1,4 @@
-"""Product dependencies re-run nothing; they are met while the product exists, in any order of events."""
+"""Product dependencies do not run jobs again; a dependency is met while its product exists, in any order of events."""
 
 import sqlite3
 from contextlib import closing
@@ -62,7 +62,7 @@ def play(story):
     fog = path_uuid("textures/fog.bin").hex()
     assert dependencies(story, "level.out") == sorted([*stay, resolved(ROCK, 1), resolved(fog), ASSET])
 
-    story.write("assets/level.lnk", "source meshes/rock.lnk 0")  # its product has the same bytes, and other dependencies
+    story.write("assets/level.lnk", "source meshes/rock.lnk 0")  # the new product has the same bytes, but other dependencies
     story.write("assets/meshes/rock.lnk", "source level.lnk 0\ntext rock")
     ran = story.run("level.lnk:linked", "meshes/rock.lnk:linked")
     assert dependencies(story, "level.out") == [resolved(ROCK, 0)]

@@ -1,4 +1,4 @@
-"""Builders without a line of Python declare what their products need: by paths in a text, or in a file that a command writes."""
+"""Builders without Python code declare dependencies of their products: by paths in a text, or in a file that a command writes."""
 
 import sqlite3
 from contextlib import closing
@@ -23,7 +23,7 @@ FILES = {
 
 
 def needs(story, name):
-    """Return the needs of a product: names of products, and paths without a product; `!` marks those that are loaded first."""
+    """Return the dependencies of a product: names of products, and paths without a product; `!` marks preloaded dependencies."""
     sql = """SELECT COALESCE(o.ProductName, d.UnresolvedPath), d.DependencyFlags FROM Products p
         JOIN ProductDependencies d ON d.ProductPK = p.ProductID
         LEFT JOIN Sources s ON s.SourceGuid = d.DependencySourceGuid
@@ -42,7 +42,7 @@ def play(story):
     assert needs(story, "c.bin") == {"a.lvl", "b.json"}
     story.run(analysed=0)
 
-    # a needed file appears and changes: nothing runs again
+    # a file that a product depends on appears and changes: no job runs again
     story.write("assets/sky.png", "sky")
     story.write("assets/grass.png", "other grass")
     story.run("sky.png:copies", "grass.png:copies")

@@ -63,7 +63,7 @@ def test_sigstop_and_fg_restore_the_screen(shell: Pane) -> None:
     os.kill(screen, signal.SIGSTOP)
     shell.shows("Stopped")
     shell.type("stty sane; echo; echo here we $((40 + 2))")
-    shell.keys("C-j")  # the modes of the terminal are unchanged
+    shell.keys("C-j")  # After SIGSTOP, the terminal still has the modes of the screen.
     shell.shows("here we 42")
     shell.type("fg")
     shell.keys("Enter")

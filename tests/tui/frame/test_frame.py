@@ -39,7 +39,7 @@ def test_status_line_has_the_progress_as_a_sentence(session: FakeSession) -> Non
     assert "● building 38 %  38 of 100 jobs · 3 failed · 9.0 s left · 2 running · 3.8 a second" in said
 
 
-def test_time_left_is_calculated_from_the_rate_until_the_engine_has_an_estimate(session: FakeSession) -> None:
+def test_remaining_time_is_calculated_from_the_rate_until_the_engine_reports_an_estimate(session: FakeSession) -> None:
     session.latest_progress, session.project_name = progress(analyses_waiting=4555, eta_ms=0), "game"
     said = ["".join(part.text for part in StatusLine(session).parts(width)) for width in (80, 140)]
 
@@ -48,7 +48,7 @@ def test_time_left_is_calculated_from_the_rate_until_the_engine_has_an_estimate(
 
 
 @pytest.mark.parametrize("changes", [{}, {"analyses_waiting": 1780}, {"analyses_running": 3, "jobs_waiting": 900}])
-def test_percentage_and_counts_of_line_1_agree(session: FakeSession, changes: dict[str, int]) -> None:
+def test_percentage_in_line_1_equals_the_share_of_its_job_counts(session: FakeSession, changes: dict[str, int]) -> None:
     session.latest_progress = progress(**changes)
     said = "".join(part.text for part in StatusLine(session).parts(140))
 
@@ -61,7 +61,7 @@ def test_percentage_and_counts_of_line_1_agree(session: FakeSession, changes: di
 
 
 @pytest.mark.parametrize("state", [SessionState.REATTACHING, SessionState.DETACHED, SessionState.WAITING])
-def test_lines_show_no_activity_while_no_engine_is_connected(session: FakeSession, state: SessionState) -> None:
+def test_status_lines_show_no_activity_while_no_engine_is_connected(session: FakeSession, state: SessionState) -> None:
     session.state = state
     session.latest_health = Health(roots=(WatchedRoot("/game", WatchMode.NATIVE),))
     said = "".join(part.text for part in StatusLine(session).parts(140))
@@ -88,14 +88,14 @@ def test_line_1_shows_engine_root_and_ports_if_there_is_room(session: FakeSessio
 
 
 @pytest.mark.parametrize(("took_ms", "said"), [(76_000, "0.5 a second"), (86_000, "26.5 a minute"), (3_800_000, "0.6 a minute")])
-def test_low_rate_is_shown_by_minute(session: FakeSession, took_ms: int, said: str) -> None:
+def test_low_job_rate_is_shown_as_jobs_per_minute(session: FakeSession, took_ms: int, said: str) -> None:
     session.latest_progress = progress(processing_ms=took_ms)
 
     assert f" · {said}" in "".join(part.text for part in StatusLine(session).parts(140))
 
 
 @pytest.mark.parametrize("width", range(90, 150))
-def test_timers_are_three_blanks_apart_from_the_sentence(session: FakeSession, width: int) -> None:
+def test_three_blanks_separate_the_status_sentence_from_each_timer(session: FakeSession, width: int) -> None:
     session.latest_progress = progress(scan_ms=400, analysis_ms=900, analyses_waiting=1456)
 
     said = "".join(part.text for part in StatusLine(session).parts(width))
@@ -104,7 +104,7 @@ def test_timers_are_three_blanks_apart_from_the_sentence(session: FakeSession, w
     assert not timer or before.endswith("   ")
 
 
-def test_percentage_is_of_the_current_work(session: FakeSession) -> None:
+def test_percentage_excludes_jobs_done_before_the_current_work(session: FakeSession) -> None:
     session.latest_progress = progress(jobs_done=10_035, jobs_failed=33, done_before=10_000, failed_before=30)
 
     assert share_of(session.latest_progress) == (38, 100)
@@ -135,7 +135,7 @@ def test_draining_engine_is_shown_as_draining_and_then_as_drained() -> None:
     assert activity_of(SessionState.ATTACHED, progress(jobs_waiting=0, jobs_running=0), health).text == "‖ drained"
 
 
-def test_progress_bar_shows_done_failed_running_and_remaining_jobs(session: FakeSession) -> None:
+def test_progress_bar_has_sections_for_done_failed_running_and_remaining_jobs(session: FakeSession) -> None:
     parts = Rule(session, name="bar").parts(102)
 
     assert [(part.role, len(part.text)) for part in parts[1:5]] == [
@@ -172,7 +172,7 @@ def test_tabs_that_need_attention_are_marked(session: FakeSession) -> None:
         ("", "! no engine is running · ':start' starts one"),
     ],
 )
-def test_banner_reports_only_once_that_no_engine_runs(trouble, expected):
+def test_banner_reports_a_missing_engine_only_once(trouble, expected):
     session = FakeSession(Path("/c"), SessionState.DETACHED)
     session.trouble = trouble
 
@@ -208,7 +208,7 @@ def test_short_line_2_shows_platforms_while_all_is_well(session: FakeSession) ->
     assert [right(width) for width in (100, 85)] == ["! gone: 1 of 2 folders   connected", "! gone: 1 of 2 folders"]
 
 
-def test_banner_of_a_broken_configuration_has_the_first_mistake():
+def test_banner_of_a_broken_configuration_shows_only_the_first_mistake():
     mistakes = "/home/ada/games/aptui.yaml:11:5: 'name' is missing\n/home/ada/games/aptui.yaml:11:6: unknown key 'nam'"
 
     assert trouble_of(Health(configuration=mistakes)) == "! configuration: aptui.yaml:11:5: 'name' is missing  (and 1 more)"

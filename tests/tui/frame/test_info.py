@@ -10,7 +10,7 @@ from aptui.tui.frame.sheets import break_entries, info_lines
 from ..fake_panes import FakeSession
 
 
-def test_continued_lines_of_a_long_path_are_aligned(tmp_path: Path) -> None:
+def test_wrapped_long_path_on_the_info_sheet_keeps_every_character(tmp_path: Path) -> None:
     path = "/" + "/".join(f"folder_{number}" for number in range(30))
     project = SimpleNamespace(scan_folders=(ScanFolder(1, "game", path),), metadata_types=())
     config = SimpleNamespace(project_dir=tmp_path, project=project, meta_delay_ms=0)
@@ -48,7 +48,7 @@ def test_scan_folders_are_listed_in_order(tmp_path: Path) -> None:
     assert any("127.0.0.1:45643" in line for line in said)
 
 
-def test_engine_root_follows_the_project(tmp_path: Path) -> None:
+def test_engine_root_is_shown_after_the_project(tmp_path: Path) -> None:
     said = ["".join(part.text for part in line) for line in info_lines(FakeSession(tmp_path), None, [("Engine root", "/o3de")])]
 
     at = next(at for at, line in enumerate(said) if "/o3de" in line)

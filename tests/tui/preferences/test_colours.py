@@ -41,7 +41,7 @@ def colours_of(style: Style, *, is_dark: bool, colours: int) -> float:
 @pytest.mark.usefixtures("_facts")
 @pytest.mark.parametrize("colours", DEPTHS)
 @pytest.mark.parametrize("name", LOOKS)
-def test_every_role_can_be_read_on_the_selected_row(name: str, colours: int) -> None:
+def test_text_of_every_colour_role_is_legible_on_the_selected_row(name: str, colours: int) -> None:
     safety.install(safety.TerminalFacts(colours=colours))
     look = LOOKS[name]
     styles = theming.Roles(look.roles)
@@ -60,7 +60,7 @@ def test_every_role_can_be_read_on_the_selected_row(name: str, colours: int) -> 
 
 @pytest.mark.usefixtures("_facts")
 @pytest.mark.parametrize("name", LOOKS)
-def test_disabled_entries_are_not_bright_with_16_colours(name: str) -> None:
+def test_muted_text_has_no_more_contrast_than_plain_text_with_16_colours(name: str) -> None:
     """The default text of a terminal is often a little less than white or black."""
     safety.install(safety.TerminalFacts(colours=16))
     look = LOOKS[name]
@@ -75,7 +75,7 @@ def test_disabled_entries_are_not_bright_with_16_colours(name: str) -> None:
     assert styles[0].dim or contrast(muted, behind) <= contrast(plain, behind)
 
 
-def test_legible_changes_a_colour_as_little_as_needed() -> None:
+def test_legible_changes_a_colour_only_until_the_contrast_suffices() -> None:
     bar = Color.parse("#2b3647")
     red = Color.parse("#ef6f6c")
 
@@ -90,6 +90,6 @@ def test_legible_changes_a_colour_as_little_as_needed() -> None:
 
 
 @pytest.mark.parametrize(("colour", "nearest"), [("#2b3647", "#3a3a3a"), ("#14171c", "#1c1c1c"), ("#ef6f6c", "#ff5f5f")])
-def test_with_256_colours_slate_is_grey_and_red_stays_red(colour: str, nearest: str) -> None:
+def test_in_256_colours_slate_becomes_grey_and_red_stays_red(colour: str, nearest: str) -> None:
     assert fit_colours(f"bold {colour}", 256) == f"bold {nearest}"
     assert fit_colours(colour, 16) == fit_colours(colour, safety.TRUECOLOUR) == colour

@@ -55,7 +55,7 @@ def _list_features() -> list[str]:
     return [module.name for module in pkgutil.walk_packages(aptui.features.__path__, "aptui.features.")]
 
 
-def test_every_binding_is_in_the_shipped_keymap_and_the_reverse():
+def test_shipped_keymap_and_bindings_of_the_code_are_equal():
     shipped = {action.id: set(action.keys) for action in read_shipped_actions(data_dir() / "config" / "keymap.yaml").values()}
 
     assert bound() == shipped
@@ -79,7 +79,7 @@ def test_shipped_keys_do_not_clash():
         ("app.quit: 'x\n", "", "not valid YAML"),
     ],
 )
-def test_mistake_in_the_users_keymap_has_its_place(body, at, what):
+def test_mistake_in_the_keymap_of_the_user_is_reported_with_its_position(body, at, what):
     own_file().write_text(body)
 
     keymap = load_keymap()
@@ -87,13 +87,13 @@ def test_mistake_in_the_users_keymap_has_its_place(body, at, what):
     assert [f"keymap.yaml:{at}" in each.where and what in each.what for each in keymap.mistakes] == [True]
 
 
-def test_unknown_action_has_the_nearest_as_hint():
+def test_unknown_action_in_a_keymap_suggests_the_most_similar_action():
     own_file().write_text("app.quitt: x\n")
 
     assert "app.quit" in load_keymap().mistakes[0].hint
 
 
-def test_a_rebound_key_works_and_the_old_one_does_not(tmp_path):
+def test_rebound_key_works_and_its_old_key_does_not(tmp_path):
     own_file().write_text("app.quit: f5\napp.info: none\nprobe.reprocess: x\n")
 
     async def press(app, pilot, _session):
@@ -108,7 +108,7 @@ def test_a_rebound_key_works_and_the_old_one_does_not(tmp_path):
     assert [mistake.what for mistake in app.keys.keymap.mistakes] == ["unknown action 'probe.reprocess'"]
 
 
-def test_clash_is_reported_at_start_and_on_reload(tmp_path):
+def test_two_actions_on_one_key_are_reported_at_start_and_on_reload(tmp_path):
     own_file().write_text("app.quit: i\n")
 
     async def look(app, pilot, _session):
@@ -125,11 +125,11 @@ def test_clash_is_reported_at_start_and_on_reload(tmp_path):
     ("key", "shown"),
     [("ctrl+p", "^P"), ("question_mark", "?"), ("enter", "⏎"), ("f1", "F1"), ("shift+tab", "⇧Tab"), ("Q", "Q"), ("slash", "/")],
 )
-def test_show_key(key, shown):
+def test_show_key_gives_the_displayed_name_of_a_key(key, shown):
     assert show_key(key) == shown
 
 
-def test_normalise_keys():
+def test_normalise_keys_accepts_other_spellings_of_key_names():
     assert normalise("?, f1") == ("question_mark", "f1")
     assert normalise(",") == ("comma",)
 
@@ -138,7 +138,7 @@ def test_normalise_keys():
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"\xff\xfe", b"[" * 100_000])
-def test_damaged_memory_is_ignored(tmp_path, body):
+def test_damaged_file_of_remembered_values_is_ignored(tmp_path, body):
     file = tmp_path / "memory.json"
     file.write_bytes(body)
 
@@ -156,7 +156,7 @@ def test_remembered_value_of_another_type_is_ignored(tmp_path):
     assert memory.get("jobs.width", 12) == 12
 
 
-def test_a_history_keeps_each_text_once_the_latest_last(tmp_path):
+def test_history_keeps_each_text_once_and_the_latest_text_last(tmp_path):
     memory = UiMemory(tmp_path / "memory.json")
     for word in ("a", "b", "a", "", *(f"{number}" for number in range(98))):
         memory.remember("filters", word)
@@ -165,7 +165,7 @@ def test_a_history_keeps_each_text_once_the_latest_last(tmp_path):
     assert len(memory.history("filters")) == 100
 
 
-def test_two_screens_keep_the_values_of_both(tmp_path: Path) -> None:
+def test_two_screens_that_save_remembered_values_lose_none(tmp_path: Path) -> None:
     one, other = person_memory(tmp_path), person_memory(tmp_path)
     other.put("theme", "light")
     other.remember("commands", "theme light")
@@ -183,7 +183,7 @@ def test_two_screens_keep_the_values_of_both(tmp_path: Path) -> None:
     assert person_memory(tmp_path).history("commands") == ["theme light", "info"]
 
 
-def test_memories_of_projects_are_separate_and_private(tmp_path):
+def test_remembered_values_are_stored_by_project_and_readable_only_by_the_user(tmp_path):
     one, other = project_memory(tmp_path, tmp_path / "one"), project_memory(tmp_path, tmp_path / "other")
     one.put("shell.tab", "logs")
     one.save()
@@ -209,7 +209,7 @@ def test_screen_modules_import_yaml_and_numpy_lazily():
     assert not top & {"numpy", "re2", "pygments", "ruamel"}
 
 
-def test_letters_used_by_several_panes_are_in_the_table_of_the_design_page():
+def test_design_page_lists_every_letter_that_several_panes_use():
     text = (Path(aptui.tui.__file__).parent / "DESIGN.md").read_text()
     listed = {letter: set(panes.split(", ")) for letter, panes in re.findall(r"^\| `(.)` \| .+ \| (.+) \|$", text, re.MULTILINE)}
     bound: dict[str, set[str]] = {}

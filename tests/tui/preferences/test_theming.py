@@ -1,4 +1,4 @@
-"""Themes: shipped ones are complete, mistakes of the user have their place, a terminal gets a theme that it can show."""
+"""Themes: shipped themes are complete, mistakes of the user are reported with their position, a terminal gets a suitable theme."""
 
 import pytest
 from textual.events import AppFocus
@@ -55,7 +55,7 @@ def test_monochrome_theme_has_only_attributes():
         ("roles: {failed: bold\n", "", "not valid YAML"),
     ],
 )
-def test_mistake_in_a_users_theme_has_its_place(own, body, at, what):
+def test_mistake_in_a_theme_of_the_user_is_reported_with_its_position(own, body, at, what):
     (own / "mine.yaml").write_text(body)
 
     looks = theming.load_themes()
@@ -99,12 +99,12 @@ def test_unreadable_theme_file_is_reported(own):
         ("ansi-dark", {"TERM": "xterm-256color"}, "ansi-dark"),
     ],
 )
-def test_theme_suits_the_terminal(wanted, environment, shown):
+def test_suitable_theme_depends_on_the_chosen_theme_and_the_terminal(wanted, environment, shown):
     assert theming.suitable(wanted, theming.load_themes(), environment) == shown
 
 
 @pytest.mark.parametrize("name", sorted(SHIPPED))
-def test_every_theme_draws_the_screen(tmp_path, name):
+def test_app_starts_with_every_shipped_theme(tmp_path, name):
     async def look(app, pilot, _session):
         assert app.theme == name
         assert theming.roles(app)["failed"].bold
@@ -115,7 +115,7 @@ def test_every_theme_draws_the_screen(tmp_path, name):
     in_shell(tmp_path, look, theme=name)
 
 
-def test_without_colours_no_colour_is_sent(tmp_path, monkeypatch):
+def test_no_colour_is_sent_to_a_terminal_without_colours(tmp_path, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
 
     async def look(app, _pilot, _session):
@@ -133,12 +133,12 @@ def test_without_colours_no_colour_is_sent(tmp_path, monkeypatch):
     in_shell(tmp_path, look)
 
 
-def test_picker_previews_then_restores_or_keeps(tmp_path):
+def test_theme_picker_previews_a_theme_and_then_restores_or_keeps_it(tmp_path):
     async def pick(app, pilot, _session):
         await pilot.press("colon", *"theme", "enter")
         await pilot.press("down")
         await until(pilot, lambda: app.theme == "deuteranopia")
-        await until(pilot, lambda: "told apart with" in text(app))  # the whole description, below the names
+        await until(pilot, lambda: "told apart with" in text(app))  # The description below the names is shown completely.
         await pilot.press("escape")
         await until(pilot, lambda: app.theme == "dark")
         await pilot.press("colon", *"theme", "enter")
@@ -148,7 +148,7 @@ def test_picker_previews_then_restores_or_keeps(tmp_path):
     assert in_shell(tmp_path, pick).person.get("theme", "") == "ansi-light"
 
 
-def test_theme_key_and_unknown_theme_name(tmp_path):
+def test_theme_key_selects_the_next_theme_and_an_unknown_theme_name_is_reported(tmp_path):
     async def cycle(app, pilot, _session):
         await pilot.press("T")
         await until(pilot, lambda: app.theme == "deuteranopia")

@@ -26,14 +26,14 @@ class Hasty(Terminal):
 
 
 class Sized(DiffRenderingApp):
-    """Its size, in its first line."""
+    """An app that shows the terminal's size in its first line."""
 
     def compose(self) -> ComposeResult:
-        """Show it."""
+        """Create the line for the size."""
         yield Static()
 
     def on_resize(self, event: Resize) -> None:
-        """Show another."""
+        """Show the new size."""
         self.query_one(Static).update(f"size {event.size.width} {event.size.height}.")
 
 

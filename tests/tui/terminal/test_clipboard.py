@@ -24,7 +24,7 @@ def clipboard(tmp_path, written, **environ):
     return Clipboard(written.append, {"TERM": "xterm", "PATH": os.environ["PATH"], **environ}, tmp_path / "copies")
 
 
-def test_a_plain_terminal_gets_osc_52(tmp_path):
+def test_copy_is_sent_to_a_plain_terminal_as_osc_52(tmp_path):
     written = []
 
     copied = clipboard(tmp_path, written).copy("naïve")
@@ -34,7 +34,7 @@ def test_a_plain_terminal_gets_osc_52(tmp_path):
     assert copied.toast() == "6 B → terminal, if it allows"
 
 
-def test_gnu_screen_gets_osc_52_in_pieces(tmp_path):
+def test_copy_is_sent_to_gnu_screen_as_osc_52_in_several_parts(tmp_path):
     written = []
 
     copied = clipboard(tmp_path, written, STY="1.pts").copy("x" * 500)
@@ -56,7 +56,7 @@ def test_dead_tmux_falls_back_to_osc_52(tmp_path):
     assert written
 
 
-def test_a_large_copy_is_sent_and_kept_in_a_private_file(tmp_path):
+def test_large_copy_is_sent_to_the_terminal_and_kept_in_a_private_file(tmp_path):
     written = []
 
     copied = clipboard(tmp_path, written).copy("y" * SAFE_BYTES)
@@ -68,7 +68,7 @@ def test_a_large_copy_is_sent_and_kept_in_a_private_file(tmp_path):
     assert copied.toast() == f"73 KiB → terminal; large, so also in '{copied.file}'"
 
 
-def test_copy_without_a_route_is_kept_in_a_file(tmp_path):
+def test_copy_that_the_terminal_cannot_receive_is_kept_in_a_file(tmp_path):
     def refuse(_):
         raise OSError
 
@@ -99,7 +99,7 @@ def test_raw_copy_keeps_invalid_utf_8(tmp_path):
     assert base64.b64decode(written[0][7:-1]) == b"caf\xe9"
 
 
-def test_the_register_keeps_the_last_copies_once_each(tmp_path):
+def test_register_of_copies_keeps_each_of_the_last_texts_once(tmp_path):
     board = clipboard(tmp_path, [])
     for number in [*range(MOST_COPIES + 5), 20]:
         board.copy(str(number))

@@ -32,7 +32,7 @@ def test_terminal_size_ignores_exported_variables(monkeypatch: pytest.MonkeyPatc
 
 def test_default_size_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.__stdin__", None)
-    with open(os.devnull, "w") as stream:  # not a terminal
+    with open(os.devnull, "w") as stream:  # The null device is not a terminal.
         assert Terminal._get_terminal_size(SimpleNamespace(_file=stream)) == (80, 25)
 
 
@@ -82,14 +82,14 @@ def test_sigcont_restarts_the_screen_only_after_a_stop(resumes: bool, started: i
     assert len(starts) == started
 
 
-def test_line_feed_typed_ahead_is_enter() -> None:
+def test_line_feed_typed_before_the_start_is_read_as_enter() -> None:
     assert [each.key for each in as_meant(events.Key("ctrl+j", "\n"))] == ["enter"]
     assert [each.key for each in as_meant(events.Key("j", "j"))] == ["j"]
     paste = events.Paste("a\nb")
     assert as_meant(paste) == (paste,)
 
 
-def test_bound_alt_key_is_not_split() -> None:
+def test_alt_key_with_a_binding_is_not_split_into_two_keys() -> None:
     (key,) = as_meant(events.Key("alt+x", None), {"alt+x"})
 
     assert key.key == "alt+x"

@@ -26,7 +26,7 @@ def messages_of(*chunks: bytes, waits: bool = True, is_asked: bool = False) -> l
 
 
 def keys_of(messages: list[Message]) -> list[str]:
-    """Return the keys among them."""
+    """Return the keys among the messages."""
     keys = [message for message in messages if isinstance(message, events.Key)]
     return [each.character or each.key for key in keys for each in as_meant(key)]
 
@@ -80,7 +80,7 @@ def test_split_reply_is_not_a_key(at: int, waits: bool) -> None:
     assert [(each.x, each.y) for each in messages if isinstance(each, events.CursorPosition)] == [(139, 11)]
 
 
-def test_reply_split_after_esc_gives_one_key() -> None:
+def test_reply_that_is_split_after_esc_gives_one_key() -> None:
     assert keys_of(messages_of(b"j\x1b", ANSWER[1:] + b"k", is_asked=True)) == ["j", "\x1b", "k"]
     assert keys_of(messages_of(b"j\x1b", ANSWER[1:4], ANSWER[4:] + b"k", is_asked=True)) == ["j", "\x1b", "k"]
     assert keys_of(messages_of(b"j\x1b", ANSWER[1:] + b"k", waits=False, is_asked=True)) == ["j", "k"]
@@ -111,7 +111,7 @@ def test_paste_with_a_split_end_is_closed(at: int) -> None:
     assert keys_of(messages) == ["\x1b", "/", "j"]
 
 
-def test_kept_piece_of_input_is_returned_at_the_end_of_input() -> None:
+def test_incomplete_sequence_is_returned_at_the_end_of_input() -> None:
     decoder = input_decoder("utf-8")()
 
     assert decoder.decode(b"\x1b[1") == ""

@@ -39,7 +39,7 @@ def rendered(*segments, facts=safety.TerminalFacts()):
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_control_characters_are_replaced_and_the_width_is_kept(payload):
+def test_control_characters_are_replaced_without_changing_the_width(payload):
     out = rendered(Segment("ab"), Segment(payload * 2), Segment("yz"))
 
     assert not re.search("[\x00-\x1f\x7f-\x9f\u200b\u202e\u2066\ufeff\ud800-\udfff]", out)
@@ -50,13 +50,13 @@ def test_control_characters_are_replaced_by_visible_ones():
     assert rendered(Segment("a\x1b]0;b   ")) == "a␛]0;b  "
 
 
-def test_only_web_links_are_kept():
+def test_only_links_to_web_addresses_are_kept():
     assert "file:" not in rendered(Segment("x", Style(link="file:///etc/passwd")))
     assert "https://example.org" in rendered(Segment("x", Style(link="https://example.org")))
     assert "\x1b]52" not in rendered(Segment("x", Style(link="https://e/\x1b]52;c;AA==\x07")))
 
 
-def test_without_colours_attributes_remain():
+def test_text_without_colours_keeps_its_attributes():
     out = rendered(Segment("x", Style(bold=True, color="red", bgcolor="blue")), facts=safety.TerminalFacts(colours=0))
 
     assert out == "\x1b[1mx\x1b[0m"
@@ -75,14 +75,14 @@ def test_ascii_terminal_gets_ascii_of_the_same_width():
     assert out == ">x failed +-+ ~ ?? v"
 
 
-def test_glyphs_have_one_width_in_both_forms():
+def test_every_glyph_and_its_ascii_form_are_one_cell_wide():
     from rich.cells import cell_len
 
     assert {cell_len(form) for forms in safety.GLYPHS.values() for form in forms} == {1}
     assert all(ascii_form.isascii() for _, ascii_form in safety.GLYPHS.values())
 
 
-def test_bypassed_wall_is_detected_and_text_withheld(monkeypatch):
+def test_bypassed_guard_of_the_screen_is_detected_and_text_is_withheld(monkeypatch):
     from textual import _compositor
 
     monkeypatch.setattr(
@@ -119,7 +119,7 @@ def test_invalid_utf_8_is_shown_as_escapes():
         ({"TERM": "vt100", "LANG": "de_DE.utf8"}, 0, True, ""),
     ],
 )
-def test_facts_of_the_terminal_are_derived_from_the_environment(environ, colours, is_utf8, multiplexer):
+def test_abilities_of_the_terminal_are_derived_from_the_environment(environ, colours, is_utf8, multiplexer):
     facts = safety.prepare_terminal(environ)
 
     assert (facts.colours, facts.is_utf8, facts.multiplexer) == (colours, is_utf8, multiplexer)
@@ -156,7 +156,7 @@ def test_no_control_sequence_of_content_reaches_a_terminal(columns, lines, envir
         terminal.wait_for(b"EVIL")
         terminal.send("jjG\t\t*jjG\tjjG\x17\tjjG\tjjGm")
         terminal.resize(columns + 20, lines + 6)
-        terminal.send(b"\xe9\xff\xc3(\xf0\x9f\x1b")  # invalid UTF-8: the input thread must survive
+        terminal.send(b"\xe9\xff\xc3(\xf0\x9f\x1b")  # The input thread must survive invalid UTF-8.
         terminal.settle()
         terminal.send("\x1b")
         mark = len(terminal.seen)

@@ -10,7 +10,7 @@ from tui.shell_room import layouts_of
 pytestmark = pytest.mark.real
 
 
-def test_filter_line_posts_each_key_keeps_history_and_escape_restores_filter():
+def test_filter_line_reports_each_key_and_keeps_a_history_and_escape_restores_the_filter():
     box, told = FilterBox(history=["failed platform:pc", "png"]), []
 
     async def script(app, pilot):
@@ -62,7 +62,7 @@ def test_typing_and_equal_counts_do_not_lay_out_screen():
     play(box, script, size=(30, 10))
 
 
-def test_long_mistake_is_wrapped_and_count_stays():
+def test_long_filter_mistake_is_wrapped_and_the_count_stays_visible():
     box = FilterBox("(?=x)")
 
     async def script(app, pilot):
@@ -81,7 +81,7 @@ def test_long_mistake_is_wrapped_and_count_stays():
     play(box, script, size=(40, 10))
 
 
-def test_hint_is_shown_whole_or_not_at_all():
+def test_hint_of_the_filter_line_is_never_cut():
     box = FilterBox(".png")
 
     async def script(app, pilot):
@@ -117,5 +117,5 @@ def test_mistake_is_marked_at_its_position():
     ("cells", "expected"),
     [(29, "name, path/, UUID or asset id"), (28, "name, path/"), (11, "name, path/"), (10, "name"), (3, "")],
 )
-def test_filter_placeholder_ends_at_a_whole_part(cells, expected):
+def test_filter_placeholder_is_shortened_to_whole_words(cells, expected):
     assert fitting("name, path/, UUID or asset id", cells) == expected

@@ -50,7 +50,7 @@ def test_hiding_other_levels_keeps_the_cursor_on_its_line():
     play(pane, script)
 
 
-def test_moving_up_ends_following_and_pause_holds_new_lines_back():
+def test_moving_up_ends_following_and_a_paused_log_shows_no_new_lines():
     source = MemoryLines(log(*"I" * 50), capacity=60)
     pane = LogPane(source)
 
@@ -109,7 +109,7 @@ def test_hits_are_highlighted_and_stepped_through():
     play(pane, script)
 
 
-def test_file_shows_its_end_first_then_all(big):
+def test_log_file_shows_its_end_before_all_lines(big):
     path, lines = big
     assert path.stat().st_size > 4 * BLOCK_BYTES
     source = FileLines(path)
@@ -129,7 +129,7 @@ def test_file_shows_its_end_first_then_all(big):
     source.close()
 
 
-def test_growing_and_truncated_file_is_followed(big):
+def test_growing_or_truncated_log_file_is_followed(big):
     path, lines = big
     source = FileLines(path)
     source.index()

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.real
         (["c", "q"], None),
     ],
 )
-def test_menu_answers_once_and_restores_focus(keys, answer):
+def test_menu_gives_one_answer_and_restores_the_focus(keys, answer):
     table, answers = Table(COLUMNS, Numbers(10)), []
 
     async def script(app, pilot):
@@ -45,7 +45,7 @@ def test_menu_answers_once_and_restores_focus(keys, answer):
 
 @pytest.mark.parametrize("place", [None, (40, 10)])
 @pytest.mark.parametrize("opens", [Menu.ask, Confirm.ask, Prompt.ask])
-def test_pop_up_is_placed_before_first_drawing(opens, place):
+def test_pop_up_is_in_its_place_at_its_first_drawing(opens, place):
     async def script(app, pilot):
         first = (ITEMS,) if opens == Menu.ask else ("Run 2,000 jobs again?",)
         box = opens(app, *first, print, **({} if opens == Prompt.ask else {"place": place}))
@@ -85,7 +85,7 @@ def test_question_default_is_the_safe_answer():
     play(table, script)
 
 
-def test_prompt_checks_text():
+def test_prompt_refuses_invalid_text():
     table, answers = Table(COLUMNS, Numbers(10)), []
 
     async def script(app, pilot):

@@ -1,4 +1,4 @@
-"""A picture uses the available colours and size, and at most the bytes that the line carries soon."""
+"""A picture uses the available colours and size. On a slow line it uses fewer bytes."""
 
 import asyncio
 
@@ -49,7 +49,7 @@ def play(script, *, theme="dark", byte_s=0.0, size=(21, 10)):
 
 
 def colours_of(view, y=1):
-    """Return the colours that blanks have which are not those of the ground."""
+    """Return the background colours of blanks that differ from the ground colour."""
     ground = view.painting.painter.ground.bgcolor
     found = [style.bgcolor for text, style, _ in view.render_line(y) if text.isspace()]
     return [each.triplet.hex for each in found if each != ground]
@@ -68,7 +68,7 @@ def test_picture_uses_colours_of_terminal(monkeypatch, colours, expected):
 @pytest.mark.parametrize(
     ("colours", "theme"), [(16, "ansi-dark"), (0, "monochrome"), (TRUECOLOUR, "monochrome"), (16, "ansi-light")]
 )
-def test_picture_is_shades_with_few_or_no_colours(monkeypatch, colours, theme):
+def test_picture_uses_shades_on_a_terminal_with_few_or_no_colours(monkeypatch, colours, theme):
     monkeypatch.setattr(textview, "facts", lambda: TerminalFacts(colours))
 
     async def look(_app, _pilot, view):

@@ -1,4 +1,4 @@
-"""Plain lines look as Textual draws them, and their strips are the widget's own."""
+"""Plain lines look the same as lines that Textual draws, and their strips are reused."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_plain_lines_look_the_same_as_lines_drawn_by_textual(css: str, crop: Reg
     assert draw(Ours(), css, picture) == draw(Theirs(), css, picture)
 
 
-def test_plain_line_is_the_strip_of_the_widget_rendered_once() -> None:
+def test_plain_line_is_rendered_once_and_reused() -> None:
     def lines(widget: Widget) -> list[Strip]:
         widget.app._filters = []
         return [widget.render_lines(Region(0, 0, 20, 1))[0] for _ in range(2)]
@@ -83,5 +83,5 @@ def test_plain_line_is_the_strip_of_the_widget_rendered_once() -> None:
     assert first is again is ours.strips[0]
 
 
-def test_lists_follow_css_rules_of_scroll_view() -> None:
+def test_row_lists_follow_the_css_rules_of_scroll_view() -> None:
     assert ScrollView.__name__ in Rows._css_type_names

@@ -51,7 +51,7 @@ def test_scroll_bar_is_drawn_only_if_it_looks_different():
     play(table, script)
 
 
-def test_keys_move_cursor():
+def test_keys_move_the_cursor_of_a_row_list():
     table = Table(COLUMNS, Numbers())
 
     async def script(app, pilot):
@@ -65,7 +65,7 @@ def test_keys_move_cursor():
     play(table, script)
 
 
-def test_cursor_stays_on_row_and_place_when_view_changes():
+def test_cursor_stays_on_its_row_and_line_when_the_view_changes():
     model = Numbers(1000)
     table = Table(COLUMNS, model)
 

@@ -61,13 +61,13 @@ def test_column_takes_no_spare_width_while_another_is_cut(count, is_cut):
     async def script(app, pilot):
         assert any("…" in line for line in lines_of(table)) == is_cut
         table.set_columns(WIDE[:2])
-        assert [line.index("textures") for line in lines_of(table)[1:3]] == [23, 23]  # the widths are kept if everything fits
+        assert [line.index("textures") for line in lines_of(table)[1:3]] == [23, 23]  # The widths do not change if all columns fit.
 
     play(table, script, size=(60, 10))
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_titles_of_an_empty_table_are_hidden_unless_it_keeps_them(keeps):
+def test_column_titles_of_an_empty_table_are_hidden_unless_keeps_titles_is_set(keeps):
     table = Table(COLUMNS, Numbers(0))
     table.keeps_titles = keeps
 
@@ -119,7 +119,7 @@ def test_long_texts_scroll_horizontally():
     play(table, script, size=(24, 8))
 
 
-def test_current_pair_has_the_whole_value_of_several_lines():
+def test_current_entry_of_a_details_table_has_all_lines_of_its_value():
     details = KeyValue()
 
     async def script(app, pilot):
@@ -150,7 +150,7 @@ def test_empty_table_shows_its_text():
     play(table, script)
 
 
-def test_unneeded_column_width_goes_to_column_that_needs_it():
+def test_width_that_one_column_does_not_need_goes_to_another_column():
     def widths(width: int, first: int, second: int) -> list[int]:
         columns = (
             Column("path", "Path", 0, 10, needs=first), Column("number", "Number", 6), Column("why", "Why", 0, 10, needs=second),
@@ -165,7 +165,7 @@ def test_unneeded_column_width_goes_to_column_that_needs_it():
     assert widths(30, 80, 5) == [10, 6, 10]
 
 
-def test_narrow_column_returns_after_wide_one_is_dropped():
+def test_narrow_column_returns_after_a_wide_column_is_dropped():
     def ids(width: int, needs: int) -> list[str]:
         columns = (
             Column("path", "Path", 0, 10, needs=needs), Column("number", "Number", 6, drop_rank=2),

@@ -12,7 +12,7 @@ from .views_room import NAME, Folders, brute_view
 pytestmark = pytest.mark.real
 
 
-def test_tree_opens_and_closes_like_reference_model():
+def test_tree_opens_and_closes_nodes_like_a_reference_model():
     model, tree = Folders(), None
     tree = VTree(NAME, model)
     nodes = tree._open_nodes
@@ -84,7 +84,7 @@ def test_open_nodes_survive_renumbering():
 
     async def script(app, pilot):
         tree.reveal(2)
-        model.depth = np.append(np.int32(0), model.depth)  # one more at the top, before all others
+        model.depth = np.append(np.int32(0), model.depth)  # One node is added at the top, before all other nodes.
         model.parent = np.append(np.int32(-1), np.where(model.parent < 0, -1, model.parent + 1))
         model.end = np.append(np.int32(1), model.end + 1)
         model.node_count, model.shift = model.node_count + 1, -1

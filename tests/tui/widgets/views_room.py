@@ -1,4 +1,4 @@
-"""Helpers of the tests of widgets."""
+"""A tree and helpers for tests of widgets."""
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Folders:
 
 
 def brute_view(model, is_open, mask=None):
-    """Return the visible nodes the slow way."""
+    """Return the visible nodes by a slow reference computation."""
     visible = []
     for node in range(model.node_count):
         up, hidden = int(model.parent[node]), False

@@ -1,4 +1,4 @@
-"""Helpers of the tests of widgets."""
+"""A table and helpers for tests of widgets."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Commands with `batch`: one start for several files, with the same results as one start for each."""
+"""Commands with `batch`: one start of the program for several files, with the same results as a start for each file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ for source in sources:
     stem = os.path.splitext(name)[0]
     exec(open(source).read())
 """
-"""A program that runs its sources: each test says in its sources how the program behaves."""
+"""A program that executes its sources as code: the sources of each test define how the program behaves."""
 WRITES = "write(stem + '.out', name)"
 
 
@@ -75,7 +75,7 @@ class Starts:
         return found
 
     def counts(self) -> list[int]:
-        """Return how many files each start so far had."""
+        """Return the number of files of each start so far."""
         path = self.tool.parent / "starts"
         return [int(word) for word in path.read_text().split()] if path.exists() else []
 
@@ -126,7 +126,7 @@ def test_file_with_unclear_products_has_the_result_of_a_start_alone(starts: Star
     assert [result.error for result in results.values()] == [result.error for result in alone.values()]
 
 
-def test_equal_stems_and_overlapping_patterns_are_separated(starts: Starts) -> None:
+def test_products_of_files_with_equal_stems_or_overlapping_patterns_are_separated(starts: Starts) -> None:
     sources = {"a.txt": WRITES, "x/a.txt": WRITES, "a.b.txt": WRITES}
     assert made(starts.run(sources)) == {"a.txt": ["a.out"], "x/a.txt": ["x/a.out"], "a.b.txt": ["a.b.out"]}
 
@@ -136,7 +136,7 @@ def test_equal_stems_and_overlapping_patterns_are_separated(starts: Starts) -> N
     assert made(results) == {"hero.txt": ["hero_n.out"], "hero_big.txt": ["hero_big_n.out"], "z.txt": ["z_n.out"]}
 
 
-def test_lines_that_name_a_file_are_in_its_log_and_others_in_the_first_one(starts: Starts) -> None:
+def test_output_line_is_in_the_log_of_the_file_that_it_names_or_in_the_first_log(starts: Starts) -> None:
     starts.with_rule(warning_regex="^warn: (?P<message>.*)")
     warns = f"{WRITES}; print('warn: thin', source)"
 

@@ -1,4 +1,4 @@
-"""Builders that are a command line: quoting, execution, what is read from their output, products by glob."""
+"""Builders that are a command line: quoting, execution, parsing of the output, products found by glob."""
 
 from __future__ import annotations
 
@@ -393,7 +393,8 @@ def test_a_dependency_file_is_read_and_its_files_are_hashed(room):
     escaped = str(header).replace(" ", "\\\\ ")
     other = room.run(builder(f"cp {{source}} {{products_dir}} && printf 'x: {escaped}' > {{depfile}}"))
 
-    assert [path.rpartition("/")[2] for path, _ in result.discovered] == ["b.h", "here too.h"]  # missing, beside the source
+    # both files are missing; the paths are beside the source
+    assert [path.rpartition("/")[2] for path, _ in result.discovered] == ["b.h", "here too.h"]
     assert [path for path, digest in other.discovered if digest] == [str(header)]
 
 

@@ -36,7 +36,7 @@ for line in sys.stdin:
     exec(text)
     print(json.dumps(answer), flush=True)
 """
-"""A program that runs its sources: each test says in its source how the program behaves."""
+"""A program that executes its sources as code: the source of each test defines how the program behaves."""
 WRITES = """
 open(f"{job['products_dir']}/{job['stem']}.out", "w").write(f"{os.getpid()} {job['params'].get('mark')}")
 """
@@ -65,7 +65,7 @@ class Programs:
         )
 
     def pid(self) -> int:
-        """Run a job that must succeed, and return the process that did it."""
+        """Run a job that must succeed, and return the id of the process that ran it."""
         result = self.run(WRITES)
         assert result.outcome is Outcome.SUCCEEDED, result.error
         return int(Path(result.products[0].staged).read_text().split()[0])
@@ -236,7 +236,7 @@ print("Blender 4.2.0", flush=True)
 sys.path.insert(0, {folder!r})
 runpy.run_path(sys.argv[sys.argv.index("-P") + 1], run_name="__main__")
 """
-"""Stands for Blender: it prints its version to stdout, and runs the script after `-P` with a module `bpy`."""
+"""A fake Blender: prints its version to stdout, and runs the script after `-P` with a module `bpy`."""
 ADAPTERS = {
     "python": ("python_adapter.py", PYTHON, f"{sys.executable} tools/adapter tools/convert", "ValueError: no words"),
     "blender": (
@@ -274,7 +274,7 @@ def test_adapters_run_jobs_and_report_exceptions(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("adapter", ["python_adapter.py", "blender_adapter.py", "node_adapter.mjs"])
-def test_adapter_has_at_most_60_lines(adapter: str) -> None:
+def test_shipped_adapter_has_at_most_60_lines(adapter: str) -> None:
     assert (data_dir() / "config" / "persistent" / adapter).read_text().count("\n") <= 60
 
 

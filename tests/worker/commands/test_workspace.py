@@ -1,4 +1,4 @@
-"""Folders that commands share one after the other: a run is not affected by the files of an earlier one."""
+"""Folders that commands use one after the other: files of an earlier run do not affect a later run."""
 
 from __future__ import annotations
 

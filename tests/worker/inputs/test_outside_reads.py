@@ -1,4 +1,4 @@
-"""Files outside the project: which ones content names, in any spelling, and which ones are ignored."""
+"""Files outside the project: detection of outside files that content names, in any spelling, and files that are ignored."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ def test_content_does_not_name_a_file_of_the_same_name_in_another_folder(tmp_pat
 
 
 class Counted(bytes):
-    """Text that counts how many bytes are searched backwards: this number could grow with the square of the text's length."""
+    """Text that counts the bytes that are searched backwards.
+
+    Their number could grow with the square of the text's length.
+    """
 
     searched = 0
 

@@ -1,4 +1,4 @@
-"""Files that a call has read, reported by Python itself, or by `strace` if a command is traced."""
+"""Files that a builder call has read: Python reports them, or `strace` if a command is traced."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def room(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     room = Room(tmp_path)
     worker_reads.watch((str(room.root),))
-    adopt_orphans()  # as a worker does: at first the tracer is not a child of this process
+    adopt_orphans()  # a worker also adopts orphans, because at first the tracer is not a child of its process
     yield room
     worker_reads.watch(())
 
@@ -322,7 +322,7 @@ def test_traced_command_reports_files_opened_by_it_and_its_children(room):
 
 
 @pytest.mark.parametrize("is_analysis", [False, True])
-def test_a_builder_that_opens_what_content_names_outside_fails(room, tmp_path, monkeypatch, is_analysis):
+def test_builder_fails_if_it_opens_an_outside_file_that_content_names(room, tmp_path, monkeypatch, is_analysis):
     write(tmp_path / "secret.bin")
     room.source("a.txt", b'{"uri": "../secret.bin"}')
     order = room.order()
@@ -338,7 +338,7 @@ def test_a_builder_that_opens_what_content_names_outside_fails(room, tmp_path, m
     assert (result.outcome, result.error) == (Outcome.FAILED, said)
 
 
-def test_builder_may_open_its_own_files_outside(room, tmp_path):
+def test_builder_can_open_an_outside_file_that_it_names_by_itself(room, tmp_path):
     write(tmp_path / "settings.json")
     room.source("a.txt", b"settings.json")
 
@@ -350,7 +350,7 @@ def test_builder_may_open_its_own_files_outside(room, tmp_path):
 
 
 @needs_strace
-def test_a_traced_command_that_opens_what_content_names_outside_fails(room, tmp_path):
+def test_traced_command_fails_if_it_opens_an_outside_file_that_content_names(room, tmp_path):
     write(tmp_path / "secret.bin")
     room.source("a.txt", f"include {tmp_path}/secret.bin\n".encode())
     command = "cat $(sed -n 's/^include //p' {source}) > {products_dir}/o"

@@ -36,7 +36,7 @@ def told(result, level):
     return [record.text for record in result.log if record.level == level]
 
 
-def test_dependencies_travel_to_the_engine_with_their_flags(room):
+def test_dependencies_reach_the_engine_with_their_flags(room):
     result = run(
         room,
         dependencies=[ProductDependency(ROCK, 9, LoadBehavior.PRE_LOAD), ProductDependency(ROCK, 10, 0x12)],

@@ -1,4 +1,4 @@
-"""Product dependencies by configuration: found in text by expressions, or listed by a command in a file."""
+"""Product dependencies that the configuration defines: found in text by regular expressions, or listed in a file by a command."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_fields_of_a_rule_set_path_and_kind_of_the_dependency(room, rule, expect
     assert links(copied(room, "first\nuse tree of forest", rule)) == [(expected,)]
 
 
-def test_impossible_path_gets_a_warning_and_is_left_out(room):
+def test_invalid_path_gets_a_warning_and_is_left_out(room):
     result = copied(room, '"texture": "../../../up.png" "texture": "fine.png" "texture": " "')
 
     assert links(result) == [(ProductLink(SOURCE, "fine.png", 1),)]
@@ -89,7 +89,7 @@ def test_warnings_about_missing_targets_are_limited(room):
     assert told(result)[-1] == "10 more references lead nowhere"
 
 
-def test_file_with_its_own_name_has_no_dependency(room):
+def test_file_that_contains_its_own_name_has_no_dependency(room):
     result = copied(room, '"texture": "levels/A.lvl"', TEXTURE, ReferenceRule(TEXTURE.regex, kind=1))
 
     assert links(result) == [()]
@@ -121,7 +121,7 @@ def test_references_in_a_product_apply_to_it_and_in_the_source_to_all_products(r
     assert [[link.path for link in found] for found in links(result)] == [["sky.png", "a.png"], ["sky.png", "b.png"], ["sky.png"]]
 
 
-def test_copy_of_a_changing_source_is_stale(room):
+def test_copy_of_a_source_that_changed_before_the_run_is_stale(room):
     order = room.order("a.txt")
     room.source("a.txt", b"longer than before")
 
@@ -151,7 +151,7 @@ def test_command_declares_dependencies_of_its_products(room):
 
 
 @pytest.mark.real
-def test_the_file_has_the_name_that_the_configuration_gives(room):
+def test_dependency_file_has_the_configured_name(room):
     result = commanded(room, "cp {source} {products_dir}/x; echo rock.obj > {temp_dir}/{stem}.needs", "{stem}.needs")
 
     assert links(result) == [(ProductLink(SOURCE, "rock.obj", 1),)]

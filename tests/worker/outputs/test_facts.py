@@ -1,4 +1,4 @@
-"""Facts that a builder gives about its products besides their bytes: checked, and passed to the engine."""
+"""Facts that a builder reports about its products: checked, and passed to the engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(room, facts):
     return room.process(process_job, None)
 
 
-def test_facts_travel_to_the_engine(room):
+def test_facts_reach_the_engine(room):
     result = run(room, {"width": 4096, "seconds": 2, "format": "png"})
 
     (product,) = decode(FrameKind.RAN, encode(FrameKind.RAN, result)[5:]).products

@@ -1,4 +1,4 @@
-"""Counts of shared results that an engine that stays up reports to its clients; without a socket."""
+"""Counts of shared results that a live engine reports to its clients, tested without a socket."""
 
 from __future__ import annotations
 

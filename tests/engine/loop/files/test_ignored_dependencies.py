@@ -1,4 +1,4 @@
-"""Files that the project ignores and a job depends on: their changes are noticed, however the job came to depend on them."""
+"""Ignored files that a job depends on: their changes are noticed for every kind of dependency."""
 
 from __future__ import annotations
 

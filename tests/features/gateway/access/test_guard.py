@@ -72,7 +72,7 @@ def bearer(there: Served) -> str:
 # ---------------------------------------------------------------------------------------------------------------- the web
 
 
-def test_token_never_starts_like_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_never_begins_with_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
     made = iter(["-abc", "--d", "ef-g"])
     monkeypatch.setattr(tokens.secrets, "token_urlsafe", lambda _size: next(made))
 
@@ -80,7 +80,7 @@ def test_token_never_starts_like_an_option(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_sec_8_unknown_host_names_are_refused(there: Served) -> None:
-    """Exact `Host` allow-list, against DNS rebinding."""
+    """The exact allow-list for the `Host` header prevents DNS rebinding."""
     port = there.port
 
     for host in (f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"):
@@ -98,7 +98,7 @@ def test_sec_8_unknown_host_names_are_refused(there: Served) -> None:
 
 
 def test_sec_8_other_origins_are_refused(there: Served) -> None:
-    """`Origin` allow-list, `Sec-Fetch-Site`, on plain requests and on WebSockets."""
+    """`Origin` and `Sec-Fetch-Site` are checked on plain requests and on WebSockets."""
     own = f"http://127.0.0.1:{there.port}"
 
     assert there.get(DOOR, Origin=own).status == 200
@@ -112,7 +112,7 @@ def test_sec_8_other_origins_are_refused(there: Served) -> None:
 
 
 def test_sec_8_every_request_needs_a_token(there: Served) -> None:
-    """Token on GET and on the WebSocket upgrade."""
+    """GET requests and WebSocket upgrades need a token."""
     wrong = "Bearer " + there.token[:-1] + ("A" if there.token[-1] != "A" else "B")
 
     for words in ("", wrong, "Bearer", "Bearer ", f"Basic {there.token}", there.token):
@@ -127,8 +127,8 @@ def test_browser_sends_its_token_as_subprotocol_or_cookie(there: Served) -> None
     assert there.get(DOOR, Authorization="", Cookie=f"aptui-token={there.token}").status == 200
 
 
-def test_sec_8_answers_forbid_cors_and_content_sniffing_and_html_forms_are_refused(there: Served) -> None:
-    """No CORS header, `X-Content-Type-Options`, `Content-Type` checked."""
+def test_sec_8_answers_forbid_cors_and_content_sniffing_and_requests_of_html_forms_are_refused(there: Served) -> None:
+    """Answers have no CORS header and have `X-Content-Type-Options`; the `Content-Type` of requests is checked."""
     reply = there.get(DOOR, Origin=f"http://127.0.0.1:{there.port}")
     refused = there.get(DOOR, Authorization="")
 
@@ -171,7 +171,7 @@ def test_sec_7_other_machines_need_tls_and_a_token(tmp_path: Path) -> None:
 
 
 def test_sec_7_gateway_is_disabled_by_default_and_its_default_address_is_loopback(tmp_path: Path) -> None:
-    """TCP is opt-in, 127.0.0.1 by default."""
+    """TCP is disabled by default, and its default address is 127.0.0.1."""
     serve = load.load(Project(tmp_path / "p", PLAIN).root).serve
 
     assert not serve.is_enabled
@@ -179,7 +179,7 @@ def test_sec_7_gateway_is_disabled_by_default_and_its_default_address_is_loopbac
 
 
 def test_sec_7_tokens_are_256_bits_and_stored_as_digests_in_a_private_file(tmp_path: Path) -> None:
-    """256 bits, file 0600."""
+    """A token has 256 bits, and its file has mode 0600."""
     file = tmp_path / "state" / "tokens.json"
     old = os.umask(0)
     try:
@@ -201,7 +201,7 @@ def test_sec_7_tokens_are_256_bits_and_stored_as_digests_in_a_private_file(tmp_p
 
 
 def test_sec_7_tokens_are_compared_in_constant_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`hmac.compare_digest`, for every token."""
+    """Every token is compared by `hmac.compare_digest`."""
     file = tmp_path / "tokens.json"
     made = [tokens.add(file, name, [Scope.READ]) for name in ("a", "b", "c")]
     compared = []
@@ -213,7 +213,7 @@ def test_sec_7_tokens_are_compared_in_constant_time(tmp_path: Path, monkeypatch:
 
 
 def test_sec_7_token_is_limited_to_its_scopes_and_revocable(there: Served) -> None:
-    """Scopes; a revoked token is refused at once."""
+    """A token allows only its scopes, and a revoked token is refused at once."""
     token = there.with_scopes(Scope.CONTROL)
     reader = there.with_scopes(Scope.READ)
 
@@ -297,7 +297,9 @@ def test_refused_and_dropped_clients_receive_the_reason_over_tls(tmp_path: Path,
             Client.connect(url, token=there.token, tls=trusting)
 
 
-def test_client_that_is_refused_while_it_sends_receives_the_whole_reason(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_that_is_refused_during_its_request_receives_the_whole_reason(
+    there: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(there.room.guard, "admissions", [lambda _address: "nobody may"])
     with socket.create_connection(("127.0.0.1", there.port), 10) as wire:
         assert wire.recv(1, socket.MSG_PEEK)
@@ -341,7 +343,7 @@ def test_connection_with_regular_requests_is_not_closed(there: Served) -> None:
         assert connection.getresponse().read()
 
     async def grow_old() -> None:
-        there.room.connections.close()  # no other thread reads it in the meantime
+        there.room.connections.close()  # After this, no other thread reads the start times of connections.
         for door in there.room.connections.all:
             door.began_s = -1e9
 
@@ -360,7 +362,7 @@ def test_connection_with_regular_requests_is_not_closed(there: Served) -> None:
 
 
 def test_sec_10_socket_without_a_complete_request_is_dropped(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Timeout of the header; single bytes do not extend it."""
+    """Single bytes do not extend the timeout for a request's header."""
     connections = there.room.connections
     monkeypatch.setattr(connections, "_header_limit_s", 0.3)
 
@@ -484,7 +486,7 @@ def test_client_that_does_not_read_its_answer_is_dropped(there: Served, monkeypa
 
 
 def test_sec_10_number_of_clients_is_limited(tmp_path: Path) -> None:
-    """64 connections by default, configurable."""
+    """The configurable limit is 64 connections by default."""
     assert GatewaySettings().clients_limit == 64
     project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, clients_limit: 2}\n")
     with served(project, tmp_path / "tokens.json") as there:
@@ -499,7 +501,7 @@ def test_sec_10_number_of_clients_is_limited(tmp_path: Path) -> None:
             connection.close()
 
 
-def test_client_may_send_again_some_time_after_the_rate_limit() -> None:
+def test_client_may_send_again_soon_after_it_reached_the_rate_limit() -> None:
     now = [0.0]
     rate = Rate(100, lambda: now[0])
 
@@ -536,7 +538,7 @@ def test_sec_6_local_token_is_readable_by_its_user_only(tmp_path: Path, monkeypa
 
 
 def test_sec_11_audit_log_has_client_request_and_outcome(tmp_path: Path) -> None:
-    """One line of JSON for each call, readable by its owner only; an error of the disk does not stop requests."""
+    """The log has one line of JSON for each call and is readable only by its owner. A disk error does not stop requests."""
     from aptui.features.gateway.access.guard import Audit, ClientIdentity
 
     log = tmp_path / "logs" / "gateway-audit.log"

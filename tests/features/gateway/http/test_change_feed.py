@@ -61,7 +61,7 @@ def test_change_feed_lists_all_products_and_then_later_changes(place: Served) ->
     assert records(place.get(f"/v1/changes?since={news[1]['seq']}").body) == news[2:]
 
 
-def test_unknown_numbers_return_resync(place: Served) -> None:
+def test_change_feed_returns_resync_for_an_unknown_number_and_400_for_an_invalid_number(place: Served) -> None:
     [answer] = records(place.get("/v1/changes?since=77").body)
     assert answer["kind"] == "resync"
     for text in ("x", "-1", "", "1.5"):
@@ -82,7 +82,7 @@ def test_followed_change_feed_continues_until_the_gateway_ends(tmp_path: Path, p
     connection.close()
 
 
-def test_change_feed_without_a_database_answers_503(place: Served) -> None:
+def test_change_feed_without_a_database_returns_503(place: Served) -> None:
     place.project.delete("Cache")
     assert place.get("/v1/changes").status == 503
 

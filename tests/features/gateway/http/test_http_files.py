@@ -170,7 +170,7 @@ def test_several_ranges_are_returned_as_multipart(place: Served) -> None:
     assert parts[0].get_payload(decode=True) == BIG[:10]
 
 
-def test_connection_stays_usable_after_every_answer(place: Served) -> None:
+def test_http_connection_stays_usable_after_every_answer(place: Served) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", place.port, timeout=30)
     for path, extra in (
         ("big.bin", {}), ("none", {}), ("big.bin", {"Range": "bytes=0-1,500000-999999"}), ("empty.txt", {}),

@@ -74,18 +74,18 @@ async def admitted(settings: PeerSettings, remote: str, names: dict[str, str] | 
         ("0.0.0.0/0", "0.0.0.0/0"), ("fe80::1%eth0", "fe80::1"), ("localhost", "localhost"),
     ],
 )  # fmt: skip
-def test_list_entry_is_converted_to_its_canonical_form(said, entry):
+def test_access_list_entry_is_converted_to_its_canonical_form(said, entry):
     assert canonical(said) == entry
     assert canonical(entry) == entry
 
 
 @pytest.mark.parametrize("said", ["", "300.1.1.1", "1.2.3", "10.0.0.0/33", "a b", "-x", "a..b", "x/8", "evil;rm", "a" * 300])
-def test_invalid_entry_is_refused(said):
+def test_invalid_access_list_entry_is_refused(said):
     with pytest.raises(UserError):
         canonical(said)
 
 
-def test_list_text_is_split_like_in_o3de_at_commas_and_white_space():
+def test_access_list_text_is_split_at_commas_and_white_space_like_in_o3de():
     assert split("a, b\tc\r\nd,,e ") == ["a", "b", "c", "d", "e"]
     assert not is_host_name("10.0.0.256")
 
@@ -122,7 +122,7 @@ def test_allowed_and_rejected_lists_decide_about_an_address(settings, remote, ma
     assert asyncio.run(admitted(settings, remote)) is may
 
 
-def test_host_name_matches_its_addresses_and_none_while_unresolved():
+def test_host_name_matches_its_addresses_and_nothing_while_unresolved():
     async def look():
         names = {"tablet.local": f"{FAR} 2001:db8::7"}
         assert await admitted(listed("tablet.local"), FAR, names)
@@ -187,7 +187,7 @@ def test_list_entry_matches_only_its_own_addresses():
 PHONE = Dial("phone", "192.168.1.20", 22229)
 
 
-def test_every_order_changes_its_setting():
+def test_each_order_of_the_screen_changes_the_connection_settings():
     settings = apply_order(PeerSettings(), PeerOrder(PeerAction.ADD, dial=PHONE))
     settings = apply_order(settings, PeerOrder(PeerAction.DISABLE, "phone"))
     assert settings.connections == (replace(PHONE, is_auto=False),)
@@ -213,7 +213,7 @@ def test_every_order_changes_its_setting():
         PeerOrder(PeerAction.REJECT, entry="localhost"),
     ],
 )  # fmt: skip
-def test_impossible_orders_are_refused(order):
+def test_invalid_orders_of_the_screen_are_refused(order):
     with pytest.raises(UserError):
         apply_order(PeerSettings((PHONE,)), order)
 
@@ -234,7 +234,7 @@ def test_saved_settings_override_the_configuration(tmp_path):
     assert os.stat(file).st_mode & 0o777 == 0o600
 
 
-def test_list_changed_in_the_configuration_after_a_stored_change_is_effective(tmp_path):
+def test_connection_list_that_changed_in_the_configuration_replaces_its_stored_change(tmp_path):
     file = tmp_path / "connections.json"
     before = peer_settings.read_peer_settings(GatewaySettings(allowed=("10.0.0.1",)))
     peer_settings.change_settings(file, before, PeerOrder(PeerAction.ALLOW, entry=FAR))
@@ -255,7 +255,7 @@ def test_list_changed_in_the_configuration_after_a_stored_change_is_effective(tm
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"\xff", b'{"allowed": ["?"]}', b'{"connections": [{"id": "x"}]}', b"[" * 10_000, b'{"allowed": 3}']
 )
-def test_damaged_file_is_renamed_and_reported(tmp_path, data):
+def test_damaged_connections_file_is_renamed_and_reported(tmp_path, data):
     file = tmp_path / "connections.json"
     file.write_bytes(data)
 
@@ -270,7 +270,7 @@ def test_damaged_file_is_renamed_and_reported(tmp_path, data):
     assert peer_settings.read_stored(file) == peer_settings.PeerLists(None)
 
 
-def test_refused_change_leaves_the_file_unchanged(tmp_path):
+def test_refused_change_leaves_the_connections_file_unchanged(tmp_path):
     file = tmp_path / "connections.json"
     peer_settings.change_settings(file, PeerSettings(), PeerOrder(PeerAction.ADD, dial=PHONE))
     before = file.read_bytes()
@@ -359,10 +359,10 @@ def test_device_is_connected_and_reconnected_like_a_client(tmp_path):
     asyncio.run(play())
 
 
-def test_missing_device_is_called_again_until_it_answers(tmp_path):
+def test_missing_device_is_dialled_again_until_it_answers(tmp_path):
     async def play():
         async with device() as (_, number):
-            pass  # the port is free now
+            pass  # The port is free after the `with` block.
         async with gateway(tmp_path, GatewaySettings(connections=(ConfiguredDial("phone", "127.0.0.1", number),))) as there:
             await until(lambda: state(there, "phone").trouble == "connection refused")
             assert state(there, "phone").state is PeerState.CONNECTING
@@ -572,7 +572,7 @@ def test_gateway_applies_the_connections_file_that_the_screen_writes(tmp_path):
     asyncio.run(play())
 
 
-def test_unwritable_file_is_reported_and_changes_nothing(tmp_path, monkeypatch):
+def test_unwritable_connections_file_is_reported_and_changes_nothing(tmp_path, monkeypatch):
     def full(*_):
         raise HostError("no space left")
 
@@ -641,7 +641,7 @@ def test_rejected_client_is_refused_before_its_request_is_read(tmp_path):
         assert said.endswith(b"\r\n\r\n127.0.0.1 may not\n")
 
 
-def test_certificates_of_devices_are_read_from_the_configuration(tmp_path):
+def test_device_certificates_are_read_from_the_configuration(tmp_path):
     (tmp_path / "assets").mkdir()
     (tmp_path / "aptui.yaml").write_text(
         "scan_folders: [{name: game, path: assets}]\n"

@@ -48,7 +48,7 @@ def test_change_is_written_to_the_list_in_the_configuration(project):
     assert (project / "aptui.yaml").read_text(encoding="utf-8") == after
 
 
-def test_changed_connections_and_the_disabled_allowed_list_are_written_to_the_file(project):
+def test_changed_connections_and_the_disabled_allowed_list_are_written_to_the_configuration(project):
     do(project, PeerOrder(PeerAction.ADD, dial=Dial("phone", "192.168.1.20")))
     do(project, PeerOrder(PeerAction.DISABLE, "phone"))
     do(project, PeerOrder(PeerAction.LIST_OFF))
@@ -59,7 +59,7 @@ def test_changed_connections_and_the_disabled_allowed_list_are_written_to_the_fi
     assert "# the office" in (project / "aptui.yaml").read_text(encoding="utf-8")
 
 
-def test_change_is_written_to_the_users_own_file_if_that_file_has_the_list(project):
+def test_change_is_written_to_the_file_of_the_user_if_that_file_has_the_list(project):
     own = edit.writable_files(project)[1]
     own.parent.mkdir(parents=True)
     own.write_text("serve: {rejected: [9.9.9.9]}  # mine\n", encoding="utf-8")
@@ -78,7 +78,7 @@ def test_change_to_a_list_set_on_the_command_line_is_stored_as_an_override(proje
     assert peer_settings.overridden(change.settings, change.configured) == {"serve.rejected": ["7.7.7.7", "5.6.7.8"]}
 
 
-def test_a_file_that_cannot_be_written_leaves_an_override(project, monkeypatch):
+def test_change_is_stored_as_an_override_if_the_configuration_cannot_be_written(project, monkeypatch):
     def refuse(*_):
         raise HostError("read-only file system")
 

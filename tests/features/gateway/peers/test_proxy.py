@@ -208,7 +208,7 @@ def test_proxy_request_needs_an_open_websocket_of_the_same_client():
 
 
 @pytest.mark.real
-def test_body_of_unknown_length_is_streamed_up_to_the_limit():
+def test_request_body_of_unknown_length_is_streamed_up_to_the_limit():
     async def ask(there):
         async def pieces(count):
             for _ in range(count):
@@ -272,7 +272,7 @@ def test_silent_service_times_out():
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"4000\r\n" + b"x" * 0x4000 + b"\r\n" + b"4000\r\nhalf",
     ],
 )
-def test_incomplete_answer_is_recognizable(words):
+def test_client_recognizes_an_incomplete_answer_of_a_service(words):
     async def ask(there):
         async with sick(there, words), there.ask("/v1/proxy/sick/x") as reply:
             with pytest.raises(aiohttp.ClientError):
@@ -292,7 +292,7 @@ def test_incomplete_answer_is_recognizable(words):
         b"HTTP/1.1 200 OK\r\nA: " + b"x" * 100_000,
     ],
 )
-def test_invalid_answer_is_502(words):
+def test_invalid_answer_of_a_service_returns_502(words):
     async def ask(there):
         async with sick(there, words), there.ask("/v1/proxy/sick/x") as reply:
             assert reply.status == 502
@@ -315,7 +315,7 @@ async def sick(there: Room, words: bytes):
 
 
 @pytest.mark.real
-def test_endless_answer_is_cut_off():
+def test_endless_answer_of_a_service_is_cut_off():
     async def ask(there):
         async def pour():
             endless = there.app[PROXY]
@@ -387,7 +387,7 @@ def test_bytes_are_forwarded_in_both_directions_until_the_service_ends():
 
 
 @pytest.mark.real
-def test_text_frame_is_refused():
+def test_text_frame_on_a_forwarded_connection_is_refused():
     async def ask(there):
         async with relayed(there) as socket:
             await socket.send_str("hello\n")
@@ -421,7 +421,7 @@ def test_disconnected_websocket_releases_its_tcp_connection_to_the_service():
 
 
 @pytest.mark.real
-def test_service_that_does_not_read_times_out():
+def test_service_that_reads_nothing_causes_a_timeout():
     async def ask(there):
         async def deaf(_reader, writer):
             await there.service.gate.wait()

@@ -1,4 +1,4 @@
-"""The Connections screen asks the engine only while it is visible and works; rows of watched folders and scan folders."""
+"""The Connections screen queries the engine only while the screen is visible and the engine works; rows of watched folders."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_idle_engine_is_queried_once(room):
     room.answer()
     room.inquiry.ask_if_due()
 
-    assert len(room.asked) == 2  # status and clients
+    assert len(room.asked) == 2  # one query for the status and one for the clients
     assert (room.inquiry.status.pid, room.inquiry.connections, room.inquiry.workers[0].number) == (4711, (CLIENT,), 1)
     assert not room.timers
 
@@ -105,7 +105,7 @@ def test_hidden_page_sends_no_queries(room):
     assert not room.inquiry.is_armed
 
 
-def test_refused_query_keeps_the_last_state(room):
+def test_refused_query_keeps_the_last_state_on_the_connections_screen(room):
     room.inquiry.show(is_visible=True)
     room.inquiry.ask_if_due()
     room.answer()
@@ -183,11 +183,11 @@ def test_nested_scan_folder_is_shown_with_the_watch_mode_of_its_parent_folder() 
 
 
 @pytest.mark.parametrize("health", [None, Health()])
-def test_no_watched_folders_are_listed_without_an_engine(health: Health | None) -> None:
+def test_without_an_engine_no_watched_folders_are_listed(health: Health | None) -> None:
     assert told(health, project(ScanFolder(1, "game", "/game"))) == []
 
 
-def test_all_watched_roots_are_listed_without_a_configuration() -> None:
+def test_without_a_configuration_all_watched_folders_are_listed() -> None:
     rows = root_rows(HEALTH)
 
     assert [row.cells["path"].text for row in rows] == ["/game", "/art", "/cache/linux", "/game/conf"]

@@ -102,7 +102,7 @@ def _own_homes(tmp_path, monkeypatch):
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # a key costs 40 ms of sleep otherwise
+    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # Otherwise the pilot sleeps 40 ms after each key.
     monkeypatch.setattr("aptui.tui.drawing.FRAME_S", 0.01)
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -240,7 +240,7 @@ def test_second_restart_ends_a_busy_worker_at_once_after_confirmation(tmp_path):
     visit(tmp_path, restart, session=Engine(tmp_path / "cache", (replace(AT_WORK, state="ending"),)))
 
 
-def test_keys_are_offered_only_where_they_apply(tmp_path):
+def test_keys_of_the_engine_page_act_only_in_their_own_table(tmp_path):
     async def press(app, pilot, session, _pane):
         await pilot.press("r", "tab", "c", "tab", "c", "r")
         assert session.told == []
@@ -249,7 +249,7 @@ def test_keys_are_offered_only_where_they_apply(tmp_path):
     visit(tmp_path, press)
 
 
-def test_key_opens_the_job_of_a_worker(tmp_path):
+def test_key_on_a_worker_opens_its_job(tmp_path):
     async def go(app, pilot, _session, _pane):
         await pilot.press("tab", "enter")
         await until(pilot, lambda: app.pane.name_of_pane == "connections")
@@ -259,7 +259,7 @@ def test_key_opens_the_job_of_a_worker(tmp_path):
     visit(tmp_path, go, session=Engine(tmp_path / "cache", (worker(1), AT_WORK)))
 
 
-def test_menu_commands_copy_zoom_and_sort(tmp_path):
+def test_menu_and_commands_of_the_engine_page_and_copy_and_zoom_and_sort_keys_work(tmp_path):
     async def use(app, pilot, session, pane):
         await pilot.press("j", "y")
         await until(pilot, lambda: app.copied[0].split("\t")[:4] == ["2", "cli", "bench", "77"])
@@ -293,7 +293,7 @@ def test_refusal_of_an_automatic_query_is_not_shown(tmp_path):
     visit(tmp_path, look, session=session)
 
 
-def test_page_follows_an_engine_that_dies_and_restarts(tmp_path):
+def test_engine_page_is_updated_when_the_engine_dies_and_restarts(tmp_path):
     async def die(app, pilot, session, _pane):
         session.turn(SessionState.REATTACHING, "the connection to the engine has ended")
         await until(pilot, lambda: "no engine" in text(app) and "':start' starts one" in text(app))
@@ -317,7 +317,7 @@ def test_problems_that_need_the_user_are_shown(tmp_path):
     visit(tmp_path, look)
 
 
-def test_page_without_an_engine(tmp_path):
+def test_engine_page_reports_that_no_engine_is_running(tmp_path):
     session = NoSession("copied", tmp_path)
     session.done, session.refusal = ["open"], None
 
@@ -370,7 +370,7 @@ def test_source_of_a_worker_is_shown(job, source):
     assert source_of(job) == source
 
 
-def test_answer_of_unknown_form_is_ignored():
+def test_engine_answer_in_an_unknown_format_is_ignored():
     assert read_answer(ConnectionsAnswer, {"workers": 3}).workers == ()
     assert read_answer(EngineStatus, {"pid": "x"}).pid == 0
 
@@ -419,7 +419,7 @@ def order(*given, **named) -> OrderPeers:
 
 
 @pytest.mark.parametrize("size", [LARGE, (80, 24)])
-def test_the_gateways_connections_and_lists_are_shown(tmp_path, size):
+def test_gateway_page_shows_connections_and_access_lists(tmp_path, size):
     async def look(app, pilot, _session, _page):
         said = text(app)
         for part in (
@@ -539,7 +539,7 @@ def test_allowed_list_is_switched_off_after_confirmation(tmp_path):
     visit_gateway(tmp_path, switch)
 
 
-def test_commands_menu_zoom_and_sort_of_the_gateways_page(tmp_path):
+def test_menu_and_commands_of_the_gateway_page_and_its_zoom_and_sort_keys_work(tmp_path):
     async def use(app, pilot, session, page):
         for name, rest in (("allow", "a.local, b.local"), ("reject", "?"), ("forget", "10.9.0.1")):
             next(command for command in app.pane.commands() if command.name == name).run(rest)
@@ -581,7 +581,7 @@ def test_changes_without_a_gateway_are_stored_in_the_connections_file(tmp_path):
     visit_gateway(tmp_path, change, session=session)
 
 
-def test_page_shows_why_the_gateway_did_not_start(tmp_path):
+def test_gateway_page_shows_why_the_gateway_did_not_start(tmp_path):
     session = Engine(tmp_path / "cache")
     session.gateway = None
 

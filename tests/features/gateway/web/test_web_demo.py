@@ -168,7 +168,7 @@ def test_texture_is_refused_without_a_token_and_if_it_cannot_be_drawn(here, path
 
 
 @pytest.mark.parametrize("path", ["/demo/..", "/demo/%2e%2e/demo.py", "/demo/demo.py", "/demo/index.html/", "/demo/page.js/x"])
-def test_no_other_files_are_served(here, path):
+def test_paths_outside_the_demo_page_return_404(here, path):
     assert here.served.get(path, Authorization="").status == 404
 
 
@@ -176,7 +176,7 @@ def test_product_request_without_a_token_is_refused_although_the_demo_page_needs
     assert here.served.get("/v1/products/linux/icon.png", Authorization="").status == 401
 
 
-def test_page_exists_only_for_demo_projects(tmp_path):
+def test_demo_page_exists_only_for_demo_projects(tmp_path):
     with served(Project(tmp_path, SETTINGS.replace("# aptui demo", "# my demo")), tmp_path / "t" / "tokens.json") as plain:
         assert plain.get("/demo/").status == 404
 
@@ -192,7 +192,7 @@ def test_demo_project_is_recognized_by_its_first_line(tmp_path):
 
 
 @needs_browser
-def test_the_page_forgets_the_token_of_its_address_and_stays_open_when_it_is_loaded_again(here, browser):
+def test_demo_page_removes_the_token_from_its_address_and_stays_open_after_a_reload(here, browser):
     page = opened_page(here, browser)
     assert page.evaluate("location.href") == f"{here.url}{demo_page.PAGE}"
     assert page.evaluate("document.cookie") == ""
@@ -239,7 +239,7 @@ def test_demo_page_redraws_a_picture_when_its_source_is_saved(here, browser, rec
 
 
 @needs_browser
-def test_demo_page_shows_a_texture_decoded_and_says_why_it_cannot_show_one(here, browser):
+def test_demo_page_shows_a_decoded_texture_or_the_reason_for_not_showing_it(here, browser):
     page = opened_page(here, browser)
     page.look(1180, 2000, "light")
     until_pixel(page, "sign.ktx2", lambda colour: colour == RED)
@@ -351,7 +351,7 @@ def test_button_switches_to_products_of_the_other_platform(here, browser):
 @needs_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1180])
-def test_page_fits_the_window_and_follows_the_color_scheme(here, browser, scheme, width):
+def test_demo_page_fits_the_window_and_uses_the_color_scheme_of_the_browser(here, browser, scheme, width):
     page = opened_page(here, browser)
     page.look(width, 800, scheme)
 

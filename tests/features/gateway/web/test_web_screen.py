@@ -229,7 +229,7 @@ def test_browser_keys_and_window_size_reach_the_screen(tmp_path):
 
 
 @pytest.mark.parametrize(("width", "height", "shown"), [("1000000000", "0", "1 500"), ("-3", "99999", "300 1")])
-def test_impossible_size_is_clamped(tmp_path, width, height, shown):
+def test_impossible_size_of_a_web_terminal_is_clamped(tmp_path, width, height, shown):
     async def does(caller):
         async with caller.screen(await caller.ticket(), width, height) as socket:
             await until(socket, shown)
@@ -279,7 +279,7 @@ def test_screen_whose_output_is_not_read_ends_when_the_browser_disconnects(tmp_p
     with_caller(tmp_path, does, ["sh", "-c", "echo $$; trap '' HUP TERM; exec yes"])
 
 
-def test_screen_has_its_own_terminal():
+def test_web_screen_runs_in_its_own_terminal():
     given = {
         "TEXTUAL_DRIVER": "x:Y",
         "COLUMNS": "3",
@@ -298,7 +298,7 @@ def test_screen_has_its_own_terminal():
     }
 
 
-def test_only_complete_packets_are_read():
+def test_web_terminal_reads_only_complete_packets():
     heard = bytearray(web_terminal.packet(b"D", b"one") + web_terminal.packet(b"M", b"")[:-1])
     assert list(web_terminal.packets(heard)) == [(b"D", b"one")]
     heard += b"\0"

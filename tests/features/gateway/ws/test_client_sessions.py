@@ -304,7 +304,7 @@ class Bare:
         return data
 
     def is_ended(self) -> bool:
-        """Whether the other end closes, ignoring other frames."""
+        """Return whether the other end closes; other frames are ignored."""
         try:
             while (heard := self.socket.recv(65_536)) and b"\x88" not in heard:
                 pass
@@ -333,7 +333,7 @@ def test_sec_10_huge_frame_is_refused_by_its_header(there: Garden) -> None:
     assert there.client().ask(wire_records.Ping()) == wire_records.Done()
 
 
-def test_sec_10_a_frame_beyond_the_limit_is_refused_and_one_below_is_read(there: Garden) -> None:
+def test_sec_10_frame_beyond_the_size_limit_is_refused_and_smaller_frame_is_read(there: Garden) -> None:
     """Frame ≤ 1 MiB."""
     with Bare(there) as bare:
         bare.say(HELLO)
@@ -379,7 +379,7 @@ class Deaf:
 
 
 def test_sec_10_slow_client_loses_its_queue_and_gets_resync(there: Garden) -> None:
-    """Queue ≤ 1,000 notifications, then resync."""
+    """A client's queue holds at most 1,000 notifications; then the client gets `resync`."""
 
     async def scene() -> tuple[int, list[str]]:
         deaf = Deaf()
@@ -437,7 +437,7 @@ def test_engine_restart_is_notified_and_the_catalog_sent_again(tmp_path_factory:
     with garden(tmp_path_factory.mktemp("garden"), SETTINGS, {"a.txt": "a"}) as there:
         client = there.client(platforms=("linux",), wants_catalog=True)
         assert catalog(client).keys() == {"linux/a.txt"}
-        there.served.room.engine._client.hang_up()  # as if the engine had died
+        there.served.room.engine._client.hang_up()  # The gateway reacts as if the engine had died.
 
         assert not hear(client, lambda notice: isinstance(notice, wire_records.EngineChanged)).is_here
         hear(client, lambda notice: isinstance(notice, wire_records.Resync))
@@ -445,7 +445,7 @@ def test_engine_restart_is_notified_and_the_catalog_sent_again(tmp_path_factory:
         assert hear(client, lambda notice: isinstance(notice, wire_records.EngineChanged)).is_here
 
 
-def test_without_an_engine_stored_data_is_answered(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_gets_stored_data_without_an_engine(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
     client = there.client()
     monkeypatch.setattr(there.served.room.engine, "is_here", False)
 

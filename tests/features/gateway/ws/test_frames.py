@@ -94,7 +94,7 @@ def burst(there: Garden) -> list[JobChanged]:
     return done
 
 
-def test_burst_of_notices_does_not_drop_a_reading_client(there: Garden) -> None:
+def test_burst_of_notices_does_not_disconnect_a_client_that_reads(there: Garden) -> None:
     client = there.client(notices=("job_completed", "resync"))
     done = burst(there)
 
@@ -106,7 +106,7 @@ def test_burst_of_notices_does_not_drop_a_reading_client(there: Garden) -> None:
     assert client.ask(wire_records.Ping()) == wire_records.Done()
 
 
-def test_notices_of_an_ended_engine_are_not_sent_later(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notices_of_an_ended_engine_are_dropped(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
     teller, client = there.served.room.publisher, there.client()
 
     async def go_meanwhile(_sessions: object, _limit_s: float) -> None:

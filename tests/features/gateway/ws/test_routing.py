@@ -1,4 +1,4 @@
-"""Every request, sent to a real gateway with a real engine."""
+"""Tests of every request to a real gateway with a real engine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_ping_request_is_answered(there: Garden) -> None:
     assert there.client().ask(wire_records.Ping()) == wire_records.Done()
 
 
-def test_status_of_an_existing_product_is_compiled_by_path_and_by_asset_id(there: Garden) -> None:
+def test_asset_status_of_an_existing_product_is_compiled_by_path_and_by_asset_id(there: Garden) -> None:
     client = there.client()
 
     by_term = client.ask(wire_records.AssetStatus(platform="linux", term="a/rose.txt"))
@@ -39,7 +39,7 @@ def test_status_of_an_existing_product_is_compiled_by_path_and_by_asset_id(there
     assert (by_term.assets[0].path, by_term.assets[0].size) == ("a/rose.txt", 3)
 
 
-def test_status_is_unknown_for_an_empty_term_and_missing_for_no_match(there: Garden) -> None:
+def test_asset_status_is_unknown_for_an_empty_term_and_missing_for_a_term_without_a_match(there: Garden) -> None:
     client = there.client()
 
     assert client.ask(wire_records.AssetStatus()).status is Status.UNKNOWN
@@ -48,7 +48,7 @@ def test_status_is_unknown_for_an_empty_term_and_missing_for_no_match(there: Gar
 
 
 def test_status_request_includes_sources_saved_before_it(there: Garden) -> None:
-    """A barrier: the answer includes sources that were saved before the request, as in the reference (`AssetStatus` requests)."""
+    """The request is a barrier: its answer includes sources that were saved before the request, as in O3DE (`AssetStatus`)."""
     client = there.client()
     for number in range(5):
         there.gate.touch()
@@ -109,7 +109,7 @@ def test_escalation_returns_the_number_of_jobs(there: Garden) -> None:
     assert client.ask(wire_records.Escalate(term="a/rose.txt")) == wire_records.Escalated(0)
 
 
-def test_viewed_assets_are_named_by_path_product_or_asset_id_and_run_first(there: Garden) -> None:
+def test_interest_request_accepts_a_path_or_product_or_asset_id_and_its_jobs_run_first(there: Garden) -> None:
     client = there.client()
     there.gate.touch()
     there.write("first.slow", "x")
@@ -130,7 +130,7 @@ def test_interest_request_with_too_many_assets_or_without_the_scope_is_refused(t
         there.client(Scope.READ).ask(wire_records.Interest(paths=("a/rose.txt",)))
 
 
-def test_processor_status_says_when_an_editor_can_open(there: Garden) -> None:
+def test_processor_status_reports_when_an_editor_can_start(there: Garden) -> None:
     client = there.client()
 
     until(lambda: client.ask(wire_records.ProcessorStatus("linux")).state == "idle")
@@ -177,7 +177,7 @@ def test_platforms_and_scan_folders_are_listed(there: Garden) -> None:
     assert (folder.name, folder.path) == ("game", str(there.project.root / "assets"))
 
 
-def test_jobs_are_listed_with_logs(there: Garden) -> None:
+def test_jobs_are_listed_and_their_logs_are_returned(there: Garden) -> None:
     client = there.client()
     there.write("wrong.slow", "fail")
     there.ready(client, "wrong.slow")
@@ -196,7 +196,7 @@ def test_jobs_are_listed_with_logs(there: Garden) -> None:
         client.ask(wire_records.JobLog(run_key=987_654))
 
 
-def test_products_are_found_by_source_and_the_source_is_found_by_product(there: Garden) -> None:
+def test_asset_info_finds_the_products_of_a_source_and_the_source_of_a_product(there: Garden) -> None:
     client, root = there.client(), there.project.root
 
     source = client.ask(wire_records.SourceInfo(path="a/rose.txt"))
@@ -214,7 +214,7 @@ def test_products_are_found_by_source_and_the_source_is_found_by_product(there: 
     assert client.ask(wire_records.ProductInfo(path="no/such")).products == ()
 
 
-def test_path_of_any_kind_is_resolved(there: Garden) -> None:
+def test_any_kind_of_asset_path_is_resolved(there: Garden) -> None:
     client, root = there.client(), there.project.root
     there.write("notes.md", "no builder wants it")
 
@@ -295,7 +295,7 @@ def test_sec_9_product_replaced_by_a_symlink_is_not_followed(there: Garden) -> N
     product = there.cache / "linux" / "trap" / "door.txt"
 
     def is_refused() -> bool:
-        """Whether the link existed during the read: the engine restores the product as soon as it notices the link."""
+        """Return whether the read met the link and was refused. The engine soon replaces the link by the product."""
         product.unlink(missing_ok=True)
         with contextlib.suppress(FileExistsError):
             product.symlink_to(there.project.root / "aptui.yaml")
@@ -310,7 +310,7 @@ def test_sec_9_product_replaced_by_a_symlink_is_not_followed(there: Garden) -> N
 
 
 def test_sec_11_changing_requests_need_scopes_and_are_audited(there: Garden) -> None:
-    """Reprocessing, log paths and shutdown need scope control; each call is in the audit log, also refused ones."""
+    """Reprocessing, log paths and shutdown need scope control; each call is in the audit log, even if it is refused."""
     reader, keeper = there.client(Scope.READ), there.client(Scope.READ, Scope.CONTROL)
     log = there.cache / ".aptui" / "logs" / "gateway-audit.log"
 

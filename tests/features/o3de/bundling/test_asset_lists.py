@@ -37,7 +37,7 @@ def test_paths_match_wildcard_or_regex_in_any_case() -> None:
         matching([A], "(", is_regex=True)
 
 
-def test_assets_in_at_least_a_given_number_of_lists_are_kept() -> None:
+def test_count_comparison_keeps_assets_that_are_in_enough_lists() -> None:
     assert appearing([[A, B], [B, C], [B, A]], 2) == [A, B]
     assert appearing([[A, B], [B, C], [B, A]], 3) == [B]
 

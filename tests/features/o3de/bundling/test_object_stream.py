@@ -27,7 +27,7 @@ def test_values_are_unescaped() -> None:
     assert one.value == 'say "a&b"'
 
 
-def test_new_element_takes_the_indentation_of_the_file() -> None:
+def test_new_element_of_a_stream_uses_the_indentation_of_the_file() -> None:
     stream = parse(SPACES)
     stream.object.children.append(string("element", "<new>"))
 
@@ -35,7 +35,7 @@ def test_new_element_takes_the_indentation_of_the_file() -> None:
     assert dump(stream) == SPACES.replace("  </Class>\n</ObjectStream>", f"{added}  </Class>\n</ObjectStream>")
 
 
-def test_new_stream_has_the_format_of_the_current_engine() -> None:
+def test_new_stream_has_the_format_of_the_current_o3de_version() -> None:
     whole = Element("Whole", "{00000000-0000-0000-0000-000000000001}", version=1, children=[string("one", "1")])
 
     assert dump(stream_of(whole)) == (

@@ -56,7 +56,7 @@ XML = object_stream.dump(
 )
 
 
-def test_platform_flags_are_those_of_the_engine() -> None:
+def test_platform_flags_equal_those_of_o3de() -> None:
     assert [flag_of(name) for name in ("pc", "linux", "android", "ios", "mac", "server")] == [1, 2, 4, 8, 16, 256]
     assert platforms_in(5) == ("pc", "android")
     assert is_for(1 << 30, "server")
@@ -89,7 +89,7 @@ def test_new_seed_list_is_written_as_json_of_the_engine() -> None:
 
 
 @pytest.mark.parametrize("form", [JSON, JSON.replace("\n", "\r\n") + "\r\n", XML, XML.replace("\t", "  ")])
-def test_added_seed_changes_no_other_line(tmp_path: Path, form: str) -> None:
+def test_adding_a_seed_changes_no_other_line(tmp_path: Path, form: str) -> None:
     path = tmp_path / "a.seed"
     path.write_text(form, newline="")
     listed = SeedList.load(path)

@@ -1,4 +1,4 @@
-"""A client of O3DE's protocol that shares no code with the server: written from the page of `features.o3de.connection` alone."""
+"""A client of O3DE's protocol that shares no code with the server. It follows the documentation of `features.o3de.connection`."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class O3deClient:
             self.notifications.append((kind, node))
 
     def wait_for(self, name: str, wanted: Any = lambda _node: True) -> Node:
-        """Return the first notification of a kind that is wanted, and forget those before it."""
+        """Return the first notification of one of the wanted kinds, and drop the notifications before it."""
         while True:
             kind, node = self.notifications.pop(0) if self.notifications else self.receive()[::2]
             if kind == crc(name) and wanted(node):

@@ -57,7 +57,7 @@ class _Server:
 
 
 async def run(database: _Database, server: _Server, batches: Sequence[Any]) -> None:
-    """Pass batches of notices to the notifications, and call the functions among them in between."""
+    """Pass batches of notices to the notifications; call each function between the batches."""
     notifications: Any = AssetNotifications(SETTINGS, database)  # type: ignore[arg-type]
     notifications.server = server
     task = asyncio.get_running_loop().create_task(notifications.run())
@@ -155,7 +155,7 @@ def test_job_states_are_reported_once() -> None:
 
 
 def test_removal_of_an_asset_is_reported_only_if_the_asset_existed() -> None:
-    """Also of a product that was made while no client was connected, when the engine's notices are dropped."""
+    """This includes a product that was made while no client was connected, when the engine's notices are dropped."""
     database, server = _Database(), _Server()
     database.add("linux/a.txt")
     database.add("linux/b.txt")

@@ -134,7 +134,7 @@ def is_ready(editor: O3deClient) -> bool:
     return bool(answer["IsAssetProcessorReady"].number)
 
 
-def test_client_gets_all_products_of_its_platforms_first(garden: Garden) -> None:
+def test_client_first_receives_all_products_of_its_platforms(garden: Garden) -> None:
     with garden.editor() as editor:
         until(lambda: is_ready(editor), "critical assets are ready")
     with garden.editor("linux,server") as both:
@@ -330,7 +330,7 @@ def test_source_is_moved_and_deleted_after_a_preview(garden: Garden) -> None:
         assert (missing["Success"].number, bool(missing["Report"].texts)) == (0, True)
 
 
-def test_asset_to_show_is_sent_only_to_the_editor(garden: Garden) -> None:
+def test_request_to_show_an_asset_is_sent_only_to_the_editor(garden: Garden) -> None:
     with garden.editor() as editor, garden.editor(name="GAME") as game:
         until(lambda: is_ready(editor))
         with EngineClient.connect(places.socket_path(garden.project.cache), kind="test") as user:
@@ -346,7 +346,7 @@ def test_asset_to_show_is_sent_only_to_the_editor(garden: Garden) -> None:
 
 
 def test_asset_that_a_client_shows_goes_to_the_screens_and_not_to_the_editor(garden: Garden) -> None:
-    """By the path of a source or of a product; for a path without an asset, nothing happens."""
+    """The asset is named by the path of a source or a product. A path without an asset is ignored."""
     with garden.editor() as editor, EngineClient.connect(places.socket_path(garden.project.cache), kind="test") as screen:
         until(lambda: is_ready(editor))
         screen.ask(Subscribe())
@@ -384,7 +384,7 @@ def test_killed_process_is_restarted_and_clients_connect_again(garden: Garden) -
             while editor.channel.recv(1 << 16):
                 pass
 
-    with garden.editor() as editor:  # it waits in the queue of the listening socket
+    with garden.editor() as editor:  # The client waits in the queue of the listening socket.
         assert editor.ask(STATUS, status_of("first.txt"))["AssetStatus"].number == 4
     assert garden.supervisor.pid not in (0, before)
 

@@ -81,7 +81,7 @@ def test_messages_equal_bytes_written_by_hand(vector: bytes, message: O3deMessag
 
 
 def test_ids_of_strings_and_types_equal_those_of_the_engine() -> None:
-    """The string id is in lists of modules of old projects, the type number in a comment of the engine's source."""
+    """The string's id is in module lists of old projects; the type number is in a comment of O3DE's source."""
     assert type_text(OS_STRING) == "{189CC2ED-FDDE-5680-91D4-9F630A79187F}"
     assert BY_NAME["GenerateRelativeSourcePathRequest"].type_number == 739777771
 
@@ -91,7 +91,7 @@ SHAPES = [shape for each in EXCHANGES for shape in (each.request, each.response)
 ]  # fmt: skip
 
 
-DEFAULTS_OF_AZCORE = (  # the beginnings of the SHA-256 of all messages, by name
+DEFAULTS_OF_AZCORE = (  # the first 32 bits of the SHA-256 of each message, sorted by message name
     "b1fa610f feb55b77 d8cf3650 f4fb92d9 21675fdc 525044b7 321cc370 e765e512 d67143de d3e5e02a d50846f0 63aae5f1 9fcaf9d7 "
     "914b609b 91e3577f 1d529bde a86953c2 15fb4920 ac8e74bd d46eb210 81f60c09 b002b599 21cce979 057aa027 8d406e82 224e4a17 "
     "9ee1682a 49d2dc4f 6636164f 8f84cc7d a361453b 958745e7 1b5abd8a 90f5be28 cea2dc6f d4789cb5 88539578 e5062410 4c0e7d93 "
@@ -101,7 +101,7 @@ DEFAULTS_OF_AZCORE = (  # the beginnings of the SHA-256 of all messages, by name
     "1dd5b841 84435630 6e22d328 b4bb9734 0b3001c4 6b8c042f 4bd81595 1ee26a53 a4052325 6118abd4 "
 )
 """The bytes of a program that was built from O3DE's AzCore, AzFramework and the Editor's asset classes (branch development, commit
-354a2acc of 8 August 2025): each class packed as it is constructed."""
+354a2acc of 8 August 2025): each class is packed with the values from its constructor."""
 OTHER_DEFAULTS: dict[str, tuple[bool, dict[str, Any]]] = {
     "AssetDependencyInfoRequest": (False, {"DependencyType": 1}),
     "AssetFingerprintClearRequest": (True, {}),
@@ -184,7 +184,7 @@ def test_every_message_is_read_back(shape: Shape) -> None:
     assert empty.values == {name: kind.default for name, kind in shape.fields}
 
 
-def test_names_and_types_of_messages_are_unique() -> None:
+def test_message_names_and_types_are_unique() -> None:
     assert len({shape.type_id for shape in SHAPES}) == len({shape.name for shape in SHAPES})
     assert len({each.type_number for each in EXCHANGES}) == len(EXCHANGES)
 
@@ -227,7 +227,7 @@ def test_damaged_message_is_refused(payload: bytes) -> None:
         decode(BY_NAME["RequestPing"].request, payload)
 
 
-def test_number_of_wrong_length_is_refused() -> None:
+def test_number_with_a_wrong_length_is_refused() -> None:
     payload = client.message("0CBE6A7C-9D19-4D41-B29C-A52476BB337A", client.element(client.INT, "SearchType", b"12345"), version=3)
 
     with pytest.raises(ValueError, match="another length"):
@@ -235,7 +235,7 @@ def test_number_of_wrong_length_is_refused() -> None:
 
 
 @given(st.data())
-def test_decoder_accepts_changed_bytes_or_raises_a_value_error(data: st.DataObject) -> None:
+def test_decoder_either_reads_changed_bytes_or_raises_a_value_error(data: st.DataObject) -> None:
     """A changed message is read or refused with `ValueError`; nothing else happens."""
     shape = data.draw(st.sampled_from(SHAPES))
     payload = bytearray(

@@ -64,7 +64,7 @@ class _Answers:
 
 
 class Serving:
-    """A server in an event loop of its own thread."""
+    """A server whose event loop runs in a separate thread."""
 
     def __init__(self) -> None:
         self.reports: list[str] = []
@@ -151,7 +151,7 @@ def test_refused_client_gets_an_answer_and_the_refusal_is_reported_to_the_user(
     until(lambda: serving.reports == [why])
 
 
-def test_names_of_clients_are_shortened_in_reports(serving: Serving) -> None:
+def test_client_names_are_shortened_and_made_safe_in_reports(serving: Serving) -> None:
     with O3deClient(serving.port) as editor:
         editor.negotiate("Game", token="\x1b[31m" + "x" * 5000, name="\n" + "n" * 5000)
         assert has_ended(editor)
@@ -161,7 +161,7 @@ def test_names_of_clients_are_shortened_in_reports(serving: Serving) -> None:
     assert len(serving.reports[0]) < 600
 
 
-def test_client_of_the_same_process_is_refused() -> None:
+def test_client_that_runs_in_the_server_process_is_refused() -> None:
     own = {0: str(os.getpid()), 2: TOKEN, 3: "GAME"}
 
     assert refuse(settings(), "GAME", 7, own) == "GAME is this process itself"
@@ -169,8 +169,8 @@ def test_client_of_the_same_process_is_refused() -> None:
     assert refuse(settings(), "GAME", 7, own | {0: f"{os.getpid()}1"}) == ""
 
 
-def test_branch_token_equals_that_of_the_engine() -> None:
-    """The value is in the engine's own tests."""
+def test_branch_token_equals_the_token_of_o3de() -> None:
+    """The expected token is in O3DE's own tests."""
     assert branch_token("F:\\w s 1\\dev") == branch_token("F:\\w s 1\\dev\\") == "0x68E564C5"
 
 
@@ -230,14 +230,14 @@ def test_slow_answer_does_not_delay_others(serving: Serving) -> None:
 
 
 @pytest.mark.parametrize("name", ["AssetSystem::Unknown", "AssetProcessor::GetAbsoluteAssetDatabaseLocationRequest"])
-def test_unserved_request_has_an_empty_answer(serving: Serving, name: str) -> None:
+def test_unsupported_request_gets_an_empty_answer(serving: Serving, name: str) -> None:
     """O3DE's client waits without a limit for the answer to a request, and takes an empty one for a failure."""
     with serving.connect() as editor:
         assert editor.ask(name, b"anything") is client.NOTHING
         assert editor.ask("AssetSystem::RequestPing", PING) is not client.NOTHING
 
 
-def test_message_with_serial_0_or_an_answer_has_no_answer(serving: Serving) -> None:
+def test_message_with_serial_0_and_message_marked_as_answer_get_no_answer(serving: Serving) -> None:
     with serving.connect() as editor:
         editor.send("AssetSystem::Unknown", b"anything", 0)
         editor.send("AssetSystem::Unknown", b"anything", 5 | 1 << 31)
@@ -315,7 +315,7 @@ def test_client_that_does_not_read_is_disconnected(serving: Serving, monkeypatch
 
 
 def test_client_that_reads_late_gets_the_answers_in_order(serving: Serving) -> None:
-    """Until it reads, its further requests wait: their answers would fill the memory."""
+    """Until the client reads, its further requests wait, because their answers would fill the memory."""
     count = 40
     with serving.connect() as editor:
         for number in range(count):
@@ -330,7 +330,7 @@ def test_client_that_reads_late_gets_the_answers_in_order(serving: Serving) -> N
 
 
 def test_many_silent_and_aborted_connections_do_not_stop_the_server(serving: Serving) -> None:
-    """150 clients are silent, and 200 leave after some bytes; another one is served all the time, and no descriptor stays open."""
+    """150 clients are silent, and 200 leave after some bytes. One other client is always served, and no descriptor stays open."""
     chance = random.Random(7)
     with serving.connect() as editor, contextlib.ExitStack() as silent:
         before = len(os.listdir("/proc/self/fd"))

@@ -45,7 +45,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> O3deProject:
 
 
 @pytest.mark.real
-def test_broken_source_exits_with_1(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
+def test_asset_builder_exits_with_1_for_a_broken_source(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad = project.source("sub/good.json", '{"a": 1}'), project.source("sub/bad.json", "{")
 
     assert asset_builder.main([f'-debug="{good}"', "-port=45643", "-gamename=AutomatedTesting"]) == 0
@@ -75,7 +75,7 @@ def test_builder_uses_the_project_that_contains_the_source_if_the_named_project_
     (elsewhere / project.project.name).mkdir(parents=True)
     root = {
         "ScanFolder Root": {"watch": "@ENGINEROOT@", "recursive": 0, "order": 9}
-    }  # it contains the project's folder, not its files
+    }  # This folder contains the project's folder but not its files.
     folder = {"ScanFolder Project": {"watch": "@PROJECTROOT@", "recursive": 1, "order": 0}}
     project.settings({**PLATFORMS, **RULES, **folder, **root, "Platforms": {"linux": "enabled"}})
     if is_there:
@@ -158,13 +158,13 @@ def test_invalid_command_line_is_refused(arguments: list[str], why: str) -> None
         parse(arguments)
 
 
-def test_errors_are_prefixed_with_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+def test_asset_builder_errors_begin_with_the_program_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert asset_builder.main(["-task=paint", "-input=/a.txt"]) == 1
 
     assert "AssetBuilder: Error: 'paint' is not a task" in capsys.readouterr().out
 
 
-def test_ignored_switches_are_noted() -> None:
+def test_ignored_switches_of_asset_builder_are_reported() -> None:
     given = parse(["--task", "debug_create", "--input", '"/p/a.txt"', "-port", "7", "--colour"])
 
     assert (given.source, given.processes) == ("/p/a.txt", False)
@@ -173,7 +173,7 @@ def test_ignored_switches_are_noted() -> None:
     assert all(any(f"-{name} :" in line for line in builder_switches.help_lines()) for name in builder_switches.SWITCHES)
 
 
-def test_gamename_finds_the_project_above_or_beside_the_source(tmp_path: Path) -> None:
+def test_gamename_switch_finds_the_project_above_or_beside_the_source(tmp_path: Path) -> None:
     for name in ("Game", "Other"):
         (tmp_path / name / "sub").mkdir(parents=True)
         (tmp_path / name / "project.json").write_text("{}")

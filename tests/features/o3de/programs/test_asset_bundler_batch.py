@@ -198,7 +198,7 @@ def test_empty_asset_list_fails(bundler: Bundler, skip: str) -> None:
     assert not list(bundler.root.glob("l_*"))
 
 
-def test_asset_list_that_is_empty_on_one_platform_is_written_for_the_other_platforms(bundler: Bundler) -> None:
+def test_asset_list_that_is_empty_for_one_platform_is_written_for_the_other_platforms(bundler: Bundler) -> None:
     bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=rock.txt", "--platform=pc")
 
     lines = bundler.run("assetLists", "--assetListFile=l.assetlist", "--seedListFile=s.seed", code=1)
@@ -217,7 +217,7 @@ def test_empty_comparison_result_fails(bundler: Bundler) -> None:
     assert not (bundler.root / "r_pc.assetlist").exists()
 
 
-def test_platform_is_inserted_before_the_suffix(bundler: Bundler) -> None:
+def test_platform_name_is_inserted_before_the_file_extension(bundler: Bundler) -> None:
     (bundler.root / "run.1").mkdir()
     try:
         names = [f"run.1/my.{kind}" for kind in ("list.assetlist", "settings.bundlesettings", "game.pak")]
@@ -241,7 +241,7 @@ def test_missing_file_is_reported_in_the_engines_words(bundler: Bundler, monkeyp
     (line,) = bundler.run("assetLists", "--seedListFile=gone.seed", "--print", code=1)
     assert line == f"ERROR: Cannot load Seed List file ( {bundler.root / 'gone.seed'} ): File does not exist."
 
-    monkeypatch.chdir(tmp_path)  # a folder without a project
+    monkeypatch.chdir(tmp_path)  # This folder has no project.
     assert asset_bundler_batch.main(["bundles", "--assetListFile=gone.assetlist", "--outputBundlePath=x.pak"]) == 1
     assert f"Cannot load Asset List file ( {tmp_path / 'gone.assetlist'} ): File does not" in bundler.capture.readouterr().out
 

@@ -30,12 +30,12 @@ def gui(project: O3deProject) -> Iterator[Driven]:
     gui.close()
 
 
-def test_tools_control_the_processor(project: O3deProject, gui: Driven) -> None:
+def test_o3de_test_tools_can_start_control_and_stop_the_processor(project: O3deProject, gui: Driven) -> None:
     assert gui.ask("waitforidle") == "idle"
     assert project.product("linux/first.txt") == "1"
     until(lambda: gui.ask("isidle") == "true", "it looks once more at what it wrote itself")
 
-    for number in range(5):  # saved just before: it has to be processed before the answer
+    for number in range(5):  # The file is saved just before the request, so the answer has to wait for its job.
         project.source("first.txt", f"changed {number}")
         assert gui.ask("waitforidle") == "idle"
         assert project.product("linux/first.txt") == f"changed {number}"
@@ -50,7 +50,7 @@ def test_tools_control_the_processor(project: O3deProject, gui: Driven) -> None:
     assert project.product("linux/second.txt") == "2"
     project.source("third.txt", "3")
     until(lambda: (project.cache / "linux/third.txt").exists() and gui.ask("isidle") == "true", "the third")
-    assert gui.ask("signalidle") == "idle"  # it became idle since the last report
+    assert gui.ask("signalidle") == "idle"  # The processor became idle since the last report.
     gui.send("quit")
     assert gui.end() == 0
     run = read_log(project.logs / "AP_GUI.log")[-1]

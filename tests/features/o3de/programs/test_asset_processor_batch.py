@@ -83,7 +83,7 @@ def test_output_has_the_lines_and_totals_that_tools_parse(batch: Batch) -> None:
     assert all(re.match(r"(AssetProcessor|System): ", line) for line in batch.output.splitlines())
 
 
-def test_second_run_does_nothing(batch: Batch) -> None:
+def test_second_batch_runs_no_job(batch: Batch) -> None:
     batch.source("a.txt", "text")
     batch.run()
     assert b"a.txt" in (batch.cache / "linux" / "assetcatalog.xml").read_bytes()
@@ -171,7 +171,7 @@ def test_every_run_is_logged_with_its_numbers(batch: Batch) -> None:
     assert first.numbers["Listening Port"]
 
 
-def test_command_line_sets_scan_folders_settings_and_platforms(batch: Batch) -> None:
+def test_command_line_sets_scan_folders_and_settings_and_platforms(batch: Batch) -> None:
     batch.source("a.txt", "text")
     batch.write("elsewhere/b.txt", "more")
     batch.write("more.setreg", json.dumps({"RC txt": {"glob": "*.txt", "params": "skip", "pc": "copy"}}))
@@ -323,7 +323,7 @@ def test_regdump_switches_print_registry_values_as_json(batch: Batch) -> None:
     assert json.loads(whole)["some"] == {"key": 16}
 
 
-def test_listed_files_are_reprocessed_in_order(batch: Batch) -> None:
+def test_files_of_a_reprocess_list_are_reprocessed_in_order(batch: Batch) -> None:
     for name in ("a.txt", "b.txt", "c.txt"):
         batch.source(name, name)
     batch.run()
@@ -386,7 +386,7 @@ def test_newer_database_is_deleted_only_on_request(batch: Batch, is_wanted: bool
     assert run.numbers.get("Successes", 0) == is_wanted
 
 
-def test_switches_without_effect_and_unknown_words_are_reported_once(batch: Batch) -> None:
+def test_switches_without_effect_and_unknown_arguments_are_reported_once(batch: Batch) -> None:
     batch.run("--start-hidden", "-ap_disableAssetTreeView=true", "--noSuchThing=1", "/somewhere")
 
     said = [line for line in batch.output.splitlines() if "ignored" in line]
@@ -519,7 +519,7 @@ def test_invalid_move_is_refused_in_o3de_words(batch: Batch, switches: list[str]
     assert (batch.project / "a.txt").exists()
 
 
-def test_move_switches_without_a_command_are_refused(batch: Batch) -> None:
+def test_move_switches_without_move_or_delete_are_refused(batch: Batch) -> None:
     said = [line for line in batch.run("--updateReferences", "--confirm").lines if line.startswith("Command ")]
     assert said == ["Command --updateReferences must be used with command --move"]
 

@@ -16,7 +16,7 @@ from aptui.shared.errors import HostError
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_is_complete_without_a_line_end(command: str) -> None:
+def test_every_control_command_is_complete_without_a_line_end(command: str) -> None:
     assert commands_in(command.encode()) == ([command], b"")
 
 
@@ -34,7 +34,7 @@ def test_every_command_is_complete_without_a_line_end(command: str) -> None:
         (b"\xff\x00", [], b""),
     ],
 )
-def test_joined_and_split_commands_are_separated(data: bytes, commands: list[str], rest: bytes) -> None:
+def test_control_commands_that_arrive_joined_or_split_are_separated(data: bytes, commands: list[str], rest: bytes) -> None:
     assert commands_in(data) == (commands, rest)
 
 
@@ -61,7 +61,7 @@ class Fake:
 
 
 class Room:
-    """A channel whose turns the test makes."""
+    """A control channel that the test polls."""
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
@@ -159,7 +159,7 @@ def test_client_that_waits_for_idle_gets_the_answer_when_the_engine_becomes_idle
 
 
 @pytest.mark.real
-def test_command_may_arrive_in_pieces(room: Room) -> None:
+def test_control_command_may_arrive_in_two_parts(room: Room) -> None:
     client = room.connect()
     client.sendall(b"pi")
     for _ in range(3):
@@ -196,7 +196,7 @@ def test_connection_of_another_user_is_closed(room: Room, monkeypatch: pytest.Mo
 
 
 @pytest.mark.real
-def test_kernel_reports_the_user_of_a_connection(tmp_path: Path) -> None:
+def test_user_of_a_control_connection_is_read_from_the_kernel(tmp_path: Path) -> None:
     with listener(0) as server, socket.create_connection(server.getsockname()) as client:
         channel = server.accept()[0]
         with channel:
@@ -219,7 +219,7 @@ def test_clients_and_waiting_answers_are_limited(room: Room) -> None:
 
 
 @pytest.mark.real
-def test_exhausted_file_descriptors_do_not_make_the_loop_busy(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exhausted_file_descriptors_do_not_cause_a_busy_loop(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     clients = [room.connect() for _ in range(3)]
     room.turn()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -247,7 +247,7 @@ def test_exhausted_file_descriptors_do_not_make_the_loop_busy(room: Room, monkey
 
 
 @pytest.mark.real
-def test_quit_has_no_answer(room: Room) -> None:
+def test_quit_command_of_the_control_channel_gets_no_answer(room: Room) -> None:
     client = room.connect()
 
     client.sendall(b"quit")
@@ -256,7 +256,7 @@ def test_quit_has_no_answer(room: Room) -> None:
 
 
 @pytest.mark.real
-def test_closed_client_gets_no_answer(room: Room) -> None:
+def test_control_client_that_closed_its_connection_gets_no_answer(room: Room) -> None:
     client = room.connect()
     client.sendall(b"waitforidle")
     room.until(lambda: room.processor.waiting)

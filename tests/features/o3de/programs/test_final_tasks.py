@@ -55,7 +55,7 @@ def test_relocation_report_begins_with_the_requested_move_or_deletion(order: Rel
     assert opening_lines(order) == ["--------------------------- RELOCATION REPORT  ---------------------------", *lines]
 
 
-def test_report_lists_old_and_new_names() -> None:
+def test_relocation_report_lists_old_and_new_names() -> None:
     metadata = RelocationItem("a.txt.meta", "/p/a.txt.meta", "P", "b.txt.meta", is_metadata=True)
     report = RelocationReport(MOVE, (ITEM, metadata), skipped=(SkippedFile("x.md", "no source"),))
 
@@ -158,7 +158,7 @@ def test_relocation_that_breaks_dependants_prints_the_reason_for_refusal(is_dele
     assert refusal_lines(report) == lines
 
 
-def test_other_reasons_for_refusal_are_printed_in_o3de_words_if_known() -> None:
+def test_other_refusals_are_printed_in_the_words_of_o3de_if_known() -> None:
     locked = RelocationItem("a.txt", "/p/a.txt", "P", problem="the file is read-only")
     report = RelocationReport(MOVE, (locked,), refusals=("'a.txt': the file is read-only", "something else"))
 

@@ -1,4 +1,4 @@
-"""Clients that wait for an idle AssetProcessor: requested work ends the wait, the engine's own second checks do not."""
+"""Clients that wait for an idle AssetProcessor get an answer after requested work, but not after the engine's own second checks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def start_of(project: LiveProject) -> Any:
     return SimpleNamespace(console=said, config=SimpleNamespace(log_dir=project.root / "logs"), given=given, facts=facts)
 
 
-def test_second_check_of_a_fresh_file_does_not_report_idle(project: LiveProject) -> None:
+def test_second_check_of_a_recently_changed_file_does_not_report_idle(project: LiveProject) -> None:
     told: list[str] = []
     with project.running() as live:
         processor = asset_processor._Processor(live, start_of(project))

@@ -21,7 +21,7 @@ def test_every_run_begins_with_three_records(tmp_path: Path) -> None:
     assert (records[3][1], records[3][2], records[3][5]) == ("1001", "1", "Listening Port: 7")
 
 
-def test_severities_are_those_of_o3de(tmp_path: Path) -> None:
+def test_log_severities_equal_those_of_o3de(tmp_path: Path) -> None:
     log = ProgramLog(tmp_path, LIVE, 0)
     for level in (LogLevel.DEBUG, LogLevel.INFO, LogLevel.WARNING, LogLevel.ERROR):
         log.append(level, "w", "said", 1)
@@ -36,7 +36,7 @@ def test_severities_are_those_of_o3de(tmp_path: Path) -> None:
     ]
 
 
-def test_full_log_is_rolled_and_five_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_log_is_rotated_and_five_logs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joblog, "ENGINE_LOG_BYTES", 300)
     log = ProgramLog(tmp_path, BATCH, 0)
     for number in range(40):

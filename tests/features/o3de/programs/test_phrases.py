@@ -50,7 +50,7 @@ from aptui.features.o3de.programs import phrases
         ),
     ],
 )
-def test_phrases_are_those_of_o3de(line: str, expected: str) -> None:
+def test_log_phrases_equal_those_of_o3de(line: str, expected: str) -> None:
     assert line == expected
 
 
@@ -66,12 +66,12 @@ def test_totals_have_the_text_that_lytesttools_parses() -> None:
     ]
 
 
-def test_failed_assets_are_a_block() -> None:
+def test_failed_assets_are_listed_in_one_block() -> None:
     assert phrases.format_failed_assets([]) == []
     assert phrases.format_failed_assets(["/b", "/a"]) == ["---------------FAILED ASSETS-------------", "/a", "/b", "-" * 41]
 
 
-def test_every_line_begins_with_its_window() -> None:
+def test_each_line_of_a_message_begins_with_the_window_name() -> None:
     assert phrases.physical("BuilderManager", "one\r\ntwo\rthree\n") == [
         "BuilderManager: one",
         "BuilderManager: two",
@@ -85,7 +85,7 @@ def test_control_characters_are_removed() -> None:
     assert line == ["AssetProcessor: Processing ab\tc (linux)..."]
 
 
-def test_errors_are_printed_between_rulers() -> None:
+def test_errors_are_printed_between_ruler_lines() -> None:
     ruler = f"System: {'=' * 66}"
 
     assert phrases.format_traced(LogLevel.ERROR, "no platform\nis enabled", "/p/a.setreg:3:7") == [
@@ -112,7 +112,7 @@ def test_idle_line_has_the_text_that_tools_search_for() -> None:
     assert "currently idle" in phrases.IDLE.format(1.0)
 
 
-def test_builder_list_keeps_the_order() -> None:
+def test_printed_builder_list_keeps_the_order() -> None:
     assert phrases.builder_list("{A}", ["/b", "/a"]) == [
         "Builder {A} processed these assets:",
         "Builder with ID {A} processed /b",

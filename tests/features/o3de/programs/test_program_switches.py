@@ -46,7 +46,7 @@ def test_every_switch_of_o3de_is_known(name: str) -> None:
         ["--{}= x y "],
     ],
 )
-def test_value_is_read_in_every_spelling(name: str, words: list[str]) -> None:
+def test_value_of_a_switch_is_read_in_every_spelling(name: str, words: list[str]) -> None:
     for spelt in (name, name.lower(), name.upper()):
         given = parse([words[0].format(spelt), *words[1:]])
 
@@ -55,7 +55,7 @@ def test_value_is_read_in_every_spelling(name: str, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("spelling", ["--{}", "-{}", "/{}", "--{}=1", '"--{}"'])
-def test_switch_without_a_value_does_not_take_the_next_word(spelling: str) -> None:
+def test_switch_without_a_value_does_not_consume_the_next_argument(spelling: str) -> None:
     for name in ALONE:
         given = parse([spelling.format(name), "word"])
 
@@ -71,7 +71,7 @@ def test_repeated_switches_accumulate_in_order() -> None:
     assert (given.first("regset"), given.last("regset")) == ("/a=1", "/b=2,3")
 
 
-def test_paths_are_not_switches() -> None:
+def test_absolute_paths_are_not_read_as_switches() -> None:
     given = parse(["/home/x", "--assetroot", "/home/y", "--logDir", "/h", "--scanfolders", "/a/b,/c", "/etc"])
 
     assert given.positional == ("/home/x", "/etc")
@@ -131,7 +131,7 @@ def test_short_and_older_names_are_aliases(short: str, long: str) -> None:
     assert parse([f"-{short}=7"]).values == parse([f"--{long}=7"]).values
 
 
-def test_unknown_switch_is_kept_with_its_value() -> None:
+def test_unknown_switch_is_recorded_with_its_value() -> None:
     given = parse(["--regset=/a=1", "--NoSuchThing", "its value", "-other=1", "word", "--", "-"])
 
     assert given.unknown == ("--NoSuchThing", "-other=1")

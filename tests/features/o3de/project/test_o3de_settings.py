@@ -51,7 +51,7 @@ def facts(config: Config) -> ProjectFacts:
     return found
 
 
-def test_project_is_opened_without_yaml(engine: SmallEngine) -> None:
+def test_o3de_project_is_opened_without_yaml(engine: SmallEngine) -> None:
     config = engine.load()
 
     assert (config.name, config.project_dir, config.warnings) == ("Game", engine.project, ())
@@ -74,7 +74,7 @@ def test_platforms_are_enabled_individually_and_the_host_platform_always(engine:
     assert set(config.project.declared_platforms) >= {"linux", "server", "pc", "tools", "renderer", "dx12"}
 
 
-def test_command_line_platforms_replace_enabled_ones(engine: SmallEngine) -> None:
+def test_platforms_of_the_command_line_replace_the_enabled_platforms(engine: SmallEngine) -> None:
     config = engine.load(platforms=["pc"])
 
     assert [platform.id for platform in config.project.platforms] == ["pc"]
@@ -111,7 +111,9 @@ def test_enabled_platform_must_be_declared(engine: SmallEngine) -> None:
         ({**PLATFORMS, **SCAN_FOLDERS}, "the settings have no rule that copies files"),
     ],
 )
-def test_settings_need_platforms_folders_and_rules(engine: SmallEngine, settings: dict[str, Any], message: str) -> None:
+def test_settings_without_platforms_or_folders_or_rules_are_refused(
+    engine: SmallEngine, settings: dict[str, Any], message: str
+) -> None:
     engine.settings(settings)
 
     with pytest.raises(UserError, match=message):
@@ -371,7 +373,7 @@ def test_invalid_rule_is_reported_with_its_place(engine: SmallEngine, rule: dict
     assert re.match(rf"{file}:\d+:\d+: {re.escape(message)}", warnings[0])
 
 
-def test_last_rule_with_a_name_replaces_earlier_rules(engine: SmallEngine) -> None:
+def test_last_rule_of_a_name_replaces_earlier_rules_of_this_name(engine: SmallEngine) -> None:
     engine.add({"SJ txt": {"glob": "*.text", "params": "copy"}})
 
     config = engine.load()
@@ -447,7 +449,9 @@ def test_metadata_type_is_an_appended_extension_a_replaced_extension_or_a_path(e
 
 
 @pytest.mark.parametrize(("said", "cores", "count"), [(0, 2, 2), (1, 4, 3), (0, 6, 5), (0, 16, 14), (5, 2, 5), ("x", 2, 2)])
-def test_max_jobs_sets_workers(engine: SmallEngine, monkeypatch: pytest.MonkeyPatch, said: object, cores: int, count: int) -> None:
+def test_setting_max_jobs_sets_the_number_of_workers(
+    engine: SmallEngine, monkeypatch: pytest.MonkeyPatch, said: object, cores: int, count: int
+) -> None:
     monkeypatch.setattr("aptui.config.dirs.core_count", lambda: cores)
     monkeypatch.setattr("aptui.features.o3de.project.o3de_settings.core_count", lambda: cores)
     engine.add({"Jobs": {"maxJobs": said}})
@@ -464,7 +468,7 @@ def test_metadata_settings_are_translated(engine: SmallEngine) -> None:
     assert (config.project.metadata_types, config.meta_delay_ms) == ((".png", ".tif"), 1500)
 
 
-def test_settings_without_own_key_are_kept_as_facts(engine: SmallEngine) -> None:
+def test_settings_without_a_matching_key_are_kept_as_facts(engine: SmallEngine) -> None:
     engine.add(
         {
             "Stats": {"HumanReadable": False, "MachineReadable": True, "MaxCumulativeStats": 2},
@@ -522,7 +526,7 @@ def test_shared_cache_settings_are_translated(engine: SmallEngine, tmp_path: Pat
     ]
 
 
-def test_older_shared_cache_switch_is_translated(engine: SmallEngine) -> None:
+def test_older_shared_cache_setting_is_translated(engine: SmallEngine) -> None:
     server = {"enableCacheServer": True, "cacheServerAddress": "/mnt"}
     engine.write("Game/Registry/s.setreg", {"O3DE": {"AssetProcessor": {"Settings": {"Server": server}}}})
 

@@ -1,4 +1,7 @@
-"""O3DE projects through `aptui.config.configuration` and the verbs, the cost of an unchanged one, and the equal `aptui.yaml`."""
+"""O3DE projects through `aptui.config.configuration` and the verbs.
+
+Also: the cost of loading an unchanged project, and the `aptui.yaml` that is equal to the registry.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def rich(engine: SmallEngine) -> SmallEngine:
     return engine
 
 
-# which folder is which kind of project
+# kinds of projects
 
 
 def test_project_is_found_from_a_folder_inside_it(engine: SmallEngine) -> None:
@@ -57,7 +60,7 @@ def test_project_is_found_from_a_folder_inside_it(engine: SmallEngine) -> None:
     assert dirs.find_project(engine.project / "a" / "b") == engine.project
 
 
-def test_folder_with_yaml_alone_is_not_o3de(engine: SmallEngine, tmp_path: Path) -> None:
+def test_folder_with_only_yaml_is_not_an_o3de_project(engine: SmallEngine, tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     (tmp_path / "project.json").write_text('{"name": "of another tool"}')
     (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: a, path: assets}]\n")
@@ -113,7 +116,7 @@ def test_registry_key_is_refused_without_a_registry(engine: SmallEngine, tmp_pat
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Return a list that grows with each compilation."""
     found: list[Path] = []
-    before = project_format._open  # no other effect shows that it was parsed
+    before = project_format._open  # The test wraps `_open`, because parsing has no other visible effect.
 
     def spy(project_dir: Path, *rest: object) -> object:
         found.append(project_dir)
@@ -144,7 +147,7 @@ def test_unchanged_project_is_not_parsed_again(rich: SmallEngine, monkeypatch: p
         ("AssetProcessorConfig/more/a.ini", "[RC x]\nglob=*.x\nparams=copy\n"),
     ],
 )
-def test_any_changed_file_recompiles_the_project(
+def test_change_of_any_settings_file_causes_a_new_compilation(
     rich: SmallEngine, monkeypatch: pytest.MonkeyPatch, path: str, data: object
 ) -> None:
     if path.startswith("AssetProcessorConfig"):
@@ -158,7 +161,7 @@ def test_any_changed_file_recompiles_the_project(
     assert parsed == [rich.project]
 
 
-def test_engine_of_an_earlier_switch_is_remembered(engine: SmallEngine, tmp_path: Path) -> None:
+def test_engine_path_from_an_earlier_regset_option_is_remembered(engine: SmallEngine, tmp_path: Path) -> None:
     alone = tmp_path / "Alone"
     alone.mkdir()
     (alone / "project.json").write_text('{"project_name": "Alone"}')
@@ -198,14 +201,14 @@ def test_shared_cache_patterns_for_plain_copies_warn_once(
     )
 
 
-def test_different_options_have_different_compiled_files(rich: SmallEngine) -> None:
+def test_different_options_have_different_files_of_compiled_settings(rich: SmallEngine) -> None:
     few = rich.load(options=Options(has_config_scan_folders=False, scan_folders=(str(rich.root),)))
 
     assert rich.load() != few
     assert rich.load(options=Options(has_config_scan_folders=False, scan_folders=(str(rich.root),))) == few
 
 
-def test_damaged_record_of_inputs_recompiles_the_project(rich: SmallEngine, tmp_path: Path) -> None:
+def test_damaged_record_of_inputs_causes_a_new_compilation(rich: SmallEngine, tmp_path: Path) -> None:
     first = rich.load()
     for file in (tmp_path / "kept").rglob("*.seen"):
         file.write_text("[1]")
@@ -291,7 +294,7 @@ def test_unknown_key_gets_a_hint(rich: SmallEngine) -> None:
         load.explain(rich.project, "/Amazon/AssetProcessor/Setings")
 
 
-def test_yaml_key_is_explained_layer_by_layer(engine: SmallEngine, tmp_path: Path) -> None:
+def test_yaml_key_is_explained_with_its_value_in_every_layer(engine: SmallEngine, tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     (tmp_path / "aptui.yaml").write_text("workers: 3\nscan_folders: [{name: a, path: assets}]\n")
 
@@ -382,7 +385,7 @@ def test_explain_names_builder_and_exclude(rich: SmallEngine, capsys: pytest.Cap
     assert "own.setreg:" in json.loads(capsys.readouterr().out)["ignored_by"]
 
 
-def test_engine_path_is_an_option(rich: SmallEngine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_engine_path_can_be_given_as_an_option(rich: SmallEngine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lone = tmp_path / "lone"
     lone.mkdir()
     (lone / "project.json").write_text('{"project_name": "Lone"}')
@@ -409,7 +412,7 @@ def essence(found: Config) -> dict[str, object]:
     }
 
 
-def test_written_yaml_equals_the_registry(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_written_yaml_gives_the_same_configuration_as_the_registry(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     before = rich.load()
 
     assert main.main(["init", "--from-o3de", str(rich.project)]) == 0
@@ -441,7 +444,7 @@ def test_existing_yaml_is_not_overwritten(rich: SmallEngine, capsys: pytest.Capt
 # edits
 
 
-def test_yaml_edit_is_checked_with_the_registry(rich: SmallEngine) -> None:
+def test_edited_yaml_is_checked_together_with_the_registry(rich: SmallEngine) -> None:
     file = rich.project / "aptui.yaml"
 
     load.check_with(rich.project, file, YAML.encode())

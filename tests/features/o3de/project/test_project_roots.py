@@ -108,7 +108,7 @@ def test_o3de_engine_in_the_folder_of_a_link_to_the_program_is_found(engine: Sma
     assert find(engine, lone(engine), Options(program=str(program))).engine == str(engine.root)
 
 
-def test_project_in_an_engine_may_name_another_registered_one(engine: SmallEngine) -> None:
+def test_project_inside_an_engine_may_name_another_registered_engine(engine: SmallEngine) -> None:
     other, home = engine.root.parent / "other", engine.root.parent / "home" / ".o3de"
     for folder in (other, home):
         folder.mkdir(parents=True)
@@ -123,13 +123,13 @@ def test_project_in_an_engine_may_name_another_registered_one(engine: SmallEngin
     assert find(engine).engine == str(engine.root)
 
 
-def test_folder_with_platform_settings_is_an_engine(engine: SmallEngine) -> None:
+def test_folder_with_platform_settings_is_accepted_as_an_engine(engine: SmallEngine) -> None:
     (engine.root / "engine.json").unlink()
 
     assert find(engine).engine == str(engine.root)
 
 
-def test_asset_root_with_platform_settings_is_an_engine(engine: SmallEngine) -> None:
+def test_asset_root_with_platform_settings_is_accepted_as_an_engine(engine: SmallEngine) -> None:
     (engine.root / "engine.json").unlink()
 
     places = find(engine, lone(engine), Options(asset_root=str(engine.root)))

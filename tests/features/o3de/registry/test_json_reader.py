@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from aptui.features.o3de.registry.json_reader import MAX_DEPTH, read_json
 from aptui.shared.errors import UserError
 
-WHOLE = st.integers(1 - 2**64, 2**64 - 1)  # larger ones are read as floats
+WHOLE = st.integers(1 - 2**64, 2**64 - 1)  # Larger integers are read as floats.
 SCALARS = st.none() | st.booleans() | WHOLE | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 VALUES: st.SearchStrategy[Any] = st.recursive(
     SCALARS, lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text(max_size=8), below, max_size=4), max_leaves=20

@@ -73,7 +73,7 @@ def test_examples_of_rfc_7396(target: Any, patch: Any, result: Any) -> None:
     assert merge_patch(node(target), node(patch)).plain() == result
 
 
-def test_merged_value_keeps_its_place() -> None:
+def test_merged_value_keeps_its_position_in_a_file() -> None:
     merged = merge_patch(node({"a": 1, "b": {"c": 1}}, "low"), node({"b": {"d": 2}}, "high"))
 
     assert [merged.value["a"].where, merged.value["b"].value["c"].where, merged.value["b"].value["d"].where] == [
@@ -139,7 +139,7 @@ def test_examples_of_rfc_6902(target: Any, patch: Any, result: Any) -> None:
         ({}, {"op": "remove", "path": "a"}, "'a' is not a JSON pointer"),
     ],
 )
-def test_impossible_operation_is_reported_with_its_place(target: Any, operation: Any, message: str) -> None:
+def test_impossible_patch_operation_is_reported_with_its_place(target: Any, operation: Any, message: str) -> None:
     with pytest.raises(UserError) as caught:
         json_patch(node(target), node([operation], "patch"))
 
@@ -165,7 +165,7 @@ def imported(value: Any) -> Any:
     return resolve_imports(node(value), lambda name, _asked: node(FILES[name], name)).plain()
 
 
-def test_keys_after_an_import_override_it() -> None:
+def test_keys_after_an_import_override_imported_keys() -> None:
     assert imported({"a": 0, "$import": "other", "b": {"c": 2}}) == {"a": 1, "b": {"c": 2, "d": None}}
 
 

@@ -55,7 +55,7 @@ def test_files_are_ordered_by_name_tag_count_and_tags(tmp_path: Path) -> None:
     ]
 
 
-def test_names_are_compared_with_their_dot(tmp_path: Path) -> None:
+def test_settings_file_names_are_compared_including_the_dot(tmp_path: Path) -> None:
     write(tmp_path, {name: {} for name in ["a.setreg", "a-b.setreg", "a_b.setreg", "Z.setreg"]})
 
     assert order(tmp_path) == ["Z.setreg", "a-b.setreg", "a.setreg", "a_b.setreg"]
@@ -95,7 +95,7 @@ def test_unused_settings_files_do_not_count_toward_the_limit(tmp_path: Path) -> 
     assert order(tmp_path, "tools") == ["a.setreg"]
 
 
-def test_file_needs_all_its_tags_active(tmp_path: Path) -> None:
+def test_settings_file_is_used_only_if_all_its_tags_are_active(tmp_path: Path) -> None:
     write(tmp_path, {"a.tools.setreg": {}, "a.editor.tools.setreg": {}, "a.Tools.Debug.SETREG": {}, "notes.txt": "", "b.json": {}})
 
     assert order(tmp_path, "tools") == ["a.tools.setreg"]
@@ -154,7 +154,7 @@ def test_files_are_merged_in_order(tmp_path: Path) -> None:
     assert registry.root.plain() == {"A": {"y": [1, 2], "z": 2}}
 
 
-def test_file_is_merged_below_an_anchor(tmp_path: Path) -> None:
+def test_settings_file_is_merged_below_the_given_key(tmp_path: Path) -> None:
     write(tmp_path, {"a.setreg": {"x": 1}, "b.json": [1], "c.setregpatch": [{"op": "add", "path": "/y", "value": 2}]})
     registry = Registry()
 
@@ -170,7 +170,7 @@ def test_missing_regset_file_is_refused(tmp_path: Path) -> None:
         Registry().merge_option(f"{tmp_path}/none.setreg")
 
 
-def test_settings_must_be_an_object(tmp_path: Path) -> None:
+def test_settings_file_without_an_object_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"a.setreg": [1]})
 
     with pytest.raises(UserError, match=r"a\.setreg:1:1: settings must be an object"):
@@ -216,7 +216,7 @@ def test_lfs_pointer_is_refused(tmp_path: Path) -> None:
         Registry().merge_folder(str(tmp_path))
 
 
-def test_ini_file_becomes_objects(tmp_path: Path) -> None:
+def test_ini_sections_become_registry_objects(tmp_path: Path) -> None:
     write(tmp_path, {"a.ini": '; old\n[RC tga]\nglob = "*.tga"\nparams=copy\n[Platform pc]\ntags=tools,renderer\n'})
     registry = Registry()
 
@@ -255,7 +255,7 @@ def test_ini_mistake_is_reported(tmp_path: Path, text: str, message: str) -> Non
         ("pc,linux", "pc,linux"),
     ],
 )
-def test_option_values_are_typed(text: str, value: object) -> None:
+def test_values_of_command_line_options_get_a_type(text: str, value: object) -> None:
     assert parse_typed(text) == value
     assert type(parse_typed(text)) is type(value)
 
@@ -289,7 +289,7 @@ def test_option_without_key_is_reported_and_ignored() -> None:
 # reading values
 
 
-def test_key_is_explained_by_its_history(tmp_path: Path) -> None:
+def test_registry_key_is_explained_by_the_history_of_its_value(tmp_path: Path) -> None:
     write(tmp_path, {"a.setreg": '{\n "A": {"x": 1}\n}', "b.setreg": {"A": {"x": 2, "y": 1}}, "c.setreg": {"A": {"x": None}}})
     registry = Registry()
 
@@ -308,7 +308,7 @@ def test_key_is_explained_by_its_history(tmp_path: Path) -> None:
     assert registry.explain("/B") == []
 
 
-def test_dump_is_json() -> None:
+def test_registry_dump_is_valid_json() -> None:
     registry = Registry()
     registry.set("/A/b=x")
 
@@ -321,11 +321,11 @@ def test_dump_is_json() -> None:
     ("text", "value"),
     [("1", True), ('"1"', True), ("true", True), ('"True"', True), ('"enabled"', True), ("0", False), ('"disabled"', False)],
 )
-def test_boolean_spellings(text: str, value: bool) -> None:
+def test_boolean_settings_accept_several_spellings(text: str, value: bool) -> None:
     assert truth(read_json(text.encode(), "f")) is value
 
 
-def test_text_list_spellings() -> None:
+def test_text_lists_may_be_a_string_or_an_array() -> None:
     assert [node.value for node in split_texts(read_json(b'"a, b,,c "', "f"))] == ["a", "b", "c"]
     assert [node.value for node in split_texts(read_json(b'["a", "", 1]', "f"))] == ["a", "1"]
     assert split_texts(None) == []
@@ -334,7 +334,7 @@ def test_text_list_spellings() -> None:
 # recorded reads
 
 
-def test_probes_detect_every_change(tmp_path: Path) -> None:
+def test_recorded_inputs_detect_every_change_of_a_file_or_folder(tmp_path: Path) -> None:
     write(tmp_path, {"a.setreg": {}, "sub/b": ""})
     recorder = InputRecorder()
     recorder.read(str(tmp_path / "a.setreg"))
@@ -350,7 +350,7 @@ def test_probes_detect_every_change(tmp_path: Path) -> None:
         assert probe_again(recorder.seen) != before
 
 
-def test_pipe_is_not_read(tmp_path: Path) -> None:
+def test_pipe_in_place_of_a_settings_file_is_refused(tmp_path: Path) -> None:
     import os
 
     os.mkfifo(tmp_path / "a.setreg")

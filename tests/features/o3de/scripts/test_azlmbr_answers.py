@@ -171,7 +171,7 @@ def test_job_dependency_without_source_is_skipped_with_a_warning(script, told):
     assert [level for level, _ in told.lines] == [2]
 
 
-def test_analysis_that_answers_shutting_down_is_cancelled(script, told):
+def test_analysis_with_the_answer_shutting_down_is_cancelled(script, told):
     response = builder.CreateJobsResponse()
     response.result = builder.CreateJobsResponse_ResultShuttingDown
 
@@ -222,7 +222,7 @@ def test_product_without_handled_dependencies_is_reported(script, told, tmp_path
     assert told.lines == [(2, "product 'a.x': the script did not say that its dependencies are handled")]
 
 
-def test_output_path_override_sets_the_product_folder(script, told, tmp_path):
+def test_output_path_override_of_a_script_sets_the_product_folder(script, told, tmp_path):
     product = handled("a.x")
     product.outputFlags = builder.JobProduct_IntermediateAsset
     product.outputPathOverride = "Some/Other"
@@ -239,7 +239,7 @@ def test_result_codes_of_scripts_are_translated_as_in_o3de(script, told, tmp_pat
     assert answer.result is result
 
 
-def test_answer_of_wrong_type_fails_the_job(script, told, tmp_path):
+def test_script_answer_of_the_wrong_type_fails_the_job(script, told, tmp_path):
     answer = script(OnProcessJobRequest=lambda _args: 5).process_job(process_request(told, tmp_path))
 
     assert answer.result is sdk.Result.FAILED
@@ -267,7 +267,7 @@ def test_printed_lines_are_logged_when_complete(script, told, tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_script_gets_cancel_and_shutdown(script, told, tmp_path):
+def test_cancel_and_shutdown_reach_the_script(script, told, tmp_path):
     class Ended(BaseException):
         pass
 

@@ -67,7 +67,7 @@ def test_objects_do_not_share_lists():
     assert builder.CreateJobsResponse().createJobOutputs == []
 
 
-def test_responses_are_failed_by_default():
+def test_responses_of_scripts_report_failure_by_default():
     assert builder.CreateJobsResponse().result == builder.CreateJobsResponse_ResultFailed
     assert builder.ProcessJobResponse().resultCode == builder.ProcessJobResponse_Failed
 
@@ -154,7 +154,7 @@ def test_builder_needs_bus_id_and_name():
     assert "no name" in request("RegisterAssetBuilder", description(name="")).GetError()
 
 
-def test_handler_is_called_between_connect_and_disconnect(registry):
+def test_script_handler_is_registered_only_between_connect_and_disconnect(registry):
     handler = builder.PythonBuilderNotificationBusHandler()
     handler.add_callback("OnCancel", print)
     uuid = math.Uuid(ID).bytes
@@ -167,7 +167,7 @@ def test_handler_is_called_between_connect_and_disconnect(registry):
     assert (handler.is_connected(), registry.callback(uuid, "OnCancel")) == (False, None)
 
 
-def test_request_for_the_executable_folder_fails():
+def test_script_request_for_the_executable_folder_fails():
     outcome = request("GetExecutableFolder")
 
     assert not outcome.IsSuccess()
@@ -182,6 +182,6 @@ def test_request_for_the_executable_folder_fails():
         (lambda: request("Explode"), "azlmbr.asset.builder.PythonAssetBuilderRequestBus.Explode"),
     ],
 )
-def test_missing_name_is_refused(ask, name):
+def test_use_of_a_missing_azlmbr_name_is_refused(ask, name):
     with pytest.raises(MissingName, match=f"needs '{name}'"):
         ask()

@@ -113,7 +113,7 @@ def test_failed_check_reports_the_reason(room, monkeypatch):
     assert (room.look.kind, room.look.progress, room.told, said(room.look)) == ("", None, ["cannot be read"], "")
 
 
-def test_deleted_files_leave_the_findings(room, monkeypatch):
+def test_deleted_files_are_removed_from_the_findings(room, monkeypatch):
     finds(monkeypatch, CheckProgress(2, problems=(STRAY, LONELY)))
     room.look.find_unowned()
     room.look._task.run()

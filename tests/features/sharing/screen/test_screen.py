@@ -109,7 +109,7 @@ def test_platforms_folders_builders_and_changes_are_shown(tmp_path, store, size)
     in_cache(tmp_path, look, size=size)
 
 
-def test_page_without_a_database_offers_no_checks(tmp_path):
+def test_cache_screen_without_a_database_offers_no_checks(tmp_path):
     async def look(app, pilot, _session):
         await until(pilot, lambda: app.pane.inventory.trouble)
         await pilot.press("V", "U", "r", "D", "c")
@@ -121,7 +121,7 @@ def test_page_without_a_database_offers_no_checks(tmp_path):
     in_cache(tmp_path, look, shown=False)
 
 
-def test_verify_finds_and_repairs_damaged_and_missing_products(tmp_path, store):
+def test_cache_check_finds_and_repairs_damaged_and_missing_products(tmp_path, store):
     damage(tmp_path)
 
     async def verify(app, pilot, session):
@@ -151,7 +151,7 @@ def test_verify_finds_and_repairs_damaged_and_missing_products(tmp_path, store):
     in_cache(tmp_path, verify)
 
 
-def test_valid_cache_is_reported(tmp_path, store):
+def test_cache_check_without_findings_reports_a_valid_cache(tmp_path, store):
     async def verify(app, pilot, _session):
         assert not app.pane.query_one("#cache-look").display
         await looked(app, pilot, "V")
@@ -192,7 +192,7 @@ def test_verify_shows_progress_and_can_be_cancelled(tmp_path, store, monkeypatch
     in_cache(tmp_path, cancel)
 
 
-def test_leaving_during_a_check_ends_its_thread(tmp_path, store, monkeypatch):
+def test_leaving_the_screen_during_a_cache_check_ends_its_thread(tmp_path, store, monkeypatch):
     examined = cache_contents.examine_products
 
     def endless(reader, cache_dir):

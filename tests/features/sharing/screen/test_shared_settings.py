@@ -50,12 +50,12 @@ def in_cache(tmp_path, project, do, size=LARGE):
 
 
 def asking(app):
-    """Return whether a menu or a prompt has the focus; an answered one exists until it is removed."""
+    """Return whether a menu or prompt has the focus; an answered menu or prompt exists until it is removed."""
     return app.focused is not None and any(isinstance(each, (Menu, Prompt)) for each in app.focused.ancestors_with_self)
 
 
 async def choose(app, pilot, *keys):
-    """Open the menu, then press keys, each when its menu or prompt has opened."""
+    """Open the menu and press keys; each key waits until its menu or prompt has opened."""
     for at, key in enumerate(keys):
         if at or key != "O":
             await until(pilot, lambda: asking(app))
@@ -134,7 +134,7 @@ def test_invalid_setting_is_reported_and_not_written(tmp_path, project):
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_saved_time_is_shown_in_the_line(tmp_path, project, size):
+def test_time_saved_by_the_shared_cache_is_shown_in_one_line(tmp_path, project, size):
     account = Account()
     account.count("data", local_hits=3, misses=1, built_ms=90_000, fetch_ms=1000)
     (tmp_path / "cache" / ".aptui").mkdir(exist_ok=True)
@@ -149,7 +149,7 @@ def test_saved_time_is_shown_in_the_line(tmp_path, project, size):
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_test_results_and_unsaved_changes_are_shown_on_every_screen(tmp_path, project, size):
+def test_results_of_a_store_test_and_unsaved_changes_are_shown_on_every_screen(tmp_path, project, size):
     account = Account()
     account.count("data", local_hits=3, misses=1, built_ms=90_000, fetch_ms=1000)
     (tmp_path / "cache" / ".aptui").mkdir(exist_ok=True)

@@ -19,7 +19,7 @@ def opened(clock, failures=5):
     return breaker
 
 
-def test_five_consecutive_failures_open_the_breaker():
+def test_five_consecutive_failures_open_the_circuit_breaker():
     breaker = opened(Clock())
 
     assert breaker.is_open
@@ -73,7 +73,7 @@ def askers():
     askers.close()
 
 
-def test_deadline_returns_or_raises_the_result_of_the_call(askers):
+def test_call_with_a_deadline_returns_its_result_or_raises_its_error(askers):
     assert askers.wait(lambda: 7, 5) == 7
     with pytest.raises(ZeroDivisionError):
         askers.wait(lambda: 1 / 0, 5)
@@ -87,7 +87,7 @@ def test_hanging_call_ends_at_the_deadline(askers):
     release.set()
 
 
-def test_abandoned_call_is_not_started(askers):
+def test_call_that_was_abandoned_in_the_queue_is_not_started(askers):
     release, done = threading.Event(), []
     hanging = [askers.ask(release.wait) for _ in range(2)]
     with pytest.raises(TooSlow):
@@ -99,5 +99,5 @@ def test_abandoned_call_is_not_started(askers):
     assert askers.wait(lambda: list(done), 5) == []
 
 
-def test_threads_do_not_keep_the_process_alive(askers):
+def test_threads_of_store_calls_do_not_keep_the_process_alive(askers):
     assert askers.wait(threading.current_thread, 5).daemon

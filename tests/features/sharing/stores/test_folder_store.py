@@ -22,7 +22,7 @@ def share(tmp_path):
     return FolderStore(str(tmp_path / "share"))
 
 
-def test_unmounted_share_is_an_error_not_an_empty_store(tmp_path):
+def test_unmounted_share_is_reported_and_not_treated_as_an_empty_store(tmp_path):
     store = FolderStore(str(tmp_path / "share"))
 
     for call in (
@@ -38,7 +38,7 @@ def test_unmounted_share_is_an_error_not_an_empty_store(tmp_path):
 @pytest.mark.parametrize(
     "damage", [lambda data: data[:-1], lambda data: data + b"x", lambda data: b"Y" + data[1:], lambda _data: b""]
 )
-def test_blob_with_another_digest_is_refused_without_traces(share, tmp_path, damage):
+def test_blob_with_another_digest_is_refused_and_leaves_no_file(share, tmp_path, damage):
     """Length and digest of every blob are verified for every store."""
     data = b"x" * 5000
     [(digest, path)] = files_of(tmp_path / "made", data).items()

@@ -47,7 +47,7 @@ def test_product_is_stored_and_placed_without_copying(local, tmp_path):
     assert stat.S_IMODE(os.stat(path).st_mode) & 0o222 == 0
 
 
-def test_without_links_a_product_is_a_writable_copy(local, tmp_path, monkeypatch):
+def test_product_is_a_writable_copy_if_links_are_disabled(local, tmp_path, monkeypatch):
     monkeypatch.setattr(placing, "link", lambda _source, _target: False)
     path = adopted(local, tmp_path)
     target = tmp_path / "other checkout"
@@ -220,7 +220,7 @@ def test_local_store_is_private_to_its_user(local, tmp_path):
         LocalStore(str(root), Seal())
 
 
-def test_impossible_store_is_a_host_error(tmp_path):
+def test_store_that_cannot_be_opened_is_a_host_error(tmp_path):
     (tmp_path / "file").write_bytes(b"")
 
     with pytest.raises(HostError, match="cannot be used"):

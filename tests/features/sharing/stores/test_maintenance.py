@@ -55,7 +55,7 @@ def test_least_recently_used_results_are_removed_first(local, tmp_path, clock):
     assert (result.removed, result.freed_bytes, result.size_bytes, result.blobs) == (6, 6_000, 4_000, 4)
 
 
-def test_cleanup_removes_a_record_with_its_blobs_although_a_product_was_read_later(tmp_path, clock):
+def test_cleanup_removes_a_blob_with_its_record_even_if_its_product_was_read_later(tmp_path, clock):
     """A product in a cache may be a hard link to its blob: a game that reads it makes the blob newer than the record."""
     local = LocalStore(str(tmp_path / "store"), Seal(), clock=clock)
     jobs = [facts(f"{number}.png") for number in range(8)]
@@ -85,7 +85,7 @@ def test_cleanup_removes_a_record_with_its_blobs_although_a_product_was_read_lat
     assert local.has_blobs({digest_of(data).hex() for made in contents.values() for data in made}) == kept
 
 
-def test_below_the_limit_nothing_is_removed(local, tmp_path, clock):
+def test_cleanup_below_the_size_limit_removes_nothing(local, tmp_path, clock):
     digests = fill(local, tmp_path, clock)
 
     assert maintenance.gc(local.address, 10_000, clock=clock).removed == 0
@@ -125,7 +125,7 @@ def test_only_one_process_cleans_at_a_time(local, clock):
         assert maintenance.gc(local.address, 1, clock=clock).is_busy
 
 
-def test_nothing_is_removed_during_a_put(local):
+def test_cleanup_is_blocked_while_a_result_is_stored(local):
     with (
         placing.share_with_gc(local.address),
         open(os.path.join(local.address, "lock"), "rb+") as other,
@@ -176,7 +176,7 @@ def test_other_namespaces_are_counted_and_cleaned(local, tmp_path, clock):
     assert maintenance.count(local.address).blobs == 0
 
 
-def test_checking_a_result_does_not_count_as_use(local, tmp_path, clock):
+def test_checking_a_result_does_not_renew_its_time_of_use(local, tmp_path, clock):
     digests = fill(local, tmp_path, clock, count=3)
     local.put_record(digests[0], Seal().seal_body("record", b"{}"))
     paths = [local.blob_path(digest) for digest in digests] + [f"{local.address}/ac/{digests[0][:2]}/{digests[0]}"]

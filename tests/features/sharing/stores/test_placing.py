@@ -21,7 +21,7 @@ def failing(code):
 
 
 @pytest.mark.parametrize("code", [errno.EXDEV, errno.EIO])
-def test_without_copy_file_range_bytes_are_copied(tmp_path, monkeypatch, code):
+def test_file_is_copied_without_copy_file_range(tmp_path, monkeypatch, code):
     (tmp_path / "source").write_bytes(DATA)
     monkeypatch.setattr(os, "copy_file_range", failing(code))
 
@@ -40,7 +40,7 @@ def test_failed_copy_leaves_no_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("code", [errno.EXDEV, errno.EMLINK, errno.EPERM])
-def test_impossible_link_is_not_an_error(tmp_path, monkeypatch, code):
+def test_unsupported_link_is_not_an_error(tmp_path, monkeypatch, code):
     monkeypatch.setattr(os, "link", failing(code))
 
     assert not placing.link(str(tmp_path / "source"), str(tmp_path / "target"))
@@ -72,7 +72,7 @@ def test_file_is_published_without_hard_links(tmp_path, monkeypatch):
 
 
 def test_reflink_creates_a_file_if_supported(tmp_path, monkeypatch):
-    """ioctl_ficlone(2); most file systems of test machines do not support it."""
+    """The call is simulated (see ioctl_ficlone(2)), because most file systems of test machines have no reflinks."""
     (tmp_path / "source").write_bytes(DATA)
     asked = []
 
@@ -136,7 +136,7 @@ def test_existing_blob_stays_unchanged(tmp_path):
 
 
 @pytest.mark.parametrize("size", [0, 5, (1 << 20) + 1, 3 << 20])
-def test_changed_file_is_not_sent_to_its_end(tmp_path, size):
+def test_upload_of_a_changed_file_is_not_completed(tmp_path, size):
     """An upload is completed only if the digest of all bytes is right."""
     data = os.urandom(size)
     (tmp_path / "made").write_bytes(data)

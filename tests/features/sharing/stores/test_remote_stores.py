@@ -138,7 +138,7 @@ def test_http_connections_are_reused_even_after_error_answers(server, store, tmp
     assert len(ports) == 1
 
 
-def test_server_may_close_the_connection_after_its_answer(server, store, tmp_path):
+def test_store_accepts_a_server_that_closes_the_connection_after_its_answer(server, store, tmp_path):
     server.faults.append(Fault("closes"))
 
     for number in range(3):
@@ -180,7 +180,7 @@ def test_secrets_of_an_address_are_sent_but_not_printed(server):
     assert HttpStore(f"http://{host}", token="t")._headers["Authorization"] == "Bearer t"
 
 
-def test_namespace_is_a_separate_path_on_a_server(server):
+def test_each_namespace_has_its_own_path_on_a_server(server):
     """A server can grant or refuse access by path."""
     store = HttpStore(server.address, "branch-7")
 
@@ -190,7 +190,7 @@ def test_namespace_is_a_separate_path_on_a_server(server):
 
 
 @pytest.mark.parametrize("address", ["ftp://x", "http://", "nothing"])
-def test_invalid_address_is_a_user_error(address):
+def test_invalid_store_address_is_a_user_error(address):
     with pytest.raises(UserError):
         HttpStore(address)
 
@@ -203,7 +203,7 @@ def test_compressed_answer_is_refused(server, store):
         store.get_record(KEY)
 
 
-def test_large_records_are_read_one_at_a_time():
+def test_large_records_of_a_server_are_read_one_at_a_time():
     """Endless answers would fill the memory once for each record."""
     body = bytes(8 << 20)
     with socket.create_server(("127.0.0.1", 0), backlog=16) as listening:

@@ -1,4 +1,4 @@
-"""Helpers of the tests of this screen."""
+"""Helpers for tests of the Assets screen."""
 
 import os
 import sqlite3
@@ -41,7 +41,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBB", 13, b"IHDR", 64, 32, 8, 
 
 
 class FakeJobs(Pane):
-    """A Jobs screen that notes what it was shown with."""
+    """A Jobs screen that records the filters with which it was opened."""
 
     def compose(self) -> ComposeResult:
         self.revealed: list[str] = []
@@ -138,12 +138,12 @@ def in_assets(tmp_path, do, *, size=MEDIUM, session=None, theme="dark", panes=PA
 
 
 async def press(pilot, *keys: str) -> None:
-    """Press keys, and wait until everything they set off is done; the pilot's own waits 40 ms more for each."""
+    """Press keys and wait until they are handled. The pilot's own method waits 40 ms longer for each key."""
     for key in keys:
         is_character = len(key) == 1
         name = _character_to_key(key) if is_character else key
         pilot.app.post_message(events.Key(name, key if is_character else " " if key == "space" else None))
-        for _ in range(6):  # from app to screen to part, and up again to the handler
+        for _ in range(6):  # A key is passed from the app to the screen to a widget, and back up to its handler.
             await pilot.pause(0)
 
 
@@ -158,7 +158,7 @@ async def at(pilot, pane, path: str, kind: Kind = Kind.SOURCES) -> None:
 
 
 async def shows(app, pilot, expected: str) -> None:
-    """Wait until something is on the screen."""
+    """Wait until all words are on the screen."""
     await until(pilot, lambda: expected in text(app))
 
 
@@ -173,7 +173,7 @@ def cursor_on(pane) -> str:
 
 
 def put_on_reference(pane, wanted: str) -> None:
-    """Put the cursor of the references on the first that begins so."""
+    """Move the cursor of the references to the first row that begins with `wanted`."""
     tree = pane.query_one(ReferenceTree)
     tree.focus()
     tree.action_unfold_all()

@@ -1,3 +1,3 @@
-"""Fixtures of the tests of this screen."""
+"""Fixtures for tests of the Assets screen."""
 
 from .assets_room import _own_homes, store  # noqa: F401

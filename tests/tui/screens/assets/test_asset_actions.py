@@ -31,7 +31,7 @@ pytestmark = pytest.mark.real
 
 
 @pytest.mark.usefixtures("store")
-def test_zoom_of_unread_row_waits_for_its_preview(tmp_path, monkeypatch):
+def test_zoom_key_waits_until_the_preview_of_the_row_is_read(tmp_path, monkeypatch):
     may_read = threading.Event()
     may_read.set()
     read = asset_detail.preview_of
@@ -56,7 +56,7 @@ def test_zoom_of_unread_row_waits_for_its_preview(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("store")
-def test_menu_copies_runs_again_explains_and_goes_to_jobs(tmp_path):
+def test_keys_and_menu_copy_an_asset_run_its_jobs_again_and_show_its_jobs(tmp_path):
     async def act(app, pilot, pane, session):
         await go(pilot, pane, "textures/rock.png")
         for key, expected in (
@@ -91,7 +91,7 @@ def test_menu_copies_runs_again_explains_and_goes_to_jobs(tmp_path):
 
 @pytest.mark.usefixtures("store")
 @on_assets()
-async def test_marked_assets_are_copied_and_run_again_together_and_folders_after_a_question(app, pilot, pane, session):
+async def test_marked_assets_are_copied_and_run_again_together_and_a_folder_runs_again_after_a_question(app, pilot, pane, session):
     await go(pilot, pane, "mesh/rock.fbx")
     await press(pilot, "space")
     await go(pilot, pane, "textures/rock.png")
@@ -116,7 +116,7 @@ async def test_marked_assets_are_copied_and_run_again_together_and_folders_after
 
 @pytest.mark.usefixtures("store")
 @on_assets()
-async def test_fast_keys_act_on_row_under_cursor(app, pilot, pane):
+async def test_quickly_typed_keys_act_on_the_row_under_the_cursor(app, pilot, pane):
     await go(pilot, pane, "mesh/rock.fbx")
     pane.trees.view.action_move(2)
     pane.actions.do("copy")
@@ -126,7 +126,7 @@ async def test_fast_keys_act_on_row_under_cursor(app, pilot, pane):
 
 
 @pytest.mark.usefixtures("store")
-def test_hostile_names_are_shown_safe_and_copied_as_bytes(tmp_path):
+def test_hostile_names_are_displayed_safely_and_copied_byte_for_byte(tmp_path):
     async def look(app, pilot, pane, _session):
         await until(pilot, lambda: r"\xff.png" in text(app))
         await until(pilot, lambda: "[red]x" in text(app))
@@ -146,7 +146,7 @@ def test_hostile_names_are_shown_safe_and_copied_as_bytes(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_pager_editor_and_folder_get_the_path(tmp_path, monkeypatch):
+def test_pager_and_editor_get_the_path_and_the_shell_starts_in_its_folder(tmp_path, monkeypatch):
     for name, value in (("PAGER", "view -x"), ("VISUAL", ""), ("EDITOR", "'broken"), ("SHELL", "/bin/zsh"), ("DISPLAY", "")):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
@@ -173,7 +173,7 @@ def test_pager_editor_and_folder_get_the_path(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("store")
 @on_assets()
-async def test_digest_and_type_can_be_copied(app, pilot, pane):
+async def test_digest_and_asset_type_can_be_copied(app, pilot, pane):
     await go(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)
     await press(pilot, "y", "d")
     await until(pilot, lambda: app.copied)
@@ -198,7 +198,7 @@ def test_engine_actions_are_not_offered_without_an_engine(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_picture_is_decoded_after_delay_under_cursor(tmp_path, monkeypatch):
+def test_picture_under_the_cursor_is_decoded_after_a_delay(tmp_path, monkeypatch):
     Image.new("RGB", (64, 32), (255, 0, 0)).save(tmp_path / "textures/rock.png")
     begun = []
     decode = decoding.decode
@@ -260,11 +260,11 @@ def test_late_picture_does_not_replace_newer_preview(tmp_path, monkeypatch):
         (64 << 20, "64 MiB"),
     ],
 )
-def test_sizes_are_short(size, shown):
+def test_size_text_is_abbreviated(size, shown):
     assert size_text(size) == shown
 
 
-def test_jobs_filter_matches_only_its_source():
+def test_jobs_filter_of_a_source_matches_only_this_source():
     assert jobs_filter('a b/"c".png', is_folder=False) == '"^a b/\\"c\\"\\\\.png$"'.replace("\\\\", "\\")
     assert jobs_filter("a", is_folder=True) == '"^a/"'
 
@@ -278,7 +278,7 @@ def test_missing_program_is_reported(tmp_path, monkeypatch):
     assert told == [f"'{tmp_path}/no-browser' cannot be started: no such file or directory"]
 
 
-def test_only_newest_query_of_each_kind_is_answered(store):
+def test_only_the_newest_query_of_each_kind_is_answered(store):
     gate, told, failures = threading.Event(), [], []
     begun, done = threading.Event(), threading.Event()
 
@@ -294,7 +294,7 @@ def test_only_newest_query_of_each_kind_is_answered(store):
 
     queries = QueryWorker(store.path, deliver, lambda kind, error: failures.append((kind, isinstance(error, KnownError))))
     queries.request("a", waits, told.append)
-    assert begun.wait(20)  # otherwise this query never begins, and the others do not wait
+    assert begun.wait(20)  # Without this wait, the query might never begin and the later requests would not have to wait.
     queries.request("a", lambda _: 2, told.append)
     queries.request("preview", lambda _: 4, lambda answer: (told.append(answer), done.set()))
     queries.request("b", lambda reader: reader.ask("SELECT nonsense"), told.append)

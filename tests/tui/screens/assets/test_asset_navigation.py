@@ -1,11 +1,11 @@
-"""The way back: its places, and the ones it drops."""
+"""The history of visited places behind the back key, and the places that it drops."""
 
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.screens.assets import asset_navigation
 from aptui.tui.screens.assets.asset_navigation import Stop, WayBack
 
 
-def test_way_back_drops_places_ahead_after_a_new_place():
+def test_new_place_drops_the_places_ahead_in_the_history():
     way = WayBack()
     way.go((Kind.SOURCES, 1), Stop(Kind.SOURCES, 2))
     way.go((Kind.SOURCES, 2), Stop(Kind.PRODUCTS, 3))
@@ -16,7 +16,7 @@ def test_way_back_drops_places_ahead_after_a_new_place():
     assert [way.walk(None, -1), way.walk(None, -1), way.walk(None, -1)] == [Stop(Kind.SOURCES, 2), Stop(Kind.SOURCES, 1), None]
 
 
-def test_way_back_returns_to_the_row_where_the_cursor_was_when_leaving():
+def test_way_back_returns_to_the_row_that_the_cursor_left():
     way = WayBack()
     way.go(None, Stop(Kind.SOURCES, 1))
     way.go((Kind.SOURCES, 7), Stop(Kind.SOURCES, 2))
@@ -24,7 +24,7 @@ def test_way_back_returns_to_the_row_where_the_cursor_was_when_leaving():
     assert way.walk((Kind.SOURCES, 2), -1) == Stop(Kind.SOURCES, 7)
 
 
-def test_way_back_returns_origin_screen_once():
+def test_way_back_returns_the_name_of_the_origin_screen_once():
     way = WayBack()
 
     assert way.pop_origin() == ""

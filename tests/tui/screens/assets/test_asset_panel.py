@@ -18,7 +18,7 @@ from tests.store.conftest import job_row, product_row, source_row
 from tui.database import database
 
 
-def test_panel_shows_file_time_if_none_is_stored(tmp_path: Path) -> None:
+def test_asset_panel_shows_the_time_of_the_file_if_no_time_is_stored(tmp_path: Path) -> None:
     file = tmp_path / "a.png"
     file.write_bytes(b"12345")
     os.utime(file, (1_700_000_000, 1_700_000_000))
@@ -33,7 +33,7 @@ def test_panel_shows_file_time_if_none_is_stored(tmp_path: Path) -> None:
     assert "Changed" not in gone or not gone["Changed"]
 
 
-def test_panel_marks_draft_beside_job_status() -> None:
+def test_asset_panel_marks_a_draft_beside_the_job_status() -> None:
     row: Any = SimpleNamespace(**dict.fromkeys(JobRow.__struct_fields__, ""))
     row.__dict__.update(status="completed", errors=0, warnings=0, duration_s=0, is_draft=True)
     draft, warned = _job_ref(row), _job_ref(SimpleNamespace(**{**row.__dict__, "warnings": 2}))  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ builders:
 
 
 @pytest.mark.real
-def test_panel_of_a_source_lists_its_parameters_and_the_place_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_asset_panel_of_a_source_lists_each_parameter_with_its_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "p", SETTINGS)
     project.write("assets/ui/.aptui.yaml", "files: {'a*': {up: {params: {to: X}}}}\n")
@@ -85,7 +85,7 @@ def test_panel_of_a_source_lists_its_parameters_and_the_place_of_each(tmp_path: 
     ]
 
 
-def test_panel_names_files_hidden_in_later_scan_folders(tmp_path: Path) -> None:
+def test_asset_panel_names_the_files_that_a_source_hides_in_later_scan_folders(tmp_path: Path) -> None:
     roots = tuple((name, str(tmp_path / name)) for name in ("engine", "game", "shared", "more"))
     for name, _ in roots:
         (tmp_path / name / "maps").mkdir(parents=True)
@@ -105,7 +105,7 @@ def test_panel_names_files_hidden_in_later_scan_folders(tmp_path: Path) -> None:
     assert "Hides" not in dict(alone.facts)
 
 
-def test_panel_of_a_product_shows_the_facts_that_its_builder_reported(tmp_path: Path) -> None:
+def test_asset_panel_of_a_product_shows_the_facts_from_its_builder(tmp_path: Path) -> None:
     facts = (1, 1, 64, 32, 0, 0, 0.0, "png", '{"bones":12}')
     with database(tmp_path) as made:
         ids, _ = made.writer.sync_scan_folders([("game", str(tmp_path), 0)])

@@ -1,4 +1,4 @@
-"""The trees of the Assets screen: search, problems, and keys that wait for them."""
+"""The trees of the Assets screen: search, problems, and keys that wait for search results and rows."""
 
 import asyncio
 import sqlite3
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.real
 
 @pytest.mark.usefixtures("store")
 @on_assets(size=(60, 20))
-async def test_search_count_of_thousands_fits_60_columns(app, pilot, pane):
+async def test_search_count_with_thousands_of_hits_fits_60_columns(app, pilot, pane):
     pane.query_one(TreeTabs).show(Kind.SOURCES, dict.fromkeys(Kind, 12_408), is_roomy=False, is_brief=is_brief(60))
     pane.box.show_count("1,234 of 12,408")
     await until(pilot, lambda: any("1,234 of 12,408" in line for line in lines(app)))
@@ -68,7 +68,7 @@ async def test_zoom_key_shows_preview_on_narrow_screen_and_returns_to_tree(app, 
 
 @pytest.mark.usefixtures("store")
 @on_assets()
-async def test_search_counts_walks_hits_and_restores_open_nodes(app, pilot, pane):
+async def test_search_counts_hits_and_n_walks_them_and_escape_restores_the_tree(app, pilot, pane):
     await press(pilot, "-")
     await press(pilot, "/", *"rock")
     await until(pilot, lambda: "2 of 5" in text(app))
@@ -104,7 +104,7 @@ async def test_search_counts_walks_hits_and_restores_open_nodes(app, pilot, pane
 
 @pytest.mark.usefixtures("store")
 @on_assets()
-async def test_keys_clicks_and_commands_change_trees(app, pilot, pane):
+async def test_keys_and_clicks_and_commands_switch_between_the_asset_trees(app, pilot, pane):
     for key, kind in (
         ("t", Kind.INTERMEDIATES),
         (">", Kind.PRODUCTS),
@@ -153,7 +153,7 @@ def test_notices_update_tree_and_details_without_moving_cursor(tmp_path, store, 
     in_assets(tmp_path, hear, size=LARGE)
 
 
-def test_empty_tree_explains_its_content(tmp_path):
+def test_empty_tree_explains_what_it_would_list(tmp_path):
     async def look(app, pilot, _pane, _session):
         for words in ("no sources yet", "no intermediates: products that are sources", "no products yet"):
             await shows(app, pilot, words)
@@ -164,7 +164,7 @@ def test_empty_tree_explains_its_content(tmp_path):
 
 
 @pytest.mark.parametrize(("size", "theme"), [(LARGE, "dark"), (SMALL, "monochrome")])
-def test_folders_show_problems_below_them_and_follow_notices(tmp_path, store, monkeypatch, size, theme):
+def test_folder_row_counts_the_problems_below_it_and_is_updated_by_notices(tmp_path, store, monkeypatch, size, theme):
     monkeypatch.setattr(live, "STALE_S", 0.05)
 
     async def look(app, pilot, pane, _session):
@@ -191,7 +191,7 @@ def test_folders_show_problems_below_them_and_follow_notices(tmp_path, store, mo
     in_assets(tmp_path, look, size=size, theme=theme)
 
 
-def test_problems_are_read_until_database_agrees_with_notices(tmp_path, store, monkeypatch):
+def test_problems_are_read_again_until_the_database_agrees_with_the_notices(tmp_path, store, monkeypatch):
     monkeypatch.setattr(live, "STALE_S", 0.02)
 
     async def look(app, pilot, pane, _session):
@@ -227,7 +227,7 @@ def test_problem_column_is_not_cut_in_narrow_tree(width, ids):
 
 @pytest.mark.usefixtures("store")
 @on_assets(size=LARGE)
-async def test_running_jobs_read_nothing_and_products_have_no_failed_jobs(app, pilot, pane):
+async def test_running_job_causes_no_read_and_product_tree_explains_that_it_has_no_failed_jobs(app, pilot, pane):
     await until(pilot, lambda: pane.trees.model.health is not None)
     pane.on_news(changed("processing"))
     assert pane.live.is_at_rest
@@ -259,7 +259,7 @@ def test_keys_wait_for_search_result(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("store")
-def test_keys_wait_for_requested_asset_and_screen(tmp_path, monkeypatch):
+def test_keys_wait_until_the_requested_asset_and_screen_are_shown(tmp_path, monkeypatch):
     may_read, may_go = threading.Event(), asyncio.Event()
     may_read.set()
     read = asset_navigation.read_panel
@@ -294,7 +294,7 @@ def test_keys_wait_for_requested_asset_and_screen(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("store")
-def test_keys_wait_for_first_tree_except_keys_that_leave(tmp_path, monkeypatch):
+def test_keys_wait_for_the_first_tree_but_keys_that_leave_the_pane_do_not(tmp_path, monkeypatch):
     may_read = threading.Event()
     read_tree = assets_store.read_tree
     monkeypatch.setattr(assets_store, "read_tree", lambda *what: may_read.wait() and read_tree(*what))
@@ -333,7 +333,7 @@ def test_cursor_begins_on_the_first_problem_and_later_problems_do_not_move_it(tm
 
 
 @pytest.mark.usefixtures("store")
-def test_search_finds_abbreviated_uuid(tmp_path):
+def test_search_finds_a_uuid_by_its_abbreviation(tmp_path):
     shown = f"{uuid_text(uuid_of(2))[:9]}…}}"
 
     async def look_for(_app, pilot, pane, _session):
@@ -350,7 +350,7 @@ def test_search_finds_abbreviated_uuid(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_empty_tree_shows_no_details_of_another_tree(tmp_path, monkeypatch):
+def test_empty_tree_does_not_show_the_details_of_another_tree(tmp_path, monkeypatch):
     may_read = threading.Event()
     read_tree = assets_store.read_tree
 
@@ -380,7 +380,7 @@ def test_empty_tree_shows_no_details_of_another_tree(tmp_path, monkeypatch):
     in_assets(tmp_path, turn)
 
 
-def test_cursor_goes_to_neighbour_of_removed_row(tmp_path, store):
+def test_cursor_goes_to_the_neighbour_of_a_removed_row(tmp_path, store):
     async def drop(app, pilot, pane, session):
         await go(pilot, pane, "textures/rock.png")
         await press(pilot, ".", "escape")
@@ -400,7 +400,7 @@ def test_cursor_goes_to_neighbour_of_removed_row(tmp_path, store):
 
 @pytest.mark.usefixtures("store")
 @on_assets()
-async def test_keys_typed_ahead_of_search_are_search_text(app, pilot, pane, session):
+async def test_keys_typed_right_after_the_search_key_become_search_text(app, pilot, pane, session):
     for character in "/rJ":
         app.post_message(events.Key(_character_to_key(character), character))
     await until(pilot, lambda: pane.box.text == "rJ")
@@ -409,7 +409,7 @@ async def test_keys_typed_ahead_of_search_are_search_text(app, pilot, pane, sess
 
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("size", [SMALL, MEDIUM])
-def test_tab_goes_to_details_and_skips_search_line(tmp_path, size):
+def test_tab_moves_from_tree_to_details_and_skips_the_search_line(tmp_path, size):
     async def act(app, pilot, pane, _session):
         await press(pilot, *"/door", "enter")
         await go(pilot, pane, "scripts/door.lua")
@@ -444,7 +444,7 @@ def test_search_without_hits_keeps_its_text_and_shows_how_to_clear_it(tmp_path):
         await until(pilot, lambda: app.focused is pane.trees.view)
         await until(pilot, lambda: "690BDD7241CC}:0" in lines(app)[3])
         await until(pilot, lambda: "nothing matches: Esc clears the search" in text(app))
-        assert "textures/" not in text(app)  # neither the tree nor details of removed assets
+        assert "textures/" not in text(app)  # Neither the tree nor the details of removed assets are shown.
         await pilot.press("escape")
         await until(pilot, lambda: "textures" in text(app))
 
@@ -454,7 +454,7 @@ def test_search_without_hits_keeps_its_text_and_shows_how_to_clear_it(tmp_path):
 
 @pytest.mark.usefixtures("store")
 @on_assets(size=(80, 8))
-async def test_first_hit_is_shown_below_its_folders(app, pilot, pane):
+async def test_first_hit_is_visible_together_with_its_folders(app, pilot, pane):
     await go(pilot, pane, "evil/[red]x\x1b]0;t\x07.txt")
     await press(pilot, *"/rock.png", "enter")
     await until(pilot, lambda: cursor_on(pane) == "textures/rock.png" and "▾ textures" in text(app))
@@ -463,7 +463,7 @@ async def test_first_hit_is_shown_below_its_folders(app, pilot, pane):
 @pytest.mark.usefixtures("store")
 @on_assets()
 async def test_going_to_a_product_removes_a_search_that_hides_the_product(app, pilot, pane):
-    await go(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)  # that tree is there from now on
+    await go(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)  # The tree of products is read from now on.
     await go(pilot, pane, "scripts/door.lua")
     await press(pilot, *"/fbx", "enter")
     await until(pilot, lambda: cursor_on(pane) == "mesh/rock.fbx" and pane.search.is_shown)
@@ -476,7 +476,7 @@ async def test_going_to_a_product_removes_a_search_that_hides_the_product(app, p
 
 
 @pytest.mark.usefixtures("store")
-def test_tree_and_search_are_remembered(tmp_path):
+def test_chosen_tree_and_its_search_are_remembered(tmp_path):
     async def leave(_app, pilot, pane, _session):
         pane.box.text = "model"
         await press(pilot, "<", "q")

@@ -102,7 +102,7 @@ def test_asset_is_found_by_each_of_its_names(tmp_path):
             ("TEXTURES/Rock.png", rock), (f"{mesh}:7", model), (f"{tmp_path}/textures/rock.png", rock),
             (f"{tmp_path}/{model[0]}", model),
             (mesh, ("mesh/rock.fbx", Kind.SOURCES)), (f" {model[0]} ", model),
-            ("common/mesh/rock.mat", ("mesh/rock.mat", Kind.INTERMEDIATES)),  # as a job calls what it made
+            ("common/mesh/rock.mat", ("mesh/rock.mat", Kind.INTERMEDIATES)),  # a job's name for its intermediate product
         ):  # fmt: skip
             pane.reveal(name)
             await at(pilot, pane, path, kind)
@@ -178,7 +178,7 @@ def test_long_list_of_references_is_reachable_to_its_end(tmp_path, store):
 
 @pytest.mark.usefixtures("store")
 @on_assets(size=SMALL)
-async def test_title_is_that_of_visible_part_on_narrow_screen(app, pilot, pane):
+async def test_title_on_a_narrow_screen_names_the_visible_asset(app, pilot, pane):
     await go(pilot, pane, "textures/rock.png")
     await press(pilot, "enter")
     await shows(app, pilot, "Scan folder")
@@ -198,14 +198,14 @@ async def test_title_is_that_of_visible_part_on_narrow_screen(app, pilot, pane):
 
 @pytest.mark.usefixtures("store")
 @on_assets(size=LARGE)
-async def test_reference_without_target_explains_itself(app, pilot, pane):
+async def test_reference_to_an_unknown_asset_shows_a_message(app, pilot, pane):
     await go(pilot, pane, "mesh/rock.fbx")
     put_on_reference(pane, "nobody.txt")
     await press(pilot, "enter")
     await until(pilot, lambda: "'nobody.txt' is not an asset" in text(app))
 
 
-def test_missing_database_is_reported_in_place(tmp_path):
+def test_missing_database_is_reported_in_place_of_the_tree(tmp_path):
     async def look(app, pilot, _session):
         await until(pilot, lambda: "there is no asset database" in text(app))
         await press(pilot, "enter", "y", ".", "x", "J", "o", "n", "p", "[", "r")
@@ -214,7 +214,7 @@ def test_missing_database_is_reported_in_place(tmp_path):
 
 
 @pytest.mark.parametrize("state", [SessionState.ATTACHING, SessionState.ATTACHED])
-def test_missing_database_waits_for_engine_that_makes_it(tmp_path, state):
+def test_missing_database_is_shown_as_nothing_processed_while_an_engine_may_create_it(tmp_path, state):
     async def look(app, pilot, _session):
         await until(pilot, lambda: "nothing was processed yet" in text(app))
         assert "no asset database" not in text(app)

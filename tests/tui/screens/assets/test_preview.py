@@ -1,4 +1,4 @@
-"""Previews of files: at once, with their picture, and after a failed decoding."""
+"""Previews of files before decoding, with a decoded picture, and after a failed decoding."""
 
 import json
 import struct
@@ -14,7 +14,7 @@ def lines(text):
     return ["".join(piece for piece, _ in line) for line in text.lines]
 
 
-def test_unreadable_file_and_text_have_their_usual_previews(tmp_path):
+def test_unreadable_file_and_binary_file_have_no_picture_preview(tmp_path):
     (tmp_path / "a.bin").write_bytes(b"\0\1")
 
     assert preview_of(str(tmp_path / "none")).text.kind == "not readable"
@@ -33,7 +33,7 @@ def test_picture_preview_is_empty_until_decoded(tmp_path):
     assert (shown.kind, shown.lines, shown.pixels) == ("PNG 64 × 32, RGB, 8 bits", (), pixels)
 
 
-def test_failed_picture_shows_reason_before_facts(tmp_path):
+def test_preview_of_a_damaged_picture_shows_the_reason_before_the_facts(tmp_path):
     Image.new("RGB", (64, 32)).save(tmp_path / "a.png")
 
     told = lines(preview_of(str(tmp_path / "a.png")).with_picture("its file ends too early"))
@@ -42,7 +42,7 @@ def test_failed_picture_shows_reason_before_facts(tmp_path):
     assert told[-1].startswith("00000")
 
 
-def test_refused_picture_shows_reason_at_once(tmp_path):
+def test_preview_of_a_refused_picture_shows_the_reason_at_once(tmp_path):
     head = struct.pack(">I4sIIBBBBB", 13, b"IHDR", 50_000, 50_000, 8, 6, 0, 0, 0)
     (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + head + struct.pack(">I", zlib.crc32(head[4:])))
     (tmp_path / "a.exr").write_bytes(b"v/1\x01\2\0\0\0")

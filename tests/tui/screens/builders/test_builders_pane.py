@@ -1,4 +1,4 @@
-"""The Builders screen: the list, and the patterns, details and metrics of one, with a configuration and without."""
+"""The Builders screen: the list, and patterns, details and metrics of the selected builder, with and without a configuration."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WIDE = (190, 40)
 
 
 class JobsWithReveal(Pane):
-    """A Jobs screen that notes where it was sent."""
+    """A Jobs screen that records the filters that it was opened with."""
 
     def __init__(self, **named) -> None:
         super().__init__(**named)
@@ -80,7 +80,7 @@ def _own_homes(tmp_path, monkeypatch):
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # a key costs 40 ms of sleep otherwise
+    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # Otherwise the pilot sleeps 40 ms after each key.
     monkeypatch.setattr("aptui.tui.drawing.FRAME_S", 0.01)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(reading, "READ_AGAIN_S", 0.05)
@@ -129,7 +129,7 @@ def names(pane) -> list[str]:
 
 
 def tree_names(pane) -> list[str]:
-    """Return what stands in the first column of the metrics."""
+    """Return the texts in the first column of the metrics."""
     pane.widgets.spent.refresh_model()
     return [pane.widgets.spent.model.cell(at, "name").text.strip() for at in range(pane.widgets.spent.model.row_count())]
 
@@ -141,12 +141,12 @@ def test_builders_are_listed_by_cost(tmp_path, store):
         row = next(line for line in lines(app) if line.startswith("▌Image")).split()
         assert row[:6] == ["▌Image", "python", "7", "*.png,", r".*\.tga", "3"]
         assert row[-3:-1] == ["3.21", "s"]
-        assert set(row[-1]) <= {"━", "╸"}  # its share of all time
+        assert set(row[-1]) <= {"━", "╸"}  # the builder's share of all time
 
     visit(tmp_path, look)
 
 
-def test_list_says_reading_before_first_read(tmp_path, store, monkeypatch):
+def test_builder_list_shows_reading_before_its_first_read(tmp_path, store, monkeypatch):
     may_read = threading.Event()
     find = builder_facts.find
     monkeypatch.setattr(reading, "find", lambda places: may_read.wait(20) and find(places))
@@ -210,7 +210,7 @@ def test_patterns_name_their_file_relative_to_project(tmp_path):
     assert [found[0].cell("place").text for found in rows] == ["aptui.yaml:9:3", "/game/aptui.yaml:4:11"]
 
 
-def test_origin_of_pattern_has_the_rest_of_the_width():
+def test_origin_of_a_pattern_takes_the_remaining_width():
     place = "entry:mesh:aptui.builders.mesh_builder"
     row = ListedRow(0, {"text": Cell("*.obj"), "kind": Cell("glob"), "place": Cell(place)})
 
@@ -243,7 +243,7 @@ def test_names_patterns_and_platforms_of_builders_are_not_cut_if_they_fit(tmp_pa
     visit(tmp_path, open_metrics, size=(160, 40), builders=(IMAGES, long))
 
 
-def test_metrics_keep_whole_names_before_averages_and_bars():
+def test_metrics_drop_averages_and_bars_before_they_cut_names():
     name = "images/creatures/iceblock.sprite"
     entry = Entry(name, "textures", "linux", 4, 0, 1, 1)
 
@@ -253,7 +253,7 @@ def test_metrics_keep_whole_names_before_averages_and_bars():
     assert {"total", "slowest"} <= set(columns)
 
 
-def test_height_has_no_lines_for_patterns_that_do_not_exist(tmp_path, store):
+def test_builder_list_gets_the_lines_that_few_patterns_leave_free(tmp_path, store):
     many = [replace(UPPER, uuid=bytes([at]) * 16, name=f"upper{at}") for at in range(16)]
 
     async def look(_app, pilot, _session, pane):
@@ -267,7 +267,7 @@ def test_height_has_no_lines_for_patterns_that_do_not_exist(tmp_path, store):
     visit(tmp_path, look, size=(80, 24), builders=many)
 
 
-def test_parts_show_builder_under_cursor(tmp_path, store):
+def test_patterns_details_and_metrics_are_those_of_the_builder_under_the_cursor(tmp_path, store):
     async def walk(app, pilot, _session, pane):
         for part in ("*.png", "glob", r".*\.tga", "regex", "/game/aptui.yaml:4:11", " Patterns (2)▾"):
             await until(pilot, lambda part=part: part in text(app))
@@ -334,7 +334,7 @@ def test_metrics_are_sorted_by_count_and_by_average(tmp_path, store):
     visit(tmp_path, sort)
 
 
-def test_average_in_the_list_is_of_jobs_without_analyses(tmp_path, store):
+def test_average_in_the_builder_list_excludes_analysis_jobs(tmp_path, store):
     spent = BuilderSpent(BUILDER, Spent(98, 0, 0), Spent(2, 300, 200))
 
     row = row_of(1, KnownBuilder(BUILDER, "Image", IMAGES, spent), "", 300)
@@ -342,7 +342,7 @@ def test_average_in_the_list_is_of_jobs_without_analyses(tmp_path, store):
     assert (row.cells["average"].text, row.order["average"]) == ("150 ms", 150.0)
 
 
-def test_list_filter_applies_while_typing_and_a_mistake_keeps_the_rows(tmp_path, store):
+def test_builder_filter_applies_while_typing_and_keeps_the_rows_after_a_mistake(tmp_path, store):
     async def narrow(app, pilot, _session, pane):
         await pilot.press("slash", *"up$")
         await until(pilot, lambda: names(pane) == ["upper"])
@@ -358,7 +358,7 @@ def test_list_filter_applies_while_typing_and_a_mistake_keeps_the_rows(tmp_path,
     visit(tmp_path, narrow)
 
 
-def test_order_of_list_is_chosen_and_remembered(tmp_path, store):
+def test_order_of_the_builder_list_is_chosen_and_remembered(tmp_path, store):
     async def sort(app, pilot, _session, pane):
         await pilot.press("S", "1")
         await until(pilot, lambda: names(pane)[0] == "Image")
@@ -372,7 +372,7 @@ def test_order_of_list_is_chosen_and_remembered(tmp_path, store):
     visit(tmp_path, look)
 
 
-def test_keys_go_to_jobs_of_builder_and_of_entry(tmp_path, store):
+def test_keys_show_the_jobs_of_the_builder_or_of_the_selected_metric(tmp_path, store):
     async def go(app, pilot, _session, pane):
         await pilot.press("J")
         await until(pilot, lambda: app.pane.name_of_pane == "jobs" and app.pane.revealed == ['builder:"^Image$"'])
@@ -388,7 +388,7 @@ def test_keys_go_to_jobs_of_builder_and_of_entry(tmp_path, store):
     visit(tmp_path, go)
 
 
-def test_other_screens_reveal_builder(tmp_path, store):
+def test_other_screens_can_reveal_a_builder_in_the_list(tmp_path, store):
     async def reveal(app, pilot, _session, pane):
         await pilot.press("slash", *"png", "enter")
         pane.reveal("upper")
@@ -403,7 +403,7 @@ def test_other_screens_reveal_builder(tmp_path, store):
     visit(tmp_path, reveal)
 
 
-def test_reveal_waits_until_builders_are_read(tmp_path, store):
+def test_revealing_a_builder_waits_until_the_builders_are_read(tmp_path, store):
     async def main(app, pilot, _session):
         await app.show("builders")
         app.pane.reveal("upper")
@@ -444,7 +444,7 @@ def test_broken_builder_shows_reason(tmp_path, store):
     visit(tmp_path, trip)
 
 
-def test_builders_of_the_configuration_are_completed_by_their_code(tmp_path, store):
+def test_builders_of_the_configuration_get_details_from_their_code(tmp_path, store):
     bare = Builder(BUILDER, "Image", BuilderKind.PYTHON, origin="entry:image")
 
     async def look(app, pilot, _session, _pane):
@@ -509,7 +509,7 @@ def test_copy_menu_zoom_and_back_keys(tmp_path, store):
 
 
 @pytest.mark.parametrize("size", [(80, 24), (1, 1), WIDE])
-def test_every_size_shows_hostile_text_safely(tmp_path, store, size):
+def test_builders_screen_shows_hostile_text_safely_at_every_size(tmp_path, store, size):
     evil = tuple(
         Builder(
             bytes([at]) * 16, words, BuilderKind.COMMAND, words, words, (glob(words),), (words,), words,
@@ -535,7 +535,7 @@ def test_share_bar_rounds_to_half_a_cell():
     ("spent", "expected"),
     [(Spent(), ("—", "—")), (Spent(3), ("—", "—")), (Spent(3, 1), ("—", "1 ms")), (Spent(2, 90), ("45 ms", "90 ms"))],
 )
-def test_zero_duration_is_shown_as_none(spent, expected):
+def test_zero_limit_is_shown_as_none(spent, expected):
     known = KnownBuilder(OTHER, "upper", spent=BuilderSpent(OTHER, Spent(), spent))
     cells = row_of(1, known, "", 0).cells
     assert (cells["average"].text, cells["total"].text) == expected

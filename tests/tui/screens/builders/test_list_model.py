@@ -1,4 +1,4 @@
-"""The list of builders, after any reads, filters and sorts, equals that of plain Python, with its details beside it."""
+"""After any reads, filters and sorts, the list of builders equals a list computed by plain Python, and has the right details."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _STEPS = 100
 
 
 def some_builders(chance: random.Random) -> tuple[KnownBuilder, ...]:
-    """Return what a read might find."""
+    """Return random builders, as a read might find them."""
     found = []
     for at in sorted(chance.sample(range(len(NAMES)), chance.randint(0, len(NAMES)))):
         patterns = (Pattern(PatternKind.GLOB, chance.choice(("*.png", "*.fbx")), "x"),)
@@ -58,7 +58,7 @@ def test_list_and_details_match_model_after_any_filter_and_order(tmp_path: Path,
     chance = random.Random(seed)
 
     async def play(app: Any, pilot: Any, session: Any, pane: Any) -> None:
-        pane.reading.poll = lambda: None  # the test sets the result
+        pane.reading.poll = lambda: None  # The test sets the result of a read.
         text, order = "", pane.widgets.list.sort
         for _ in range(_STEPS):
             before, step = pane.current, chance.choice(("read", "health", "filter", "sort", "go", "reveal"))
@@ -104,7 +104,7 @@ def test_list_and_details_match_model_after_any_filter_and_order(tmp_path: Path,
 
 
 def is_beside(pane: Any, config: Any, current: KnownBuilder | None, broken: dict[str, str]) -> bool:
-    """Whether patterns and details are those of a builder."""
+    """Return whether the screen shows the patterns and details of `current`."""
     details = builder_facts.details(current, config, broken.get(current.name, "")) if current else []
     patterns = builder_facts.pattern_rows(current, config) if current else []
     return pane.widgets.details.pairs == details and [row.cells for row in pane.patterns.records] == [row.cells for row in patterns]

@@ -8,7 +8,7 @@ from aptui.tui.screens.builders.builders_pane import READ_AGAIN_S, BuilderReadin
 
 
 class World:
-    """A reading whose clock, timers and thread are ours."""
+    """A reader of builders with a clock, timers and thread that the test controls."""
 
     def __init__(self, monkeypatch, tmp_path):
         self.now, self.timers, self.reads, self.due, self.taken = 100.0, [], [], 0, []
@@ -52,7 +52,7 @@ def test_first_read_starts_at_once_and_only_once(world):
     assert [was.trouble for was in world.taken] == [""]
 
 
-def test_next_read_waits_for_its_interval(world):
+def test_next_read_of_the_builders_waits_for_the_minimum_interval(world):
     world.reading.is_stale = True
     world.reading.poll()
     world.finish()
@@ -71,7 +71,7 @@ def test_next_read_waits_for_its_interval(world):
     assert [was.trouble for was in world.taken] == ["", "read 1"]
 
 
-def test_read_after_reload_does_not_wait(world):
+def test_read_of_the_builders_after_a_reload_does_not_wait(world):
     world.reading.is_stale = True
     world.reading.poll()
     world.finish()

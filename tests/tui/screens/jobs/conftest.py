@@ -1,3 +1,3 @@
-"""Fixtures of the tests of this screen."""
+"""Fixtures for tests of the Jobs screen."""
 
 from .jobs_pane_room import _own_homes  # noqa: F401

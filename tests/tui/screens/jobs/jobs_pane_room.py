@@ -1,4 +1,4 @@
-"""Helpers of the tests of this screen."""
+"""Helpers for tests of the Jobs screen."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def typed(pilot, pane, words: str) -> None:
 
 
 async def sees(pilot, app, *parts: str) -> None:
-    """Wait until all of this is on the screen."""
+    """Wait until all given texts are on the screen."""
     try:
         await until(pilot, lambda: all(part in text(app) for part in parts))
     except AssertionError as error:

@@ -42,7 +42,7 @@ def product(number: int, job: int, size: int) -> tuple[object, ...]:
     return (number, job, f"linux/{number}.dds", 0, b"T" * 16, 0, 1, b"D" * 32, size)
 
 
-def test_check_marks_have_level_and_count_for_products_names_and_blocked_jobs(store: Store) -> None:
+def test_check_marks_show_level_and_count_for_findings_of_products_and_names_and_for_blocked_jobs(store: Store) -> None:
     with closing(open_reader(store.path)) as reader:
         found = check_marks(reader, CHECKS)
 
@@ -87,10 +87,10 @@ def test_check_marks_are_shown_and_found_by_filter(store: Store) -> None:
         jobs.settle()
         row = jobs.index_of(2)
         assert row is not None
-        assert jobs.cell(row, "status").text == "! 1 check"  # also in rows that are read again
+        assert jobs.cell(row, "status").text == "! 1 check"  # The marks also appear in rows that are read again.
 
 
-def test_check_thread_computes_on_request_and_can_be_closed_during_its_pause(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_thread_works_on_request_and_closes_during_its_pause(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marks_module, "_REST_S", 600.0)
     woken = threading.Event()
     with closing(CheckMarks(store.path, CHECKS, woken.set)) as marks:

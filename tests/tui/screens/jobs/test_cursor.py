@@ -1,4 +1,4 @@
-"""Where the cursor of a log goes by itself, once and only on request."""
+"""The automatic move of the cursor in a log: once after reading, and only on request."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ SAID = JobLogLine(1, "Builder", "made it", 0)
 
 
 class FakePane:
-    """Records its calls."""
+    """A log pane that records its calls."""
 
     def __init__(self, *, has_error: bool, key: int = 1) -> None:
         self.moves, self._has_error, self.cursor_key = [], has_error, key
@@ -31,7 +31,7 @@ class FakePane:
 @pytest.mark.parametrize(
     ("has_error", "running_key", "moves"), [(True, 0, ["error"]), (False, 0, ["error", -1]), (True, 7, ["last"])]
 )
-def test_log_cursor_goes_to_first_error_else_last_line(has_error, running_key, moves):
+def test_log_cursor_starts_on_the_first_error_or_else_on_the_last_line(has_error, running_key, moves):
     pane = FakePane(has_error=has_error)
     cursor = LogCursor(lambda: pane)
 

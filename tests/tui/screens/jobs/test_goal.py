@@ -46,7 +46,7 @@ def test_cursor_goes_to_visible_job_at_once(screen):
     assert screen.done == [2]
 
 
-def test_cursor_goes_to_hidden_job_after_filter_is_removed(screen):
+def test_going_to_a_hidden_job_removes_the_filter_first(screen):
     screen.goal.set_job(3)
     screen.store.is_busy = True
     screen.goal.apply()
@@ -71,7 +71,7 @@ def test_unknown_job_is_reported_only_after_first_rows(screen):
     assert screen.done == ["no job #9"]
 
 
-def test_cursor_goes_to_first_row_once(screen):
+def test_cursor_is_placed_on_the_first_row_only_once(screen):
     screen.goal.set_first()
     screen.goal.apply()
     screen.goal.apply()
@@ -83,7 +83,7 @@ def test_new_and_fixed_failures_since_the_last_visit_are_counted_in_line_1_and_l
     for module in (job_details, selection):
         monkeypatch.setattr(module, "author_of", lambda _folder, commit: {"b" * 40: "Bea"}.get(commit, ""))
     memory = UiMemory(tmp_path / "project.json")
-    memory.put("jobs.failed", [1, 3, 77])  # 2 is new, 3 was fixed, 77 no longer exists
+    memory.put("jobs.failed", [1, 3, 77])  # Job 2 is a new failure, job 3 was fixed, and job 77 no longer exists.
     memory.put("jobs.left_ms", NOW_MS - 90_000)
 
     def filler(store, log_dir):
@@ -119,7 +119,7 @@ def test_new_and_fixed_failures_since_the_last_visit_are_counted_in_line_1_and_l
         ((160, 45), "cave.quest · failing since bbbbbbb (Bea) "),
     ],
 )
-def test_log_head_names_the_commit_since_which_the_job_fails(tmp_path, monkeypatch, size, words):
+def test_log_head_names_the_commit_since_which_the_job_has_failed(tmp_path, monkeypatch, size, words):
     monkeypatch.setattr(job_details, "author_of", lambda _folder, _commit: "Bea Smith")
 
     def filler(store, log_dir):

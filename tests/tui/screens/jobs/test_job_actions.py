@@ -51,8 +51,8 @@ async def test_run_again_cancel_and_run_next_act_on_marked_jobs(app, pilot, pane
 
 
 @on_jobs()
-async def test_cancelled_jobs_stop_running_on_screen(app, pilot, pane):
-    for job_id in (3, 4):  # one runs, one waits
+async def test_cancelled_jobs_are_no_longer_shown_as_running(app, pilot, pane):
+    for job_id in (3, 4):  # Job 3 is running and job 4 is pending.
         pane.table.move_to_key(job_id)
         await papers_of(pilot, pane, job_id)
         app.session.say(notice(job_id, "processing" if job_id == 3 else "pending"), 2 * job_id)
@@ -67,7 +67,7 @@ async def test_cancelled_jobs_stop_running_on_screen(app, pilot, pane):
 
 
 @on_jobs(panes=[PANES[0], PROBES[1]])
-async def test_digits_go_to_the_open_menu_and_do_not_switch_panes(app, pilot, pane):
+async def test_digits_typed_in_an_open_menu_do_not_switch_panes(app, pilot, pane):
     for key in ("S", "s", "full_stop"):
         await pilot.press(key)
         await until(pilot, lambda: bool(app.screen.query(Menu)))
@@ -165,7 +165,7 @@ async def test_row_menu_offers_available_actions(app, pilot, pane):
         "Why",
     ):
         await sees(pilot, app, label)
-    assert "View builder" not in text(app)  # there is no Builders screen here
+    assert "View builder" not in text(app)  # This app has no Builders screen.
     await pilot.press("r")
     await until(pilot, lambda: app.session.asked == [ReprocessJobs(job_ids=(pane.table.cursor_key,))])
 
@@ -229,7 +229,7 @@ def test_log_source_and_folder_open_in_other_programs(tmp_path, monkeypatch):
 def test_rows_are_copied_as_paths_uuid_products_command_and_report(tmp_path):
     async def copy(app, pilot, pane):
         await papers_of(pilot, pane, 1)
-        await pilot.press("y", "enter")  # two keys for the first error
+        await pilot.press("y", "enter")  # Two keys copy the first error.
         assert app.copied.pop()[0].endswith("IDAT chunk\n[Chunk] = IDAT\n[Offset] = 0x0012F3A0\n[Trace] = png.py(212): decode")
         for key in "ypuctrb":
             count = len(app.copied)
@@ -242,22 +242,22 @@ def test_rows_are_copied_as_paths_uuid_products_command_and_report(tmp_path):
         assert command == f"aptui rerun --project {tmp_path} '#1'"
         assert row.split("\t")[1] == relative == "textures/rock_01.png"
         assert report.startswith("### textures/rock_01.png failed on linux")
-        await pilot.press("space", "space", "y", "e")  # the second one has no log
+        await pilot.press("space", "space", "y", "e")  # The second job has no log.
         await until(pilot, lambda: app.copied[-1][0].startswith("textures/rock_01.png (linux)\n"))
         assert app.copied[-1][0].endswith("\n\ntextures/rock_01.png (pc)\nIDAT chunk is broken\nmore")
         await pilot.press("u")
         pane.table.move_to_key(5)
         await pilot.press("y", "r")
-        await until(pilot, lambda: app.copied[-1] == ("textures/bad\udce9name.png", True))  # the byte it is on the disk
+        await until(pilot, lambda: app.copied[-1] == ("textures/bad\udce9name.png", True))  # The copy keeps the name's bytes.
         pane.table.move_to_key(6)
         await pilot.press("y", "r")
-        await until(pilot, lambda: app.copied[-1][1] is False)  # it holds control characters: they are taken out
+        await until(pilot, lambda: app.copied[-1][1] is False)  # The name has control characters, which are removed.
 
     in_jobs(tmp_path, copy)
 
 
 @on_jobs()
-async def test_lines_are_copied_alone_with_details_all_and_as_report(app, pilot, pane):
+async def test_log_line_is_copied_with_or_without_details_or_with_the_whole_log_or_as_a_bug_report(app, pilot, pane):
     await pilot.press("enter")
     await papers_of(pilot, pane, 1)
     for key in "ydab":

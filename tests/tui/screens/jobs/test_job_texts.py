@@ -30,7 +30,7 @@ from .jobs_pane_room import INFO, on_jobs, papers_of, sees
 pytestmark = pytest.mark.real
 
 
-def test_exit_of_a_command_does_not_repeat_its_error():
+def test_exit_code_of_a_command_does_not_repeat_its_error_message():
     said = ("no dialogue", "command exited with status 3: no dialogue", "command exited with status 3: other")
 
     drawn = [line.text for line in draw_records(joblog.JobLogLine(LogLevel.ERROR, "", text, 0) for text in said)]
@@ -53,7 +53,7 @@ async def test_running_job_shows_facts_of_its_previous_run_as_last_run(app, pilo
 
 
 @on_jobs()
-async def test_why_shows_reason_inputs_and_earlier_runs(app, pilot, pane):
+async def test_why_sheet_shows_the_reason_of_a_run_and_its_inputs_and_earlier_runs(app, pilot, pane):
     await pilot.press("x")
     await until(pilot, lambda: "Inputs of the last" in text(app))
     for part in (
@@ -67,7 +67,7 @@ async def test_why_shows_reason_inputs_and_earlier_runs(app, pilot, pane):
 
 
 @on_jobs(size=(44, 30))
-async def test_why_continues_long_lines_in_next_row(app, pilot):
+async def test_why_sheet_wraps_long_lines(app, pilot):
     await pilot.press("x")
     await until(pilot, lambda: "Inputs of the last" in text(app))
     said = " ".join(text(app).split())
@@ -99,7 +99,7 @@ def test_only_last_of_many_requested_jobs_is_read(tmp_path):
         assert arrived[-1] == 200
 
 
-def test_bug_report_fences_backticks_and_removes_escapes():
+def test_bug_report_fences_logs_with_backticks_and_removes_escape_sequences():
     line = joblog.JobLogLine(LogLevel.ERROR, "x", "```\x1b[31m", NOW_MS, (("k", "v"),))
     report = texts.bug_report(JobDetails(INFO, records=(line,)))
 
@@ -108,14 +108,14 @@ def test_bug_report_fences_backticks_and_removes_escapes():
     assert "* Error: `` boom `x` ``" in report
 
 
-def test_term_matches_exactly_its_text():
+def test_search_term_made_from_a_message_matches_exactly_this_message():
     columns = LogColumns([joblog.JobLogLine(1, "w", words, NOW_MS) for words in ('a.b "c" (x)', 'aXb "c" (x)')])
 
     assert search(texts.term("error", 'a.b "c" (x)', is_whole=True), columns).hits == [0]
     assert search("!a.b", columns).hits == []
 
 
-def test_event_lines_keep_positions_of_levels_and_hits():
+def test_event_log_lines_keep_the_positions_of_levels_and_hits():
     source = EventLines([LogPaneLine("", level, "", level) for level in "IDEWI"])
     source.keep([0, 2, 4])
 

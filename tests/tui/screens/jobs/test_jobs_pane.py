@@ -33,21 +33,21 @@ async def test_panes_show_job_log_and_details_of_first_error(app, pilot, pane):
     )
     await until(pilot, lambda: app.focused is pane.table)
 
-    await pilot.press("j", "j", "j")  # past the other failed job and the failed analysis
+    await pilot.press("j", "j", "j")  # The cursor moves past the other failed job and the failed analysis.
     await papers_of(pilot, pane, 3)
     await sees(pilot, app, "sand is warm")
     await until(pilot, lambda: "Heat" in text(app))  # without an error the cursor is on the first warning
 
 
 @on_jobs()
-async def test_line_without_details_shows_facts_about_job(app, pilot, pane):
+async def test_log_line_without_details_shows_facts_about_the_job(app, pilot, pane):
     await papers_of(pilot, pane, 1)
     await sees(pilot, app, "── Details of this line ──", "Offset  0x0012F3A0")
     await pilot.press("tab", "g")
     await sees(pilot, app, "── About this job ──", "Ran because  the source changed", "Error        IDAT chunk is broken")
     assert "Details of this line" not in text(app)
     head = next(at for at, line in enumerate(lines(app)) if "Event log" in line)
-    assert lines(app)[head + 1].startswith("▌")  # wrapped lines draw the cursor again too
+    assert lines(app)[head + 1].startswith("▌")  # Wrapped lines draw the cursor again, too.
 
 
 @on_jobs()
@@ -97,12 +97,12 @@ def test_tab_walks_the_panes_and_zoom_hides_others_on_a_small_screen(tmp_path):
         assert all(len(line) <= 80 for line in lines(app))
 
     app = in_jobs(tmp_path, walk, size=SMALL)
-    drawn = 100 * (24 - 5 - 2 - 7) // (24 - 5)  # seven rows leave this to the log
+    drawn = 100 * (24 - 5 - 2 - 7) // (24 - 5)  # the height that seven rows leave to the log
     assert app.memory.get("jobs.split", 0) == drawn + 16
 
 
 @pytest.mark.parametrize("size", [(20, 6), (40, 9), (200, 70)])
-def test_any_size_is_usable(tmp_path, size):
+def test_jobs_screen_is_usable_at_any_size(tmp_path, size):
     async def press(app, pilot, pane):
         await pilot.press("enter", "tab", "escape", "z", "z", "f", "escape", "slash", "x", "enter", "full_stop", "escape")
         await pilot.resize_terminal(80, 24)
@@ -114,7 +114,7 @@ def test_any_size_is_usable(tmp_path, size):
 
 
 @on_jobs()
-async def test_braces_step_through_runs_of_job(app, pilot, pane):
+async def test_brace_keys_step_through_the_runs_of_a_job(app, pilot, pane):
     await papers_of(pilot, pane, 1, 9)
     await pilot.press("left_curly_bracket")
     await papers_of(pilot, pane, 1, 7)
@@ -160,7 +160,7 @@ async def test_event_log_search_and_levels(app, pilot, pane):
     await until(pilot, lambda: app.focused is pane.table)
 
 
-def test_log_is_read_again_after_run_even_before_its_row(tmp_path):
+def test_log_is_read_again_after_a_run_even_before_the_new_row_is_stored(tmp_path):
     async def run(app, pilot, pane):
         pane.table.move_to_key(3)
         await papers_of(pilot, pane, 3)
@@ -227,7 +227,7 @@ async def test_durations_update_while_running_and_idle_draws_nothing(app, pilot,
 
 
 @on_jobs()
-async def test_foreign_text_is_shown_without_escapes_and_markup(app, pilot, pane):
+async def test_untrusted_text_is_shown_without_escape_sequences_and_markup(app, pilot, pane):
     pane.table.move_to_key(6)
     await papers_of(pilot, pane, 6)
     await pilot.press("x")

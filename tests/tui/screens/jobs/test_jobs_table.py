@@ -32,13 +32,13 @@ async def test_columns_are_as_wide_as_their_texts(app, pilot, pane):
     shown = {column.id: width for column, width in pane.table._lay_columns()}
     texts = [pane.store.cell(index, "platform").text for index in range(pane.store.row_count())]
     assert shown["platform"] == max(8, *map(len, texts))
-    assert shown["key"] == 16  # longer names exist, but other columns need room, too
-    assert shown["source"] == 28  # the minimum width; no path is longer
+    assert shown["key"] == 16  # Longer names exist, but other columns need width, too.
+    assert shown["source"] == 28  # the minimum width; all paths are shorter
     assert shown["reason"] > shown["source"]
     assert not any(pane.store.cell(index, "reason").text.startswith(" ") for index in range(pane.store.row_count()))
 
 
-def test_short_paths_leave_room_for_more_columns_at_80(tmp_path):
+def test_short_paths_leave_room_for_more_columns_on_80_columns(tmp_path):
     needs = {"source": 24, "platform": 5, "key": 9, "reason": 40}
 
     def shown(alike: set[str], source: int = 24) -> set[str]:
@@ -59,7 +59,7 @@ def test_added_columns_are_dropped_last():
     assert "builder" in shown((*USUAL, "builder"))
 
 
-def test_duration_is_kept_longer_than_reason_without_failures():
+def test_without_failures_a_narrow_table_drops_the_reason_before_the_duration():
     def kept(width: int) -> set[str]:
         columns = choose_columns(USUAL, has_failed=False, alike={"platform"}, needs={"source": 24, "reason": 14})
         return {column.id for column, _ in lay_out(columns, width)}
@@ -70,7 +70,7 @@ def test_duration_is_kept_longer_than_reason_without_failures():
 
 
 @on_jobs()
-async def test_failed_first_is_default_order_and_returns_with_one_key(app, pilot, pane):
+async def test_order_failed_first_is_the_default_and_one_key_restores_it(app, pilot, pane):
     await sees(pilot, app, "failed first")
     await pilot.press("S", "s")
     await sees(pilot, app, "sorted by Source ↑")
@@ -82,7 +82,7 @@ async def test_failed_first_is_default_order_and_returns_with_one_key(app, pilot
 
 
 @on_jobs(filler=many)
-async def test_log_takes_the_room_that_few_rows_leave_until_the_user_moves_the_border(app, pilot, pane):
+async def test_log_takes_the_height_that_few_rows_leave_free_until_the_user_moves_the_border(app, pilot, pane):
     height = pane.event_log.size.height
     assert height == pane.size.height * 40 // 100
     await typed(pilot, pane, "sand")
@@ -126,7 +126,7 @@ async def test_log_is_beside_the_table_from_160_columns(app, pilot, pane):
     await until(pilot, lambda: pane.event_log.region.y > pane.table.region.y)
 
 
-def test_filter_applies_while_typing_and_stays_until_removed(tmp_path):
+def test_jobs_filter_applies_while_typing_and_stays_until_it_is_removed(tmp_path):
     async def filter_(app, pilot, pane):
         await typed(pilot, pane, "rock")
         await sees(pilot, app, "3 of 7")
@@ -162,7 +162,7 @@ def test_filter_applies_while_typing_and_stays_until_removed(tmp_path):
     in_jobs(tmp_path, again, filler=lambda _store, _log_dir: None, memory=UiMemory(tmp_path / "project.json"))
 
 
-def test_count_is_hidden_while_filter_is_computed(tmp_path, monkeypatch):
+def test_count_of_matching_jobs_is_hidden_while_the_filter_is_computed(tmp_path, monkeypatch):
     async def filter_(app, pilot, pane):
         await typed(pilot, pane, "rock")
         await sees(pilot, app, "3 of 7")
@@ -193,7 +193,7 @@ async def test_invalid_filter_is_shown_and_filters_nothing(app, pilot, pane):
     await sees(pilot, app, "7 jobs")
     assert "no job matches" not in text(app)
     await pilot.press("enter")
-    await until(pilot, lambda: pane.box.has_focus_within)  # the filter has to be corrected first
+    await until(pilot, lambda: pane.box.has_focus_within)  # Enter does nothing until the filter is corrected.
     await pilot.press("backspace", "backspace", "enter")
     await settled(pilot, pane)
     await until(pilot, lambda: app.focused is pane.table)
@@ -297,7 +297,7 @@ async def test_filters_are_saved_applied_and_deleted_by_name(app, pilot, pane):
 
 
 @on_jobs()
-async def test_causes_group_failures_and_enter_shows_jobs(app, pilot, pane):
+async def test_failures_are_grouped_by_cause_and_enter_shows_the_jobs_of_a_cause(app, pilot, pane):
     await pilot.press("f")
     await pilot.pause()
     await until(pilot, lambda: app.focused is pane.causes)
@@ -324,7 +324,7 @@ async def test_filter_is_not_shown_while_failures_are_grouped_by_cause(app, pilo
     await sees(pilot, app, "platform:pc failed")
 
 
-def test_order_by_header_menu_and_command_is_remembered(tmp_path):
+def test_order_chosen_by_header_or_menu_or_command_is_remembered(tmp_path):
     async def order(app, pilot, pane):
         await pilot.click(pane.table, offset=(18, 0))
         await settled(pilot, pane)
@@ -362,7 +362,7 @@ async def test_error_and_warning_keys_step_through_jobs(app, pilot, pane):
 
 
 @on_jobs(size=SMALL)
-async def test_column_menu_marks_columns_without_room(app, pilot):
+async def test_column_menu_marks_columns_that_do_not_fit(app, pilot):
     await pilot.press("C")
     await sees(pilot, app, "Job key (no room)", "• Status ")
 
@@ -376,7 +376,7 @@ async def test_each_order_has_a_key_in_its_menu(pilot, pane):
 
 
 @on_jobs()
-async def test_reveal_shows_job_hidden_by_filter(app, pilot, pane):
+async def test_revealing_a_job_removes_the_filter_that_hides_it(app, pilot, pane):
     await typed(pilot, pane, "sand")
     await pilot.press("enter")
     pane.reveal("#5")

@@ -23,7 +23,7 @@ def status(pane, index: int = 0) -> list[str]:
     return [pane.store.cell(index, column).text for column in ("status", "source", "platform")]
 
 
-def test_lines_show_sources_with_two_platforms_and_t_shows_jobs(tmp_path):
+def test_table_has_a_line_for_each_source_with_two_platforms_and_t_shows_jobs(tmp_path):
     memory = UiMemory(tmp_path / "memory.json")
 
     async def turn(app, pilot, pane):
@@ -55,7 +55,7 @@ def test_lines_show_sources_with_two_platforms_and_t_shows_jobs(tmp_path):
 @on_two_platforms
 async def test_arrows_show_and_hide_the_jobs_of_a_source(app, pilot, pane):
     await pilot.press("j", "right")
-    assert (pane.store.row_count(), pane.table.cursor) == (6, 1)  # the source has one job, so that the key scrolls its long texts
+    assert (pane.store.row_count(), pane.table.cursor) == (6, 1)  # The source has one job, so the key scrolls its long texts.
     await pilot.press("left", "k", "right")
     assert [status(pane, at) for at in (0, 1, 2)] == [
         ["✗ failed", f"▾ {ROCK}", "2 of 2"], ["✗ failed", "    Image Compile", "linux"], ["✗ failed", "    Image", "pc"],
@@ -71,7 +71,7 @@ async def test_arrows_show_and_hide_the_jobs_of_a_source(app, pilot, pane):
 
 
 @on_two_platforms
-async def test_going_to_a_job_expands_its_source(app, pilot, pane):
+async def test_going_to_a_job_expands_the_line_of_its_source(app, pilot, pane):
     pane.reveal("#2")
     await until(pilot, lambda: pane.table.cursor_key == 2)
     await papers_of(pilot, pane, 2)
@@ -112,7 +112,7 @@ async def test_actions_and_copies_are_about_all_jobs_of_a_source(app, pilot, pan
 
 
 @on_two_platforms
-async def test_mark_on_a_source_marks_its_jobs(app, pilot, pane):
+async def test_marking_a_source_marks_its_jobs(app, pilot, pane):
     await pilot.press("space")
     await sees(pilot, app, "2 marked")
     await pilot.press("k", "right", "j", "space")  # unmarks the first job
@@ -132,7 +132,7 @@ def three(store, log_dir) -> None:
 
 
 @on_jobs(platforms=("linux", "pc"), filler=three)
-async def test_log_stays_on_its_job_until_a_worse_one_of_its_source(app, pilot, pane):
+async def test_log_stays_on_its_job_until_another_job_of_the_source_is_worse(app, pilot, pane):
     def tell(job_id: int, word: str, **changes: object) -> None:
         pane.store.apply(Batch(jobs=(JobNews(notice(job_id, word, **changes), is_later=True, received_ms=NOW_MS),)))
         app.wake()
@@ -155,7 +155,7 @@ async def test_log_stays_on_its_job_until_a_worse_one_of_its_source(app, pilot, 
 
 
 @on_two_platforms
-async def test_next_failed_goes_to_a_collapsed_source_once_and_to_each_job_of_an_expanded_one(app, pilot, pane):
+async def test_key_for_the_next_failure_stops_once_at_a_collapsed_source_and_at_each_job_of_an_expanded_source(app, pilot, pane):
     async def walk(count: int) -> list[int]:
         places = []
         for _ in range(count):
@@ -169,7 +169,7 @@ async def test_next_failed_goes_to_a_collapsed_source_once_and_to_each_job_of_an
 
 
 @on_two_platforms
-async def test_new_job_joins_the_line_of_its_source(app, pilot, pane):
+async def test_new_job_is_added_to_the_line_of_its_source(app, pilot, pane):
     await pilot.press("j")
     key, before = pane.table.cursor_key, pane.store.row_count()
     pane.store.apply(

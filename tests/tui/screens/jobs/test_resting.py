@@ -1,4 +1,4 @@
-"""Rows move only without input, and then the first row stays the top one. Keys act on the rows that are shown."""
+"""Rows are sorted only when there is no input, and the first row stays at the top. Keys act on the displayed rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Clock:
         return self.now_s
 
 
-def test_rows_stay_during_input_and_between_sorts() -> None:
+def test_rows_are_not_sorted_during_input_or_just_after_a_sort() -> None:
     clock = Clock()
     rest = Resting(clock)
 
@@ -58,7 +58,7 @@ def news(job_id: int, status: str, **changes: object) -> Batch:
 
 
 async def newest_first(pilot, pane):
-    """Order the jobs by when they ended, and stand on the first."""
+    """Sort the jobs by their end time, and put the cursor on the first job."""
     pane.choices._run_sort_command("completed")
     await pilot.press("home")
     await until(pilot, lambda: pane.table.cursor == 0 and pane.store.sort[0] == "completed")
@@ -91,7 +91,7 @@ async def test_cursor_stays_on_its_failure_and_running_jobs_are_shown_in_a_strip
     session, strip = app.session, pane.query_one(RunningStrip)
     assert not strip.display
     session.latest_progress = Progress(1, 10, 0, 0, 5, 2, 40, 1, is_scanning=False)
-    session.say(notice(5, "failed", source="x.lua", completed_ms=NOW_MS + 5000), 2)  # a newer failure comes above it
+    session.say(notice(5, "failed", source="x.lua", completed_ms=NOW_MS + 5000), 2)  # A newer failure is inserted above the row.
     await until(pilot, lambda: pane.store.keys(0, 1) == [5])
     await until(pilot, lambda: pane.table.cursor_key == 1)
     assert not strip.display, "no running job is known yet"
@@ -139,7 +139,7 @@ async def test_details_of_the_previous_job_are_replaced_when_a_job_is_selected(a
 
 
 @on_jobs()
-async def test_help_over_menu_closes_with_escape_and_takes_keys(app, pilot, pane):
+async def test_help_opened_over_a_menu_receives_the_keys_and_closes_with_escape(app, pilot, pane):
     await pilot.press("full_stop", "2", "z")
     assert pane.table.display
     await until(pilot, lambda: "Run again" in text(app))
@@ -153,9 +153,9 @@ async def test_help_over_menu_closes_with_escape_and_takes_keys(app, pilot, pane
 
 
 @on_jobs()
-async def test_keys_wait_for_rows_filter_and_log(app, pilot, pane):
+async def test_keys_wait_for_rows_and_filter_and_log(app, pilot, pane):
     assert pane.name_awaited(pane.table) == ""
-    pane.store._number += 1  # a view is being computed
+    pane.store._number += 1  # The rows for the filter are being computed.
     assert pane.name_awaited(pane.table) == "the filter"
     assert pane.name_awaited(pane.box._line) == ""
     pane.store._number -= 1
@@ -183,7 +183,7 @@ async def test_keys_wait_for_rows_filter_and_log(app, pilot, pane):
 @on_jobs()
 async def test_keys_typed_before_first_rows_are_handled_after(app, pilot, pane):
     async def type_all() -> None:
-        for letter in "/frozen":  # f would open the causes, r run a job again
+        for letter in "/frozen":  # Outside the filter, f opens the causes and r runs a job again.
             await driver._handle(app, events.Key(_character_to_key(letter), letter))
 
     pane.store.is_loaded = False

@@ -1,4 +1,4 @@
-"""The log of a running job: its lines appear, its final log replaces them, and no other job shows them."""
+"""The log of a running job: the screen shows its lines, replaces them by the final log, and never shows them for another job."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def select(pilot, pane, job_id: int) -> None:
 
 
 async def at_work(app, pilot, pane) -> Runs:
-    """Select a job whose run begins and says a line."""
+    """Select a job whose run begins and logs one line."""
     runs = Runs(app)
     await select(pilot, pane, 3)
     runs.said = ("one",)
@@ -73,7 +73,7 @@ async def at_work(app, pilot, pane) -> Runs:
 
 
 async def end_run(pilot, app, pane, log_dir, *texts: str) -> None:
-    """Let the run of job 3 end, its log say these, and the screen show it."""
+    """End the run of job 3 with these lines in its log, and wait until the screen shows them."""
     said = [LogRecord(LogLevel.INFO, "image", text, NOW_MS) for text in texts]
     joblog.write(log_dir / "JobLogs/sand-2.log", said, 0, 0)
     pane.test_store.put(
@@ -88,12 +88,12 @@ async def end_run(pilot, app, pane, log_dir, *texts: str) -> None:
 pytestmark = pytest.mark.real
 
 
-def test_running_lines_are_replaced_by_log_without_jump(tmp_path):
+def test_lines_of_a_running_job_are_replaced_by_its_log_without_moving(tmp_path):
     async def run(app, pilot, pane):
         runs = Runs(app)
         await select(pilot, pane, 3)
         await until(pilot, lambda: "sand is warm" in text(app))
-        await pilot.press("enter")  # otherwise the cursor of the table stays on the first row, whatever its job
+        await pilot.press("enter")  # Without Enter, the cursor stays on the first row, even if another job moves to it.
         runs.said = ("one", "two")
         app.session.say(notice(3, "processing"), 2)
         await until(pilot, lambda: "two" in text(app))
@@ -123,7 +123,7 @@ def test_running_lines_are_replaced_by_log_without_jump(tmp_path):
     in_jobs(tmp_path, run, filler=keep)
 
 
-def test_cursor_at_end_stays_on_last_line_when_run_ends(tmp_path):
+def test_cursor_on_the_last_line_of_a_running_log_is_on_the_last_line_after_the_run(tmp_path):
     async def run(app, pilot, pane):
         runs = Runs(app)
         await select(pilot, pane, 3)
@@ -159,7 +159,7 @@ async def test_late_answer_for_the_previous_job_does_not_replace_the_selected_lo
 
 
 @on_jobs(filler=keep)
-async def test_earlier_run_can_be_shown_while_next_one_runs(app, pilot, pane):
+async def test_earlier_run_of_a_job_can_be_shown_while_its_next_run_is_active(app, pilot, pane):
     runs = Runs(app, job_id=1)
     await select(pilot, pane, 1)
     await until(pilot, lambda: "giving up" in text(app))
@@ -250,7 +250,7 @@ def asking() -> Asking:
     return found
 
 
-def test_request_waits_for_answer_and_interval(asking: Asking) -> None:
+def test_next_request_for_running_lines_waits_for_the_answer_and_the_interval(asking: Asking) -> None:
     assert asking.asked == [ReadRunLog(5)]
     asking.look(60)
     assert len(asking.asked) == 1
@@ -284,7 +284,7 @@ def test_cursor_passing_running_jobs_sends_no_request(asking: Asking) -> None:
     assert asking.shown == []
 
 
-def test_no_request_without_engine_or_support(asking: Asking) -> None:
+def test_no_request_for_running_lines_is_sent_without_an_engine_that_supports_it(asking: Asking) -> None:
     asking.answers[-1].set_exception(UserError("there is no verb 'read_run_log'"))
     asking.look(60)
     asking.look(60)

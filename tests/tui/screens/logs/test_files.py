@@ -17,7 +17,7 @@ def put(folder, *names):
         (folder / name).write_text("a line\n", encoding="utf-8")
 
 
-def test_shown_older_log_stays_when_newer_one_appears(tmp_path):
+def test_displayed_older_log_stays_when_a_newer_log_appears(tmp_path):
     put(tmp_path, "aptui.log", "aptui.1.log")
     files, shown = log_files(tmp_path)
     assert files.find()
@@ -31,7 +31,7 @@ def test_shown_older_log_stays_when_newer_one_appears(tmp_path):
     assert files.age == 2
 
 
-def test_current_log_is_shown_when_older_one_is_deleted(tmp_path):
+def test_current_log_is_shown_when_the_displayed_older_log_is_deleted(tmp_path):
     put(tmp_path, "aptui.log", "aptui.1.log")
     files, _shown = log_files(tmp_path)
     files.find()
@@ -43,7 +43,7 @@ def test_current_log_is_shown_when_older_one_is_deleted(tmp_path):
     assert files.path.name == "aptui.log"
 
 
-def test_steps_end_at_newest_and_oldest_log(tmp_path):
+def test_stepping_beyond_the_newest_or_oldest_log_shows_a_message(tmp_path):
     told = []
     files, shown = log_files(tmp_path, told)
     assert not files.find()

@@ -1,4 +1,4 @@
-"""The lines of Logs, after any appends, searches and tabs, equal those of a plain list filtered by Python."""
+"""After any appends, searches and tabs, the lines of the Logs screen equal a plain list that Python filters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aptui.tui.widgets.log_sources import LEVELS
 NOW_MS = 1_790_000_000_000
 SEVERITIES = "DIWE"
 _MOST_READS = 1_000
-"""Of one example; ten steps look twenty times at most, and read a block each time."""
+"""Maximum number of reads in one example: ten steps check the file at most twenty times and read a block each time."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Screen:
         self._handle("view", view)
 
     def come(self, lines: list[Line], cut_at: int) -> None:
-        """Append lines; a check sees the first part of them alone."""
+        """Append lines in two parts; the reader checks the file after each part."""
         raw = b"".join(line.raw for line in lines)
         with self.path.open("ab", buffering=0) as file:
             for part in (raw[:cut_at], raw[cut_at:]):
@@ -102,7 +102,7 @@ class Screen:
         self.lines += lines
 
     def replace(self, lines: list[Line]) -> None:
-        """Have another file take the place of a full one."""
+        """Rotate the full log: put a new file in its place."""
         new = self.path.with_suffix(".new")
         new.write_bytes(b"".join(line.raw for line in lines))
         os.replace(new, self.path)
@@ -115,7 +115,7 @@ class Screen:
             self.rows.add(piece)
 
     def expected(self) -> tuple[list[Line], list[Line]]:
-        """Return the lines that show, and those of them that are hits."""
+        """Return the visible lines, and the visible lines that are hits."""
         shown = [line for line in self.lines if TABS[self.view.tab](line)]
         hits = [line for line in shown if SEARCHES[self.view.search](line)] if self.view.search else []
         return (hits if self.view.search and self.view.hits_only else shown), hits
@@ -127,9 +127,9 @@ def text_of(rows: RecordLines, key: int) -> str:
     return rows.line(at).text
 
 
-@settings(max_examples=60, deadline=None, phases=set(Phase) - {Phase.shrink})  # ten steps are short enough to read
+@settings(max_examples=60, deadline=None, phases=set(Phase) - {Phase.shrink})  # Ten steps need no shrinking.
 @given(st.lists(STEPS, min_size=1, max_size=10))
-def test_lines_match_model_after_any_tab_and_search(steps: list[object]) -> None:
+def test_log_lines_match_a_reference_model_after_any_tab_and_search(steps: list[object]) -> None:
     CountedFile.reads = 0
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         patched.setattr(log_lines, "OpenLogFile", CountedFile)

@@ -32,7 +32,7 @@ def _own_homes(tmp_path, monkeypatch):
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # a key costs 40 ms of sleep otherwise
+    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # Otherwise the pilot sleeps 40 ms after each key.
     monkeypatch.setattr("aptui.tui.drawing.FRAME_S", 0.01)
     monkeypatch.delenv("NO_COLOR", raising=False)
 
@@ -47,7 +47,7 @@ def folder_of(tmp_path):
 
 @pytest.fixture
 def log(tmp_path):
-    """A log of an engine that said something of each kind."""
+    """A log of an engine with messages of every level."""
     made = EngineLog(folder_of(tmp_path), "aptui", NOW_MS)
     made.append(
         record(I, "the first line", "scan"),
@@ -62,7 +62,7 @@ def log(tmp_path):
 
 
 def visit(tmp_path, do: Callable, *, size=LARGE, before=None):
-    """Open the screen on Logs, wait for its lines, do something."""
+    """Open the Logs screen, wait for its lines, and call `do`."""
 
     async def main(app, pilot, session):
         await pilot.press("3")
@@ -72,14 +72,14 @@ def visit(tmp_path, do: Callable, *, size=LARGE, before=None):
         await until(pilot, lambda: pane.pane.source.line_count() or not pane.files.path)
         await pilot.pause()
         await do(app, pilot, session, pane)
-        app.pane.deactivate()  # as when people leave
+        app.pane.deactivate()  # The app does the same when the user leaves the pane.
         app.memory.save()
 
     return in_shell(tmp_path, main, size=size, panes=HERE, before=before)
 
 
 def say(pane, name: str, rest: str = "") -> None:
-    """Do what a command of the screen does."""
+    """Run a command of the screen."""
     next(command for command in pane.commands() if command.name == name).run(rest)
 
 
@@ -91,7 +91,7 @@ async def find(pilot, pane, words: str) -> None:
 
 
 def shown(pane) -> list[str]:
-    """Return the texts of the lines that show."""
+    """Return the texts of the visible lines."""
     lines_here = pane.pane
     return [lines_here.source.line(lines_here._place(at)).text for at in range(lines_here.count_rows())]
 
@@ -115,7 +115,7 @@ def test_standard_tabs_show_their_levels_and_tab_is_remembered(tmp_path, log):
     assert app.memory.get("logs.tab", 0) == 2
 
 
-def test_click_chooses_tab(tmp_path, log):
+def test_click_selects_a_tab_of_the_logs_screen(tmp_path, log):
     async def click(app, pilot, _session, pane):
         await pilot.click("#logs-tabs", offset=(lines(app)[3].index("Debug"), 0))
         await count_is(pilot, pane, 9)
@@ -196,7 +196,7 @@ def test_truncated_log_is_read_again(tmp_path, log):
     visit(tmp_path, cut)
 
 
-def test_levels_wrap_and_jump_keys(tmp_path, log):
+def test_keys_toggle_levels_and_wrapping_and_jump_to_errors(tmp_path, log):
     async def jump(app, pilot, _session, pane):
         at = lambda: pane.pane.current().text  # a short name for a long expression
         await pilot.press("E")
@@ -285,7 +285,7 @@ def test_context_of_line_is_shown_and_copied(tmp_path, log):
     visit(tmp_path, copy)
 
 
-def test_cut_line_is_shown_whole_below(tmp_path, log):
+def test_line_that_is_cut_off_is_shown_whole_below_the_log(tmp_path, log):
     async def look(app, pilot, _session, pane):
         log.append(record(I, f"{'word ' * 30}the end"))
         pane.reload()
@@ -324,7 +324,7 @@ def test_marked_lines_and_all_lines_are_copied(tmp_path, log):
     visit(tmp_path, copy)
 
 
-def test_own_tab_is_made_changed_moved_removed_and_kept(tmp_path, log):
+def test_user_can_add_change_move_and_remove_a_tab_and_it_is_remembered(tmp_path, log):
     async def make(app, pilot, _session, pane):
         await pilot.press("t", "a", *"scan", "tab", *"^scan(", "enter")
         await until(pilot, lambda: "unclosed group" in text(app))
@@ -353,7 +353,7 @@ def test_own_tab_is_made_changed_moved_removed_and_kept(tmp_path, log):
     assert app.memory.get("logs.tabs", []) == [{"name": "scan", "levels": "EWID", "source": "^scan", "text": ""}]
 
 
-def test_form_is_left_with_escape_and_refuses_used_name(tmp_path, log):
+def test_tab_form_refuses_a_used_name_and_closes_with_escape(tmp_path, log):
     async def leave(app, pilot, _session, pane):
         await pilot.press("t", "a", *"Debug", "enter")
         await until(pilot, lambda: "another tab has this name" in text(app))
@@ -382,7 +382,7 @@ def test_engine_messages_are_shown_while_there_is_no_log_file(tmp_path):
     visit(tmp_path, hear)
 
 
-def test_large_log_is_shown_as_it_is(tmp_path, log, monkeypatch):
+def test_too_large_log_is_shown_unparsed_and_cannot_be_searched(tmp_path, log, monkeypatch):
     monkeypatch.setattr(logs_lines.LogReader.__init__, "__kwdefaults__", {"largest_bytes": 100})
 
     async def look(app, pilot, session, pane):
@@ -399,7 +399,7 @@ def test_large_log_is_shown_as_it_is(tmp_path, log, monkeypatch):
     visit(tmp_path, look)
 
 
-def test_menu_and_commands_do_the_same_as_keys(tmp_path, log):
+def test_menu_and_commands_of_the_logs_screen_do_the_same_as_its_keys(tmp_path, log):
     async def use(app, pilot, _session, pane):
         await pilot.press("full_stop", "slash")
         pane.box.text = "rock"
@@ -422,7 +422,7 @@ def test_menu_and_commands_do_the_same_as_keys(tmp_path, log):
 
 
 @pytest.mark.parametrize("size", [(80, 24), (1, 1)])
-def test_every_size_works(tmp_path, log, size):
+def test_logs_screen_works_at_every_size(tmp_path, log, size):
     async def press(_app, pilot, _session, pane):
         await pilot.press("E", "slash", "r", "enter", "t", "escape", "ctrl+w", "y", "escape")
 
@@ -449,14 +449,14 @@ def test_filter_language_matches_text_source_and_level(words, hits):
     assert [at for at, is_hit in enumerate(mask.tolist()) if is_hit] == hits
 
 
-def test_empty_list_of_texts_passes_nothing():
+def test_filter_on_an_empty_list_of_texts_has_no_match():
     found = parse_filter("data -warn source:game")
 
     assert found.passing([]) == []
     assert found.masks([], [], "").tolist() == []
 
 
-def test_spans_count_characters():
+def test_spans_of_filter_matches_count_characters():
     assert parse_filter("ö !x").spans_of("für öde Öfen") == ((4, 5),)
     assert parse_filter("source:x").spans_of("x") == ()
 
@@ -492,7 +492,7 @@ def test_key_after_search_waits_for_the_search_result(tmp_path, log):
     visit(tmp_path, look)
 
 
-def test_end_of_long_log_is_shown_first_then_all(tmp_path):
+def test_end_of_a_long_log_is_delivered_before_the_whole_log(tmp_path):
     path = tmp_path / "aptui.log"
     path.write_bytes(b"".join(b"~~%d~~%d~~1~~aptui~~line %d of many\r\n" % (NOW_MS, at % 4, at) for at in range(20_000)))
     reader = LogReader(lambda: None)

@@ -15,7 +15,7 @@ class Memory(dict):
 
 @pytest.fixture
 def menu(monkeypatch):
-    """Menus and forms that are asked: `choose` answers the last one."""
+    """Replaces menus and forms; `choose` answers the last menu."""
     asked = SimpleNamespace(choose=None, form=None, check=None)
     monkeypatch.setattr(tab_list.Menu, "ask", lambda _app, _items, then, **_named: setattr(asked, "choose", then))
 
@@ -40,7 +40,7 @@ def test_removed_tab_is_not_shown():
     assert found.current.name == "own"
 
 
-def test_first_tab_follows_last():
+def test_next_tab_after_the_last_tab_is_the_first_tab():
     found, shown, _memory = tabs()
 
     found.show(3)
@@ -60,7 +60,7 @@ def test_own_tabs_are_moved_removed_and_remembered(menu):
     assert [tab["name"] for tab in memory["logs.tabs"]] == ["scan"]
 
 
-def test_changed_tab_keeps_its_place_and_new_tab_is_last(menu):
+def test_changed_tab_keeps_its_place_and_a_new_tab_becomes_the_last(menu):
     found, shown, _memory = tabs(tabs=OWN, tab=3)
     found.ask()
     form = {"name": "other", "source": "", "text": "", "levels": "EW"}

@@ -42,7 +42,7 @@ WELL = Health(roots=(WatchedRoot("/game/assets", WatchMode.NATIVE, watches=3),))
 
 
 class Engine(FakeSession):
-    """Answers as an engine does."""
+    """A session that answers requests as an engine does."""
 
     def __init__(self, cache_dir, state=SessionState.ATTACHED):
         super().__init__(cache_dir, state)
@@ -84,7 +84,7 @@ def project(tmp_path):
 
 
 def in_tools(tmp_path, do, *, project=None, size=LARGE, session=None):
-    """Open the screen, over a project or not."""
+    """Open the screen, with or without a project."""
 
     def give_config(app):
         app.config = load(project) if project is not None else None
@@ -103,7 +103,7 @@ def ids(app) -> list[str]:
 
 
 async def use(app, pilot, tool_id: str, *keys: str) -> None:
-    """Go to a tool, press Enter, then these keys."""
+    """Move to a tool, press Enter, then press the given keys."""
     table = app.pane._tools_table
     table.focus()
     table.move_cursor(ids(app).index(tool_id))
@@ -112,7 +112,7 @@ async def use(app, pilot, tool_id: str, *keys: str) -> None:
 
 
 async def say(app, pilot, line: str, *keys: str) -> None:
-    """Say a command."""
+    """Type a command on the command line."""
     app.bar.action_open(line)
     await pilot.press("enter", *keys)
 
@@ -147,7 +147,7 @@ def test_metadata_settings_and_faster_scanning_are_explained(tmp_path, project):
     in_tools(tmp_path, look, project=project, size=LARGE)
 
 
-def test_switches_send_requests_to_engine(tmp_path):
+def test_switches_on_the_tools_screen_send_requests_to_the_engine(tmp_path):
     async def turn(app, pilot, session):
         await until(pilot, lambda: "debug" in ids(app))
         await use(app, pilot, "pause")
@@ -427,7 +427,7 @@ def test_refused_request_is_reported(tmp_path):
     in_tools(tmp_path, ask, session=session)
 
 
-def test_commands_do_the_same_as_rows(tmp_path):
+def test_commands_do_the_same_as_the_rows_of_the_tools_screen(tmp_path):
     async def command(app, pilot, session):
         await until(pilot, lambda: "debug" in ids(app))
         await say(app, pilot, "debug off")
@@ -482,7 +482,7 @@ def test_running_scan_and_refused_configuration_are_shown():
     assert (rows["reload"].now, rows["reload"].note) == ("not in use", "line 3 is broken")
 
 
-def test_cursor_stays_on_top_until_moved_then_on_its_row(tmp_path):
+def test_cursor_stays_on_the_first_row_until_the_user_moves_it_and_then_on_its_row(tmp_path):
     session = Engine(tmp_path / "cache", SessionState.DETACHED)
 
     async def come(app, pilot, session):
@@ -509,5 +509,5 @@ def test_advice_column_is_hidden_without_advice():
     assert [column.title for column in columns_for([quiet, loud])] == ["State", "Check", "Said", "Advice"]
 
 
-def test_explanation_of_setting_is_whole_at_80_columns():
+def test_explanation_of_a_setting_is_not_cut_at_80_columns():
     assert [each.does for each in tool_rows.ADJUSTABLE if len(each.does) > 40] == []

@@ -59,14 +59,14 @@ class FakeLoop:
 
 
 class SideBySide:
-    """A screen that is drawn in both ways; `sent` is the output of the layer since the last check, `bytes` the size of all output.
+    """A screen that is drawn by Textual and by the output layer; `sent` has the layer's output since the last check.
 
     Args:
-        columns, lines: its size.
+        columns, lines: the size of the screen.
         abilities: the abilities of the terminal, also for the output layer.
-        repeats: whether the terminal knows REP.
-        colours: of the console.
-        answers: whether the terminal says where its cursor is, and at once.
+        repeats: whether the terminal supports REP.
+        colours: the colour system of the console.
+        answers: whether the terminal replies at once with the cursor's position.
     """
 
     def __init__(
@@ -130,14 +130,14 @@ class SideBySide:
 
 
 def picture(lines: Sequence[Sequence[Segment]], y: int = 0, x: int = 0) -> LayoutUpdate:
-    """Return an update that draws whole lines from a place on."""
+    """Return an update that draws whole lines from line `y` and column `x` on."""
     strips = [Strip(line) for line in lines]
     width = max((strip.cell_length for strip in strips), default=0)
     return LayoutUpdate([[strip] for strip in strips], Region(x, y, width, len(strips)))
 
 
 def pieces(height: int, width: int, parts: Sequence[tuple[int, int, Sequence[Segment]]]) -> ChopsUpdate:
-    """Return an update that draws parts of lines: (line, column, what)."""
+    """Return an update that draws parts of lines; a part is (line, column, segments)."""
     chops: list[dict[int, Strip | None]] = [{} for _ in range(height)]
     ends: list[list[int]] = [[] for _ in range(height)]
     spans = []

@@ -64,7 +64,7 @@ class SimulatedLoop:
 
 
 class FakeApp:
-    """An app as a frame clock uses it."""
+    """A fake app with the members that a frame clock uses."""
 
     is_running = True
 
@@ -82,11 +82,11 @@ class FarScreen:
     """A table with endlessly changing rows, drawn over a line.
 
     Args:
-        rate: bytes a second that arrive.
-        round_trip_s: of an empty line.
-        news_a_second: number of rows that change.
+        rate: bytes per second that the line carries.
+        round_trip_s: round-trip time of the idle line.
+        news_a_second: number of rows that change each second.
         heeds: whether updates wait for keys.
-        frame_s: how long the processor is at a frame of news, the most of it to apply them; a step of a key takes a twentieth.
+        frame_s: processor time of a frame of updates, mostly for applying them; a step of a key takes a twentieth.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class FarScreen:
         self._pressed_s: float | None = None
         self.echo_ms: list[float] = []
         self.seen_s: list[float] = []
-        """When something arrived."""
+        """Times when output arrived at the terminal."""
         self._clock.start()
         self._layer.open()
         while self._draw():

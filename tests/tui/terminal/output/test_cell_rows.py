@@ -9,20 +9,20 @@ CASE = StyleCache()
 
 
 @pytest.mark.parametrize("text", ["abc", "岩石", "e\u0301x", "❤\ufe0f!", "✓ done", "ｱ─", "กำ", ""])
-def test_text_has_the_width_of_textual(text):
+def test_cell_widths_of_text_equal_those_of_textual(text):
     cells, pens, accents = draw_cells(text, CASE.pen("31"))
 
     assert len(cells) == len(pens) == cell_len(text)
     assert accents + "".join(cells) == text
 
 
-def test_blank_has_a_pen_without_the_invisible_attributes():
+def test_blank_cell_keeps_only_visible_attributes_in_its_pen():
     _, pens, _ = draw_cells("a b", CASE.pen("31;44"))
 
     assert [pen.sgr for pen in pens] == ["31;44", "44", "31;44"]
 
 
-def test_text_is_cut_between_characters():
+def test_text_is_not_cut_inside_a_character():
     row = Row.blank(4, CASE.plain)
 
     assert row.write(1, "a岩b", CASE.plain) == 4
@@ -32,7 +32,7 @@ def test_text_is_cut_between_characters():
     assert row.write(4, "x", CASE.plain) == 4
 
 
-def test_half_of_a_wide_character_becomes_a_blank():
+def test_cut_wide_character_becomes_a_blank_cell():
     row = Row.blank(4, CASE.plain)
     row.write(0, "岩石", CASE.plain)
 

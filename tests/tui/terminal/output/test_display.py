@@ -129,18 +129,18 @@ def test_hidden_widgets_are_not_rendered(monkeypatch):
     asyncio.run(draw())
 
 
-def test_output_layer_is_used_with_the_installed_textual() -> None:
+def test_output_layer_supports_the_installed_textual() -> None:
     assert is_supported()
 
 
 @pytest.mark.parametrize(("version", "is_so"), [("8.2.8", True), ("8.2.11", True), ("8.20.1", False), ("9.0.0", False)])
-def test_textual_of_another_series_gets_stock_output(version: str, is_so: bool, tmp_path: Path) -> None:
+def test_untested_textual_version_gets_stock_output(version: str, is_so: bool, tmp_path: Path) -> None:
     (tmp_path / f"textual-{version}.dist-info").mkdir()
 
     assert is_tested(tmp_path) is is_so
 
 
-def test_textual_without_a_private_name_gets_stock_output(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_textual_that_lacks_a_used_private_name_gets_stock_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(display, "_PRIVATE_NAMES", ((Compositor, ("_render_chops", "no_such_name")),))
 
     assert not is_supported.__wrapped__()

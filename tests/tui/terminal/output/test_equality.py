@@ -107,7 +107,7 @@ def test_a_storm_of_resizes_ends_with_the_same_cells():
         assert (step, screen.differences()) == (step, [])
 
 
-def test_the_same_picture_again_sends_nothing():
+def test_unchanged_frame_sends_nothing():
     screen = SideBySide(20, 3)
     lines = [[Segment("岩 ✓ text".ljust(19), Style(bold=True))]] * 3
     screen.show(picture(lines))
@@ -126,7 +126,7 @@ def test_scrolling_by_a_line_sends_about_the_bytes_of_the_new_line():
     assert screen.differences() == []
 
 
-def test_an_accent_at_the_start_of_a_segment_belongs_to_the_letter_before():
+def test_accent_at_the_start_of_a_segment_joins_the_letter_before_it():
     screen = SideBySide(10, 1)
 
     screen.show(picture([[Segment("ae"), Segment("\u0301b", Style(bold=True)), Segment("      ")]]))

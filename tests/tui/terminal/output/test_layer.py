@@ -42,7 +42,7 @@ def test_key_is_echoed_while_an_update_is_under_way():
     assert draw(screen, "more", "key") == ""
 
 
-def test_lost_reply_delays_only_until_its_timeout():
+def test_lost_reply_delays_frames_only_until_a_timeout():
     screen = SideBySide(12, 1)
     screen.show(text("one"))
     draw(screen, "two")
@@ -54,7 +54,7 @@ def test_lost_reply_delays_only_until_its_timeout():
     assert screen.ours.display[0].startswith("three")
 
 
-def test_no_frame_while_the_terminal_is_blocked():
+def test_no_frame_is_sent_while_the_terminal_is_blocked():
     screen = SideBySide(12, 1, answers=False)
     draw(screen, "one")
     screen.is_taken = False
@@ -67,7 +67,7 @@ def test_no_frame_while_the_terminal_is_blocked():
     assert screen.ours.display[0].startswith("two")
 
 
-def test_idle_layer_sends_nothing():
+def test_idle_output_layer_sends_nothing():
     screen = SideBySide(12, 1)
     screen.show(text("one"))
     screen.sent.clear()
@@ -91,7 +91,7 @@ def test_idle_layer_sends_nothing():
         "\x1bP\x1b]52;c;QUJD\x1b\\\x1bP\x07\x1b\\",
     ],
 )
-def test_harmless_output_causes_no_redraw(data):
+def test_output_that_cannot_change_cells_causes_no_redraw(data):
     screen = SideBySide(12, 1)
     screen.show(text("one"))
 
@@ -151,7 +151,7 @@ def test_layer_sends_hostile_text_in_a_harmless_form():
     assert not set("\x07\x9d\x9c\u202e\x7f") & set(sent)
 
 
-def test_unknown_update_is_left_to_textual():
+def test_output_layer_refuses_an_update_of_an_unknown_type():
     screen = SideBySide(12, 1)
 
     assert not screen.layer.show("text", screen.console, screen.size, (0, 0))

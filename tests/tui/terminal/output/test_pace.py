@@ -12,7 +12,7 @@ def proven() -> Pace:
     return pace
 
 
-def test_frame_waits_for_the_reply_to_the_last():
+def test_frame_waits_for_the_reply_to_the_previous_frame():
     pace = proven()
     assert pace.wait_s(1.0) == 0
 
@@ -24,7 +24,7 @@ def test_frame_waits_for_the_reply_to_the_last():
     assert round(pace.round_trip_s, 3) == 0.3
 
 
-def test_second_frame_is_sent_at_once_after_a_key_but_a_third_waits():
+def test_after_a_key_a_second_frame_is_sent_at_once_and_a_third_frame_waits():
     pace = proven()
     pace.note_frame(1.0)
 
@@ -71,7 +71,7 @@ def test_unexpected_reply_is_ignored():
     assert pace.under_way == 0
 
 
-def test_cost_of_bytes_comes_from_the_quickest_long_frame():
+def test_cost_of_a_byte_is_measured_from_the_quickest_long_frame():
     pace, now = proven(), 1.0
     for size, late_s in ((100, 0.2), (4000, 0.5), (4000, 2.0)):
         assert (pace.takes_s(now, 1000) is None) is (late_s < 2.0), "only a longer one can tell"
@@ -84,7 +84,7 @@ def test_cost_of_bytes_comes_from_the_quickest_long_frame():
     assert pace.takes_s(now, 1000) is None
 
 
-def test_first_long_frame_measures_the_line():
+def test_first_long_frame_measures_the_speed_of_the_line():
     pace = proven()
     pace.note_frame(1.0, 5000)
     pace.note_answer(1.0 + 0.15 + 0.3)
@@ -96,7 +96,7 @@ def test_first_long_frame_measures_the_line():
     assert 1.4 < pace.takes_s(20.0, 25_000) < 1.6
 
 
-def test_terminal_without_replies_counts_as_quick():
+def test_terminal_without_replies_is_treated_as_a_quick_line():
     pace = Pace()
     assert pace.takes_s(0.0, 1000) is None
 
@@ -120,7 +120,7 @@ def test_updates_wait_for_the_echo_frame_or_a_timeout():
     assert pace.key_s(2.3) == 0
 
 
-def test_repeated_key_without_echo_delays_updates_once():
+def test_repeated_key_without_echo_delays_updates_only_once():
     pace = proven()
     held = []
 

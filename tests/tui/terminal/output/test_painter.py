@@ -1,4 +1,4 @@
-"""The bytes of differences, and bytes that are never sent."""
+"""The bytes that draw a difference between two pictures, and bytes that are never sent."""
 
 import re
 
@@ -23,33 +23,33 @@ def painted(*pictures, abilities=Abilities(), repeats="", width=40, pen="44"):
     return sent
 
 
-def test_changed_letter_costs_a_letter_and_cursor_moves():
+def test_changed_letter_is_drawn_with_one_letter_and_cursor_moves():
     assert painted(["", "count: 1"], ["", "count: 2"]) == "\x1b[2;8H2\x1b[H"
 
 
-def test_nearby_changes_are_written_together_with_the_cells_in_between():
+def test_two_nearby_changes_are_written_with_the_unchanged_cells_between_them():
     assert painted(["a--b"], ["x--y"]) == "x--y\r"
 
 
-def test_text_after_non_ascii_begins_with_an_absolute_column():
+def test_text_after_a_non_ascii_character_begins_with_an_absolute_column():
     assert painted(["✓ old"], ["✗ new"]).startswith("✗\x1b[2G new")
 
 
-def test_ends_of_lines_are_erased_if_the_background_is_kept():
+def test_end_of_a_line_is_erased_if_erasing_keeps_the_background():
     sent = "\x1b[0;44m\x1b[Hab"
 
     assert painted(["ab"]) == f"{sent}\x1b[K\r"
     assert painted(["ab"], abilities=Abilities(erases_in_colour=False)).startswith(sent + " " * 38)
 
 
-def test_runs_are_repeated_if_the_terminal_supports_it():
+def test_run_of_equal_cells_uses_the_repeat_sequence_if_the_terminal_supports_it():
     assert "-\x1b[29b" in painted(["-" * 30 + "x"], repeats=" ")
     assert "─\x1b[29b" in painted(["─" * 30 + "x"], repeats=" \xa0")
     assert "─" * 30 in painted(["─" * 30 + "x"], repeats=" ")
     assert "-" * 30 in painted(["-" * 30 + "x"])
 
 
-def test_blanks_within_a_line_are_erased_on_modern_terminals():
+def test_blanks_inside_a_line_are_erased_on_modern_terminals():
     line = "a" + " " * 30 + "b"
 
     assert "a\x1b[30X\x1b[30Cb" in painted([line])

@@ -17,7 +17,7 @@ def look(*sequences):
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])
-def test_every_pen_change_has_the_expected_result(one_by_one):
+def test_sequence_for_every_pen_change_gives_the_new_pen(one_by_one):
     case = StyleCache()
 
     for old, new in itertools.product(LOOKS, LOOKS):
@@ -26,7 +26,7 @@ def test_every_pen_change_has_the_expected_result(one_by_one):
         assert look(f"\x1b[0;{old}m", change) == look(f"\x1b[0;{new}m"), (old, new)
 
 
-def test_pen_change_contains_only_differences():
+def test_sequence_for_a_pen_change_contains_only_differences():
     case = StyleCache()
 
     assert case.change(case.pen("1;31;44"), case.pen("1;32;44")) == "\x1b[32m"
@@ -36,13 +36,13 @@ def test_pen_change_contains_only_differences():
     assert case.change(None, case.pen("31")) == "\x1b[0;31m"
 
 
-def test_removed_bold_keeps_faint():
+def test_removing_bold_keeps_faint():
     case = StyleCache()
 
     assert case.change(case.pen("1;2;38;2;100;100;100"), case.pen("2;38;2;100;100;100")) == "\x1b[22;2m"
 
 
-def test_pens_that_look_alike_on_blanks_share_their_blank_pen():
+def test_pens_that_look_alike_on_blank_cells_share_one_blank_pen():
     case = StyleCache()
 
     assert case.pen("1;31;44").blank is case.pen("3;44").blank is case.pen("44")

@@ -7,11 +7,11 @@ def lines(*texts, at=0):
     return dict(enumerate(texts, at))
 
 
-def test_lines_that_moved_up_are_found():
+def test_lines_that_scrolled_up_are_found():
     assert find_shift(lines(*"abcdef", at=3), lines(*"bcdefg", at=3)) == Shift(3, 8, 1)
 
 
-def test_lines_that_moved_down_are_found_beside_changed_lines():
+def test_lines_that_scrolled_down_are_found_beside_changed_lines():
     before = lines("head", *"abcdef", "log 1", "log 2")
     after = lines("other", *"xyabcd", "log 3", "log 4")
 
@@ -23,7 +23,7 @@ def test_blank_and_equal_lines_are_ignored():
     assert find_shift(lines(*"-----a"), lines(*"a-----")) is None
 
 
-def test_no_shift_if_unmoved_lines_would_have_to_be_written_again():
+def test_scrolling_is_not_used_if_lines_that_did_not_move_would_be_drawn_again():
     before, after = {0: "a", 1: "b", 8: "c"}, {0: "x", 1: "a", 8: "b", 9: "c"}
 
     assert find_shift(before, after) is None

@@ -1,4 +1,4 @@
-"""A key is echoed soon over a slow line, with any number of updates; times are those of the line, without the processor."""
+"""A key is echoed soon over a slow line, with any number of updates. Times include the line but not the processor."""
 
 import random
 
@@ -8,9 +8,9 @@ from tests.tui.terminal.output.slow_line import FarScreen
 
 
 def pressed(far: FarScreen, times: int = 24) -> FarScreen:
-    """Press keys at uneven intervals; return the screen after that.
+    """Press keys at uneven intervals and return the screen.
 
-    Time is simulated, so 24 keys say as much as more would: the second worst of them took 195 ms where that of 60 took 195, too.
+    Time is simulated, so 24 keys measure as well as 60: in both cases the second slowest echo takes 195 ms.
     """
     moments, at_s = random.Random(3), 4.0
     far.loop.run(at_s)
@@ -35,7 +35,7 @@ def test_key_is_echoed_soon_on_a_slow_line(rate, round_trip_s, most_ms):
     assert far.most_under_way <= 2 * far.largest_bytes
 
 
-def test_slow_line_is_mostly_free_for_keys():
+def test_updates_that_wait_for_keys_leave_a_slow_line_free():
     heeding = pressed(FarScreen(4_000, 0.15, 2000))
     heedless = pressed(FarScreen(4_000, 0.15, 2000, heeds=False))
 
@@ -43,7 +43,7 @@ def test_slow_line_is_mostly_free_for_keys():
     assert sorted(heeding.echo_ms)[12] < sorted(heedless.echo_ms)[12] - 50
 
 
-def test_key_on_a_slow_processor_waits_for_one_part_of_updates():
+def test_key_on_a_slow_processor_waits_for_at_most_one_part_of_the_updates():
     heeding = pressed(FarScreen(16_000, 0.15, 2000, frame_s=0.15))
     heedless = pressed(FarScreen(16_000, 0.15, 2000, frame_s=0.15, heeds=False))
 
@@ -51,7 +51,7 @@ def test_key_on_a_slow_processor_waits_for_one_part_of_updates():
     assert p95(heeding.echo_ms) < p95(heedless.echo_ms) - 60
 
 
-def test_quick_line_gets_four_updates_a_second():
+def test_screen_on_a_quick_line_is_updated_four_times_a_second():
     far = FarScreen(10_000_000, 0.02, 2000)
     far.loop.run(3.0)
     before = far.frames_drawn
@@ -61,7 +61,7 @@ def test_quick_line_gets_four_updates_a_second():
     assert 19 <= far.frames_drawn - before <= 21
 
 
-def test_slowest_line_shows_updates_within_two_seconds():
+def test_screen_on_the_slowest_line_is_updated_within_two_seconds():
     far = FarScreen(4_000, 0.15, 2000)
 
     far.loop.run(30.0)
