@@ -300,8 +300,8 @@ def _program(command, port, log):
         assert process.poll() is None, Path(log).read_text()
         yield
     finally:
-        process.kill()
-        process.wait()
+        process.terminate()  # A killed server would leave its own processes to the test process.
+        process.wait(30)
 
 
 def _listens(port):

@@ -265,7 +265,8 @@ def test_client_stores_nothing_in_the_shared_cache(world: Checkouts) -> None:
 
 
 def test_patterns_select_the_shared_sources(world: Checkouts) -> None:
-    shared = f"shared_cache: {{mode: MODE, store: {world.share}, upload: complete, patterns: [{{name: some, glob: 'a.*'}}]}}\n"
+    shared = f"shared_cache: {{mode: MODE, store: {world.share}, upload: complete, deadline: 20s"
+    shared += ", patterns: [{name: some, glob: 'a.*'}]}\n"
     world.checkout("one", settings=shared.replace("MODE", "server")).engine_run()
     world.ran()
     world.on("second")

@@ -36,7 +36,7 @@ def test_ctrl_z_suspends_and_fg_continues(shell: Pane) -> None:
     shell.shows("bad.json", "q quit")
     shell.keys("?")
     shell.shows("Esc back")
-    before = shell.keys("Escape") or shell.shows("q quit", "2 lines")
+    before = shell.keys("Escape") or shell.shows("q quit", "1 error, 0 warnings")
 
     shell.keys("C-z")
 
@@ -57,7 +57,7 @@ def test_ctrl_z_suspends_and_fg_continues(shell: Pane) -> None:
 def test_sigstop_and_fg_restore_the_screen(shell: Pane) -> None:
     shell.type(f"{shlex.join(shell.tmux.home.command)} open Cache")
     shell.keys("Enter")
-    before = shell.shows("bad.json", "q quit", "2 lines")
+    before = shell.shows("bad.json", "q quit", "1 error, 0 warnings")
     (screen,) = map(int, Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text().split())
 
     os.kill(screen, signal.SIGSTOP)
