@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from aptui import feature
 from aptui.batch.options import load_config, load_last_config
 from aptui.batch.summary import findings_line, log_path
-from aptui.cli.naming import as_text
 from aptui.cli.read_access import (
     OpenedProject,
     all_builders,
@@ -114,13 +113,15 @@ def _find_wanted_jobs(project: OpenedProject, arguments: Namespace, running: Map
     rows = as_running(project.database.jobs(statuses=tuple(statuses), platform=arguments.platform), running)
     if arguments.status:
         rows = (row for row in rows if _has_status(row, arguments.status))
-    return _filter_rows(list(rows), project, as_text(arguments.filter)) if arguments.filter else rows
+    return _filter_rows(list(rows), project, arguments.filter) if arguments.filter else rows
 
 
-def _filter_rows(rows: list[JobRow], project: OpenedProject, text: str) -> Iterator[JobRow]:
+def _filter_rows(rows: list[JobRow], project: OpenedProject, terms: str) -> Iterator[JobRow]:
+    from aptui.cli.naming import as_text  # imported on demand, like the modules below: a list without a filter starts faster
     from aptui.store.jobs.filter import FilterError, JobRowColumns, parse
     from aptui.store.jobs.parts import read_facts
 
+    text = as_text(terms)
     try:
         wanted = parse(text)
         wanted.check()
