@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -32,6 +33,18 @@ def _call_libc(name: str, *arguments: int) -> None:
     ctypes = import_module("ctypes")  # imported here, because the import takes 2 ms and most processes call neither function
     with suppress(OSError, AttributeError):
         getattr(ctypes.CDLL(None), name)(*arguments)
+
+
+def import_numpy() -> None:
+    """Import numpy without the threads of OpenBLAS: each takes a core for 60 ms after the import, while it waits for work."""
+    name = "OPENBLAS_NUM_THREADS"
+    is_set = name in os.environ
+    os.environ.setdefault(name, "1")
+    try:
+        import_module("numpy")
+    finally:
+        if not is_set:  # child processes must not get it
+            del os.environ[name]
 
 
 @contextmanager

@@ -10,12 +10,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from aptui.config.dirs import asset_database
 from aptui.link.places import state_dir
 from aptui.shared.errors import UserError
-from aptui.shared.lean_imports import use_one_heap
+from aptui.shared.lean_imports import defer, import_numpy, use_one_heap, without
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,11 +55,11 @@ def run(
     """
     gc.disable()
     use_one_heap()
-    from aptui.tui.preferences import state  # imported here to start faster
-    from aptui.tui.terminal import driver, safety, skeleton
-
     session = session_factory()
     early = _read_early(session.cache_dir)
+    _import_libraries()
+    from aptui.tui.preferences import state  # imported here, because the jobs are read during these imports
+    from aptui.tui.terminal import driver, safety, skeleton
 
     if not driver.is_possible():
         early.close()
@@ -85,10 +86,19 @@ def run(
 
 
 def _read_early(cache_dir: Path) -> EarlyRead:
-    """Begin to read the jobs; reading 100,000 jobs takes a quarter of a second, about as long as the remaining imports."""
+    """Begin to read the jobs; reading 100,000 jobs takes a quarter of a second, during which Textual is imported."""
     from aptui.tui.data.early_read import EarlyRead
 
     return EarlyRead(asset_database(cache_dir))
+
+
+def _import_libraries() -> None:
+    """Import the large libraries without modules that the screen does not use."""
+    with without("ssl"):  # asyncio needs it only for connections with TLS
+        import_module("asyncio")
+    with defer("mimetypes", "platformdirs"):
+        import_module("textual.app")
+    import_numpy()
 
 
 def _prepare_signals(app: AptuiApp, folder: Any) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import pytest
 
-from aptui.shared.lean_imports import defer, substitute, without
+from aptui.shared.lean_imports import defer, import_numpy, substitute, without
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +64,15 @@ def test_module_imported_before_the_block_stays_visible(leave_out: Callable[...,
         assert sys.modules["colorsys"] is colorsys
 
     assert sys.modules["colorsys"] is colorsys
+
+
+@pytest.mark.parametrize("setting", [None, "4"])
+def test_import_of_numpy_leaves_the_environment_as_it_was(setting: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if setting is not None:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", setting)
+
+    import_numpy()
+
+    assert "numpy" in sys.modules
+    assert os.environ.get("OPENBLAS_NUM_THREADS") == setting

@@ -48,7 +48,7 @@ from aptui.tui.data.job_infos import (
     source_jobs_cell,
     status_counts,
 )
-from aptui.tui.data.source_lines import SourceLines, is_source_key, job_of_key, source_key
+from aptui.tui.data.source_lines import SourceLines, is_source_key, job_of_key, source_key, without_repeats
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 
@@ -116,7 +116,7 @@ class ShownRows:
 
     def reconsider(self, table: JobTable, passing: Filter, changed: Rows | set[int]) -> bool:
         """Add and remove changed rows by the filter; return whether any was added or removed."""
-        rows = np.unique(np.fromiter(changed, np.int64, len(changed)))
+        rows = without_repeats(np.sort(np.fromiter(changed, np.int64, len(changed))))
         if int(rows[-1]) >= len(self._is_shown):
             self._is_shown = np.concatenate(
                 [self._is_shown, np.zeros(table.row_count() + _LEAST_SIZE - len(self._is_shown), np.bool_)]
@@ -430,12 +430,6 @@ class JobsStore:
     def alike(self) -> frozenset[str]:
         """The columns in which all jobs have the same text."""
         return alike_columns(self._table)
-
-    @property
-    def platform_count(self) -> int:
-        """Number of platforms that have jobs; failed analyses have no platform."""
-        is_job = (self._table.number("id") > 0) & self._table.number("alive").astype(np.bool_)
-        return len(np.unique(self._table.number("platform")[is_job]))
 
     def find_field(self, word: str) -> str:
         """Return the field ("platform", "key" or "builder") whose text is this word in at least one job; "" = no field."""

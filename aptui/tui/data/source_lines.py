@@ -34,6 +34,13 @@ def is_source_key(key: int) -> bool:
     return key > _LEAST_SOURCE_KEY
 
 
+def without_repeats(values: Rows) -> Rows:
+    """Return sorted values, each once; `np.unique` would import `numpy.ma`, which takes a tenth of the start's imports."""
+    are_first = np.ones(len(values), np.bool_)
+    are_first[1:] = values[1:] != values[:-1]
+    return values[are_first]
+
+
 class SourceLines:
     """Which line shows which rows; `rows` are positions in the list of shown jobs."""
 
@@ -93,10 +100,10 @@ class SourceLines:
         """Return the lines of rows: that of a collapsed source once, that of each job of an expanded source; both are in order."""
         sources = np.searchsorted(self._starts, rows, "right") - 1
         if self._tops is None:
-            return np.unique(sources)
+            return without_repeats(sources)
         tops = self._tops[sources]
         is_expanded = self._tops[sources + 1] - tops > 1
-        return np.unique(np.where(is_expanded, tops + 1 + rows - self._starts[sources], tops))
+        return without_repeats(np.where(is_expanded, tops + 1 + rows - self._starts[sources], tops))
 
     def _place(self, line: int) -> tuple[int, int]:
         """Return the source of a line, and the number of the job in it; -1 = the line of the source."""
