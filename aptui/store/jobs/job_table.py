@@ -22,9 +22,9 @@ from aptui.core.notices import JobChanged
 from aptui.core.run_report import NO_FACTS, NUMBER_FACTS, WHOLE_FACTS, ContentFacts
 from aptui.shared.errors import InternalError
 from aptui.store.db.schema import uuid_text
-from aptui.store.jobs.parts import Beginning, Ending, JobPart, JobPiece, Piece, SourcePiece, read_job_parts
+from aptui.store.jobs.parts import BETWEEN, Beginning, Ending, JobPart, JobPiece, Piece, SourcePiece, read_job_parts
 from aptui.store.jobs.regex import Mask
-from aptui.store.jobs.texts import Codes, RecentTexts, TextIndex, TextPool, Texts
+from aptui.store.jobs.texts import Codes, RecentTexts, TextIndex, TextPool, Texts, number_distinct
 from aptui.store.queries.checks import CheckMark
 from aptui.store.queries.reader import Reader
 
@@ -228,6 +228,12 @@ class JobTable:
             return [""] * len(jobs)
         return self.log_lines.list_known(field, jobs) if check is None else self.log_lines.read(field, jobs, check)
 
+    @property
+    def platform_count(self) -> int:
+        """Number of platforms that have jobs; failed analyses have no platform."""
+        is_job = (self.number("id") > 0) & self.number("alive").astype(np.bool_)
+        return int(np.count_nonzero(np.bincount(self.number("platform")[is_job])))
+
     def value(self, field: str, row: int) -> int:
         """Return one number."""
         return int(self._columns[field][row])
@@ -275,9 +281,7 @@ class JobTable:
 
     # ---------------------------------------------------------------------------------------------------------- changing
 
-    def extend(
-        self, numbers: Sequence[npt.NDArray[np.int64]], texts: Sequence[Sequence[str]], source: Codes, folder: Codes
-    ) -> None:
+    def extend(self, numbers: Sequence[npt.NDArray[np.int64]], texts: Sequence[str], source: Codes, folder: Codes) -> None:
         """Add jobs in the form of `_JOBS`, all with higher ids than existing jobs; `source` and `folder` are codes of texts."""
         start, count = self._reserve(len(source)), len(source)
         part = {name: column[start : start + count] for name, column in self._columns.items()}
@@ -286,11 +290,12 @@ class JobTable:
         part["source"][:], part["folder"][:], part["status"][:], part["alive"][:] = source, folder, part["rest"], True
         for name in part.keys() & {"error", "cause", "group", "flaky", "draft", *_FACTS}:
             part[name][:] = 0
-        platforms, keys, builders, reasons = texts
+        places, distinct = number_distinct(texts)  # far fewer than jobs, because most jobs differ in numbers only
+        platforms, keys, builders, reasons = zip(*(text.split(BETWEEN) for text in distinct), strict=True)
         names = {builder: self.builder_name(bytes.fromhex(builder)) for builder in set(builders)}
         for name, words in (("platform", platforms), ("key", keys), ("builder", [names[builder] for builder in builders])):
-            part[name][:] = np.fromiter(map(self._pools[name].__getitem__, words), np.int32, count)
-        part["reason"][:] = self._texts["reason"].extend_distinct(reasons)
+            part[name][:] = np.fromiter(map(self._pools[name].__getitem__, words), np.int32, len(words))[places]
+        part["reason"][:] = self._texts["reason"].extend_distinct(reasons)[places]
         self._count += count
         self.alive_count += count
         self._sorted = self._count
@@ -632,7 +637,7 @@ def build_job_table(parts: Iterable[JobPart], builders: Mapping[bytes, str], ana
             case JobPiece():
                 numbers = part.piece.arrays()
                 codes = sources.codes_of(numbers[1])
-                table.extend(numbers, [text.decode() for text in part.piece.texts], codes, sources.folders_of(codes))
+                table.extend(numbers, part.piece.texts(), codes, sources.folders_of(codes))
             case Ending():
                 _finish(table, part, sources)
                 return table
@@ -652,7 +657,7 @@ class _Sources:
         """Add sources, all with higher ids than existing sources."""
         ids, owners = piece.arrays()
         self._ids, self._owners = [*self._ids, ids], [*self._owners, owners]
-        self._table.text("source")[1].extend_joined(piece.texts[0].data, piece.count)
+        self._table.text("source")[1].extend_joined(piece.joined, piece.count)
 
     def codes_of(self, source_ids: npt.NDArray[np.int64] | int) -> Codes:
         """Return the codes of sources."""

@@ -29,12 +29,14 @@ if TYPE_CHECKING:
 
 CHUNK = 16_384
 """Size of one step of a search: rows of a query, or texts. It is small, because a search can be stopped only between two steps."""
+BETWEEN = "\1"
+"""Separator of the columns of a row's text: SQLite joins one text for each row faster than one for each column."""
 
 
 class Packed(Struct, frozen=True):
     """A query whose rows are read in chunks: a rising integer key, the tables, and the columns (all in SQL).
 
-    The first of `numbers` is the key; no column may be NULL.
+    The first of `numbers` is the key; no column may be NULL. A row has one text: its columns of `texts`, joined with `BETWEEN`.
     """
 
     key: str
@@ -48,31 +50,24 @@ class Packed(Struct, frozen=True):
 
     def sql(self) -> str:
         """Return the SQL for a chunk; its parameter is the key after which the chunk begins."""
-        names = [f"n{at}" for at in range(len(self.numbers))] + [f"t{at}" for at in range(len(self.texts))]
-        joined = [f"group_concat({name})" for name in names[: len(self.numbers)]]
-        joined += [f"CAST(group_concat({name}, char(0)) AS BLOB)" for name in names[len(self.numbers) :]]
-        columns = ", ".join(f"{column} {name}" for column, name in zip((*self.numbers, *self.texts), names, strict=True))
-        inner = f"SELECT {columns} FROM {self.table} WHERE {self.key} > ? ORDER BY {self.key} LIMIT {CHUNK}"
-        return f"SELECT COUNT(*), {', '.join(joined)} FROM ({inner})"
-
-
-class JoinedTexts(Struct, frozen=True):
-    """Several texts in one string, with NUL between them."""
-
-    data: bytes
-    count: int
-
-    def decode(self) -> list[str]:
-        """Return the texts."""
-        return self.data.decode("utf-8", "replace").split("\0")
+        names = [f"n{at}" for at in range(len(self.numbers))]
+        joined = ", ".join(f"group_concat({name})" for name in names)
+        columns = ", ".join(f"{column} {name}" for column, name in zip(self.numbers, names, strict=True))
+        text = f" || char({ord(BETWEEN)}) || ".join(self.texts)
+        inner = f"SELECT {columns}, {text} t FROM {self.table} WHERE {self.key} > ? ORDER BY {self.key} LIMIT {CHUNK}"
+        return f"SELECT COUNT(*), {joined}, CAST(group_concat(t, char(0)) AS BLOB) FROM ({inner})"
 
 
 class Piece(Struct, frozen=True):
-    """Some thousand rows as SQLite joined them: for each column, its numbers separated by commas, or its texts."""
+    """Some thousand rows as SQLite joined them: the numbers of each column with commas, the texts of the rows with NUL between."""
 
     count: int
     numbers: tuple[str, ...]
-    texts: tuple[JoinedTexts, ...]
+    joined: bytes
+
+    def texts(self) -> list[str]:
+        """Return the text of each row."""
+        return self.joined.decode("utf-8", "replace").split("\0")
 
     def arrays(self) -> list[npt.NDArray[np.int64]]:
         """Return the columns of numbers."""
@@ -84,23 +79,27 @@ class Piece(Struct, frozen=True):
 def read_packed(reader: Reader, packed: Packed) -> Iterator[Piece]:
     """Yield the rows of the query, chunk by chunk, in the order of the key."""
     last = -1 << 63
-    width = len(packed.numbers)
+    width = len(packed.texts)
     while True:
-        count, *values = reader.ask(packed.sql(), (last,)).fetchone()
+        count, *numbers, joined = reader.ask(packed.sql(), (last,)).fetchone()
         if not count:
             return
-        if any(value.count(b"\0") != count - 1 for value in values[width:]):
-            values[width:] = _without_nul(reader, packed, last)
-        last = int(values[0].rpartition(",")[2])
-        yield Piece(count, tuple(values[:width]), tuple(JoinedTexts(value, count) for value in values[width:]))
+        if joined.count(b"\0") != count - 1 or (width > 1 and joined.count(BETWEEN.encode()) != count * (width - 1)):
+            joined = _join(reader, packed, last)
+        last = int(numbers[0].rpartition(",")[2])
+        yield Piece(count, tuple(numbers), joined)
         if count < CHUNK:
             return
 
 
-def _without_nul(reader: Reader, packed: Packed, last: int) -> list[bytes]:
-    """Return the texts of a chunk, joined in Python; only for the rare texts that contain a NUL or are NULL."""
-    rows = reader.ask(packed.rows_sql(), (last,)).fetchall()
-    return ["\0".join(str(text or "").replace("\0", "␀") for text in column).encode() for column in zip(*rows, strict=True)]
+def _join(reader: Reader, packed: Packed, last: int) -> bytes:
+    """Return the texts of a chunk, joined in Python; only for the rare texts that contain a separator or are NULL."""
+    between = BETWEEN if len(packed.texts) > 1 else "\0"
+
+    def clean(text: object) -> str:
+        return str(text or "").replace("\0", "␀").replace(between, "␁")
+
+    return "\0".join(between.join(map(clean, row)) for row in reader.ask(packed.rows_sql(), (last,))).encode()
 
 
 _SOURCES = Packed("s.SourceID", "Sources s", ("s.SourceID", "s.ScanFolderPK"), ("s.SourceName",))

@@ -89,11 +89,9 @@ class Texts:
     def extend_distinct(self, texts: Sequence[str]) -> Codes:
         """Add each text of `texts` that is new, once; return the code of each text."""
         start = len(self)
-        codes: defaultdict[str, int] = defaultdict()
-        codes.default_factory = codes.__len__
-        found = np.fromiter(map(codes.__getitem__, texts), np.int32, len(texts))
-        self.extend(codes)
-        return found + np.int32(start)
+        places, distinct = number_distinct(texts)
+        self.extend(distinct)
+        return places + np.int32(start)
 
     def matches(self, pattern: str, count: int, check: Callable[[], None] = lambda: None) -> Mask:
         """Return which of the first `count` texts contain a match of `pattern`; `check` is called between chunks.
@@ -133,6 +131,14 @@ class Texts:
     def _read_chunk(self, number: int) -> TextBuffer:
         with self._lock:
             return self._full[number] if number < len(self._full) else TextBuffer.of(self._tail)
+
+
+def number_distinct(texts: Sequence[str]) -> tuple[Codes, list[str]]:
+    """Return the distinct texts, and for each text its place among them."""
+    codes: defaultdict[str, int] = defaultdict()
+    codes.default_factory = codes.__len__
+    places = np.fromiter(map(codes.__getitem__, texts), np.int32, len(texts))
+    return places, list(codes)
 
 
 def rank(texts: Sequence[str]) -> Codes:

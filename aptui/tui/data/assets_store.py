@@ -290,7 +290,7 @@ def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys | None = None)
             wanted = numbers[1] == 0
             ids.append(numbers[0][wanted])
             times.append(numbers[2][wanted])
-            texts = piece.texts[0].decode()
+            texts = piece.texts()
             paths += texts if wanted.all() else [text for text, is_wanted in zip(texts, wanted, strict=True) if is_wanted]
     files = FilesRead(paths, np.concatenate(ids), np.concatenate(times))
     tree = build_tree(kind, files, folder_keys or FolderKeys(), moment)

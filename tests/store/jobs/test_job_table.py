@@ -79,15 +79,15 @@ def test_rows_are_found_by_job_id_if_the_ids_have_gaps(store: Store) -> None:
     assert [table.row_of(number) for number in (3, 70, 1_000_000, 0, 4, 2_000_000)] == [0, 1, 2, -1, -1, -1]
 
 
-def test_nul_in_a_text_is_shown_as_a_visible_symbol(store: Store) -> None:
+def test_separator_in_a_text_is_shown_as_a_visible_symbol(store: Store) -> None:
     store.put(
         put_source=[source_row(1, "a.png")],
-        put_job=[job_row(1, 1, job_key="one\0two"), job_row(2, 1, platform="mac", job_key="three", reason="x\0y")],
+        put_job=[job_row(1, 1, job_key="one\0two\1three"), job_row(2, 1, platform="mac", job_key="three", reason="x\0y")],
     )
     table = read_job_table(store.reader(), {})
 
     assert [(table.words("key", row), table.words("reason", row)) for row in (0, 1)] == [
-        ("one␀two", "new source"),
+        ("one␀two␁three", "new source"),
         ("three", "x␀y"),
     ]
 

@@ -385,6 +385,9 @@ class JobsPane(ThreePanes):
         self.store.hold(table.top, table.top + table.page_rows)
         if fixed := self.fixed.note(batch):
             self.shell.show_toast(fixed)
+        if batch.table is not None and not self._knows_platforms:  # before `apply`, which then computes the rows once
+            self._knows_platforms = True
+            self.choices.group_by_source(platform_count=batch.table.platform_count)
         self.store.apply(batch)
         self._trouble = batch.error or (self._trouble if batch.table is None else "")
         self.selection.note(batch)
@@ -397,9 +400,6 @@ class JobsPane(ThreePanes):
             self.store.set_checks(found)
         if self.store.is_loaded:
             self.table.empty_text = self._explain_empty()
-            if not self._knows_platforms:
-                self._knows_platforms = True
-                self.choices.group_by_source(platform_count=self.store.platform_count)
             self.last_visit.compare()
         elif self._trouble:
             self.table.empty_text = sanitize(self._trouble)
