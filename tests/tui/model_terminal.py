@@ -1,7 +1,7 @@
 """A model of a terminal: pyte, extended.
 
-It has repeated characters (REP), erasing without background (no `bce`), halves of wide characters, replies with the cursor's place,
-links, and ignores sequences that pyte prints.
+It has repeated characters (REP), margins at the sides (DECSLRM), erasing without background (no `bce`), halves of wide characters,
+replies with the cursor's place, links, and ignores sequences that pyte prints.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyte
 
 _PRIVATE = re.compile(r"\x1b\[[<>=][0-9;]*[a-zA-Z]|\x1b\[\?[0-9]+\$p|\x1b\](?!8;)[^\x07\x1b]*(?:\x07|\x1b\\)")
-_PIECES = re.compile(r"\x1b\[(\d*)b|\x1b\]8;[^;\x1b]*;([^\x07\x1b]*)(?:\x07|\x1b\\)|(?:\x1b\[([0-9;]*)m)")
+_PIECES = re.compile(r"\x1b\[(\d*)b|\x1b\]8;[^;\x1b]*;([^\x07\x1b]*)(?:\x07|\x1b\\)|(?:\x1b\[([0-9;]*)m)|\x1b\[(\d*;?\d*)s")
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-9;<=>?]*|\][^\x07\x1b]*\x1b?)?$")
 _SEEN_ON_BLANKS = ("underscore", "strikethrough", "reverse")
 
@@ -29,6 +29,8 @@ class _Screen(pyte.Screen):
     def __init__(self, columns: int, lines: int, *, erases_in_colour: bool) -> None:
         super().__init__(columns, lines)
         self._erases_in_colour = erases_in_colour
+        self.sides = range(columns)
+        """The columns between the left and the right margin."""
 
     def _colourless(self, do, *arguments):
         """Erase as a terminal does: an erased cell keeps no attribute except possibly the background."""
@@ -50,10 +52,21 @@ class _Screen(pyte.Screen):
         self._colourless(super().erase_in_display, *arguments)
 
     def index(self):
-        self._new_line_in_colour(super().index)
+        self._between_sides(super().index)
 
     def reverse_index(self):
-        self._new_line_in_colour(super().reverse_index)
+        self._between_sides(super().reverse_index)
+
+    def carriage_return(self):
+        self.cursor.x = self.sides.start if self.cursor.x >= self.sides.start else 0
+
+    def _between_sides(self, do):
+        """Scroll the columns between the margins; the others stay."""
+        others = [x for x in range(self.columns) if x not in self.sides]
+        before = [[self.buffer[y][x] for x in others] for y in range(self.lines)]
+        self._new_line_in_colour(do)
+        for y, cells in enumerate(before):
+            self.buffer[y].update(zip(others, cells, strict=True))
 
     def _new_line_in_colour(self, do):
         before = [id(self.buffer[y]) for y in range(self.lines)]
@@ -90,12 +103,15 @@ class ModelTerminal:
         columns, lines: the size of the terminal.
         erases_in_colour: whether erasing leaves the background that is set.
         repeats: whether the terminal supports REP.
+        scrolls_columns: whether the terminal has left and right margins (DECSLRM).
     """
 
-    def __init__(self, columns: int, lines: int, *, erases_in_colour: bool = True, repeats: bool = True) -> None:
+    def __init__(
+        self, columns: int, lines: int, *, erases_in_colour: bool = True, repeats: bool = True, scrolls_columns: bool = True
+    ) -> None:
         self.columns, self.lines = columns, lines
         self.answers: list[str] = []
-        self._repeats = repeats
+        self._repeats, self._scrolls_columns = repeats, scrolls_columns
         self._screen = _Screen(columns, lines, erases_in_colour=erases_in_colour)
         self._screen.write_process_input = self.answers.append
         self._stream = pyte.Stream(self._screen)
@@ -119,9 +135,17 @@ class ModelTerminal:
                 self.links.add(found[2])
             elif found[3] is not None:
                 self._stream.feed(found[0])
+            elif found[4] is not None:
+                self._set_sides(found[4])
             elif self._repeats and self._last:
                 self._screen.draw(self._last * int(found[1] or 1))
         self._plain(text[at:])
+
+    def _set_sides(self, columns: str) -> None:
+        if self._scrolls_columns:
+            left, _, right = columns.partition(";")
+            self._screen.sides = range(int(left or 1) - 1, min(int(right or self.columns), self.columns))
+            self._screen.cursor_position()
 
     def _plain(self, text: str) -> None:
         if text:
@@ -132,6 +156,7 @@ class ModelTerminal:
         """Resize and keep the content that fits."""
         self.columns, self.lines = columns, lines
         self._screen.resize(lines, columns)
+        self._screen.sides = range(columns)
 
     @property
     def cursor(self) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from textual._compositor import ChopsUpdate, LayoutUpdate
 from aptui.tui.terminal import safety
 from aptui.tui.terminal.output.cell_rows import Pen, Row, StyleCache
 from aptui.tui.terminal.output.pace import Pace
-from aptui.tui.terminal.output.painter import FramePainter
+from aptui.tui.terminal.output.painter import REPEATS_ALL, REPEATS_ASCII, SCROLLS_COLUMNS, FramePainter
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,10 +31,18 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from aptui.tui.terminal.output.cell_rows import Abilities
+    from aptui.tui.terminal.output.painter import Columns
 
 _QUESTION = "\x1b[6n"
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
-_REPEATED = 3
+_TESTED_COLUMN = 3
+_TESTS = {
+    # In the last line, which is empty until the first frame; blanks are repeated, because tmux repeats only ASCII.
+    REPEATS_ASCII: ("\x1b[999;1H \x1b[2b", ""),
+    REPEATS_ALL: ("\x1b[999;1H\xa0\x1b[2b", ""),
+    SCROLLS_COLUMNS: ("\x1b[?69h\x1b[4;9s\x1b[999;6H\r", "\x1b[s\x1b[?69l"),  # \r goes to the left margin
+}
+"""{ability: (output that moves the cursor to `_TESTED_COLUMN` if the terminal has the ability, output that undoes it)}."""
 _HARMLESS = re.compile(r"(?:\x1b\][^\x1b\x07]*(?:\x07|\x1b\\)|\x07|\x1b\[[?>=<][0-9;]*\$?[a-zA-Z])*(?:\x1bP\x1b\].*)?", re.DOTALL)
 """Matches titles, the clipboard, links, the bell, modes, queries: output that does not change cells, cursor or pen."""
 _MOST_PENS_REMEMBERED = 4096
@@ -67,26 +75,25 @@ class OutputLayer:
         self.is_synchronized = False
         """Whether the terminal shows a frame only when it is complete (synchronized output)."""
         self._drawn: list[Row] = []
-        self._dirty: set[int] = set()
+        self._dirty: dict[int, set[Columns]] = {}
         self._cursor = self._left_at = (0, 0)
         self._is_known = self._is_open = False
-        self._probes: deque[str] = deque()
+        self._tests: deque[str] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._pen_of: dict[Style | None, Pen] = {}
 
     # ------------------------------------------------------------------------------------------------------------- the line
 
     def open(self) -> None:
-        """Start with unknown content of the terminal, and test which characters the terminal can repeat."""
+        """Start with unknown content of the terminal, and test its abilities."""
         self._is_open, self._is_known = True, False
         self.pace.forget()
-        self._probes.clear()
-        # The test repeats blanks, because tmux repeats only ASCII. It uses the last line, which is empty until the first frame.
-        tried = " \xa0" if safety.facts().is_utf8 else " "
-        self._probes.extend(tried)
-        for blank in tried:
-            self.pace.note_frame(self._clock())
-            self._send(f"\x1b[999;1H{blank}\x1b[{_REPEATED - 1}b{_QUESTION}")
+        self._tests.clear()
+        for ability, (output, undo) in _TESTS.items():
+            if output.isascii() or safety.facts().is_utf8:
+                self._tests.append(ability)
+                self.pace.note_frame(self._clock())
+                self._send(output + _QUESTION + undo)
 
     def close(self) -> None:
         """End, and reset the terminal's pen for the next program."""
@@ -118,8 +125,9 @@ class OutputLayer:
 
     def note_answer(self, column: int) -> None:
         """Note the reply to a query: the column of the cursor, counted from 0; thread-safe."""
-        if self._probes:
-            self._painter.repeats(self._probes.popleft(), is_so=column == _REPEATED)
+        if self._tests:
+            ability = self._tests.popleft()
+            (self._painter.tested.add if column == _TESTED_COLUMN else self._painter.tested.discard)(ability)
         self.pace.note_answer(self._clock())
         self.wake()
 
@@ -166,7 +174,7 @@ class OutputLayer:
 
     def _write(self, y: int, x: int, strip: Strip, console: Console) -> None:
         row = self._drawn[y]
-        self._dirty.add(y)
+        self._dirty.setdefault(y, set()).add((x, x + strip.cell_length))
         goes_on = False
         for text, style, _ in safety.safe_segments(strip):
             if text:
@@ -198,7 +206,7 @@ class OutputLayer:
     def _send_frame(self) -> None:
         if not self._is_known:
             self._painter.forget(len(self._drawn[0].texts), len(self._drawn))
-            self._dirty = set(range(len(self._drawn)))
+            self._dirty = {y: set() for y in range(len(self._drawn))}
             self._is_known = True
         frame = self._painter.paint(self._drawn, self._dirty, self._cursor)
         self._dirty.clear()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import compress, groupby
 from typing import TypeVar
 
@@ -23,6 +23,8 @@ from aptui.tui.terminal.output.cell_rows import REST, Abilities, Pen, Row, Style
 # Lines that only moved up or down: found by their texts, so that the terminal scrolls them.
 
 T = TypeVar("T")
+Columns = tuple[int, int]
+"""The first column of a range of columns, and the column after its last."""
 
 _FARTHEST = 16
 _LEAST_GAIN = 2
@@ -66,11 +68,9 @@ def _shift(before: Mapping[int, str], after: Mapping[int, str], count: int) -> t
     return (gain, Shift(top, bottom, count)) if gain >= _LEAST_GAIN else None
 
 
-def shift_lines(rows: Sequence[T], shift: Shift) -> list[T | None]:
-    """Return lines `top` to `bottom` as they are after the scroll; None = a line that became blank."""
-    block = list(rows[shift.top : shift.bottom + 1])
-    count = shift.count
-    return [*block[count:], *[None] * count] if count > 0 else [*[None] * -count, *block[:count]]
+def shift_lines(lines: Sequence[T], count: int) -> list[T | None]:
+    """Return lines as they are after a scroll up by `count`, or down if `count` is negative; None = a line that became blank."""
+    return [*lines[count:], *[None] * count] if count > 0 else [*[None] * -count, *lines[:count]]
 
 
 _NEAR = 4
@@ -79,6 +79,8 @@ _WORTH_REPEATING = 8
 _WORTH_ERASING = 14
 _WORTH_ERASING_TO_THE_END = 4
 _RUN = re.compile(r"(.)\1{7,}", re.DOTALL)
+REPEATS_ASCII, REPEATS_ALL, SCROLLS_COLUMNS = "repeats ASCII", "repeats all characters", "scrolls columns"
+"""Abilities that the layer tests: some terminals repeat (REP) only ASCII, and few have left and right margins (DECSLRM)."""
 
 
 class FramePainter:
@@ -91,7 +93,8 @@ class FramePainter:
 
     def __init__(self, pens: StyleCache, abilities: Abilities) -> None:
         self._pens, self._abilities = pens, abilities
-        self._repeats_ascii = self._repeats_all = False
+        self.tested: set[str] = set()
+        """Abilities that the terminal has by a test: `REPEATS_ASCII`, `REPEATS_ALL`, `SCROLLS_COLUMNS`."""
         self._rows: list[Row] = []
         self._width = 0
         self._y: int | None = None
@@ -99,31 +102,24 @@ class FramePainter:
         self._pen: Pen | None = None
         self._out: list[str] = []
 
-    def repeats(self, character: str, *, is_so: bool) -> None:
-        """Note whether the terminal repeats a character (REP); some terminals repeat only ASCII."""
-        if character.isascii():
-            self._repeats_ascii = is_so
-        else:
-            self._repeats_all = is_so
-
     def forget(self, width: int, height: int) -> None:
         """Treat content, cursor and pen of the terminal as unknown."""
         self._width = width
         self._rows = [Row.unknown(width) for _ in range(height)]
         self._y = self._x = self._pen = None
 
-    def paint(self, rows: Sequence[Row], lines: Iterable[int], cursor: tuple[int, int]) -> str:
+    def paint(self, rows: Sequence[Row], lines: Mapping[int, Collection[Columns]], cursor: tuple[int, int]) -> str:
         """Return the bytes that make the terminal show `rows`, "" if it does already.
 
         Args:
             rows: rows of the size passed to `forget`.
-            lines: numbers of rows that may have changed.
+            lines: {number of a row that may have changed: the columns that widgets have drawn there}.
             cursor: (column, line) of the cursor after the frame.
         """
         self._out = []
         changed = [y for y in sorted(lines) if not rows[y].is_as(self._rows[y])]
         if len(changed) > _NEAR:
-            changed = self._scroll(rows, changed)
+            changed = self._scroll(rows, changed, self._find_columns(changed, lines))
         for y in changed:
             self._line(y, self._rows[y], rows[y])
             self._rows[y] = rows[y].copy()
@@ -199,7 +195,7 @@ class FramePainter:
         self._go(y, x)
         for cell, group in groupby(cells):
             count = len(list(group))
-            if self._repeats_all and count >= _WORTH_REPEATING and len(cell) == 1:
+            if REPEATS_ALL in self.tested and count >= _WORTH_REPEATING and len(cell) == 1:
                 self._put(cell)
                 self._out.append(f"\x1b[{count - 1}b")
             else:
@@ -211,7 +207,7 @@ class FramePainter:
         done = 0
         for run in _RUN.finditer(text) if len(text) >= _WORTH_REPEATING else ():
             count = run.end() - run.start()
-            if self._repeats_ascii:
+            if REPEATS_ASCII in self.tested:
                 self._plain(y, x + done, text[done : run.start() + 1])
                 self._out.append(f"\x1b[{count - 1}b")
                 self._advance(count - 1)
@@ -276,36 +272,61 @@ class FramePainter:
 
     # -------------------------------------------------------------------------------------------------------------- lines
 
-    def _scroll(self, rows: Sequence[Row], changed: list[int]) -> list[int]:
-        """Scroll lines that moved; return the lines that may still differ."""
-        before = {y: text for y in changed if (text := _text(self._rows[y])) is not None}
+    def _find_columns(self, changed: Sequence[int], lines: Mapping[int, Collection[Columns]]) -> Columns:
+        """Return the columns that may scroll: those of the widget that drew most cells of the changed lines, or all columns."""
+        drawn = Counter(columns for y in changed for columns in lines[y])
+        if SCROLLS_COLUMNS in self.tested and drawn:
+            start, end = max(drawn, key=lambda each: drawn[each] * (each[1] - each[0]))
+            if end - start < self._width - _SCROLL_BAR:
+                return start, end
+        return 0, self._width
+
+    def _scroll(self, rows: Sequence[Row], changed: list[int], columns: Columns) -> list[int]:
+        """Scroll lines that moved within `columns`; return the lines that may still differ."""
+        before = {y: text for y in changed if (text := _text(self._rows[y], columns)) is not None}
         if len(before) < len(changed):
             return changed
-        shift = find_shift(before, {y: _text(rows[y]) or "" for y in changed})
+        shift = find_shift(before, {y: _text(rows[y], columns) or "" for y in changed})
         if shift is None:
             return changed
+        block, start, end = self._rows[shift.top : shift.bottom + 1], *columns
+        if any(REST in (row.texts[start], *row.texts[end : end + 1]) for row in block):
+            return changed  # the border of the columns would divide a wide character
         # New lines get the current background, or on some terminals the default one: without a background both are the same.
         self._set_pen(self._pens.plain)
-        self._out.append(_region(shift))
+        self._out.append(_region(shift, None if end - start == self._width else columns))
         self._y = self._x = None
-        self._rows[shift.top : shift.bottom + 1] = [
-            Row.blank(self._width, self._pens.plain) if row is None else row for row in shift_lines(self._rows, shift)
+        blank = Row.blank(end - start, self._pens.plain)
+        moved = [
+            blank if row is None else Row(row.texts[start:end], row.pens[start:end]) for row in shift_lines(block, shift.count)
         ]
+        for row, part in zip(block, moved, strict=True):
+            row.texts[start:end], row.pens[start:end] = part.texts, part.pens
         return sorted({*changed, *range(shift.top, shift.bottom + 1)})
 
 
-def _region(shift: Shift) -> str:
-    """Return the bytes that scroll lines: line feeds, which every terminal with scroll regions supports."""
-    if shift.count > 0:
-        move = f"\x1b[{shift.bottom + 1}H" + "\n" * shift.count
-    else:
-        move = f"\x1b[{shift.top + 1}H" + "\x1bM" * -shift.count
-    return f"\x1b[{shift.top + 1};{shift.bottom + 1}r{move}\x1b[r"
+def _region(shift: Shift, columns: Columns | None) -> str:
+    """Return the bytes that scroll lines: line feeds, which every terminal with scroll regions supports.
+
+    Args:
+        shift: the scroll.
+        columns: the columns that scroll, None = all.
+    """
+    top, bottom = shift.top + 1, shift.bottom + 1
+    line, feeds = (bottom, "\n" * shift.count) if shift.count > 0 else (top, "\x1bM" * -shift.count)
+    if columns is None:
+        return f"\x1b[{top};{bottom}r\x1b[{line}H{feeds}\x1b[r"
+    left, right = columns[0] + 1, columns[1]
+    return f"\x1b[?69h\x1b[{left};{right}s\x1b[{top};{bottom}r\x1b[{line};{left}H{feeds}\x1b[r\x1b[s\x1b[?69l"
 
 
-def _text(row: Row) -> str | None:
-    """Return the text of a line without its last cells, which may show a scroll bar; None = unknown."""
-    cells = row.texts[:-2]
+_SCROLL_BAR = 2
+"""Number of columns at the right that may show a scroll bar, which moves by other lines than the text."""
+
+
+def _text(row: Row, columns: Columns) -> str | None:
+    """Return the text of a line in these columns without a scroll bar; None = unknown."""
+    cells = row.texts[columns[0] : columns[1] - _SCROLL_BAR]
     return None if None in cells else "".join(cells)  # type: ignore[arg-type]  # none is None
 
 

@@ -64,20 +64,22 @@ class SideBySide:
     Args:
         columns, lines: the size of the screen.
         abilities: the abilities of the terminal, also for the output layer.
-        repeats: whether the terminal supports REP.
+        repeats, scrolls_columns: whether the terminal supports REP, and left and right margins.
         colours: the colour system of the console.
         answers: whether the terminal replies at once with the cursor's position.
     """
 
     def __init__(
         self, columns: int, lines: int, *, abilities: Abilities = WELL_KNOWN, repeats: bool = True,
-        colours: str = "truecolor", answers: bool = True,
+        scrolls_columns: bool = True, colours: str = "truecolor", answers: bool = True,
     ) -> None:  # fmt: skip
         self.loop = FakeLoop()
         self.size = (columns, lines)
         self.console = Console(force_terminal=True, color_system=colours, width=columns, height=lines)
         self.stock = ModelTerminal(columns, lines, erases_in_colour=abilities.erases_in_colour)
-        self.ours = ModelTerminal(columns, lines, erases_in_colour=abilities.erases_in_colour, repeats=repeats)
+        self.ours = ModelTerminal(
+            columns, lines, erases_in_colour=abilities.erases_in_colour, repeats=repeats, scrolls_columns=scrolls_columns
+        )
         for each in (self.stock, self.ours):
             each.feed("\x1b[?7l")  # lines do not wrap: Textual sends this to every terminal
         self.sent: list[str] = []

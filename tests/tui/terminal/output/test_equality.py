@@ -76,8 +76,10 @@ def test_random_frames_show_the_same_cells_as_stock_output(abilities, colours, r
             assert (seed, step, screen.differences()) == (seed, step, [])
 
 
-def test_scrolling_tables_show_the_same_cells_as_stock_output():
-    draw, screen, top = Draughtsman(1), SideBySide(40, 20), 30
+@pytest.mark.parametrize("scrolls_columns", [True, False])
+def test_scrolling_tables_show_the_same_cells_as_stock_output(scrolls_columns):
+    draw, screen, top = Draughtsman(1), SideBySide(60, 20, scrolls_columns=scrolls_columns), 30
+    screen.show(picture([[Segment(f"岩 beside {y}".ljust(19))] for y in range(20)], 0, 40))
 
     for step in range(25):
         top += draw.randint(-6, 6)
@@ -123,6 +125,26 @@ def test_scrolling_by_a_line_sends_about_the_bytes_of_the_new_line():
     sent = screen.show(picture(lines[1:46]))
 
     assert len(sent) < 300
+    assert screen.differences() == []
+
+
+def table_pieces(rows: int, of: range, height: int) -> list[tuple[int, int, list[Segment]]]:
+    """Return the pieces of a table with a scroll bar in some columns; its first row is `rows`."""
+    bar = len(of) - 1
+    text = [(y, of.start, [Segment(f"row {rows + y:05} {'abc/' * 30}"[:bar])]) for y in range(4, height)]
+    return [*text, *((y, of.start + bar, [Segment("█" if y == rows + 9 else " ")]) for y in range(4, height))]
+
+
+@pytest.mark.parametrize("table", [range(94), range(66, 160)], ids=["left", "right"])
+def test_table_beside_another_widget_is_scrolled_without_sending_the_other_widget(table):
+    screen = SideBySide(160, 45)
+    screen.show(picture([[Segment(f"fact {y} of the job ".ljust(160))] for y in range(45)]))
+    screen.show(pieces(45, 160, table_pieces(0, table, 45)))
+
+    sent = screen.show(pieces(45, 160, table_pieces(1, table, 45)))
+
+    assert len(sent) < 300
+    assert "fact" not in sent
     assert screen.differences() == []
 
 

@@ -2,24 +2,25 @@
 
 import re
 
+import pytest
+
 from aptui.tui.terminal.output.cell_rows import Abilities, Row, StyleCache
-from aptui.tui.terminal.output.painter import FramePainter
+from aptui.tui.terminal.output.painter import REPEATS_ALL, REPEATS_ASCII, SCROLLS_COLUMNS, FramePainter
 
 CASE = StyleCache()
 
 
-def painted(*pictures, abilities=Abilities(), repeats="", width=40, pen="44"):
+def painted(*pictures, abilities=Abilities(), tested=(), columns=(), width=40, pen="44"):
     """Return the output for the last of several pictures, each a list of lines in one pen."""
     painter = FramePainter(CASE, abilities)
-    for character in repeats:
-        painter.repeats(character, is_so=True)
+    painter.tested.update(tested)
     painter.forget(width, len(pictures[0]))
     sent = ""
     for lines in pictures:
         rows = [Row.blank(width, CASE.pen(pen)) for _ in lines]
         for row, line in zip(rows, lines, strict=True):
             row.write(0, line, CASE.pen(pen))
-        sent = painter.paint(rows, range(len(rows)), (0, 0))
+        sent = painter.paint(rows, dict.fromkeys(range(len(rows)), columns), (0, 0))
     return sent
 
 
@@ -43,9 +44,9 @@ def test_end_of_a_line_is_erased_if_erasing_keeps_the_background():
 
 
 def test_run_of_equal_cells_uses_the_repeat_sequence_if_the_terminal_supports_it():
-    assert "-\x1b[29b" in painted(["-" * 30 + "x"], repeats=" ")
-    assert "─\x1b[29b" in painted(["─" * 30 + "x"], repeats=" \xa0")
-    assert "─" * 30 in painted(["─" * 30 + "x"], repeats=" ")
+    assert "-\x1b[29b" in painted(["-" * 30 + "x"], tested=[REPEATS_ASCII])
+    assert "─\x1b[29b" in painted(["─" * 30 + "x"], tested=[REPEATS_ASCII, REPEATS_ALL])
+    assert "─" * 30 in painted(["─" * 30 + "x"], tested=[REPEATS_ASCII])
     assert "-" * 30 in painted(["-" * 30 + "x"])
 
 
@@ -67,3 +68,12 @@ def test_old_terminal_gets_only_supported_sequences():
 def test_unprintable_text_is_never_sent():
     assert "\x1b]52" not in painted(["\x1b]52;c;AA==\x07"])
     assert "\x9b" not in painted(["a\x9bb"])
+
+
+@pytest.mark.parametrize(("end", "is_scrolled"), [(7, False), (8, True)])
+def test_columns_are_not_scrolled_if_their_border_divides_a_wide_character(end, is_scrolled):
+    rows = [f"row {y} 岩 xx" for y in range(10)]
+
+    sent = painted(rows[:9], rows[1:], tested=[SCROLLS_COLUMNS], columns=[(0, end)])
+
+    assert (f"\x1b[?69h\x1b[1;{end}s" in sent) == is_scrolled

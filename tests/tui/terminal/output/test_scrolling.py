@@ -30,5 +30,5 @@ def test_scrolling_is_not_used_if_lines_that_did_not_move_would_be_drawn_again()
 
 
 def test_lines_that_scroll_in_are_blank():
-    assert shift_lines("abcdef", Shift(1, 4, 1)) == ["c", "d", "e", None]
-    assert shift_lines("abcdef", Shift(1, 4, -2)) == [None, None, "b", "c"]
+    assert shift_lines("bcde", 1) == ["c", "d", "e", None]
+    assert shift_lines("bcde", -2) == [None, None, "b", "c"]
