@@ -121,11 +121,10 @@ def source_jobs_cell(
     if column_id == "number":
         return Cell("")
     field = {"completed": "completed_ms", "duration": "duration_ms"}.get(column_id, column_id)
-    if field in ("completed_ms", "duration_ms", "warnings", "errors") and status not in (PENDING, PROCESSING):
-        row = int(rows[np.argmax(table.number(field)[rows])])
-        return job_cell(
-            table, row if table.value("status", row) not in (PENDING, PROCESSING) else jobs.worst, column_id, now_ms, None
-        )
+    if field in ("completed_ms", "duration_ms", "warnings", "errors") and status != PROCESSING:
+        ended = rows[~np.isin(table.number("status")[rows], (PENDING, PROCESSING))]
+        if len(ended):
+            return job_cell(table, int(ended[np.argmax(table.number(field)[ended])]), column_id, now_ms, None)
     return job_cell(table, jobs.worst, column_id, now_ms, began_ms, percent)
 
 
@@ -177,7 +176,8 @@ def _reason(table: JobTable, row: int) -> Cell:
     lead = ("draft; " if table.value("draft", row) else "") + ("flaky; " if table.value("flaky", row) else "")
     if (mark := _mark(table, row)) is not None:
         return Cell(lead + mark.text)
-    return Cell(lead + _FETCHED.sub(r"\1\2", table.words("reason", row)), "muted")
+    reason = _FETCHED.sub(r"\1\2", table.words("reason", row))
+    return Cell(lead + reason.replace(f"source '{table.words('source', row)}'", "the source", 1), "muted")
 
 
 def short_error(error: str, source: str) -> str:
@@ -196,7 +196,8 @@ def _duration(table: JobTable, row: int, now_ms: int, began_ms: int | None) -> s
     if status == PROCESSING:
         return f"{max(0, now_ms - began_ms) // 1000} s…" if began_ms is not None else glyph("none")
     duration_ms = table.value("duration_ms", row)
-    return duration_text(duration_ms) if duration_ms and status not in (PENDING, CANCELLED) else glyph("none")
+    has_run = table.value("completed_ms", row) > 0 and status not in (PENDING, CANCELLED)
+    return duration_text(duration_ms) if has_run else glyph("none")
 
 
 class JobRowInfo(Struct, frozen=True):

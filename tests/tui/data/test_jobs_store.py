@@ -134,6 +134,11 @@ def test_cells_have_readable_text(jobs: JobsStore) -> None:
     assert rows(jobs, "source")[:2] == ["Textures/rock.png", "textures/sand.PNG"]
     assert rows(jobs, "duration") == ["40 ms", "2.50 s", "1.50 s", "4 ms", "1.50 s", "—"]
     assert jobs.cell(5, "completed") == Cell("—")
+    jobs.apply(news(notice(3, "textures/sand.PNG", duration_ms=0, reason="source 'textures/sand.PNG' changed; a file appeared")))
+    assert [jobs.cell(jobs.index_of(3), column).text for column in ("duration", "reason")] == [
+        "0 ms",
+        "the source changed; a file appeared",
+    ]
     assert rows(jobs, "key")[3].startswith("analysis")
     assert rows(jobs, "platform")[3] == "all"
     assert rows(jobs, "builder") == ["image"] * 6

@@ -327,7 +327,7 @@ class EnginePage(ConnectionTables):
     def _nothing(self, name: str) -> str:
         session = self._shell.session
         if name == "workers" and session.is_read_only:
-            return "unknown: the screen was opened with '--read-only'"
+            return "unknown: a read-only screen does not ask the engine for its workers"
         return {"workers": "none; workers start with the first job", "roots": "no folder is watched"}.get(name, "nobody")
 
     def _share_height(self) -> None:

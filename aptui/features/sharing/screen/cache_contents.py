@@ -50,7 +50,7 @@ _REPORT_EVERY_S = 0.1
 class CacheShare(Struct, frozen=True):
     """A platform, folder or builder with the number and size of its products.
 
-    `of_bytes` is the size of all products in the cache; `made` is the number of its products made since yesterday.
+    `of_bytes` is the size of all products in the cache; `made` is the number of its products made in the last 24 hours.
     """
 
     name: str
@@ -106,7 +106,8 @@ def read_contents(cache_dir: Path, builders: Mapping[bytes, str], now_ms: int) -
     """
     path = asset_database(cache_dir)
     with closing(open_reader(path)) as reader, translate_errors(path):
-        found = cache_contents(reader, now_ms - _DAY_MS)
+        with reader.snapshot():
+            found = cache_contents(reader, now_ms - _DAY_MS)
         names = builders if builders.keys() >= dict(found.builders).keys() else builder_names(reader, builders)
     total = found.total
     grown = {each.name: each for each in found.grown}
@@ -276,7 +277,7 @@ class InventoryReader:
         left = [Part(f" {count(known.count, 'product')}", "title"), Part(f"   {size_text(known.size_bytes)}", "title")]
         made = "all" if is_all else f"{known.made:,}" if known.made else "none"
         if known.count and (is_wide or not self._is_stale):
-            left.append(Part(f"   {made} made since yesterday", "muted"))
+            left.append(Part(f"   {made} made in the last 24 h", "muted"))
         if known.made and not is_all and is_wide:
             left.append(Part(f", {size_text(known.made_bytes)}", "muted"))
         if self._is_stale:

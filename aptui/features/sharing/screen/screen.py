@@ -87,7 +87,7 @@ def share_cell(share: CacheShare, column: str) -> Cell:
 
 
 def _make_made_cell(share: CacheShare) -> Cell:
-    """Return the cell of products made since yesterday.
+    """Return the cell of products made in the last 24 hours.
 
     If all products are new, the cell is "all", because other columns show their number and size.
     """

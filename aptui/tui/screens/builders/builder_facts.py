@@ -129,9 +129,9 @@ def _patterns_text(builder: Builder) -> str:
     return ", ".join(pattern.text for pattern in builder.patterns)
 
 
-def duration_cell(took_ms: float) -> Cell:
-    """Return the cell of a duration; for zero, or if nothing ran, a dash as on the Jobs screen."""
-    return Cell(duration_text(round(took_ms))) if round(took_ms) else Cell(glyph("none"), "muted")
+def duration_cell(took_ms: float, count: int) -> Cell:
+    """Return the cell of a duration of `count` runs; a dash if nothing ran, as on the Jobs screen."""
+    return Cell(duration_text(round(took_ms))) if count else Cell(glyph("none"), "muted")
 
 
 def join_searched(known: KnownBuilder) -> str:
@@ -152,8 +152,8 @@ def row_of(key: int, known: KnownBuilder, broken: str, all_ms: int) -> ListedRow
         "version": Cell(builder.version, "muted") if builder else nothing,
         "patterns": Cell(_patterns_text(builder), "muted") if builder else nothing,
         "jobs": Cell(f"{jobs:,}") if jobs else nothing,
-        "average": duration_cell(of_jobs.average_ms),
-        "total": duration_cell(spent.total_ms),
+        "average": duration_cell(of_jobs.average_ms, jobs),
+        "total": duration_cell(spent.total_ms, spent.count),
         "share": Cell(share_bar(spent.total_ms / all_ms) if all_ms else "", "accent"),
     }
     order = {
@@ -442,9 +442,9 @@ def _group_cells(group: MetricsGroup, most_ms: int) -> dict[str, Cell]:
 def _spent_cells(spent: Spent) -> dict[str, Cell]:
     return {
         "count": Cell(f"{spent.count:,}"),
-        "total": duration_cell(spent.total_ms),
-        "average": duration_cell(spent.average_ms),
-        "slowest": duration_cell(spent.slowest_ms),
+        "total": duration_cell(spent.total_ms, spent.count),
+        "average": duration_cell(spent.average_ms, spent.count),
+        "slowest": duration_cell(spent.slowest_ms, spent.count),
     }
 
 

@@ -187,12 +187,16 @@ class RowActions:
     def copy(self, infos: Infos) -> None:
         """Open the menu of texts to copy."""
         word, plural = "s" if len(infos) > 1 else "", "s" if len(_sources(infos)) > 1 else ""
+        with_errors = self._with_errors(infos)
         shown = self._find_details(infos[0])
         project_dir = str(self._shell.config.project_dir) if self._shell.config else ""
         commands = [command for info in infos if (command := job_texts.rerun_command(info, project_dir))]
         copy_text, copy_files = self._shell.copy_text, partial(copy_paths, self._shell)
         choices: list[MenuChoice] = [
-            (MenuItem("error", f"Copy first error{word} with details", "e"), lambda: self._copy_errors(infos)),
+            (
+                MenuItem("error", f"Copy first error{'s' if len(with_errors) > 1 else ''} with details", "e"),
+                lambda: self._copy_errors(with_errors),
+            ),
             (
                 MenuItem("path", f"Copy path{plural}", "y"),
                 lambda: self.query(lambda reader: [path_of(reader, info) for info in _sources(infos)], copy_files),
@@ -225,13 +229,15 @@ class RowActions:
         ]
         Menu.run_one(self._shell.app, choices, title="Copy")
 
-    def _copy_errors(self, infos: Infos) -> None:
-        """Copy the first error of each job. An error that several jobs of one line share is copied once.
+    def _with_errors(self, infos: Infos) -> Infos:
+        """Return the jobs with errors, or all if none has; of the jobs of one line with the same error, only the first."""
+        found = [info for info in infos if info.status == "failed" or info.errors] or infos
+        if not self._view.store.by_source:
+            return found
+        return list({(info.source, info.error or info.key): info for info in reversed(found)}.values())[::-1]
 
-        If a log is not shown, it is read for this.
-        """
-        if not self._view.table.marks:
-            infos = list({info.error or info.key: info for info in reversed(infos)}.values())[::-1]
+    def _copy_errors(self, infos: Infos) -> None:
+        """Copy the first error of each job. If a log is not shown, it is read for this."""
 
         def read() -> list[JobDetails]:
             reader = self._view.event_log.reader

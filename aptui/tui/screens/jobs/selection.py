@@ -382,6 +382,10 @@ class JobsView(Protocol):
         """The widget of the table of jobs."""
 
     @property
+    def store(self) -> JobsStore:
+        """The model of the table."""
+
+    @property
     def event_log(self) -> EventLog:
         """The widget of the lower panes."""
 

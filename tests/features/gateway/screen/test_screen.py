@@ -335,7 +335,7 @@ def test_read_only_screen_shows_notices(tmp_path):
     session.workers = ()
 
     async def look(app, pilot, session, _pane):
-        await until(pilot, lambda: "opened with '--read-only'" in text(app))
+        await until(pilot, lambda: "a read-only screen does not ask" in text(app))
         await until(pilot, lambda: "bench" in text(app))
         assert session.asked == []
 

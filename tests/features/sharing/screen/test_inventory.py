@@ -102,9 +102,9 @@ def test_failed_inventory_is_retried_only_on_request(room):
 
 @pytest.mark.parametrize(
     ("made", "width", "words"),
-    [(5, 120, "all made since yesterday"), (0, 80, "none made since yesterday"), (2, 120, "2 made since yesterday, 2.9 KiB")],
+    [(5, 120, "all made in the last 24 h"), (0, 80, "none made in the last 24 h"), (2, 120, "2 made in the last 24 h, 2.9 KiB")],
 )
-def test_summary_shows_the_number_of_products_made_since_yesterday(room, made, width, words):
+def test_summary_shows_the_number_of_new_products(room, made, width, words):
     room.reader.read_if_stale()
     end(room, replace(HELD, made=made))
 

@@ -98,7 +98,7 @@ async def say(app, pilot, line: str, *keys: str) -> None:
 def test_platforms_folders_builders_and_changes_are_shown(tmp_path, store, size):
     async def look(app, _pilot, _session):
         shown = text(app)
-        for part in ("5 products", "15 KiB", "2 made since yesterday", "free on its disk", "linux", "pc", "textures/", "data/"):
+        for part in ("5 products", "15 KiB", "2 made in the last 24 h", "free on its disk", "linux", "pc", "textures/", "data/"):
             assert part in shown
         assert "(directly below the platform)" in shown
         assert app.pane.status() == "5 products, 15 KiB"

@@ -533,9 +533,9 @@ def test_share_bar_rounds_to_half_a_cell():
 
 @pytest.mark.parametrize(
     ("spent", "expected"),
-    [(Spent(), ("—", "—")), (Spent(3), ("—", "—")), (Spent(3, 1), ("—", "1 ms")), (Spent(2, 90), ("45 ms", "90 ms"))],
+    [(Spent(), ("—", "—")), (Spent(3), ("0 ms", "0 ms")), (Spent(3, 1), ("0 ms", "1 ms")), (Spent(2, 90), ("45 ms", "90 ms"))],
 )
-def test_zero_limit_is_shown_as_none(spent, expected):
+def test_builder_without_runs_has_a_dash_for_its_durations(spent, expected):
     known = KnownBuilder(OTHER, "upper", spent=BuilderSpent(OTHER, Spent(), spent))
     cells = row_of(1, known, "", 0).cells
     assert (cells["average"].text, cells["total"].text) == expected

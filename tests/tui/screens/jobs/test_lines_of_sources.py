@@ -8,6 +8,7 @@ from aptui.link.port import ReprocessJobs
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.source_lines import is_source_key
 from aptui.tui.preferences.state import UiMemory
+from aptui.tui.words import moment_text
 from tests.store.conftest import job_row
 from tests.tui.jobs_room import NOW_MS, fill, in_jobs, notice
 from tests.tui.shell_room import until
@@ -104,7 +105,12 @@ async def test_actions_and_copies_are_about_all_jobs_of_a_source(app, pilot, pan
     await until(pilot, lambda: app.copied)
     await pilot.press("y", "t", "y", "e")
     await until(pilot, lambda: len(app.copied) == 3)
-    path, rows, error = (words for words, _ in app.copied)
+    await pilot.press("space", "k", "y")
+    await sees(pilot, app, "Copy first error with details")
+    await pilot.press("e")
+    await until(pilot, lambda: len(app.copied) == 4)
+    path, rows, error, marked_error = (words for words, _ in app.copied)
+    assert error == marked_error
     assert path.endswith(ROCK)
     assert "\n" not in path
     assert [row.split("\t")[:2] for row in rows.splitlines()] == [["✗ failed", ROCK]] * 2
@@ -148,6 +154,10 @@ async def test_log_stays_on_its_job_until_another_job_of_the_source_is_worse(app
     await until(pilot, lambda: status(pane)[::2] == ["▶ processing", "1 of 3 jobs"])
     await papers_of(pilot, pane, 3)
     assert pane.selection.key == 3
+    tell(21, "pending", platform="pc")
+    await until(pilot, lambda: status(pane)[::2] == ["· pending", "1 of 3 jobs"])
+    assert pane.store.cell(0, "completed").text == moment_text(NOW_MS, NOW_MS)
+    assert pane.store.cell(0, "duration").text == "1.50 s"
     tell(21, "failed", platform="pc", error="boom", errors=1)
     await papers_of(pilot, pane, 21)
     assert pane.store.cell(0, "reason").text == "boom"
