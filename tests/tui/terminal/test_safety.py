@@ -22,7 +22,7 @@ FORBIDDEN = re.compile(
 )
 """Carriage return and line feed only move the cursor; BEL only rings."""
 OURS = re.compile(
-    r"\x1b\[[0-9;]*[mHABCDKJXGbr]|\x1bM|\x1b\[[?][0-9;$]*[hlp]|\x1b\[[<>=][0-9;]*[a-zA-Z]|\x1b\[6n|\x1b\[c|\x1b\]8;id=[0-9-]+;https?://[!-~]+\x1b\\|\x1b\]8;;\x1b\\|\x1b\]22;[a-z-]+\x07"
+    r"\x1b\[[0-9;]*[mHABCDKJXGbrs]|\x1bM|\x1b\[[?][0-9;$]*[hlp]|\x1b\[[<>=][0-9;]*[a-zA-Z]|\x1b\[6n|\x1b\[c|\x1b\]8;id=[0-9-]+;https?://[!-~]+\x1b\\|\x1b\]8;;\x1b\\|\x1b\]22;[a-z-]+\x07"
 )
 ZOO = [sys.executable, "-m", "tests.tui.widget_zoo"]
 
