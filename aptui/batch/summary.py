@@ -371,7 +371,7 @@ def add_findings(summary: Summary, config: Config) -> None:
     from aptui.store.queries.checks import findings  # this module is imported on demand, because only projects with checks need it
 
     with closing(open_reader(asset_database(config.cache_dir))) as database:
-        summary.findings = findings(database, config.checks)
+        summary.findings = findings(database, config.checks, config.project.resting_platforms)
 
 
 def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping[bytes, str]) -> Summary:

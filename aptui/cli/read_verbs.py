@@ -254,7 +254,10 @@ def status(arguments: Namespace) -> int:
         totals = project.database.totals()
         jobs = counts(project.database, totals.jobs, running)
         slower_count, flaky_count = len(session_history.slower_jobs(project.database)), len(project.database.flaky_jobs())
-        draft_count, found = len(project.database.draft_jobs()), findings(project.database, config.checks)
+        draft_count, found = (
+            len(project.database.draft_jobs()),
+            findings(project.database, config.checks, config.project.resting_platforms),
+        )
         product_bytes, last_ms = health.product_bytes(project.database), health.last_completed_ms(project.database)
     engine, gateway = engine_process(config), places.find_gateway(config.cache_dir)
     answer = engine_answer(config)  # an engine with a problem, such as a full disk, has released the lock of the cache

@@ -205,15 +205,17 @@ def any_seed() -> int:
 
 
 def list_completed(project: OpenedProject, builders: Mapping[bytes, Builder]) -> list[JobRow]:
-    """Return the completed jobs of these builders.
+    """Return the completed jobs of these builders on the platforms that are processed.
 
     Raises:
         UserError: none of the jobs is completed.
     """
+    left_out = project.config.project.resting_platforms
     rows = [
         row
         for row in project.database.jobs(statuses=["completed"])
-        if row.job_id and row.builder in builders and not row.is_restored  # a result that was restored comes from an earlier run
+        # a result that was restored comes from an earlier run
+        if row.job_id and row.builder in builders and not row.is_restored and row.platform not in left_out
     ]
     if not rows:
         raise UserError("there is no completed job to run again", hint="'aptui batch' processes the project")

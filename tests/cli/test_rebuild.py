@@ -77,6 +77,18 @@ def test_rebuild_of_equal_products_changes_no_file(run: Run, project: Path) -> N
     assert list((project / "Cache" / ".aptui" / "temp").iterdir()) == []
 
 
+def test_rebuild_leaves_out_disabled_platforms(run: Run, project: Path) -> None:
+    run("batch")
+    config = project / "aptui.yaml"
+    config.write_text(config.read_text().replace("server: {tags: [server]}", "server: {tags: [server], enabled: false}"))
+
+    code, out, _ = run("verify", "--rebuild", "100%", "--json")
+
+    told = json.loads(out)
+    assert "enabled: false" in config.read_text()
+    assert (code, told["left_out"], told["rebuilt"]) == (0, [], told["jobs"])
+
+
 def test_rebuild_names_nondeterministic_builders_and_differences(run: Run, project: Path) -> None:
     for name in ("bytes", "size", "names", "set", "fragile", "outside", "well"):
         (project / "assets" / f"{name}.dice").write_text(name)

@@ -21,7 +21,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -523,14 +523,15 @@ class Cache:
         if intents:
             writer.finish({"doubt_job": [(job_id,) for job_id in doubtful]}, sorted({intent.run_key for intent in intents}))
 
-    def is_touched(self, index: ProductIndex, *, trusts_times: bool = True) -> bool:
-        """Whether any folder changed since the last engine ended.
+    def is_touched(self, index: ProductIndex, platforms: Collection[str] | None = None, *, trusts_times: bool = True) -> bool:
+        """Whether any folder changed since the last engine ended; with `platforms`, any folder of these.
 
         With `trusts_times`, a folder with its recorded ctime counts as unchanged.
         """
         return any(
             read_ctime_ns(self._path(folder)) != ctime_ns or not (trusts_times or self._is_whole(folder, index))
             for folder, ctime_ns in index.cache_folders().items()
+            if platforms is None or folder.partition("/")[0] in (COMMON_PLATFORM, *platforms)
         )
 
     def find_lost(

@@ -350,6 +350,7 @@ class CommandExecutor:
         for operation, listed in self._mark(cause).items():
             rows.setdefault(operation, []).extend(listed)
         self._scans.mark_fresh_files(rows)
+        self._scans.note_changes(rows)
         return rows
 
     def _write_log(self, command: WriteLog) -> None:

@@ -8,6 +8,7 @@ Tests: `tests/engine/loop/test_after_runs.py`.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -50,16 +51,25 @@ class PreparedSession:
         trusts_times: whether a file with the remembered size and times counts as unchanged; otherwise its bytes are read.
         own_paths: absolute paths that are not sources, besides aptui's own files of this configuration.
         starts_worker: start a worker as soon as it is known that there is something to do.
+        platforms: check only these enabled platforms, whichever platforms the last run processed; None = check what a run of
+            `config` would process. Such a session is only for questions: an engine must not open it.
     """
 
     def __init__(
-        self, config: Config, *, trusts_times: bool = True, own_paths: tuple[str, ...] = (), starts_worker: bool = False
+        self,
+        config: Config,
+        *,
+        trusts_times: bool = True,
+        own_paths: tuple[str, ...] = (),
+        starts_worker: bool = False,
+        platforms: Collection[str] | None = None,
     ) -> None:
         self.guard = RootGuard(str(own_folder(config.cache_dir)))
         self.config = config
         self.own = OwnFiles((*own_files.own_paths(config), *own_paths))
         self._trusts_times = trusts_times
         self._starts_worker = starts_worker
+        self.asked = platforms
         self.early: EarlyWorker | None = None
         self.project: Project = with_intermediates(config.project, str(config.cache_dir))
         platforms = [platform.id for platform in self.project.platforms]
@@ -135,18 +145,26 @@ class PreparedSession:
         archive = LastRun(self.database, {}, self.project.metadata_types)
         try:
             ids = archive.scan_folder_ids()
-            is_known = archive.state("signature") == self.signature
+            is_known = archive.state("signature") == self.signature or self._are_settled(archive)
             self.guard = RootGuard(str(self.cache.own), archive.state(ROOTS_STATE) or "")
-            folders = tuple(replace(folder, id=ids.get(folder.name.lower(), 0)) for folder in self.project.scan_folders)
+            folders = tuple(
+                replace(folder, id=ids.get(folder.name.lower(), 0))
+                for folder in self.project.scan_folders
+                if self.asked is None or set(folder.platforms).intersection(self.asked)
+            )
             if not is_known or any(folder.id == 0 for folder in folders):
                 return
             for folder in folders:
                 self.guard.check(folder, lambda: archive.folders)
             digests, files = archive.folders.folder_digests(), archive.estimate_sources()
-            is_settled = not archive.list_unfinished() and not archive.has_intents()
-            is_settled = is_settled and not self.cache.is_touched(archive.products, trusts_times=self._trusts_times)
-            is_settled = is_settled and not (self.project.makes_finals and archive.drafts())
-            is_settled = is_settled and self._has_catalogs(archive.state(CATALOG_STATE))
+            if self.asked is not None:
+                wanted = {folder.id for folder in folders}
+                parts = {name: tuple(part for part in found if part[0] in wanted) for name, found in digests.items()}
+                digests = {name: found for name, found in parts.items() if found}
+            is_settled = not archive.list_unfinished(self.asked) and not archive.has_intents()
+            is_settled = is_settled and not self.cache.is_touched(archive.products, self.asked, trusts_times=self._trusts_times)
+            is_settled = is_settled and not (self.project.makes_finals and archive.drafts(self.asked))
+            is_settled = is_settled and (self.asked is not None or self._has_catalogs(archive.state(CATALOG_STATE)))
             known = archive.outside() if is_settled else {}
             is_settled = is_settled and (not known or (self._trusts_times and are_as_they_were(known)))
             texts = archive.settings() if is_settled else {}
@@ -160,6 +178,15 @@ class PreparedSession:
             from aptui.core.settings import SettingsTree  # imported here, because few projects have settings in their folders
 
             self.mistakes = SettingsTree(replace(self.project, builders=self.builders), texts).problems
+
+    def _are_settled(self, archive: LastRun) -> bool:
+        """Whether the last run of each of the asked platforms had this configuration, and no later run found a change."""
+        if self.asked is None:
+            return False
+        from aptui.engine.scan.settled_platforms import PLATFORMS_STATE, SettledPlatforms
+
+        stored = archive.state(PLATFORMS_STATE)
+        return SettledPlatforms(self.config.project, self.config.project_dir, self.builders, stored).include(self.asked)
 
     def _verification(self) -> Verification:
         from aptui.engine.scan.verification import Verification

@@ -226,11 +226,12 @@ class RestRecorder:
         rows = context.cache.folder_rows(context.archive.products) if records_folders else {}
         state = self._runs.list_learned_state()
         if not is_stopping:
-            state += [*self._scans.list_settled_state(), ("host", os.uname().nodename)]
             for scan_folder in self._dropped_folders:
                 context.writer.drop_scan_folder(scan_folder)
             self._dropped_folders = []
             rows["put_folder"] = [*context.pipeline.jobs.memory.newer.list_digest_rows(context.archive.folders.folder_parts)]
+            self._scans.note_changes(rows)
+            state += [*self._scans.list_settled_state(), ("host", os.uname().nodename)]
         if state:
             rows["put_state"] = [*state]
         rows.update(self._sessions.end(context.archive.sessions, self._runs.account, is_stopping=is_stopping))

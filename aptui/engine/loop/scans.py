@@ -28,6 +28,7 @@ from aptui.core.settings import file_key
 from aptui.engine.scan.freshness import FileClocks, FreshReads
 from aptui.engine.scan.metadata import FolderSettings
 from aptui.engine.scan.scanner import Scanner, SettingsNotReadError
+from aptui.engine.scan.settled_platforms import PLATFORMS_STATE, SettledPlatforms
 from aptui.engine.scan.walk import ROOTS_STATE, FileLinks, Walk
 from aptui.shared.files.clocks import RACY_NS
 from aptui.worker.file_access import os_path
@@ -203,6 +204,8 @@ class Scans:
         """{(scan folder id, relative folder in lower case): why it cannot be read}."""
         self.is_dirty = False
         """Whether a change was found since the idle state was last recorded."""
+        config, stored = opening.config, context.archive.state(PLATFORMS_STATE)
+        self._platforms = SettledPlatforms(config.project, config.project_dir, opening.builders, stored)
 
     # ---------------------------------------------------------------------------------------------------------------- scans
 
@@ -233,7 +236,7 @@ class Scans:
         self._scanner = self._make_scanner(check=check, is_full=is_full, reassess=not is_known)
         self._steps = self._scanner.steps()
         if not is_known:  # if this engine dies before it is idle, the next engine checks everything
-            context.writer.run({"put_state": [("signature", "")]}, durable=True)
+            context.writer.run({"put_state": [("signature", ""), *self._platforms.begin()]}, durable=True)
             self.is_dirty = True
         self.check_products(trusts_times=not is_full)
 
@@ -408,7 +411,13 @@ class Scans:
     def list_settled_state(self) -> list[tuple[str, str]]:
         """Return the state that an idle engine stores for the next one."""
         made = _MADE if self._context.metadata.creates else ""
-        return [("signature", self._opening.signature), (_IDENTITIES, made), (ROOTS_STATE, self._opening.guard.state())]
+        roots = self._opening.guard.state()
+        return [("signature", self._opening.signature), (_IDENTITIES, made), (ROOTS_STATE, roots), *self._platforms.end()]
+
+    def note_changes(self, rows: Rows) -> None:
+        """Add the state of platforms that these rows make out of date."""
+        if state := self._platforms.note(rows, self._context.archive):
+            rows.setdefault("put_state", []).extend(state)
 
     def mark_fresh_files(self, rows: Rows) -> None:
         """Change rows of folders so that the next scan reads recently written files again."""

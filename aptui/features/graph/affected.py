@@ -489,7 +489,8 @@ def _answer(scan: _AffectedScan, project: OpenedProject) -> dict[str, Any]:
     builders = [builder.uuid for builder in _builders_of(changes.builder_files, project)]
     spreading = _spread_changes(project, changes, builders, through_products=True)
     certain = {job.job_id for job in _spread_changes(project, changes, builders, through_products=False).jobs()}
-    jobs = spreading.jobs()
+    processed = {COMMON_PLATFORM, *(platform.id for platform in project.config.project.platforms)}
+    jobs = [job for job in spreading.jobs() if job.platform in processed]
     names = spreading.edges.names_of(spreading.found.sources)
     rows = project.database.ask(
         "SELECT SourceID, SourceName FROM Sources WHERE SourceID IN (SELECT value FROM json_each(?))", (json.dumps(list(names)),)

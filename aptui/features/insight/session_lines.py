@@ -240,7 +240,7 @@ def check_lines(
     checks = [check for check in (config.checks if config is not None else ()) if not words or check.name in words]
     if not checks:
         return [(), (Part(" no checks are configured: 'checks:' in aptui.yaml", "muted"),)]
-    found = findings(reader, checks)
+    found = findings(reader, checks, config.project.resting_platforms if config is not None else ())
     lines: list[Parts] = [()]
     for check in checks:
         here = [finding for finding in found if finding.check == check.name]

@@ -227,7 +227,7 @@ def check(arguments: Namespace) -> int:
         printing.say("no checks are configured: add 'checks:' to aptui.yaml")
         return 0
     with open_for_reading(arguments, config) as project:
-        found = findings(project.database, wanted)
+        found = findings(project.database, wanted, config.project.resting_platforms)
         commands = [each for each in wanted if each.command]
         skipped = commands if commands and not trust.is_trusted(config) else []
         found += _of_commands(project, [] if skipped else commands)
@@ -281,7 +281,8 @@ def _of_commands(project: OpenedProject, checks: Sequence[Check]) -> list[CheckF
 
     config = project.config
     sandbox = sandbox_of(config, stages=False, notify=lambda text: printing.complain(f"aptui: {printing.line(text)}", "yellow"))
-    asked = [(each, item) for item in products_to_check(project.database) for each in checks if each.wants(item.source)]
+    products = products_to_check(project.database, left_out=config.project.resting_platforms)
+    asked = [(each, item) for item in products for each in checks if each.wants(item.source)]
     with contextlib.chdir(config.project_dir), ThreadPoolExecutor(os.cpu_count()) as pool:
         answers = pool.map(lambda pair: _run_command(config, sandbox, *pair), asked)
         return [finding for finding in answers if finding is not None]

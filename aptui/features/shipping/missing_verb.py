@@ -18,7 +18,7 @@ import msgspec
 
 from aptui.batch.options import load_config
 from aptui.cli.read_access import open_for_reading, os_path
-from aptui.config import trust
+from aptui.config import load, trust
 from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
 from aptui.core.notices import MissingScan, Notice
@@ -35,6 +35,7 @@ from aptui.shared.errors import BusyError, KnownError, UserError
 from aptui.shared.forms import prepare_form
 from aptui.shared.printing import line
 from aptui.store.db.archive import DatabaseArchive
+from aptui.store.queries.asset_graph import AssetGraph
 from aptui.store.queries.assets import asset_id_text
 from aptui.store.queries.reader import SourceRow, open_reader
 
@@ -124,7 +125,9 @@ def _hold_database(config: Config) -> Iterator[Writer]:
     from aptui.store.db.writer import Writer
 
     trust.require_for_builders(config, "scan-missing")
-    opening = PreparedSession(config)
+    with closing(open_reader(asset_database(config.cache_dir))) as reader:
+        processed = AssetGraph(reader).platforms()
+    opening = PreparedSession(config, platforms=[item.id for item in config.project.platforms if item.id in processed])
     opening.take()
     with closing(opening):
         if not is_settled(opening):
@@ -305,14 +308,16 @@ _ADVICE = "'aptui batch' processes it; --unsettled packs the last good products"
 _MOST_NAMES = 3
 
 
-def refuse_stale(config: Config) -> None:
-    """Refuse a cache that `aptui batch` would process; a running engine keeps its cache up to date itself.
+def refuse_stale(config: Config, platform: str) -> None:
+    """Refuse a cache if `aptui batch` would process the platform; a running engine keeps its cache up to date itself.
 
     Raises:
-        UserError: a source, a builder, the configuration, or a product in the cache changed since the last run.
+        UserError: a source, a builder, the configuration, or a product in the cache changed since the platform was processed.
     """
     trust.require_for_builders(config, "the check that the cache is current")
-    opening = PreparedSession(config)
+    if platform not in {item.id for item in config.project.platforms}:  # a disabled platform keeps its products
+        config = load.load(config.project_dir, platforms=(platform,))
+    opening = PreparedSession(config, platforms=(platform,))
     try:
         opening.take()
     except BusyError:
@@ -321,7 +326,8 @@ def refuse_stale(config: Config) -> None:
     if opening.is_current:
         return
     if opening.check is None or opening.check.is_clean:
-        raise UserError("sources, builders, the configuration or products in the cache changed since the last run", hint=_ADVICE)
+        what = f"sources, builders, the configuration or products changed since platform '{line(platform)}' was processed"
+        raise UserError(what, hint=_ADVICE)
     folders = list(_find_changed(opening))
     if folders:
         more = f" and {len(folders) - _MOST_NAMES:,} more" if len(folders) > _MOST_NAMES else ""
@@ -337,13 +343,14 @@ def is_settled(opening: PreparedSession) -> bool:
     if opening.is_current or opening.check is None or opening.check.is_clean or next(_find_changed(opening), None) is not None:
         return opening.is_current
     with closing(DatabaseArchive(opening.database, {})) as archive:
-        return not archive.list_unfinished() and not archive.has_intents()
+        return not archive.list_unfinished(opening.asked) and not archive.has_intents()
 
 
 def _find_changed(opening: PreparedSession) -> Iterator[str]:
     """Yield folders with changed files. Files written shortly before the check are compared by bytes, not by time."""
     assert opening.check is not None
     assert opening.walk is not None
+    walked = {folder.id for folder in opening.walk.scan_folders}
     with Verification(opening.database) as bytes_of, closing(DatabaseArchive(opening.database, {})) as archive:
         for folder, parts in opening.check.differing:
             entries, _below = opening.walk.read_folders(parts)
@@ -353,7 +360,10 @@ def _find_changed(opening: PreparedSession) -> Iterator[str]:
                 for name in (text_of(entry[0]) for entry in files)
             }
             known = {
-                (number, str(fact.rel)) for number, (_d, facts) in archive.folders.folder_parts(folder).items() for fact in facts
+                (number, str(fact.rel))
+                for number, (_digest, facts) in archive.folders.folder_parts(folder).items()
+                if number in walked
+                for fact in facts
             }
             if here != known or not bytes_of.is_same(folder, entries):
                 yield folder

@@ -154,15 +154,15 @@ def bundle(arguments: Namespace) -> int:
         graph = place.graph(platform)
         if not arguments.unsettled:
             _refuse_unsettled(graph)
-            if place.config is not None:
-                # imported on demand, because this import loads many engine modules
-                from aptui.features.shipping.missing_verb import refuse_stale
-
-                refuse_stale(place.config)
         if given is not None:
             found = _as_it_is_now(given, graph, arguments.list)
         else:
             found = closure(graph, _seeds(arguments.seeds, place, graph, platform), arguments.seeds, platform)
+        if not arguments.unsettled and place.config is not None:
+            # imported on demand, because this import loads many engine modules
+            from aptui.features.shipping.missing_verb import refuse_stale
+
+            refuse_stale(place.config, graph.platform)
         with replacing(Path(arguments.output), what=f"'{arguments.output}'") as stream:
             size = pack(found, place.cache_dir, stream, is_compressed=not arguments.store)
         note_written(arguments.output)

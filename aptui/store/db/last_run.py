@@ -5,10 +5,11 @@ Tests: `tests/engine/loop/test_after_runs.py`.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import struct
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -16,6 +17,7 @@ from typing import Any, Protocol, TypeVar, cast
 from aptui.core import run_report
 from aptui.core.model import DUPLICATE_MARK, FileFact, PathKey
 from aptui.core.overrides import merge_folder
+from aptui.core.project import COMMON_PLATFORM
 from aptui.core.run_report import OUTSIDE_STATE, SETTINGS_STATE, OutsideFile
 from aptui.shared.errors import InternalError
 from aptui.store.db.folder_blobs import find_files, unpack_files
@@ -252,9 +254,15 @@ class SessionArchive:
 _UNFINISHED_SQL = """
 SELECT o.path_key FROM aptui_sources o WHERE o.source_id IN (
     SELECT j.SourcePK FROM Jobs j JOIN aptui_jobs a ON a.job_id = j.JobID WHERE j.Status <> 4 AND a.state <> 'cancelled'
+        AND (:platforms IS NULL OR j.Platform IN (SELECT value FROM json_each(:platforms)))
     UNION SELECT source_id FROM aptui_analyses
         WHERE (state <> 'completed' OR fingerprint IS NULL) AND (state <> 'cancelled' OR fingerprint IS NULL))
 ORDER BY o.path_key"""
+
+
+def _named(platforms: Collection[str] | None) -> dict[str, str | None]:
+    """Return the parameter `platforms` of a query; its jobs are those of these platforms and of all platforms at once."""
+    return {"platforms": None if platforms is None else json.dumps([COMMON_PLATFORM, *platforms])}
 
 
 class LastRun:
@@ -296,22 +304,23 @@ class LastRun:
         """Return an upper limit of the number of sources: the highest id, because counting takes as long as reading them."""
         return int(self._database.execute("SELECT COALESCE(MAX(SourceID), 0) FROM Sources").fetchone()[0])
 
-    def list_unfinished(self) -> list[PathKey]:
-        """Return the keys of sources with unfinished work.
+    def list_unfinished(self, platforms: Collection[str] | None = None) -> list[PathKey]:
+        """Return the keys of sources with unfinished work; with `platforms`, without the jobs of other platforms.
 
         Unfinished work is a job or analysis that is neither COMPLETED nor CANCELLED, or an analysis without a fingerprint.
         """
-        return [PathKey(key) for (key,) in self._database.execute(_UNFINISHED_SQL)]
+        return [PathKey(key) for (key,) in self._database.execute(_UNFINISHED_SQL, _named(platforms))]
 
     def has_intents(self) -> bool:
         """Return whether a commit was interrupted."""
         return self._database.execute("SELECT 1 FROM aptui_intents LIMIT 1").fetchone() is not None
 
-    def drafts(self) -> list[PathKey]:
-        """Return the keys of sources with jobs that have only drafts."""
+    def drafts(self, platforms: Collection[str] | None = None) -> list[PathKey]:
+        """Return the keys of sources with jobs that have only drafts; with `platforms`, without the jobs of other platforms."""
         sql = """SELECT DISTINCT o.path_key FROM aptui_drafts d CROSS JOIN Jobs j ON j.JobID = d.job_id
-            JOIN aptui_sources o ON o.source_id = j.SourcePK WHERE j.Status = 4 ORDER BY d.job_id"""
-        return [PathKey(key) for (key,) in self._database.execute(sql)]
+            JOIN aptui_sources o ON o.source_id = j.SourcePK WHERE j.Status = 4
+            AND (:platforms IS NULL OR j.Platform IN (SELECT value FROM json_each(:platforms))) ORDER BY d.job_id"""
+        return [PathKey(key) for (key,) in self._database.execute(sql, _named(platforms))]
 
     def outside(self) -> dict[str, OutsideFile]:
         """Return {absolute path: its recorded state} of the files outside all scan folders that runs read (`core.run_report`)."""

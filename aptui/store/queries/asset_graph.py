@@ -175,7 +175,7 @@ class AssetGraph:
         self._reader = reader
         self.edges = SourceEdges(reader)
         self._links = frozenset(links)
-        self._platform = platform
+        self.platform = platform
         self._on = f" AND j.Platform IN (:platform, '{COMMON_PLATFORM}')" if platform else ""
         self._files: dict[str, Node] = {}
         self._file_names: list[str] = []
@@ -232,7 +232,7 @@ class AssetGraph:
                 yield from self._product_needing(products)
 
     def _ask(self, sql: str, **values: object) -> sqlite3.Cursor:
-        return self._reader.ask(sql, {"platform": self._platform, **values})
+        return self._reader.ask(sql, {"platform": self.platform, **values})
 
     def _pairs(self, sql: str, ids: Iterable[int], link: Link) -> Iterator[_Raw]:
         return ((needs, needed, link) for needs, needed in self._ask(sql, keys=json.dumps(list(ids))))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -304,24 +304,25 @@ def findings_of(reader: Reader, checks: Sequence[Check], source: str) -> list[Ch
     return found
 
 
-def products_to_check(reader: Reader, source: str = "") -> Iterator[ProductToCheck]:
-    """Yield all products, or the products of one source, by source; takes a second for 300,000 products."""
+def products_to_check(reader: Reader, source: str = "", left_out: Collection[str] = ()) -> Iterator[ProductToCheck]:
+    """Yield the products, by source, or those of one source, without some platforms; takes a second for 300,000 products."""
     sql = f"{_PRODUCTS_SQL} WHERE s.SourceName = ?" if source else _PRODUCTS_SQL
     rows = reader.ask(f"{sql} ORDER BY s.SourceName, p.ProductName", (source,) if source else ())
-    for rel, _platform, job_id, name, size, width, *others in rows:
-        facts = None if width is None else ContentFacts(width, *others)
-        yield ProductToCheck(rel, job_id, CheckedProduct(name, size, facts))
+    for rel, platform, job_id, name, size, width, *others in rows:
+        if platform not in left_out:
+            facts = None if width is None else ContentFacts(width, *others)
+            yield ProductToCheck(rel, job_id, CheckedProduct(name, size, facts))
 
 
-def findings(reader: Reader, checks: Sequence[Check]) -> list[CheckFinding]:
-    """Return the findings of these checks, in the order of the checks."""
+def findings(reader: Reader, checks: Sequence[Check], left_out: Collection[str] = ()) -> list[CheckFinding]:
+    """Return the findings of these checks, in the order of the checks, without those about products of some platforms."""
     if not checks:
         return []
     found: dict[str, list[CheckFinding]] = {check.name: [] for check in checks}
     _check_names(reader, [check for check in checks if check.file_name], found)
     of_products = [check for check in checks if check.limits or check.formats or check.power_of_two or check.budget_bytes]
     if of_products:
-        _check_products(products_to_check(reader), of_products, found)
+        _check_products(products_to_check(reader, left_out=left_out), of_products, found)
     return [finding for check in checks for finding in found[check.name]]
 
 

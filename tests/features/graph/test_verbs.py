@@ -336,6 +336,16 @@ def test_affected_finds_deleted_renamed_and_committed_files(run: Run, repository
 
 
 @needs_git
+def test_affected_leaves_out_disabled_platforms(run: Run, repository: Path) -> None:
+    (repository / "assets/a.txt").write_text("other")
+    assert {job["platform"] for job in affected(run)["jobs"]} == {"linux", "server"}
+
+    config = repository / "aptui.yaml"
+    config.write_text(config.read_text().replace("server: {}", "server: {enabled: false}"))
+    assert {job["platform"] for job in affected(run)["jobs"]} == {"linux"}
+
+
+@needs_git
 def test_affected_finds_changed_companions_and_builder_code_and_ignores_other_files(run: Run, repository: Path) -> None:
     (repository / "base/a.txt").write_text("still overridden")
     (repository / "assets/x.tmp").write_text("ignored")

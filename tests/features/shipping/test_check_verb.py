@@ -72,6 +72,23 @@ def test_failing_check_makes_every_batch_exit_with_1(project: Path, run: Run) ->
 
 
 @pytest.mark.real
+def test_check_leaves_out_platforms_that_are_not_processed(project: Path, run: Run) -> None:
+    def platforms_of(*words: str) -> tuple[int, set[str]]:
+        code, told, _ = run(*words, "--json")
+        answer = json.loads(told)
+        return code, {each["product"].partition("/")[0] for each in answer.get("findings", answer.get("checks", ()))}
+
+    checks = "checks: {square: {files: [art/*], power_of_two: true, level: fail}}"
+    write(project, f"{checks}\nplatforms: {{web: {{}}}}")
+
+    assert platforms_of("batch") == platforms_of("check") == (1, {"linux", "web"})
+    assert platforms_of("batch", "--platforms", "web") == (1, {"web"})
+    write(project, f"{checks}\nplatforms: {{web: {{enabled: false}}}}")
+    assert platforms_of("check") == (1, {"linux"})
+    assert json.loads(run("status", "--json")[1])["checks"] == {"fail": 1}
+
+
+@pytest.mark.real
 def test_failed_blocking_check_keeps_the_previous_products(project: Path, run: Run) -> None:
     write(project, "checks: {wide: {width: <= 64, level: block}}")
     assert run("batch")[0] == 0

@@ -124,8 +124,11 @@ def test_unprocessed_project_is_refused(run: Run) -> None:
     assert "nothing was processed yet" in err
 
 
-def test_processed_project_gives_no_warning(run: Run) -> None:
-    run("batch")
+@pytest.mark.parametrize("platforms", ["linux,web", "web"])
+def test_processed_project_gives_no_warning(run: Run, project: Path, platforms: str) -> None:
+    config = project / "aptui.yaml"
+    config.write_text(f"{config.read_text()}\nplatforms: {{web: {{}}}}\n")
+    run("batch", "--platforms", platforms)
 
     assert "work is pending" not in run("scan-missing")[2]
 

@@ -275,3 +275,77 @@ def test_bundle_of_changed_sources_is_refused(
     (tmp_path / "aptui.yaml").write_text(text.replace("*.txt", "*.t?t"))
     assert main.main(["bundle", "sub/a.txt", "-o", "c.zip"]) == 3
     assert "the configuration" in capsys.readouterr().err
+
+
+class _Platforms:
+    """A project with the platforms `desktop` and `mobile`, and that of the host, which is always enabled."""
+
+    TEXT = """platforms: {desktop: {}, mobile: {}}
+scan_folders: [{name: game, path: assets}, {name: pc, path: pc, order: 1, include: [desktop]}]
+builders:
+  - {name: text, command: "cp {source} {products_dir}/{stem}.out; echo {params.mark}", patterns: ["*.txt"],
+     params: {mark: a}, platforms: {mobile: {mark: b}}}
+"""
+
+    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.root, self._capsys = root, capsys
+        (root / "assets").mkdir()
+        (root / "pc").mkdir()
+        self.write("a")
+        self.configure()
+        assert main.main(["trust"]) == 0
+
+    def write(self, text: str) -> None:
+        """Write the only source."""
+        (self.root / "assets/a.txt").write_text(text)
+
+    def configure(self, old: str = "", new: str = "") -> None:
+        """Write the configuration, with a replacement."""
+        (self.root / "aptui.yaml").write_text(self.TEXT.replace(old, new))
+
+    def batch(self, platforms: str) -> None:
+        """Process some platforms."""
+        assert main.main(["batch", "--platforms", platforms]) == 0
+
+    def bundle(self, platform: str) -> str:
+        """Pack the products of a platform; return the error, "" if there is none."""
+        self._capsys.readouterr()
+        code = main.main(["bundle", "a.txt", "-o", "a.zip", "--platform", platform])
+        error = self._capsys.readouterr().err
+        assert (code == 0) is (error == "")
+        return error
+
+
+@pytest.fixture
+def platforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> _Platforms:
+    own_homes(tmp_path, monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    return _Platforms(tmp_path, capsys)
+
+
+def test_bundle_does_not_need_the_other_platforms(platforms: _Platforms) -> None:
+    platforms.batch("desktop,mobile")
+    assert platforms.bundle("desktop") == platforms.bundle("mobile") == ""
+    assert "has no products for platform 'linux'" in platforms.bundle("linux")
+
+    (platforms.root / "pc/b.txt").write_text("only for one platform")
+    assert platforms.bundle("mobile") == ""
+    assert "sources changed" in platforms.bundle("desktop")
+    platforms.write("changed")
+    platforms.batch("mobile")
+    assert platforms.bundle("mobile") == ""
+    assert "changed since" in platforms.bundle("desktop")
+
+
+def test_bundle_of_platforms_that_were_processed_one_by_one(platforms: _Platforms) -> None:
+    platforms.batch("desktop")
+    platforms.batch("mobile")
+    assert platforms.bundle("desktop") == platforms.bundle("mobile") == ""
+
+    platforms.configure("{mark: b}", "{mark: c}")
+    assert platforms.bundle("desktop") == ""
+    assert "changed since" in platforms.bundle("mobile")
+    platforms.batch("desktop")
+    assert "changed since" in platforms.bundle("mobile")
+    platforms.configure()
+    assert platforms.bundle("mobile") == ""
