@@ -8,34 +8,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from aptui.config import settings
-from aptui.config import settings as config_cluster
-from aptui.config.configuration import Config, ResourceLimits, SharedCachePattern, SharedCacheSettings, ToolSettings
+from msgspec import Struct
+
+from aptui.config import configuration, settings
+from aptui.config.configuration import Config
 from aptui.config.dirs import xdg
 from aptui.config.merge import refresh_variables
-from aptui.config.packing import canonical, digest_of, frozen, pack, refresh_tools
-from aptui.config.settings import restore_gateway, restore_rule
-from aptui.core.asset_checks import Check, Limit
-from aptui.core.project import (
-    Builder,
-    BuilderKind,
-    BuilderStep,
-    CommandRule,
-    Companion,
-    FileRule,
-    Pattern,
-    PatternKind,
-    Platform,
-    Project,
-    ReferenceRule,
-    RetryFailed,
-    ScanFolder,
-    UndeclaredReads,
-)
+from aptui.config.packing import canonical, digest_of, frozen, refresh_tools
+from aptui.core import asset_checks, project, retry
+from aptui.shared.connections import peers
 from aptui.shared.errors import KnownError
 from aptui.shared.files.replacing import replace_bytes
 
@@ -48,104 +35,41 @@ def find_compiled_file(*asked: object) -> str:
     return os.path.join(xdg("XDG_CACHE_HOME", "~/.cache"), "config", f"{digest_of([str(each) for each in asked])}.json")
 
 
-_PATHS = ("project_dir", "cache_dir", "log_dir", "temp_dir")
+_MODULES = (configuration, settings, asset_checks, project, retry, peers)
+"""Modules whose records a configuration is made of."""
+_KINDS: dict[str, Callable[..., Any]] = {
+    **{name: kind for module in _MODULES for name, kind in vars(module).items() if isinstance(kind, type)},
+    "bytes": bytes.fromhex,
+    "dict": lambda *pairs: dict(pairs),
+    type(Path()).__name__: Path,
+}
 
 
-def _plain(data: dict[str, Any], *special: str) -> dict[str, Any]:
-    return {key: frozen(value) for key, value in data.items() if key not in special}
+def dump(value: Any) -> Any:
+    """Return a record as plain JSON data: {name of its class: arguments that make it}. Tuples are lists.
+
+    msgspec can do the same, but reading the annotations of all records would take 4 ms at each start.
+    """
+    if isinstance(value, tuple):
+        return [dump(item) for item in value]
+    if isinstance(value, Struct):
+        return {type(value).__name__: [dump(getattr(value, name)) for name in value.__struct_fields__]}
+    if isinstance(value, Enum):
+        return {type(value).__name__: [value.value]}
+    if isinstance(value, bytes | Path):
+        return {type(value).__name__: [value.hex() if isinstance(value, bytes) else str(value)]}
+    return {"dict": [[*pair] for pair in value.items()]} if isinstance(value, dict) else value
 
 
-def _unpack(data: dict[str, Any]) -> Config:
-    return Config(
-        **_plain(data, *_PATHS, "project", "limits", "tools", "sharing", "serve", "on", "cluster", "checks"),
-        project_dir=Path(data["project_dir"]),
-        cache_dir=Path(data["cache_dir"]),
-        log_dir=Path(data["log_dir"]),
-        temp_dir=Path(data["temp_dir"]),
-        project=_unpack_project(data["project"]),
-        limits=ResourceLimits(**data["limits"]),
-        serve=restore_gateway(data["serve"]),
-        on=settings.restore_alerts(data["on"]),
-        cluster=config_cluster.restore_cluster(data["cluster"]),
-        checks=_unpack_checks(data["checks"]),
-        tools=tuple(ToolSettings(**_plain(tool)) for tool in data["tools"]),
-        sharing=_unpack_sharing(data["sharing"]),
-    )
+def restore(text: str) -> Config:
+    """Return the configuration that `dump` and JSON made `text` of."""
+    config: Config = json.loads(text, object_hook=_restore)
+    return config
 
 
-def _unpack_sharing(data: dict[str, Any]) -> SharedCacheSettings:
-    patterns = (SharedCachePattern(each["name"], _unpack_pattern(each["pattern"]), each["is_enabled"]) for each in data["patterns"])
-    return SharedCacheSettings(patterns=tuple(patterns), **_plain(data, "patterns"))
-
-
-def _unpack_project(data: dict[str, Any]) -> Project:
-    companions = [Companion(source=_unpack_pattern(rule["source"]), **_plain(rule, "source")) for rule in data["companions"]]
-    return Project(
-        platforms=tuple(Platform(**_plain(platform)) for platform in data["platforms"]),
-        scan_folders=tuple(ScanFolder(**_plain(folder)) for folder in data["scan_folders"]),
-        builders=tuple(_unpack_builder(rule) for rule in data["builders"]),
-        companions=tuple(companions),
-        undeclared_reads=UndeclaredReads(data["undeclared_reads"]),
-        checks=_unpack_checks(data["checks"]),
-        retry=restore_rule(data["retry"]),
-        retry_failed=RetryFailed(data["retry_failed"]),
-        unlisted_builder=_unpack_builder(data["unlisted_builder"]),
-        **_plain(
-            data,
-            "platforms",
-            "scan_folders",
-            "builders",
-            "companions",
-            "undeclared_reads",
-            "checks",
-            "retry",
-            "retry_failed",
-            "unlisted_builder",
-        ),
-    )
-
-
-def _unpack_builder(data: dict[str, Any]) -> Builder:
-    return Builder(
-        **_plain(
-            data,
-            "uuid",
-            "code_digest",
-            "asset_type",
-            "kind",
-            "patterns",
-            "command",
-            "undeclared_reads",
-            "references",
-            "retry",
-            "rules",
-            "exclude",
-            "steps",
-        ),
-        uuid=bytes.fromhex(data["uuid"]),
-        code_digest=bytes.fromhex(data["code_digest"]),
-        asset_type=bytes.fromhex(data["asset_type"]),
-        kind=BuilderKind(data["kind"]),
-        undeclared_reads=UndeclaredReads(data["undeclared_reads"]) if data["undeclared_reads"] else None,
-        patterns=tuple(_unpack_pattern(pattern) for pattern in data["patterns"]),
-        rules=tuple(FileRule(tuple(map(_unpack_pattern, rule["patterns"])), rule["params"]) for rule in data["rules"]),
-        exclude=tuple(map(_unpack_pattern, data["exclude"])),
-        steps=tuple(
-            BuilderStep(step["name"], step["origin"], tuple(map(_unpack_pattern, step["patterns"]))) for step in data["steps"]
-        ),
-        command=CommandRule(**_plain(data["command"])) if data["command"] else None,
-        references=tuple(ReferenceRule(**rule) for rule in data["references"]),
-        retry=restore_rule(data["retry"]),
-    )
-
-
-def _unpack_checks(data: list[dict[str, Any]]) -> tuple[Check, ...]:
-    limits = (tuple(Limit(**limit) for limit in each["limits"]) for each in data)
-    return tuple(Check(**_plain(each, "limits"), limits=found) for each, found in zip(data, limits, strict=True))
-
-
-def _unpack_pattern(data: dict[str, Any]) -> Pattern:
-    return Pattern(PatternKind(data["kind"]), data["text"], data["regex"], data["is_absolute"])
+def _restore(data: dict[str, list[Any]]) -> Any:
+    ((name, arguments),) = data.items()
+    return _KINDS[name](*map(frozen, arguments))
 
 
 def recall(file: str, key: str) -> Config | None:
@@ -163,14 +87,14 @@ def read_compiled(file: str, key: str | None = None) -> Config | None:
             stored_key, digest, text = stream.read().split("\n", 2)
         if key not in (None, stored_key) or digest != hashlib.sha256(text.encode()).hexdigest():
             return None
-        return _unpack(json.loads(text))
+        return restore(text)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
 def keep(file: str, key: str, config: Config) -> None:
     """Store the compiled form of a configuration, so that `recall` can return it."""
-    text = canonical(pack(config))
+    text = canonical(dump(config))
     write_compiled(file, f"{key}\n{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
 
 

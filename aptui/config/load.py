@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from aptui.config.compiled import find_compiled_file, keep, recall
@@ -218,10 +218,6 @@ def explain_key(trees: Sequence[Node], key: str) -> list[ConfigMessage]:
     return messages
 
 
-_OTHER_NAMES = {"enabled": "is_enabled", "allow_list": "has_allow_list", "quiet": "quiet_s"}
-"""{key in YAML: field of the record}, for keys whose field has another name."""
-
-
 def _default_of(steps: Sequence[str]) -> str | None:
     """Return the default of a key that no layer sets, as JSON or "not set"; None if the key does not exist."""
     from aptui.config.settings import AlertSettings, ClusterSettings, GatewaySettings
@@ -235,7 +231,7 @@ def _default_of(steps: Sequence[str]) -> str | None:
         part = properties[step]
     records = {"on": AlertSettings(), "pool": ClusterSettings(), "serve": GatewaySettings()}
     if len(steps) == 2 and steps[0] in records:
-        default = getattr(records[steps[0]], _OTHER_NAMES.get(steps[1], steps[1]), None)
+        default = to_builtins(records[steps[0]]).get(steps[1])
         if default is not None and default != "":
             return json.dumps(default)
     return "not set"

@@ -23,7 +23,7 @@ from aptui.config.dirs import data_dir, host_platform
 from aptui.core.project import Builder, Project
 from aptui.shared.files import clocks
 
-FORM = 18
+FORM = 19
 """Version of the compiled form; increase it when the form changes."""
 
 

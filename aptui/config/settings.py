@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from aptui.core.quality import Quality
 from aptui.core.retry import EXIT, FailureKind, RetryRule
 from aptui.shared.connections.peers import Dial
 from aptui.shared.errors import UserError
+from aptui.shared.forms import prepare_form
 
 if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
@@ -30,11 +31,6 @@ def retry_rule(given: Mapping[str, Any] | None) -> RetryRule | None:
         return None
     kinds = given.get("on", _USUAL)
     return RetryRule(given["times"], tuple(f"{EXIT}{kind}" if isinstance(kind, int) else kind for kind in kinds))
-
-
-def restore_rule(data: Mapping[str, Any] | None) -> RetryRule | None:
-    """Return the retry rule that `config.packing` packed as `data`."""
-    return RetryRule(data["times"], tuple(data["on"])) if data else None
 
 
 def find_resources(builder: Node) -> tuple[str, ...]:
@@ -89,7 +85,7 @@ class Alert(Struct, frozen=True):
     bell: bool = False
 
 
-class AlertSettings(Struct, frozen=True):
+class AlertSettings(Struct, frozen=True, rename={"quiet_s": "quiet"}):
     """The settings in `on:`; `quiet_s` is the minimum interval between two summaries of one event."""
 
     alerts: tuple[Alert, ...] = ()
@@ -100,8 +96,8 @@ def compile_alerts(given: Mapping[str, Any]) -> AlertSettings:
     """Return the settings in the validated mapping `on:`."""
     from aptui.config.yaml import nodes
 
-    alerts = tuple(_alert({"event": event, **given[event]}) for event in EVENTS if event in given)
-    return AlertSettings(alerts, nodes.seconds(given["quiet"]) if "quiet" in given else QUIET_S)
+    alerts = tuple(convert({"event": event, **given[event]}, prepare_form(Alert)) for event in EVENTS if event in given)
+    return AlertSettings(alerts, nodes.seconds(given.get("quiet", QUIET_S)))
 
 
 def alert_mistakes(given: Node | None) -> list[UserError]:
@@ -133,15 +129,6 @@ def _fault(address: str) -> str:
     if not has_host or url.scheme not in {"https", "http"}:
         return "is not the address of a web hook"
     return "" if url.scheme == "https" or is_loopback(url.hostname or "") else "is not encrypted"
-
-
-def restore_alerts(data: Mapping[str, Any]) -> AlertSettings:
-    """Return the record that `msgspec.to_builtins` and JSON made `data` of."""
-    return AlertSettings(tuple(map(_alert, data["alerts"])), data["quiet_s"])
-
-
-def _alert(data: dict[str, Any]) -> Alert:
-    return Alert(**{**data, "exec": tuple(data.get("exec", ()))})
 
 
 # Compiles the settings of a cluster (`pool:` in `aptui.yaml`, `needs` and `at_most` of builders) for `engine.cluster`.
@@ -187,16 +174,16 @@ def compile_cluster(section: Mapping[str, Any], builders: Iterable[Mapping[str, 
         UserError: `check_address` refuses the scheduler's address.
     """
     listed = list(builders)
-    plain: dict[str, Any] = {key: section[key] for key in ("kind", "scheduler", "share", "insecure") if key in section}
-    cluster = ClusterSettings(
-        **plain,
-        tls_ca=_path(section.get("tls_ca"), folder),
-        tls_cert=_path(section.get("tls_cert"), folder),
-        tls_key=_path(section.get("tls_key"), folder),
-        store=_store(section.get("store", ""), folder),
-        tags=_words(section.get("tags", ())),
-        needs=tuple((each["name"], _words(each["needs"])) for each in listed if each.get("needs")),
-        at_most=tuple((each["name"], each["at_most"]) for each in listed if each.get("at_most")),
+    cluster = convert(
+        {
+            **section,
+            **{name: _path(section.get(name), folder) for name in ("tls_ca", "tls_cert", "tls_key")},
+            "store": section.get("store", "") if "://" in section.get("store", "") else _path(section.get("store"), folder),
+            "tags": _words(section.get("tags", ())),
+            "needs": [(each["name"], _words(each["needs"])) for each in listed if each.get("needs")],
+            "at_most": [(each["name"], each["at_most"]) for each in listed if each.get("at_most")],
+        },
+        prepare_form(ClusterSettings),
     )
     if cluster.is_used:
         has_certificates = bool(cluster.tls_ca and cluster.tls_cert and cluster.tls_key)
@@ -235,23 +222,8 @@ def check_address(address: str, *, has_certificates: bool, is_insecure: bool = F
         )
 
 
-def restore_cluster(data: Mapping[str, Any]) -> ClusterSettings:
-    """Return the record that `config.packing.pack` and JSON made `data` of."""
-    known = set(ClusterSettings.__struct_fields__)
-    plain: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in data.items() if name in known
-    }
-    plain["needs"] = tuple((name, tuple(tags)) for name, tags in data.get("needs", ()))
-    plain["at_most"] = tuple((name, count) for name, count in data.get("at_most", ()))
-    return ClusterSettings(**plain)
-
-
 def _path(text: str | None, folder: Path) -> str:
     return os.path.normpath(os.path.join(folder, os.path.expanduser(text))) if text else ""
-
-
-def _store(text: str, folder: Path) -> str:
-    return text if "://" in text else _path(text, folder)
 
 
 def _words(tags: Iterable[str]) -> tuple[str, ...]:
@@ -264,7 +236,7 @@ def _words(tags: Iterable[str]) -> tuple[str, ...]:
 PORT = 45_650
 
 
-class GatewaySettings(Struct, frozen=True):
+class GatewaySettings(Struct, frozen=True, rename={"is_enabled": "enabled", "has_allow_list": "allow_list"}):
     """The addresses of the gateway, and the clients that may connect.
 
     Args:
@@ -305,23 +277,13 @@ class GatewaySettings(Struct, frozen=True):
 
 def compile_gateway(given: Mapping[str, Any], project_dir: Path) -> GatewaySettings:
     """Return the settings in the checked mapping `serve:`; paths are relative to the project."""
-    texts: dict[str, Any] = {
-        name: str(project_dir / Path(given[name]).expanduser()) for name in ("tls_cert", "tls_key", "dial_ca") if name in given
-    }
-    lists: dict[str, Any] = {
-        name: tuple(given[name]) for name in ("hosts", "origins", "allowed", "rejected", "dial_fingerprints") if name in given
-    }
-    plain = {name: given[name] for name in ("address", "port", "clients_limit", "o3de", "o3de_port") if name in given}
-    dials = tuple(Dial(each["id"], each["address"], each["port"], each.get("auto", True)) for each in given.get("connections", ()))
-    return GatewaySettings(
-        is_enabled=given.get("enabled", False),
-        proxies=tuple(given.get("proxies", {}).items()),
-        has_allow_list=given.get("allow_list", True),
-        connections=dials,
-        **plain,
-        **texts,
-        **lists,
-    )
+    paths = {name: _path(given[name], project_dir) for name in ("tls_cert", "tls_key", "dial_ca") if name in given}
+    lists = {"proxies": [*given.get("proxies", {}).items()], "connections": [_dial(each) for each in given.get("connections", ())]}
+    return convert({**given, **paths, **lists}, prepare_form(GatewaySettings))
+
+
+def _dial(given: Mapping[str, Any]) -> Dial:
+    return Dial(given["id"], given["address"], given["port"], given.get("auto", True))
 
 
 def serve_mistakes(given: Node | None) -> list[UserError]:
@@ -341,20 +303,8 @@ def serve_mistakes(given: Node | None) -> list[UserError]:
                 found.append(UserError(error.what, where=entry.where, hint=error.hint))
     dials = given.get("connections") if given is not None else None
     for entry in dials.value if dials is not None else ():
-        each = entry.plain()
         try:
-            check_dial(Dial(each["id"], each["address"], each["port"], each.get("auto", True)))
+            check_dial(_dial(entry.plain()))
         except UserError as error:
             found.append(UserError(error.what, where=entry.where, hint=error.hint))
     return found
-
-
-def restore_gateway(data: Mapping[str, Any]) -> GatewaySettings:
-    """Return the record that `msgspec.to_builtins` and JSON made `data` of."""
-    known = set(GatewaySettings.__struct_fields__)
-    plain: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in data.items() if name in known
-    }
-    plain["proxies"] = tuple((name, url) for name, url in data.get("proxies", ()))
-    plain["connections"] = tuple(Dial(**each) for each in data.get("connections", ()))
-    return GatewaySettings(**plain)

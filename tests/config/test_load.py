@@ -517,5 +517,5 @@ def test_removed_scan_folder_is_reported_without_a_change_of_yaml(write: Write) 
 def test_compiled_form_restores_an_equal_configuration(write: Write) -> None:
     loaded = load(write(EXAMPLE), workers=1)
 
-    assert compiled._unpack(json.loads(packing.canonical(compiled.pack(loaded)))) == loaded
+    assert compiled.restore(packing.canonical(compiled.dump(loaded))) == loaded
     assert replace(loaded, name="x") != loaded

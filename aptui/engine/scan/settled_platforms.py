@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from aptui.config.packing import sign_project
 from aptui.core.messages import Rows
 from aptui.core.model import FileFact
 from aptui.core.project import Builder, Project
 from aptui.core.run_report import OUTSIDE_STATE
+from aptui.engine.scan.up_to_date import signature
 
 if TYPE_CHECKING:
     from aptui.store.db.last_run import FolderArchive, LastRun
@@ -29,10 +31,6 @@ PLATFORMS_STATE = "platforms"
 
 def platform_signature(project: Project, project_dir: Path, builders: Sequence[Builder], platform: str) -> str:
     """Return one digest over everything in the configuration that affects the jobs of a platform, including code."""
-    # imported here, because a run that finds nothing to do does not need them
-    from aptui.config.packing import sign_project
-    from aptui.engine.scan.up_to_date import signature
-
     only = tuple(
         replace(item, platforms=(platform,), platform_params=tuple(each for each in item.platform_params if each[0] == platform))
         for item in builders
