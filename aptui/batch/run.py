@@ -30,7 +30,7 @@ from aptui.batch.options import (
     stop_after,
 )
 from aptui.batch.reporter import Reporter
-from aptui.batch.summary import Summary, add_complaints, add_drafts, add_findings, add_flaky, add_left, add_slower, collect
+from aptui.batch.summary import Summary, collect, complete
 from aptui.config import configuration, load, own_files
 from aptui.config.dirs import engine_record, own_folder
 from aptui.shared import printing, trace
@@ -89,17 +89,8 @@ def run_and_report(arguments: Namespace, config: configuration.Config, options: 
     began_ms = time.time_ns() // 1_000_000
     with _accept_scan_folders(config, options.accepts_empty):
         summary = run(config, options)
-    add_left(summary, config, began_ms)
-    limit = arguments.fail_slower
-    if summary.jobs_run or arguments.json or limit is not None:  # a run without work needs no further checks
-        add_slower(summary, config, {builder.uuid: builder.name for builder in config.project.builders}, limit)
-    if summary.jobs_run or arguments.json or arguments.fail_flaky:
-        add_flaky(summary, config, is_failure=arguments.fail_flaky)
-    if summary.jobs_run or arguments.json or arguments.require:
-        add_drafts(summary, config, is_failure=arguments.require is not None)
-    add_findings(summary, config)
+    complete(summary, config, arguments, began_ms)
     code = exit_code(summary, arguments.fail_on)
-    add_complaints(summary, config, arguments.fail_on)
     for text in summary.mistakes:
         printing.complain(f"aptui: {printing.line(text)}")
     try:

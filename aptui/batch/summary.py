@@ -11,7 +11,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,13 +30,14 @@ from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow, Reader, open_reader
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from aptui.config.configuration import Config
     from aptui.shared.result_store import SharingSum
     from aptui.store.queries.checks import CheckFinding
+    from aptui.store.queries.session_history import JobPace
 
-_MOST_SLOWER = 10
-_MOST_MARKED = 10
-_MOST_FINDINGS = 20
+_MOST_LISTED, _MOST_FINDINGS = 10, 20
 _LIMITS = {FailureKind.TIMEOUT.value: "time limit", FailureKind.MEMORY.value: "memory limit"}
 _MOST_FAILURES = 50
 """Maximum number of failures printed on a terminal; a pipe gets all failures."""
@@ -47,6 +48,11 @@ class _NamedJob(Struct, frozen=True):
     platform: str
     job_key: str
     builder: str
+
+    @property
+    def title(self) -> str:
+        """The displayed name of the job."""
+        return job_name(self.source, self.platform, self.job_key)
 
 
 class Failure(_NamedJob, frozen=True):
@@ -65,6 +71,12 @@ class SlowJob(_NamedJob, frozen=True):
     noise_s: float
     earlier_runs: int
     factor: float
+
+    @property
+    def pace(self) -> str:
+        """The duration of the last run, and the usual duration."""
+        usual = f"{printing.duration(self.median_s)} ± {printing.duration(self.noise_s)}"
+        return f"{printing.duration(self.duration_s)}, before {usual}"
 
 
 class FlakyJob(_NamedJob, frozen=True):
@@ -168,16 +180,16 @@ class Summary(Struct):
     def print_summary(self) -> None:
         """Print the summary as text to stdout."""
         self._print_slow()
-        self._print_failures("failed", self.failures, "aptui jobs --status failed")
-        self._print_failures(
-            "completed, but '--fail-on' counts what is in their logs",
-            self.complaints,
-            "aptui jobs --status warnings --status errors",
-        )
+        _print_failures("failed", self.failures, "aptui jobs --status failed")
+        what = "completed, but '--fail-on' counts what is in their logs"
+        _print_failures(what, self.complaints, "aptui jobs --status warnings --status errors")
         self._print_left()
-        self._print_slower()
-        self._print_flaky()
-        self._print_drafts()
+        slower = [f"{each.factor:>5.1f} times  {each.title}  {each.pace}" for each in self.slower]
+        _print_list("slower than before", slower, "yellow", "aptui jobs --slower")
+        flaky = [f"{each.title}  {printing.line(each.failed_of)}" for each in self.flaky]
+        _print_list("flaky: they succeeded after a failed run", flaky, "yellow", "aptui jobs --filter is:flaky")
+        what, colour = "drafts: their finals failed or are still to come", "red" if self.is_unfinished else "yellow"
+        _print_list(what, [each.title for each in self.drafts], colour, "aptui jobs --filter is:draft")
         self._print_findings()
         self.print_total()
 
@@ -231,48 +243,27 @@ class Summary(Struct):
         head = f"{printing.count(len(self.left), 'failed job')} not run again: {why}"
         printing.say(f"{head}; 'aptui reprocess {path}' runs {'it' if is_one else 'them'}", "yellow")
 
-    def _print_slower(self) -> None:
-        shown = self.slower[:_MOST_SLOWER]
-        if shown:
-            printing.say("slower than before:", "bold")
-        for each in shown:
-            name = job_name(each.source, each.platform, each.job_key)
-            usual = f"{printing.duration(each.median_s)} ± {printing.duration(each.noise_s)}"
-            printing.say(f"  {each.factor:>5.1f} times  {name}  {printing.duration(each.duration_s)}, before {usual}", "yellow")
-        _say_more(len(self.slower) - len(shown), "aptui jobs --slower")
 
-    def _print_flaky(self) -> None:
-        job_names = [
-            f"{job_name(each.source, each.platform, each.job_key)}  {printing.line(each.failed_of)}" for each in self.flaky
-        ]
-        self._print_marked("flaky: they succeeded after a failed run:", job_names, "yellow", "is:flaky")
+def _print_list(head: str, lines: Sequence[str], colour: str, verb: str) -> None:
+    if lines:
+        printing.say(f"{head}:", "bold")
+    for text in lines[:_MOST_LISTED]:
+        printing.say(f"  {text}", colour)
+    _say_more(len(lines) - _MOST_LISTED, verb)
 
-    def _print_drafts(self) -> None:
-        job_names = [job_name(each.source, each.platform, each.job_key) for each in self.drafts]
-        colour = "red" if self.is_unfinished else "yellow"
-        self._print_marked("drafts: their finals failed or are still to come:", job_names, colour, "is:draft")
 
-    @staticmethod
-    def _print_marked(head: str, job_names: Sequence[str], colour: str, terms: str) -> None:
-        if job_names:
-            printing.say(head, "bold")
-        for line in job_names[:_MOST_MARKED]:
-            printing.say(f"  {line}", colour)
-        _say_more(len(job_names) - _MOST_MARKED, f"aptui jobs --filter {terms}")
-
-    @staticmethod
-    def _print_failures(head: str, failures: list[Failure], verb: str) -> None:
-        shown = failures[:_MOST_FAILURES] if printing.is_terminal(sys.stdout) else failures
-        if shown:
-            printing.say(f"{head}:", "bold")
-        for failure in shown:
-            printing.say(f"  {job_name(failure.source, failure.platform, describe_key(failure.job_key, failure.builder))}", "red")
-            printing.say(f"      {printing.line(failure.first_error) or 'no reason given'}")
-            if failure.cause:
-                printing.say(f"      after {printing.line(failure.cause)} failed")
-            if failure.log:
-                printing.say(f"      {printing.line(failure.log)}")
-        _say_more(len(failures) - len(shown), verb)
+def _print_failures(head: str, failures: list[Failure], verb: str) -> None:
+    shown = failures[:_MOST_FAILURES] if printing.is_terminal(sys.stdout) else failures
+    if shown:
+        printing.say(f"{head}:", "bold")
+    for failure in shown:
+        printing.say(f"  {job_name(failure.source, failure.platform, describe_key(failure.job_key, failure.builder))}", "red")
+        printing.say(f"      {printing.line(failure.first_error) or 'no reason given'}")
+        if failure.cause:
+            printing.say(f"      after {printing.line(failure.cause)} failed")
+        if failure.log:
+            printing.say(f"      {printing.line(failure.log)}")
+    _say_more(len(failures) - len(shown), verb)
 
 
 def _say_more(count: int, verb: str) -> None:
@@ -291,68 +282,51 @@ def complains(row: JobRow, fail_on: str | None) -> bool:
     return row.errors > 0 or (fail_on == "warning" and row.warnings > 0)
 
 
-def add_complaints(summary: Summary, config: Config, fail_on: str | None) -> None:
-    """Add the completed jobs for which `--fail-on` ends the run with exit code 1."""
-    if fail_on is None or not (summary.errors or summary.warnings):
-        return
-    builders = {builder.uuid: builder.name for builder in config.project.builders}
+def complete(summary: Summary, config: Config, wanted: Namespace, began_ms: int) -> None:
+    """Add the jobs that the options of `report_arguments` are about, and the findings of checks that need no program.
+
+    Args:
+        wanted: those options. Without `--json`, a run without work skips the queries that no option needs.
+        began_ms: time of the start of the run.
+    """
+    asked, builders = _find_asked_platforms(config), {builder.uuid: builder.name for builder in config.project.builders}
+    is_all = bool(summary.jobs_run or wanted.json)
     with closing(open_reader(asset_database(config.cache_dir))) as database:
-        asked = _find_asked_platforms(config)
-        for row in database.jobs():
-            if row.platform in asked and complains(row, fail_on):
-                text = f"{printing.count(row.warnings, 'warning')}, {printing.count(row.errors, 'error')} in its log"
-                summary.complaints.append(replace(failure_of(row, config.log_dir, builders), first_error=text))
+
+        def rows_of(ids: Iterable[int]) -> list[JobRow]:
+            return [row for job_id in ids if (row := database.job(job_id)) is not None and row.platform in asked]
+
+        if summary.jobs_failed:
+            is_any = config.project.retry_failed is RetryFailed.CHANGED
+            failed = [(source, kind) for source, platform, kind in database.failures_before(began_ms) if platform in asked]
+            summary.left = [(source, kind) for source, kind in failed if is_any or kind in _LIMITS]
+        if is_all or wanted.fail_slower is not None:
+            from aptui.store.queries import session_history
+
+            paces = session_history.slower_jobs(database)
+            slower = [_slow_job(row, paces[row.job_id], builders) for row in rows_of(paces)]
+            summary.slower = sorted(slower, key=lambda each: -each.factor)
+            summary.is_too_slow = wanted.fail_slower is not None and any(each.factor >= wanted.fail_slower for each in slower)
+        if is_all or wanted.fail_flaky:
+            summary.flaky = [FlakyJob(*_name(row, builders), row.flaky) for row in rows_of(database.flaky_jobs())]
+            summary.is_too_flaky = wanted.fail_flaky and bool(summary.flaky)
+        if is_all or wanted.require:
+            summary.drafts = [DraftJob(*_name(row, builders)) for row in rows_of(database.draft_jobs())]
+            summary.is_unfinished = wanted.require is not None and bool(summary.drafts)
+        if config.checks:
+            from aptui.store.queries.checks import findings  # imported on demand, because only projects with checks need it
+
+            summary.findings = findings(database, config.checks, config.project.resting_platforms)
+        if wanted.fail_on is not None and (summary.errors or summary.warnings):
+            for row in database.jobs():
+                if row.platform in asked and complains(row, wanted.fail_on):
+                    text = f"{printing.count(row.warnings, 'warning')}, {printing.count(row.errors, 'error')} in its log"
+                    summary.complaints.append(replace(_failure(row, config.log_dir, builders), first_error=text))
 
 
-def add_slower(summary: Summary, config: Config, builders: Mapping[bytes, str], limit: float | None) -> None:
-    """Add the jobs that became slower, the worst first; `limit`: the factor from which a slower job is a failure."""
-    from aptui.store.queries import session_history
-
-    with closing(open_reader(asset_database(config.cache_dir))) as database:
-        asked = _find_asked_platforms(config)
-        for job_id, one in session_history.slower_jobs(database).items():
-            row = database.job(job_id)
-            if row is not None and row.platform in asked:
-                name = builders.get(row.builder, uuid_text(row.builder))
-                now_s, median_s, noise_s = (round(value / 1000, 3) for value in (one.now_ms, one.median_ms, one.noise_ms))
-                summary.slower.append(
-                    SlowJob(row.source, row.platform, row.job_key, name, now_s, median_s, noise_s, one.runs, round(one.factor, 2))
-                )
-    summary.slower.sort(key=lambda each: -each.factor)
-    summary.is_too_slow = limit is not None and any(each.factor >= limit for each in summary.slower)
-
-
-def add_flaky(summary: Summary, config: Config, *, is_failure: bool) -> None:
-    """Add the jobs that succeeded after a failed run; `is_failure`: whether they set exit code 1."""
-    marked = _list_marked(config, Reader.flaky_jobs)
-    summary.flaky = [FlakyJob(row.source, row.platform, row.job_key, name, row.flaky) for row, name in marked]
-    summary.is_too_flaky = is_failure and bool(marked)
-
-
-def add_drafts(summary: Summary, config: Config, *, is_failure: bool) -> None:
-    """Add the jobs whose products are drafts; `is_failure`: whether they set exit code 1."""
-    marked = _list_marked(config, Reader.draft_jobs)
-    summary.drafts = [DraftJob(row.source, row.platform, row.job_key, name) for row, name in marked]
-    summary.is_unfinished = is_failure and bool(marked)
-
-
-def _list_marked(config: Config, ids: Callable[[Reader], Sequence[int]]) -> list[tuple[JobRow, str]]:
-    """Return the jobs of `ids` on the selected platforms, each with its builder's name."""
-    builders = {builder.uuid: builder.name for builder in config.project.builders}
-    asked = _find_asked_platforms(config)
-    with closing(open_reader(asset_database(config.cache_dir))) as database:
-        rows = [row for job_id in ids(database) if (row := database.job(job_id)) is not None and row.platform in asked]
-    return [(row, builders.get(row.builder, uuid_text(row.builder))) for row in rows]
-
-
-def add_left(summary: Summary, config: Config, began_ms: int) -> None:
-    """Add the failed jobs that did not run since `began_ms` because `retry_failed` does not retry them."""
-    if not summary.jobs_failed:
-        return
-    is_all, asked = config.project.retry_failed is RetryFailed.CHANGED, _find_asked_platforms(config)
-    with closing(open_reader(asset_database(config.cache_dir))) as database:
-        failed = database.failures_before(began_ms)
-    summary.left = [(source, kind) for source, platform, kind in failed if platform in asked and (is_all or kind in _LIMITS)]
+def _slow_job(row: JobRow, pace: JobPace, builders: Mapping[bytes, str]) -> SlowJob:
+    now_s, median_s, noise_s = (round(ms / 1000, 3) for ms in (pace.now_ms, pace.median_ms, pace.noise_ms))
+    return SlowJob(*_name(row, builders), now_s, median_s, noise_s, pace.runs, round(pace.factor, 2))
 
 
 def findings_line(found: Sequence[CheckFinding], count: int) -> str:
@@ -362,16 +336,6 @@ def findings_line(found: Sequence[CheckFinding], count: int) -> str:
     return (
         f"{printing.count(count, 'check')}: {printing.count(len(found), 'finding')}{f' ({level_counts})' if level_counts else ''}"
     )
-
-
-def add_findings(summary: Summary, config: Config) -> None:
-    """Apply the checks of the configuration that need no program."""
-    if not config.checks:
-        return
-    from aptui.store.queries.checks import findings  # this module is imported on demand, because only projects with checks need it
-
-    with closing(open_reader(asset_database(config.cache_dir))) as database:
-        summary.findings = findings(database, config.checks, config.project.resting_platforms)
 
 
 def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping[bytes, str]) -> Summary:
@@ -388,7 +352,7 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
         if summary.jobs_failed:
             asked = _find_asked_platforms(config)
             failed = [row for row in database.jobs(statuses=("failed",)) if row.platform in asked]
-            summary.failures = [failure_of(row, config.log_dir, builders) for row in failed]
+            summary.failures = [_failure(row, config.log_dir, builders) for row in failed]
             if not config.project.resting_platforms:  # totals count failed analyses as jobs
                 summary.jobs_skipped -= sum(row.job_id == 0 for row in failed)
     summary.jobs_run = jobs_run
@@ -435,11 +399,13 @@ def _partial(config: Config, database: Reader) -> Summary:
     return summary
 
 
-def failure_of(row: JobRow, log_dir: Path, builders: Mapping[bytes, str]) -> Failure:
-    """Convert the row of a failed job into a record of the report."""
-    builder = builders.get(row.builder, uuid_text(row.builder))
-    log = log_path(row.log, log_dir)
-    return Failure(row.source, row.platform, row.job_key, builder, row.error, log, row.failure_cause)
+def _name(row: JobRow, builders: Mapping[bytes, str]) -> tuple[str, str, str, str]:
+    """Return the fields of a `_NamedJob`."""
+    return row.source, row.platform, row.job_key, builders.get(row.builder, uuid_text(row.builder))
+
+
+def _failure(row: JobRow, log_dir: Path, builders: Mapping[bytes, str]) -> Failure:
+    return Failure(*_name(row, builders), row.error, log_path(row.log, log_dir), row.failure_cause)
 
 
 def log_path(log: str, log_dir: Path) -> str:

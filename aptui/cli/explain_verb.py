@@ -217,7 +217,7 @@ def _holder(folder: ScanFolder, path: str) -> dict[str, str]:
 
 def _explain_given(arguments: Namespace, config: Config, named: NamedPath) -> ExplainedValue:
     root = load.tree(project_dir(arguments), arguments.set)
-    nodes = {node.value["name"].value: node for node in _items(root, "builders")}
+    nodes = {node.value["name"].value: node for node in root.items("builders")}
     builders = all_builders(config)
     texts: dict[str, str] = {}
     files: dict[str, str] = {}
@@ -228,11 +228,6 @@ def _explain_given(arguments: Namespace, config: Config, named: NamedPath) -> Ex
     unchecked = tuple(replace(builder, params_schema="") for builder in builders)
     settings = SettingsTree(replace(config.project, builders=unchecked), texts, config.places)
     return ExplainedValue(config, root, builders, nodes, settings, files)
-
-
-def _items(root: Node, key: str) -> list[Node]:
-    node = root.get(key)
-    return list(node.value) if node else []
 
 
 def _place_text(text: str, given: ExplainedValue) -> str:
@@ -308,8 +303,8 @@ def _find_switch(node: Node, platform: str, tags: Iterable[str]) -> dict[str, An
 
 def _environment(builder: Builder, node: Node | None, given: ExplainedValue) -> Iterator[dict[str, Any]]:
     """Yield the environment variables that the configuration passes to a builder."""
-    own = _items(node, "environment") if node else []
-    places = {item.value: item.where for item in (*_items(given.root, "environment"), *own)}
+    own = node.items("environment") if node else []
+    places = {item.value: item.where for item in (*given.root.items("environment"), *own)}
     for name, digest in builder.variables:
         yield {"name": name, "is_set": bool(digest), "from": places.get(name, "")}
 
@@ -378,7 +373,7 @@ def _scope(values: Mapping[tuple[str, str], Value], scope: str, given: Explained
 
 
 def _folder_place(folder: ScanFolder, given: ExplainedValue) -> str:
-    node = next(node for node in _items(given.root, "scan_folders") if node.value["name"].value == folder.name)
+    node = next(node for node in given.root.items("scan_folders") if node.value["name"].value == folder.name)
     return (node.get("exclude") or node.get("include") or node).where
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -224,7 +224,7 @@ class BuilderCompiler:
         params = params_of(node)
         self._place_params((name, "params"), params)
         values = {key: child.value for key, child in node.value.items()}
-        exclude = self._plain_patterns(node.get("exclude"))
+        exclude = self._plain_patterns(node.items("exclude"))
         self.tools += tools
         steps = tuple(self._steps(node, name))
         used = [step.origin for step in steps] or [origin]
@@ -255,7 +255,7 @@ class BuilderCompiler:
             undeclared_reads=UndeclaredReads(values["undeclared_reads"]) if "undeclared_reads" in values else None,
             traces_reads=values.get("trace_reads", False),
             makes_intermediates=values.get("intermediate", False),
-            references=tuple(self._references(node)),
+            references=tuple(self._tree.attempt_all(self._reference, node.items("references"))),
             trusted_params=self._find_trusted_params(node),
             takes_pointers=kind is BuilderKind.COPY and self._tree.plain("lfs_pointers", "fail") == "copy",
             variables=() if kind is BuilderKind.COPY else self._variables(node),
@@ -275,13 +275,12 @@ class BuilderCompiler:
 
     def _variables(self, builder: Node) -> tuple[tuple[str, str], ...]:
         """Return (name, digest of the value) of the environment variables that this builder or the section `environment` names."""
-        listed = builder.get("environment")
-        return digests_of(item.value for item in (*self._tree.items("environment"), *(listed.value if listed else ())))
+        return digests_of(item.value for item in (*self._tree.root.items("environment"), *builder.items("environment")))
 
     def _form(self, node: Node, name: str) -> str:
         forms = [form for form in _FORMS if form in node.value]
         if not forms:
-            names = [item.value["name"].value for item in self._tree.items("builders") if item is not node]
+            names = [item.value["name"].value for item in self._tree.root.items("builders") if item is not node]
             near = nodes.nearest(name, names)
             hint = near if near.startswith("did") else "give it one of the four"
             raise UserError(f"builder '{name}' needs one of 'copy', 'uses', 'command', 'steps'", where=node.where, hint=hint)
@@ -320,7 +319,7 @@ class BuilderCompiler:
         if listed is not None and len(listed.value) < 2:
             self._tree.wrong(f"builder '{builder}' has fewer than two steps", listed, "write 'uses:' for one builder")
         seen: set[str] = set()
-        for item in listed.value if listed else ():
+        for item in node.items("steps"):
             used, name = item.value["uses"], _name_of_step(item)
             if used.value in ("copy", "command"):
                 self._tree.wrong(f"'{used.value}' cannot be a step", used, "a step is a Python builder")
@@ -330,32 +329,31 @@ class BuilderCompiler:
                 self._tree.wrong(f"two steps are called '{name}'", item, "give one of them another 'name:'")
             seen.add(name)
             self.places[place_key((builder, "steps", name))] = used.where
-            yield BuilderStep(name, f"entry:{used.value}", self._plain_patterns(item.get("patterns")))
+            yield BuilderStep(name, f"entry:{used.value}", self._plain_patterns(item.items("patterns")))
 
     def _patterns_of(self, node: Node, kind: BuilderKind) -> tuple[Pattern, ...]:
         listed = node.get("copy") or node.get("patterns")
-        found = [self._tree.attempt(self._pattern, item) for item in (listed.value if listed else [])]
-        if not found and kind is not BuilderKind.PYTHON:
+        if not (listed and listed.value) and kind is not BuilderKind.PYTHON:
             self._tree.wrong(f"builder '{node.value['name'].value}' has no patterns", listed or node, "it would never have work")
-        return tuple(pattern for pattern in found if pattern is not None)
+        return tuple(self._tree.attempt_all(self._pattern, listed.value if listed else ()))
 
-    def _plain_patterns(self, listed: Node | None) -> tuple[Pattern, ...]:
-        """Return the patterns of `exclude` or of a rule.
+    def _plain_patterns(self, items: Iterable[Node]) -> tuple[Pattern, ...]:
+        """Return the patterns of `exclude`, of a rule or of a step."""
+        return tuple(self._tree.attempt_all(self._plain_pattern, items))
 
-        The patterns have no groups, so that they can be joined to one regular expression.
-        """
-        found = [self._tree.attempt(self._pattern, item) for item in (listed.value if listed else [])]
-        for pattern, item in zip(found, listed.value if listed else [], strict=True):
-            if pattern is not None and pattern.kind is PatternKind.REGEX and re.compile(pattern.regex).groups:
-                self._tree.wrong("groups are not allowed here", item, "write (?:…)")
-        return tuple(pattern for pattern in found if pattern is not None)
+    def _plain_pattern(self, node: Node) -> Pattern:
+        """Return a pattern without groups, so that several can be joined to one regular expression."""
+        pattern = self._pattern(node)
+        if pattern.kind is PatternKind.REGEX and re.compile(pattern.regex).groups:
+            raise UserError("groups are not allowed here", where=node.where, hint="write (?:…)")
+        return pattern
 
     def _rules(self, node: Node) -> Iterator[FileRule]:
-        listed, name = node.get("rules"), node.value["name"].value
-        for number, item in enumerate(listed.value if listed else []):
+        name = node.value["name"].value
+        for number, item in enumerate(node.items("rules")):
             self._place_params((name, f"rules {number}"), item.value["params"])
             self.places[place_key((name, f"rules {number}"))] = item.where
-            yield FileRule(self._plain_patterns(item.value["files"]), _json(item.value["params"]))
+            yield FileRule(self._plain_patterns(item.items("files")), _json(item.value["params"]))
 
     def _pattern(self, node: Node) -> Pattern:
         pattern = nodes.pattern_of(node)
@@ -403,20 +401,20 @@ class BuilderCompiler:
 
         These are the parameters in `trusted_params`, and the parameters that name a program in a command.
         """
-        listed, command = node.get("trusted_params"), node.get("command")
-        names = {item.value for item in (listed.value if listed else [])}
-        if command is not None and node.value.get("persistent", command).value is True:
+        names, command = {item.value for item in node.items("trusted_params")}, node.get("command")
+        if command is None:
+            return tuple(sorted(names))
+        if node.value.get("persistent", command).value is True:
             self._check_persistent(node, command)
-        elif command is not None:
+        else:
             self._check_batch(node, command)
-        if command is not None:
-            try:
-                names.update(examine_template(command.value).program_params)
-            except TemplateError as error:
-                raise UserError(str(error), where=command.where, hint=error.hint) from None
-            if unknown := unknown_placeholder(command.value):
-                hint = f"there are {', '.join(PLACEHOLDERS)}; braces for the program itself stand in single quotes"
-                raise UserError(f"'{unknown}' is not a placeholder", where=command.where, hint=hint)
+        try:
+            names.update(examine_template(command.value).program_params)
+        except TemplateError as error:
+            raise UserError(str(error), where=command.where, hint=error.hint) from None
+        if unknown := unknown_placeholder(command.value):
+            hint = f"there are {', '.join(PLACEHOLDERS)}; braces for the program itself stand in single quotes"
+            raise UserError(f"'{unknown}' is not a placeholder", where=command.where, hint=hint)
         return tuple(sorted(names))
 
     def _check_persistent(self, node: Node, command: Node) -> None:
@@ -448,7 +446,7 @@ class BuilderCompiler:
         for key, hint in _NOT_WITH_BATCH.items():
             if key in node.value and node.value[key].value:
                 self._tree.wrong(f"'{key}' cannot be used with 'batch'", node.value[key], hint)
-        for item in node.value["products"].value if "products" in node.value else ():
+        for item in node.items("products"):
             if "{stem}" not in item.value and "{name}" not in item.value and "manifest" not in found:
                 self._tree.wrong(
                     f"with 'batch', '{item.value}' does not distinguish products of two files", item, "put {stem} into it"
@@ -467,13 +465,6 @@ class BuilderCompiler:
             is_persistent=values.get("persistent", False),
             batch=values.get("batch", 1),
         )
-
-    def _references(self, node: Node) -> Iterator[ReferenceRule]:
-        listed = node.get("references")
-        for item in listed.value if listed else []:
-            rule = self._tree.attempt(self._reference, item)
-            if rule is not None:
-                yield rule
 
     def _reference(self, node: Node) -> ReferenceRule:
         """Return a reference rule, whose regular expression must have every group that its path uses."""
@@ -508,10 +499,9 @@ class BuilderCompiler:
         return found.pattern
 
     def _tools_of(self, node: Node, name: str) -> list[ToolSettings]:
-        listed = node.get("tools")
         tools = []
-        for item in listed.value if listed else []:
-            program, files = item.get("name") or item, item.get("files")
+        for item in node.items("tools"):
+            program = item.get("name") or item
             version = item.value["version"].value if item.get("version") else ""
             tool = identify(name, program.value, program.where, self._tree.folder, version=version)
             if tool is None:
@@ -520,7 +510,7 @@ class BuilderCompiler:
                     f"tool '{program.value}' is not found {place}, or cannot be run", program, "install it, or give its path"
                 )
             tools.append(tool)
-            for file in files.value if files else []:
+            for file in item.items("files"):
                 path = file.value if "/" in file.value else f"./{file.value}"
                 tools.append(identify(name, path, file.where, self._tree.folder, is_file=True))
                 if tools[-1] is None:

@@ -42,7 +42,7 @@ class FolderCompiler:
 
     def scan_folders(self) -> tuple[ScanFolder, ...]:
         """Return the scan folders in order of precedence, highest first."""
-        nodes = self._tree.items("scan_folders")
+        nodes = self._tree.root.items("scan_folders")
         if not nodes:
             self._tree.wrong("no scan folders", self._tree.root, "add 'scan_folders: [{name: game, path: assets}]'")
         found = [(folder, node) for node in nodes if (folder := self._tree.attempt(self._scan_folder, node)) is not None]
@@ -59,7 +59,7 @@ class FolderCompiler:
     def _scan_folder(self, node: Node) -> ScanFolder:
         name, path = node.value["name"].value, node.get("path")
         if path is None:
-            names = [item.value["name"].value for item in self._tree.items("scan_folders") if item is not node]
+            names = [item.value["name"].value for item in self._tree.root.items("scan_folders") if item is not node]
             raise UserError(f"'path' is missing in 'scan_folders.{name}'", where=node.where, hint=nodes.nearest(name, names))
         absolute = os.path.normpath(os.path.join(self._tree.folder, os.path.expanduser(path.value)))
         if not os.path.isdir(absolute):
@@ -92,8 +92,7 @@ class FolderCompiler:
 
     def ignore_regex(self, folders: tuple[ScanFolder, ...]) -> str:
         """Return one regular expression that matches all ignored paths."""
-        found = [self._tree.attempt(ignore_regex, node) for node in self._tree.items("ignore")]
-        rules = [rule for rule in found if rule is not None]
+        rules = self._tree.attempt_all(ignore_regex, self._tree.root.items("ignore"))
         if (
             len(folders) == 1
             # with several scan folders a relative path would match in each, so the scanner skips aptui's folders by absolute path
@@ -124,7 +123,7 @@ def compile_shared_cache(tree: MergedTree, builders: set[str]) -> SharedCacheSet
     if store is not None and (flaw := flaw_of_address(store.value)):
         tree.wrong(flaw, store, "an absolute folder, http(s)://HOST[:PORT]/PATH, or s3://BUCKET")
     _check_trust(tree, shared)
-    patterns = [tree.attempt(_compile_pattern, node) for node in shared.get("patterns", Node([], "")).value]
+    patterns = tree.attempt_all(_compile_pattern, shared.get("patterns", Node([], "")).value)
     return SharedCacheSettings(
         mode=mode,
         store=tree.store(store.value) if store is not None else "",
@@ -132,7 +131,7 @@ def compile_shared_cache(tree: MergedTree, builders: set[str]) -> SharedCacheSet
         team_key_file=tree.file(shared.get("team_key_file")),
         signing_key_file=tree.file(shared.get("signing_key_file")),
         writers=tuple(node.value.lower() for node in shared.get("writers", Node([], "")).value),
-        patterns=tuple(pattern for pattern in patterns if pattern is not None),
+        patterns=tuple(patterns),
         builders=tuple((name, node.value) for name, node in names.items()),
         deadline_s=seconds(shared["deadline"].value),
         is_unsealed=shared["trust"].value == UNSEALED,
@@ -168,7 +167,7 @@ def _compile_pattern(node: Node) -> SharedCachePattern:
 def compile_cluster(tree: MergedTree) -> config_cluster.ClusterSettings:
     """Return the settings in `pool`, and the builders' settings for the cluster."""
     node = tree.root.get("pool") or tree.root
-    pool, builders = tree.plain_tree("pool"), [each.plain() for each in tree.items("builders")]
+    pool, builders = tree.plain_tree("pool"), [each.plain() for each in tree.root.items("builders")]
     try:
         cluster = config_cluster.compile_cluster(pool, builders, tree.folder)
     except UserError as mistake:
@@ -248,9 +247,8 @@ def mistakes(given: Node | None) -> Iterator[UserError]:
 
 
 def _bad_patterns(check: Node) -> Iterator[UserError]:
-    files = check.get("files")
     try:
-        for pattern in files.value if files is not None else ():
+        for pattern in check.items("files"):
             pattern_of(pattern)
         name = check.get("name")
         if name is not None:
@@ -305,7 +303,7 @@ class Compiler:
         self._tree.mistakes += settings.serve_mistakes(self._tree.root.get("serve"))
         self._tree.mistakes += settings.alert_mistakes(self._tree.root.get("on"))
         self._tree.mistakes += mistakes(self._tree.root.get("checks"))
-        self._tree.mistakes += settings.run_mistakes(self._tree.root.get("resources"), self._tree.items("builders"))
+        self._tree.mistakes += settings.run_mistakes(self._tree.root.get("resources"), self._tree.root.items("builders"))
         if self._tree.mistakes:
             raise ConfigErrors(self._tree.mistakes)
         all_checks = compile_checks(self._tree.plain_tree("checks"))
@@ -335,22 +333,22 @@ class Compiler:
 
     def _project(self) -> Project:
         folders = self._folders.scan_folders()
-        builders = [self._tree.attempt(self._builders.compile, node) for node in self._tree.items("builders")]
+        builders = self._tree.attempt_all(self._builders.compile, self._tree.root.items("builders"))
         tags = self._platforms.tags
         return Project(
             platforms=self._platforms.enabled,
             host_platform=self._host,
             scan_folders=folders,
-            builders=tuple(builder for builder in builders if builder is not None),
+            builders=tuple(builders),
             ignore_regex=self._folders.ignore_regex(folders),
             linked_folders=self._tree.folders("linked_folders"),
             companions=tuple(self._companions()),
-            metadata_types=tuple(node.value.lower() for node in self._tree.items("metadata_types")),
+            metadata_types=tuple(node.value.lower() for node in self._tree.root.items("metadata_types")),
             undeclared_reads=UndeclaredReads(self._tree.plain("undeclared_reads", "warn")),
             touches_unchanged=self._tree.plain_tree("products").get("touch_unchanged", False),
             resting_platforms=self._platforms.resting,
             disabled_platforms=self._platforms.disabled,
-            declared_builders=tuple(node.value["name"].value for node in self._tree.items("builders")),
+            declared_builders=tuple(node.value["name"].value for node in self._tree.root.items("builders")),
             declared_platforms=tuple(dict.fromkeys([*tags, *(tag for each in tags.values() for tag in each)])),
             unlisted_builder=self._builders.compile_unlisted(),
             retry=settings.retry_rule(self._tree.plain_tree("retry")),

@@ -49,9 +49,7 @@ def settings(project_dir: Path, keys: Sequence[str]) -> dict[str, Setting]:
     own = {str(file) for file in writable_files(project_dir)}
     found: dict[str, Setting] = {}
     for key in keys:
-        node: Node | None = root
-        for step in key.split("."):
-            node = node.get(step) if node is not None else None
+        node = root.find(key)
         if node is not None:
             file = node.where.rsplit(":", 2)[0]
             found[key] = Setting(key, node.plain(), node.where, file if file in own else "")
@@ -119,7 +117,7 @@ def edit_text(text: str, name: str, key: str, value: Value | Sequence[Mapping[st
     """
     root = nodes.read_yaml(text.encode(), name)
     steps = key.split(".")
-    after = _append_value(text, root, steps, value) if adds else _set(text, root, steps, value)
+    after = _append_value(text, root, key, value) if adds else _set(text, root, steps, value)
     try:
         is_as_meant = nodes.read_yaml(after.encode(), name).plain() == _plan_value(root.plain(), steps, value, adds=adds)
     except UserError:
@@ -150,12 +148,10 @@ def _set(text: str, root: Node, steps: Sequence[str], value: Any) -> str:
     return text[:start] + inline(value) + text[end:]
 
 
-def _append_value(text: str, root: Node, steps: Sequence[str], value: Any) -> str:
-    node: Node | None = root
-    for step in steps:
-        node = node.get(step) if node is not None else None
+def _append_value(text: str, root: Node, key: str, value: Any) -> str:
+    node = root.find(key)
     if node is None:
-        return _set(text, root, steps, [value])
+        return _set(text, root, key.split("."), [value])
     if node.is_flow:
         return _before_bracket(text, node, inline(value))
     return _line_after(text, node.span[1], f"{' ' * _indent(node.where)}- {inline(value)}")
@@ -320,9 +316,7 @@ def _identity(entry: Any) -> Hashable:
 
 
 def _list(text: str, name: str, key: str) -> Node | None:
-    node: Node | None = nodes.read_yaml(text.encode(), name)
-    for step in key.split("."):
-        node = node.get(step) if node is not None else None
+    node = nodes.read_yaml(text.encode(), name).find(key)
     return node if node is not None and isinstance(node.value, list) else None
 
 

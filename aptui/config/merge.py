@@ -56,10 +56,6 @@ class MergedTree:
         """Return {key: node} of the mapping below a top-level key."""
         return self.plain(key, {})
 
-    def items(self, key: str) -> list[Node]:
-        """Return the nodes of a top-level list."""
-        return self.plain(key, [])
-
     def attempt(self, action: Callable[[Node], T], node: Node) -> T | None:
         """Return `action(node)`; if it raises UserError, record the mistake and return None."""
         try:
@@ -67,6 +63,10 @@ class MergedTree:
         except UserError as mistake:
             self.mistakes.append(mistake)
             return None
+
+    def attempt_all(self, action: Callable[[Node], T | None], items: Iterable[Node]) -> list[T]:
+        """Return the results of `action` for these nodes, without those whose mistake was recorded."""
+        return [found for found in (self.attempt(action, node) for node in items) if found is not None]
 
     def wrong(self, what: str, node: Node, hint: str = "") -> None:
         """Record a mistake."""
@@ -90,7 +90,7 @@ class MergedTree:
 
     def folders(self, key: str) -> tuple[str, ...]:
         """Return the absolute paths in a top-level list."""
-        return tuple(self.absolute(node.value) for node in self.items(key))
+        return tuple(self.absolute(node.value) for node in self.root.items(key))
 
 
 # Environment variables that the configuration names. Builders receive these variables, so the values may affect products.

@@ -6,7 +6,7 @@ Tests: `tests/config/test_settings.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +35,7 @@ def retry_rule(given: Mapping[str, Any] | None) -> RetryRule | None:
 
 def find_resources(builder: Node) -> tuple[str, ...]:
     """Return the names of the resources that each run of a builder uses."""
-    listed = builder.get("resources")
-    return tuple(sorted({item.value for item in (listed.value if listed else ())}))
+    return tuple(sorted({item.value for item in builder.items("resources")}))
 
 
 def has_drafts(builder: Node) -> bool:
@@ -52,8 +51,7 @@ def run_mistakes(resources: Node | None, builders: Iterable[Node]) -> list[UserE
     known = set(resources.value) if resources else set()
     found = []
     for builder in builders:
-        listed = builder.get("resources")
-        for item in listed.value if listed else ():
+        for item in builder.items("resources"):
             if item.value not in known:
                 hint = nodes.nearest(item.value, known) if known else "say how many there are: resources: {gpu: 1}"
                 found.append(UserError(f"there is no resource '{item.value}'", where=item.where, hint=hint))
@@ -293,18 +291,16 @@ def serve_mistakes(given: Node | None) -> list[UserError]:
         check_dial,
     )
 
+    if given is None:
+        return []
     found = []
-    for name in ("allowed", "rejected"):
-        listed = given.get(name) if given is not None else None
-        for entry in listed.value if listed is not None else ():
-            try:
-                canonical(entry.value)
-            except UserError as error:
-                found.append(UserError(error.what, where=entry.where, hint=error.hint))
-    dials = given.get("connections") if given is not None else None
-    for entry in dials.value if dials is not None else ():
+    checks: list[tuple[Callable[[Any], object], Node]] = [
+        (canonical, entry) for name in ("allowed", "rejected") for entry in given.items(name)
+    ]
+    checks += [(lambda dial: check_dial(_dial(dial)), entry) for entry in given.items("connections")]
+    for check, entry in checks:
         try:
-            check_dial(_dial(entry.plain()))
+            check(entry.plain())
         except UserError as error:
             found.append(UserError(error.what, where=entry.where, hint=error.hint))
     return found

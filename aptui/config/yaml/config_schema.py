@@ -31,6 +31,23 @@ def record(title: str, required: tuple[str, ...] = (), **properties: Schema) -> 
     return base | ({"required": list(required)} if required else {})
 
 
+def mapping(title: str, values: Schema, description: str = "", **more: Any) -> Schema:
+    """Return the schema of a mapping with any keys and these values."""
+    described = {"description": description} if description else {}
+    return {"type": "object", "title": title, **described, **more, "additionalProperties": values}
+
+
+def choice(title: str, description: str = "") -> Schema:
+    """Return the schema of one of the words in `title`, such as "warn, fail or block"."""
+    words = title.replace(" or ", ", ").split(", ")
+    return {"enum": words, "title": title, **({"description": description} if description else {})}
+
+
+def whole(title: str, description: str = "", **limits: int) -> Schema:
+    """Return the schema of a whole number; `limits` are `minimum` and `maximum`."""
+    return {"type": "integer", **limits, "title": title, **({"description": description} if description else {})}
+
+
 def flag(description: str) -> Schema:
     """Return the schema of true or false."""
     return {"type": "boolean", "title": "true or false", "description": description}
@@ -38,24 +55,16 @@ def flag(description: str) -> Schema:
 
 def duration(description: str, *, may_be_auto: bool = False) -> Schema:
     """Return the schema of a duration, as text with a unit or as seconds."""
-    title = "auto, or a duration like 30s, 5m or 1h" if may_be_auto else "a duration like 30s, 5m or 1h"
-    pattern = f"{DURATION}|^auto$" if may_be_auto else DURATION
+    auto, pattern = ("auto, or ", f"{DURATION}|^auto$") if may_be_auto else ("", DURATION)
+    title = f"{auto}a duration like 30s, 5m or 1h"
     return {"type": ["string", "number"], "pattern": pattern, "exclusiveMinimum": 0, "title": title, "description": description}
 
 
 def size(description: str, *, may_be_auto: bool = False) -> Schema:
     """Return the schema of a size in bytes, as text with a unit or as a number."""
-    title = "a size like 512MiB or 2GiB, or 0 for no limit"
-    if may_be_auto:
-        title = "auto, a size like 512MiB or 2GiB, or 0 for no limit"
-        return {
-            "type": ["string", "integer"],
-            "pattern": f"{SIZE}|^auto$",
-            "minimum": 0,
-            "title": title,
-            "description": description,
-        }
-    return {"type": ["string", "integer"], "pattern": SIZE, "minimum": 0, "title": title, "description": description}
+    auto, pattern = ("auto, ", f"{SIZE}|^auto$") if may_be_auto else ("", SIZE)
+    title = f"{auto}a size like 512MiB or 2GiB, or 0 for no limit"
+    return {"type": ["string", "integer"], "pattern": pattern, "minimum": 0, "title": title, "description": description}
 
 
 REFS = "a list of platform ids or tags"
@@ -84,11 +93,10 @@ PARAMS: Schema = {"type": "object", "title": "a mapping of parameters", "descrip
 UUID = r"^\{?[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}\}?$"
 
 
-UNDECLARED: Schema = {
-    "enum": ["ignore", "warn", "add"],
-    "title": "ignore, warn or add",
-    "description": "Handling of sources that a job reads without declaring them: nothing, a warning in its log, or a dependency.",
-}
+UNDECLARED: Schema = choice(
+    "ignore, warn or add",
+    "Handling of sources that a job reads without declaring them: nothing, a warning in its log, or a dependency.",
+)
 
 VARIABLES = list_of(
     text("the name of an environment variable, not TMPDIR, not APTUI_…", pattern=r"^(?!APTUI_|TMPDIR$)[A-Za-z_]\w*(?!\n)$"),
@@ -104,26 +112,10 @@ REFERENCE = record(
     ("regex",),
     regex=text("a regular expression", "Finds paths in the text: group `path`, or the only group."),
     path=text("a path", "Path made from a match: text with groups in braces; may contain `*`, and begins with `!` to exclude."),
-    kind={
-        "enum": ["source", "product"],
-        "title": "source or product",
-        "description": "Kind of the path: a source, or a product in the cache.",
-    },
-    load={
-        "enum": ["pre", "queue", "none"],
-        "title": "pre, queue or none",
-        "description": "When the runtime loads it: before the product is ready, right after it, or on demand.",
-    },
-    relative_to={
-        "enum": ["root", "source"],
-        "title": "root or source",
-        "description": "Base of the path: the scan folders, or the folder of the source.",
-    },
-    look_in={
-        "enum": ["product", "source"],
-        "title": "product or source",
-        "description": "Text to search: that of each product, or that of the source, for binary products.",
-    },
+    kind=choice("source or product", "Kind of the path: a source, or a product in the cache."),
+    load=choice("pre, queue or none", "When the runtime loads it: before the product is ready, right after it, or on demand."),
+    relative_to=choice("root or source", "Base of the path: the scan folders, or the folder of the source."),
+    look_in=choice("product or source", "Text to search: that of each product, or that of the source, for binary products."),
 )
 REFERENCE = {**REFERENCE, "type": ["string", "object"], "minLength": 1}
 
@@ -139,13 +131,7 @@ TOOL = {**TOOL, "type": ["string", "object"], "minLength": 1, "pattern": NAME}
 RETRY = record(
     "a mapping like {times: 2, on: [crash, timeout]}",
     ("times",),
-    times={
-        "type": "integer",
-        "minimum": 0,
-        "maximum": 10,
-        "title": "a whole number up to 10",
-        "description": "Number of retries; 0 disables retrying.",
-    },
+    times=whole("a whole number up to 10", "Number of retries; 0 disables retrying.", minimum=0, maximum=10),
     on=list_of(
         {
             "type": ["string", "integer"],
@@ -203,31 +189,26 @@ BUILDER = record(
         "a list of names of parameters",
         "Parameters that a folder's .aptui.yaml must not set, besides those that the builder declares so.",
     ),
-    platforms={
-        "type": "object",
-        "title": "a mapping from platform id or tag to skip or parameters",
-        "description": "Per platform id, tag or `*`: `skip`, or overriding parameters. An id beats a tag, a tag beats `*`.",
-        "additionalProperties": {
+    platforms=mapping(
+        "a mapping from platform id or tag to skip or parameters",
+        {
             "type": ["string", "object"],
             "pattern": "^skip$",
             "title": "skip, or a mapping of parameters",
         },
-    },
+        "Per platform id, tag or `*`: `skip`, or overriding parameters. An id beats a tag, a tag beats `*`.",
+    ),
     version={
         "type": ["string", "number"],
         "minLength": 1,
         "title": "a version",
         "description": "A new version runs its jobs again.",
     },
-    priority={"type": "integer", "title": "a whole number", "description": "Jobs with a higher priority run first; 0 by default."},
+    priority=whole("a whole number", "Jobs with a higher priority run first; 0 by default."),
     critical=flag("Run its jobs before all others."),
     time_limit=duration("A job that takes longer fails."),
     memory_limit=size("A job that uses more memory fails.", may_be_auto=True),
-    on_failure={
-        "enum": ["keep", "delete"],
-        "title": "keep or delete",
-        "description": "Handling of the last good products when a job fails.",
-    },
+    on_failure=choice("keep or delete", "Handling of the last good products when a job fails."),
     retry=RETRY,
     resources=list_of(text("a name", pattern=NAME), "a list of resources", "Resources that each of its runs uses."),
     quality={
@@ -257,25 +238,19 @@ BUILDER = record(
     undeclared_reads=UNDECLARED,
     intermediate=flag("Its products are sources of other builders, once for all platforms."),
     persistent=flag("Command: start the program once per worker; it gets one line of JSON per job and answers with one."),
-    batch={
-        "type": "integer",
-        "minimum": 2,
-        "maximum": 256,
-        "title": "a whole number from 2 to 256",
-        "description": "Command: start the program once for this many files at most; its line has {sources}.",
-    },
+    batch=whole(
+        "a whole number from 2 to 256",
+        "Command: start the program once for this many files at most; its line has {sources}.",
+        minimum=2,
+        maximum=256,
+    ),
     trace_reads=flag("Command: run it under strace to find the sources that it reads; slower."),
     needs=list_of(
         text("a tag", pattern=NAME),
         "a list of tags",
         "Tags that a cluster machine must have to run its jobs: a tool, a GPU, a licence.",
     ),
-    at_most={
-        "type": "integer",
-        "minimum": 1,
-        "title": "a whole number above 0",
-        "description": "Maximum number of its jobs that a cluster runs at a time.",
-    },
+    at_most=whole("a whole number above 0", "Maximum number of its jobs that a cluster runs at a time.", minimum=1),
 )
 
 
@@ -286,11 +261,7 @@ SCAN_FOLDER = record(
     ("name", "path"),
     name=text("a name", "Unique; identifies the folder, also after it moves.", pattern=NAME),
     path=text("a path", "Relative to aptui.yaml, or absolute.", pattern=NAME),
-    order={
-        "type": "integer",
-        "title": "a whole number",
-        "description": "If two folders have a file at the same relative path, the folder with the lower order wins.",
-    },
+    order=whole("a whole number", "If two folders have a file at the same relative path, the folder with the lower order wins."),
     recursive=flag("Scan subfolders, too."),
     include=list_of(REF, REFS, "Only these platforms."),
     exclude=list_of(REF, REFS, "Not these platforms."),
@@ -315,13 +286,7 @@ IDS = {
     "title": "a free name of at most 64 lower-case letters, digits, _ and -",
 }
 COMPANIONS = {**COMPANION, "type": ["string", "object", "array"], "items": COMPANION}
-NUMBER_OF_PORT: Schema = {
-    "type": "integer",
-    "minimum": 0,
-    "maximum": 65535,
-    "title": "a port",
-    "description": "Port number; 0 is any free port.",
-}
+NUMBER_OF_PORT: Schema = whole("a port", "Port number; 0 is any free port.", minimum=0, maximum=65535)
 DIAL = record(
     "a mapping with id, address and port",
     ("id", "address", "port"),
@@ -343,22 +308,16 @@ SERVE = record(
         "a list of fingerprints",
         "SHA-256 of the certificates of dialled devices; replaces dial_ca.",
     ),
-    clients_limit={
-        "type": "integer",
-        "minimum": 1,
-        "title": "a whole number above 0",
-        "description": "Maximum number of open WebSockets.",
-    },
+    clients_limit=whole("a whole number above 0", "Maximum number of open WebSockets.", minimum=1),
     hosts=list_of(text("a host name"), "a list of host names", "Accepted names in the Host header, besides those of the loopback."),
     origins=list_of(
         text("an origin", pattern=r"^https?://[^/]+$"), "a list of origins like https://name", "Web pages that may use the gateway."
     ),
-    proxies={
-        "type": "object",
-        "title": "a mapping from name to URL",
-        "description": "Services that requests are forwarded to, under /v1/proxy/NAME/; tcp://host:port for raw bytes.",
-        "additionalProperties": text("a URL", pattern=r"^(https?|tcp)://"),
-    },
+    proxies=mapping(
+        "a mapping from name to URL",
+        text("a URL", pattern=r"^(https?|tcp)://"),
+        "Services that requests are forwarded to, under /v1/proxy/NAME/; tcp://host:port for raw bytes.",
+    ),
     allowed=list_of(
         text("an address"), "a list of host names, addresses and ranges", "Peers that may connect, besides this machine."
     ),
@@ -395,29 +354,27 @@ RANGE: Schema = {"type": ["string", "number"], "minLength": 1, "title": "a numbe
 CHECK = record(
     "a mapping of requirements",
     files=list_of(PATTERN, "a list of patterns", "Sources that the check applies to, as patterns of builders; all by default."),
-    level={
-        "enum": ["warn", "fail", "block"],
-        "title": "warn, fail or block",
-        "description": "Effect of a finding: a warning; also exit code 1 of a batch; or the job fails and keeps its products.",
-    },
+    level=choice(
+        "warn, fail or block",
+        "Effect of a finding: a warning; also exit code 1 of a batch; or the job fails and keeps its products.",
+    ),
     name=text("a regular expression", "Must match the whole file name; case matters."),
     bytes=RANGE | {"description": "Size of each product: <= 4MiB."},
     pixels=RANGE | {"description": "Width times height of each product."},
-    facts={
-        "type": "object",
-        "title": "a mapping from fact to range or list",
-        "description": "Other facts that builders report: a range, or a list of allowed texts.",
-        "additionalProperties": {
+    facts=mapping(
+        "a mapping from fact to range or list",
+        {
             **list_of(text("a text"), "a list of texts"),
             "type": ["string", "number", "array"],
             "title": "a number, a range, or a list of texts",
         },
-    },
+        "Other facts that builders report: a range, or a list of allowed texts.",
+    ),
     formats=list_of(text("a format"), "a list of formats", "Allowed formats of products: png, webp, wav, glb …"),
     power_of_two=flag("Width and height must be powers of two."),
     budget=size("Maximum size of all products of these sources together."),
     lint=list_of(
-        {"enum": ["spelling", "dead", "case"], "title": "spelling, dead or case"},
+        choice("spelling, dead or case"),
         "a list of checks of 'aptui lint'",
         "Findings of 'aptui lint' to include.",
     ),
@@ -434,7 +391,7 @@ CHECK["properties"] |= {
 _TOP = record(
     "a mapping of settings",
     name=text("a name", "Name of the project; the name of its folder by default.", pattern=NAME),
-    platforms={"type": "object", "title": "a mapping of platforms", "propertyNames": IDS, "additionalProperties": PLATFORM_ENTRY},
+    platforms=mapping("a mapping of platforms", PLATFORM_ENTRY, propertyNames=IDS),
     scan_folders=list_of(SCAN_FOLDER, "a list of scan folders", "Folders with sources."),
     ignore=list_of(PATTERN, "a list of patterns", "Files and folders that are not sources, as in .gitignore; or {regex: …}."),
     linked_folders=list_of(
@@ -444,19 +401,14 @@ _TOP = record(
     ),
     shipped_ignore=flag("Also apply the ignore rules shipped with aptui."),
     builders=list_of(BUILDER, "a list of builders", "Builders: they turn sources into products."),
-    companions={"type": "object", "title": "a mapping from glob to suffix", "additionalProperties": COMPANIONS},
+    companions=mapping("a mapping from glob to suffix", COMPANIONS),
     metadata_types=list_of(
         text("an extension like .png", pattern=r"^\.[^/]+$"),
         "a list of extensions",
         "Types of sources that keep their identity in a `.meta` file beside them, so that it survives moves.",
     ),
     meta_delay=duration("Time that a running engine waits for the `.meta` file of a new source before it writes one."),
-    workers={
-        "type": "integer",
-        "minimum": 0,
-        "title": "a whole number, 0 for one per core",
-        "description": "Number of worker processes.",
-    },
+    workers=whole("a whole number, 0 for one per core", "Number of worker processes.", minimum=0),
     limits=record(
         "a mapping of limits",
         analyse=duration("Maximum time of one analysis."),
@@ -467,42 +419,27 @@ _TOP = record(
         all_memory=size("Memory limit of all running jobs together; 0 is the free memory of the machine."),
     ),
     retry=RETRY,
-    retry_failed={
-        "enum": ["always", "changed"],
-        "title": "always or changed",
-        "description": "Run failed jobs again at each start and each batch, or only when an input changed.",
-    },
-    resources={
-        "type": "object",
-        "title": "a mapping from name to number",
-        "description": "Scarce things, and the number of runs that may use one at a time.",
-        "propertyNames": {"pattern": NAME, "title": "a name"},
-        "additionalProperties": {"type": "integer", "minimum": 1, "title": "a whole number above 0"},
-    },
+    retry_failed=choice("always or changed", "Run failed jobs again at each start and each batch, or only when an input changed."),
+    resources=mapping(
+        "a mapping from name to number",
+        whole("a whole number above 0", minimum=1),
+        "Scarce things, and the number of runs that may use one at a time.",
+        propertyNames={"pattern": NAME, "title": "a name"},
+    ),
     environment=VARIABLES,
     undeclared_reads=UNDECLARED,
     products=record(
         "a mapping of settings of products",
         touch_unchanged=flag("Set the time of a product that is made again with the same bytes."),
     ),
-    lfs_pointers={
-        "enum": ["fail", "copy"],
-        "title": "fail or copy",
-        "description": "Handling of the pointer of a file that Git LFS has not fetched, by `copy`.",
-    },
-    sandbox={
-        "enum": ["auto", "require", "off"],
-        "title": "auto, require or off",
-        "description": "Run the project's code in bubblewrap: if it works, always (nothing runs without it), or never.",
-    },
+    lfs_pointers=choice("fail or copy", "Handling of the pointer of a file that Git LFS has not fetched, by `copy`."),
+    sandbox=choice(
+        "auto, require or off", "Run the project's code in bubblewrap: if it works, always (nothing runs without it), or never."
+    ),
     sandbox_paths=list_of(text("a path"), "a list of paths", "More files and folders that code in the sandbox may read."),
     shared_cache=record(
         "a mapping that describes the shared cache",
-        mode={
-            "enum": ["inactive", "client", "server"],
-            "title": "inactive, client or server",
-            "description": "Do not use it; read; read and write.",
-        },
+        mode=choice("inactive, client or server", "Do not use it; read; read and write."),
         store=text("a folder or a URL", "Place of the results: a folder, http(s)://… or s3://…"),
         namespace=text(
             "a name",
@@ -516,51 +453,32 @@ _TOP = record(
             "a list of public keys",
             "ed25519 keys of writers; results that none of them signed are not used.",
         ),
-        trust={
-            "enum": ["sealed", "unsealed"],
-            "title": "sealed or unsealed",
-            "description": "Require the seal of team_key_file or writers; unsealed trusts every user that can write to the store.",
-        },
+        trust=choice(
+            "sealed or unsealed",
+            "Require the seal of team_key_file or writers; unsealed trusts every user that can write to the store.",
+        ),
         patterns=list_of(SHARED, "a list of patterns", "Sources whose results are shared; all by default."),
-        builders={
-            "type": "object",
-            "title": "a mapping from a builder's name to true or false",
-            "description": "Share the results of its jobs; overrides the patterns.",
-            "additionalProperties": {"type": "boolean", "title": "true or false"},
-        },
+        builders=mapping(
+            "a mapping from a builder's name to true or false",
+            {"type": "boolean", "title": "true or false"},
+            "Share the results of its jobs; overrides the patterns.",
+        ),
         deadline=duration("Maximum wait for the shared cache before a job runs here."),
-        upload={
-            "enum": ["background", "complete"],
-            "title": "background or complete",
-            "description": "End a run without waiting for uploads, or after all of them.",
-        },
+        upload=choice("background or complete", "End a run without waiting for uploads, or after all of them."),
     ),
     local_store=record(
         "a mapping that describes this machine's store",
         enabled=flag("Keep results for other checkouts on this machine."),
         path=text("a path", "Folder of the store; $XDG_CACHE_HOME/aptui/store by default.", pattern=NAME),
         size_limit=size("Maximum size; above it, the results unused for the longest time are deleted."),
-        links={
-            "enum": ["never", "hard"],
-            "title": "never or hard",
-            "description": "Make products hard links into the store if the file system cannot share bytes otherwise.",
-        },
+        links=choice("never or hard", "Make products hard links into the store if the file system cannot share bytes otherwise."),
     ),
     serve=SERVE,
     on=ON,
-    checks={
-        "type": "object",
-        "title": "a mapping from name to check",
-        "description": "Requirements on assets.",
-        "additionalProperties": CHECK,
-    },
+    checks=mapping("a mapping from name to check", CHECK, "Requirements on assets."),
     pool=record(
         "a mapping that describes a pool of other machines",
-        kind={
-            "enum": ["local", "dask"],
-            "title": "local or dask",
-            "description": "Run jobs on this machine only, or also on a Dask cluster.",
-        },
+        kind=choice("local or dask", "Run jobs on this machine only, or also on a Dask cluster."),
         scheduler=text(
             "an address", "Address of Dask's scheduler: tls://host:8786; or tcp:// on the loopback, with insecure: true."
         ),
@@ -568,12 +486,7 @@ _TOP = record(
         tls_ca=text("a path", "Certificate (PEM) of the authority that signs the cluster's certificates."),
         tls_cert=text("a path", "This machine's certificate (PEM)."),
         tls_key=text("a path", "Its key (PEM)."),
-        share={
-            "type": "integer",
-            "minimum": 0,
-            "title": "a whole number",
-            "description": "Maximum number of cluster slots to use; 0 is all.",
-        },
+        share=whole("a whole number", "Maximum number of cluster slots to use; 0 is all.", minimum=0),
         store=text("a folder or a URL", "Store that transfers the files; that of the shared cache by default."),
         tags=list_of(text("a tag", pattern=NAME), "a list of tags", "Tags of this machine, for builders with `needs`."),
     ),
@@ -582,22 +495,18 @@ _TOP = record(
 )
 
 
-_ADJUSTED = {
-    "type": "object",
-    "title": "a mapping from a builder's name to its adjustments",
-    "additionalProperties": record(
-        "a mapping with params and platforms", params=PARAMS, platforms=BUILDER["properties"]["platforms"]
-    ),
-}
+_ADJUSTED = mapping(
+    "a mapping from a builder's name to its adjustments",
+    record("a mapping with params and platforms", params=PARAMS, platforms=BUILDER["properties"]["platforms"]),
+)
 _FOLDER = record(
     "a mapping of folder settings",
     builders=_ADJUSTED,
-    files={
-        "type": "object",
-        "title": "a mapping from a glob of files to adjustments",
-        "propertyNames": {"minLength": 1, "maxLength": 500, "pattern": r"^[^/\\]", "title": "a relative glob"},
-        "additionalProperties": _ADJUSTED,
-    },
+    files=mapping(
+        "a mapping from a glob of files to adjustments",
+        _ADJUSTED,
+        propertyNames={"minLength": 1, "maxLength": 500, "pattern": r"^[^/\\]", "title": "a relative glob"},
+    ),
 )
 
 

@@ -67,6 +67,18 @@ class Node(Struct, eq=False):
         """Return the child named `key`, None if it does not exist or this is not a mapping."""
         return self.value.get(key) if isinstance(self.value, dict) else None
 
+    def items(self, key: str) -> list[Node]:
+        """Return the nodes in the list named `key`, [] if it does not exist."""
+        node = self.get(key)
+        return [] if node is None else list(node.value)
+
+    def find(self, key: str) -> Node | None:
+        """Return the node at a key with dots, as after `--set`, None if it does not exist."""
+        node: Node | None = self
+        for step in key.split("."):
+            node = node.get(step) if node is not None else None
+        return node
+
     def at(self, path: Iterable[str | int]) -> Node:
         """Return the node at `path`, a sequence of keys and indices."""
         node = self

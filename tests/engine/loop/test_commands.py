@@ -264,7 +264,7 @@ class Answers:
             live=None,
             wake=lambda: None,
         )
-        scans = SimpleNamespace(mark_fresh_files=lambda _rows: None)
+        scans = SimpleNamespace(mark_fresh_files=lambda _rows: None, note_changes=lambda _rows: None)
         runs = SimpleNamespace(note_committed=lambda _order, _committed: None)
         self.executor = commands.CommandExecutor(self.context, scans, runs)  # type: ignore[arg-type]  # all that it asks of them
 
