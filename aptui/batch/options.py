@@ -191,13 +191,18 @@ class RunOptions(Struct):
     """(job id, run key) of earlier runs whose products are restored."""
 
 
-def engine_arguments(parser: ArgumentParser) -> None:
-    """Declare the options of every verb that runs the engine."""
+def configuration_arguments(parser: ArgumentParser) -> None:
+    """Declare the options that change the configuration of an engine."""
     parser.add_argument(
         "--platforms", metavar="A,B", help="process exactly these platforms, and leave the jobs of others unchanged"
     )
     parser.add_argument("--workers", type=int, metavar="N", help="number of worker processes; 0 is one per core")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
+
+
+def engine_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of every verb that runs the engine until no work is pending."""
+    configuration_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end, and nothing else, to stdout")
 
 

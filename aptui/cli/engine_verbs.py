@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aptui import __version__
-from aptui.batch.options import adopt_argument, adopt_cache, load_config, load_last_config, load_to_run, project_dir, project_facts
+from aptui.batch.options import (
+    adopt_argument,
+    adopt_cache,
+    configuration_arguments,
+    load_config,
+    load_last_config,
+    load_to_run,
+    project_dir,
+    project_facts,
+)
 from aptui.batch.run import INTERRUPTED
 from aptui.config.configuration import Config
 from aptui.config.dirs import refuse_other_user
@@ -63,11 +72,7 @@ def engine_of(arguments: Namespace, config: Config | None = None) -> Iterator[En
 def serve_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `serve`."""
     parser.add_argument("--skip-start-scan", action="store_true", help="do not search for changes made while no engine was running")
-    parser.add_argument(
-        "--platforms", metavar="A,B", help="process exactly these platforms, and leave the jobs of others unchanged"
-    )
-    parser.add_argument("--workers", type=int, metavar="N", help="number of worker processes; 0 is one per core")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
+    configuration_arguments(parser)
     parser.add_argument("--detached", action="store_true", help="run without a terminal; SIGHUP reloads the configuration")
     adopt_argument(parser)
 

@@ -29,6 +29,7 @@ from aptui.core.rows import unpack_analysis
 from aptui.core.settings import is_settings
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
+from aptui.shared.files.git_commits import run_git
 from aptui.store.queries.assets import INTERMEDIATE_FLAG
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.source_edges import DeclaredEdge, SourceEdges
@@ -250,9 +251,6 @@ def _why(edge: DeclaredEdge, path: str) -> str:
 
 
 _GIT_LIMIT_S = 120
-_GIT_OPTIONS = ("-c", "core.fileMode=false", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
-_QUIET = {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-"""Environment of Git. Git must not write its index, because a running engine would treat this as a Git operation in progress."""
 
 
 class _AffectedScan(Struct):
@@ -372,12 +370,9 @@ class _AffectedAnswer(NamedTuple):
 
 
 def _git(folder: str, *words: str) -> _AffectedAnswer:
-    """Run Git without the hooks, file monitors and diff programs that a repository may configure."""
-    command = ["git", "--literal-pathspecs", *_GIT_OPTIONS, *words]
+    """Run Git; it must not write its index, because a running engine would treat this as a Git operation in progress."""
     try:
-        answer = subprocess.run(
-            command, cwd=from_text(folder), capture_output=True, check=False, timeout=_GIT_LIMIT_S, env={**os.environ, **_QUIET}
-        )
+        answer = run_git(from_text(folder), "-c", "core.fileMode=false", *words, limit_s=_GIT_LIMIT_S)
     except FileNotFoundError:
         if not os.path.isdir(from_text(folder)):
             return _AffectedAnswer(None, f"there is no folder '{folder}'")

@@ -14,7 +14,6 @@ import re
 import shutil
 import stat
 import subprocess
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,9 @@ from aptui.config.own_files import own_paths
 from aptui.core.paths import from_text, is_below, to_text
 from aptui.core.patterns import ignore_matcher
 from aptui.core.project import ScanFolder
-from aptui.shared.errors import UserError
+from aptui.shared.errors import KnownError, UserError
+from aptui.shared.files.git_commits import run_git
+from aptui.shared.files.replacing import replacing
 
 # References in the text of a file: replace old paths and UUIDs in all spellings; all other bytes stay.
 #
@@ -46,10 +47,6 @@ _UTF_16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 class UnreadableError(Exception):
     """The file is not text, is too large, or cannot be read or written."""
-
-
-BEGUN_PREFIX, BEGUN_SUFFIX = ".aptui-", ".tmp"
-"""Prefix and suffix of the name of a temporary file, which is beside the file that it will replace."""
 
 
 class Rename(Struct, frozen=True):
@@ -280,23 +277,17 @@ def rewrite(path: str, data: bytes) -> None:
     why = why_not_writable(path)
     if why:
         raise UnreadableError(why)
-    temporary = ""
     try:
         seen = os.stat(path)
-        descriptor, temporary = tempfile.mkstemp(prefix=BEGUN_PREFIX, suffix=BEGUN_SUFFIX, dir=os.path.dirname(path))
-        with open(descriptor, "wb") as file:
+        with replacing(Path(path), what="it") as file:
             file.write(data)
-            file.flush()
             os.fchmod(file.fileno(), stat.S_IMODE(seen.st_mode))
             with contextlib.suppress(OSError):
                 os.fchown(file.fileno(), seen.st_uid, seen.st_gid)
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
     except OSError as error:
-        if temporary:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
         raise UnreadableError(f"it cannot be written: {error.strerror}") from error
+    except KnownError as error:
+        raise UnreadableError(error.what) from error
 
 
 BEGUN = ".aptui-tmp"
@@ -309,7 +300,7 @@ def native(path: str) -> str:
 
 
 class DiskTree:
-    """The scan folders of a project on disk; implements `relocation_patterns.Tree`.
+    """The scan folders of a project on disk; paths are in text form.
 
     Scan folders in the cache and aptui's own files cannot be moved.
     """
@@ -572,12 +563,8 @@ class Git:
             raise OSError(code, f"git reports: {' '.join(output.split())}")
 
     def _run(self, *words: str) -> tuple[int, str]:
-        environ = {**os.environ, "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
         try:
-            done = subprocess.run(  # the program is fixed, and the arguments are constants and paths
-                ["git", "-C", self._folder, *words],
-                capture_output=True, timeout=_LIMIT_S, check=False, env=environ,
-            )  # fmt: skip
+            done = run_git(self._folder, *words, limit_s=_LIMIT_S)
         except FileNotFoundError:
             raise UserError("'git' is not installed", hint="install it, or omit the switch for version control") from None
         except subprocess.TimeoutExpired:

@@ -8,7 +8,6 @@ steps are not started, and the report lists all steps. References are updated la
 from __future__ import annotations
 
 import contextlib
-import glob
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +33,7 @@ from aptui.features.relocation.relocation_records import (
     count_report,
 )
 from aptui.shared.errors import HostError
-from aptui.shared.files.replacing import replace_bytes
+from aptui.shared.files.replacing import list_begun, replace_bytes
 from aptui.store.queries.reader import open_reader
 
 # The journal of a relocation: the whole plan, written before the first file changes, so that a killed relocation can be completed.
@@ -200,10 +199,9 @@ def _rewrite_file(file: str, renames: Sequence[Rename], prefixes: Iterable[str])
 
 def _remove_temporary(journal: Journal) -> None:
     """Remove the temporary files of the killed relocation."""
-    places = {os.path.dirname(native(path)) for each in journal.rewrites for path in (each.file, each.new_file)}
     begun = [f"{native(item.new_file)}{moved_files.BEGUN}" for item in journal.report.items if item.new_file]
-    for folder in places:
-        begun += glob.glob(f"{glob.escape(folder)}/{moved_files.BEGUN_PREFIX}*{moved_files.BEGUN_SUFFIX}", include_hidden=True)
+    for each in journal.rewrites:
+        begun += [*list_begun(Path(native(each.file))), *list_begun(Path(native(each.new_file)))]
     for path in begun:
         with contextlib.suppress(OSError):
             os.unlink(path)

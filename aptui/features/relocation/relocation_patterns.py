@@ -1,14 +1,14 @@
 """Source and destination patterns of relocations: the matched files and their destinations.
 
-The rules and the order of their checks are those of O3DE's `SourceFileRelocator.cpp`. A `Tree` reads the disk; nothing is changed
-here. A refusal also carries O3DE's own message.
+The rules and the order of their checks are those of O3DE's `SourceFileRelocator.cpp`. A `DiskTree` reads the disk; nothing is
+changed here. A refusal also carries O3DE's own message.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -17,6 +17,9 @@ from aptui.core.project import ScanFolder
 from aptui.features.relocation.relocation_records import Relocate
 from aptui.shared.errors import UserError
 from aptui.shared.globs import PATTERN_LIMIT, Glob, LevelGlob
+
+if TYPE_CHECKING:
+    from aptui.features.relocation.moved_files import DiskTree
 
 _ALONE = ("confirm", "leaveEmptyFolders", "allowBrokenDependencies", "excludeMetaDataFiles")
 """O3DE's switches that are valid only with a command (`move` or `delete`), in the order in which O3DE reports them."""
@@ -30,34 +33,6 @@ class RelocationError(UserError):
     def __init__(self, what: str, reference: str, *, hint: str = "") -> None:
         super().__init__(what, hint=hint)
         self.reference = reference
-
-
-class Tree(Protocol):
-    """The scan folders on disk. Paths are in text form."""
-
-    @property
-    def folders(self) -> Sequence[ScanFolder]:
-        """The project's scan folders without those in the cache, in order of priority."""
-        ...
-
-    def owner(self, path: str) -> tuple[ScanFolder, str] | None:
-        """Return the scan folder that contains an absolute path, and the path relative to that folder.
-
-        The result is None if no scan folder contains the path.
-        """
-        ...
-
-    def exists(self, path: str) -> bool:
-        """Whether an absolute path exists; links are not followed."""
-        ...
-
-    def is_folder(self, path: str) -> bool:
-        """Whether an absolute path is a folder or a link to a folder."""
-        ...
-
-    def names(self, folder: ScanFolder, rel: str) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the names of (folders, files) directly in a relative folder of `folder`; links to folders are omitted."""
-        ...
 
 
 class FoundSource(Struct, frozen=True):
@@ -118,7 +93,7 @@ def is_wildcard(text: str) -> bool:
     return "*" in text or "?" in text
 
 
-def find(source: str, tree: Tree) -> FoundSource:
+def find(source: str, tree: DiskTree) -> FoundSource:
     """Return the files that a source matches.
 
     Raises:
@@ -147,7 +122,7 @@ def find(source: str, tree: Tree) -> FoundSource:
     return _find_absolute(source, tree) if source.startswith("/") else _find_relative(source, tree)
 
 
-def _is_named_exactly(source: str, tree: Tree) -> bool:
+def _is_named_exactly(source: str, tree: DiskTree) -> bool:
     """Whether a file has exactly this name. If so, a `*` in the name is not a wildcard."""
     paths = [source] if source.startswith("/") else [f"{folder.path}/{source}" for folder in tree.folders]
     return any(tree.exists(path) and not tree.is_folder(path) for path in paths)
@@ -161,7 +136,7 @@ def _outside(source: str) -> RelocationError:
     )
 
 
-def _find_plain(source: str, tree: Tree) -> FoundSource:
+def _find_plain(source: str, tree: DiskTree) -> FoundSource:
     source = source.rstrip("/") or source
     if source.startswith("/"):
         path = source
@@ -188,7 +163,7 @@ def _find_plain(source: str, tree: Tree) -> FoundSource:
     return FoundSource(owner[0], owner[1], (owner[1],), is_plain=True)
 
 
-def _find_relative(source: str, tree: Tree) -> FoundSource:
+def _find_relative(source: str, tree: DiskTree) -> FoundSource:
     found: FoundSource | None = None
     for folder in tree.folders:
         if not folder.recursive and "/" in source:
@@ -210,7 +185,7 @@ def _find_relative(source: str, tree: Tree) -> FoundSource:
     return found
 
 
-def _find_absolute(source: str, tree: Tree) -> FoundSource:
+def _find_absolute(source: str, tree: DiskTree) -> FoundSource:
     if not source.endswith("*") and tree.is_folder(source):
         raise RelocationError(f"'{source}' is a folder", _FOLDERS, hint="add '/*'")
     owner = tree.owner(source)
@@ -226,7 +201,7 @@ def _find_absolute(source: str, tree: Tree) -> FoundSource:
     return FoundSource(owner[0], owner[1], files)
 
 
-def _no_match(source: str, tried: Iterable[tuple[ScanFolder, str]], tree: Tree) -> RelocationError:
+def _no_match(source: str, tried: Iterable[tuple[ScanFolder, str]], tree: DiskTree) -> RelocationError:
     """Return the error for a source without matches; it explains a wildcard that stopped at a folder."""
     if source.count("*") > 1:
         for folder, pattern in tried:
@@ -245,7 +220,7 @@ def _across(pattern: str) -> RelocationError:
     )
 
 
-def _matching(pattern: str, folder: ScanFolder, tree: Tree) -> Iterator[str]:
+def _matching(pattern: str, folder: ScanFolder, tree: DiskTree) -> Iterator[str]:
     """Yield the matching files of a scan folder level by level; a final `*` matches everything below."""
     *levels, last = map(Glob, pattern.split("/"))
     is_deep = pattern.endswith("*")
@@ -261,7 +236,7 @@ def _matching(pattern: str, folder: ScanFolder, tree: Tree) -> Iterator[str]:
                     yield from _below(folder, f"{place}{name}", tree)
 
 
-def _below(folder: ScanFolder, rel: str, tree: Tree) -> Iterator[str]:
+def _below(folder: ScanFolder, rel: str, tree: DiskTree) -> Iterator[str]:
     todo = [rel]
     while todo:
         at = todo.pop()
@@ -299,7 +274,7 @@ class Destination(Struct, frozen=True):
         return "".join(next(taken) if piece == "*" else piece for piece in re.split(r"(\*)", self.text))
 
 
-def read_destination(found: FoundSource, destination: str, tree: Tree) -> Destination:
+def read_destination(found: FoundSource, destination: str, tree: DiskTree) -> Destination:
     """Check a destination and complete it.
 
     Raises:

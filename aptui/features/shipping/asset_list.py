@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
-from msgspec import Struct, to_builtins
+from msgspec import Meta, Struct, ValidationError, convert, to_builtins
+from msgspec.structs import replace
 
 from aptui.shared.errors import UserError
+from aptui.shared.forms import prepare_form
 from aptui.store.queries.asset_graph import AssetGraph, Edge, Link, Node, ProductFact
 
 FORMAT = "aptui asset list"
@@ -30,8 +32,8 @@ class ListedProduct(Struct, frozen=True):
 
     name: str
     asset_id: str
-    size: int
-    digest: str
+    size: Annotated[int, Meta(ge=-1)]
+    digest: Annotated[str, Meta(pattern=r"^([0-9a-f]{2})*$")]
     source: str = ""
     pulled_in_by: str = ""
 
@@ -63,15 +65,8 @@ class AssetList(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the list as JSON, which `read` accepts."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "platform": self.platform,
-            "seeds": list(self.seeds),
-            "total_bytes": self.total_bytes,
-            "products": [to_builtins(product) for product in self.products],
-            "loose_ends": [to_builtins(end) for end in self.loose_ends],
-        }
+        head = {"format": FORMAT, "version": VERSION, "platform": self.platform, "seeds": self.seeds}
+        return {**head, "total_bytes": self.total_bytes, **to_builtins({"products": self.products, "loose_ends": self.loose_ends})}
 
 
 def closure(graph: AssetGraph, seeds: Collection[Node], words: Sequence[str], platform: str) -> AssetList:
@@ -135,27 +130,9 @@ def read(data: bytes, path: str) -> AssetList:
     if value.get("version") != VERSION:
         raise UserError(f"the file is an asset list of version {value.get('version')!r}, not {VERSION}", where=path)
     try:
-        products = tuple(_product(item) for item in value["products"])
-        return AssetList(_text(value["platform"]), tuple(map(_text, value["seeds"])), products)
-    except (KeyError, TypeError, ValueError) as error:
+        return replace(convert(value, prepare_form(AssetList)), loose_ends=())
+    except ValidationError as error:
         raise UserError(f"this asset list is damaged: {error}", where=path, hint=hint) from None
-
-
-def _product(item: dict[str, object]) -> ListedProduct:
-    size, digest = item["size"], _text(item["digest"])
-    if not isinstance(size, int) or isinstance(size, bool) or size < -1:
-        message = f"{size!r} is not a size"
-        raise ValueError(message)
-    bytes.fromhex(digest)
-    source, reason = (_text(item.get(key, "")) for key in ("source", "pulled_in_by"))
-    return ListedProduct(_text(item["name"]), _text(item["asset_id"]), size, digest, source, reason)
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        message = f"{value!r} is not a text"
-        raise TypeError(message)
-    return value
 
 
 # --------------------------------------------------------------------------------------------------------------- comparing

@@ -111,13 +111,20 @@ _ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_
 _GIT_LIMIT_S = 5.0
 
 
-def ask_git(folder: Path, *words: str) -> str | None:
-    """Return the output of git, None if git fails or is missing; it runs no program that the repository names."""
+def run_git(folder: str | bytes | Path, *words: str, limit_s: float = _GIT_LIMIT_S) -> subprocess.CompletedProcess[bytes]:
+    """Run git in a folder; it runs no program that the repository names, and does not write the index for its own sake.
+
+    Raises:
+        OSError, subprocess.TimeoutExpired: git is missing, cannot be run, or did not end within `limit_s`.
+    """
     environment = {**os.environ, **_ENVIRONMENT}
+    return subprocess.run([*_GIT, *words], cwd=folder, capture_output=True, check=False, timeout=limit_s, env=environment)
+
+
+def ask_git(folder: Path, *words: str) -> str | None:
+    """Return the output of git, None if git fails or is missing."""
     try:
-        done = subprocess.run(
-            [*_GIT, *words], cwd=folder, capture_output=True, check=False, timeout=_GIT_LIMIT_S, env=environment,
-        )  # fmt: skip
+        done = run_git(folder, *words)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None

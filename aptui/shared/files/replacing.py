@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import glob
 import os
 import stat
 from collections.abc import Iterator
@@ -95,6 +96,11 @@ def replacing(
     finally:
         with suppress(OSError):
             begun.unlink()
+
+
+def list_begun(path: Path) -> list[str]:
+    """Return the files that killed processes left behind while they were to replace `path`."""
+    return glob.glob(f"{glob.escape(str(path.parent))}/.{glob.escape(path.name)}.*.new")
 
 
 def is_stream(path: Path) -> bool:

@@ -1,20 +1,16 @@
-"""Source patterns and destination patterns: each rule of O3DE's relocator, without a disk."""
+"""Source patterns and destination patterns: each rule of O3DE's relocator."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from aptui.core.paths import is_below
-from aptui.core.project import ScanFolder
+from aptui.config.configuration import Config
+from aptui.core.project import Project, ScanFolder
+from aptui.features.relocation.moved_files import DiskTree
 from aptui.features.relocation.relocation_patterns import FoundSource, RelocationError, find, from_switches, read_destination
 
-DEV, FOLDER, FLAT = (
-    ScanFolder(1, "dev", "/p/dev"),
-    ScanFolder(2, "folder", "/p/folder"),
-    ScanFolder(3, "flat", "/p/flat", recursive=False),
-)
 FILES = (
     "/p/dev/subfolder1/somefile.tif", "/p/dev/subfolder1/otherfile.tif", "/p/dev/subfolder2/file.tif", "/p/dev/duplicate/file1.tif",
     "/p/dev/duplicate/folder/file1.tif", "/p/dev/test.txt", "/p/dev/subfolder1/odd*name.tif", "/p/folder/otherfile.tif",
@@ -22,52 +18,45 @@ FILES = (
 )  # fmt: skip
 
 
-class Tree:
-    """Scan folders with a list of paths."""
+class Disk:
+    """Three scan folders with files; `/p` in a path stands for the folder `root`."""
 
-    folders = (DEV, FOLDER, FLAT)
+    def __init__(self, root: Path) -> None:
+        self._root = str(root)
+        for file in FILES:
+            path = Path(self.real(file))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        names = ("dev", "folder", "flat")
+        self.folders = tuple(ScanFolder(at, each, f"{root}/{each}", recursive=each != "flat") for at, each in enumerate(names, 1))
+        project = Project((), "linux", self.folders, ())
+        self.tree = DiskTree(Config(root, "p", root / "Cache", root / "Cache/logs", root / "Cache/temp", project))
 
-    def owner(self, path: str) -> tuple[ScanFolder, str] | None:
-        for folder in self.folders:
-            rel = path[len(folder.path) + 1 :]
-            if is_below(path, folder.path) and (folder.recursive or "/" not in rel):
-                return folder, rel
-        return None
+    def real(self, path: str) -> str:
+        """Return a path with the real root."""
+        return self._root + path[2:] if path.startswith("/p/") or path == "/p" else path
 
-    def exists(self, path: str) -> bool:
-        return path in FILES or self.is_folder(path)
+    def found(self, source: str) -> list[str]:
+        """Return the files that a source matches."""
+        return list(find(self.real(source), self.tree).files)
 
-    def is_folder(self, path: str) -> bool:
-        return any(is_below(file, path.rstrip("/")) for file in FILES)
+    def goes_to(self, source: str, destination: str) -> list[str]:
+        """Return the destination of each matching file."""
+        where = find(self.real(source), self.tree)
+        target = read_destination(where, self.real(destination), self.tree)
+        return [target.of(rel).replace(f"{self._root}/", "/p/") for rel in where.files]
 
-    def names(self, folder: ScanFolder, rel: str) -> tuple[Sequence[str], Sequence[str]]:
-        above = f"{folder.path}/{rel}/" if rel else f"{folder.path}/"
-        below = [file[len(above) :].split("/") for file in FILES if file.startswith(above)]
-        return sorted({parts[0] for parts in below if len(parts) > 1}), sorted(parts[0] for parts in below if len(parts) == 1)
-
-
-TREE = Tree()
-
-
-def found(source: str) -> list[str]:
-    return list(find(source, TREE).files)
-
-
-def refusal_of(source: str, destination: str | None = None) -> str:
-    with pytest.raises(RelocationError) as caught:
-        where = find(source, TREE)
-        assert destination is not None
-        target = read_destination(where, destination, TREE)
-        for rel in where.files:
-            target.of(rel)
-    assert caught.value.exit_code == 3
-    return caught.value.reference
+    def refusal_of(self, source: str, destination: str = "") -> str:
+        """Return O3DE's message about an invalid source or destination."""
+        with pytest.raises(RelocationError) as caught:
+            self.goes_to(source, destination)
+        assert caught.value.exit_code == 3
+        return caught.value.reference.replace(f"{self._root}/", "/p/")
 
 
-def goes_to(source: str, destination: str) -> list[str]:
-    where = find(source, TREE)
-    target = read_destination(where, destination, TREE)
-    return [target.of(rel) for rel in where.files]
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Disk:
+    return Disk(tmp_path_factory.mktemp("p"))
 
 
 # ---------------------------------------------------------------------------------------------------------------- switches
@@ -133,16 +122,16 @@ def test_switches_are_parsed_into_a_relocation_request() -> None:
         ("/p/dev/duplicate/*.tif", ["duplicate/file1.tif"]),
     ],
 )
-def test_source_pattern_finds_files(source: str, files: list[str]) -> None:
-    assert found(source) == files
+def test_source_pattern_finds_files(disk: Disk, source: str, files: list[str]) -> None:
+    assert disk.found(source) == files
 
 
-def test_existing_file_with_a_star_is_not_a_pattern() -> None:
-    where = find("subfolder1/odd*name.tif", TREE)
+def test_existing_file_with_a_star_is_not_a_pattern(disk: Disk) -> None:
+    where = find("subfolder1/odd*name.tif", disk.tree)
 
     assert where.files == ("subfolder1/odd*name.tif",)
     assert where.is_plain
-    assert goes_to("subfolder1/odd*name.tif", "new/") == ["new/odd*name.tif"]
+    assert disk.goes_to("subfolder1/odd*name.tif", "new/") == ["new/odd*name.tif"]
 
 
 @pytest.mark.parametrize(
@@ -168,17 +157,17 @@ def test_existing_file_with_a_star_is_not_a_pattern() -> None:
         ("", "Invalid format for move command."),
     ],
 )
-def test_invalid_source_is_refused(source: str, said: str) -> None:
-    assert refusal_of(source).startswith(said)
+def test_invalid_source_is_refused(disk: Disk, source: str, said: str) -> None:
+    assert disk.refusal_of(source).startswith(said)
 
 
-def test_inner_wildcard_matches_one_level() -> None:
-    assert found("/p/dev/*/file*") == ["duplicate/file1.tif", "subfolder2/file.tif"]
+def test_inner_wildcard_matches_one_level(disk: Disk) -> None:
+    assert disk.found("/p/dev/*/file*") == ["duplicate/file1.tif", "subfolder2/file.tif"]
 
 
-def test_file_in_a_subfolder_of_a_flat_scan_folder_is_outside_the_scan_folders() -> None:
-    assert refusal_of("/p/flat/sub/deep.png").startswith("Path /p/flat/sub/deep.png points to a file outside")
-    assert refusal_of("sub/deep.png").startswith("Path sub/deep.png points to a file outside")
+def test_file_in_a_subfolder_of_a_flat_scan_folder_is_outside_the_scan_folders(disk: Disk) -> None:
+    assert disk.refusal_of("/p/flat/sub/deep.png").startswith("Path /p/flat/sub/deep.png points to a file outside")
+    assert disk.refusal_of("sub/deep.png").startswith("Path sub/deep.png points to a file outside")
 
 
 # ------------------------------------------------------------------------------------------------------------- destination
@@ -204,8 +193,8 @@ def test_file_in_a_subfolder_of_a_flat_scan_folder_is_outside_the_scan_folders()
         ("SUBFOLDER2/FI*", "place/*", "place/le.tif"),
     ],
 )
-def test_destination_of_each_file_follows_the_pattern(source: str, destination: str, expected: str) -> None:
-    assert goes_to(source, destination) == [expected]
+def test_destination_of_each_file_follows_the_pattern(disk: Disk, source: str, destination: str, expected: str) -> None:
+    assert disk.goes_to(source, destination) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -219,8 +208,10 @@ def test_destination_of_each_file_follows_the_pattern(source: str, destination: 
         ("abcdef", "a*b*e*", "1*2*3*", "12cd3f"),
     ],
 )
-def test_wildcards_in_a_pattern_match_as_much_as_possible(name: str, pattern: str, destination: str, expected: str) -> None:
-    assert read_destination(FoundSource(DEV, pattern, (name,)), destination, TREE).of(name) == expected
+def test_wildcards_in_a_pattern_match_as_much_as_possible(
+    disk: Disk, name: str, pattern: str, destination: str, expected: str
+) -> None:
+    assert read_destination(FoundSource(disk.folders[0], pattern, (name,)), destination, disk.tree).of(name) == expected
 
 
 @pytest.mark.parametrize(
@@ -236,12 +227,12 @@ def test_wildcards_in_a_pattern_match_as_much_as_possible(name: str, pattern: st
         ("otherfile.tif", "", "Invalid format for move command."),
     ],
 )
-def test_invalid_destination_is_refused(source: str, destination: str, said: str) -> None:
-    assert refusal_of(source, destination).startswith(said)
+def test_invalid_destination_is_refused(disk: Disk, source: str, destination: str, said: str) -> None:
+    assert disk.refusal_of(source, destination).startswith(said)
 
 
-def test_inner_wildcard_of_a_destination_does_not_match_a_slash() -> None:
-    target = read_destination(FoundSource(FOLDER, "*/c/*", ("a/b/c/d/otherfile.tif",)), "*/d/*", TREE)
+def test_inner_wildcard_of_a_destination_does_not_match_a_slash(disk: Disk) -> None:
+    target = read_destination(FoundSource(disk.folders[1], "*/c/*", ("a/b/c/d/otherfile.tif",)), "*/d/*", disk.tree)
 
     with pytest.raises(RelocationError) as caught:
         target.of("a/b/c/d/otherfile.tif")
