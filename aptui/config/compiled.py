@@ -36,7 +36,7 @@ def find_compiled_file(*asked: object) -> str:
 
 
 _MODULES = (configuration, settings, asset_checks, project, retry, peers)
-"""Modules whose records a configuration is made of."""
+"""Modules with the records of a configuration."""
 _KINDS: dict[str, Callable[..., Any]] = {
     **{name: kind for module in _MODULES for name, kind in vars(module).items() if isinstance(kind, type)},
     "bytes": bytes.fromhex,

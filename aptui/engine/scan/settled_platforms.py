@@ -43,7 +43,7 @@ def platform_signature(project: Project, project_dir: Path, builders: Sequence[B
 
 
 class SettledPlatforms:
-    """The platforms that are up to date, while an engine runs. A project with one platform needs no such record.
+    """The platforms that are up to date, while an engine runs. A project with one platform stores nothing.
 
     Args:
         project: of this run; its platforms are processed, its resting platforms are not.

@@ -260,7 +260,7 @@ SELECT o.path_key FROM aptui_sources o WHERE o.source_id IN (
 ORDER BY o.path_key"""
 
 
-def _named(platforms: Collection[str] | None) -> dict[str, str | None]:
+def _platform_values(platforms: Collection[str] | None) -> dict[str, str | None]:
     """Return the parameter `platforms` of a query; its jobs are those of these platforms and of all platforms at once."""
     return {"platforms": None if platforms is None else json.dumps([COMMON_PLATFORM, *platforms])}
 
@@ -309,7 +309,7 @@ class LastRun:
 
         Unfinished work is a job or analysis that is neither COMPLETED nor CANCELLED, or an analysis without a fingerprint.
         """
-        return [PathKey(key) for (key,) in self._database.execute(_UNFINISHED_SQL, _named(platforms))]
+        return [PathKey(key) for (key,) in self._database.execute(_UNFINISHED_SQL, _platform_values(platforms))]
 
     def has_intents(self) -> bool:
         """Return whether a commit was interrupted."""
@@ -320,7 +320,7 @@ class LastRun:
         sql = """SELECT DISTINCT o.path_key FROM aptui_drafts d CROSS JOIN Jobs j ON j.JobID = d.job_id
             JOIN aptui_sources o ON o.source_id = j.SourcePK WHERE j.Status = 4
             AND (:platforms IS NULL OR j.Platform IN (SELECT value FROM json_each(:platforms))) ORDER BY d.job_id"""
-        return [PathKey(key) for (key,) in self._database.execute(sql, _named(platforms))]
+        return [PathKey(key) for (key,) in self._database.execute(sql, _platform_values(platforms))]
 
     def outside(self) -> dict[str, OutsideFile]:
         """Return {absolute path: its recorded state} of the files outside all scan folders that runs read (`core.run_report`)."""

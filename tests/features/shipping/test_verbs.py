@@ -308,7 +308,7 @@ builders:
         assert main.main(["batch", "--platforms", platforms]) == 0
 
     def bundle(self, platform: str) -> str:
-        """Pack the products of a platform; return the error, "" if there is none."""
+        """Pack the products of a platform; return the error, "" on success."""
         self._capsys.readouterr()
         code = main.main(["bundle", "a.txt", "-o", "a.zip", "--platform", platform])
         error = self._capsys.readouterr().err
