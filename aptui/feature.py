@@ -21,6 +21,7 @@ in `aptui/features/__init__.py`.
 | `results` | parts of an engine, `is_patient` | stored results (`engine.loop.dispatch.StoredResults`) |
 | `store` | address, namespace, `limit_s` (timeout in seconds) | a store of results (`shared.result_store.Store`) |
 | `restore` | configuration, job id, run key | answers an order with the products of that run (`engine.loop.dispatch.Restore`) |
+| `stored file` | configuration, the first 32 letters of a digest or more | path of a stored product with these bytes, or "" |
 | `format` | (a module) | opens projects of another program (below); only for features that ship |
 | `project facts` | configuration of another program's project | record with `engine` and `skips_start_scan`, None if unknown |
 | `convert` | folder of another program's project | (the `aptui.yaml` that was written, doubts) for `aptui init --from-o3de` |

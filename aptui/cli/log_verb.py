@@ -23,7 +23,7 @@ from aptui.config.dirs import DATABASE, refuse_other_user
 from aptui.core.fingerprint import MISSING, Entry
 from aptui.core.model import describe_key
 from aptui.core.orders import Outcome
-from aptui.core.rows import Made, RunStep, moments
+from aptui.core.rows import Made, RunStep
 from aptui.link import port
 from aptui.link.client import EngineClient, NoAnswer
 from aptui.shared import printing
@@ -272,10 +272,8 @@ def _jobs(word: str, project: OpenedProject) -> list[JobRow]:
 def _runs(row: JobRow, project: OpenedProject) -> list[_HistoryRun]:
     """Return the stored runs, the last run first."""
     database = project.database
-    made = tuple((product.name, product.digest.hex()[:32], product.size) for product in database.products_of(row.job_id))
-    rows = database.runs_of(row.job_id)
-    states = moments(RunStep(database.inputs_of(row.job_id), made), ((run.outcome == Outcome.SUCCEEDED, run.step) for run in rows))
-    return [_HistoryRun(number, run, state) for number, (run, state) in enumerate(zip(rows, states, strict=True), 1)]
+    states = zip(database.runs_of(row.job_id), database.moments_of(row.job_id), strict=True)
+    return [_HistoryRun(number, run, state) for number, (run, state) in enumerate(states, 1)]
 
 
 def _title(row: JobRow) -> str:

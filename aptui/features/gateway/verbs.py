@@ -523,6 +523,7 @@ def draw_texture(path: str, name: str) -> tuple[str, bytes] | str:
     from PIL import Image
 
     from aptui.tui.pictures import decoding
+    from aptui.tui.pictures.decoder import PictureView
 
     with open(path, "rb") as file:
         facts = decoding.image_facts(file.read(decoding.HEAD_BYTES), name)
@@ -530,7 +531,7 @@ def draw_texture(path: str, name: str) -> tuple[str, bytes] | str:
         return "this is not a texture"
     if why := decoding.objection(facts, os.path.getsize(path)):
         return why
-    pixels = decoding.decode(path, facts.form, threading.Event())
+    pixels = decoding.decode(path, PictureView(facts.form), threading.Event())
     if isinstance(pixels, str):
         return pixels
     stream = io.BytesIO()

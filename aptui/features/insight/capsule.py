@@ -32,10 +32,8 @@ from aptui.config.dirs import asset_database
 from aptui.config.own_files import note_written
 from aptui.config.yaml import nodes
 from aptui.core.fingerprint import MISSING
-from aptui.core.orders import Outcome
 from aptui.core.project import COMMON_PLATFORM, Builder
 from aptui.core.quality import QUALITY_VARIABLE, Quality, is_of_any_draft
-from aptui.core.rows import Made, RunStep, moments
 from aptui.features.insight import received_capsule
 from aptui.features.insight.received_capsule import FACTS, FORMAT, SOURCES, TOP, ReceivedProject
 from aptui.shared import printing
@@ -130,13 +128,9 @@ def _list_products(row: JobRow, database: Reader) -> list[dict[str, Any]]:
 
 def _manifest(row: JobRow, database: Reader) -> tuple[tuple[str, str, str], ...]:
     """Return the inputs of the job's last run; if the job never ran, return the source and its declared dependencies."""
-    if row.job_id and (runs := database.runs_of(row.job_id)):
-        made: tuple[Made, ...] = ()
-        states = moments(
-            RunStep(database.inputs_of(row.job_id), made), ((run.outcome == Outcome.SUCCEEDED, run.step) for run in runs)
-        )
-        if any(kind == "source" for kind, _name, _digest in states[0].inputs):
-            return states[0].inputs
+    inputs = states[0].inputs if row.job_id and (states := database.moments_of(row.job_id)) else ()
+    if any(kind == "source" for kind, _name, _digest in inputs):
+        return inputs
     declared = [("dependency", edge.target.lower(), "") for edge in database.edges_of(row.source_id) if not edge.from_asset_id]
     return (("source", row.source, ""), *declared)
 

@@ -43,6 +43,7 @@ FEATURE = Feature(
         "doctor": "aptui.features.sharing.verbs:doctor_lines",
         "results": "aptui.features.sharing.shared_cache:open_shared_cache",
         "restore": "aptui.features.sharing.job_results:open_stored_run",
+        "stored file": "aptui.features.sharing.job_results:find_stored_file",
     },
     panes={"cache": (6, "Cache", "Cache", "aptui.features.sharing.screen.screen:CachePane")},
 )

@@ -27,14 +27,13 @@ from aptui.core.paths import normalize, to_text
 from aptui.core.project import Builder
 from aptui.core.quality import is_of_any_draft
 from aptui.core.retry import FailureKind
-from aptui.core.rows import RunStep, moments
 from aptui.core.run_report import code_digest
 from aptui.features.sharing.record import Discovered, JobFacts, Record, as_discovered, base_key
 from aptui.features.sharing.stores.folder_store import FolderStore
 from aptui.link.port import FeatureRequest
 from aptui.shared.errors import UserError
 from aptui.shared.files import clocks
-from aptui.store.queries.reader import RESTORED, ProductRow, Reader, open_reader
+from aptui.store.queries.reader import RESTORED, ProductRow, open_reader
 from aptui.worker import file_access
 
 if TYPE_CHECKING:
@@ -328,7 +327,7 @@ def find_stored_run(config: Config, job_id: int, run_key: int) -> StoredRun:
         if at < 0:
             raise UserError("this job does not have this run", hint="'aptui log JOB --history' lists the stored runs")
         known = {product.name: product for product in database.products_of(job_id)}
-        then = _moments(database, job_id, known)[at]
+        then = database.moments_of(job_id)[at]
     run = runs[at]
     if run.outcome != Outcome.SUCCEEDED:
         raise UserError(
@@ -344,12 +343,6 @@ def find_stored_run(config: Config, job_id: int, run_key: int) -> StoredRun:
     return StoredRun(products, f"that of its run of {when}{RESTORED}")
 
 
-def _moments(database: Reader, job_id: int, known: Mapping[str, ProductRow]) -> list[RunStep]:
-    made = tuple((row.name, row.digest.hex()[:32], row.size) for row in known.values())
-    steps = ((run.outcome == Outcome.SUCCEEDED, run.step) for run in database.runs_of(job_id))
-    return moments(RunStep(database.inputs_of(job_id), made), steps)
-
-
 def _find_stored(config: Config, name: str, digest: str, known: Mapping[str, ProductRow]) -> StoredProduct:
     """Return the file of a product; the history has half of its digest, which is enough to find it."""
     if name not in known:
@@ -357,12 +350,22 @@ def _find_stored(config: Config, name: str, digest: str, known: Mapping[str, Pro
             f"the job no longer makes '{name}', which the earlier run made",
             hint="restore the source from version control, and process it",
         )
-    beside = Path(FolderStore(config.sharing.local_store, config.sharing.namespace, syncs=False).blob_path(digest.ljust(64, "0")))
-    found = sorted(beside.parent.glob(f"{digest}*")) if beside.parent.is_dir() else []
+    found = find_stored_file(config, digest)
     if not found:
         hint = "the store has no copies of sources, and removes results that were not used for long"
         raise UserError(f"'{name}' of the earlier run is not in this machine's store '{config.sharing.local_store}'", hint=hint)
-    return StoredProduct(str(found[0]), digest, known[name])
+    return StoredProduct(found, digest, known[name])
+
+
+def find_stored_file(config: Config, digest: str) -> str:
+    """Return the file of this machine's store whose digest begins like this (32 letters or more), "" if it is not stored.
+
+    This function is the extension point `stored file`.
+    """
+    if not config.sharing.local_store:
+        return ""
+    beside = Path(FolderStore(config.sharing.local_store, config.sharing.namespace, syncs=False).blob_path(digest.ljust(64, "0")))
+    return str(min(beside.parent.glob(f"{digest}*"), default=""))
 
 
 def _place_name(name: str, roots: Sequence[str]) -> str:

@@ -122,12 +122,18 @@ def run_git(folder: str | bytes | Path, *words: str, limit_s: float = _GIT_LIMIT
 
 
 def ask_git(folder: Path, *words: str) -> str | None:
-    """Return the output of git, None if git fails or is missing."""
+    """Return the output of git as text, None if git fails or is missing."""
+    output = read_git(folder, *words)
+    return None if output is None else output.decode("utf-8", "replace").strip()
+
+
+def read_git(folder: Path, *words: str) -> bytes | None:
+    """Return the output of git as bytes, None if git fails or is missing."""
     try:
         done = run_git(folder, *words)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None
+    return done.stdout if done.returncode == 0 else None
 
 
 def author_of(folder: Path, commit: str) -> str:

@@ -18,6 +18,8 @@ from msgspec.structs import replace
 from aptui.config.dirs import refuse_other_user
 from aptui.core import fingerprint
 from aptui.core.model import LISTED_ANALYSIS, FileFact, JobState
+from aptui.core.orders import Outcome
+from aptui.core.rows import RunStep, moments
 from aptui.shared.errors import UserError
 from aptui.store.db import foreign
 from aptui.store.db.folder_blobs import unpack_files
@@ -300,6 +302,12 @@ class Reader:
             products, step
             FROM aptui_runs WHERE job_id = ? ORDER BY run_key DESC"""
         return [RunRow(*row) for row in self._database.execute(sql, (job_id,))]
+
+    def moments_of(self, job_id: int) -> list[RunStep]:
+        """Return the inputs and products of the runs of a job, in the order of `runs_of`."""
+        made = tuple((row.name, row.digest.hex()[:32], row.size) for row in self.products_of(job_id))
+        steps = ((run.outcome == Outcome.SUCCEEDED, run.step) for run in self.runs_of(job_id))
+        return moments(RunStep(self.inputs_of(job_id), made), steps)
 
     def inputs_of(self, job_id: int) -> tuple[tuple[str, str, str], ...]:
         """Return the manifest of a job's last committed run: ((kind, name, digest hex), ...)."""

@@ -1,5 +1,7 @@
 """Draws pixels as cells: each cell shows two pixels as an upper half block in two colours, or shades if colours are few.
 
+Drawings (lines on transparent ground) become dots of braille in their colours: 2 × 4 dots for each cell.
+
 Transparent pixels show a faint checker, so that the shape of a picture is visible. Colours are rounded a little and equal halves
 are blanks, because neighbours of the same colour cost no bytes.
 
@@ -9,6 +11,7 @@ Tests: `tests/tui/pictures/test_blocks.py`.
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
 
 _UPPER = "▀"
 _SHADES, _ASCII_SHADES = " ░▒▓█", " .:+#"
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+"""Bits of the dots of a braille character (from U+2800 on), by row and column."""
+_INKED_FROM = 0.2
+"""Minimum share of a dot that the lines of a drawing cover; less is not drawn."""
 _CHECKER_PIXELS = 4
 _CHECKER = (0.06, 0.14)
 """Distance of the checker's two colours from the background, as a share of the distance between background and middle grey."""
@@ -58,6 +65,8 @@ def draw_picture(
     pixels: Pixels, columns: int, rows: int, manner: Manner, ground: Ground, *, is_utf8: bool = True
 ) -> list[list[Segment]]:
     """Return the lines of a picture, as large as fits into `columns` × `rows` cells; without colours as greys."""
+    if pixels.is_drawing and is_utf8:
+        return _in_dots(pixels, columns, rows, manner, ground)
     width, height = fit_size(pixels.width, pixels.height, columns, rows * 2)
     if not width:
         return []
@@ -162,6 +171,35 @@ def _numbers(colours: Grid) -> NDArray[np.int64]:
     whole = colours.astype(np.int64)
     numbers: NDArray[np.int64] = (whole[..., 0] << 16) | (whole[..., 1] << 8) | whole[..., 2]
     return numbers
+
+
+def _in_dots(pixels: Pixels, columns: int, rows: int, manner: Manner, ground: Ground) -> list[list[Segment]]:
+    width, height = fit_size(pixels.width, pixels.height, columns * 2, rows * 4)
+    if not width:
+        return []
+    picture = np.zeros((-(-height // 4) * 4, -(-width // 2) * 2, CHANNELS), np.float32)
+    picture[:height, :width] = _scale(pixels, width, height)
+    is_inked = picture[..., 3] >= 255 * _INKED_FROM
+    letters = np.full((len(picture) // 4, picture.shape[1] // 2), 0x2800)
+    inks = np.zeros((*letters.shape, CHANNELS), np.float32)
+    for row, bits in enumerate(_DOTS):
+        for column, bit in enumerate(bits):
+            letters += is_inked[row::4, column::2] * bit
+            inks += picture[row::4, column::2]
+    colours: Grid = (inks[..., :3] * (255 / np.maximum(inks[..., 3:], 1))).astype(np.float32)
+    numbers = (_palette if manner is Manner.PALETTE else _round_colours)(colours)
+    if manner is Manner.SHADES:
+        numbers[:] = -1
+    numbers[letters == 0x2800] = -1
+    lines = []
+    for texts, foregrounds in zip(letters.tolist(), numbers.tolist(), strict=True):
+        cells = zip(texts, foregrounds, strict=True)
+        runs = groupby(cells, lambda cell: cell[1])
+        lines.append([
+            Segment("".join(chr(letter) if letter != 0x2800 else " " for letter, _ in run), _style((colour, -1), ground.style))
+            for colour, run in runs
+        ])  # fmt: skip
+    return lines
 
 
 def _in_shades(picture: Grid, ground: Ground, *, is_utf8: bool) -> list[list[Segment]]:

@@ -19,25 +19,38 @@ import sys
 import warnings
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING
+from io import BytesIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from msgspec import Struct
+
+from aptui.tui.pictures.texture_levels import BLOCKS, DDS_SIZE, SRGB, dds_levels, ktx2_levels
 
 if TYPE_CHECKING:
     from PIL import Image
 
 
 MOST_WIDE, MOST_HIGH = 320, 200
-"""Maximum size of a decoded picture (pixels): one for each half of a cell of a large terminal."""
+"""Maximum size of a picture that cells show (pixels): one for each half of a cell of a large terminal."""
 CHANNELS = 4
 
 
 class Pixels(Struct, frozen=True):
-    """A decoded picture: rows of red, green, blue and alpha, a byte each."""
+    """A decoded picture: rows of red, green, blue and alpha, a byte each; `is_drawing` = lines on transparent ground."""
 
     width: int
     height: int
     data: bytes
+    is_drawing: bool = False
+
+
+class PictureView(NamedTuple):
+    """The wanted picture of a file: the format of the file, the level of a texture, and the maximum size (pixels)."""
+
+    form: str
+    level: int = 0
+    width: int = MOST_WIDE
+    height: int = MOST_HIGH
 
 
 def fit_size(width: int, height: int, columns: int, rows: int) -> tuple[int, int]:
@@ -57,8 +70,8 @@ READERS = {
     "PSD": "Psd", "KTX 2": "",
 }  # fmt: skip
 """{format: Pillow's module for it, "" for texture2ddecoder}. Some of Pillow's other readers start programs."""
-DRAWN = ("WAV", "FLAC", "Ogg", "MP3", "TrueType", "OpenType")
-"""Formats that are not pictures and that `media_drawing` draws."""
+DRAWN = ("WAV", "FLAC", "Ogg", "MP3", "TrueType", "OpenType", "GLB")
+"""Formats that are not pictures: `media_drawing` draws sounds and fonts, `wireframe` draws models."""
 MOST_MEMORY_BYTES = 192 << 20
 """Memory limit: four bytes for each of the maximum number of pixels, plus Python and Pillow."""
 _MOST_CPU_S = 5
@@ -66,35 +79,33 @@ _UNPRIVILEGED = 65534
 """UID of `nobody`; RLIMIT_NPROC has no effect on root."""
 _FINE = 4
 """Maximum reduction by averaging, for each direction; beyond it, pixels are skipped."""
+_MODEL_MEMORY_BYTES = 384 << 20
+"""Memory limit for models: NumPy, the vertices of the largest model that is drawn, and temporary arrays."""
 
 
-BLOCKS = {
-    131: ("bc1", 4, 8), 137: ("bc3", 4, 16), 139: ("bc4", 4, 8), 141: ("bc5", 4, 16), 145: ("bc7", 4, 16), 147: ("etc2", 4, 8),
-    151: ("etc2a8", 4, 16), 153: ("eacr", 4, 8), 155: ("eacrg", 4, 16), 157: ("astc", 4, 16), 161: ("astc", 5, 16),
-    165: ("astc", 6, 16), 171: ("astc", 8, 16), 37: ("RGBA", 1, 4), 9: ("L", 1, 1),
-}  # fmt: skip
-"""{format of Vulkan: (function of texture2ddecoder, or mode of Pillow; side of a block; bytes of a block)}."""
-SRGB = {132: 131, 138: 137, 146: 145, 148: 147, 152: 151, 158: 157, 162: 161, 166: 165, 172: 171, 43: 37, 15: 9}
-
-
-def main(form: str) -> None:
-    """Write the answer for one picture of a format."""
+def main(view: PictureView) -> None:
+    """Write the answer for one picture."""
     try:
-        answer, data = _decode_answer(form)
+        answer, data = _decode_answer(view)
     except MemoryError:
-        answer, data = {"why": f"decoding takes more than {MOST_MEMORY_BYTES >> 20} MiB of memory"}, b""
+        answer, data = {"why": f"decoding takes more than {_memory_bytes(view) >> 20} MiB of memory"}, b""
     except Exception as error:  # noqa: BLE001  # Pillow's readers raise any exception
-        answer, data = {"why": _reason(error, form)}, b""
+        answer, data = {"why": _reason(error, view.form)}, b""
     os.write(1, json.dumps(answer).encode() + b"\n")
     while data:
         data = data[os.write(1, data) :]
 
 
-def _decode_answer(form: str) -> tuple[dict[str, object], bytes]:
+def _memory_bytes(view: PictureView) -> int:
+    return _MODEL_MEMORY_BYTES if view.form == "GLB" else MOST_MEMORY_BYTES
+
+
+def _decode_answer(view: PictureView) -> tuple[dict[str, object], bytes]:
     from PIL import Image, ImageFile, ImageOps
 
+    form = view.form
     if form in DRAWN:
-        return _draw(form)
+        return _draw(view)
     Image.preinit()
     plugin = f"PIL.{READERS[form]}ImagePlugin" if READERS[form] else "texture2ddecoder"
     for name in ("copy", "PIL.MpoImagePlugin", "PIL.TiffImagePlugin", plugin):
@@ -103,48 +114,59 @@ def _decode_answer(form: str) -> tuple[dict[str, object], bytes]:
         except ImportError:
             return {"why": f"a preview of {form} needs the Python package {name}, which is not installed"}, b""
     warnings.simplefilter("ignore")
-    _drop_rights()
+    _drop_rights(_memory_bytes(view))
     Image.MAX_IMAGE_PIXELS = None  # the limit below is used instead
     with open(0, "rb", closefd=False) as stream:
-        picture = Image.open(stream, formats=[form.upper()]) if READERS[form] else _decode_ktx2(stream.read())
+        if READERS[form]:
+            picture: Image.Image = Image.open(_skip_levels(stream, view.level) if view.level else stream, formats=[form.upper()])
+        else:
+            picture = _decode_ktx2(stream.read(), view)
         if picture.width * picture.height > MOST_PIXELS:
             return {"why": too_many(picture.width, picture.height)}, b""
         if isinstance(picture, ImageFile.ImageFile):
-            picture.draft("RGB", (MOST_WIDE * _FINE, MOST_HIGH * _FINE))
+            picture.draft("RGB", (view.width * _FINE, view.height * _FINE))
         picture.load()
-        small = _plain(_thin_out(picture))
+        small = _plain(_thin_out(picture, view))
     small = ImageOps.exif_transpose(small)
-    small.thumbnail((MOST_WIDE, MOST_HIGH), Image.Resampling.BOX)
+    small.thumbnail((view.width, view.height), Image.Resampling.BOX)
     return {"size": small.size}, small.tobytes()
 
 
-def _draw(form: str) -> tuple[dict[str, object], bytes]:
-    """Return the answer for a sound or a font."""
-    media_drawing = import_module("aptui.tui.pictures.media_drawing")  # it imports this module
-    media_drawing.import_modules(form)
-    _drop_rights()
+def _draw(view: PictureView) -> tuple[dict[str, object], bytes]:
+    """Return the answer for a sound, a font or a model."""
+    # These modules import this module.
+    drawing = import_module(f"aptui.tui.pictures.{'wireframe' if view.form == 'GLB' else 'media_drawing'}")
+    drawing.import_modules(view.form)
+    _drop_rights(_memory_bytes(view))
     with open(0, "rb", closefd=False) as stream:
-        picture = media_drawing.DRAWERS[form](stream)
+        picture = drawing.DRAWERS[view.form](stream, view)
     return {"size": picture.size}, picture.tobytes()
 
 
-def _decode_ktx2(data: bytes) -> Image.Image:
-    """Return the first face or layer of a KTX2 file, in the largest level that is not much larger than the preview."""
+def _skip_levels(stream: BinaryIO, level: int) -> BinaryIO:
+    """Return a DDS file whose first level is `level`, because Pillow decodes only the first level."""
+    data = stream.read()
+    wanted = dds_levels(data)[level]
+    head = bytearray(data[: dds_levels(data)[0].start])
+    head[DDS_SIZE] = struct.pack("<II", wanted.height, wanted.width)
+    return BytesIO(head + data[wanted.start :])
+
+
+def _decode_ktx2(data: bytes, view: PictureView) -> Image.Image:
+    """Return the first face or layer of a level of a KTX2 file, or of a smaller level that is not smaller than the view."""
     import texture2ddecoder
     from PIL import Image
 
-    number, _, width, height = struct.unpack_from("<4I", data, 12)
-    count, packing = struct.unpack_from("<II", data, 40)
+    (number,) = struct.unpack_from("<I", data, 12)
+    (packing,) = struct.unpack_from("<I", data, 44)
     kind, side, size = BLOCKS.get(SRGB.get(number, number), ("", 0, 0))
     if not kind or packing:
         raise ValueError(f"format {number} of Vulkan, compression {packing}")
-    level = 0
-    while level + 1 < count and (width >> level > 2 * MOST_WIDE or height >> level > 2 * MOST_HIGH):
-        level += 1
-    width, height = max(1, width >> level), max(1, height >> level)
+    levels = ktx2_levels(data)[view.level :]
+    fitting = (each for each in levels if each.width <= 2 * view.width and each.height <= 2 * view.height)
+    width, height, start, _ = next(fitting, levels[-1])
     if width * height > MOST_PIXELS:
         raise ValueError("too many pixels")
-    (start,) = struct.unpack_from("<Q", data, 80 + 24 * level)
     length = -(-width // side) * -(-height // side) * size
     blocks = data[start : start + length]
     if len(blocks) < length:
@@ -171,11 +193,11 @@ def too_many(width: int, height: int) -> str:
     return f"{width:,} × {height:,} are more pixels than a preview decodes ({MOST_PIXELS >> 20} Mi)"
 
 
-def _drop_rights() -> None:
+def _drop_rights(most_bytes: int) -> None:
     os.nice(10)
     _drop_privileges()
     limits = {
-        resource.RLIMIT_AS: MOST_MEMORY_BYTES, resource.RLIMIT_CPU: _MOST_CPU_S, resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_AS: most_bytes, resource.RLIMIT_CPU: _MOST_CPU_S, resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: 0, resource.RLIMIT_NOFILE: 0, resource.RLIMIT_NPROC: 0,
     }  # fmt: skip
     for limit, most in limits.items():
@@ -191,11 +213,11 @@ def _drop_privileges() -> None:
             os.setresuid(_UNPRIVILEGED, _UNPRIVILEGED, _UNPRIVILEGED)
 
 
-def _thin_out(picture: Image.Image) -> Image.Image:
+def _thin_out(picture: Image.Image, view: PictureView) -> Image.Image:
     """Skip pixels before other calculations, which would need the memory of all pixels again."""
     from PIL import Image
 
-    shrunk = max(picture.width / (MOST_WIDE * _FINE), picture.height / (MOST_HIGH * _FINE))
+    shrunk = max(picture.width / (view.width * _FINE), picture.height / (view.height * _FINE))
     if shrunk <= 1:
         return picture
     size = max(1, round(picture.width / shrunk)), max(1, round(picture.height / shrunk))
@@ -221,4 +243,4 @@ def _range(picture: Image.Image) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(PictureView(sys.argv[1], *map(int, sys.argv[2:])))

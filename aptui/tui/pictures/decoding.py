@@ -17,20 +17,21 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from aptui.tui.background import LatestOnly
-from aptui.tui.pictures.decoder import BLOCKS, CHANNELS, DRAWN, MOST_HIGH, MOST_PIXELS, MOST_WIDE, READERS, SRGB, Pixels, too_many
+from aptui.tui.pictures.decoder import CHANNELS, DRAWN, MOST_PIXELS, READERS, PictureView, Pixels, too_many
+from aptui.tui.pictures.texture_levels import Level, dds_format, dds_levels, ktx2_format, ktx2_levels
 
 HEAD_BYTES = 64 * 1024
 _PNG_COLOURS = {0: "grey", 2: "RGB", 3: "palette", 4: "grey + alpha", 6: "RGBA"}
-_DXGI_FOLLOWS = b"DX10"
 
 
 class Facts(NamedTuple):
-    """Format, width and height in pixels (0 = unknown), and other facts."""
+    """Format, width and height in pixels (0 = unknown), other facts, and the levels of a texture."""
 
     form: str
     width: int
     height: int
     more: str
+    levels: tuple[Level, ...] = ()
 
 
 def image_facts(head: bytes, name: str) -> Facts | None:
@@ -75,23 +76,12 @@ def _tga(head: bytes) -> Facts | None:
 
 def _dds(head: bytes) -> Facts:
     height, width = struct.unpack_from("<II", head, 12)
-    return Facts("DDS", width, height, _dds_pixels(head))
+    return Facts("DDS", width, height, dds_format(head), dds_levels(head))
 
 
 def _ktx2(head: bytes) -> Facts:
-    number, _, width, height = struct.unpack_from("<4I", head, 12)
-    kind, side, _ = BLOCKS.get(SRGB.get(number, number), ("", 0, 0))
-    name = f"{kind.upper()}{f' {side}x{side}' if kind == 'astc' else ''}" if kind else f"Vulkan format {number}"
-    return Facts("KTX 2", width, height, f"{name}, sRGB" if number in SRGB else name)
-
-
-def _dds_pixels(head: bytes) -> str:
-    code = head[84:88]
-    if code == _DXGI_FOLLOWS:
-        return f"DXGI format {struct.unpack_from('<I', head, 128)[0]}"
-    if code.strip(b"\0").isalnum():
-        return code.decode("ascii")
-    return f"{struct.unpack_from('<I', head, 88)[0]} bits"
+    width, height = struct.unpack_from("<2I", head, 20)
+    return Facts("KTX 2", width, height, ktx2_format(head), ktx2_levels(head))
 
 
 def _wav(head: bytes) -> Facts:
@@ -172,13 +162,13 @@ _BY_MARK: dict[bytes, Callable[[bytes], Facts | None]] = {
     b"\0\1\0\0": lambda _: Facts("TrueType", 0, 0, ""),
     b"true": lambda _: Facts("TrueType", 0, 0, ""),
     b"OTTO": lambda _: Facts("OpenType", 0, 0, ""),
+    b"glTF": lambda _: Facts("GLB", 0, 0, ""),
 }
 
 
 REST_S = 0.15
 """Delay before the picture under the cursor is decoded (seconds)."""
 _TIMEOUT_S, _POLL_MS = 10.0, 50
-_MOST_ANSWER_BYTES = MOST_WIDE * MOST_HIGH * CHANNELS + 1024
 _MOST_FILE_BYTES = 128 << 20
 
 
@@ -193,7 +183,7 @@ def objection(facts: Facts, size_bytes: int) -> str:
     return ""
 
 
-def decode(path: str, form: str, stop: threading.Event) -> Pixels | str:
+def decode(path: str, view: PictureView, stop: threading.Event) -> Pixels | str:
     """Return the picture of a file, or the reason why it cannot be decoded. Blocks until then, or until `stop` is set."""
     try:
         # Non-blocking, so that a pipe does not block the thread.
@@ -202,7 +192,7 @@ def decode(path: str, form: str, stop: threading.Event) -> Pixels | str:
         return (error.strerror or "it cannot be read").lower()
     try:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-X", "utf8", "-m", "aptui.tui.pictures.decoder", form],
+            [sys.executable, "-P", "-X", "utf8", "-m", "aptui.tui.pictures.decoder", *map(str, view)],
             stdin=fd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
     except OSError as error:
@@ -210,17 +200,18 @@ def decode(path: str, form: str, stop: threading.Event) -> Pixels | str:
     finally:
         os.close(fd)
     with process:
-        return _read(_answer(process, stop))
+        return _read(_answer(process, view, stop), view)
 
 
-def _answer(process: subprocess.Popen[bytes], stop: threading.Event) -> bytes:
+def _answer(process: subprocess.Popen[bytes], view: PictureView, stop: threading.Event) -> bytes:
     """Return the output of the process, up to the maximum size of an answer."""
     assert process.stdout is not None
+    most_bytes = view.width * view.height * CHANNELS + 1024
     fd, answer, deadline_s = process.stdout.fileno(), b"", time.monotonic() + _TIMEOUT_S
     news = select.poll()
     news.register(fd)
     try:
-        while len(answer) <= _MOST_ANSWER_BYTES:
+        while len(answer) <= most_bytes:
             if stop.is_set() or time.monotonic() > deadline_s:
                 return b'{"why": "decoding takes too long"}\n'
             if news.poll(_POLL_MS):
@@ -233,7 +224,7 @@ def _answer(process: subprocess.Popen[bytes], stop: threading.Event) -> bytes:
         process.kill()  # in case it has not ended
 
 
-def _read(answer: bytes) -> Pixels | str:
+def _read(answer: bytes, view: PictureView) -> Pixels | str:
     """Return the answer of the decoder; it is checked strictly, because a hostile file may control the decoder."""
     line, _, data = answer.partition(b"\n")
     try:
@@ -243,15 +234,31 @@ def _read(answer: bytes) -> Pixels | str:
         width, height = reply["size"]
     except (AttributeError, KeyError, TypeError, ValueError):
         return "the decoder ended without an answer"
-    is_so = isinstance(width, int) and isinstance(height, int) and 0 < width <= MOST_WIDE and 0 < height <= MOST_HIGH
+    is_so = isinstance(width, int) and isinstance(height, int) and 0 < width <= view.width and 0 < height <= view.height
     if not is_so or len(data) != width * height * CHANNELS:
         return "the decoder returned an invalid picture"
-    return Pixels(width, height, data)
+    return Pixels(width, height, data, view.form in DRAWN)
+
+
+_GAP, _DIVIDER = 3, bytes((128, 128, 128, 255))
+"""Width of the gap between two pictures (pixels), and the colour of the line in its middle."""
+
+
+def put_beside(left: Pixels, right: Pixels) -> Pixels:
+    """Return one picture with two pictures and a line between them."""
+    height = max(left.height, right.height)
+    margin = bytes(CHANNELS * (_GAP // 2))
+
+    def row(picture: Pixels, y: int) -> bytes:
+        width = picture.width * CHANNELS
+        return picture.data[y * width : (y + 1) * width].ljust(width, b"\0")
+
+    data = b"".join(row(left, y) + margin + _DIVIDER + margin + row(right, y) for y in range(height))
+    return Pixels(left.width + _GAP + right.width, height, data, left.is_drawing and right.is_drawing)
 
 
 class _DecodeRequest(NamedTuple):
-    path: str
-    form: str
+    wanted: tuple[tuple[str, PictureView], ...]
     then: Callable[[Pixels | str], object]
 
 
@@ -267,10 +274,15 @@ class Decoder:
         self._worker = LatestOnly[_DecodeRequest | None]("aptui-pictures", self._decode)
         self._is_used = False
 
-    def want(self, path: str, form: str, then: Callable[[Pixels | str], object]) -> None:
-        """Decode a picture and call `then` in the UI's thread with it or with a reason, unless another request replaces it."""
+    def want(self, wanted: tuple[tuple[str, PictureView], ...], then: Callable[[Pixels | str], object]) -> None:
+        """Decode pictures and call `then` in the UI's thread with the picture or a reason, unless another request replaces it.
+
+        Args:
+            wanted: (path, view) of one picture, or of two that are put beside each other.
+            then: gets the picture, or the reason why it cannot be decoded.
+        """
         self._is_used = True
-        self._worker.put(_DecodeRequest(path, form, then), interrupts=True)
+        self._worker.put(_DecodeRequest(wanted, then), interrupts=True)
 
     def want_none(self) -> None:
         """Drop the request."""
@@ -284,6 +296,11 @@ class Decoder:
     def _decode(self, _kind: str, wanted: _DecodeRequest | None) -> None:
         if wanted is None or self._worker.is_superseded(wait_s=REST_S):
             return
-        picture = decode(wanted.path, wanted.form, self._worker.stop)
+        picture: Pixels | str = ""
+        for path, view in wanted.wanted:
+            after = decode(path, view, self._worker.stop)
+            picture = put_beside(picture, after) if isinstance(picture, Pixels) and isinstance(after, Pixels) else after
+            if isinstance(picture, str):
+                break
         if not self._worker.is_superseded():
             self._deliver(wanted.then, picture)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterator
 from typing import Any
 
 _TRIANGLES = 4
@@ -25,12 +26,12 @@ Matrix = list[list[float]]
 
 def _count(tree: Object) -> tuple[int, int]:
     """Return how many triangles and vertices the meshes of a document have, each mesh and each set of vertices once."""
-    accessors = _as_objects(tree.get("accessors"))
+    accessors = as_objects(tree.get("accessors"))
     triangles = 0
     vertices: dict[int, int] = {}
-    for mesh in _as_objects(tree.get("meshes")):
-        for primitive in _as_objects(mesh.get("primitives")):
-            position = _as_object(primitive.get("attributes")).get("POSITION")
+    for mesh in as_objects(tree.get("meshes")):
+        for primitive in as_objects(mesh.get("primitives")):
+            position = as_object(primitive.get("attributes")).get("POSITION")
             corners = _length(accessors, primitive.get("indices", position))
             if isinstance(position, int):
                 vertices[position] = _length(accessors, position)
@@ -44,15 +45,23 @@ def _length(accessors: list[Object], index: object) -> int:
     return found if isinstance(found, int) else 0
 
 
-def describe_glb(data: bytes) -> list[tuple[str, str]]:
-    """Return (label, value) of the facts of a GLB, `data` may be only its beginning; [] if it is not a GLB, or damaged."""
+def read_glb_tree(data: bytes) -> Object:
+    """Return the document of a GLB, `data` may be only its beginning; {} if it is not a GLB, or damaged."""
     length = int.from_bytes(data[12:16], "little")
     if not data.startswith(b"glTF") or data[16:20] != b"JSON" or length > min(len(data) - 20, LONGEST_JSON_BYTES):
-        return []
+        return {}
     try:
-        tree = json.loads(data[20 : 20 + length])
-        return _describe(tree) if isinstance(tree, dict) else []
-    except (ValueError, OverflowError, RecursionError, TypeError):
+        return as_object(json.loads(data[20 : 20 + length]))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def describe_glb(data: bytes) -> list[tuple[str, str]]:
+    """Return (label, value) of the facts of a GLB, `data` may be only its beginning; [] if it is not a GLB, or damaged."""
+    try:
+        tree = read_glb_tree(data)
+        return _describe(tree) if tree else []
+    except (ValueError, OverflowError, TypeError):
         return []
 
 
@@ -71,25 +80,36 @@ def _describe(tree: Object) -> list[tuple[str, str]]:
 
 def _extent(tree: Object) -> list[float]:
     """Return the lengths of the sides of the box around all meshes as nodes place them; [] if it is not known."""
-    nodes, meshes, accessors = (_as_objects(tree.get(name)) for name in ("nodes", "meshes", "accessors"))
+    accessors = as_objects(tree.get("accessors"))
+    low, high = [float("inf")] * 3, [float("-inf")] * 3
+    for here, primitive in place_primitives(tree):
+        if here is None:
+            return []
+        for position in _indices([as_object(primitive.get("attributes")).get("POSITION")], accessors):
+            for corner in _corners(accessors[position]):
+                place = [sum(row[k] * corner[k] for k in range(3)) + row[3] for row in here[:3]]
+                low, high = list(map(min, low, place)), list(map(max, high, place))
+    return [b - a for a, b in zip(low, high, strict=True)] if low[0] <= high[0] else []
+
+
+def place_primitives(tree: Object) -> Iterator[tuple[Matrix | None, Object]]:
+    """Yield (transformation to the scene, primitive) of all nodes; the transformation is None where the steps are used up."""
+    nodes, meshes = (as_objects(tree.get(name)) for name in ("nodes", "meshes"))
     children = {child for node in nodes for child in _indices(node.get("children"), nodes)}
     todo = [(index, _unit()) for index in range(len(nodes)) if index not in children]
-    low, high = [float("inf")] * 3, [float("-inf")] * 3
     steps = 0
-    while todo and steps < _MOST_STEPS:
+    while todo:
         index, above = todo.pop()
-        steps += 1
         here = _times(above, _matrix(nodes[index]))
         todo += [(child, here) for child in _indices(nodes[index].get("children"), nodes)]
+        steps += 1
         for mesh in _indices([nodes[index].get("mesh")], meshes):
-            for primitive in _as_objects(meshes[mesh].get("primitives"))[: _MOST_STEPS - steps]:
+            for primitive in as_objects(meshes[mesh].get("primitives"))[: _MOST_STEPS - steps]:
                 steps += 1
-                for position in _indices([_as_object(primitive.get("attributes")).get("POSITION")], accessors):
-                    for corner in _corners(accessors[position]):
-                        place = [sum(row[k] * corner[k] for k in range(3)) + row[3] for row in here[:3]]
-                        low, high = list(map(min, low, place)), list(map(max, high, place))
-    is_known = steps < _MOST_STEPS and low[0] <= high[0]
-    return [b - a for a, b in zip(low, high, strict=True)] if is_known else []
+                yield here, primitive
+        if steps >= _MOST_STEPS:
+            yield None, {}
+            return
 
 
 def _indices(listed: object, things: list[Object]) -> list[int]:
@@ -131,14 +151,14 @@ def _numbers(node: Object, key: str, length: int) -> list[Any]:
     return given if isinstance(given, list) and len(given) == length and all(map(_is_number, given)) else []
 
 
-def _as_object(value: object) -> Object:
+def as_object(value: object) -> Object:
     """Return `value` if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
-def _as_objects(value: object) -> list[Object]:
+def as_objects(value: object) -> list[Object]:
     """Return the objects of a list; other values are replaced by empty objects."""
-    return [_as_object(each) for each in value] if isinstance(value, list) else []
+    return [as_object(each) for each in value] if isinstance(value, list) else []
 
 
 def _is_number(value: object) -> bool:

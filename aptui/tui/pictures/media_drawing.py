@@ -12,15 +12,15 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from aptui.tui.pictures.decoder import MOST_HIGH, MOST_WIDE
+from aptui.tui.pictures.decoder import PictureView
 
 if TYPE_CHECKING:
     from PIL import Image
 
 _INK, _LOUD, _AXIS = (90, 150, 230, 255), (230, 90, 80, 255), (128, 128, 128, 120)
 """Colours that are readable on a dark and on a light ground: a line, a sample at full scale, the middle."""
-_CHANNELS, _CHANNEL_HIGH = 2, 80
-"""Maximum number of channels that are drawn, and the height of a channel in pixels."""
+_CHANNELS, _CHANNEL_SHARE = 2, 4
+"""Maximum number of channels that are drawn, and the width of a channel divided by its height."""
 _SAMPLED = 1024
 """Maximum number of samples of a column that are read: a long sound would need seconds."""
 _FULL_SCALE = 32_767
@@ -28,8 +28,8 @@ _SAMPLE, _ROWS, _ROW_LENGTH = "AaBbGgQqRrSs&@?!01234567", 3, 8
 _NO_CHARACTER = "\uffff"
 _RANGES = ((0x21, 0x180), (0xE000, 0xE100), (0xF000, 0xF100))
 """Code points of Latin letters, and those that icon fonts use."""
-_LARGEST, _SMALLEST, _STEP = 56, 8, 4
-"""Font sizes that are tried, from the largest (pixels)."""
+_SMALLEST, _STEP = 8, 4
+"""The smallest font size, and the distance of the font sizes that are tried (pixels)."""
 
 Read = Callable[[int, int], "array[int]"]
 """Reads (first frame, number of frames); returns 16-bit samples, channel by channel."""
@@ -45,17 +45,18 @@ def import_modules(form: str) -> None:
         import soundfile  # noqa: F401  # as above
 
 
-def draw_sound(stream: BinaryIO) -> Image.Image:
+def draw_sound(stream: BinaryIO, view: PictureView) -> Image.Image:
     """Return the waveform: for each column the lowest and the highest sample; a sample at full scale is red."""
     from PIL import Image, ImageDraw
 
     frames, channels, read = _open_sound(stream)
     shown = min(channels, _CHANNELS)
-    width = max(1, min(MOST_WIDE, frames))
-    picture = Image.new("RGBA", (width, _CHANNEL_HIGH * shown))
+    width = max(1, min(view.width, frames))
+    channel_high = max(2, min(view.width // _CHANNEL_SHARE, view.height // shown))
+    picture = Image.new("RGBA", (width, channel_high * shown))
     draw = ImageDraw.Draw(picture)
     for channel in range(shown):
-        middle = _CHANNEL_HIGH * channel + _CHANNEL_HIGH // 2
+        middle = channel_high * channel + channel_high // 2
         draw.line((0, middle, width, middle), _AXIS)
     for column in range(width if frames else 0):
         start, end = frames * column // width, frames * (column + 1) // width
@@ -63,7 +64,7 @@ def draw_sound(stream: BinaryIO) -> Image.Image:
         for channel in range(shown):
             mine = samples[channel::channels]
             if mine:
-                middle, half = _CHANNEL_HIGH * channel + _CHANNEL_HIGH // 2, _CHANNEL_HIGH // 2 - 1
+                middle, half = channel_high * channel + channel_high // 2, channel_high // 2 - 1
                 low, high = (round(value * half / _FULL_SCALE) for value in (min(mine), max(mine)))
                 is_loud = max(mine) >= _FULL_SCALE or min(mine) <= -_FULL_SCALE
                 draw.line((column, middle - high, column, middle - low), _LOUD if is_loud else _INK)
@@ -100,7 +101,7 @@ def _open_wave(stream: BinaryIO) -> tuple[int, int, Read]:
     return sound.getnframes(), sound.getnchannels(), read
 
 
-def draw_font(stream: BinaryIO) -> Image.Image:
+def draw_font(stream: BinaryIO, view: PictureView) -> Image.Image:
     """Return three rows of glyphs, as large as fits."""
     import io
 
@@ -113,13 +114,13 @@ def draw_font(stream: BinaryIO) -> Image.Image:
 
     shown = _list_characters(load(_SMALLEST * 2))
     rows = [shown[at : at + _ROW_LENGTH] for at in range(0, max(1, len(shown)), _ROW_LENGTH)]
-    high = MOST_HIGH // len(rows)
-    for size in range(_LARGEST, _SMALLEST - 1, -_STEP):
+    high = max(1, view.height // len(rows))
+    for size in range(max(high, _SMALLEST), _SMALLEST - 1, -_STEP):
         font = load(size)
-        if max(map(font.getlength, rows)) <= MOST_WIDE and sum(font.getmetrics()) <= high:
+        if max(map(font.getlength, rows)) <= view.width and sum(font.getmetrics()) <= high:
             break
-    width = min(MOST_WIDE, max(1, *(round(font.getlength(row)) for row in rows), 1))
-    picture = Image.new("RGBA", (width, MOST_HIGH))
+    width = min(view.width, max(1, *(round(font.getlength(row)) for row in rows), 1))
+    picture = Image.new("RGBA", (width, view.height))
     draw = ImageDraw.Draw(picture)
     for at, row in enumerate(rows):
         draw.text((0, high * at), row, fill=_INK, font=font)

@@ -154,7 +154,7 @@ _ROLES = (
 
 
 class TextPreview(Struct, frozen=True):
-    """Lines ready to be drawn, and their kind. With `pixels`, a picture fills the view in place of lines."""
+    """Lines ready to be drawn, and their kind. With `pixels`, a picture fills the view below the lines."""
 
     kind: str
     lines: tuple[tuple[Piece, ...], ...]
@@ -338,9 +338,15 @@ class TextView(Rows):
         """Draw a line of the picture if there is a picture; the terminal's cursor is on the picture's first line."""
         if self._picture is None:
             return super().below(y, width, painter)
-        lines = self._picture.lines(self, width - 1, self.page_rows, painter)
+        lines = self._picture.lines(self, width - 1, max(0, self.page_rows - self.shown_count), painter)
         edge = self.edge(is_cursor=y == 0 and self.has_focus, is_mark=False, painter=painter)
+        y -= self.shown_count
         return Strip(pad([edge, *(lines[y] if y < len(lines) else ())], width, painter.ground), width)
+
+    @property
+    def size_in_cells(self) -> tuple[int, int]:
+        """(columns, rows) of the view."""
+        return max(0, self.scrollable_content_region.width - 1), self.page_rows
 
     def action_shift(self, steps: int) -> None:
         """Scroll horizontally."""

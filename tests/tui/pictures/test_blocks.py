@@ -112,3 +112,26 @@ def test_picture_with_fewer_colours_has_fewer_bytes():
 
     assert counts[0] >= counts[1] > 4 * counts[2]
     assert counts[2] <= 40 * 20 * 3 + 20 * 40
+
+
+def drawing(*rows: str) -> Pixels:
+    """Return a drawing: `#` is red, a blank is transparent."""
+    data = b"".join(RED if letter == "#" else bytes(4) for row in rows for letter in row)
+    return Pixels(len(rows[0]), len(rows), data, is_drawing=True)
+
+
+def test_lines_of_a_drawing_are_dots_in_their_colour():
+    cells = shown(drawing("##  ", "#   ", "#   ", "#   ", "#   "), 2, 2)
+
+    assert [[cell[:2] for cell in line] for line in cells] == [
+        [("⡏", (255, 0, 0)), (" ", (192, 192, 192))], [("⠁", (255, 0, 0)), (" ", (192, 192, 192))],
+    ]  # fmt: skip
+    assert text(drawing("#"), 1, 1) == ["⠛"], "enlarged"
+    assert text(drawing("#"), 1, 1, is_utf8=False) == ["."], "without braille as other pictures"
+    assert draw_picture(drawing("#"), 0, 1, Manner.COLOURS, DARK) == []
+
+
+def test_thin_lines_of_a_reduced_drawing_stay_visible():
+    upright = drawing(*["   #    "] * 16)
+
+    assert {letter for line in text(upright, 2, 2, Manner.COLOURS) for letter in line} == {"⢸", " "}

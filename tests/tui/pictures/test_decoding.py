@@ -13,9 +13,9 @@ from PIL import Image
 from tools import MACHINE
 from waiting import until
 
-from aptui.builders.files.texture_file import Texture, encode_ktx2
+from aptui.builders.files.texture_file import Texture, encode_dds, encode_ktx2
 from aptui.tui.pictures import decoding
-from aptui.tui.pictures.decoder import CHANNELS, MOST_HIGH, MOST_WIDE, Pixels
+from aptui.tui.pictures.decoder import CHANNELS, MOST_HIGH, MOST_WIDE, PictureView, Pixels
 from aptui.tui.pictures.decoding import Decoder, Facts, decode, objection
 
 pytestmark = pytest.mark.real
@@ -40,8 +40,8 @@ def png_of(width: int, height: int, data: bytes = b"") -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
 
 
-def decoded(path, form: str) -> Pixels | str:
-    return decode(str(path), form, threading.Event())
+def decoded(path, form: str, level: int = 0) -> Pixels | str:
+    return decode(str(path), PictureView(form, level), threading.Event())
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,18 @@ def test_textures_for_gpus_are_decoded(tmp_path, name, data):
     assert isinstance(picture, Pixels), picture
     assert (picture.width, picture.height, picture.data[:4], picture.data[-4:]) == (16, 8, bytes(RED), bytes(BLUE))
     assert decoded(tmp_path / "short.ktx2", "KTX 2") == "its file ends too early"
+
+
+@pytest.mark.parametrize(("form", "encode"), [("KTX 2", encode_ktx2), ("DDS", encode_dds)])
+def test_level_of_a_texture_is_decoded(tmp_path, form, encode):
+    levels = [[RED_BLOCK * 8], [BLUE_BLOCK * 2], [RED_BLOCK]]
+    (tmp_path / "a").write_bytes(encode(Texture("bc1", 16, 8, levels, is_srgb=False)))
+
+    shown = [decoded(tmp_path / "a", form, level) for level in range(3)]
+
+    assert [(each.width, each.height, each.data[:4]) for each in shown] == [
+        (16, 8, bytes(RED)), (8, 4, bytes(BLUE)), (4, 2, bytes(RED)),
+    ]  # fmt: skip
 
 
 def test_bit_depth_and_orientation_are_applied(tmp_path):
@@ -134,7 +146,7 @@ def test_memory_limit_is_reported(tmp_path):
     (tmp_path / "a.png").write_bytes(png_of(4000, 4000, bytes(4000 * (4000 * 4 + 1))))
 
     with open(tmp_path / "a.png", "rb") as file:
-        said = in_process("decoder.MOST_MEMORY_BYTES = 64 << 20\ndecoder.main('PNG')", file)
+        said = in_process("decoder.MOST_MEMORY_BYTES = 64 << 20\ndecoder.main(decoder.PictureView('PNG'))", file)
 
     assert json.loads(said) == {"why": "decoding takes more than 64 MiB of memory"}
     assert decoded(tmp_path / "a.png", "PNG") == Pixels(MOST_HIGH, MOST_HIGH, bytes(MOST_HIGH * MOST_HIGH * CHANNELS))
@@ -143,7 +155,7 @@ def test_memory_limit_is_reported(tmp_path):
 def test_decoder_cannot_open_files_or_connections():
     code = """
 import os, socket
-decoder._drop_rights()
+decoder._drop_rights(decoder.MOST_MEMORY_BYTES)
 for act in (lambda: open("/etc/passwd"), socket.socket, os.fork, lambda: os.setuid(0), lambda: bytearray(256 << 20)):
     try:
         act()
@@ -158,7 +170,7 @@ for act in (lambda: open("/etc/passwd"), socket.socket, os.fork, lambda: os.setu
 def test_decoder_started_by_root_runs_without_root_privileges():
     code = """
 import os
-decoder._drop_rights()
+decoder._drop_rights(decoder.MOST_MEMORY_BYTES)
 try:
     os.kill(os.getppid(), 0)
 except PermissionError:
@@ -177,7 +189,9 @@ except PermissionError:
     ],
 )  # fmt: skip
 def test_invalid_answers_of_the_decoder_are_refused(answer):
-    assert decoding._read(answer) in {"the decoder ended without an answer", "the decoder returned an invalid picture"}
+    why = decoding._read(answer, PictureView("PNG"))
+
+    assert why in {"the decoder ended without an answer", "the decoder returned an invalid picture"}
 
 
 def test_decoder_that_hangs_or_floods_is_killed(tmp_path, monkeypatch):
@@ -199,17 +213,17 @@ def test_decoder_that_hangs_or_floods_is_killed(tmp_path, monkeypatch):
 
 def test_only_the_last_picture_is_decoded_while_the_cursor_moves(monkeypatch):
     began, told = [], []
-    monkeypatch.setattr(decoding, "decode", lambda path, form, _stop: began.append(path) or f"{path} {form}")
+    monkeypatch.setattr(decoding, "decode", lambda path, view, _stop: began.append(path) or f"{path} {view.form}")
     monkeypatch.setattr(decoding, "REST_S", 0.3)
     made = Decoder(lambda then, what: then(what))
     try:
         for number in range(20):
-            made.want(f"a{number}", "PNG", told.append)
+            made.want(((f"a{number}", PictureView("PNG")),), told.append)
         until(lambda: told)
         assert (began, told) == (["a19"], ["a19 PNG"])
-        made.want("b", "PNG", told.append)
+        made.want((("b", PictureView("PNG")),), told.append)
         made.want_none()
-        made.want("c", "GIF", told.append)
+        made.want((("c", PictureView("GIF")),), told.append)
         until(lambda: len(told) == 2)
         assert (began[1:], told[1:]) == (["c"], ["c GIF"])
     finally:
@@ -220,3 +234,30 @@ def test_unsupported_pictures_are_not_decoded():
     assert objection(Facts("OpenEXR", 0, 0, ""), 10) == "there is no preview of the format OpenEXR"
     assert objection(Facts("PNG", 10, 10, ""), 1 << 30) == "the file is larger than 128 MiB"
     assert objection(Facts("PNG", 10, 10, ""), 100) == ""
+
+
+def test_pictures_are_put_beside_each_other_with_a_line_between_them():
+    left, right = Pixels(1, 2, bytes(RED) * 2), Pixels(2, 1, bytes(BLUE) * 2)
+
+    both = decoding.put_beside(left, right)
+
+    rows = [both.data[at : at + both.width * CHANNELS] for at in range(0, len(both.data), both.width * CHANNELS)]
+    between = bytes(4) + bytes((128, 128, 128, 255)) + bytes(4)
+    assert (both.width, both.height) == (6, 2)
+    assert rows == [bytes(RED) + between + bytes(BLUE) * 2, bytes(RED) + between + bytes(8)]
+
+
+def test_second_picture_that_cannot_be_decoded_is_reported(monkeypatch):
+    told = []
+    monkeypatch.setattr(decoding, "decode", lambda path, _view, _stop: Pixels(1, 1, bytes(4)) if path == "a" else f"bad {path}")
+    monkeypatch.setattr(decoding, "REST_S", 0)
+    made = Decoder(lambda then, what: then(what))
+    try:
+        for number, paths in enumerate(("ab", "ba", "aa"), 1):
+            made.want(tuple((path, PictureView("PNG")) for path in paths), told.append)
+            until(lambda number=number: len(told) == number)
+    finally:
+        made.close()
+
+    assert told[:2] == ["bad b", "bad b"]
+    assert told[2].width == 5

@@ -28,11 +28,13 @@ TIFF_ENTRIES = struct.pack("<HHIHH HHII HHIHH", 256, 3, 1, 300, 0, 257, 4, 1, 70
         (b"II*\0" + struct.pack("<IH", 8, 3) + TIFF_ENTRIES, "a.tif", ("TIFF", 300, 70_000, "3 channels")),
         (b"MM\0*" + struct.pack(">I", 1 << 20), "a.tif", ("TIFF", 0, 0, "")),
         (b"v/1\x01\2\0\0\0", "a.exr", ("OpenEXR", 0, 0, "")),
-        (b"\xabKTX 20\xbb\r\n\x1a\n" + struct.pack("<4I", 146, 1, 16, 8), "a", ("KTX 2", 16, 8, "BC7, sRGB")),
+        (b"\xabKTX 20\xbb\r\n\x1a\n" + struct.pack("<4I", 146, 1, 16, 8) + bytes(80), "a", ("KTX 2", 16, 8, "BC7, sRGB")),
         (PNG[:20], "a.png", None),
         (b"text", "a.tga", None),
         (b"RIFF\0\0\0\0WAVEfmt ", "a.wav", None),
     ],
 )  # fmt: skip
 def test_images_are_recognised_by_their_first_bytes(head, name, expected):
-    assert image_facts(head, name) == expected
+    found = image_facts(head, name)
+
+    assert (found and found[:4]) == expected

@@ -11,8 +11,8 @@ import pytest
 
 from aptui.demo.demo_project import EXTRAS
 from aptui.tui.pictures import media_drawing
-from aptui.tui.pictures.decoder import CHANNELS, MOST_HIGH, MOST_WIDE, Pixels
-from aptui.tui.pictures.decoding import decode, image_facts
+from aptui.tui.pictures.decoder import CHANNELS, MOST_HIGH, MOST_WIDE, PictureView, Pixels
+from aptui.tui.pictures.decoding import Facts, decode, image_facts
 
 LOUD = 400
 """Frames at full scale at the end of the sound."""
@@ -39,7 +39,7 @@ def columns(picture: Pixels) -> list[set[bytes]]:
 @pytest.mark.real
 @pytest.mark.parametrize("channels", [1, 2])
 def test_waveform_is_low_in_silence_and_red_at_full_scale(tmp_path: Path, channels: int) -> None:
-    picture = decode(str(sound(tmp_path / "a.wav", channels=channels)), "WAV", threading.Event())
+    picture = decode(str(sound(tmp_path / "a.wav", channels=channels)), PictureView("WAV"), threading.Event())
 
     assert isinstance(picture, Pixels), picture
     assert (picture.width, picture.height) == (MOST_WIDE, 80 * channels)
@@ -63,7 +63,7 @@ def test_glyphs_of_a_font_are_drawn(tmp_path: Path) -> None:
     font = next(extra for extra in EXTRAS if extra.name == "font").files["fonts/lantern.ttf"]
     (tmp_path / "a.ttf").write_bytes(font())  # type: ignore[operator]
 
-    picture = decode(str(tmp_path / "a.ttf"), "TrueType", threading.Event())
+    picture = decode(str(tmp_path / "a.ttf"), PictureView("TrueType"), threading.Event())
 
     assert isinstance(picture, Pixels), picture
     assert picture.height == MOST_HIGH
@@ -76,7 +76,7 @@ def test_glyphs_of_a_font_are_drawn(tmp_path: Path) -> None:
 def test_damaged_file_is_reported(tmp_path: Path, form: str, head: bytes) -> None:
     (tmp_path / "a").write_bytes(head + bytes(100))
 
-    why = decode(str(tmp_path / "a"), form, threading.Event())
+    why = decode(str(tmp_path / "a"), PictureView(form), threading.Event())
 
     assert isinstance(why, str)
     assert why.startswith(("it cannot be decoded", "its file ends too early"))
@@ -85,4 +85,4 @@ def test_damaged_file_is_reported(tmp_path: Path, form: str, head: bytes) -> Non
 def test_header_of_a_sound_has_channels_rate_and_duration(tmp_path: Path) -> None:
     head = sound(tmp_path / "a.wav", channels=2).read_bytes()[:100]
 
-    assert image_facts(head, "a.wav") == ("WAV", 0, 0, "2 channels, 800 Hz, 16 bits, 1.0 s")
+    assert image_facts(head, "a.wav") == Facts("WAV", 0, 0, "2 channels, 800 Hz, 16 bits, 1.0 s")

@@ -7,13 +7,11 @@ Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -22,110 +20,26 @@ from textual.message import Message
 
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.frame.line import Line, Part, Parts, width_of
-from aptui.tui.pictures.decoder import Pixels
-from aptui.tui.pictures.decoding import HEAD_BYTES, Facts, image_facts, objection
 from aptui.tui.screens.assets.asset_panel import Panel, Ref, ReferenceGroup, read_links
 from aptui.tui.screens.assets.asset_readers import PREVIEW
-from aptui.tui.terminal.safety import glyph, make_safe
+from aptui.tui.screens.assets.earlier_versions import VersionPair
+from aptui.tui.screens.assets.file_previews import Preview, preview_of
+from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, fit
 from aptui.tui.widgets.cells import width_of as text_width
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import Column, KeyValue
-from aptui.tui.widgets.textview import Piece, TextPreview, TextView, hex_lines, read_preview
+from aptui.tui.widgets.textview import TextPreview, TextView
 from aptui.tui.widgets.tree import Branch, LazyTree, VTree
-from aptui.tui.words import size_text
 
 if TYPE_CHECKING:
     from rich.segment import Segment
     from textual import events
 
-    from aptui.tui.pictures.decoder import Pixels
+    from aptui.tui.pictures.decoder import PictureView, Pixels
     from aptui.tui.pictures.decoding import Decoder
     from aptui.tui.screens.assets.asset_readers import QueryWorker
     from aptui.tui.widgets.cells import Painter
-
-
-_HEX_BYTES = 256
-
-
-class Preview(Struct, frozen=True):
-    """The preview of a file.
-
-    Args:
-        text: the part that needs no decoding.
-        form: the format of the picture to decode, "" if it is not a picture.
-    """
-
-    text: TextPreview
-    form: str = ""
-
-    @property
-    def at_first(self) -> TextPreview:
-        """The preview until the picture is decoded: empty, so that no text flashes up."""
-        return TextPreview("", (), is_numbered=False) if self.form else self.text
-
-    def with_picture(self, picture: Pixels | str) -> TextPreview:
-        """Return the preview with the decoded picture, or with the reason why no picture is shown."""
-        if isinstance(picture, Pixels):
-            return TextPreview(self.text.kind, (), is_numbered=False, pixels=picture)
-        return without_picture(self.text, picture)
-
-
-def without_picture(text: TextPreview, why: str) -> TextPreview:
-    """Return the text preview of a picture that is not drawn."""
-    return replace(text, lines=((("Picture ", "key"), (f"not shown: {why}", "warning")), *text.lines))
-
-
-def preview_of(path: str) -> Preview:
-    """Return the preview of a file."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(fd, "rb") as stream:
-            head = stream.read(HEAD_BYTES) or b""
-            size = os.fstat(fd).st_size
-    except OSError:
-        return Preview(read_preview(path))  # no handling here: the preview itself states the error
-    facts = image_facts(head, os.path.basename(path))
-    if facts is None and (found := _list_facts(path, head)):
-        return Preview(_describe_facts(found, head, size))
-    if facts is None:
-        return Preview(read_preview(path))
-    why = objection(facts, size)
-    text = _text(facts, head, size)
-    return Preview(without_picture(text, why)) if why else Preview(text, facts.form)
-
-
-def _list_facts(path: str, head: bytes) -> list[tuple[str, str]]:
-    """Return (label, value) of the facts about a GLB file, [] for other files."""
-    if not head.startswith(b"glTF"):
-        return []
-    from aptui.tui.pictures.glb_facts import LONGEST_JSON_BYTES, describe_glb  # imported here because only models need this module
-
-    if 20 + int.from_bytes(head[12:16], "little") > len(head):
-        with open(path, "rb") as stream:
-            head = stream.read(LONGEST_JSON_BYTES)
-    found = describe_glb(head)
-    return [("Format", "GLB"), *found] if found else []
-
-
-def _describe_facts(facts: list[tuple[str, str]], head: bytes, size: int) -> TextPreview:
-    facts = [*facts, ("File", size_text(size))]
-    lines: list[tuple[Piece, ...]] = [((f"{name:<12}", "key"), (make_safe(value), "value")) for name, value in facts]
-    return TextPreview(facts[0][1], (*lines, (), *hex_lines(head[:_HEX_BYTES])), is_numbered=False)
-
-
-def _text(facts: Facts, head: bytes, size: int) -> TextPreview:
-    extent = f"{facts.width:,} × {facts.height:,}" if facts.width else ""
-    facts_shown = [
-        ("Format", facts.form),
-        ("Size", extent),
-        ("Pixels" if facts.width else "Sound", facts.more),
-        ("File", size_text(size)),
-    ]
-    lines: list[tuple[Piece, ...]] = [((f"{name:<8}", "key"), (value, "value")) for name, value in facts_shown if value]
-    lines += [(), *hex_lines(head[:_HEX_BYTES])]
-    kind = ", ".join(filter(None, (f"{facts.form} {extent}".rstrip(), facts.more)))
-    return TextPreview(kind, tuple(lines), is_numbered=False)
 
 
 COLUMNS = (
@@ -310,6 +224,14 @@ class AssetFacts(_Quiet, KeyValue, can_focus=False):
 class FilePreview(_Quiet, TextView):
     """The preview of the file."""
 
+    @dataclass
+    class Resized(Message):
+        """Posted when a picture may need another size."""
+
+    def on_resize(self) -> None:
+        """Report the new size."""
+        self.post_message(self.Resized())
+
 
 class ReferenceTree(_Quiet, VTree):
     """The references as a tree. Enter follows a reference, even if it has children; right and left open and close it."""
@@ -372,7 +294,12 @@ class AssetDetail(Vertical):
         self._panel: Panel | None = None
         self._queries: QueryWorker | None = None
         self._previewed: tuple[object, ...] = ()
-        self._without_picture: Preview | None = None
+        self._decoder: Decoder | None = None
+        self._preview: Preview | None = None
+        """The preview whose picture is decoded or shown, None = no picture."""
+        self._level = 0
+        self._earlier: VersionPair | None = None
+        self._wanted: tuple[tuple[str, PictureView], ...] = ()
 
     def compose(self) -> ComposeResult:
         """Create the widgets."""
@@ -394,13 +321,13 @@ class AssetDetail(Vertical):
 
     def show(self, panel: Panel, queries: QueryWorker, decoder: Decoder) -> None:
         """Show an asset. If it is the shown asset in a newer state, the cursor and the open branches stay."""
-        before, self._panel, self._queries = self._panel, panel, queries
+        before, self._panel, self._queries, self._decoder = self._panel, panel, queries, decoder
         is_same = before is not None and (before.kind, before.key) == (panel.kind, panel.key)
         self._title.show(panel.path)
         if not is_same or before is None or before.facts != panel.facts:
             self.query_one(AssetFacts).show(panel.facts)
         self.references.show_panel(panel, is_same=is_same)
-        self._show_preview(panel, queries, decoder)
+        self._read_preview(panel, queries, decoder)
 
     @property
     def _title(self) -> TitleLine:
@@ -410,7 +337,7 @@ class AssetDetail(Vertical):
         """Show no asset, because the front tree has no rows."""
         if self._panel is None:
             return
-        self._panel, self._previewed, self._without_picture = None, (), None
+        self._panel, self._previewed, self._preview = None, (), None
         self._title.show("")
         self.query_one(AssetFacts).show(())
         self.references.clear()
@@ -423,7 +350,7 @@ class AssetDetail(Vertical):
 
     def show_why(self, preview: TextPreview) -> None:
         """Show explanations in place of the preview."""
-        self._without_picture = None
+        self._preview = None
         self.remove_class("-without-preview")
         self.query_one(FilePreview).show_preview(preview)
         self.query_one("#assets-preview-title", TitleLine).show("Why", preview.kind)
@@ -443,32 +370,69 @@ class AssetDetail(Vertical):
             references.grow(branch, branches(refs))
             self.references.refresh_model()
 
-    def _show_preview(self, panel: Panel, queries: QueryWorker, decoder: Decoder) -> None:
+    def _read_preview(self, panel: Panel, queries: QueryWorker, decoder: Decoder) -> None:
         """Read the file for the preview, unless the file is unchanged."""
         state = (panel.file, panel.is_folder, *(pair for pair in panel.facts if pair[0] in _CHANGING_FACTS))
         if state == self._previewed:
             return
-        self._previewed, self._without_picture = state, None
+        self._previewed, self._preview, self._earlier = state, None, None
         decoder.want_none()
         if panel.is_folder or not panel.file:
             self._draw_preview("", TextPreview("", ()))
+        else:
+            queries.request(PREVIEW, lambda _reader: preview_of(panel.file), partial(self._accept_preview, state))
+
+    def _accept_preview(self, state: tuple[object, ...], preview: Preview) -> None:
+        """Show a preview if its file is still shown, and have its picture decoded."""
+        if state != self._previewed:
             return
+        self.set_class(bool(preview.form), "-picture")
+        self._draw_preview("Preview", preview.at_first, preview.title(0))
+        if preview.form:
+            self._preview, self._level, self._earlier, self._wanted = preview, 0, None, ()
+            self.on_file_preview_resized()
 
-        def accept(preview: Preview) -> None:
-            if state != self._previewed:
-                return
-            self.set_class(bool(preview.form), "-picture")
-            self._draw_preview("Preview", preview.at_first, preview.text.kind)
-            if preview.form:
-                self._without_picture = preview
-                decoder.want(panel.file, preview.form, partial(self._accept_picture, preview))
+    def on_file_preview_resized(self) -> None:
+        """Have the picture decoded, unless it is decoded for this size already."""
+        preview, earlier = self._preview, self._earlier
+        if preview is None or self._panel is None or self._decoder is None:
+            return
+        columns, rows = self.query_one(FilePreview).size_in_cells
+        shown, files, above = [preview], [self._panel.file], preview.above
+        if earlier is not None:
+            version, before, preview = earlier
+            shown, files, above = [before, preview], [version.path, version.now], before.beside(version.label, preview, self._level)
+        views = [each.view(self._level, columns, rows - len(above), shares=len(shown)) for each in shown]
+        wanted = tuple(zip(files, views, strict=True))
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._decoder.want(wanted, partial(self._accept_picture, wanted, replace(preview, above=above), self._level))
 
-        queries.request(PREVIEW, lambda _reader: preview_of(panel.file), accept)
+    def step_level(self, step: int) -> bool:
+        """Show the next level of the texture; return whether the shown file is a texture with levels."""
+        preview = self._preview
+        if preview is None or len(preview.levels) < 2:
+            return False
+        self._level = max(0, min(len(preview.levels) - 1, self._level + step))
+        self.on_file_preview_resized()
+        return True
 
-    def _accept_picture(self, preview: Preview, picture: Pixels | str) -> None:
-        """Show a decoded picture if its asset is still shown."""
-        if preview is self._without_picture:
-            self._draw_preview("Preview", preview.with_picture(picture))
+    @property
+    def is_comparing(self) -> bool:
+        """Whether an earlier version is shown beside the current one."""
+        return self._earlier is not None
+
+    def compare(self, panel: Panel, comparison: VersionPair | None) -> None:
+        """Show an earlier version beside the current one, None = only the current one, if this asset is still shown."""
+        if self._preview is not None and self._panel is not None and (panel.kind, panel.key) == (self._panel.kind, self._panel.key):
+            self._earlier = comparison
+            self.on_file_preview_resized()
+
+    def _accept_picture(self, wanted: object, preview: Preview, level: int, picture: Pixels | str) -> None:
+        """Show a decoded picture if it is still wanted."""
+        if self._preview is not None and wanted == self._wanted:
+            shown = preview.with_picture(picture, level)
+            self._draw_preview(*(("Preview", shown) if self._earlier is None else ("Before and after", replace(shown, kind=""))))
 
     def _draw_preview(self, title: str, preview: TextPreview, kind: str = "") -> None:
         self.set_class(not title, "-without-preview")

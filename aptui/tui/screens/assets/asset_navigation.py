@@ -16,6 +16,7 @@ from aptui.tui.screens.assets.asset_detail import AssetDetail
 from aptui.tui.screens.assets.asset_panel import JOB, PRODUCT, Panel, Ref, find, folder_panel, kind_of_source, read_panel
 from aptui.tui.screens.assets.asset_readers import PREVIEW, AssetReaders
 from aptui.tui.screens.assets.asset_trees import AssetTrees, Place, TreeSearch
+from aptui.tui.screens.assets.earlier_versions import VersionPair, read_comparison
 from aptui.tui.screens.jobs.job_texts import explain_job
 from aptui.tui.widgets.textview import TextPreview
 
@@ -119,6 +120,21 @@ class SelectedAsset:
         """Explain the jobs of the source in the preview."""
         if panel.source and not panel.is_folder:
             self._readers.queries.request(PREVIEW, lambda reader: read_why(reader, panel.source), self._detail.show_why)
+
+    def compare(self, panel: Panel, report: Callable[[str], object]) -> None:
+        """Show the picture of an earlier version beside the current one, or only the current one; report why not."""
+
+        def accept(found: VersionPair | str) -> None:
+            if isinstance(found, str):
+                report(found)
+            else:
+                self._detail.compare(panel, found)
+
+        if self._detail.is_comparing:
+            self._detail.compare(panel, None)
+        elif panel.file and not panel.is_folder:
+            places = self._readers.places
+            self._readers.queries.request("earlier", lambda reader: read_comparison(reader, panel, places), accept)
 
     @property
     def is_awaited(self) -> bool:

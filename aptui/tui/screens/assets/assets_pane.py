@@ -205,6 +205,9 @@ class AssetsPane(Pane):
         Binding("N", "next_hit(-1)", "previous hit", id="assets.previous_hit", show=False),
         Binding("e", "next_bad(1)", "next failed", id="assets.next_failed", show=False),
         Binding("E", "next_bad(-1)", "previous failed", id="assets.previous_failed", show=False),
+        Binding("right_parenthesis", "level(1)", "smaller level", id="assets.smaller_level", show=False),
+        Binding("left_parenthesis", "level(-1)", "larger level", id="assets.larger_level", show=False),
+        Binding("equals_sign", "row('compare')", "before and after", id="assets.compare", show=False),
         Binding("tab", "part(1)", "next part", id="app.next_part", show=False),
         Binding("shift+tab", "part(-1)", "previous part", id="app.previous_part", show=False),
         Binding("escape", "leave", "back to the tree", id="assets.leave", show=False),
@@ -450,6 +453,11 @@ class AssetsPane(Pane):
     def action_next_bad(self, step: int) -> None:
         """Go to the next source with a problem."""
         self.search.go_to_bad(step)
+
+    def action_level(self, step: int) -> None:
+        """Show the next level (mip) of a texture."""
+        if not self.detail.step_level(step):
+            self.shell.show_toast("no levels: it is not a texture with mips", seconds=2)
 
     def action_part(self, step: int) -> None:
         """Focus the next part."""

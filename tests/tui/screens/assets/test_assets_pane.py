@@ -1,15 +1,20 @@
 """The Assets screen: its keys over a real database, at both sizes; hostile names; notices while it is shown."""
 
+import shutil
 import sqlite3
+import subprocess
 from contextlib import closing
 
 import pytest
+from PIL import Image
 
+from aptui.builders.files.texture_file import Texture, encode_dds
 from aptui.store.db.schema import uuid_text
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.data.session import SessionState
 from aptui.tui.screens.assets.asset_detail import FilePreview, ReferenceTree
 from tests.store.conftest import uuid_of
+from tests.tools import MACHINE
 from tui.fake_panes import FakeSession
 from tui.shell_room import LARGE, SMALL, in_shell, lines, text, until
 
@@ -220,3 +225,53 @@ def test_missing_database_is_shown_as_nothing_processed_while_an_engine_may_crea
         assert "no asset database" not in text(app)
 
     in_shell(tmp_path, look, session=FakeSession(tmp_path, state), panes=PANES)
+
+
+@pytest.mark.usefixtures("store")
+def test_parentheses_step_through_the_levels_of_a_texture(tmp_path):
+    red, blue = b"\x00\xf8" + bytes(6), b"\x1f\x00" + bytes(6)
+    levels = [[red * 16], [blue * 4], [red], [red], [red]]
+    (tmp_path / "textures" / "rock.png").write_bytes(encode_dds(Texture("bc1", 16, 16, levels, is_srgb=False)))
+
+    async def look(app, pilot, pane, _session):
+        await go(pilot, pane, "textures/rock.png")
+        for key, level, size in ((")", 2, "8 × 8, 32 B"), (")", 3, "4 × 4, 8 B"), ("(", 2, "8 × 8"), ("(", 1, "16 × 16")):
+            await shows(app, pilot, "level 1 of 5" if key == ")" and level == 2 else "level ")
+            await press(pilot, key)
+            await shows(app, pilot, f"level {level} of 5: {size}")
+        await press(pilot, "(")
+        await go(pilot, pane, "mesh/rock.fbx")
+        await press(pilot, ")")
+        await shows(app, pilot, "no levels: it is not a texture with mips")
+
+    in_assets(tmp_path, look, size=LARGE)
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.skipif(shutil.which("git") is None, reason=MACHINE + "git is not installed")
+def test_equals_sign_shows_the_committed_picture_beside_the_current_one(tmp_path):
+    def git(*words: str) -> None:
+        subprocess.run(
+            ["git", "-c", "user.name=Bea", "-c", "user.email=b@x", *words], cwd=tmp_path, check=True, capture_output=True
+        )
+
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "textures" / "rock.png")
+    git("init", "-q")
+    git("add", "textures/rock.png")
+    git("commit", "-q", "-m", "rock")
+    Image.new("RGB", (16, 8), "blue").save(tmp_path / "textures" / "rock.png")
+
+    async def look(app, pilot, pane, _session):
+        await go(pilot, pane, "textures/rock.png")
+        await shows(app, pilot, "PNG 16 × 8")
+        await press(pilot, "=")
+        await shows(app, pilot, "Before and after")
+        await shows(app, pilot, "(Bea)  PNG 8 × 8")
+        await shows(app, pilot, "now  PNG 16 × 8")
+        await press(pilot, "=")
+        await until(pilot, lambda: "Before and after" not in text(app))
+        await go(pilot, pane, "scripts/door.lua")
+        await press(pilot, "=")
+        await shows(app, pilot, "no earlier version: Git has no other version of the source")
+
+    in_assets(tmp_path, look, size=LARGE)

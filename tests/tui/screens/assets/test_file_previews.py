@@ -6,8 +6,9 @@ import zlib
 
 from PIL import Image
 
-from aptui.tui.pictures.decoder import Pixels
-from aptui.tui.screens.assets.asset_detail import preview_of
+from aptui.builders.files.texture_file import Texture, encode_ktx2
+from aptui.tui.pictures.decoder import PictureView, Pixels
+from aptui.tui.screens.assets.file_previews import preview_of
 
 
 def lines(text):
@@ -59,14 +60,32 @@ def test_preview_of_a_model_shows_facts(tmp_path):
     text = json.dumps({"meshes": [], "extensionsUsed": ["EXT_\x1b[2J"], "extras": "x" * 70_000}).encode()
     (tmp_path / "a.glb").write_bytes(struct.pack("<4sIIII", b"glTF", 2, 20 + len(text), len(text), 0x4E4F534A) + text)
 
-    model = preview_of(str(tmp_path / "a.glb")).text
+    preview = preview_of(str(tmp_path / "a.glb"))
+    model = preview.with_picture("it has no triangles")
 
-    assert lines(model)[:4] == ["Format      GLB", "Triangles   0", "Vertices    0", "Meshes      0"]
+    assert lines(model)[0] == "Picture not shown: it has no triangles"
+    assert lines(model)[1:5] == ["Format      GLB", "Triangles   0", "Vertices    0", "Meshes      0"]
     assert not any("\x1b" in line for line in lines(model))
     assert model.kind == "GLB"
+    shown = preview.with_picture(Pixels(1, 1, bytes(4), is_drawing=True))
+    assert lines(shown) == lines(preview.at_first) == [
+        "Triangles 0  Vertices 0  Meshes 0  ", "Extensions EXT_  File 68 KiB  ",
+    ]  # fmt: skip
+    assert preview.view(0, 60, 20) == PictureView("GLB", 0, 120, 80)
 
 
 def test_preview_of_a_damaged_model_shows_its_bytes(tmp_path):
     (tmp_path / "a.glb").write_bytes(b"glTF" + bytes(40))
 
     assert preview_of(str(tmp_path / "a.glb")).text.kind == "binary"
+
+
+def test_preview_of_a_texture_shows_the_size_of_its_level(tmp_path):
+    levels = [[bytes(128)], [bytes(32)], [bytes(8)]]
+    (tmp_path / "a.ktx2").write_bytes(encode_ktx2(Texture("bc1", 16, 16, levels, is_srgb=True)))
+
+    preview = preview_of(str(tmp_path / "a.ktx2"))
+
+    assert preview.title(0) == "level 1 of 3: 16 × 16, 128 B, KTX 2 16 × 16, BC1, sRGB"
+    assert preview.with_picture(Pixels(4, 4, bytes(64)), 2).kind.startswith("level 3 of 3: 4 × 4, 8 B, KTX 2")
+    assert preview.view(1, 60, 20) == PictureView("KTX 2", 1)

@@ -1,0 +1,114 @@
+"""Headers of KTX2 and DDS textures: the name of the texel format, and the place of each level in the file.
+
+A level (mip) is one size of the texture, the largest first. Of a texture with several layers or faces, the first picture is found.
+Nothing in a header is trusted: places may be outside the file, and sizes may be wrong.
+
+Tests: `tests/tui/pictures/test_texture_levels.py`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+BLOCKS = {
+    131: ("bc1", 4, 8), 137: ("bc3", 4, 16), 139: ("bc4", 4, 8), 141: ("bc5", 4, 16), 145: ("bc7", 4, 16), 147: ("etc2", 4, 8),
+    151: ("etc2a8", 4, 16), 153: ("eacr", 4, 8), 155: ("eacrg", 4, 16), 157: ("astc", 4, 16), 161: ("astc", 5, 16),
+    165: ("astc", 6, 16), 171: ("astc", 8, 16), 37: ("RGBA", 1, 4), 9: ("L", 1, 1),
+}  # fmt: skip
+"""{format of Vulkan: (function of texture2ddecoder, or mode of Pillow; side of a block; bytes of a block)}."""
+SRGB = {132: 131, 138: 137, 146: 145, 148: 147, 152: 151, 158: 157, 162: 161, 166: 165, 172: 171, 43: 37, 15: 9}
+DDS_SIZE = slice(12, 20)
+"""The bytes of a DDS header with height and width."""
+_DXGI_FOLLOWS = b"DX10"
+_MOST_LEVELS = 16
+"""Maximum number of levels that are listed: the first level of more would have over 32,768 pixels a side."""
+
+
+class Level(NamedTuple):
+    """A level: width and height in pixels, its first byte in the file, and its size in bytes (of all layers and faces in KTX2)."""
+
+    width: int
+    height: int
+    start: int
+    size: int
+
+
+def ktx2_format(head: bytes) -> str:
+    """Return the name of the texel format."""
+    (number,) = struct.unpack_from("<I", head, 12)
+    kind, side, _ = BLOCKS.get(SRGB.get(number, number), ("", 0, 0))
+    name = f"{kind.upper()}{f' {side}x{side}' if kind == 'astc' else ''}" if kind else f"Vulkan format {number}"
+    return f"{name}, sRGB" if number in SRGB else name
+
+
+def ktx2_levels(head: bytes) -> tuple[Level, ...]:
+    """Return the levels of a KTX2 file."""
+    width, height = struct.unpack_from("<2I", head, 20)
+    (count,) = struct.unpack_from("<I", head, 40)
+    places = (struct.unpack_from("<2Q", head, 80 + 24 * level) for level in range(min(max(1, count), _MOST_LEVELS)))
+    return tuple(
+        Level(*size, start, length) for size, (start, length) in zip(_halve_repeatedly(width, height), places, strict=False)
+    )
+
+
+def dds_format(head: bytes) -> str:
+    """Return the name of the texel format."""
+    code = head[84:88]
+    if code == _DXGI_FOLLOWS:
+        return f"DXGI format {struct.unpack_from('<I', head, 128)[0]}"
+    if code.strip(b"\0").isalnum():
+        return code.decode("ascii")
+    return f"{struct.unpack_from('<I', head, 88)[0]} bits"
+
+
+def dds_levels(head: bytes) -> tuple[Level, ...]:
+    """Return the levels of a DDS file; only the first level, with size 0, if the size of a block is unknown."""
+    height, width = struct.unpack_from("<II", head, 12)
+    (count,) = struct.unpack_from("<I", head, 28)
+    side, size = _dds_block(head)
+    levels, start = [], 148 if head[84:88] == _DXGI_FOLLOWS else 128
+    for level_width, level_height in _halve_repeatedly(width, height):
+        length = -(-level_width // side) * -(-level_height // side) * size
+        levels.append(Level(level_width, level_height, start, length))
+        start += length
+        if len(levels) >= min(count, _MOST_LEVELS) or not size:
+            break
+    return tuple(levels)
+
+
+def _dds_block(head: bytes) -> tuple[int, int]:
+    """Return (side of a block in pixels, its size in bytes); the size is 0 if the format is unknown."""
+    code = head[84:88]
+    if code == _DXGI_FOLLOWS:
+        (number,) = struct.unpack_from("<I", head, 128)
+        return next((block for numbers, block in _DXGI_BLOCKS if number in numbers), (1, 0))
+    if code.strip(b"\0"):
+        return (4, _CODED_BYTES[code]) if code in _CODED_BYTES else (1, 0)
+    return 1, struct.unpack_from("<I", head, 88)[0] // 8
+
+
+_DXGI_BLOCKS = (
+    (range(70, 73), (4, 8)),  # BC1
+    (range(73, 79), (4, 16)),  # BC2, BC3
+    (range(79, 82), (4, 8)),  # BC4
+    (range(82, 85), (4, 16)),  # BC5
+    (range(94, 100), (4, 16)),  # BC6H, BC7
+    (range(27, 33), (1, 4)),  # RGBA
+    (range(87, 94), (1, 4)),  # BGRA
+    (range(60, 65), (1, 1)),  # R8
+)
+_CODED_BYTES = {
+    b"DXT1": 8, b"DXT2": 16, b"DXT3": 16, b"DXT4": 16, b"DXT5": 16, b"ATI1": 8, b"BC4U": 8, b"BC4S": 8, b"ATI2": 16, b"BC5U": 16,
+    b"BC5S": 16,
+}  # fmt: skip
+
+
+def _halve_repeatedly(width: int, height: int) -> Iterator[tuple[int, int]]:
+    """Yield the sizes of the levels of a texture, down to one pixel."""
+    while True:
+        yield max(1, width), max(1, height)
+        if width <= 1 and height <= 1:
+            return
+        width, height = width >> 1, height >> 1

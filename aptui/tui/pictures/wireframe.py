@@ -1,0 +1,228 @@
+"""Draws the edges of the triangles of a GLB as seen from the front, the right and above, in the process of `decoder`.
+
+The projection is orthographic. Near edges cover far ones. An edge is as bright as its triangle is turned to the light, and dark if
+the triangle shows its back, so that a dense mesh looks like a lit surface. Time and memory are bounded: models with too many
+vertices are refused, and if all edges would take too long, every n-th triangle is drawn.
+
+Shapes: points are (count, 3), float32: right, up and towards the viewer. Triangles are (count, 3) numbers of points.
+
+Tests: `tests/tui/pictures/test_wireframe.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, BinaryIO
+
+from aptui.tui.pictures.decoder import CHANNELS, PictureView
+from aptui.tui.pictures.glb_facts import LONGEST_JSON_BYTES, Object, as_object, as_objects, place_primitives, read_glb_tree
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from PIL import Image
+
+    Points = NDArray[np.float32]
+    Numbers = NDArray[np.int64]
+
+_TURN, _TILT = 30, 20
+"""Angles of the view (degrees): from the front to the right, and from the horizon upwards."""
+_MOST_POINTS = 4 << 20
+"""Maximum number of vertices: they take 12 bytes each, and as many while they are read."""
+_MOST_DOTS, _CHUNK_DOTS = 24 << 20, 1 << 20
+"""Maximum number of dots of all edges, and of those that are calculated at once: 24 Mi take about two seconds."""
+_CHUNK_TRIANGLES = 1 << 16
+_SAMPLED_TRIANGLES = 1 << 12
+_LIT, _DARK = (150, 205, 255), (35, 55, 85)
+"""Colours of an edge whose triangle is turned to the light, and of one that shows its back."""
+_LIGHT = (-0.4, 0.6, 0.7)
+_SHADES, _DEPTHS = 1 << 8, 1 << 20
+"""Number of shades and of depths. A pixel is `depth * _SHADES + shade`, so that the nearest edge is the maximum; -1 = empty."""
+_KINDS = {5120: "i1", 5121: "u1", 5122: "i2", 5123: "u2", 5125: "u4", 5126: "f4"}
+"""{component type of glTF: type of NumPy}."""
+_STRIP, _FAN, _LIST = 5, 6, 4
+
+
+def import_modules(form: str) -> None:
+    """Import modules that drawing needs, before files can no longer be opened."""
+    del form
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # each thread would take memory
+    import numpy  # noqa: F401, ICN001  # as the docstring says
+    from PIL import Image  # noqa: F401  # as above
+
+
+def draw_model(stream: BinaryIO, view: PictureView) -> Image.Image:
+    """Return the wireframe of a GLB, as large as fits.
+
+    Raises:
+        ValueError: the file is damaged, has no triangles, or is too large.
+    """
+    import numpy as np
+    from PIL import Image
+
+    data = _Buffer(stream.fileno())
+    meshes = list(_read_meshes(data))
+    if not meshes:
+        raise ValueError("it has no triangles")
+    low = np.min([points.min(0) for points, _ in meshes], 0)
+    size = np.max([points.max(0) for points, _ in meshes], 0) - low
+    scale = min((view.width - 1) / max(size[0], 1e-9), (view.height - 1) / max(size[1], 1e-9))
+    width, height = (min(most, round(float(size[at]) * scale) + 1) for at, most in ((0, view.width), (1, view.height)))
+    meshes = [((points - low) * np.float32(scale), triangles) for points, triangles in meshes]
+    nearest = np.full(width * height, -1, np.int64)
+    deep = _DEPTHS / max(float(size[2]) * scale, 1e-9)
+    stride = _choose_stride(meshes)
+    for points, triangles in meshes:
+        _draw_edges(points, triangles[::stride], nearest.reshape(height, width), deep)
+    return Image.fromarray(_colour(nearest).reshape(height, width, CHANNELS)[::-1].copy(), "RGBA")
+
+
+def _choose_stride(meshes: list[tuple[Points, Numbers]]) -> int:
+    """Return n if every n-th triangle is to be drawn; the number of dots is estimated from some triangles of each mesh."""
+    import numpy as np
+
+    dots = 0.0
+    for points, triangles in meshes:
+        some = points[triangles[:: max(1, len(triangles) // _SAMPLED_TRIANGLES)], :2]
+        dots += float(np.abs(some - np.roll(some, 1, 1)).max(2).sum(1).mean() + 3) * len(triangles)
+    return max(1, int(-(-dots // _MOST_DOTS)))
+
+
+def _draw_edges(points: Points, triangles: Numbers, nearest: Numbers, deep: float) -> None:
+    """Raise the pixels of `nearest` along the edges of triangles; `deep` is the number of depths of a pixel's side."""
+    import numpy as np
+
+    flat, (height, width) = nearest.reshape(-1), nearest.shape
+    for first in range(0, len(triangles), _CHUNK_TRIANGLES):
+        corners = points[triangles[first : first + _CHUNK_TRIANGLES]]
+        shades = np.repeat(_shade(corners), 3)
+        starts, ways = corners.reshape(-1, 3), (np.roll(corners, -1, 1) - corners).reshape(-1, 3)
+        counts = np.ceil(np.abs(ways[:, :2]).max(1)).astype(np.int64) + 1
+        ends = np.cumsum(counts)
+        cuts = np.searchsorted(ends, np.arange(0, int(ends[-1]) + _CHUNK_DOTS, _CHUNK_DOTS), "right")
+        for begin, end in pairwise([*cuts[:-1].tolist(), len(ends)]):
+            edge = np.repeat(np.arange(begin, end), counts[begin:end])
+            step = np.arange(len(edge)) - (ends - counts)[edge] + (ends[begin - 1] if begin else 0)
+            share = (step / np.maximum(counts[edge] - 1, 1)).astype(np.float32)[:, None]
+            dots = starts[edge] + ways[edge] * share
+            columns, rows = (np.clip(np.rint(dots[:, at]).astype(np.int64), 0, most - 1) for at, most in ((0, width), (1, height)))
+            np.maximum.at(flat, rows * width + columns, (dots[:, 2] * deep).astype(np.int64) * _SHADES + shades[edge])
+
+
+def _shade(corners: Points) -> Numbers:
+    """Return the shade of each triangle: how much its front is turned to the light, 0 for a back."""
+    import numpy as np
+
+    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    light = np.array(_LIGHT, np.float32)
+    lengths = np.maximum(np.linalg.norm(normals, axis=1) * np.linalg.norm(light), 1e-12)
+    shades = np.clip(normals @ light / lengths, 0.2, 1) * (normals[:, 2] > 0)
+    numbers: Numbers = (shades * (_SHADES - 1)).astype(np.int64)
+    return numbers
+
+
+def _colour(nearest: Numbers) -> NDArray[np.uint8]:
+    """Return the pixels (count, 4) for depths and shades; empty pixels are transparent."""
+    import numpy as np
+
+    lit, dark = np.array(_LIT, np.float32), np.array(_DARK, np.float32)
+    pixels = np.zeros((len(nearest), CHANNELS), np.uint8)
+    is_drawn = nearest >= 0
+    pixels[is_drawn, :3] = dark + (lit - dark) * (nearest[is_drawn] % _SHADES / (_SHADES - 1))[:, None]
+    pixels[is_drawn, 3] = 255
+    return pixels
+
+
+# ----------------------------------------------------------------------------------------------------------------- the file
+
+
+class _Buffer:
+    """The binary part of a GLB, read by ranges."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        head = os.pread(fd, LONGEST_JSON_BYTES + 20, 0)
+        self.tree = read_glb_tree(head)
+        self._start = 28 + int.from_bytes(head[12:16], "little")
+        if not self.tree:
+            raise ValueError("its document is damaged or too long")
+        self._accessors, self._views = (as_objects(self.tree.get(name)) for name in ("accessors", "bufferViews"))
+
+    def read(self, index: object, width: int) -> NDArray[np.generic]:
+        """Return the values of an accessor, as (count, width) of its own type.
+
+        Raises:
+            ValueError: the accessor is damaged, or its data are compressed or in another file.
+        """
+        import numpy as np
+
+        accessor = _pick(self._accessors, index)
+        view = _pick(self._views, accessor.get("bufferView"))
+        if "extensions" in view or view.get("buffer", 0) != 0 or "uri" in as_objects(self.tree.get("buffers"))[0]:
+            raise ValueError("its buffers are compressed, or in another file")
+        kind = np.dtype(f"<{_KINDS[accessor['componentType']]}")
+        count, least = _whole(accessor.get("count")), kind.itemsize * width
+        stride = _whole(view.get("byteStride", 0)) or least
+        if count > _MOST_POINTS * 3 or not least <= stride <= 252:
+            raise ValueError(f"it has {count:,} vertices or indices")
+        start, length = _whole(accessor.get("byteOffset", 0)), stride * (count - 1) + least
+        if count <= 0 or start + length > _whole(view.get("byteLength")):
+            raise ValueError("its accessors are damaged")
+        data = os.pread(self._fd, length, self._start + _whole(view.get("byteOffset", 0)) + start)
+        if len(data) < length:
+            raise ValueError("truncated")
+        values = np.ndarray((count, width), kind, data, strides=(stride, kind.itemsize))
+        return values / np.float32(np.iinfo(kind).max) if accessor.get("normalized") and kind.kind in "iu" else values
+
+
+def _read_meshes(data: _Buffer) -> Iterator[tuple[Points, Numbers]]:
+    """Yield (points as the viewer sees them, triangles) of each primitive."""
+    import numpy as np
+
+    turn, tilt = np.radians((_TURN, _TILT))
+    axes = np.array([[1, 0, 0], [0, np.cos(tilt), -np.sin(tilt)], [0, np.sin(tilt), np.cos(tilt)]])
+    axes = axes @ np.array([[np.cos(turn), 0, -np.sin(turn)], [0, 1, 0], [np.sin(turn), 0, np.cos(turn)]])
+    total = 0
+    for here, primitive in place_primitives(data.tree):
+        mode = primitive.get("mode", _LIST)
+        if here is None or mode not in {_LIST, _STRIP, _FAN}:
+            continue
+        place = as_object(primitive.get("attributes")).get("POSITION")
+        points = data.read(place, 3)
+        total += len(points)
+        if total > _MOST_POINTS:
+            raise ValueError(f"it has more than {_MOST_POINTS >> 20} Mi vertices")
+        matrix = np.array(here)
+        seen = points.astype(np.float32) @ (axes @ matrix[:3, :3]).T.astype(np.float32) + (axes @ matrix[:3, 3]).astype(np.float32)
+        order = data.read(primitive["indices"], 1)[:, 0].astype(np.int64) if "indices" in primitive else np.arange(len(points))
+        triangles = _as_triangles(order, mode)
+        if len(triangles) and order.max() < len(points) and np.isfinite(seen).all():
+            yield seen, triangles
+
+
+def _as_triangles(order: Numbers, mode: int) -> Numbers:
+    """Return the triangles of a list, strip or fan of points."""
+    import numpy as np
+
+    if mode == _LIST:
+        return order[: len(order) // 3 * 3].reshape(-1, 3)
+    first = np.broadcast_to(order[:1], len(order[2:])) if mode == _FAN else order[:-2]
+    return np.stack((first, order[1:-1], order[2:]), 1)
+
+
+def _pick(things: list[Object], index: object) -> Object:
+    if isinstance(index, int) and 0 <= index < len(things):
+        return things[index]
+    raise ValueError("its accessors are damaged")
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, int) and value >= 0:
+        return value
+    raise ValueError("its accessors are damaged")
+
+
+DRAWERS = {"GLB": draw_model}
+"""{format: function that draws it}."""

@@ -1,0 +1,143 @@
+"""The preview of a file: its text, or facts about it and the picture that is decoded for it.
+
+Tests: `tests/tui/screens/assets/test_file_previews.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aptui.tui.pictures.decoder import DRAWN, MOST_HIGH, MOST_WIDE, PictureView, Pixels
+from aptui.tui.pictures.decoding import HEAD_BYTES, Facts, image_facts, objection
+from aptui.tui.pictures.texture_levels import Level
+from aptui.tui.terminal.safety import make_safe
+from aptui.tui.widgets.textview import Piece, TextPreview, hex_lines, read_preview
+from aptui.tui.words import size_text
+
+_HEX_BYTES = 256
+_MODEL = "GLB"
+_FACTS_A_LINE = 3
+"""Number of facts on a line above the picture of a model."""
+
+Lines = tuple[tuple[Piece, ...], ...]
+
+
+class Preview(Struct, frozen=True):
+    """The preview of a file.
+
+    Args:
+        text: the preview without a picture.
+        form: the format of the picture to decode, "" if it is not a picture.
+        levels: the levels of a texture, the largest first.
+        above: lines above the picture.
+    """
+
+    text: TextPreview
+    form: str = ""
+    levels: tuple[Level, ...] = ()
+    above: Lines = ()
+
+    @property
+    def at_first(self) -> TextPreview:
+        """The preview until the picture is decoded: without the text, so that no text flashes up."""
+        return TextPreview("", self.above, is_numbered=False) if self.form else self.text
+
+    def view(self, level: int, columns: int, rows: int, *, shares: int = 1) -> PictureView:
+        """Return the picture to decode for this number of cells; only the size of a drawing depends on the cells.
+
+        Args:
+            level: the level of a texture; the last level is used if there are fewer.
+            columns, rows: size of the part of the view that pictures fill.
+            shares: number of pictures beside each other.
+        """
+        wide, high = (columns * 2, rows * 4) if self.form in DRAWN else (MOST_WIDE, MOST_HIGH)
+        return PictureView(self.form, max(0, min(level, len(self.levels) - 1)), max(1, wide // shares), max(1, high))
+
+    def title(self, level: int) -> str:
+        """Return the title of the picture: its kind, and the level with its size if there are several."""
+        if len(self.levels) < 2:
+            return self.text.kind
+        level = min(level, len(self.levels) - 1)
+        width, height, _, size = self.levels[level]
+        return f"level {level + 1} of {len(self.levels)}: {width:,} × {height:,}, {size_text(size)}, {self.text.kind}"
+
+    def beside(self, label: str, now: Preview, level: int) -> Lines:
+        """Return the lines above this picture at the left and the picture `now` at the right."""
+        return (
+            (("left   ", "key"), (f"{make_safe(label)}  ", "value"), (self.title(level), "muted")),
+            (("right  ", "key"), ("now  ", "value"), (now.title(level), "muted")),
+        )
+
+    def with_picture(self, picture: Pixels | str, level: int = 0) -> TextPreview:
+        """Return the preview with the decoded picture, or with the reason why no picture is shown."""
+        if isinstance(picture, Pixels):
+            return TextPreview(self.title(level), self.above, is_numbered=False, pixels=picture)
+        return without_picture(self.text, picture)
+
+
+def without_picture(text: TextPreview, why: str) -> TextPreview:
+    """Return the text preview of a picture that is not drawn."""
+    return replace(text, lines=((("Picture ", "key"), (f"not shown: {why}", "warning")), *text.lines))
+
+
+def preview_of(path: str, name: str = "") -> Preview:
+    """Return the preview of a file; `name` replaces the name of the file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb") as stream:
+            head = stream.read(HEAD_BYTES) or b""
+            size = os.fstat(fd).st_size
+    except OSError:
+        return Preview(read_preview(path))  # no handling here: the preview itself states the error
+    facts = image_facts(head, os.path.basename(name or path))
+    if facts is None:
+        return Preview(read_preview(path))
+    listed = _list_model_facts(path, head) if facts.form == _MODEL else _list_facts(facts)
+    if not listed:
+        return Preview(read_preview(path))
+    listed.append(("File", size_text(size)))
+    text = _as_text(facts, listed, head)
+    if why := objection(facts, size):
+        return Preview(without_picture(text, why))
+    return Preview(text, facts.form, facts.levels, _fold(listed[1:]) if facts.form == _MODEL else ())
+
+
+def _list_facts(facts: Facts) -> list[tuple[str, str]]:
+    extent = f"{facts.width:,} × {facts.height:,}" if facts.width else ""
+    found = [("Format", facts.form), ("Size", extent), ("Pixels" if facts.width else "Sound", facts.more)]
+    return [(name, value) for name, value in found if value]
+
+
+def _list_model_facts(path: str, head: bytes) -> list[tuple[str, str]]:
+    """Return (label, value) of the facts about a GLB file, [] if it is damaged."""
+    from aptui.tui.pictures.glb_facts import LONGEST_JSON_BYTES, describe_glb  # imported here because only models need this module
+
+    if 20 + int.from_bytes(head[12:16], "little") > len(head):
+        with open(path, "rb") as stream:
+            head = stream.read(LONGEST_JSON_BYTES)
+    found = describe_glb(head)
+    return [("Format", _MODEL), *found] if found else []
+
+
+def _as_text(facts: Facts, listed: Sequence[tuple[str, str]], head: bytes) -> TextPreview:
+    """Return one line for each fact, and the first bytes."""
+    width = 12 if facts.form == _MODEL else 8
+    lines: list[tuple[Piece, ...]] = [((f"{name:<{width}}", "key"), (make_safe(value), "value")) for name, value in listed]
+    extent = f"{facts.width:,} × {facts.height:,}" if facts.width else ""
+    kind = ", ".join(filter(None, (f"{facts.form} {extent}".rstrip(), facts.more)))
+    return TextPreview(kind, (*lines, (), *hex_lines(head[:_HEX_BYTES])), is_numbered=False)
+
+
+def _fold(listed: Sequence[tuple[str, str]]) -> Lines:
+    """Return a few facts on each line."""
+    return tuple(
+        tuple(
+            piece for name, value in listed[at : at + _FACTS_A_LINE]
+            for piece in ((f"{name} ", "key"), (f"{make_safe(value)}  ", "value"))
+        )
+        for at in range(0, len(listed), _FACTS_A_LINE)
+    )  # fmt: skip

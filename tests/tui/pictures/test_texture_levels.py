@@ -1,0 +1,65 @@
+"""Headers of textures: every level is found where the encoder wrote it, and hostile headers list few levels."""
+
+import struct
+
+import pytest
+
+from aptui.builders.files.texture_file import FORMATS, Texture, encode_dds, encode_ktx2
+from aptui.tui.pictures.texture_levels import dds_format, dds_levels, ktx2_format, ktx2_levels
+
+
+def texture(name: str) -> Texture:
+    """Return a texture of 20 × 9 pixels with five levels; each byte of a level is its number plus one."""
+    side, form = FORMATS[name].block[0], FORMATS[name]
+    sizes = [(20, 9), (10, 4), (5, 2), (2, 1), (1, 1)]
+    levels = [[bytes([at + 1]) * (-(-width // side) * -(-height // side) * form.size)] for at, (width, height) in enumerate(sizes)]
+    return Texture(name, 20, 9, levels, is_srgb=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "encode", "find"),
+    [(name, encode_ktx2, ktx2_levels) for name in ("bc1", "bc7", "astc_5x5", "rgba8", "r8")]
+    + [(name, encode_dds, dds_levels) for name in ("bc1", "bc3", "bc4", "bc5", "bc7", "rgba8", "r8")],
+)
+def test_levels_are_where_the_encoder_wrote_them(name, encode, find):
+    made = texture(name)
+    data = encode(made)
+
+    found = find(data)
+
+    assert [(each.width, each.height) for each in found] == [(20, 9), (10, 4), (5, 2), (2, 1), (1, 1)]
+    assert [data[each.start : each.start + each.size] for each in found] == [level for (level,) in made.levels]
+
+
+def test_names_of_formats():
+    assert ktx2_format(encode_ktx2(texture("astc_5x5"))) == "ASTC 5x5"
+    assert dds_format(encode_dds(texture("bc7"))) == "DXGI format 98"
+
+
+def old_dds(code: bytes, bits: int) -> bytes:
+    """Return the header of a DDS of 8 × 8 pixels and four levels, without the header of DirectX 10."""
+    return b"DDS " + struct.pack("<7I44x2I4sI", 124, 0, 8, 8, 0, 0, 4, 32, 4, code, bits) + bytes(36)
+
+
+@pytest.mark.parametrize(
+    ("code", "bits", "sizes"),
+    [
+        (b"DXT1", 0, [32, 8, 8, 8]), (b"DXT5", 0, [64, 16, 16, 16]), (b"\0\0\0\0", 24, [192, 48, 12, 3]), (b"YUY2", 0, [0]),
+    ],
+)  # fmt: skip
+def test_levels_of_dds_without_the_header_of_directx_10(code, bits, sizes):
+    found = dds_levels(old_dds(code, bits))
+
+    assert [each.size for each in found] == sizes
+    assert found[0].start == 128
+
+
+def test_hostile_headers_list_few_levels():
+    data = bytearray(encode_ktx2(texture("bc1")))
+    data[20:28], data[40:44] = b"\xff" * 8, b"\xff" * 4
+    dds = bytearray(encode_dds(texture("bc1")))
+    dds[12:20], dds[28:32] = b"\xff" * 8, b"\xff" * 4
+
+    assert len(ktx2_levels(bytes(data) + bytes(1000))) == len(dds_levels(bytes(dds))) == 16
+    with pytest.raises(struct.error):
+        ktx2_levels(bytes(data[:60]))
