@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from aptui.tui.data.early_read import EarlyRead
     from aptui.tui.data.session import Session
     from aptui.tui.frame.engine_control import TrustQuestion
+    from aptui.tui.preferences.state import UiMemory
 
 
 def run(
@@ -55,11 +56,13 @@ def run(
     """
     gc.disable()
     use_one_heap()
-    session = session_factory()
-    early = _read_early(session.cache_dir)
+    from aptui.tui.preferences import state  # imported here to start faster
+
+    session, folder = session_factory(), state_dir()
+    memory = state.project_memory(folder, session.cache_dir)
+    early = _read_early(session.cache_dir, memory)
     _import_libraries()
-    from aptui.tui.preferences import state  # imported here, because the jobs are read during these imports
-    from aptui.tui.terminal import driver, safety, skeleton
+    from aptui.tui.terminal import driver, safety, skeleton  # imported here, because the jobs are read during these imports
 
     if not driver.is_possible():
         early.close()
@@ -73,10 +76,8 @@ def run(
     from aptui.tui.app import AptuiApp  # imported here to start faster
 
     safety.install(safety.prepare_terminal(os.environ))
-    folder = state_dir()
     person = state.person_memory(folder)
     has_mouse = mouse and person.get("mouse", True)
-    memory = state.project_memory(folder, session.cache_dir)
     app = AptuiApp(session, config, memory=memory, person=person, theme=theme, driver=driver.Terminal)
     app.terminal.has_mouse, app.all_builders, app.engine_root = has_mouse, all_builders, engine_root
     app.jobs.early, app.trust = early, trust
@@ -85,11 +86,15 @@ def run(
     return app.return_code or 0
 
 
-def _read_early(cache_dir: Path) -> EarlyRead:
-    """Begin to read the jobs; reading 100,000 jobs takes a quarter of a second, during which Textual is imported."""
+def _read_early(cache_dir: Path, memory: UiMemory) -> EarlyRead:
+    """Begin to read the jobs; reading 100,000 jobs takes a quarter of a second, during which Textual is imported.
+
+    The first jobs are read before the others if the screen will show them: in the default order, without a filter.
+    """
     from aptui.tui.data.early_read import EarlyRead
 
-    return EarlyRead(asset_database(cache_dir))
+    is_default = memory.get("jobs.sort", ["failed", False]) == ["failed", False] and not memory.get("jobs.filter", "")
+    return EarlyRead(asset_database(cache_dir), wants_head=is_default)
 
 
 def _import_libraries() -> None:

@@ -22,7 +22,7 @@ from aptui.core.notices import JobChanged
 from aptui.core.run_report import NO_FACTS, NUMBER_FACTS, WHOLE_FACTS, ContentFacts
 from aptui.shared.errors import InternalError
 from aptui.store.db.schema import uuid_text
-from aptui.store.jobs.parts import BETWEEN, Beginning, Ending, JobPart, JobPiece, Piece, SourcePiece, read_job_parts
+from aptui.store.jobs.parts import BETWEEN, Beginning, Ending, Head, JobPart, JobPiece, Piece, SourcePiece, read_job_parts
 from aptui.store.jobs.regex import Mask
 from aptui.store.jobs.texts import Codes, RecentTexts, TextIndex, TextPool, Texts, number_distinct
 from aptui.store.queries.checks import CheckMark
@@ -164,6 +164,15 @@ class AnalysisKeys:
             return self._keys.setdefault((scan_folder, source, builder), -1 - len(self._keys))
 
 
+class Whole(Struct, frozen=True):
+    """Facts about all jobs, for a table that has only the first ones; the fields are those of `parts.Head`."""
+
+    job_count: int
+    source_count: int
+    mixed: frozenset[str]
+    sample: JobTable
+
+
 class RunLogs(Protocol):
     """Log lines of runs (job id, run key) at the level "error" or "warning" (`store.queries.logs`)."""
 
@@ -182,6 +191,8 @@ class JobTable:
         self.analyses = analyses
         self.folders: dict[int, str] = {}
         self.alive_count = 0
+        self.whole: Whole | None = None
+        """Facts about all jobs if the table has only the first ones (`parts.Head`)."""
         self._builders = builders
         self._count = 0
         self._sorted = 0
@@ -231,6 +242,8 @@ class JobTable:
     @property
     def platform_count(self) -> int:
         """Number of platforms that have jobs; failed analyses have no platform."""
+        if self.whole is not None:
+            return 1 + ("platform" in self.whole.mixed)  # whether there are several is all that matters
         is_job = (self.number("id") > 0) & self.number("alive").astype(np.bool_)
         return int(np.count_nonzero(np.bincount(self.number("platform")[is_job])))
 
@@ -617,6 +630,14 @@ def _ranks(table: JobTable, field: str, count: int) -> npt.NDArray[np.int64]:
 def read_job_table(reader: Reader, builders: Mapping[bytes, str], analyses: AnalysisKeys | None = None) -> JobTable:
     """Read every job and failed analysis, and the moment of this state, in one transaction; `builders` is {UUID: name}."""
     return build_job_table(read_job_parts(reader), builders, analyses)
+
+
+def build_head_table(head: Head, builders: Mapping[bytes, str], analyses: AnalysisKeys) -> JobTable:
+    """Return a table of the first jobs."""
+    table = build_job_table(head.parts, builders, analyses)
+    sample = build_job_table(head.sample, builders, analyses)
+    table.whole = Whole(head.job_count, head.source_count, head.mixed, sample)
+    return table
 
 
 def build_job_table(parts: Iterable[JobPart], builders: Mapping[bytes, str], analyses: AnalysisKeys | None = None) -> JobTable:

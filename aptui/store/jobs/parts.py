@@ -8,7 +8,7 @@ Tests: `tests/store/jobs/test_job_table.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
@@ -37,16 +37,18 @@ class Packed(Struct, frozen=True):
     """A query whose rows are read in chunks: a rising integer key, the tables, and the columns (all in SQL).
 
     The first of `numbers` is the key; no column may be NULL. A row has one text: its columns of `texts`, joined with `BETWEEN`.
+    With `keys`, only these rows are read, which must fit into one chunk.
     """
 
     key: str
     table: str
     numbers: tuple[str, ...]
     texts: tuple[str, ...] = ()
+    keys: Sequence[int] | None = None
 
     def rows_sql(self) -> str:
         """Return the SQL for the single rows of a chunk, with only their text columns."""
-        return f"SELECT {', '.join(self.texts)} FROM {self.table} WHERE {self.key} > ? ORDER BY {self.key} LIMIT {CHUNK}"
+        return f"SELECT {', '.join(self.texts)} FROM {self.table} WHERE {self._where()} ORDER BY {self.key} LIMIT {CHUNK}"
 
     def sql(self) -> str:
         """Return the SQL for a chunk; its parameter is the key after which the chunk begins."""
@@ -54,8 +56,11 @@ class Packed(Struct, frozen=True):
         joined = ", ".join(f"group_concat({name})" for name in names)
         columns = ", ".join(f"{column} {name}" for column, name in zip(self.numbers, names, strict=True))
         text = f" || char({ord(BETWEEN)}) || ".join(self.texts)
-        inner = f"SELECT {columns}, {text} t FROM {self.table} WHERE {self.key} > ? ORDER BY {self.key} LIMIT {CHUNK}"
+        inner = f"SELECT {columns}, {text} t FROM {self.table} WHERE {self._where()} ORDER BY {self.key} LIMIT {CHUNK}"
         return f"SELECT COUNT(*), {joined}, CAST(group_concat(t, char(0)) AS BLOB) FROM ({inner})"
+
+    def _where(self) -> str:
+        return f"{self.key} > ?" if self.keys is None else f"{_in(self.key, self.keys)} AND {self.key} > ?"
 
 
 class Piece(Struct, frozen=True):
@@ -102,16 +107,22 @@ def _join(reader: Reader, packed: Packed, last: int) -> bytes:
     return "\0".join(between.join(map(clean, row)) for row in reader.ask(packed.rows_sql(), (last,))).encode()
 
 
+def _in(column: str, numbers: Iterable[int]) -> str:
+    return f"{column} IN ({', '.join(map(str, numbers))})"
+
+
 _SOURCES = Packed("s.SourceID", "Sources s", ("s.SourceID", "s.ScanFolderPK"), ("s.SourceName",))
 _STATE = " ".join(f"WHEN '{state}' THEN {STATUSES.index(shown)}" for state, shown in SHOWN.items())
+_STATUS_SQL = f"CASE o.state {_STATE} ELSE CASE j.Status WHEN 0 THEN 0 WHEN 1 THEN 1 WHEN 4 THEN 2 ELSE 3 END END"
+_MOMENT_SQL = "COALESCE(o.completed_ms, j.LastLogTime, 0)"
 _JOBS = Packed(
     "j.JobID",
     "Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID",
     (
         "j.JobID", "j.SourcePK",
-        f"CASE o.state {_STATE} ELSE CASE j.Status WHEN 0 THEN 0 WHEN 1 THEN 1 WHEN 4 THEN 2 ELSE 3 END END",
+        _STATUS_SQL,
         "COALESCE(j.WarningCount, 0)", "COALESCE(j.ErrorCount, 0)", "COALESCE(j.JobRunKey, 0)",
-        "COALESCE(o.completed_ms, j.LastLogTime, 0)", "COALESCE(o.duration_ms, 0)",
+        _MOMENT_SQL, "COALESCE(o.duration_ms, 0)",
         CRITICAL_SQL,
     ),
     ("j.Platform", "j.JobKey", "hex(j.BuilderGuid)", f"COALESCE({REASON_SQL}, '')"),
@@ -124,7 +135,7 @@ _ERRORS_SQL = f"""SELECT j.JobID, {ERROR_SQL}, COALESCE(o.failure_cause, '') FRO
     LEFT JOIN aptui_jobs o ON o.job_id = j.JobID
 WHERE j.Status <> 4 AND ({ERROR_SQL} <> '' OR o.failure_cause <> '')"""
 _ANALYSES_SQL = """SELECT source_id, builder, warnings, errors, completed_ms, duration_ms, reason, error
-FROM aptui_analyses WHERE state = 'failed' ORDER BY source_id, builder"""
+FROM aptui_analyses WHERE state = 'failed'"""
 _FOREIGN_DURATIONS_SQL = f"""
 SELECT j.JobID, t.StatValue FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK
     JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
@@ -162,21 +173,102 @@ class Ending(Struct, frozen=True):
     foreign_durations: list[tuple[int, int]]
 
 
-JobPart: TypeAlias = Beginning | SourcePiece | JobPiece | Ending
+class Head(Struct, frozen=True):
+    """The first jobs in the order "failed first" with all jobs of their sources, so that they can be shown before the rest.
+
+    Args:
+        parts: the parts of these jobs.
+        sample: the parts of some other jobs, for the widths of columns.
+        job_count: number of all jobs and failed analyses.
+        source_count: number of all sources with jobs or failed analyses.
+        mixed: the columns ("platform", "key", "reason") in which not all jobs have the same text.
+    """
+
+    parts: list[JobPart]
+    sample: list[JobPart]
+    job_count: int
+    source_count: int
+    mixed: frozenset[str]
 
 
-def read_job_parts(reader: Reader) -> Generator[JobPart, None, None]:
-    """Yield a `Beginning`, all sources in chunks, all jobs in chunks, and an `Ending`."""
+JobPart: TypeAlias = Beginning | Head | SourcePiece | JobPiece | Ending
+
+
+def read_job_parts(reader: Reader, *, wants_head: bool = False) -> Generator[JobPart, None, None]:
+    """Yield a `Beginning`, all sources in chunks, all jobs in chunks, and an `Ending`.
+
+    With `wants_head`, yield a `Head` before them if there are many jobs.
+    """
     with reader.snapshot():
         folders = dict(reader.ask("SELECT ScanFolderID, DisplayName FROM ScanFolders").fetchall())
         jobs, ours = reader.ask("SELECT (SELECT COUNT(*) FROM Jobs), (SELECT COUNT(*) FROM aptui_jobs)").fetchone()
-        yield Beginning(reader.moment(), folders, jobs)
+        beginning = Beginning(reader.moment(), folders, jobs)
+        if wants_head and ours == jobs >= _LEAST_JOBS and (head := _read_head(reader, beginning)) is not None:
+            yield head
+        yield beginning
         yield from map(SourcePiece, read_packed(reader, _SOURCES))
         yield from map(JobPiece, read_packed(reader, _JOBS))
         yield Ending(
             reader.ask(_ERRORS_SQL).fetchall(), list(read_facts(reader)), list(reader.flaky_jobs()), list(reader.draft_jobs()),
-            reader.ask(_ANALYSES_SQL).fetchall(), reader.ask(_FOREIGN_DURATIONS_SQL).fetchall() if ours < jobs else [],
+            reader.ask(f"{_ANALYSES_SQL} ORDER BY source_id, builder").fetchall(),
+            reader.ask(_FOREIGN_DURATIONS_SQL).fetchall() if ours < jobs else [],
         )  # fmt: skip
+
+
+_LEAST_JOBS = 10_000
+"""Minimum number of jobs for a head; fewer jobs are read as fast."""
+_HEAD_JOBS, _HEAD_SOURCES = 400, 150
+"""Number of jobs that the head is made for, and the minimum number of their sources: a high terminal has 150 lines."""
+_SAMPLE_SOURCES = 150
+# The order of `job_table.FAILED_FIRST`.
+_HEAD_SQL = f"""
+SELECT source_id FROM (
+    SELECT source_id, job_id, CASE status WHEN 0 THEN 0 ELSE moment END moment,
+        CASE WHEN status = 3 THEN 0 WHEN status = 1 THEN 4 WHEN status <> 2 THEN 3 WHEN errors > 0 THEN 1 WHEN warnings > 0 THEN 2
+            ELSE 3 END urgency
+    FROM (SELECT j.SourcePK source_id, j.JobID job_id, {_STATUS_SQL} status, {_MOMENT_SQL} moment, j.ErrorCount errors,
+        j.WarningCount warnings FROM Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID)
+    UNION ALL SELECT source_id, {1 << 62}, completed_ms, 0 FROM aptui_analyses WHERE state = 'failed'
+) ORDER BY urgency, moment DESC, job_id LIMIT {_HEAD_JOBS}"""
+_COUNTS_SQL = """SELECT COUNT(*), COUNT(DISTINCT source_id) FILTER (
+    WHERE NOT EXISTS (SELECT 1 FROM Jobs WHERE SourcePK = source_id)
+) FROM aptui_analyses WHERE state = 'failed'"""
+_MIXED_SQL = """SELECT EXISTS (SELECT 1 FROM Jobs WHERE Platform <> (SELECT Platform FROM Jobs LIMIT 1)),
+    EXISTS (SELECT 1 FROM Jobs WHERE JobKey <> (SELECT JobKey FROM Jobs LIMIT 1)),
+    EXISTS (SELECT 1 FROM aptui_jobs, (SELECT reason r, origin o FROM aptui_jobs LIMIT 1) WHERE reason <> r OR origin <> o)"""
+
+
+def _read_head(reader: Reader, beginning: Beginning) -> Head | None:
+    """Return the head, None if its jobs have too few sources to fill a screen."""
+    first = {source for (source,) in reader.ask(_HEAD_SQL)}
+    if len(first) < _HEAD_SOURCES:
+        return None
+    ((analyses, more_sources),) = reader.ask(_COUNTS_SQL)
+    ((sources,),) = reader.ask("SELECT COUNT(DISTINCT SourcePK) FROM Jobs")
+    ((low, high),) = reader.ask("SELECT MIN(SourceID), MAX(SourceID) FROM Sources")
+    sample = range(low, high + 1, (high - low) // _SAMPLE_SOURCES + 1)
+    ((*mixed,),) = reader.ask(_MIXED_SQL)
+    return Head(
+        _read_parts_of(reader, first, beginning), _read_parts_of(reader, sample, beginning),
+        beginning.job_count + analyses, sources + more_sources,
+        frozenset(name for name, is_mixed in zip(("platform", "key", "reason"), mixed, strict=True) if is_mixed or analyses),
+    )  # fmt: skip
+
+
+def _read_parts_of(reader: Reader, sources: Iterable[int], beginning: Beginning) -> list[JobPart]:
+    """Return the parts of all jobs of some sources, without facts, which rows do not show."""
+    listed = sorted(sources)
+    jobs = [job_id for (job_id,) in reader.ask(f"SELECT JobID FROM Jobs WHERE {_in('SourcePK', listed)} LIMIT {CHUNK}")]
+    return [
+        replace(beginning, job_count=len(jobs)),
+        *map(SourcePiece, read_packed(reader, replace(_SOURCES, keys=listed))),
+        *map(JobPiece, read_packed(reader, replace(_JOBS, keys=jobs))),
+        Ending(
+            reader.ask(f"{_ERRORS_SQL} AND {_in('j.JobID', jobs)}").fetchall(), [],
+            sorted({*jobs}.intersection(reader.flaky_jobs())), sorted({*jobs}.intersection(reader.draft_jobs())),
+            reader.ask(f"{_ANALYSES_SQL} AND {_in('source_id', listed)} ORDER BY source_id, builder").fetchall(), [],
+        ),
+    ]  # fmt: skip
 
 
 def read_facts(reader: Reader) -> Iterator[tuple[int, ContentFacts]]:

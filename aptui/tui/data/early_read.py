@@ -5,7 +5,7 @@ Tests: `tests/tui/data/test_early_read.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 from queue import SimpleQueue
@@ -13,7 +13,7 @@ from threading import Semaphore
 
 from aptui.shared.errors import KnownError
 from aptui.store.jobs.parts import JobPart, read_job_parts
-from aptui.store.queries.reader import open_reader
+from aptui.store.queries.reader import Reader, open_reader
 from aptui.tui.background import run_in_background
 
 _MOST_WAITING = 16
@@ -25,10 +25,11 @@ class EarlyRead:
 
     Args:
         database: the asset database, which may be missing.
+        wants_head: whether to read the first jobs in the order "failed first" before all others.
     """
 
-    def __init__(self, database: Path) -> None:
-        self._database = database
+    def __init__(self, database: Path, *, wants_head: bool = False) -> None:
+        self._database, self._wants_head = database, wants_head
         self._free_places = Semaphore(_MOST_WAITING)
         self._is_wanted = True
         self._parts: SimpleQueue[JobPart | None] = SimpleQueue()
@@ -45,9 +46,12 @@ class EarlyRead:
         self._is_wanted = False
         self._free_places.release()
 
+    def _read_parts(self, reader: Reader) -> Generator[JobPart, None, None]:
+        return read_job_parts(reader, wants_head=self._wants_head)
+
     def _read(self) -> None:
         try:
-            with closing(open_reader(self._database)) as reader, closing(read_job_parts(reader)) as parts:
+            with closing(open_reader(self._database)) as reader, closing(self._read_parts(reader)) as parts:
                 for part in parts:
                     self._free_places.acquire()
                     if not self._is_wanted:

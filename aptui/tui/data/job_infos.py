@@ -274,7 +274,8 @@ def has_failed(table: JobTable) -> bool:
 def alike_columns(table: JobTable) -> frozenset[str]:
     """Return the columns in which all jobs have the same text, so that they can be hidden."""
     alive = _alive(table)
-    return frozenset(name for name in ("reason", "platform", "key") if _are_alike(table.text(name)[0][alive]))
+    mixed = table.whole.mixed if table.whole is not None else ()
+    return frozenset(name for name in ("reason", "platform", "key") if name not in mixed and _are_alike(table.text(name)[0][alive]))
 
 
 def find_with(table: JobTable, rows: Rows, word: str) -> Rows:
@@ -450,4 +451,9 @@ def _complete(request: ViewRequest, rows: Codes) -> View:
     rows = _gather(request, rows)
     step = max(1, len(rows) // _SAMPLE)
     sample = np.concatenate([rows[:_SCREENFUL], rows[_SCREENFUL::step]])
-    return View(request, rows, is_complete=True, needs=needs_of(request.table, sample.tolist(), SIGN_CELLS * request.by_source))
+    table, margin = request.table, SIGN_CELLS * request.by_source
+    needs = needs_of(table, sample.tolist(), margin)
+    if table.whole is not None:
+        others = needs_of(table.whole.sample, range(table.whole.sample.row_count()), margin)
+        needs = {name: max(cells, others.get(name, 0)) for name, cells in needs.items()}
+    return View(request, rows, is_complete=True, needs=needs)

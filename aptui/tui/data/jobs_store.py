@@ -222,6 +222,7 @@ class JobsStore:
         self.error: KnownError | None = None
         """Why the requested filter is not applied; the view shows the rows of the last valid filter."""
         self.is_loaded = False
+        """Whether all jobs are there."""
         self.needs: Mapping[str, int] = {}
         """Width of the texts of the view when it was made, by column."""
 
@@ -314,7 +315,8 @@ class JobsStore:
     @property
     def source_count(self) -> int:
         """Number of sources that are shown, 0 = lines show jobs."""
-        return 0 if self._shown.lines is None else self._shown.lines.source_count
+        whole = self._table.whole
+        return 0 if self._shown.lines is None else self._shown.lines.source_count if whole is None else whole.source_count
 
     def group_by_source(self, *, on: bool) -> None:
         """Show a source in each line, or a job."""
@@ -408,8 +410,13 @@ class JobsStore:
 
     @property
     def total(self) -> int:
-        """Number of all jobs."""
-        return self._table.alive_count
+        """Number of all jobs, also while only the first ones are there."""
+        return self._table.alive_count if self._table.whole is None else self._table.whole.job_count
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether rows can be shown: those of all jobs, or of the first ones."""
+        return self.is_loaded or self._table.whole is not None
 
     @property
     def running(self) -> Mapping[int, int]:
@@ -518,8 +525,9 @@ class JobsStore:
     def apply(self, batch: Batch) -> bool:
         """Apply updates and finished views; return whether anything looks different."""
         before = self.version
-        if batch.table is not None:
-            self._next = batch.table
+        table = batch.table or (None if self.is_loaded or self._next is not None else batch.head)
+        if table is not None:
+            self._next = table
             self._next.set_checks(self._found)
             self._next.log_lines = self.log_lines
             self._overlay(self._running, PROCESSING)
@@ -527,7 +535,7 @@ class JobsStore:
             self._overlay(self._running, None)
             self._running = dict(batch.running)
             self._overlay(self._running, PROCESSING)
-        if batch.table is not None:
+        if table is not None:
             self._request_view()  # after `running`, because running jobs come first
         if batch.jobs:
             self._apply_news(batch.jobs)
@@ -576,15 +584,18 @@ class JobsStore:
             return
         if isinstance(self.error, InternalError):
             self.error = None
+        follows_head = self._table.whole is not None
         if self._next is view.request.table:
-            self._table, self._next, self.is_loaded = self._next, None, True
+            self._table, self._next = self._next, None
+            self.is_loaded = self._table.whole is None
         self._filter, self._is_complete = view.request.filter, view.is_complete
         self._spans.clear()
         self._shown.replace(view.rows, self._table.row_count())
         self._shown.lines = SourceLines() if view.request.by_source else None
         self._lay_lines()
         if view.is_complete:
-            self.needs = view.needs
+            if not follows_head:  # the head's widths are those of a sample of all jobs, so columns do not move
+                self.needs = view.needs
             self._done, self._sorted_changes = view.request.number, view.request.changes
             self._shown.late_count = 0
             touched, self._touched = self._touched, set()

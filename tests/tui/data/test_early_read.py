@@ -12,7 +12,8 @@ from aptui.store.jobs.job_table import build_job_table, read_job_table
 from aptui.store.jobs.parts import JobPiece
 from aptui.tui.data import early_read, feed
 from aptui.tui.data.early_read import EarlyRead
-from aptui.tui.data.feed import Feed
+from aptui.tui.data.feed import Batch, Feed
+from tests.bench import generate
 from tests.store.conftest import Store, job_row, source_row
 from tests.tui.database import database
 from tests.waiting import until
@@ -102,3 +103,19 @@ def test_closed_early_read_ends(store: Store, monkeypatch: pytest.MonkeyPatch) -
     early.close()
 
     assert len(list(early.parts())) <= 2
+
+
+def test_head_of_the_early_read_is_handed_out_before_all_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "_LEAST_JOBS", 500)
+    path = generate.make(tmp_path, 500)
+    wakes: list[object] = []
+    made = Feed(path, reads_alone=False, early=EarlyRead(path, wants_head=True), wake=lambda: wakes.append(made.drain()))
+
+    made.read()
+
+    first, *_, last = wakes
+    assert isinstance(first, Batch)
+    assert isinstance(last, Batch)
+    assert (first.head is not None, first.table) == (True, None)
+    assert (last.head, last.table is not None) == (None, True)
+    made.close()

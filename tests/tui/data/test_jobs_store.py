@@ -13,9 +13,10 @@ from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import JobChanged, JobProgress, LogLevel, LogRecord
 from aptui.shared.errors import HostError
 from aptui.store.joblog import write as write_log
-from aptui.store.jobs import texts
+from aptui.store.jobs import parts, texts
 from aptui.store.jobs.filter import FilterError
-from aptui.store.jobs.job_table import AnalysisKeys, JobTable, read_job_table
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable, build_head_table, build_job_table, read_job_table
+from aptui.store.jobs.parts import Head
 from aptui.store.queries.logs import LogLines
 from aptui.store.queries.reader import open_reader
 from aptui.tui.data import job_infos
@@ -23,6 +24,7 @@ from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.job_infos import without_source
 from aptui.tui.data.jobs_store import COLUMNS, JobsStore
 from aptui.tui.widgets.cells import Cell
+from tests.bench import generate
 from tests.store.conftest import BUILDER, Store, analysis_row, job_row, source_row
 
 from ..database import database
@@ -516,3 +518,70 @@ def test_row_has_short_origin_of_a_fetched_result(jobs: JobsStore, reason: str, 
     jobs.apply(news(notice(3, "textures/sand.PNG", reason=reason)))
 
     assert jobs.cell(shown(jobs).index(3), "reason").text == shown_reason
+
+
+# ---------------------------------------------------------------------------------------------- the first jobs before the others
+
+
+def read_head_and_all(path: Path) -> tuple[JobTable, JobTable]:
+    with closing(open_reader(path)) as reader:
+        head, *others = parts.read_job_parts(reader, wants_head=True)
+    assert isinstance(head, Head)
+    return build_head_table(head, {}, ANALYSES), build_job_table(others, {}, ANALYSES)
+
+
+def look(store: JobsStore, lines: int) -> tuple[object, ...]:
+    columns = ("status", "source", "completed", "platform", "key", "reason")
+    shown = [(store.key(line), *(store.cell(line, column) for column in columns)) for line in range(lines)]
+    return shown, store.total, store.source_count, store.has_failed, store.alike, store.needs
+
+
+@pytest.mark.parametrize("by_source", [True, False])
+def test_first_jobs_look_the_same_when_all_jobs_follow(by_source: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "_LEAST_JOBS", 5_000)
+    head, table = read_head_and_all(generate.make(tmp_path, 5_000))
+    store = JobsStore(clock_ms=lambda: NOW_MS)
+    store.set_sort("failed", is_descending=False)
+    store.group_by_source(on=by_source)
+    store.apply(Batch(head=head))
+    store.settle()
+
+    first, row_count = look(store, 150), store.row_count()
+    assert (store.has_rows, store.is_loaded) == (True, False)
+
+    store.apply(Batch(table=table))
+    store.settle()
+
+    assert (store.has_rows, store.is_loaded) == (True, True)
+    assert look(store, 150) == first
+    assert store.row_count() > row_count
+    store.close()
+
+
+def test_head_of_unmixed_jobs_says_that_columns_are_alike(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "_LEAST_JOBS", 200)
+    store.put(
+        put_source=[source_row(number, f"{number}.png") for number in range(1, 201)],
+        put_job=[job_row(number, number) for number in range(1, 201)],
+    )
+    head, table = read_head_and_all(store.path)
+
+    assert job_infos.alike_columns(head) == job_infos.alike_columns(table) == {"platform", "key", "reason"}
+    assert (head.platform_count, table.platform_count) == (1, 1)
+
+
+def test_jobs_of_few_sources_have_no_head(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "_LEAST_JOBS", 200)
+    store.put(put_source=[source_row()], put_job=[job_row(number, platform=f"p{number}") for number in range(1, 201)])
+
+    with closing(open_reader(store.path)) as reader:
+        assert not any(isinstance(part, Head) for part in parts.read_job_parts(reader, wants_head=True))
+
+
+def test_head_does_not_replace_all_jobs(filled: Store, jobs: JobsStore) -> None:
+    before = jobs.row_count()
+
+    jobs.apply(Batch(head=JobTable({}, ANALYSES)))
+    jobs.settle()
+
+    assert jobs.row_count() == before

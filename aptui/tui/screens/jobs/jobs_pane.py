@@ -63,7 +63,7 @@ class Head:
     def count_words(self) -> str:
         """Return the number of jobs that match the filter, and the number of all jobs."""
         hits, total = self._store.hit_count, self._store.total
-        if not self._store.is_loaded:
+        if not self._store.has_rows:
             return ""
         # a filter with a mistake does not change the rows
         if self._store.is_filtering and self._choices.mistake() is None:
@@ -314,7 +314,7 @@ class JobsPane(ThreePanes):
 
     def name_awaited(self, focused: Widget | None) -> str:
         """Return what the next key waits for: the first rows, a sheet, the rows of a filter, or the log that is being read."""
-        if not self.store.is_loaded and not self._trouble:
+        if not self.store.is_loaded and not self._trouble and not (focused is None and self.store.has_rows):
             return "the first rows"
         if self.actions.is_asking_why:
             return "the sheet"
@@ -385,9 +385,9 @@ class JobsPane(ThreePanes):
         self.store.hold(table.top, table.top + table.page_rows)
         if fixed := self.fixed.note(batch):
             self.shell.show_toast(fixed)
-        if batch.table is not None and not self._knows_platforms:  # before `apply`, which then computes the rows once
+        if (read := batch.table or batch.head) is not None and not self._knows_platforms:
             self._knows_platforms = True
-            self.choices.group_by_source(platform_count=batch.table.platform_count)
+            self.choices.group_by_source(platform_count=read.platform_count)  # before `apply`, which computes the rows
         self.store.apply(batch)
         self._trouble = batch.error or (self._trouble if batch.table is None else "")
         self.selection.note(batch)
@@ -412,7 +412,7 @@ class JobsPane(ThreePanes):
             self.choices.fit_columns()
         self.goal.apply()
         self.by_cause.draw()
-        if self.store.is_loaded:
+        if self.store.has_rows:
             self.follow_rows()
         self.selection.follow(self.table.cursor_key)
         self.event_log.refresh_running()

@@ -418,7 +418,7 @@ class Choices:
 
     def fit_columns(self) -> None:
         """Fit the columns to their texts. Columns with one value for all jobs get less room, columns with errors get more."""
-        if not self._store.is_loaded:
+        if not self._store.has_rows:
             return
         known = self._needs if self._store.filter.text == self._measured else {}
         # While the filter is unchanged, columns never become narrower, so that texts do not jump when jobs arrive.
