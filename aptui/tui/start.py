@@ -94,7 +94,7 @@ def _read_early(cache_dir: Path, memory: UiMemory) -> EarlyRead:
     from aptui.tui.data.early_read import EarlyRead
 
     is_default = memory.get("jobs.sort", ["failed", False]) == ["failed", False] and not memory.get("jobs.filter", "")
-    return EarlyRead(asset_database(cache_dir), wants_head=is_default)
+    return EarlyRead(asset_database(cache_dir), wants_first=is_default)
 
 
 def _import_libraries() -> None:

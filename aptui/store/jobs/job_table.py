@@ -22,7 +22,7 @@ from aptui.core.notices import JobChanged
 from aptui.core.run_report import NO_FACTS, NUMBER_FACTS, WHOLE_FACTS, ContentFacts
 from aptui.shared.errors import InternalError
 from aptui.store.db.schema import uuid_text
-from aptui.store.jobs.parts import BETWEEN, Beginning, Ending, Head, JobPart, JobPiece, Piece, SourcePiece, read_job_parts
+from aptui.store.jobs.parts import BETWEEN, Beginning, Ending, FirstJobs, JobPart, JobPiece, Piece, SourcePiece, read_job_parts
 from aptui.store.jobs.regex import Mask
 from aptui.store.jobs.texts import Codes, RecentTexts, TextIndex, TextPool, Texts, number_distinct
 from aptui.store.queries.checks import CheckMark
@@ -113,6 +113,8 @@ _FACTS: dict[str, Any] = {
     **dict.fromkeys(WHOLE_FACTS, np.int64), "seconds": np.float64, "format": np.uint16,
 }  # fmt: skip
 """Columns of facts, which exist only if a job has facts; most projects have few facts or no facts."""
+_FEW_REASONS = 64
+"""Maximum number of reasons in a chunk that are compared with earlier ones, so that jobs with one reason have one code."""
 _POOLS = ("folder", "platform", "key", "builder")
 _TEXTS = ("source", "reason", "error", "cause", "group")
 
@@ -165,10 +167,11 @@ class AnalysisKeys:
 
 
 class Whole(Struct, frozen=True):
-    """Facts about all jobs, for a table that has only the first ones; the fields are those of `parts.Head`."""
+    """Facts about all jobs, for a table that has only the first ones; the fields are those of `parts.FirstJobs`."""
 
     job_count: int
     source_count: int
+    platform_count: int
     mixed: frozenset[str]
     sample: JobTable
 
@@ -192,7 +195,7 @@ class JobTable:
         self.folders: dict[int, str] = {}
         self.alive_count = 0
         self.whole: Whole | None = None
-        """Facts about all jobs if the table has only the first ones (`parts.Head`)."""
+        """Facts about all jobs if the table has only the first ones (`parts.FirstJobs`)."""
         self._builders = builders
         self._count = 0
         self._sorted = 0
@@ -243,7 +246,7 @@ class JobTable:
     def platform_count(self) -> int:
         """Number of platforms that have jobs; failed analyses have no platform."""
         if self.whole is not None:
-            return 1 + ("platform" in self.whole.mixed)  # whether there are several is all that matters
+            return self.whole.platform_count
         is_job = (self.number("id") > 0) & self.number("alive").astype(np.bool_)
         return int(np.count_nonzero(np.bincount(self.number("platform")[is_job])))
 
@@ -308,7 +311,9 @@ class JobTable:
         names = {builder: self.builder_name(bytes.fromhex(builder)) for builder in set(builders)}
         for name, words in (("platform", platforms), ("key", keys), ("builder", [names[builder] for builder in builders])):
             part[name][:] = np.fromiter(map(self._pools[name].__getitem__, words), np.int32, len(words))[places]
-        part["reason"][:] = self._texts["reason"].extend_distinct(reasons)[places]
+        are_few = len(set(reasons)) <= _FEW_REASONS
+        codes = self._recent["reason"].codes(reasons) if are_few else self._texts["reason"].extend_distinct(reasons)
+        part["reason"][:] = np.array(codes, np.int32)[places]
         self._count += count
         self.alive_count += count
         self._sorted = self._count
@@ -632,11 +637,11 @@ def read_job_table(reader: Reader, builders: Mapping[bytes, str], analyses: Anal
     return build_job_table(read_job_parts(reader), builders, analyses)
 
 
-def build_head_table(head: Head, builders: Mapping[bytes, str], analyses: AnalysisKeys) -> JobTable:
+def build_first_table(first: FirstJobs, builders: Mapping[bytes, str], analyses: AnalysisKeys) -> JobTable:
     """Return a table of the first jobs."""
-    table = build_job_table(head.parts, builders, analyses)
-    sample = build_job_table(head.sample, builders, analyses)
-    table.whole = Whole(head.job_count, head.source_count, head.mixed, sample)
+    table = build_job_table(first.parts, builders, analyses)
+    sample = build_job_table(first.sample, builders, analyses)
+    table.whole = Whole(first.job_count, first.source_count, first.platform_count, first.mixed, sample)
     return table
 
 

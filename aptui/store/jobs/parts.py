@@ -173,7 +173,7 @@ class Ending(Struct, frozen=True):
     foreign_durations: list[tuple[int, int]]
 
 
-class Head(Struct, frozen=True):
+class FirstJobs(Struct, frozen=True):
     """The first jobs in the order "failed first" with all jobs of their sources, so that they can be shown before the rest.
 
     Args:
@@ -181,6 +181,7 @@ class Head(Struct, frozen=True):
         sample: the parts of some other jobs, for the widths of columns.
         job_count: number of all jobs and failed analyses.
         source_count: number of all sources with jobs or failed analyses.
+        platform_count: 1, or 2 for several platforms.
         mixed: the columns ("platform", "key", "reason") in which not all jobs have the same text.
     """
 
@@ -188,23 +189,24 @@ class Head(Struct, frozen=True):
     sample: list[JobPart]
     job_count: int
     source_count: int
+    platform_count: int
     mixed: frozenset[str]
 
 
-JobPart: TypeAlias = Beginning | Head | SourcePiece | JobPiece | Ending
+JobPart: TypeAlias = Beginning | FirstJobs | SourcePiece | JobPiece | Ending
 
 
-def read_job_parts(reader: Reader, *, wants_head: bool = False) -> Generator[JobPart, None, None]:
+def read_job_parts(reader: Reader, *, wants_first: bool = False) -> Generator[JobPart, None, None]:
     """Yield a `Beginning`, all sources in chunks, all jobs in chunks, and an `Ending`.
 
-    With `wants_head`, yield a `Head` before them if there are many jobs.
+    With `wants_first`, yield a `FirstJobs` before them if there are many jobs.
     """
     with reader.snapshot():
         folders = dict(reader.ask("SELECT ScanFolderID, DisplayName FROM ScanFolders").fetchall())
         jobs, ours = reader.ask("SELECT (SELECT COUNT(*) FROM Jobs), (SELECT COUNT(*) FROM aptui_jobs)").fetchone()
         beginning = Beginning(reader.moment(), folders, jobs)
-        if wants_head and ours == jobs >= _LEAST_JOBS and (head := _read_head(reader, beginning)) is not None:
-            yield head
+        if wants_first and ours == jobs >= _LEAST_JOBS and (first := _read_first(reader, beginning)) is not None:
+            yield first
         yield beginning
         yield from map(SourcePiece, read_packed(reader, _SOURCES))
         yield from map(JobPiece, read_packed(reader, _JOBS))
@@ -216,12 +218,12 @@ def read_job_parts(reader: Reader, *, wants_head: bool = False) -> Generator[Job
 
 
 _LEAST_JOBS = 10_000
-"""Minimum number of jobs for a head; fewer jobs are read as fast."""
-_HEAD_JOBS, _HEAD_SOURCES = 400, 150
-"""Number of jobs that the head is made for, and the minimum number of their sources: a high terminal has 150 lines."""
+"""Minimum number of jobs for `FirstJobs`; fewer jobs are read as fast."""
+_MOST_FIRST, _LEAST_SOURCES = 400, 150
+"""Number of first jobs, and the minimum number of their sources: a high terminal has 150 lines."""
 _SAMPLE_SOURCES = 150
 # The order of `job_table.FAILED_FIRST`.
-_HEAD_SQL = f"""
+_FIRST_SQL = f"""
 SELECT source_id FROM (
     SELECT source_id, job_id, CASE status WHEN 0 THEN 0 ELSE moment END moment,
         CASE WHEN status = 3 THEN 0 WHEN status = 1 THEN 4 WHEN status <> 2 THEN 3 WHEN errors > 0 THEN 1 WHEN warnings > 0 THEN 2
@@ -229,29 +231,31 @@ SELECT source_id FROM (
     FROM (SELECT j.SourcePK source_id, j.JobID job_id, {_STATUS_SQL} status, {_MOMENT_SQL} moment, j.ErrorCount errors,
         j.WarningCount warnings FROM Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID)
     UNION ALL SELECT source_id, {1 << 62}, completed_ms, 0 FROM aptui_analyses WHERE state = 'failed'
-) ORDER BY urgency, moment DESC, job_id LIMIT {_HEAD_JOBS}"""
+) ORDER BY urgency, moment DESC, job_id LIMIT {_MOST_FIRST}"""
 _COUNTS_SQL = """SELECT COUNT(*), COUNT(DISTINCT source_id) FILTER (
     WHERE NOT EXISTS (SELECT 1 FROM Jobs WHERE SourcePK = source_id)
 ) FROM aptui_analyses WHERE state = 'failed'"""
 _MIXED_SQL = """SELECT EXISTS (SELECT 1 FROM Jobs WHERE Platform <> (SELECT Platform FROM Jobs LIMIT 1)),
     EXISTS (SELECT 1 FROM Jobs WHERE JobKey <> (SELECT JobKey FROM Jobs LIMIT 1)),
-    EXISTS (SELECT 1 FROM aptui_jobs, (SELECT reason r, origin o FROM aptui_jobs LIMIT 1) WHERE reason <> r OR origin <> o)"""
+    EXISTS (SELECT 1 FROM aptui_jobs, (SELECT reason r, origin o FROM aptui_jobs LIMIT 1) WHERE reason <> r OR origin <> o)
+    OR EXISTS (SELECT 1 FROM aptui_analyses WHERE state = 'failed' AND reason <> (SELECT reason FROM aptui_jobs LIMIT 1))"""
 
 
-def _read_head(reader: Reader, beginning: Beginning) -> Head | None:
-    """Return the head, None if its jobs have too few sources to fill a screen."""
-    first = {source for (source,) in reader.ask(_HEAD_SQL)}
-    if len(first) < _HEAD_SOURCES:
+def _read_first(reader: Reader, beginning: Beginning) -> FirstJobs | None:
+    """Return the first jobs, None if they have too few sources to fill a screen."""
+    first = {source for (source,) in reader.ask(_FIRST_SQL)}
+    if len(first) < _LEAST_SOURCES:
         return None
     ((analyses, more_sources),) = reader.ask(_COUNTS_SQL)
     ((sources,),) = reader.ask("SELECT COUNT(DISTINCT SourcePK) FROM Jobs")
     ((low, high),) = reader.ask("SELECT MIN(SourceID), MAX(SourceID) FROM Sources")
     sample = range(low, high + 1, (high - low) // _SAMPLE_SOURCES + 1)
-    ((*mixed,),) = reader.ask(_MIXED_SQL)
-    return Head(
+    ((platforms, keys, reasons),) = reader.ask(_MIXED_SQL)
+    mixed = {"platform": platforms or analyses, "key": keys or analyses, "reason": reasons}
+    return FirstJobs(
         _read_parts_of(reader, first, beginning), _read_parts_of(reader, sample, beginning),
-        beginning.job_count + analyses, sources + more_sources,
-        frozenset(name for name, is_mixed in zip(("platform", "key", "reason"), mixed, strict=True) if is_mixed or analyses),
+        beginning.job_count + analyses, sources + more_sources, 1 + platforms,
+        frozenset(name for name, is_mixed in mixed.items() if is_mixed),
     )  # fmt: skip
 
 

@@ -25,11 +25,11 @@ class EarlyRead:
 
     Args:
         database: the asset database, which may be missing.
-        wants_head: whether to read the first jobs in the order "failed first" before all others.
+        wants_first: whether to read the first jobs in the order "failed first" before all others.
     """
 
-    def __init__(self, database: Path, *, wants_head: bool = False) -> None:
-        self._database, self._wants_head = database, wants_head
+    def __init__(self, database: Path, *, wants_first: bool = False) -> None:
+        self._database, self._wants_first = database, wants_first
         self._free_places = Semaphore(_MOST_WAITING)
         self._is_wanted = True
         self._parts: SimpleQueue[JobPart | None] = SimpleQueue()
@@ -47,7 +47,7 @@ class EarlyRead:
         self._free_places.release()
 
     def _read_parts(self, reader: Reader) -> Generator[JobPart, None, None]:
-        return read_job_parts(reader, wants_head=self._wants_head)
+        return read_job_parts(reader, wants_first=self._wants_first)
 
     def _read(self) -> None:
         try:

@@ -38,8 +38,8 @@ from aptui.shared.connections.peers import GatewayReport
 from aptui.shared.errors import KnownError
 from aptui.shared.health import Connection, Health
 from aptui.shared.lean_imports import give_memory_back
-from aptui.store.jobs.job_table import AnalysisKeys, JobTable, Moment, build_head_table, build_job_table, read_job_table
-from aptui.store.jobs.parts import Beginning, Head, JobPart
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable, Moment, build_first_table, build_job_table, read_job_table
+from aptui.store.jobs.parts import Beginning, FirstJobs, JobPart
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
 
@@ -78,7 +78,7 @@ class Batch(Struct, frozen=True):
 
     Args:
         table: all jobs, read again; None = unchanged.
-        head: the first jobs (`store.jobs.parts.Head`), to show until there is a `table`.
+        first: the first jobs (`store.jobs.parts.FirstJobs`), to show until there is a `table`.
         running: the jobs that ran at the subscription, {id: start in ms}; None = unchanged.
         percents: {id of a job: the newest report about its progress}.
         are_assets_stale: whether sources or products changed, so that trees are out of date.
@@ -88,7 +88,7 @@ class Batch(Struct, frozen=True):
     """
 
     table: JobTable | None = None
-    head: JobTable | None = None
+    first: JobTable | None = None
     running: dict[int, int] | None = None
     jobs: tuple[JobNews, ...] = ()
     percents: Mapping[int, JobProgress] = {}
@@ -105,7 +105,7 @@ class Batch(Struct, frozen=True):
     def __bool__(self) -> bool:
         """Return whether there is anything to draw."""
         return bool(
-            self.table is not None or self.head is not None or self.running is not None or self.jobs or self.percents
+            self.table is not None or self.first is not None or self.running is not None or self.jobs or self.percents
             or self.are_assets_stale or self.messages or self.progress or self.health or self.connections is not None
             or self.missing_scans or self.error
         )  # fmt: skip
@@ -118,7 +118,7 @@ class Batch(Struct, frozen=True):
 
 class _Pending(Struct):
     table: JobTable | None = None
-    head: JobTable | None = None
+    first: JobTable | None = None
     running: dict[int, int] | None = None
     jobs: dict[JobKey, JobNews] = field(default_factory=dict)
     percents: dict[int, JobProgress] = field(default_factory=dict)
@@ -361,7 +361,7 @@ class Feed:
 
     def _read_already(self, early: EarlyRead) -> JobTable | None:
         """Return the table of the early read, None if the database has changed since."""
-        parts = self._without_head(early.parts())
+        parts = self._without_first(early.parts())
         try:
             beginning = next(parts, None)
             if isinstance(beginning, Beginning) and beginning.moment in (_NO_ENGINE, self._moment()):
@@ -372,13 +372,13 @@ class Feed:
             early.close()
         return None
 
-    def _without_head(self, parts: Iterator[JobPart]) -> Iterator[JobPart]:
-        """Yield the parts without the head, which is shown at once. Wait a moment after it, so that the screen can paint it."""
+    def _without_first(self, parts: Iterator[JobPart]) -> Iterator[JobPart]:
+        """Yield the parts other than `FirstJobs`, which are shown at once; after them, wait until the screen has painted."""
         for part in parts:
-            if isinstance(part, Head):
-                head = build_head_table(part, self._builders, self._analyses)
+            if isinstance(part, FirstJobs):
+                table = build_first_table(part, self._builders, self._analyses)
                 with self._lock:
-                    self._pending.head = head
+                    self._pending.first = table
                 self._wake()
                 self._closed.wait(_FIRST_PAINT_S)
             else:
@@ -401,7 +401,7 @@ class Feed:
                 jobs = tuple([news if news.moment > shown else replace(news, is_later=False) for news in pending.jobs.values()])
                 self._store_delivered(pending.jobs)
             return Batch(
-                pending.table, pending.head, None if waits else pending.running, jobs, {} if waits else pending.percents,
+                pending.table, pending.first, None if waits else pending.running, jobs, {} if waits else pending.percents,
                 pending.are_assets_stale, tuple(pending.messages), pending.progress,
                 pending.health, pending.connections, pending.gateway, tuple(pending.missing_scans.values()), self._is_connected,
                 pending.error,

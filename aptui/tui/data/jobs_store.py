@@ -525,7 +525,7 @@ class JobsStore:
     def apply(self, batch: Batch) -> bool:
         """Apply updates and finished views; return whether anything looks different."""
         before = self.version
-        table = batch.table or (None if self.is_loaded or self._next is not None else batch.head)
+        table = batch.table or (None if self.is_loaded or self._next is not None else batch.first)
         if table is not None:
             self._next = table
             self._next.set_checks(self._found)
@@ -584,7 +584,7 @@ class JobsStore:
             return
         if isinstance(self.error, InternalError):
             self.error = None
-        follows_head = self._table.whole is not None
+        follows_first = self._table.whole is not None
         if self._next is view.request.table:
             self._table, self._next = self._next, None
             self.is_loaded = self._table.whole is None
@@ -594,7 +594,7 @@ class JobsStore:
         self._shown.lines = SourceLines() if view.request.by_source else None
         self._lay_lines()
         if view.is_complete:
-            if not follows_head:  # the head's widths are those of a sample of all jobs, so columns do not move
+            if not follows_first:  # these widths are those of a sample of all jobs, so columns do not move
                 self.needs = view.needs
             self._done, self._sorted_changes = view.request.number, view.request.changes
             self._shown.late_count = 0

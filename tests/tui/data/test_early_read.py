@@ -105,17 +105,17 @@ def test_closed_early_read_ends(store: Store, monkeypatch: pytest.MonkeyPatch) -
     assert len(list(early.parts())) <= 2
 
 
-def test_head_of_the_early_read_is_handed_out_before_all_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_jobs_of_the_early_read_are_handed_out_before_all_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "_LEAST_JOBS", 500)
     path = generate.make(tmp_path, 500)
     wakes: list[object] = []
-    made = Feed(path, reads_alone=False, early=EarlyRead(path, wants_head=True), wake=lambda: wakes.append(made.drain()))
+    made = Feed(path, reads_alone=False, early=EarlyRead(path, wants_first=True), wake=lambda: wakes.append(made.drain()))
 
     made.read()
 
     first, *_, last = wakes
     assert isinstance(first, Batch)
     assert isinstance(last, Batch)
-    assert (first.head is not None, first.table) == (True, None)
-    assert (last.head, last.table is not None) == (None, True)
+    assert (first.first is not None, first.table) == (True, None)
+    assert (last.first, last.table is not None) == (None, True)
     made.close()

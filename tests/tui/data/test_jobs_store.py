@@ -15,8 +15,8 @@ from aptui.shared.errors import HostError
 from aptui.store.joblog import write as write_log
 from aptui.store.jobs import parts, texts
 from aptui.store.jobs.filter import FilterError
-from aptui.store.jobs.job_table import AnalysisKeys, JobTable, build_head_table, build_job_table, read_job_table
-from aptui.store.jobs.parts import Head
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable, build_first_table, build_job_table, read_job_table
+from aptui.store.jobs.parts import FirstJobs
 from aptui.store.queries.logs import LogLines
 from aptui.store.queries.reader import open_reader
 from aptui.tui.data import job_infos
@@ -523,11 +523,11 @@ def test_row_has_short_origin_of_a_fetched_result(jobs: JobsStore, reason: str, 
 # ---------------------------------------------------------------------------------------------- the first jobs before the others
 
 
-def read_head_and_all(path: Path) -> tuple[JobTable, JobTable]:
+def read_first_and_all(path: Path) -> tuple[JobTable, JobTable]:
     with closing(open_reader(path)) as reader:
-        head, *others = parts.read_job_parts(reader, wants_head=True)
-    assert isinstance(head, Head)
-    return build_head_table(head, {}, ANALYSES), build_job_table(others, {}, ANALYSES)
+        first, *others = parts.read_job_parts(reader, wants_first=True)
+    assert isinstance(first, FirstJobs)
+    return build_first_table(first, {}, ANALYSES), build_job_table(others, {}, ANALYSES)
 
 
 def look(store: JobsStore, lines: int) -> tuple[object, ...]:
@@ -539,49 +539,54 @@ def look(store: JobsStore, lines: int) -> tuple[object, ...]:
 @pytest.mark.parametrize("by_source", [True, False])
 def test_first_jobs_look_the_same_when_all_jobs_follow(by_source: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "_LEAST_JOBS", 5_000)
-    head, table = read_head_and_all(generate.make(tmp_path, 5_000))
+    first, table = read_first_and_all(generate.make(tmp_path, 5_000))
     store = JobsStore(clock_ms=lambda: NOW_MS)
     store.set_sort("failed", is_descending=False)
     store.group_by_source(on=by_source)
-    store.apply(Batch(head=head))
+    store.apply(Batch(first=first))
     store.settle()
 
-    first, row_count = look(store, 150), store.row_count()
+    looks, row_count = look(store, 150), store.row_count()
     assert (store.has_rows, store.is_loaded) == (True, False)
 
     store.apply(Batch(table=table))
     store.settle()
 
     assert (store.has_rows, store.is_loaded) == (True, True)
-    assert look(store, 150) == first
+    assert look(store, 150) == looks
     assert store.row_count() > row_count
     store.close()
 
 
-def test_head_of_unmixed_jobs_says_that_columns_are_alike(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("failed_analyses", "alike"), [(0, {"platform", "key", "reason"}), (1, {"reason"})])
+def test_first_jobs_have_the_same_alike_columns_as_all_jobs(
+    failed_analyses: int, alike: set[str], store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(parts, "_LEAST_JOBS", 200)
+    monkeypatch.setattr(parts, "CHUNK", 1_000)
     store.put(
-        put_source=[source_row(number, f"{number}.png") for number in range(1, 201)],
-        put_job=[job_row(number, number) for number in range(1, 201)],
+        put_source=[source_row(number, f"{number}.png") for number in range(1, 2_001)],
+        put_job=[job_row(number, number, reason="new source") for number in range(1, 2_001)],
+        put_analysis=[analysis_row(7, state="failed", reason="new source")] * failed_analyses,
     )
-    head, table = read_head_and_all(store.path)
+    first, table = read_first_and_all(store.path)
 
-    assert job_infos.alike_columns(head) == job_infos.alike_columns(table) == {"platform", "key", "reason"}
-    assert (head.platform_count, table.platform_count) == (1, 1)
+    assert job_infos.alike_columns(first) == job_infos.alike_columns(table) == alike
+    assert (first.platform_count, table.platform_count) == (1, 1)
 
 
-def test_jobs_of_few_sources_have_no_head(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_of_few_sources_are_not_read_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "_LEAST_JOBS", 200)
     store.put(put_source=[source_row()], put_job=[job_row(number, platform=f"p{number}") for number in range(1, 201)])
 
     with closing(open_reader(store.path)) as reader:
-        assert not any(isinstance(part, Head) for part in parts.read_job_parts(reader, wants_head=True))
+        assert not any(isinstance(part, FirstJobs) for part in parts.read_job_parts(reader, wants_first=True))
 
 
-def test_head_does_not_replace_all_jobs(filled: Store, jobs: JobsStore) -> None:
+def test_first_jobs_do_not_replace_all_jobs(filled: Store, jobs: JobsStore) -> None:
     before = jobs.row_count()
 
-    jobs.apply(Batch(head=JobTable({}, ANALYSES)))
+    jobs.apply(Batch(first=JobTable({}, ANALYSES)))
     jobs.settle()
 
     assert jobs.row_count() == before

@@ -265,13 +265,13 @@ class EventLog(Vertical):
     class DetailsShown(Message):
         """Posted when the pane shows other details, or details of another size."""
 
-    def __init__(self, *, is_wide: bool = False) -> None:
-        super().__init__(id="event-log", classes="-wide" if is_wide else None)
+    def __init__(self, *, is_wide: bool = False, is_tall: bool = False) -> None:
+        super().__init__(id="event-log", classes="-tall" if is_tall else "-wide" if is_wide else None)
         self.reader: DetailsReader | None = None
         self.job_details: JobDetails | None = None
         self.info: JobRowInfo | None = None
         self.search = LogSearch(self)
-        self._only, self._is_alone, self._is_tall = "log", False, False
+        self._only, self._is_alone, self._is_tall = "log", False, is_tall
         self.side = LineContext()
         self.cursor = LogCursor(lambda: self.log_pane)
         self._running_lines: RunningLines | None = None

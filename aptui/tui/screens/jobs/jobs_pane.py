@@ -268,7 +268,10 @@ class JobsPane(ThreePanes):
             yield RunningStrip(self, self.store)
             yield JobsTableView(self.store, id="jobs-table")
             yield CausesTable(id="jobs-causes")
-        yield EventLog(is_wide=WIDE <= self.app.size.width < BESIDE)  # the first width must be right, or all is styled twice
+        # The first classes must be right, or everything is styled twice.
+        width = self.app.size.width
+        self.set_class(width >= BESIDE, "-beside")
+        yield EventLog(is_wide=WIDE <= width < BESIDE, is_tall=width >= BESIDE)
 
     def on_mount(self) -> None:
         """Restore the remembered choices; the first rows arrive with the first frame."""
@@ -385,7 +388,7 @@ class JobsPane(ThreePanes):
         self.store.hold(table.top, table.top + table.page_rows)
         if fixed := self.fixed.note(batch):
             self.shell.show_toast(fixed)
-        if (read := batch.table or batch.head) is not None and not self._knows_platforms:
+        if (read := batch.table or batch.first) is not None and not self._knows_platforms:
             self._knows_platforms = True
             self.choices.group_by_source(platform_count=read.platform_count)  # before `apply`, which computes the rows
         self.store.apply(batch)
