@@ -20,6 +20,7 @@ adds a job.
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -101,6 +102,8 @@ BY_UUID = "uuid="
 CHAIN = "chain"
 """Key of the job that makes intermediates."""
 TWIN = scripter("twin").uuid
+ALIKE = "alike"
+"""Name of a script builder whose analysis has the same answer for all sources."""
 
 
 class Crash(Exception):
@@ -872,6 +875,9 @@ class World:
         if "FAIL ANALYSIS" in text.splitlines():
             return AnalyseResult(order.run_key, Outcome.FAILED, "it cannot be analysed", used=used)
         params, _platforms = merge_params(self._builder_of(order), order.settings)
+        if order.builder == ALIKE:
+            plans = tuple(JobPlan("main", platform, params=json.dumps(params)) for platform in order.platforms)
+            return AnalyseResult(order.run_key, Outcome.SUCCEEDED, plans=plans, used=used, is_for_all_sources=True)
         jobs = [("main", ""), *script.jobs, *([(str(params["job"]), "")] if "job" in params else [])]
         for rel in script.jobs_from:
             jobs += [(f"from-{line}", "") for line in (self.text(rel) or "").split()]

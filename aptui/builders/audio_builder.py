@@ -35,6 +35,7 @@ from aptui.sdk import (
     Result,
     check_params,
     library_versions,
+    same_for_all_sources,
 )
 
 if TYPE_CHECKING:
@@ -184,6 +185,7 @@ class AudioBuilder:
         },
     }
 
+    @same_for_all_sources
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
         """Return one job per platform."""
         return one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint)

@@ -39,6 +39,7 @@ from aptui.sdk import (
     check_params,
     library,
     library_versions,
+    same_for_all_sources,
 )
 
 FONT_ASSET_TYPE = UUID("b5e4a082-6d3f-5c71-90ba-28f1d7e6430d")
@@ -109,6 +110,7 @@ class FontBuilder:
         },
     }
 
+    @same_for_all_sources
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
         """Return one job per platform."""
         return one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint)

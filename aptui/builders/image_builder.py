@@ -42,6 +42,7 @@ from aptui.sdk import (
     Result,
     check_params,
     library_versions,
+    same_for_all_sources,
 )
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class ImageBuilder:
         },
     }
 
+    @same_for_all_sources
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
         """Return one job per platform."""
         return one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint, _contradiction)

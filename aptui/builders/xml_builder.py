@@ -26,6 +26,7 @@ from aptui.sdk import (
     ProcessJobResponse,
     Result,
     check_params,
+    same_for_all_sources,
 )
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class XmlBuilder:
         },
     }
 
+    @same_for_all_sources
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
         """Return one job per platform."""
         return one_job_per_platform(request, self.name, self.params_schema)

@@ -164,7 +164,7 @@ class AnalyseResult(Struct, frozen=True):
     `error` is "" on success, else one line; `kind` is the kind of failure, as in `RunResult`.
 
     `is_unfinished`: the analysis requested the files that a new pattern matches; `edges` declare this pattern, and the analysis is
-    repeated.
+    repeated. `is_for_all_sources`: its plans hold for every source with the same platforms and settings.
     """
 
     run_key: int
@@ -178,6 +178,7 @@ class AnalyseResult(Struct, frozen=True):
     used: Used = NOTHING_USED
     kind: str = ""
     is_unfinished: bool = False
+    is_for_all_sources: bool = False
 
 
 class RunResult(Struct, frozen=True):

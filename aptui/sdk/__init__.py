@@ -18,7 +18,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
 from msgspec import Struct, field
@@ -77,6 +77,7 @@ __all__ = [
     "find_missing_need",
     "find_program",
     "has_library",
+    "is_same_for_all_sources",
     "library",
     "library_versions",
     "located",
@@ -85,6 +86,7 @@ __all__ = [
     "program_digest",
     "read_named",
     "run_program",
+    "same_for_all_sources",
     "schema_of",
     "trusted_params",
 ]
@@ -593,6 +595,28 @@ class SimpleBuilder:
         """Call `build` and return the products that it recorded."""
         self.build(request)
         return ProcessJobResponse(Result.SUCCESS, request.products, request.dependencies)
+
+
+_same_for_all_sources: set[object] = set()
+_Method = TypeVar("_Method", bound=Callable[..., CreateJobsResponse])
+
+
+def same_for_all_sources(create_jobs: _Method) -> _Method:
+    """Decorate a `create_jobs` whose answer depends only on the platforms and parameters of the request, not on its source.
+
+    The engine calls it for one source, and uses the answer for all sources with the same platforms and parameters. A subclass that
+    overrides the method is called for every source again, unless the override is decorated, too.
+    """
+    _same_for_all_sources.add(create_jobs)
+    return create_jobs
+
+
+def is_same_for_all_sources(builder: Any) -> bool:
+    """Whether `create_jobs` is decorated with `same_for_all_sources`, or is the method of `SimpleBuilder` without an `analyse`."""
+    method = getattr(builder.create_jobs, "__func__", None)
+    if method is SimpleBuilder.create_jobs:
+        return getattr(builder.analyse, "__func__", None) is SimpleBuilder.analyse
+    return method in _same_for_all_sources
 
 
 def canonical_json(value: object) -> str:

@@ -65,8 +65,11 @@ class Room:
     def analyse(self, create_jobs, builder: Builder = PYTHON, platforms: tuple[str, ...] = ("linux",)) -> AnalyseResult:
         """Call a builder with this `create_jobs(request)`."""
         self.source()
-        order = AnalyseOrder(1, "tool", str(self.root), "a.txt", bytes(range(16)), platforms, 20.0)
+        order = self.analyse_order(platforms)
         return worker_run.analyse(order, builder, PLATFORMS, lambda _builder: Instance(create_jobs=create_jobs))
+
+    def analyse_order(self, platforms: tuple[str, ...] = ("linux",)) -> AnalyseOrder:
+        return AnalyseOrder(1, "tool", str(self.root), "a.txt", bytes(range(16)), platforms, 20.0)
 
     def process(self, process_job, order: ProcessOrder | None = None, builder: Builder = PYTHON) -> RunResult:
         """Call a builder with this `process_job(request)`."""

@@ -27,10 +27,13 @@ from aptui.sdk import (
     ProcessJobResponse,
     ProductFlag,
     Result,
+    SimpleBuilder,
     SourceDependency,
     SourceDependencyKind,
+    same_for_all_sources,
 )
 from aptui.worker import builder_run as worker_run
+from aptui.worker.inputs import reads
 from aptui.worker.log import RunLog
 from aptui.worker.wire import FrameKind, decode, encode
 
@@ -50,6 +53,46 @@ def product(request, name="a.out", data=b"data", **more):
 
 
 # ------------------------------------------------------------------------------------------------------------------ analysis
+
+
+class Alike(SimpleBuilder):
+    name = "alike"
+
+
+class Reads(Alike):
+    @same_for_all_sources
+    def create_jobs(self, request):
+        request.read_source()
+        return super().create_jobs(request)
+
+
+class Overrides(Reads):
+    def create_jobs(self, request):
+        return super().create_jobs(request)
+
+
+class Decorated(Alike):
+    @same_for_all_sources
+    def create_jobs(self, request):
+        return super().create_jobs(request)
+
+
+class Analyses(Alike):
+    def analyse(self, request):
+        """Read nothing."""
+
+
+@pytest.mark.parametrize(
+    ("builder", "is_for_all"), [(Alike, True), (Decorated, True), (Analyses, False), (Overrides, False), (Reads, False)]
+)
+def test_analysis_holds_for_all_sources_if_its_builder_is_marked_and_reads_nothing(room, builder, is_for_all):
+    reads.watch((str(room.root),))
+    room.source()
+
+    result = worker_run.analyse(room.analyse_order(), PYTHON, PLATFORMS, lambda _builder: builder())
+    reads.watch(())
+
+    assert (result.outcome, result.is_for_all_sources) == (Outcome.SUCCEEDED, is_for_all)
 
 
 def test_analysis_gets_the_configuration_and_returns_plans(room):

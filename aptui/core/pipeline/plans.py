@@ -111,6 +111,39 @@ def _differing(before: Manifest, now: Manifest) -> tuple[Manifest, Manifest]:
     return tuple(entry for entry in before if entry not in same), tuple(entry for entry in now if entry not in same)
 
 
+_Answer = tuple[tuple[JobPlan, ...], int]
+"""(plans, time of the analysis in milliseconds)."""
+
+
+class SharedAnswers(PipelinePart):
+    """Answers that hold for all sources (`sdk.same_for_all_sources`). An analysis with such an answer needs no run."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        super().__init__(jobs)
+        self._answers: dict[tuple[bytes, tuple[str, ...], str], _Answer] = {}
+        """{(builder, platforms, settings): answer}."""
+
+    def keep(self, job: Job, builder: Builder) -> None:
+        """Keep the answer of a finished analysis; queued analyses of the same builder are evaluated again."""
+        question = self._question(job, builder)
+        if question not in self._answers:
+            self._answers[question] = job.plans, job.completed_ms
+            self._todo.extend((other, False) for other in self._ready if other.is_analysis and other.builder == job.builder)
+
+    def find(self, job: Job, builder: Builder) -> _Answer | None:
+        """Return the answer for an analysis, None if a worker has to do it."""
+        if not self._answers or job.state not in _MAY_SHARE or job.is_forced or job.failure is not None:
+            return None
+        if job.edges or job.log_file or any(plan.job_dependencies for plan in job.plans):
+            return None  # the run replaces these rows
+        return self._answers.get(self._question(job, builder))
+
+    def _question(self, job: Job, builder: Builder) -> tuple[bytes, tuple[str, ...], str]:
+        settings = self._settings.adjustment(job.source.key, builder).order
+        return builder.uuid, self._planner.platforms_of(builder, job.source), settings
+
+
+_MAY_SHARE = frozenset({None, JobState.WAITING, JobState.QUEUED, JobState.COMPLETED})
 _STALE_MOST = 10
 """Maximum number of runs in a row whose source changed while they ran. Users rarely save this often during runs."""
 _ROUNDS_MOST = 20
@@ -126,6 +159,7 @@ class Plans(PipelinePart):
         self.retries = Retries()
         self.feedback = ChainFeedback(jobs.memory, {builder.uuid: builder.name for builder in jobs.project.builders}, jobs.running)
         self.drafts = Drafts(jobs)
+        self.answers = SharedAnswers(jobs)
         self._failures = failures
         self._identities = identities
         self.reasons = Reasons(jobs, failures)
@@ -333,6 +367,9 @@ class Plans(PipelinePart):
             if job.state is not JobState.COMPLETED:
                 self._match(job, number)
             self.apply(job.source, builder, job.plans, is_retry=self.retries.pop_analysis(job) or is_retry)
+        elif (answer := self.answers.find(job, builder)) is not None:
+            self._use_answer(job, answer, number, assembly.manifest)
+            self.apply(job.source, builder, job.plans, is_retry=self.retries.pop_analysis(job) or is_retry)
         elif self._needs_run(job, number, is_retry=is_retry):
             self._queue_run(job, number, assembly.manifest)
 
@@ -475,6 +512,19 @@ class Plans(PipelinePart):
         self._jobs.note_settled(job, is_changed=False)
         if job.is_draft:
             self.drafts.mark_pending(job)
+
+    def _use_answer(self, job: Job, answer: _Answer, number: int, manifest: Manifest) -> None:
+        """Complete an analysis without a run, with the answer for another source."""
+        job.set_reason(self.reasons.reason(job, manifest))
+        self._jobs.feed(job, Trigger.MATCH)
+        job.planned = job.fingerprint = number
+        job.planned_inputs, job.inputs = (), manifest
+        job.plans, job.completed_ms = answer
+        job.duration_ms, job.warnings, job.errors, job.error = 0, 0, 0, ""
+        self._reports.counts["analysed"] += 1
+        self._jobs.save(job)
+        self._reports.report(job)
+        self._jobs.note_settled(job, is_changed=False)
 
     def make_finals(self) -> None:
         """Queue the finals that are due, because nothing else is pending."""

@@ -92,6 +92,8 @@ class Analyses(PipelinePart):
         self._memory.edges.renew(source, before)
         self._record_hidden(job, result)
         self._plans.apply(source, builder, plans, is_retry=self._plans.retries.pop_analysis(job))
+        if result.is_for_all_sources and not (edges or log or any(plan.job_dependencies for plan in plans)):
+            self._plans.answers.keep(job, builder)
         self._jobs.schedule_edges(source, builder.uuid)
         self._jobs.seal(job)
         self._reports.report(job)
