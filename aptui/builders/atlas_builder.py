@@ -56,6 +56,7 @@ _LEAST_RATIO = 1.02
 _SMALLEST_SIDE, _STEP = 16, 8
 """Pages whose sides are not powers of two: the first side that is tried, and the minimum increase to the next side (pixels)."""
 Side = Annotated[int, Meta(ge=0, le=16384)]
+PageTextures = Literal["files", "ktx2", "dds"]
 
 
 class AtlasParams(Struct, frozen=True, kw_only=True):
@@ -71,6 +72,9 @@ class AtlasParams(Struct, frozen=True, kw_only=True):
         Literal["hash", "array", "phaser", "godot"],
         Meta(description="TexturePacker's frames by name or as a list, Phaser's multi-atlas, or Godot's <stem>.tpsheet"),
     ] = "hash"
+    textures: Annotated[
+        PageTextures, Meta(description="files: pages are named as they are; ktx2, dds: as textures that a later step makes of them")
+    ] = "files"
     max_megapixels: Annotated[
         float,
         Meta(
@@ -238,7 +242,7 @@ class AtlasBuilder(SimpleBuilder):
             facts = {"width": page.width, "height": page.height, "format": "png"}
             request.add_product(name, sub_id=number + 1, asset_type=PAGE_ASSET_TYPE, facts=facts)
         contents.frames.update(settings)
-        text = describe_frames(contents, names, sizes, options)
+        text = describe_frames(contents, [name_page(name, options.textures) for name in names], sizes, options)
         # The dependencies are asset ids, because the path of a picture names a source, not a product.
         needs = [ProductDependency(request.source_uuid, number + 1) for number in range(len(pages))]
         extension = "tpsheet" if options.format == "godot" else "json"
@@ -253,6 +257,11 @@ class AtlasBuilder(SimpleBuilder):
         used = sum(width * height for width, height in {id(each.pixels): each.shape for each in sprites}.values())
         share = 100 * used // sum(width * height for width, height in sizes)
         request.log.info(f"{len(sprites)} sprites on {len(pages)} pages, {share} % filled")
+
+
+def name_page(name: str, textures: PageTextures) -> str:
+    """Return the name of a page in a list of frames or glyphs."""
+    return name if textures == "files" else f"{posixpath.splitext(name)[0]}.{textures}"
 
 
 def read_atlas_file(data: bytes, source: str) -> AtlasFile:
@@ -306,10 +315,15 @@ def _read_sheet(file: MatchedFile) -> tuple[SpriteSheet, str]:
 
 
 def _read_contents(files: list[MatchedFile], options: AtlasParams, request: ProcessJobRequest) -> Contents:
-    """Return the decoded sprites; sprites with equal pixels share one array."""
+    """Return the decoded sprites; sprites with equal pixels share one array. The picture of a sheet is not a sprite."""
     import numpy as np
 
     made = Contents()
+    sheets = set()
+    for file in files:
+        with suppress(JobError):  # reported below
+            sheets |= {_read_sheet(file)[1]} if _is_sheet(file.path) else set()
+    files = [file for file in files if file.path not in sheets]
     known: dict[tuple[tuple[int, ...], bytes], Pixels] = {}
     for number, file in enumerate(files):
         for name, picture, duration in _read_file(file, made, options, request):

@@ -22,7 +22,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from aptui.builders.atlas_builder import PAGE_ASSET_TYPE, AtlasParams, Sprite, pack
+from aptui.builders.atlas_builder import PAGE_ASSET_TYPE, AtlasParams, PageTextures, Sprite, name_page, pack
 from aptui.builders.common import one_line
 from aptui.builders.files import lfs_source
 from aptui.builders.files.catalogs import read_catalogs
@@ -80,6 +80,9 @@ class FontAtlasParams(Struct, frozen=True, kw_only=True):
     power_of_two: Annotated[bool, Meta(description="sides of pages are powers of two; otherwise multiples of 4")] = True
     format: Annotated[Literal["json", "bmfont"], Meta(description="form of the metrics: <stem>.json or <stem>.fnt")] = "json"
     kerning: Annotated[bool, Meta(description="write the kerning of the font")] = True
+    textures: Annotated[
+        PageTextures, Meta(description="files: pages are named as they are; ktx2, dds: as textures that a later step makes of them")
+    ] = "files"
     strict: Annotated[bool, Meta(description="fail instead of warning")] = False
 
 
@@ -123,6 +126,7 @@ class FontAtlasBuilder(SimpleBuilder):
             _draw_page(size, [each for each in sprites if each.page == number]).save(request.product_path(name))
             facts = {"width": size[0], "height": size[1], "format": "png"}
             request.add_product(name, sub_id=number + 1, asset_type=PAGE_ASSET_TYPE, facts=facts)
+        names = [name_page(name, options.textures) for name in names]
         if options.format == "bmfont":
             text = _describe_bmfont(request.stem, glyphs, kerning, metrics, names, sizes, options).encode()
         else:

@@ -5,7 +5,7 @@ its `msgid`, behind its context and the character U+0004 if it has one, as in MO
 is not in the table, so that the game can fall back to another language.
 
 Keys that are missing or unused, plural forms that the language does not have, and placeholders that differ from those of the source
-language are warnings with file and line.
+language are warnings with file and line. All missing texts of a file give one warning, and so do all unused texts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ LOCALE_ASSET_TYPE = UUID("5a0b7c1d-93e4-5f26-8b1a-7d2c4e6f8a01")
 """Asset type of every product of this builder: the texts of one language."""
 
 MOST_SHOWN = 100
-"""Maximum number of warnings for each kind of mistake; one more warning gives the number of further mistakes."""
+"""Maximum number of lines in the log for each kind of mistake; one more line gives the number of further mistakes."""
+_UNFINISHED = frozenset(("missing text", "unused text"))
+"""Kinds of mistakes that are usual until a translation is complete: each kind gives one warning, and the log lists the texts."""
 
 _PERCENT = re.compile(r"%(?:%|(?:(\d+)\$|\((\w+)\))?[-+0#]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t|L)?([diouxXeEfFgGcs]))")
 _BRACES = re.compile(r"\{\{|\}\}|\{(\w*)(?:[!:,][^{}]*)?\}")
@@ -218,10 +220,15 @@ def _report(mistakes: Sequence[Mistake], request: ProcessJobRequest, *, is_stric
         more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
         raise JobError(f"{mistakes[0].place}: {mistakes[0].what}{more}")
     counts: Counter[str] = Counter()
+    totals = Counter(mistake.kind for mistake in mistakes)
     for mistake in mistakes:
-        counts[mistake.kind] += 1
-        if counts[mistake.kind] <= MOST_SHOWN:
-            request.log.warning(f"{mistake.place}: {mistake.what}")
-    for kind, count in counts.items():
-        if count > MOST_SHOWN:
-            request.log.warning(f"{request.source}: {count - MOST_SHOWN} more of the kind: {kind}")
+        kind, text = mistake.kind, f"{mistake.place}: {mistake.what}"
+        counts[kind] += 1
+        if kind in _UNFINISHED and counts[kind] == 1 and totals[kind] > 1:
+            text += f" (and {totals[kind] - 1} more of the kind, in the log of the job)"
+        if counts[kind] <= MOST_SHOWN:
+            (request.log.info if kind in _UNFINISHED and counts[kind] > 1 else request.log.warning)(text)
+    for kind, total in totals.items():
+        if total > MOST_SHOWN:
+            log = request.log.info if kind in _UNFINISHED else request.log.warning
+            log(f"{request.source}: {total - MOST_SHOWN} more of the kind: {kind}")

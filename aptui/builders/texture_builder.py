@@ -53,10 +53,16 @@ _FAMILIES: dict[str, dict[str, str]] = {
 _FAMILY_OF_TAG = {"android": "astc", "ios": "astc", "mobile": "astc", "tvos": "astc", "web": "etc2"}
 _USAGE_OF_ENDING = {
     "n": "normal", "nrm": "normal", "norm": "normal", "normal": "normal", "normals": "normal", "ddn": "normal",
-    "ao": "mask", "height": "mask", "mask": "mask", "metal": "mask", "metallic": "mask", "rough": "mask", "roughness": "mask",
-    "gloss": "mask", "disp": "mask", "orm": "data", "arm": "data", "mra": "data", "lut": "data", "data": "data", "ui": "ui",
+    "nor": "normal", "normalmap": "normal", "normalgl": "normal", "normaldx": "normal", "nm": "normal",
+    "ao": "mask", "ambientocclusion": "mask", "occlusion": "mask", "height": "mask", "displacement": "mask", "disp": "mask",
+    "bump": "mask", "mask": "mask", "opacity": "mask", "metal": "mask", "metallic": "mask", "metalness": "mask", "rough": "mask",
+    "roughness": "mask", "gloss": "mask", "glossiness": "mask", "smoothness": "mask", "sdf": "mask",
+    "orm": "data", "arm": "data", "mra": "data", "rma": "data", "rmo": "data", "mro": "data", "lut": "data", "data": "data",
+    "metallicroughness": "data", "occlusionroughnessmetallic": "data", "maskmap": "data", "flow": "data", "ui": "ui",
 }  # fmt: skip
-"""{end of the stem, after its last `_` or `-`: usage}, by the conventions of common art tools."""
+"""{end of the stem, after its last `_` or `-`: usage}, by the conventions of common art tools and libraries of materials."""
+_NOT_USAGE = re.compile(r"(?:@\dx|[_\-. ](?:\d+k?|gl|dx|ogl|opengl|directx))+$")
+"""Matches the part of a stem after the usage: a scale, size or number, or the direction of a normal map's Y."""
 _ROWS = 64
 """Number of rows that one call encodes.
 
@@ -158,7 +164,8 @@ class TextureBuilder(SimpleBuilder):
 
 def choose_usage(usage: str, stem: str) -> str:
     """Return the usage of a texture; `auto` chooses it by the end of the file name."""
-    return usage if usage != "auto" else _USAGE_OF_ENDING.get(re.split(r"[_\-.]", stem.lower())[-1], "color")
+    last = re.split(r"[_\-. ]", _NOT_USAGE.sub("", stem.lower()))[-1]
+    return usage if usage != "auto" else _USAGE_OF_ENDING.get(last, "color")
 
 
 def choose_format(options: TextureParams, platform: PlatformInfo, usage: str, *, has_alpha: bool) -> str:

@@ -7,7 +7,8 @@ the editors need are left out.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+import posixpath
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
 from msgspec import Meta, Struct
@@ -34,11 +35,17 @@ TILEMAP_ASSET_TYPE = UUID("c41d6e3f-0a97-5b28-9d5e-2f7b8a1c6e01")
 """Asset type of every product of this builder: a map in TMJ, or a project of LDtk."""
 
 MOST_SHOWN = 50
+_PICTURE_FIELDS = ("image", "relPath", "bgRelPath")
+"""Fields with the path of a picture, in maps of Tiled and in projects of LDtk."""
 
 
 class TilemapParams(Struct, frozen=True, kw_only=True):
     """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
 
+    textures: Annotated[
+        Literal["files", "ktx2", "dds"],
+        Meta(description="files: pictures are named as in the map; ktx2, dds: products of the texture builder in their place"),
+    ] = "files"
     strict: Annotated[bool, Meta(description="fail instead of warning")] = False
 
 
@@ -68,6 +75,8 @@ class TilemapBuilder(SimpleBuilder):
             level = reader.read(lfs_source.source_bytes(request))
             mistakes = [each.explain(request.source) for each in (check_tiles if _is_tiled(request) else check_project)(level)]
             mistakes += _check_pictures(reader, request)
+            if options.textures != "files":
+                _name_textures(level, options.textures)
             if _is_tiled(request):
                 _list_tiles(level)
             product = write_json(level)
@@ -115,6 +124,18 @@ def _check_pictures(reader: MapReader | LdtkReader, request: ProcessJobRequest) 
                 f"{expected.named_by}: '{path}' has {width}x{height} pixels, not {expected.width}x{expected.height}; save it again"
             )
     return found
+
+
+def _name_textures(value: Any, extension: str) -> None:
+    """Put the extension of textures in place of those of all pictures that a map or a project names."""
+    todo = [value]
+    while todo:
+        holder = todo.pop()
+        for key, each in holder.items() if isinstance(holder, dict) else enumerate(holder):
+            if isinstance(each, dict | list):
+                todo.append(each)
+            elif key in _PICTURE_FIELDS and isinstance(each, str):
+                holder[key] = f"{posixpath.splitext(each)[0]}.{extension}".lower()
 
 
 def _list_tiles(level: Fields) -> None:

@@ -93,6 +93,10 @@ def show_proposal(found: proposal.Proposal) -> None:
         patterns = printing.line(" ".join(rule.patterns))
         note = f"  (a comment: {rule.lacks})" if rule.lacks else ""
         printing.say(f"  {rule.name:<10} {rule.does:<7} {printing.count(rule.count, 'file'):>11}  {patterns}{note}")
+    for atlas in found.atlases:
+        printing.say(
+            f"  {'new file':<18} {printing.count(atlas.count, 'picture'):>11}  {printing.line(atlas.path)} puts them on pages"
+        )
     if found.left:
         names = ", ".join(f"{count} *.{name}" for name, count in found.left.most_common(8))
         printing.say(f"  {'no rule':<18} {printing.count(found.left.total(), 'file'):>11}  {printing.line(names)}")

@@ -14,13 +14,16 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from aptui.config import game_art
 from aptui.config.dirs import FILE_NAME, data_dir
 from aptui.config.yaml import nodes
 from aptui.config.yaml.nodes import Node
@@ -35,9 +38,11 @@ _MOST_CODE_BYTES = 1 << 20
 _EXTENSION = re.compile(r"[a-z0-9_+-]{1,16}")
 _NEVER_COPIED = frozenset({
     "md", "rst", "log", "bak", "orig", "blend", "psd", "kra", "xcf", "aseprite", "cs", "cpp", "cc", "c", "h", "hpp", "rs", "py",
-    "pyc", "sln", "csproj", "toml", "lock", "cfg", "ini",
+    "pyc", "sln", "csproj", "toml", "lock", "cfg", "ini", "fbx", "dae", "usd", "usda", "usdc", "usdz", "max", "mb", "ase", "clip",
+    "svg", "als", "flp", "aup3", "rpp", "tps", "spp", "sbs", "ztl",
 })  # fmt: skip
 """Extensions that are never copied: documents, working files of other programs, code and its settings."""
+_STAGES = frozenset(("vert", "frag", "comp", "geom", "tesc", "tese"))
 _GLSLANG = ("glslangValidator", "glslang", "glslc")
 
 
@@ -47,6 +52,7 @@ class ShippedBuilder(Struct, frozen=True):
     Args:
         extensions: extensions of its sources. `companions` are extensions of files that sources name, which need no copy rule.
         module: the Python module that the builder needs, "" = none. `programs`: the builder needs one of these, () = none.
+        package: the package of `module`, by default its name.
     """
 
     name: str
@@ -55,11 +61,12 @@ class ShippedBuilder(Struct, frozen=True):
     companions: tuple[str, ...] = ()
     module: str = ""
     programs: tuple[str, ...] = ()
+    package: str = ""
 
     def lacks(self) -> str:
         """Return the package or program that the builder needs and this machine lacks, "" = nothing is missing."""
         if self.module and find_spec(self.module) is None:
-            return f"needs pip install {self.module.lower()}"
+            return f"needs pip install {self.package or self.module.lower()}"
         if self.programs and not any(shutil.which(name) for name in self.programs):
             return f"needs {self.programs[0]}, such as that of the package glslang-tools"
         return ""
@@ -70,7 +77,13 @@ BUILDERS = (
     ShippedBuilder("sounds", "audio", ("wav", "flac", "ogg", "mp3", "aif", "aiff")),
     ShippedBuilder("models", "model", ("gltf", "glb"), ("bin",)),
     ShippedBuilder("meshes", "model", ("obj", "stl", "ply", "off"), ("mtl",), module="trimesh"),
-    ShippedBuilder("shaders", "shader", ("vert", "frag", "comp", "geom", "tesc", "tese"), ("glsl", "inc"), programs=_GLSLANG),
+    ShippedBuilder(
+        "shaders",
+        "shader",
+        (*sorted(_STAGES), *(f"{stage}.{language}" for language in ("glsl", "hlsl") for stage in sorted(_STAGES))),
+        ("glsl", "glslinc", "hlsli", "inc"),
+        programs=_GLSLANG,
+    ),
     ShippedBuilder("scripts", "lua", ("lua",), module="lupa"),
     ShippedBuilder("fonts", "font", ("ttf", "otf", "woff", "woff2"), module="fontTools"),
     ShippedBuilder("sprites", "atlas", ("atlas",)),
@@ -83,17 +96,8 @@ BUILDERS = (
 )
 
 
-_USAGES = {
-    "normal": ("*_n.*", "*_normal.*", "*_nrm.*", "normals/*", "*/normals/*"),
-    "mask": ("*_ao.*", "*_mask.*", "*_rough.*", "*_roughness.*", "*_metallic.*"),
-    "data": ("*_orm.*", "*_data.*", "*_lut.*"),
-    "ui": ("*_ui.*", "ui/*", "*/ui/*"),
-}
-"""{usage of a texture: common names of its files}.
-
-Names for `ui` do not suggest a GPU texture, because pictures of 2D games have such names, too.
-"""
-_GPU_TEXTURES = ShippedBuilder("textures", "texture", BUILDERS[0].extensions, module="etcpak")
+_GPU_TEXTURES = ShippedBuilder("textures", "texture", BUILDERS[0].extensions, module="etcpak", package="etcpak astc-encoder-py")
+_GLYPHS = ShippedBuilder("glyphs", "fontatlas", ("ttf", "otf"), module="freetype", package="freetype-py fonttools")
 
 
 class GameEngine(Struct, frozen=True):
@@ -161,6 +165,11 @@ ENGINES = (
     ),
 )  # fmt: skip
 PLAIN = GameEngine("files", ())
+_OWN_LOADERS = ("files", "Bevy")
+"""Engines that load GPU textures from files; the others convert pictures themselves."""
+_LONGEST_LINE = 118
+_PLAIN_WORD = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[a-z][a-z0-9_]*")
+"""Matches texts that need no quotes in YAML."""
 
 
 class ProposedRule(Struct, frozen=True):
@@ -168,7 +177,7 @@ class ProposedRule(Struct, frozen=True):
 
     If the builder cannot run on this machine, the rule becomes a comment, and `lacks` is the reason; otherwise `lacks` is "".
 
-    `usages` {usage of a texture: patterns} becomes parameters for the files that match the patterns.
+    `keys` are the other keys of the entry: `params`, `rules`, `exclude`, `platforms`, or `steps` in place of `uses`.
     """
 
     name: str
@@ -176,15 +185,21 @@ class ProposedRule(Struct, frozen=True):
     patterns: tuple[str, ...]
     count: int
     lacks: str = ""
-    usages: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    keys: dict[str, object] = field(default_factory=dict)
 
     def text(self) -> str:
-        """Return the rule as YAML, on one line unless it has parameters for some files."""
-        form = f"copy: {_list(self.patterns)}" if self.does == "copy" else f"uses: {self.does}, patterns: {_list(self.patterns)}"
-        lines = [f"- {{name: {self.name}, {form}}}"]
-        if self.usages:
-            lines = [f"- name: {self.name}", f"  uses: {self.does}", f"  patterns: {_list(self.patterns)}", "  rules:"]
-            lines += [f"    - {{files: {_list(files)}, params: {{usage: {usage}}}}}" for usage, files in self.usages.items()]
+        """Return the rule as YAML, on one line if it is short."""
+        use: dict[str, object] = {"copy": self.patterns} if self.does == "copy" else {"uses": self.does, "patterns": self.patterns}
+        entry = {"name": self.name, **(use if "steps" not in self.keys else {}), **self.keys}
+        lines = [f"- {_flow(entry)}"]
+        if len(lines[0]) > _LONGEST_LINE:
+            lines = []
+            for key, value in entry.items():
+                if isinstance(value, list) and isinstance(value[0], dict):
+                    lines += [f"{key}:", *(f"  - {_flow(each)}" for each in value)]
+                else:
+                    lines.append(f"{key}: {_flow(value)}")
+            lines = [f"{'  ' if number else '- '}{line}" for number, line in enumerate(lines)]
         if self.lacks:
             lines[0] += f"  # {self.lacks}"
         return "\n".join(f"  # {line}" if self.lacks else f"  {line}" for line in lines)
@@ -200,6 +215,9 @@ class Proposal(Struct, frozen=True):
     ignore: tuple[str, ...]
     left: Counter[str] = field(default_factory=Counter)
     """{extension: number of files that no rule matches}."""
+    has_mobile: bool = False
+    """Whether the project has a second platform, for the GPUs of phones."""
+    atlases: tuple[game_art.Atlas, ...] = ()
 
     def text(self) -> str:
         """Return the `aptui.yaml`."""
@@ -208,18 +226,21 @@ class Proposal(Struct, frozen=True):
         rules = "".join(f"{rule.text()}\n" for rule in self.rules)
         is_empty = all(rule.lacks for rule in self.rules)
         builders = f"builders:{' []' if is_empty else ''}\n{rules}"
-        return _TEXT.format(name=name, root=root, ignore=_ignore_lines(self.ignore), builders=builders)
+        platforms = game_art.PLATFORMS if self.has_mobile else _PLATFORMS
+        return _TEXT.format(name=name, root=root, ignore=_ignore_lines(self.ignore), builders=builders, platforms=platforms)
 
 
+_PLATFORMS = """\
+# The host's platform is always on. Others get products of their own:
+# platforms:
+#   server: {tags: [server]}"""
 _TEXT = """\
 # What aptui makes of this folder. 'aptui batch' makes the products, below the cache folder.
 # Every key is described in aptui's config folder, in defaults.yaml and builders.yaml; 'aptui docs' describes the verbs.
 # For completion in an editor, put the path that 'aptui schema --path' prints in place of FILE and take one # away:
 # # yaml-language-server: $schema=FILE
 
-# The host's platform is always on. Others get products of their own:
-# platforms:
-#   server: {{tags: [server]}}
+{platforms}
 
 # Where sources are; of two files with the same path, the one in the folder with the lower order wins.
 scan_folders:
@@ -256,8 +277,9 @@ def propose(folder: Path, copy_patterns: Sequence[str] = ()) -> Proposal:
         return Proposal(folder, engine, root, (rule,), ignore)
     own = _read_own_patterns(folder / "builders")
     names = [name for name in _files(folder / root, ignore) if not any(fnmatchcase(name.lower(), each) for each in own)]
-    rules, left = _rules(_count_extensions(names), engine, _find_usages(names), has_own=bool(own))
-    return Proposal(folder, engine, root, rules, ignore, left)
+    art = game_art.inspect(folder / root, names) if engine.name in _OWN_LOADERS else game_art.Art()
+    rules, left = _rules(_count_extensions(names), engine, art, has_own=bool(own))
+    return Proposal(folder, engine, root, rules, ignore, left, has_mobile=art.is_game, atlases=art.atlases)
 
 
 def engine_of(folder: Path) -> GameEngine:
@@ -288,6 +310,9 @@ def write(proposal: Proposal) -> tuple[Path, Path | None]:
     except OSError as error:
         raise HostError(f"cannot write '{file}': {(error.strerror or str(error)).lower()}", hint="check its permissions") from None
     folder = proposal.folder
+    for atlas in proposal.atlases:
+        with suppress(OSError), (folder / proposal.root / atlas.path).open("x", encoding="utf-8") as stream:
+            stream.write(atlas.text())
     has_git = (folder / ".gitignore").is_file() or any((each / ".git").exists() for each in (folder, *folder.parents))
     tag = _tag_cache(folder)  # written even in a Git repository, because backup programs need the tag there, too
     return file, _have_git_ignore(folder) if has_git else tag
@@ -352,20 +377,8 @@ def _patterns_of(statement: ast.stmt) -> Iterator[str]:
                 yield from (text for text in constants if isinstance(text, str))
 
 
-def _find_usages(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return {usage: patterns that match files} of GPU textures, {} if no file name suggests such textures."""
-    endings = tuple(f".{each}" for each in _GPU_TEXTURES.extensions)
-    pictures = [name.lower() for name in names if name.lower().endswith(endings)]
-    seen = {
-        usage: tuple(each for each in patterns if any(fnmatchcase(name, each) for name in pictures))
-        for usage, patterns in _USAGES.items()
-    }
-    found = {usage: patterns for usage, patterns in seen.items() if patterns}
-    return found if found.keys() - {"ui"} else {}
-
-
 def _rules(
-    counts: Counter[str], engine: GameEngine, usages: dict[str, tuple[str, ...]], *, has_own: bool
+    counts: Counter[str], engine: GameEngine, art: game_art.Art, *, has_own: bool
 ) -> tuple[tuple[ProposedRule, ...], Counter[str]]:
     """Return a rule for each shipped builder that has work, and one that copies other files.
 
@@ -373,20 +386,18 @@ def _rules(
     """
     rest = Counter({name: count for name, count in counts.items() if name not in engine.own})
     left = counts - rest
-    rules = []
+    rules: list[ProposedRule] = []
+    rest["atlas"] += len(art.atlases)
     for builder in BUILDERS:
         here = [name for name in builder.extensions if rest[name]]
-        if here:
-            count = sum(rest.pop(name) for name in here)
+        tables = art.text_tables if builder.uses == "locale" else ()
+        if here or tables:
+            count = sum(rest.pop(name) for name in here) + len(tables)
+            count -= len(art.text_tables) if builder.uses == "table" else 0
             for name in builder.companions:
                 left[name] += rest.pop(name, 0)
-            patterns = tuple(f"*.{name}" for name in here)
-            if usages and builder is BUILDERS[0]:
-                lacks = _GPU_TEXTURES.lacks()
-                rules.append(ProposedRule(builder.name, _GPU_TEXTURES.uses, patterns, count, lacks, usages))
-                if not lacks:
-                    continue
-            rules.append(ProposedRule(builder.name, builder.uses, patterns, count, builder.lacks()))
+            patterns = (*(f"*.{name}" for name in here), *tables)
+            rules += _art_rules(builder, patterns, count, art) if art.is_game else [_plain_rule(builder, patterns, count)]
     for name in _NEVER_COPIED & rest.keys():
         left[name] += rest.pop(name)
     copied = sorted(name for name in rest if rest[name])
@@ -396,13 +407,51 @@ def _rules(
     return tuple(rules), +left
 
 
+def _plain_rule(builder: ShippedBuilder, patterns: tuple[str, ...], count: int) -> ProposedRule:
+    return ProposedRule(builder.name, builder.uses, patterns, count, builder.lacks())
+
+
+def _art_rules(builder: ShippedBuilder, patterns: tuple[str, ...], count: int, art: game_art.Art) -> list[ProposedRule]:
+    """Return the rules for the sources of a builder in a folder with the art of a game."""
+    plain = _plain_rule(builder, patterns, count)
+    gpu = _GPU_TEXTURES.lacks()
+    if builder.uses == "image":
+        textures = ProposedRule(builder.name, "texture", patterns, count - art.packed_count, gpu, art.texture_keys())
+        return [textures, replace(plain, count=textures.count, keys=art.exclude_packed())] if gpu else [textures]
+    if builder.uses == "atlas" and not gpu:
+        pages = {"uses": "atlas", "patterns": patterns, "params": {"textures": "ktx2"}}
+        steps = [pages, {"uses": "texture", "params": {"usage": "ui"}}]
+        return [replace(plain, keys={"steps": steps})]
+    keys = art.keys_of(builder.uses, has_textures=not gpu, has_simplifier=shutil.which("gltfpack") is not None)
+    rules = [replace(plain, keys=keys)]
+    outlines = tuple(pattern for pattern in patterns if pattern in ("*.ttf", "*.otf"))
+    if builder.uses == "font" and outlines and not gpu:
+        drawn = {"textures": "ktx2", **({"files": art.characters} if art.characters else {})}
+        steps = [
+            {"uses": "fontatlas", "patterns": outlines, "params": drawn},
+            {"uses": "texture", "params": {"usage": "mask", "format": "r8", "mips": False}},
+        ]
+        rules.append(ProposedRule(_GLYPHS.name, _GLYPHS.uses, outlines, count, _GLYPHS.lacks(), {"steps": steps}))
+    return rules
+
+
+def _flow(value: object) -> str:
+    """Return a value as YAML on one line."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {_flow(each)}' for key, each in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_flow, value))}]"
+    return value if isinstance(value, str) and _PLAIN_WORD.fullmatch(value) else json.dumps(value, ensure_ascii=False)
+
+
 def _count_extensions(names: Iterable[str]) -> Counter[str]:
     """Return {extension: number of files}."""
     counts: Counter[str] = Counter()
     for name in names:
         stem, _, extension = name.rpartition("/")[2].lower().rpartition(".")
+        stage = stem.rpartition(".")[2]
         if stem and _EXTENSION.fullmatch(extension):
-            counts[extension] += 1
+            counts[f"{stage}.{extension}" if extension in ("glsl", "hlsl") and stage in _STAGES else extension] += 1
     return counts
 
 
@@ -450,12 +499,8 @@ def _root_documents(folder: Path) -> list[str]:
 
 
 def _ignore_lines(rules: Sequence[str]) -> str:
-    one_line = f"ignore: {_list(rules)}"
+    one_line = f"ignore: {_flow(rules)}"
     return one_line if len(one_line) <= 100 else "ignore:\n" + "\n".join(f"  - {json.dumps(rule)}" for rule in rules)
-
-
-def _list(patterns: Sequence[str]) -> str:
-    return f"[{', '.join(json.dumps(pattern, ensure_ascii=False) for pattern in patterns)}]"
 
 
 def _text(file: Path) -> str:

@@ -196,6 +196,28 @@ def test_mistake_in_a_sprite_sheet_is_explained(bench: BuilderBench, changes: di
     assert message in bench.fail("hud.atlas")
 
 
+def test_picture_of_a_sheet_is_not_a_sprite(bench: BuilderBench) -> None:
+    write_sheet(bench)
+    write_sprite(bench, "art/coin.png", np.full((4, 4, 4), 255, np.uint8))
+    bench.write("hud.atlas", '{"sprites": ["art/*.png", "art/*.json"]}')
+
+    frames = json.loads(bench.build("hud.atlas")["hud.json"])["frames"]
+
+    assert set(frames) == {"art/coin.png", "art/hero/hero 0", "art/hero/hero 1", "art/hero/hero 2"}
+
+
+@pytest.mark.parametrize("form", ["hash", "array", "phaser", "godot"])
+def test_pages_can_be_named_as_the_gpu_textures_of_a_later_step(bench: BuilderBench, form: str) -> None:
+    draw_sprites(bench, 30)
+    bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}')
+
+    products = bench.build("hud.atlas", format=form, max_size=128, textures="ktx2")
+
+    listed = products["hud.tpsheet" if form == "godot" else "hud.json"].decode()
+    assert '"image": "hud-1.ktx2"' in listed
+    assert '"hud-1.png"' not in listed
+
+
 def test_phaser_gets_one_texture_with_a_list_of_frames_for_each_page(bench: BuilderBench) -> None:
     sprites = draw_sprites(bench, 30)
     bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}')

@@ -155,6 +155,8 @@ def test_bmfont_file_lists_the_same_glyphs_with_positions_in_pixels(bench):
     lines = {line.split(" ")[0]: line for line in text.splitlines()}
     assert lines["common"].startswith("common lineHeight=100 base=80 ")
     assert lines["page"] == 'page id=0 file="lantern.png"'
+    named = bench.build("lantern.ttf", size=100, format="bmfont", textures="ktx2")["lantern.fnt"].decode()
+    assert 'page id=0 file="lantern.ktx2"' in named
     (letter,) = [line for line in text.splitlines() if line.startswith("char id=76 ")]
     assert letter.endswith("width=61 height=86 xoffset=-3 yoffset=2 xadvance=55 page=0 chnl=15")
     assert [line for line in text.splitlines() if line.startswith("kerning ")] == [

@@ -171,12 +171,22 @@ def test_a_damaged_file_fails_with_its_line(bench, name, text, error):
     assert bench.fail(bench.write(name, text)).startswith(error)
 
 
-def test_very_many_mistakes_give_one_summary_warning(bench, monkeypatch):
+def test_missing_texts_give_one_warning_and_are_listed_in_the_log(bench, monkeypatch):
+    monkeypatch.setattr(locale_builder, "MOST_SHOWN", 3)
+
+    bench.build(bench.write("a.csv", "key,en\n" + "".join(f"k{number},\n" for number in range(5))))
+
+    assert bench.warnings == ["a.csv:2: 'k0' has no text in en (and 4 more of the kind, in the log of the job)"]
+    listed = [text for _severity, text in bench.lines if "has no text" in text]
+    assert listed[1:] == ["a.csv:3: 'k1' has no text in en", "a.csv:4: 'k2' has no text in en"]
+
+
+def test_very_many_wrong_placeholders_give_one_summary_warning(bench, monkeypatch):
     monkeypatch.setattr(locale_builder, "MOST_SHOWN", 2)
 
-    bench.build(bench.write("a.csv", "key,en\n" + "".join(f"{number},\n" for number in range(5))))
+    bench.build(bench.write("a.csv", "key,en,de\n" + "".join(f"{number},{{a}},{{b}}\n" for number in range(5))))
 
-    assert bench.warnings[2:] == ["a.csv: 3 more of the kind: missing text"]
+    assert bench.warnings[2:] == ["a.csv: 3 more of the kind: placeholder"]
 
 
 def test_po_file_in_another_charset_is_read(bench):

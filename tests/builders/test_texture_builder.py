@@ -140,7 +140,9 @@ def test_texture_format_for_a_tag_overrides_the_platform() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stem", "usage"), [("rock", "color"), ("rock_N", "normal"), ("rock-normal", "normal"),
+    ("stem", "usage"), [("rock", "color"), ("rock_N", "normal"), ("rock-normal", "normal"), ("T_Tree_ORM", "data"),
+        ("Rock035_1K_NormalGL", "normal"), ("rock_nor_gl_4k", "normal"), ("rock_arm_1k", "data"), ("Rock_AmbientOcclusion", "mask"),
+        ("icon_ui@2x", "ui"), ("wall_n_02", "normal"), ("Helmet_metallicRoughness", "data"), ("hero_idle_02", "color"),
      ("rock_ao", "mask"), ("rock_orm", "data"), ("n", "normal")]
 )  # fmt: skip
 def test_texture_usage_is_chosen_by_the_end_of_the_name(stem: str, usage: str) -> None:

@@ -99,6 +99,18 @@ def test_product_of_a_map_depends_only_on_its_pictures(bench):
     assert product.path_dependencies == [PathDependency("tiles/ground.png", load=product.path_dependencies[0].load)]
 
 
+@pytest.mark.parametrize("kind", ["tmx", "ldtk"])
+def test_pictures_can_be_named_as_gpu_textures(bench, kind):
+    source = write_map(bench)
+    if kind == "ldtk":
+        source = bench.write("maps/world.ldtk", json.dumps(ldtk()[0]))
+
+    level = build_map(bench, source, textures="ktx2")
+
+    (tileset,) = level["tilesets"] if kind == "tmx" else level["defs"]["tilesets"]
+    assert tileset["image" if kind == "tmx" else "relPath"] == "../tiles/ground.ktx2"
+
+
 def test_chunks_of_an_infinite_map_stay_chunks(bench):
     chunks = (
         '<data encoding="csv"><chunk x="-2" y="0" width="2" height="1">1,2</chunk>'

@@ -87,23 +87,22 @@ def test_a_builder_that_lacks_a_program_is_a_comment_with_the_reason(tmp_path: P
 MATERIALS = {"art/wall.png", "art/wall_n.png", "art/Wall_ORM.tga", "art/ui/button.png", "art/hero.png"}
 
 
-def test_names_of_materials_propose_textures_with_rules(tmp_path: Path) -> None:
+def test_names_of_materials_propose_textures_with_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proposal, "find_spec", lambda _module: True)
     found = proposal.propose(tree(tmp_path, MATERIALS))
 
     assert [(rule.name, rule.does, rule.count) for rule in found.rules] == [("textures", "texture", 5)]
     proposal.write(found)
-    (builder,) = load(tmp_path).project.builders
-    assert [([each.text for each in rule.patterns], rule.params) for rule in builder.rules] == [
-        (["*_n.*"], '{"usage":"normal"}'),
-        (["*_orm.*"], '{"usage":"data"}'),
-        (["*/ui/*"], '{"usage":"ui"}'),
-    ]
+    config = load(tmp_path)
+    (builder,) = config.project.builders
+    assert [([each.text for each in rule.patterns], rule.params) for rule in builder.rules] == [(["*/ui/*"], '{"usage":"ui"}')]
+    assert [each.id for each in config.project.platforms if "mobile" in each.tags] == ["mobile"]
 
 
 def test_folder_with_only_interface_pictures_gets_no_texture_rule(tmp_path: Path) -> None:
     found = proposal.propose(tree(tmp_path, {"ui/button.png", "hero.png"}))
 
-    assert [(rule.does, rule.usages) for rule in found.rules] == [("image", {})]
+    assert [(rule.does, rule.keys) for rule in found.rules] == [("image", {})]
 
 
 def test_texture_rule_without_its_package_becomes_a_comment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +110,10 @@ def test_texture_rule_without_its_package_becomes_a_comment(tmp_path: Path, monk
 
     found = proposal.propose(tree(tmp_path, MATERIALS))
 
-    assert [(rule.does, rule.lacks) for rule in found.rules] == [("texture", "needs pip install etcpak"), ("image", "")]
+    assert [(rule.does, rule.lacks) for rule in found.rules] == [
+        ("texture", "needs pip install etcpak astc-encoder-py"),
+        ("image", ""),
+    ]
     proposal.write(found)
     assert [builder.origin for builder in load(tmp_path).project.builders] == ["entry:image"]
 
