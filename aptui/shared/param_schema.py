@@ -50,7 +50,11 @@ def _fits(rule: object, value: object) -> bool:
         return any(value == each and type(value) is type(each) for each in rule["enum"])
     match rule.get("type"):
         case "array":
-            return isinstance(value, list) and all(_fits(rule.get("items"), each) for each in value)
+            return (
+                isinstance(value, list)
+                and rule.get("minItems", 0) <= len(value) <= rule.get("maxItems", len(value))
+                and all(_fits(rule.get("items"), each) for each in value)
+            )
         case "object":
             return isinstance(value, Mapping) and all(_fits(rule.get("additionalProperties"), each) for each in value.values())
     return _is_scalar(rule, value)
@@ -64,10 +68,16 @@ def _is_scalar(rule: Schema, value: object) -> bool:
         case "null":
             return value is None
         case "string":
-            return isinstance(value, str) and re.search(rule.get("pattern", ""), value) is not None
+            return (
+                isinstance(value, str)
+                and rule.get("minLength", 0) <= len(value) <= rule.get("maxLength", len(value))
+                and re.search(rule.get("pattern", ""), value) is not None
+            )
         case "integer" | "number" as kind:
-            is_between = is_number and rule.get("minimum", value) <= value <= rule.get("maximum", value)
-            return bool(is_between) and (kind == "number" or isinstance(value, int))
+            if not is_number or (kind == "integer" and not isinstance(value, int)):
+                return False
+            lowest, highest = (rule.get(bound, rule.get(f"exclusive{bound.title()}", value)) for bound in ("minimum", "maximum"))
+            return bool(lowest <= value <= highest) and value not in (rule.get("exclusiveMinimum"), rule.get("exclusiveMaximum"))
     return True
 
 
@@ -82,9 +92,10 @@ def _describe_expected(rule: Schema) -> str:
         case "null":
             return "null"
         case "string":
-            return str(rule.get("title", "text"))
+            return str(rule.get("title", "text")) + (", not empty" if rule.get("minLength") else "")
         case "array":
-            return f"a list, each {_describe_expected(rule['items'])}" if "items" in rule else "a list"
+            most = f" of at most {rule['maxItems']}" if "maxItems" in rule else ""
+            return f"a list{most}" + (f", each {_describe_expected(rule['items'])}" if "items" in rule else "")
         case "object":
             each = rule.get("additionalProperties")
             return f"a mapping, each value {_describe_expected(each)}" if isinstance(each, Mapping) else "a mapping"
@@ -93,8 +104,10 @@ def _describe_expected(rule: Schema) -> str:
 
 
 def _bounds(rule: Schema) -> str:
-    lowest = f" from {rule['minimum']}" if "minimum" in rule else ""
-    return f"{lowest} to {rule['maximum']}" if "maximum" in rule else lowest
+    if "exclusiveMinimum" not in rule and "exclusiveMaximum" not in rule:
+        return "".join(f" {word} {rule[bound]}" for bound, word in (("minimum", "from"), ("maximum", "to")) if bound in rule)
+    words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+    return " " + " and ".join(f"{word} {rule[bound]}" for bound, word in words.items() if bound in rule)
 
 
 def _guess(rule: Schema, value: object) -> str:

@@ -12,6 +12,7 @@ from aptui.builders.json_builder import JsonBuilder
 from aptui.builders.lua_builder import LuaBuilder
 from aptui.builders.model_builder import ModelBuilder
 from aptui.builders.shader_builder import ShaderBuilder
+from aptui.builders.texture_builder import TextureBuilder
 from aptui.builders.xml_builder import XmlBuilder
 from aptui.builders.yaml_builder import YamlBuilder
 from aptui.config.dirs import data_dir
@@ -52,6 +53,23 @@ def test_default_parameters_pass_our_check_and_jsonschema(kind):
 
     assert check_params(schema, defaults) == defaults
     jsonschema.validate(defaults, schema)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "expected"),
+    [
+        (TextureBuilder, "coverage", 1, "a number above 0 and below 1 or null, not 1"),
+        (TextureBuilder, "max_megapixels", 0, "a number above 0 and at most 100000, not 0"),
+        (TextureBuilder, "faces", [""], "a list, each text, not empty, not ['']"),
+        (TextureBuilder, "max_size", 0, "an integer from 1 to 16384, not 0"),
+        (ModelBuilder, "lods", [0.5] * 9, "a list of at most 8, each a number above 0 and below 1, not [0.5, "),
+    ],
+)
+def test_every_bound_of_a_parameter_is_named_in_the_error(kind, name, value, expected):
+    with pytest.raises(ParamError) as caught:
+        check_params(schema_of(kind.params_schema), {name: value})
+
+    assert str(caught.value).startswith(f"parameter '{name}' must be {expected}")
 
 
 @pytest.mark.parametrize("kind", [*ALL, ModelBuilder])
