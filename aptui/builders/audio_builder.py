@@ -24,7 +24,7 @@ from aptui.builders.files.json_text import write_json
 from aptui.builders.files.kinds import describe_kind
 from aptui.builders.files.loudness import SoundMeter
 from aptui.builders.files.ogg_file import set_serial
-from aptui.builders.files.sound_marks import UNKNOWN_SIZE, Marks, PlainWav, WavLayout, read_layout, read_marks
+from aptui.builders.files.sound_marks import UNKNOWN_SIZE, Marks, PlainWav, WavLayout, read_layout, read_marks, set_frame_count
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
@@ -335,6 +335,8 @@ def _convert(
             product.write(_round_samples(block, bits, loudness, noise))
     if form.container == "OGG":
         set_serial(product_path)
+    elif form.subtype == "IMA_ADPCM":
+        set_frame_count(product_path, frames)
     _report_clipping(loudness, source, request, is_resampled=rate != source.samplerate)
     marks = read_marks(file, source.samplerate)
     marks = marks if rate == source.samplerate else marks.resample(source.samplerate, rate)

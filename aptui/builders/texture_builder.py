@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from functools import cache
+from functools import cache, lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from uuid import UUID
@@ -346,7 +346,9 @@ def _encode_band(pixels: Pixels, name: str, usage: str, effort: int) -> bytes:
     if name.startswith("astc"):
         return _encode_astc(pixels, name, usage, effort)
     height, width = pixels.shape[:2]
-    padded = np.ascontiguousarray(np.pad(pixels, ((0, -height % 4), (0, -width % 4), (0, 0)), mode="edge"))
+    padded = pixels
+    if height % 4 or width % 4:
+        padded = np.pad(pixels, ((0, -height % 4), (0, -width % 4), (0, 0)), mode="edge")
     etcpak = _load_etcpak()
     arguments: tuple[Any, ...] = padded.tobytes(), padded.shape[1], padded.shape[0]
     if name == "bc7":
@@ -361,12 +363,19 @@ def _encode_astc(pixels: Pixels, name: str, usage: str, effort: int) -> bytes:
     import astc_encoder as astc
     import numpy as np
 
-    width, height = FORMATS[name].block
-    profile = astc.ASTCProfile.LDR_SRGB if usage in ("color", "ui") else astc.ASTCProfile.LDR
-    context = astc.ASTCContext(astc.ASTCConfig(profile, width, height, 1, float(effort)))
+    context = _make_astc_context(FORMATS[name].block, effort, is_srgb=usage in ("color", "ui"))
     image = astc.ASTCImage(astc.ASTCType.U8, pixels.shape[1], pixels.shape[0], 1, np.ascontiguousarray(pixels).tobytes())
     swizzle = astc.ASTCSwizzle.from_str("RRRG" if usage == "normal" else "RGBA")
     return bytes(context.compress(image, swizzle))
+
+
+@lru_cache(maxsize=4)
+def _make_astc_context(block: tuple[int, int], effort: int, *, is_srgb: bool) -> Any:
+    """Return an encoder. It is reused, because its tables take 5 ms to compute: longer than a small level takes to encode."""
+    import astc_encoder as astc
+
+    profile = astc.ASTCProfile.LDR_SRGB if is_srgb else astc.ASTCProfile.LDR
+    return astc.ASTCContext(astc.ASTCConfig(profile, *block, 1, float(effort)))
 
 
 @cache

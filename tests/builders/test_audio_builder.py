@@ -177,6 +177,14 @@ def test_lossy_formats_keep_pitch_and_level(bench, form, name, kind, subtype, ra
     assert bench.build(source, format=form) == products
 
 
+@pytest.mark.parametrize("channels", [1, 2])
+def test_adpcm_states_its_length_without_the_silence_of_its_last_block(bench, channels):
+    data = bench.build(bench.write("a.flac", encoded(sine(channels=channels), "FLAC")), format="adpcm")["a.wav"]
+
+    at = data.index(b"fact") + 8
+    assert int.from_bytes(data[at : at + 4], "little") == len(sine(channels=channels))
+
+
 @pytest.mark.parametrize(("quality", "kilobits"), [(1, 26), (30, 35), (60, 63), (100, 130)])
 @pytest.mark.parametrize("channels", [1, 2])
 def test_quality_of_opus_gives_the_bit_rates_of_vorbis_for_music(bench, quality, kilobits, channels):

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
+import astc_encoder
 import numpy as np
 import pytest
 import texture2ddecoder
 from PIL import Image
 
+from aptui.builders import texture_builder
 from aptui.builders.files.mips import make_mips, premultiply, resize
 from aptui.builders.files.texture_file import FORMATS
 from aptui.builders.texture_builder import TextureBuilder, TextureParams, choose_format, choose_usage
@@ -87,6 +89,19 @@ def psnr(first: np.ndarray, second: np.ndarray) -> float:
 @pytest.fixture
 def bench(tmp_path: Path) -> BuilderBench:
     return BuilderBench(TextureBuilder(), tmp_path)
+
+
+def test_one_astc_encoder_serves_all_levels_and_textures(bench: BuilderBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    context = astc_encoder.ASTCContext
+    monkeypatch.setattr(astc_encoder, "ASTCContext", lambda config: made.append(config) or context(config))
+    texture_builder._make_astc_context.cache_clear()
+    bench.write("photo.png", png(draw_photo()))
+
+    first, second = (bench.build("photo.png", format="astc_6x6", usage="color")["photo.ktx2"] for _ in range(2))
+
+    assert first == second
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize(

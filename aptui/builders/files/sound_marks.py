@@ -170,6 +170,20 @@ def read_layout(file: IO[bytes]) -> WavLayout | None:
     return layout
 
 
+def set_frame_count(path: str, frames: int) -> None:
+    """Write the number of frames into the chunk `fact` of a compressed WAV.
+
+    The last block of ADPCM is filled up with silence, which a player skips only if this number is right. libsndfile counts the
+    silence, and for stereo half of all frames.
+    """
+    with open(path, "r+b") as file:
+        for kind, start, _size in walk_chunks(file, "<"):
+            if kind == b"fact":
+                file.seek(start)
+                file.write(struct.pack("<I", frames))
+                return
+
+
 def walk_chunks(file: IO[bytes], order: str) -> Iterator[tuple[bytes, int, int]]:
     """Yield (name, start, size) of the chunks of a RIFF (`<`) or FORM (`>`) file; a chunk of odd size may lack its pad byte."""
     file_bytes = file.seek(0, os.SEEK_END)
