@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from aptui.config.builders import PLACEHOLDERS
 from aptui.config.configuration import ConfigErrors
 from aptui.config.load import load
 from aptui.config.yaml.nodes import byte_count
@@ -112,6 +113,7 @@ def test_a_mistake_in_the_shape_is_named_with_its_place(complain: Complain, name
     assert "\n".join(found).startswith(expected)
 
 
+NAMES = ", ".join(PLACEHOLDERS)
 MEANINGS = {
     "no form": ("  - {name: a}", "3:5: builder 'a' needs one of 'copy', 'uses', 'command', 'steps'; give it one of the four"),
     "two forms": ("  - {name: a, copy: [x], uses: image}", "3:26: builder 'a' has both 'copy' and 'uses'; keep one"),
@@ -146,6 +148,10 @@ MEANINGS = {
     "missing file of a tool": (
         "  - {name: a, patterns: [x], command: sh, tools: [{name: sh, files: [no.py]}]}",
         "3:70: the file 'no.py' of tool 'sh' does not exist; paths are relative to the project",
+    ),
+    "unknown placeholder": (
+        "  - {name: a, command: 'cp {src} y', patterns: [x]}",
+        f"3:24: '{{src}}' is not a placeholder; there are {NAMES}; braces for the program itself stand in single quotes",
     ),
     "placeholder in a persistent command": (
         "  - {name: a, patterns: [x], persistent: true, command: 'tool {source}'}",

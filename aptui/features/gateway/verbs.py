@@ -1,7 +1,7 @@
 """The verbs `gateway`, `token`, `client`, `changes` and `web`, and the gateway's lines of `doctor` and `config --explain`.
 
 Tests: `tests/features/gateway/test_client_verbs.py`, `tests/features/gateway/test_changes_verb.py`,
-`tests/features/shipping/test_verbs.py`, `tests/config/test_serve.py`.
+`tests/features/shipping/test_verbs.py`, `tests/config/test_settings.py`.
 """
 
 from __future__ import annotations
