@@ -12,13 +12,12 @@ import shlex
 import sys
 import tarfile
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing, redirect_stderr
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 
 from aptui import __version__
 from aptui.batch.options import RunOptions, load_config
@@ -35,7 +34,19 @@ from aptui.core.fingerprint import MISSING
 from aptui.core.project import COMMON_PLATFORM, Builder
 from aptui.core.quality import QUALITY_VARIABLE, Quality, is_of_any_draft
 from aptui.features.insight import received_capsule
-from aptui.features.insight.received_capsule import FACTS, FORMAT, SOURCES, TOP, ReceivedProject
+from aptui.features.insight.received_capsule import (
+    FACTS,
+    FORMAT,
+    SOURCES,
+    TOP,
+    CapsuleFacts,
+    CapsuleInput,
+    CapsuleJob,
+    CapsuleOutcome,
+    CapsuleProduct,
+    CapsuleTool,
+    ReceivedProject,
+)
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.shared.files.replacing import replacing
@@ -67,7 +78,7 @@ class Capsule(Struct):
     `facts` is the content of `capsule.json`; `files` is {name in the capsule: path on the disk, or bytes}.
     """
 
-    facts: dict[str, Any]
+    facts: CapsuleFacts
     files: dict[str, str | bytes] = field(default_factory=dict)
 
 
@@ -81,49 +92,41 @@ def pack_capsule(row: JobRow, builder: Builder, database: Reader, config: Config
         raise UserError("a capsule holds a job of an aptui.yaml", hint="'aptui rerun JOB' runs this one alone")
     manifest = _manifest(row, database)
     quality = Quality.DRAFT if is_of_any_draft(manifest) else Quality.FINAL
-    capsule = Capsule(_facts(row, builder, database, config))
-    capsule.facts["job"]["quality"] = quality.value
-    found = _Inputs(database, manifest)
-    found.add_to(capsule, row)
+    capsule = Capsule(_facts(row, builder, database, config, quality))
+    _Inputs(database, manifest).add_to(capsule, row)
     for path in sorted((config.project_dir / "builders").rglob("*.py")):
         capsule.files[f"builders/{path.relative_to(config.project_dir / 'builders')}"] = str(path)
     capsule.files["aptui.yaml"] = _project(row, builder, config)
     if builder.command is not None and row.job_id:
         capsule.files["run.sh"] = _script(row, builder, quality)
-    capsule.files[FACTS] = json.dumps(capsule.facts, indent=2).encode() + b"\n"
+    capsule.files[FACTS] = json.dumps(to_builtins(capsule.facts), indent=2).encode() + b"\n"
     return capsule
 
 
-def _facts(row: JobRow, builder: Builder, database: Reader, config: Config) -> dict[str, Any]:
+def _facts(row: JobRow, builder: Builder, database: Reader, config: Config, quality: Quality) -> CapsuleFacts:
+    system = {"python": machine.python_version(), "system": machine.system(), "machine": machine.machine()}
+    return CapsuleFacts(
+        FORMAT,
+        CapsuleJob(row.source, row.platform, row.job_key, not row.job_id, quality),
+        _outcome(row, database),
+        {"name": builder.name, "kind": builder.kind.value, "version": builder.version},
+        {"aptui": __version__, **system},
+        [CapsuleTool(tool.name, tool.digest) for tool in config.tools if tool.builder == builder.name],
+    )
+
+
+def _outcome(row: JobRow, database: Reader) -> CapsuleOutcome:
     runs = database.runs_of(row.job_id) if row.job_id else []
-    return {
-        "format": FORMAT,
-        "job": {"source": row.source, "platform": row.platform, "job_key": row.job_key, "is_analysis": not row.job_id},
-        "builder": {"name": builder.name, "kind": builder.kind.value, "version": builder.version},
-        "made_by": {
-            "aptui": __version__,
-            "python": machine.python_version(),
-            "system": machine.system(),
-            "machine": machine.machine(),
-        },
-        "tools": [{"name": tool.name, "digest": tool.digest} for tool in config.tools if tool.builder == builder.name],
-        "expected": {
-            "status": row.status,
-            "error": row.error,
-            "reason": row.reason,
-            "completed": printing.iso(row.completed_ms),
-            "duration_s": row.duration_s,
-            "fingerprint": f"{runs[0].fingerprint & (1 << 64) - 1:016x}" if runs else "",
-            "products": _list_products(row, database),
-        },
-        "inputs": [],
-        "lacks": [],
-    }
-
-
-def _list_products(row: JobRow, database: Reader) -> list[dict[str, Any]]:
     products = database.products_of(row.job_id) if row.job_id and row.status == "completed" else []
-    return [{"name": one.name, "sub_id": one.sub_id, "bytes": one.size, "digest": one.digest.hex()} for one in products]
+    return CapsuleOutcome(
+        row.status,
+        row.error,
+        [CapsuleProduct(one.name, one.digest.hex(), one.sub_id, one.size) for one in products],
+        row.reason,
+        printing.iso(row.completed_ms),
+        row.duration_s,
+        f"{runs[0].fingerprint & (1 << 64) - 1:016x}" if runs else "",
+    )
 
 
 def _manifest(row: JobRow, database: Reader) -> tuple[tuple[str, str, str], ...]:
@@ -147,7 +150,7 @@ class _Inputs:
         """Add every existing file to the capsule, and list the missing files as absent."""
         for kind, name, digest in self._manifest:
             if kind in _JOBS:
-                capsule.facts["lacks"].append(f"the products of {name}, on which this job depends")
+                capsule.facts.lacks.append(f"the products of {name}, on which this job depends")
             elif kind in _FILES and "*" not in name:
                 self._add(capsule, name, digest)
         if f"{SOURCES}/{row.source}" not in capsule.files:
@@ -158,7 +161,7 @@ class _Inputs:
         path = os_path(f"{self._roots.get(fact.scan_folder, '')}/{fact.rel}") if fact is not None else ""
         if fact is None or not os.path.isfile(path):
             if digest != MISSING:
-                capsule.facts["lacks"].append(f"'{name}', which no longer exists")
+                capsule.facts.lacks.append(f"'{name}', which no longer exists")
             return
         place = f"{SOURCES}/{fact.rel}"
         if place in capsule.files:
@@ -166,7 +169,7 @@ class _Inputs:
         capsule.files[place] = path
         now = _digest_of(path)
         is_other = bool(digest) and digest != MISSING and not now.startswith(digest)
-        capsule.facts["inputs"].append({"path": str(fact.rel), "digest": now, "changed_since": is_other})
+        capsule.facts.inputs.append(CapsuleInput(str(fact.rel), now, is_other))
         self._add_settings(capsule, self._roots[fact.scan_folder], str(fact.rel))
 
     @staticmethod
@@ -314,28 +317,26 @@ def _make(word: str, arguments: Namespace) -> int:
     file = arguments.out or f"{name}@{row.platform}.capsule.tgz"
     size = write(made, file)
     if arguments.json:
-        printing.say_json({**made.facts, "file": file, "bytes": size})
+        printing.say_json({**to_builtins(made.facts), "file": file, "bytes": size})
         return 0
     _print_missing(made.facts)
-    inputs = printing.count(len(made.facts["inputs"]), "input")
-    printing.say(
-        f"{printing.line(file)}: {inputs}, {printing.size(size)}; expected result: {_describe_outcome(made.facts['expected'])}"
-    )
+    inputs, expected = printing.count(len(made.facts.inputs), "input"), _describe_outcome(made.facts.expected)
+    printing.say(f"{printing.line(file)}: {inputs}, {printing.size(size)}; expected result: {expected}")
     return 0
 
 
-def _print_missing(facts: dict[str, Any]) -> None:
-    for text in facts["lacks"]:
+def _print_missing(facts: CapsuleFacts) -> None:
+    for text in facts.lacks:
         printing.complain(f"aptui: lacking: {printing.line(text)}", "yellow")
-    for one in facts["inputs"]:
-        if one["changed_since"]:
-            printing.complain(f"aptui: '{printing.line(one['path'])}' changed since the last run", "yellow")
+    for one in facts.inputs:
+        if one.changed_since:
+            printing.complain(f"aptui: '{printing.line(one.path)}' changed since the last run", "yellow")
 
 
-def _describe_outcome(outcome: dict[str, Any]) -> str:
-    if outcome["status"] != "completed":
-        return f"{printing.line(outcome['status'])}: {printing.line(outcome['error'])}"
-    return f"completed, {printing.count(len(outcome['products']), 'product')}"
+def _describe_outcome(outcome: CapsuleOutcome) -> str:
+    if outcome.status != "completed":
+        return f"{printing.line(outcome.status)}: {printing.line(outcome.error)}"
+    return f"completed, {printing.count(len(outcome.products), 'product')}"
 
 
 # --------------------------------------------------------------------------------------------------------------------- run
@@ -344,32 +345,27 @@ def _describe_outcome(outcome: dict[str, Any]) -> str:
 def _run(file: str, arguments: Namespace) -> int:
     with interrupt_on_signals(), scratch_folder(_FOLDER_PREFIX) as folder:
         facts, project = received_capsule.receive(file, folder, _limit_of(arguments.limit))
-        wanted = facts["job"]["platform"]
+        job, wanted = facts.job, facts.job.platform
         config = project.load(None if wanted in _NO_PLATFORM else wanted)
         _ask_for_consent(file, project, config, is_given=arguments.trust_code)
         noise = StringIO()
         with redirect_stderr(noise):
-            summary = run_batch(config, RunOptions(makes_finals=facts["job"]["quality"] != Quality.DRAFT))
+            summary = run_batch(config, RunOptions(makes_finals=job.quality != Quality.DRAFT))
         if summary.is_interrupted:
             return INTERRUPTED
         with closing(open_reader(asset_database(config.cache_dir))) as database:
-            came = _outcome(facts["job"], database)
-        differences = [*_tools(facts, config), *_differences(facts["expected"], came)]
-    is_same = not any(one["is_result"] for one in differences)
+            came = _find_outcome(job, database)
+    differences = [*_tools(facts, config), *_differences(facts.expected, came)]
+    is_same = not any(one.is_result for one in differences)
     if arguments.json:
-        differences_json = [{"what": one["what"], "expected": one["expected"], "found": one["found"]} for one in differences]
-        printing.say_json(
-            {"job": facts["job"], "same": is_same, "expected": facts["expected"], "found": came, "differences": differences_json}
-        )
+        answer = {"job": job, "same": is_same, "expected": facts.expected, "found": came, "differences": differences}
+        printing.say_json(to_builtins(answer))
         return 0 if is_same else JOBS_FAILED
-    job = facts["job"]
-    printing.say(printing.line(f"{job['source']}@{job['platform']}:{job['job_key']}"), "bold")
+    printing.say(printing.line(f"{job.source}@{job.platform}:{job.job_key}"), "bold")
     _print_missing(facts)
     printing.say(f"result: {_describe_outcome(came)}")
     for one in differences:
-        printing.say(
-            f"  {printing.line(one['what'])}: {printing.line(one['found'])}, not {printing.line(one['expected'])}", "yellow"
-        )
+        printing.say(f"  {printing.line(one.what)}: {printing.line(one.found)}, not {printing.line(one.expected)}", "yellow")
     printing.say("equal to the recorded result" if is_same else "differs from the recorded result", "green" if is_same else "red")
     return 0 if is_same else JOBS_FAILED
 
@@ -406,44 +402,42 @@ def _ask_for_consent(file: str, project: ReceivedProject, config: Config, *, is_
         raise UserError(f"{name} was not run", hint="--trust-code runs it without asking")
 
 
-def _outcome(job: dict[str, Any], database: Reader) -> dict[str, Any]:
-    row = next((row for row in database.jobs() if _is(row, job)), None)
-    if row is None:
-        return {"status": "absent", "error": "the capsule does not contain the job", "products": []}
-    return {"status": row.status, "error": row.error, "products": _list_products(row, database)}
+class CapsuleDifference(Struct, frozen=True):
+    """A difference between the recorded run and the run on this machine.
+
+    Different tools may explain why products differ, but are not a difference of the result: `is_result` is False.
+    """
+
+    what: str
+    expected: str
+    found: str
+    is_result: bool = True
 
 
-def _is(row: JobRow, job: dict[str, Any]) -> bool:
-    return (row.source.lower(), row.platform, row.job_key) == (job["source"].lower(), job["platform"], job["job_key"])
+def _find_outcome(job: CapsuleJob, database: Reader) -> CapsuleOutcome:
+    names = (job.source.lower(), job.platform, job.job_key)
+    for row in database.jobs():
+        if (row.source.lower(), row.platform, row.job_key) == names:
+            return _outcome(row, database)
+    return CapsuleOutcome("absent", "the capsule does not contain the job", [])
 
 
-def _differences(expected: dict[str, Any], came: dict[str, Any]) -> list[dict[str, Any]]:
-    found = []
-    if expected["status"] != came["status"]:
-        found.append(_difference("its outcome", _describe_outcome(expected), _describe_outcome(came)))
-    elif expected["error"] != came["error"]:
-        found.append(_difference("its error", expected["error"], came["error"]))
-    before = {one["name"]: one["digest"] for one in expected["products"]}
-    after = {one["name"]: one["digest"] for one in came["products"]}
+def _differences(expected: CapsuleOutcome, came: CapsuleOutcome) -> Iterator[CapsuleDifference]:
+    if expected.status != came.status:
+        yield CapsuleDifference("its outcome", _describe_outcome(expected), _describe_outcome(came))
+    elif expected.error != came.error:
+        yield CapsuleDifference("its error", expected.error, came.error)
+    before = {one.name: one.digest for one in expected.products}
+    after = {one.name: one.digest for one in came.products}
     for name in sorted(before.keys() | after.keys()):
         was, now = before.get(name, "none"), after.get(name, "none")
         if was != now:
-            found.append(_difference(name, was[:12], now[:12]))
-    return found
+            yield CapsuleDifference(name, was[:12], now[:12])
 
 
-def _tools(facts: dict[str, Any], config: Config) -> list[dict[str, Any]]:
-    """Return the tools whose digests differ on this machine from the capsule's digests.
-
-    Different tools may explain why products differ, but do not count as a difference of the result.
-    """
+def _tools(facts: CapsuleFacts, config: Config) -> Iterator[CapsuleDifference]:
+    """Yield the tools whose digests differ on this machine from the capsule's digests."""
     here = {tool.name: tool.digest for tool in config.tools}
-    return [
-        _difference(f"the tool {one['name']}", one["digest"][:12], here.get(one["name"], "none")[:12], is_result=False)
-        for one in facts["tools"]
-        if here.get(one["name"]) != one["digest"]
-    ]
-
-
-def _difference(what: str, expected: str, found: str, *, is_result: bool = True) -> dict[str, Any]:
-    return {"what": what, "expected": expected, "found": found, "is_result": is_result}
+    for one in facts.tools:
+        if here.get(one.name) != one.digest:
+            yield CapsuleDifference(f"the tool {one.name}", one.digest[:12], here.get(one.name, "none")[:12], is_result=False)

@@ -11,7 +11,7 @@ import json
 import os
 from argparse import ArgumentParser, Namespace
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,17 @@ from aptui.store.queries.session_history import (
 _LEAST_BYTES = 1024
 _LEAST_SHARE = 0.01
 
+KINDS = ("began_to_fail", "still_failing", "mended", "slower", "faster", "grew", "shrank", "new_jobs")
+"""Kinds of changes of a job, the worst kind first, as in the JSON output."""
+_RANKS: dict[str, Callable[[JobComparison], float]] = {
+    "slower": lambda change: -change.pace.factor,
+    "faster": lambda change: change.pace.factor,
+    "grew": lambda change: -change.growth,
+    "shrank": lambda change: change.growth,
+}
+"""Sort keys of the kinds that are not sorted by name."""
+_COLOURS = {"began_to_fail": "red", "still_failing": "yellow", "mended": "green", "slower": "yellow"}
+
 Name = tuple[str, str, str, bytes]
 
 
@@ -62,16 +73,12 @@ class JobComparison(Struct, frozen=True):
 
 
 class Comparison(Struct):
-    """Jobs that ran between the ends of two sessions, by kind of change; the worst kind first."""
+    """Jobs that ran between the ends of two sessions.
 
-    began_to_fail: list[JobComparison] = field(default_factory=list)
-    mended: list[JobComparison] = field(default_factory=list)
-    still_failing: list[JobComparison] = field(default_factory=list)
-    slower: list[JobComparison] = field(default_factory=list)
-    faster: list[JobComparison] = field(default_factory=list)
-    grew: list[JobComparison] = field(default_factory=list)
-    shrank: list[JobComparison] = field(default_factory=list)
-    new: list[JobComparison] = field(default_factory=list)
+    `changes` is {kind (one of `KINDS`): changed jobs}; `gone` has the deleted jobs.
+    """
+
+    changes: dict[str, list[JobComparison]] = field(default_factory=dict)
     gone: list[Name] = field(default_factory=list)
     jobs_run: int = 0
 
@@ -90,9 +97,13 @@ def compare(reader: Reader, old: WorkSession, new: WorkSession) -> Comparison:
     gone = _find_gone(reader, old, new, after)
     found = Comparison(jobs_run=len(after), gone=sorted(gone & before.keys()))
     for name, run in after.items():
-        if name not in gone:
-            _classify(found, before.get(name), run, durations[name][::-1])
-    _rank(found)
+        change = JobComparison(before.get(name), run, pace.pace(run.duration_ms, durations[name][::-1]))
+        for kind in _kinds_of(change) if name not in gone else ():
+            found.changes.setdefault(kind, []).append(change)
+    for kind, changes in found.changes.items():
+        changes.sort(key=lambda change: change.new.name)
+        if kind in _RANKS:
+            changes.sort(key=_RANKS[kind])
     return found
 
 
@@ -107,31 +118,26 @@ def _find_gone(reader: Reader, old: WorkSession, new: WorkSession, after: dict[N
     return found
 
 
-def _classify(found: Comparison, old: SessionRun | None, new: SessionRun, before_ms: list[float]) -> None:
-    pace_now = pace.pace(new.duration_ms, before_ms)
-    change = JobComparison(old, new, pace_now)
+def _kinds_of(change: JobComparison) -> Iterator[str]:
+    old, new = change.old, change.new
     if old is None:
-        found.new.append(change)
+        yield "new_jobs"
     if new.is_failed:
-        (found.still_failing if old is not None and old.is_failed else found.began_to_fail).append(change)
+        yield "still_failing" if old is not None and old.is_failed else "began_to_fail"
         return
     if old is not None and old.is_failed:
-        found.mended.append(change)
-    if not new.is_restored and pace_now.is_slower:
-        found.slower.append(change)
-    elif not new.is_restored and pace_now.is_faster:
-        found.faster.append(change)
+        yield "mended"
+    if not new.is_restored and change.pace.is_slower:
+        yield "slower"
+    elif not new.is_restored and change.pace.is_faster:
+        yield "faster"
     if old is not None and not old.is_failed and abs(change.growth) > max(_LEAST_BYTES, _LEAST_SHARE * old.size):
-        (found.grew if change.growth > 0 else found.shrank).append(change)
+        yield "grew" if change.growth > 0 else "shrank"
 
 
-def _rank(found: Comparison) -> None:
-    for listed in (found.began_to_fail, found.mended, found.still_failing, found.new):
-        listed.sort(key=lambda change: change.new.name)
-    found.slower.sort(key=lambda change: -change.pace.factor)
-    found.faster.sort(key=lambda change: change.pace.factor)
-    found.grew.sort(key=lambda change: -change.growth)
-    found.shrank.sort(key=lambda change: change.growth)
+def title_of(kind: str) -> str:
+    """Return the displayed name of a kind of change."""
+    return kind.removesuffix("_jobs").replace("_", " ")
 
 
 _LISTED = 30
@@ -276,7 +282,8 @@ def _print_runs(title: str, runs: list[SessionRun], project: OpenedProject, most
     printing.say(f"{title}:", "bold")
     for run in runs[:most]:
         printing.say(
-            f"  {printing.duration(run.duration_ms / 1000):>10}  {_name(run)}  ({printing.line(project.builder_of(run.builder))})"
+            f"  {printing.duration(run.duration_ms / 1000):>10}  {printing.line(run_name(run))}  "
+            f"({printing.line(project.builder_of(run.builder))})"
         )
     _print_rest(len(runs), most)
 
@@ -284,10 +291,6 @@ def _print_runs(title: str, runs: list[SessionRun], project: OpenedProject, most
 def run_name(run: SessionRun) -> str:
     """Return the name of a run's job; it contains untrusted text."""
     return f"{run.source}@{run.platform}:{run.job_key}"
-
-
-def _name(run: SessionRun) -> str:
-    return printing.line(run_name(run))
 
 
 def _run_json(run: SessionRun, one: WorkSession, project: OpenedProject) -> dict[str, Any]:
@@ -320,14 +323,12 @@ def _compare(chosen: list[WorkSession], project: OpenedProject, arguments: Names
     for one in chosen:
         printing.say(f"session {one.number}: {printing.when(one.started_ms)}, {printing.line(why(one))}")
     printing.say(f"{printing.count(found.jobs_run, 'job')} ran in between; {old.failing:,} failed before, {new.failing:,} after")
-    _print_changes("began to fail", found.began_to_fail, _describe_name, "red")
-    _print_changes("still failing", found.still_failing, _describe_name, "yellow")
-    _print_changes("mended", found.mended, _describe_name, "green")
-    _print_changes("slower", found.slower, _describe_pace, "yellow")
-    _print_changes("faster", found.faster, _describe_pace)
-    _print_changes("grew", found.grew, _describe_growth)
-    _print_changes("shrank", found.shrank, _describe_growth)
-    _print_changes("new", found.new, _describe_name)
+    for kind in KINDS:
+        if changes := found.changes.get(kind):
+            printing.say(f"{title_of(kind)} ({len(changes):,}):", "bold")
+            for change in changes[:_MOST_ROWS]:
+                printing.say(f"  {_describe(kind, change)}", _COLOURS.get(kind, ""))
+            _print_rest(len(changes), _MOST_ROWS)
     if found.gone:
         printing.say(f"gone ({len(found.gone):,}):", "bold")
         for source, platform, job_key, _builder in found.gone[:_MOST_ROWS]:
@@ -335,46 +336,30 @@ def _compare(chosen: list[WorkSession], project: OpenedProject, arguments: Names
         _print_rest(len(found.gone), _MOST_ROWS)
 
 
-def _print_changes(title: str, changes: list[JobComparison], text: Any, colour: str = "") -> None:
-    if not changes:
-        return
-    printing.say(f"{title} ({len(changes):,}):", "bold")
-    for change in changes[:_MOST_ROWS]:
-        printing.say(f"  {text(change)}", colour)
-    _print_rest(len(changes), _MOST_ROWS)
-
-
 def _print_rest(count: int, most: int) -> None:
     if count > most:
         printing.say(f"  and {count - most:,} more: --json has all")
 
 
-def _describe_name(change: JobComparison) -> str:
-    return _name(change.new)
-
-
-def _describe_pace(change: JobComparison) -> str:
-    pace = change.pace
-    usual = f"{printing.duration(pace.median_ms / 1000)} ± {printing.duration(pace.noise_ms / 1000)}"
-    usual += f" in {printing.count(pace.runs, 'run')}"
-    return f"{pace.factor:.1f} times  {_name(change.new)}  {printing.duration(pace.now_ms / 1000)}, before {usual}"
-
-
-def _describe_growth(change: JobComparison) -> str:
-    sign = "+" if change.growth > 0 else "-"
-    return f"{sign}{printing.size(abs(change.growth))}  {_name(change.new)}  now {printing.size(change.new.size)}"
+def _describe(kind: str, change: JobComparison) -> str:
+    name = printing.line(run_name(change.new))
+    if kind in ("slower", "faster"):
+        pace = change.pace
+        usual = f"{printing.duration(pace.median_ms / 1000)} ± {printing.duration(pace.noise_ms / 1000)}"
+        usual += f" in {printing.count(pace.runs, 'run')}"
+        return f"{pace.factor:.1f} times  {name}  {printing.duration(pace.now_ms / 1000)}, before {usual}"
+    if kind in ("grew", "shrank"):
+        sign = "+" if change.growth > 0 else "-"
+        return f"{sign}{printing.size(abs(change.growth))}  {name}  now {printing.size(change.new.size)}"
+    return name
 
 
 def _comparison_json(old: WorkSession, new: WorkSession, found: Comparison, project: OpenedProject) -> dict[str, Any]:
-    kinds = {
-        "began_to_fail": found.began_to_fail, "still_failing": found.still_failing, "mended": found.mended, "slower": found.slower,
-        "faster": found.faster, "grew": found.grew, "shrank": found.shrank, "new_jobs": found.new,
-    }  # fmt: skip
     return {
         "old": session_json(old),
         "new": session_json(new),
         "jobs_run": found.jobs_run,
-        **{name: [_change_json(change, project) for change in changes] for name, changes in kinds.items()},
+        **{kind: [_change_json(change, project) for change in found.changes.get(kind, ())] for kind in KINDS},
         "gone": [
             {"source": source, "platform": platform, "job_key": key, "builder": project.builder_of(builder)}
             for source, platform, key, builder in found.gone

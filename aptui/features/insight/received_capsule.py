@@ -126,26 +126,26 @@ class CapsuleFacts(Struct):
     lacks: list[str] = field(default_factory=list)
 
 
-def read_facts(data: bytes) -> dict[str, Any]:
-    """Return the content of `capsule.json` as plain values.
+def read_facts(data: bytes) -> CapsuleFacts:
+    """Return the content of `capsule.json`.
 
     Raises:
         UserError: the form is wrong, or a newer aptui wrote it.
     """
     try:
-        facts = json_decoder(CapsuleFacts).decode(data)
+        facts: CapsuleFacts = json_decoder(CapsuleFacts).decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"its {FACTS} is malformed: {printing.line(str(error))}", hint=_HINT) from None
     if facts.format > FORMAT:
         newer = printing.line(facts.made_by.get("aptui", "newer"))
         raise UserError(f"it was made by a newer aptui ({newer})", hint="update aptui")
-    return dict(msgspec.to_builtins(facts))
+    return facts
 
 
 # ----------------------------------------------------------------------------------------------------------------- unpacking
 
 
-def receive(file: str, folder: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> tuple[dict[str, Any], ReceivedProject]:
+def receive(file: str, folder: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> tuple[CapsuleFacts, ReceivedProject]:
     """Unpack a capsule into a new folder, and return its facts and the project there.
 
     Args:

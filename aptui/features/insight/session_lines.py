@@ -12,7 +12,17 @@ from datetime import datetime
 
 from aptui.config.configuration import Config
 from aptui.core.asset_checks import CheckLevel
-from aptui.features.insight.history_verb import Comparison, JobComparison, Timeline, compare, run_name, timeline, why
+from aptui.features.insight.history_verb import (
+    KINDS,
+    Comparison,
+    JobComparison,
+    Timeline,
+    compare,
+    run_name,
+    timeline,
+    title_of,
+    why,
+)
 from aptui.features.insight.size import SizeBy, add_growth, sizes
 from aptui.shared.sanitize import sanitize
 from aptui.store.queries.checks import findings
@@ -29,6 +39,10 @@ _MOST = 200
 _SLOWEST = 30
 _LEAST_BAR = 10
 _LABEL = 9
+_ROLES = {
+    "began_to_fail": "failed", "still_failing": "failed", "mended": "completed", "slower": "warning", "faster": "completed",
+}  # fmt: skip
+"""{kind of change: role of its colour}; a kind that is left out is displayed in the default colour."""
 _WIDE = 100
 """Minimum width in columns at which dates are shown with a year."""
 
@@ -97,25 +111,16 @@ def _list_runs(runs: Sequence[SessionRun], name_of: NameOf, width: int) -> Itera
 def _compare(old: WorkSession, new: WorkSession, found: Comparison, width: int) -> Iterator[Parts]:
     yield (Part(f" From session {old.number} to {new.number}", "title"), Part(f"  {_jobs(found.jobs_run)} ran"))
     yield (Part(f" {_moment(old.ended_ms)} to {_moment(new.ended_ms)}; {old.failing:,} failed before, {new.failing:,} after"),)
-    groups: tuple[tuple[str, Sequence[JobComparison], Callable[[JobComparison], str], str], ...] = (
-        ("Began to fail", found.began_to_fail, _nothing, "failed"),
-        ("Still failing", found.still_failing, _nothing, "failed"),
-        ("Mended", found.mended, _nothing, "completed"),
-        ("Slower", found.slower, _pace, "warning"),
-        ("Faster", found.faster, _pace, "completed"),
-        ("Grew", found.grew, _growth, ""),
-        ("Shrank", found.shrank, _growth, ""),
-        ("New", found.new, _nothing, ""),
-    )
+    groups = [(title_of(kind).capitalize(), found.changes[kind], kind) for kind in KINDS if kind in found.changes]
     # The headings of all changes come first, so that hundreds of failures do not hide that a job became slow.
-    heads = [f"{len(changes):,} {head.lower()}" for head, changes, _texts, _role in groups if changes]
+    heads = [f"{len(changes):,} {head.lower()}" for head, changes, _kind in groups]
     yield (Part(f" {' · '.join(heads) or 'all is as it was'}", "muted"),)
-    for head, changes, texts, role in groups:
-        if changes:
-            yield ()
-            yield (Part(f" {head} ({len(changes):,})", "header"),)
+    for head, changes, kind in groups:
+        yield ()
+        yield (Part(f" {head} ({len(changes):,})", "header"),)
         for change in changes[:_MOST]:
-            yield (Part(f"   {texts(change)}", role), Part(shorten(sanitize(run_name(change.new)), max(10, width - 24))))
+            name = shorten(sanitize(run_name(change.new)), max(10, width - 24))
+            yield (Part(f"   {_figure(kind, change)}", _ROLES.get(kind, "")), Part(name))
     if found.gone:
         yield ()
         yield (Part(f" Gone ({len(found.gone):,})", "header"),)
@@ -123,16 +128,12 @@ def _compare(old: WorkSession, new: WorkSession, found: Comparison, width: int) 
         yield (Part(f"   {shorten(sanitize(f'{source}@{platform}:{key}'), max(10, width - 4))}"),)
 
 
-def _nothing(_change: JobComparison) -> str:
+def _figure(kind: str, change: JobComparison) -> str:
+    if kind in ("slower", "faster"):
+        return f"{change.pace.factor:5.1f} times  "
+    if kind in ("grew", "shrank"):
+        return f"{'+' if change.growth > 0 else '-'}{size_text(abs(change.growth)):<8} "
     return ""
-
-
-def _pace(change: JobComparison) -> str:
-    return f"{change.pace.factor:5.1f} times  " if change.pace else ""
-
-
-def _growth(change: JobComparison) -> str:
-    return f"{'+' if change.growth > 0 else '-'}{size_text(abs(change.growth)):<8} "
 
 
 def _moment(time_ms: int, form: str = "%Y-%m-%d %H:%M") -> str:

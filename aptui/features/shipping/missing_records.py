@@ -101,7 +101,7 @@ class MissingScanResult:
 
     def __init__(self, extensions: Collection[str], line_limit: int = LINE_LIMIT) -> None:
         self._extensions = frozenset(extension.encode() for extension in extensions)
-        self._limit = max(0, line_limit)
+        self._limit = line_limit if line_limit > 0 else sys.maxsize
         self._names = Names()
         self._rest = b""
         self._seen: set[bytes] = set()
@@ -129,18 +129,15 @@ class MissingScanResult:
         A line that continues after the block is scanned name by name, so that the names in the line are counted.
         """
         end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
-        if not self._limit:
-            self._scan_unlimited(block)
-            return
         begin = 0
         if end and (self._path_count or self._id_count):
             found = _BREAK.search(block)
             begin = found.end() if found else 0
-            self._scan_counted(block[:begin])
+            self._scan(block[:begin], self._limit)
         if end:
             self._scan_lines(block[begin:end])
             self._path_count = self._id_count = 0
-        self._scan_counted(block[end:])
+        self._scan(block[end:], self._limit)
 
     def _scan_lines(self, block: bytes) -> None:
         if block.count(b".") > self._limit or block.translate(_HEX).count(_EIGHT) > self._limit:
@@ -150,25 +147,20 @@ class MissingScanResult:
                     sparse.append(line)
                 else:
                     self._path_count = self._id_count = 0
-                    self._scan_counted(line)
+                    self._scan(line, self._limit)
             block = b"\n".join(sparse)
-        self._scan_unlimited(block)
+        self._scan(block, sys.maxsize)
 
-    def _scan_unlimited(self, block: bytes) -> None:
+    def _scan(self, block: bytes, limit: int) -> None:
+        """Add the names until the numbers of paths or ids reach `limit`."""
         for begin, end in _find_dotted(block):
-            self._add_path(block, begin, end)
-        for found in _ids(block):
-            self._add_id(found)
-
-    def _scan_counted(self, line: bytes) -> None:
-        for begin, end in _find_dotted(line):
-            if self._path_count == self._limit:
+            if self._path_count == limit:
                 self._names.is_partial = True
                 break
             self._path_count += 1
-            self._add_path(line, begin, end)
-        for found in _ids(line):
-            if self._id_count == self._limit:
+            self._add_path(block, begin, end)
+        for found in _ids(block):
+            if self._id_count == limit:
                 self._names.is_partial = True
                 break
             self._id_count += 1

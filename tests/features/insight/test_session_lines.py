@@ -103,7 +103,7 @@ def test_sizes_are_listed_with_bars(store: Store) -> None:
 def test_sheet_lists_checks_with_their_findings(store: Store) -> None:
     night(store)
     checks = (Check("small", "fail", limits=(Limit("bytes", "< 5", 0.0, 5.0),)), Check("names", file_name=".*"))
-    config = cast("Config", SimpleNamespace(checks=checks))
+    config = cast("Config", SimpleNamespace(checks=checks, project=SimpleNamespace(resting_platforms=())))
 
     lines = check_lines(config, store.reader(), [], str, 80)
 
