@@ -6,12 +6,13 @@ Tests: `tests/features/gateway/screen/test_inquiry.py`, `tests/features/gateway/
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
 from textual import events, on
+from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.strip import Strip
 
@@ -20,10 +21,13 @@ from aptui.shared.connections.peers import GatewayReport, Peer, PeerSettings, Pe
 from aptui.shared.forms import prepare_form
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
 from aptui.shared.sanitize import sanitize
+from aptui.tui.frame.commandline import Choice
 from aptui.tui.frame.line import Line, Part, Parts, strip_of, width_of
+from aptui.tui.screens.bars import Bar
 from aptui.tui.screens.listing import ListedRow, ListedRows
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, wrap
+from aptui.tui.widgets.menu import Menu, MenuChoice, MenuItem
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import Column, Table
 from aptui.tui.words import brief, clock, shorten, size_text
@@ -105,16 +109,56 @@ _PREFIX = "connections-"
 
 
 class ConnectionTables(Container):
-    """The tables of a page: each can be sorted, has a menu, and copies rows. Their ids are `connections-<name>`.
+    """A page of the Connections screen. Its tables can be sorted and zoomed, have a menu, and copy rows.
 
-    `lists` are the models of the tables.
+    The table of a list is the widget `connections-<name>`, with the bar of `title_bar` above it.
+
+    Args:
+        page: name of the page.
+        names: names of the lists, which are the models of the tables.
     """
 
-    lists: dict[str, ListedRows]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "copy", "copy", show=False, id="connections.copy"),
+        Binding("full_stop", "menu", "menu", show=False, id="connections.menu"),
+        Binding("z", "zoom", "zoom", show=False, id="connections.zoom"),
+    ]
 
-    def action_menu(self, place: tuple[int, int] | None = None) -> None:
-        """Open the menu of the row under the cursor."""
-        raise NotImplementedError
+    def __init__(self, shell: Shell, page: str, names: Iterable[str]) -> None:
+        super().__init__(id=f"{_PREFIX}{page}")
+        self._shell = shell
+        self.lists = {name: ListedRows() for name in names}
+        self._offered: object = None
+
+    def on_mount(self) -> None:
+        """Connect the tables with their models."""
+        for name, model in self.lists.items():
+            self.table(name).set_model(model)
+
+    def title_bar(self, name: str, title: str) -> Bar:
+        """Return the bar above a table."""
+        return Bar(lambda _width: ((Part(title, "title"),), self.bar_end(name)), id=f"{_PREFIX}{name}-bar", rules=True)
+
+    def bar_end(self, name: str) -> Sequence[Part]:
+        """Return the right end of the bar above a table: the number of rows."""
+        count = self.lists[name].row_count()
+        return (Part(f"{count:,}", "muted"),) if count else ()
+
+    def show_rows(self, rows: Mapping[str, Sequence[ListedRow]], fitted: str, columns: Sequence[Column]) -> None:
+        """Show the rows of all tables; the table `fitted` gets these columns."""
+        if self.table(fitted).columns != columns:
+            self.table(fitted).set_columns(columns)
+        for name, found in rows.items():
+            self.lists[name].put(found)
+            self.table(name).refresh_model()
+        for bar in self.query(Bar):
+            bar.refresh_if_changed()
+
+    def offer_keys(self, possible: object) -> None:
+        """Update the keys in the footer if `possible`, which determines them, has changed."""
+        if possible != self._offered:
+            self._offered = possible
+            self.refresh_bindings()
 
     def table(self, name: str) -> Table:
         """Return a table."""
@@ -129,11 +173,27 @@ class ConnectionTables(Container):
         """Name of the table with the focus, "" = none."""
         return next((name for name in self.lists if self.table(name).has_focus), "")
 
+    def confirm(self, text: str, yes: str, do: Callable[[], object], no: str = "leave it") -> None:
+        """Ask the user before doing something."""
+        self._shell.question(sanitize(text), [Choice("y", yes, do), Choice("n", no)])
+
+    def open_menu(self, items: Sequence[tuple[str, str, str, Callable[[], object]]], place: tuple[int, int] | None) -> None:
+        """Open the menu of actions, each (action, label, key, function), and of `copy`. Actions that do not apply are disabled."""
+        choices: list[MenuChoice] = [
+            (MenuItem(action, label, key, self.check_action(action, ()) is True), do) for action, label, key, do in items
+        ]
+        choices.append((MenuItem("copy", "Copy the row", "y"), self.action_copy))
+        Menu.run_one(self._shell.app, choices, title="Connections", place=place)
+
+    def action_menu(self, place: tuple[int, int] | None = None) -> None:
+        """Open the menu of the row under the cursor."""
+        raise NotImplementedError
+
     def action_copy(self) -> None:
         """Copy the marked rows or the row under the cursor."""
         if self.focused and self.current(self.focused) is not None:
             table = self.table(self.focused)
-            cast("Shell", self.app).copy_text("\n".join(table.row_text(key) for key in table.list_selected_keys()))
+            self._shell.copy_text("\n".join(table.row_text(key) for key in table.list_selected_keys()))
 
     @on(Rows.ContextMenu)
     def _open_menu(self, event: Rows.ContextMenu) -> None:
@@ -203,14 +263,9 @@ class EngineStatus(Struct, frozen=True):
     """The displayed fields of the answer to `ReadStatus`."""
 
     pid: int = 0
-    version: str = ""
-    epoch: int = 0
-    started_ms: int = 0
     uptime_s: float = 0.0
     rss_bytes: int = 0
     state: str = ""
-    project: str = ""
-    cache: str = ""
 
 
 Form = TypeVar("Form", ConnectionsAnswer, EngineStatus)

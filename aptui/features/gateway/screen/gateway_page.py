@@ -22,14 +22,12 @@ from aptui.link import places
 from aptui.shared.connections.addresses import apply_order, canonical, split
 from aptui.shared.connections.peers import DEVICE_PORT, Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings
 from aptui.shared.errors import KnownError, UserError
-from aptui.shared.sanitize import sanitize
 from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
-from aptui.tui.frame.commandline import Choice, Command
+from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
-from aptui.tui.screens.bars import Bar
-from aptui.tui.screens.listing import ListedRows, fit_columns
-from aptui.tui.widgets.menu import Confirm, Field, Form, Menu, MenuItem, Prompt
+from aptui.tui.screens.listing import fit_columns
+from aptui.tui.widgets.menu import Confirm, Field, Form, Prompt
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import SideTable, Table
 
@@ -166,16 +164,18 @@ class Orders:
         self._shell.show_toast(str(error), "error", 10)
 
 
-_LISTS = (("allowed", "Allowed", rows.ALLOWED), ("rejected", "Rejected", rows.REJECTED))
-_OTHER = {"allowed": (PeerAction.REJECT, "rejected"), "rejected": (PeerAction.ALLOW, "allowed")}
-_ADDS = {"allowed": PeerAction.ALLOW, "rejected": PeerAction.REJECT}
+_LISTS = {
+    "allowed": ("Allowed", rows.ALLOWED, PeerAction.ALLOW),
+    "rejected": ("Rejected", rows.REJECTED, PeerAction.REJECT),
+}
+_DONE = {PeerAction.ALLOW: "allowed", PeerAction.REJECT: "rejected", PeerAction.FORGET: "on neither list"}
 _NO_GATEWAY = (
     ("", "no gateway runs: 'serve: {enabled: true}' in aptui.yaml starts one", "warning"),
     ("", "if it is set, Logs (3) shows why the gateway did not start", "muted"),
 )
 _NO_GATEWAY_YET = "changes made here take effect when the gateway starts"
 _ORDERS = frozenset({"add", "edit", "switch", "disconnect", "remove", "move", "list"})
-_FORM_FIELDS = ("id", "address", "port")
+_FORM_FIELDS = ("id", "address", "port", "auto")
 
 
 class GatewayPage(ConnectionTables):
@@ -200,18 +200,12 @@ class GatewayPage(ConnectionTables):
         Binding("m", "move", "move to the other list", id="connections.move"),
         Binding("D", "remove", "remove", id="connections.remove"),
         Binding("L", "list", "allow list", id="connections.list"),
-        Binding("y", "copy", "copy", show=False, id="connections.copy"),
-        Binding("full_stop", "menu", "menu", show=False, id="connections.menu"),
-        Binding("z", "zoom", "zoom", show=False, id="connections.zoom"),
     ]
 
     def __init__(self, shell: Shell) -> None:
-        super().__init__(id="connections-gateway")
-        self._shell = shell
+        super().__init__(shell, "gateway", ("peers", *_LISTS))
         self.orders = Orders(shell, shell.wake)
-        self.lists = {name: ListedRows() for name in ("peers", "allowed", "rejected")}
         self._keys = rows.RowKeys()
-        self._offered: frozenset[str] = frozenset()
 
     # ------------------------------------------------------------------------------------------------------------- the parts
 
@@ -219,19 +213,17 @@ class GatewayPage(ConnectionTables):
         """Yield the widgets."""
         yield Fact(id="gateway-facts", most_lines=2)
         yield Fact(id="gateway-trouble", most_lines=3)
-        yield Bar(partial(self._ends, "peers", "Connections"), id="connections-peers-bar", rules=True)
+        yield self.title_bar("peers", "Connections")
         yield Table(rows.PEERS, id="connections-peers")
         yield Fact(id="peer-facts", most_lines=3)
         with Horizontal():
-            for name, title, columns in _LISTS:
+            for name, (title, columns, _change) in _LISTS.items():
                 with Vertical():
-                    yield Bar(partial(self._ends, name, title), id=f"connections-{name}-bar", rules=True)
+                    yield self.title_bar(name, title)
                     yield SideTable(columns, id=f"connections-{name}")
 
     def on_mount(self) -> None:
-        """Show the known facts."""
-        for name, model in self.lists.items():
-            self.table(name).set_model(model)
+        """Set the texts of empty tables."""
         self.table("peers").empty_text = "none: 'a' adds a device to connect to"
         self.table("rejected").empty_text = "no refused connections"
 
@@ -239,34 +231,29 @@ class GatewayPage(ConnectionTables):
         """Wait until the stored file is written."""
         self.orders.close()
 
-    def _ends(self, name: str, title: str, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-        count = self.lists[name].row_count()
-        right = [Part(f"{count:,}", "muted")] if count else []
-        if name == "allowed":
-            is_on = self.orders.settings.has_allow_list
-            right = [Part("only these may connect", "completed") if is_on else Part("off: all may connect", "warning")]
-        return (Part(title, "title"),), right
+    def bar_end(self, name: str) -> Sequence[Part]:
+        """Return the right end of the bar above a table: the number of rows, or whether the allowed list is in effect."""
+        if name != "allowed":
+            return super().bar_end(name)
+        is_on = self.orders.settings.has_allow_list
+        return [Part("only these may connect", "completed") if is_on else Part("off: all may connect", "warning")]
 
     def put(self) -> None:
         """Draw the known facts."""
         self.orders.follow()
         report, settings = self.orders.report, self.orders.settings
-        self.lists["peers"].put([rows.peer_row(each, self._keys) for each in rows.peers_of(report, settings)])
-        self.lists["allowed"].put(rows.list_allowed_rows(settings, self._keys))
         rejected = rows.list_rejected_rows(settings, report.turned_away if report else (), self._keys)
-        self.lists["rejected"].put(rejected)
-        if self.table("rejected").columns != (columns := fit_columns(rows.REJECTED, rejected)):
-            self.table("rejected").set_columns(columns)
-        for name in self.lists:
-            self.table(name).refresh_model()
-        for bar in self.query(Bar):
-            bar.refresh_if_changed()
+        found = {
+            "peers": [rows.peer_row(each, self._keys) for each in rows.peers_of(report, settings)],
+            "allowed": rows.list_allowed_rows(settings, self._keys),
+            "rejected": rejected,
+        }
+        self.show_rows(found, "rejected", fit_columns(rows.REJECTED, rejected))
         self.query_one("#gateway-facts", Fact).show(self._facts())
         trouble = report.trouble if report else self.orders.trouble
         words = ("", trouble, "warning") if trouble or report else ("", _NO_GATEWAY_YET, "muted")
         self.query_one("#gateway-trouble", Fact).show([words])
-        self._put_details()
-        self._update_keys()
+        self._show_cursor()
 
     def _facts(self) -> Sequence[tuple[str, str, str]]:
         report = self.orders.report
@@ -286,21 +273,12 @@ class GatewayPage(ConnectionTables):
         peers = [row.data for row in self.lists["peers"].records]
         return f"{sum(each.number > 0 for each in peers)} of {len(peers)} connected" if peers else "no connections"
 
-    def _put_details(self) -> None:
+    @on(Rows.Highlighted)
+    def _show_cursor(self) -> None:
+        """Show the details and the keys of the row under the cursor."""
         row = self.current("peers")
         self.query_one("#peer-facts", Fact).show(rows.peer_facts(row.data if row else None))
-
-    @on(Rows.Highlighted)
-    def _other_row(self) -> None:
-        self._put_details()
-        self._update_keys()
-
-    def _update_keys(self) -> None:
-        """Update the footer's keys if the possible actions have changed."""
-        possible = self._possible()
-        if possible != self._offered:
-            self._offered = possible
-            self.refresh_bindings()
+        self.offer_keys(self._possible())
 
     # ------------------------------------------------------------------------------------------------------------ who is meant
 
@@ -309,7 +287,7 @@ class GatewayPage(ConnectionTables):
         return cast(Peer, row.data) if row is not None else None
 
     def _entry(self) -> str:
-        row = self.current(self.focused) if self.focused in _OTHER else None
+        row = self.current(self.focused) if self.focused in _LISTS else None
         return str(row.data or "") if row is not None else ""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -343,7 +321,7 @@ class GatewayPage(ConnectionTables):
 
     def action_add(self) -> None:
         """Add a connection, or an entry to the focused list."""
-        if self.focused in _ADDS:
+        if self.focused in _LISTS:
             self._ask_entry(self.focused)
         else:
             self._ask_dial(None)
@@ -356,26 +334,23 @@ class GatewayPage(ConnectionTables):
             self._ask_dial(known)
 
     def _ask_dial(self, known: Dial | None) -> None:
+        shown = known or Dial("", "")
         fields = [
-            Field("id", "Id", known.id if known else "", "name of the connection"),
-            Field("address", "Address", known.address if known else "", "192.168.1.20, or tablet.local"),
+            Field("id", "Id", shown.id, "name of the connection"),
+            Field("address", "Address", shown.address, "192.168.1.20, or tablet.local"),
             Field("port", "Port", f"{known.port}" if known else "", f"{DEVICE_PORT}"),
-            Field(
-                "auto", "Dial", ("yes" if known.is_auto else "no") if known else "yes", "yes: connect and reconnect; no: disabled"
-            ),
+            Field("auto", "Dial", "yes" if shown.is_auto else "no", "yes: connect and reconnect; no: disabled"),
         ]
 
         def order(values: dict[str, str]) -> PeerOrder:
-            return (
-                PeerOrder(PeerAction.EDIT, known.id, dial_of(values)) if known else PeerOrder(PeerAction.ADD, dial=dial_of(values))
-            )
+            return PeerOrder(PeerAction.EDIT if known else PeerAction.ADD, shown.id, dial_of(values))
 
         def check(values: dict[str, str]) -> tuple[str, str] | None:
             try:
                 apply_order(self.orders.settings, order(values))
             except KnownError as error:
                 name = error.what.partition(":")[0]
-                return (name if name in (*_FORM_FIELDS, "auto") else "id"), str(error)
+                return (name if name in _FORM_FIELDS else "id"), str(error)
             return None
 
         def take_answer(values: dict[str, str] | None) -> None:
@@ -399,21 +374,20 @@ class GatewayPage(ConnectionTables):
             return
         again = "; aptui connects again unless you disable it with 'A'" if peer.is_dialled and peer.is_enabled else ""
         order = PeerOrder(PeerAction.DISCONNECT, number=peer.number)
-        self._ask(f"disconnect {peer.id}{again}?", "disconnect", partial(self.orders.do, order, f"{peer.id} is disconnected"))
+        self.confirm(f"disconnect {peer.id}{again}?", "disconnect", partial(self.orders.do, order, f"{peer.id} is disconnected"))
 
     def action_remove(self) -> None:
         """Remove the connection or the entry under the cursor after confirmation."""
         peer, entry = self._peer(), self._entry()
         if peer is not None and peer.is_dialled:
+            what, yes, done = f"the connection '{peer.id}'", "remove", f"connection '{peer.id}' is removed"
             order = PeerOrder(PeerAction.REMOVE, peer.id)
-            self._ask(
-                f"remove the connection '{peer.id}'?",
-                "remove",
-                partial(self.orders.do, order, f"connection '{peer.id}' is removed"),
-            )
         elif entry:
+            what, yes, done = f"{entry} from the list", "remove it", f"{entry} is on neither list"
             order = PeerOrder(PeerAction.FORGET, entry=entry)
-            self._ask(f"remove {entry} from the list?", "remove it", partial(self.orders.do, order, f"{entry} is on neither list"))
+        else:
+            return
+        self.confirm(f"remove {what}?", yes, partial(self.orders.do, order, done))
 
     # ------------------------------------------------------------------------------------------------------------- the lists
 
@@ -421,24 +395,25 @@ class GatewayPage(ConnectionTables):
         """Move the entry under the cursor to the other list."""
         entry = self._entry()
         if entry:
-            change, where = _OTHER[self.focused]
-            self.orders.do(PeerOrder(change, entry=entry), f"{entry} is {where}")
+            self.list_entry(PeerAction.REJECT if self.focused == "allowed" else PeerAction.ALLOW, entry)
 
     def _ask_entry(self, name: str) -> None:
+        title, _columns, change = _LISTS[name]
+
         def check(text: str) -> str:
             try:
                 for word in split(text):
-                    apply_order(self.orders.settings, PeerOrder(_ADDS[name], entry=word))
+                    apply_order(self.orders.settings, PeerOrder(change, entry=word))
             except KnownError as error:
                 return str(error)
             return "" if split(text) else "enter a host name, an address or a range"
 
-        def take_answer(text: str | None) -> None:
-            for word in split(text or ""):
-                self.list_entry(_ADDS[name], word)
+        ask = f"{title}: host name, address or range"
+        Prompt.ask(self._shell.app, ask, lambda text: self._list_entries(change, text or ""), check=check)
 
-        what = "Allowed" if name == "allowed" else "Rejected"
-        Prompt.ask(self._shell.app, f"{what}: host name, address or range", take_answer, check=check)
+    def _list_entries(self, change: PeerAction, text: str) -> None:
+        for word in split(text):
+            self.list_entry(change, word)
 
     def list_entry(self, change: PeerAction, word: str) -> None:
         """Put an entry on a list, or remove the entry from both lists."""
@@ -447,8 +422,7 @@ class GatewayPage(ConnectionTables):
         except KnownError as error:
             self._shell.show_toast(str(error), "error", 10)
             return
-        done = {PeerAction.ALLOW: "is allowed", PeerAction.REJECT: "is rejected"}.get(change, "is on neither list")
-        self.orders.do(PeerOrder(change, entry=entry), f"{entry} {done}")
+        self.orders.do(PeerOrder(change, entry=entry), f"{entry} is {_DONE[change]}")
 
     def action_list(self) -> None:
         """Enable the allowed list, or disable it after confirmation."""
@@ -458,9 +432,8 @@ class GatewayPage(ConnectionTables):
 
         def take_answer(is_sure: bool) -> None:
             if is_sure:
-                self.orders.do(
-                    PeerOrder(PeerAction.LIST_OFF), "the allowed list is off: all clients that are not rejected may connect"
-                )
+                done = "the allowed list is off: all clients that are not rejected may connect"
+                self.orders.do(PeerOrder(PeerAction.LIST_OFF), done)
 
         Confirm.ask(
             self._shell.app,
@@ -474,26 +447,21 @@ class GatewayPage(ConnectionTables):
 
     def commands(self) -> Sequence[Command]:
         """Return the commands of this page."""
-        entries = self._entries
         return (
-            Command("allow", "let a host name, address or range connect", partial(self._take_entries, PeerAction.ALLOW), entries),
-            Command(
-                "reject", "never let a host name, address or range connect", partial(self._take_entries, PeerAction.REJECT), entries
+            *(
+                Command(name, words, partial(self._list_entries, change), self._entries)
+                for name, words, change in (
+                    ("allow", "let a host name, address or range connect", PeerAction.ALLOW),
+                    ("reject", "never let a host name, address or range connect", PeerAction.REJECT),
+                    ("forget", "remove an entry from both lists", PeerAction.FORGET),
+                )
             ),
-            Command("forget", "remove an entry from both lists", partial(self._take_entries, PeerAction.FORGET), entries),
             Command("connect", "add a device to connect to", lambda _rest: self._ask_dial(None)),
             Command("allow-list", "switch the allowed list on or off", lambda _rest: self.action_list()),
         )
 
     def _entries(self) -> list[str]:
         return [*self.orders.settings.allowed, *self.orders.settings.rejected]
-
-    def _take_entries(self, change: PeerAction, rest: str) -> None:
-        for word in split(rest):
-            self.list_entry(change, word)
-
-    def _ask(self, text: str, yes: str, do: Callable[[], None]) -> None:
-        self._shell.question(sanitize(text), [Choice("y", yes, do), Choice("n", "leave it")])
 
     @on(Rows.Opened)
     def _open(self, event: Rows.Opened) -> None:
@@ -508,24 +476,22 @@ class GatewayPage(ConnectionTables):
             self._zoom()
 
     def _zoom(self) -> None:
-        is_list = self.focused in _OTHER
+        is_list = self.focused in _LISTS
         self.set_class(is_list, "-lists")
         self.set_class(not is_list, "-alone")
 
     def action_menu(self, place: tuple[int, int] | None = None) -> None:
         """Open the menu of this page."""
-        actions: dict[str, tuple[str, str, Callable[[], None]]] = {
-            "add": ("Add…", "a", self.action_add),
-            "edit": ("Edit…", "O", self.action_edit),
-            "switch": ("Enable or disable", "o", self.action_switch),
-            "disconnect": ("Disconnect…", "c", self.action_disconnect),
-            "move": ("Move to the other list", "m", self.action_move),
-            "remove": ("Remove…", "D", self.action_remove),
-            "list": ("Allowed list on or off", "L", self.action_list),
-            "copy": ("Copy the row", "y", self.action_copy),
-        }
-        items = [MenuItem(name, label, key, self.check_action(name, ()) is True) for name, (label, key, _) in actions.items()]
-        Menu.ask(self._shell.app, items, lambda what: actions[what][2]() if what else None, title="Connections", place=place)
+        items = (
+            ("add", "Add…", "a", self.action_add),
+            ("edit", "Edit…", "O", self.action_edit),
+            ("switch", "Enable or disable", "A", self.action_switch),
+            ("disconnect", "Disconnect…", "c", self.action_disconnect),
+            ("move", "Move to the other list", "m", self.action_move),
+            ("remove", "Remove…", "D", self.action_remove),
+            ("list", "Allowed list on or off", "L", self.action_list),
+        )
+        self.open_menu(items, place)
 
 
 def dial_of(values: dict[str, str]) -> Dial:

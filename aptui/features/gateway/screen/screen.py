@@ -22,13 +22,12 @@ from aptui.link.port import Connections, Disconnect, ReadStatus, RestartWorker
 from aptui.shared.health import Connection, WorkerInfo
 from aptui.shared.sanitize import sanitize
 from aptui.tui.data.session import SessionState
-from aptui.tui.frame.commandline import Choice, Command
+from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
 from aptui.tui.screens.bars import Bar, TabLine
 from aptui.tui.screens.jobs.job_texts import term
-from aptui.tui.screens.listing import ListedRow, ListedRows
-from aptui.tui.widgets.menu import Menu, MenuItem
+from aptui.tui.screens.listing import ListedRow
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import SideTable
 from aptui.tui.words import brief, shorten, size_text
@@ -38,60 +37,6 @@ if TYPE_CHECKING:
     from aptui.link.port import Answer
     from aptui.tui.data.feed import Batch
     from aptui.tui.pane import Shell
-
-
-# The engine's page of the Connections screen: the engine, its clients, its workers and the watched folders, and their keys.
-
-
-class EngineSteering:
-    """Disconnects clients and restarts workers; asks for confirmation if work would be lost.
-
-    Args:
-        done: called when the engine has executed an order.
-    """
-
-    def __init__(self, shell: Shell, done: Callable[[], object]) -> None:
-        self._shell, self._done = shell, done
-
-    def disconnect(self, row: ListedRow | None, typed: str = "") -> None:
-        """Disconnect a client after confirmation.
-
-        Args:
-            row: the client's row, None if no client has the typed number.
-            typed: the number that the user typed.
-        """
-        if row is None:
-            self._shell.show_toast(f"there is no client {typed}".rstrip(), "warning")
-            return
-        client: Connection = row.data
-        who = row.cells["name"].text or f"pid {client.pid}"
-        drop = partial(self._do, Disconnect(client.number), f"client {client.number} is disconnected")
-        self._shell.question(
-            f"disconnect {sanitize(client.kind)} {client.number}, {sanitize(who)}?",
-            [Choice("y", "disconnect", drop), Choice("n", "leave it")],
-        )
-
-    def restart(self, row: ListedRow | None, typed: str = "") -> None:
-        """Restart a worker. If the worker runs a job, ask first, because the job may have to run again."""
-        if row is None:
-            self._shell.show_toast(f"there is no worker {typed}".rstrip(), "warning")
-            return
-        worker: WorkerInfo = row.data
-        name, order = f"worker {worker.number}", RestartWorker(worker.number)
-        if not worker.job:
-            self._do(order, f"{name} restarts")
-            return
-        job = shorten(sanitize(worker.job), 60)
-        if worker.state == "ending":
-            text = f"{name} ends when {job} has ended: end it now? The job runs again"
-            yes, done = "end it now", f"{name} is ended; its job runs again"
-        else:
-            text = f"{name} runs {job}: restart the worker when the job has ended?"
-            yes, done = "restart the worker", f"{name} restarts when its job has ended"
-        self._shell.question(text, [Choice("y", yes, partial(self._do, order, done)), Choice("n", "do not restart")])
-
-    def _do(self, verb: Disconnect | RestartWorker, done: str) -> None:
-        self._shell.ask(verb, done, lambda _answer: self._done())
 
 
 ASK_S = 1.0
@@ -212,15 +157,15 @@ class EngineInquiry:
 
 
 _LEAST_ROWS = 2
-_PARTS = (
-    ("clients", "Clients", connection_rows.CLIENTS),
-    ("workers", "Workers", connection_rows.WORKERS),
-    ("roots", "Scan folders and other watched folders", connection_rows.ROOTS),
-)
+_PARTS = {
+    "clients": ("Clients", connection_rows.CLIENTS),
+    "workers": ("Workers", connection_rows.WORKERS),
+    "roots": ("Scan folders and other watched folders", connection_rows.ROOTS),
+}
 
 
 class EnginePage(ConnectionTables):
-    """The page; the pane calls `put` to draw it. Its tables are `clients`, `workers` and `roots`."""
+    """The engine's page: the engine, its clients, its workers and the watched folders. `ConnectionsPane` calls `put` to draw it."""
 
     DEFAULT_CSS = """
     EnginePage { width: 1fr; height: 1fr; layout: vertical; }
@@ -229,19 +174,12 @@ class EnginePage(ConnectionTables):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "disconnect", "disconnect", id="connections.disconnect"),
         Binding("r", "restart", "restart worker", id="connections.restart"),
-        Binding("y", "copy", "copy", show=False, id="connections.copy"),
-        Binding("full_stop", "menu", "menu", show=False, id="connections.menu"),
-        Binding("z", "zoom", "zoom", show=False, id="connections.zoom"),
     ]
 
     def __init__(self, shell: Shell) -> None:
-        super().__init__(id="connections-engine")
-        self._shell = shell
-        self.lists = {name: ListedRows() for name, _, _ in _PARTS}
+        super().__init__(shell, "engine", _PARTS)
         self.inquiry = EngineInquiry(shell, self.set_timer)
-        self._steering = EngineSteering(shell, self.inquiry.renew)
         self._is_zoomed = False
-        self._counts: list[int] = []
 
     # ------------------------------------------------------------------------------------------------------------- the parts
 
@@ -249,14 +187,12 @@ class EnginePage(ConnectionTables):
         """Yield the widgets."""
         for _ in range(4):
             yield Fact()
-        for name, title, columns in _PARTS:
-            yield Bar(partial(self._ends, name, title), id=f"connections-{name}-bar", rules=True)
+        for name, (title, columns) in _PARTS.items():
+            yield self.title_bar(name, title)
             yield SideTable(columns, id=f"connections-{name}")
 
     def on_mount(self) -> None:
-        """Show the known facts."""
-        for name, model in self.lists.items():
-            self.table(name).set_model(model)
+        """Subscribe to the state of the engine's connection."""
         self.inquiry.open()
 
     def on_unmount(self) -> None:
@@ -267,37 +203,24 @@ class EnginePage(ConnectionTables):
         """Adapt the heights."""
         self._share_height()
 
-    def _ends(self, name: str, title: str, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-        count = self.lists[name].row_count()
-        return (Part(title, "title"),), ((Part(f"{count:,}", "muted"),) if count else ())
-
     # ---------------------------------------------------------------------------------------------------------------- drawing
 
     def put(self) -> None:
         """Draw the known facts."""
-        session = self._shell.session
-        health = session.latest_health
+        session, config = self._shell.session, self._shell.config
         for fact, facts in zip(self.query(Fact), self._facts(), strict=True):
             fact.show(facts)
-        self.lists["clients"].put([connection_rows.client_row(each) for each in self.inquiry.connections])
-        self.lists["workers"].put([connection_rows.worker_row(each) for each in self.inquiry.workers])
-        config = self._shell.config
-        watched = health if session.state is SessionState.ATTACHED else None
-        roots = connection_rows.root_rows(watched, config.project if config else None, str(session.cache_dir))
-        self.lists["roots"].put(roots)
-        if self.table("roots").columns != (columns := connection_rows.root_columns(roots)):
-            self.table("roots").set_columns(columns)
-        for name in self.lists:
-            table = self.table(name)
-            table.empty_text = self._nothing(name)
-            table.refresh_model()
-        for bar in self.query(Bar):
-            bar.refresh_if_changed()
+        watched = session.latest_health if session.state is SessionState.ATTACHED else None
+        rows = {
+            "clients": [connection_rows.client_row(each) for each in self.inquiry.connections],
+            "workers": [connection_rows.worker_row(each) for each in self.inquiry.workers],
+            "roots": connection_rows.root_rows(watched, config.project if config else None, str(session.cache_dir)),
+        }
+        for name in rows:
+            self.table(name).empty_text = self._nothing(name)
+        self.show_rows(rows, "roots", connection_rows.root_columns(rows["roots"]))
         self._share_height()
-        counts = [model.row_count() for model in self.lists.values()]
-        if counts != self._counts:
-            self._counts = counts
-            self.refresh_bindings()
+        self.offer_keys([len(each) for each in rows.values()])
 
     def _facts(self) -> list[list[tuple[str, str, str]]]:
         session, status, config = self._shell.session, self.inquiry.status, self._shell.config
@@ -325,8 +248,7 @@ class EnginePage(ConnectionTables):
         ]
 
     def _nothing(self, name: str) -> str:
-        session = self._shell.session
-        if name == "workers" and session.is_read_only:
+        if name == "workers" and self._shell.session.is_read_only:
             return "unknown: a read-only screen does not ask the engine for its workers"
         return {"workers": "none; workers start with the first job", "roots": "no folder is watched"}.get(name, "nobody")
 
@@ -370,31 +292,62 @@ class EnginePage(ConnectionTables):
         return tuple(
             Command(name, words, partial(self._run_command, do, which), partial(self._numbers, which), needs_engine=True)
             for name, words, do, which in (
-                ("disconnect", "disconnect a client by its number", self._steering.disconnect, "clients"),
-                ("restart-worker", "restart a worker by its number", self._steering.restart, "workers"),
+                ("disconnect", "disconnect a client by its number", self._disconnect, "clients"),
+                ("restart-worker", "restart a worker by its number", self._restart, "workers"),
             )
         )
 
     def _numbers(self, name: str) -> list[str]:
         return [f"{row.key}" for row in self.lists[name].records]
 
-    def _run_command(self, do: Callable[[ListedRow | None, str], None], name: str, rest: str) -> None:
-        do(self.lists[name].row(int(rest)) if rest.isdecimal() else self.current(name), rest)
+    def _run_command(self, do: Callable[[ListedRow], None], name: str, rest: str) -> None:
+        row = self.lists[name].row(int(rest)) if rest.isdecimal() else self.current(name)
+        if row is None:
+            self._shell.show_toast(f"there is no {name.removesuffix('s')} {rest}".rstrip(), "warning")
+        else:
+            do(row)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the keys of the focused table if an engine is connected."""
         if action in {"disconnect", "restart"}:
             name = "clients" if action == "disconnect" else "workers"
             return self._shell.can_ask and self.is_mounted and self.focused == name and self.lists[name].row_count() > 0
+        if action == "job":
+            return self.focused == "workers" and bool(self._source())
         return super().check_action(action, parameters)
 
     def action_disconnect(self) -> None:
         """Disconnect the client under the cursor after confirmation."""
-        self._steering.disconnect(self.current("clients"))
+        self._run_command(self._disconnect, "clients", "")
 
     def action_restart(self) -> None:
         """Restart the worker under the cursor."""
-        self._steering.restart(self.current("workers"))
+        self._run_command(self._restart, "workers", "")
+
+    def _disconnect(self, row: ListedRow) -> None:
+        client: Connection = row.data
+        who = row.cells["name"].text or f"pid {client.pid}"
+        drop = partial(self._order, Disconnect(client.number), f"client {client.number} is disconnected")
+        self.confirm(f"disconnect {client.kind} {client.number}, {who}?", "disconnect", drop)
+
+    def _restart(self, row: ListedRow) -> None:
+        """Restart a worker. If the worker runs a job, ask first, because the job may have to run again."""
+        worker: WorkerInfo = row.data
+        name, order = f"worker {worker.number}", RestartWorker(worker.number)
+        if not worker.job:
+            self._order(order, f"{name} restarts")
+            return
+        job = shorten(sanitize(worker.job), 60)
+        if worker.state == "ending":
+            text = f"{name} ends when {job} has ended: end it now? The job runs again"
+            yes, done = "end it now", f"{name} is ended; its job runs again"
+        else:
+            text = f"{name} runs {job}: restart the worker when the job has ended?"
+            yes, done = "restart the worker", f"{name} restarts when its job has ended"
+        self.confirm(text, yes, partial(self._order, order, done), "do not restart")
+
+    def _order(self, verb: Disconnect | RestartWorker, done: str) -> None:
+        self._shell.ask(verb, done, lambda _answer: self.inquiry.renew())
 
     @on(Rows.Opened, "#connections-workers")
     def _open(self, event: Rows.Opened) -> None:
@@ -413,15 +366,12 @@ class EnginePage(ConnectionTables):
 
     def action_menu(self, place: tuple[int, int] | None = None) -> None:
         """Open the menu of this page."""
-        has, has_job = self.check_action, self.focused == "workers" and bool(self._source())
-        actions: dict[str, tuple[MenuItem, Callable[[], object]]] = {
-            "disconnect": (MenuItem("disconnect", "Disconnect…", "c", has("disconnect", ()) is True), self.action_disconnect),
-            "restart": (MenuItem("restart", "Restart the worker", "r", has("restart", ()) is True), self.action_restart),
-            "job": (MenuItem("job", "Show in Jobs", "enter", has_job), self.go_to_job),
-            "copy": (MenuItem("copy", "Copy the row", "y"), self.action_copy),
-        }
-        items = [item for item, _ in actions.values()]
-        Menu.ask(self._shell.app, items, lambda what: actions[what][1]() if what else None, title="Connections", place=place)
+        items = (
+            ("disconnect", "Disconnect…", "c", self.action_disconnect),
+            ("restart", "Restart the worker", "r", self.action_restart),
+            ("job", "Show in Jobs", "enter", self.go_to_job),
+        )
+        self.open_menu(items, place)
 
 
 _PAGES = ("Gateway", "Engine")
