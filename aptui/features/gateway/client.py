@@ -33,7 +33,7 @@ from msgspec import Struct, field
 
 from aptui.features.gateway import wire_codec
 from aptui.features.gateway.gateway_context import HttpSession
-from aptui.features.gateway.wire_codec import REQUESTS, RequestMistake
+from aptui.features.gateway.wire_codec import REQUEST_NAMES, REQUESTS, RequestMistake
 from aptui.features.gateway.wire_records import Hello, ReadProduct, Resync, Welcome
 from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.connections.peers import DEVICE_PATH, DEVICE_PORT
@@ -57,7 +57,6 @@ _PASSING = frozenset({None, 1001, 1006, 1012, 1013})
 """Close codes after which a client reconnects. With any other code the gateway refused the client, or the client itself closed."""
 _RECONNECT_S = 300.0
 _PAUSES_S = (0.2, 5.0)
-_REQUEST_NAMES = {exchange.request: name for name, exchange in REQUESTS.items()}
 
 
 class Refusal(KnownError):
@@ -201,7 +200,7 @@ class AsyncClient:
         number = self._count
         has_bytes = has_bytes or isinstance(request, ReadProduct)
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        asked = self._asked[number] = _PendingRequest(answer, REQUESTS[_REQUEST_NAMES[type(request)]].answer, has_bytes=has_bytes)
+        asked = self._asked[number] = _PendingRequest(answer, REQUESTS[REQUEST_NAMES[type(request)]].answer, has_bytes=has_bytes)
         answer.add_done_callback(lambda _answer: self._asked.pop(number, None))
         try:
             await self._socket.send_str(wire_codec.encode_request(number, request))

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import gc
 import os
-import socket
 import ssl
 import sys
 from collections.abc import Callable
@@ -39,8 +37,8 @@ from aptui.features.gateway.ws.news import NewsPublisher
 from aptui.link import places
 from aptui.link.engine_link import EngineLink
 from aptui.shared.connections.addresses import is_loopback
-from aptui.shared.connections.http_sockets import Acceptor, LimitedRunner
-from aptui.shared.errors import BusyError, UserError
+from aptui.shared.connections.http_sockets import LimitedServer, bind
+from aptui.shared.errors import UserError
 from aptui.shared.floods import ErrorReports
 from aptui.store.queries.reader_pool import Database
 
@@ -105,6 +103,8 @@ def build_app(parts: GatewayParts) -> web.Application:
     app = web.Application(middlewares=[guard.middleware, documents.refuse_unknown], client_max_size=_BODY_LIMIT_BYTES)
     app[CONTEXT], app[GUARD], app[SESSIONS], parts.app = parts, parts.guard, parts.sessions, app
     app.on_response_prepare.append(guard.mark_response)
+    app.on_shutdown.append(lambda _app: parts.publisher.close())
+    app.on_shutdown.append(lambda _app: parts.sessions.close())
     app.router.add_get(wire_codec.PATH, parts.sessions.connect)
     for module in (http_files, change_feed, documents, peer_connections, proxy, demo_page):
         module.add_routes(app)
@@ -124,9 +124,7 @@ class Gateway:
         self.config, self._reread = config, reread
         self._token = tokens.fresh()
         self._token_file = token_file or tokens.path()
-        self._runner: LimitedRunner | None = None
-        self._connections: ConnectionLimits | None = None
-        self._acceptor: Acceptor | None = None
+        self._server: LimitedServer | None = None
         self._revoking: asyncio.Task[None] | None = None
         self.parts: GatewayParts | None = None
 
@@ -139,33 +137,20 @@ class Gateway:
         serve = self.config.serve
         refuse_unsafe(serve, self._token_file)
         context = tls_context(serve)
-        listening = listen(serve)
+        listening = bind(serve.address, serve.port, "serve.port")
         try:
             parts = self.parts = build_parts(self.config, local_token=self._token, token_file=self._token_file)
             parts.reread = self._reread
-            parts.port = listening.getsockname()[1]
-            self._connections = parts.connections = ConnectionLimits(2 * serve.clients_limit + UNIDENTIFIED_LIMIT)
-            self._connections.refuses = parts.guard.refusal
-            self._runner = LimitedRunner(
+            connections = parts.connections = ConnectionLimits(2 * serve.clients_limit + UNIDENTIFIED_LIMIT)
+            connections.refuses = parts.guard.refusal
+            self._server = LimitedServer(
                 build_app(parts),
-                self._connections,
-                access_log=None,
-                auto_decompress=False,  # forward request bodies without decompression, so that decompression bombs are harmless
+                connections,
+                acceptor={"context": context, "refuses": parts.guard.refusal},
                 keepalive_timeout=_KEEPALIVE_S,
                 handler_cancellation=True,
-                shutdown_timeout=2.0,
             )
-            await self._runner.setup()
-            assert self._runner.server is not None
-            connections = self._connections
-            self._acceptor = Acceptor(
-                listening,
-                self._runner.server,
-                context=context,
-                free_capacity=connections.free_capacity,
-                refuses=parts.guard.refusal,
-            )
-            self._acceptor.start()
+            parts.port = await self._server.open(listening)
             self._revoking = gateway_context.begin(_keep_watch(parts, connections), "checking tokens")
             parts.engine.start()
             parts.publisher.start()
@@ -182,17 +167,9 @@ class Gateway:
         parts, self.parts = self.parts, None
         if parts is None:
             return
-        if self._acceptor is not None:
-            await self._acceptor.close()
-        if self._revoking is not None:
-            self._revoking.cancel()
-            await asyncio.gather(self._revoking, return_exceptions=True)
-        await parts.publisher.close()
-        await parts.sessions.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
-        if self._connections is not None:
-            self._connections.close()
+        await gateway_context.end(self._revoking)
+        if self._server is not None:
+            await self._server.close()
         await asyncio.to_thread(parts.engine.close)
         await asyncio.to_thread(parts.database.close)
 
@@ -266,38 +243,6 @@ def tls_context(serve: GatewaySettings) -> ssl.SSLContext | None:
             hint="check their permissions, or fix 'serve.tls_cert' and 'serve.tls_key'",
         ) from None
     return context
-
-
-def listen(serve: GatewaySettings) -> socket.socket:
-    """Return a bound socket.
-
-    Raises:
-        BusyError: another program has the port. UserError: this machine does not have the address.
-    """
-    try:
-        family, kind, number, _name, place = socket.getaddrinfo(
-            serve.address, serve.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except (OSError, UnicodeError):
-        raise UserError(
-            f"'serve.address' {serve.address} is not an address",
-            hint="use an address of this machine, such as 127.0.0.1",
-        ) from None
-    bound = socket.socket(family, kind, number)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(place)
-    except OSError as error:
-        bound.close()
-        if error.errno == errno.EADDRINUSE:
-            raise BusyError(
-                f"port {serve.port} of {serve.address} is taken", hint="set another 'serve.port' or '--port', 0 is any"
-            ) from None
-        raise UserError(
-            f"cannot listen at {serve.address} port {serve.port}: {error.strerror}",
-            hint="set another 'serve.port', or stop the program that uses it",
-        ) from None
-    return bound
 
 
 # ------------------------------------------------------------------------------------------------------------- the process

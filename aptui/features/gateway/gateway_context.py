@@ -85,6 +85,14 @@ def begin(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
     return task
 
 
+async def end(*tasks: asyncio.Task[None] | None) -> None:
+    """Cancel tasks and wait until they have ended; None stands for a task that was not started."""
+    started = [task for task in tasks if task is not None]
+    for task in started:
+        task.cancel()
+    await asyncio.gather(*started, return_exceptions=True)
+
+
 def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, ConnectionError):
         task.get_loop().call_exception_handler({"message": f"{task.get_name()} failed", "exception": error, "task": task})

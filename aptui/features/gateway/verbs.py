@@ -480,8 +480,6 @@ def web_arguments(parser: ArgumentParser) -> None:
 
 def web(arguments: Namespace) -> int:
     """Show the screen in a browser until Ctrl-C."""
-    if not 0 <= arguments.port < 1 << 16:
-        raise UserError(f"{arguments.port} is not a port", hint="0 is any free port")
     config = load_config(arguments)
     serve = _load_web("web")
     command = [sys.executable, "-P", "-m", "aptui", "--project", str(config.project_dir)]

@@ -105,8 +105,8 @@ REQUESTS: dict[str, Exchange] = {
     "ping": Exchange(wire_records.Ping, wire_records.Done, Scope.READ),
     "asset_status": Exchange(wire_records.AssetStatus, wire_records.AssetState, Scope.READ),
     "wait_ready": Exchange(wire_records.WaitReady, wire_records.AssetState, Scope.READ),
-    "escalate": Exchange(wire_records.Escalate, wire_records.Escalated, Scope.ESCALATE),
-    "interest": Exchange(wire_records.Interest, wire_records.Interested, Scope.ESCALATE),
+    "escalate": Exchange(wire_records.Escalate, wire_records.Counted, Scope.ESCALATE),
+    "interest": Exchange(wire_records.Interest, wire_records.Counted, Scope.ESCALATE),
     "processor_status": Exchange(wire_records.ProcessorStatus, wire_records.ProcessorState, Scope.READ),
     "platform_status": Exchange(wire_records.PlatformStatus, wire_records.PlatformState, Scope.READ),
     "jobs_info": Exchange(wire_records.JobsInfo, wire_records.JobList, Scope.READ),
@@ -149,7 +149,7 @@ NOTICES: dict[str, type[Any]] = {
 """{name of the notification: record}."""
 
 _NOTICE_NAMES = {record: name for name, record in NOTICES.items()}
-_REQUEST_NAMES = {exchange.request: name for name, exchange in REQUESTS.items()}
+REQUEST_NAMES = {exchange.request: name for name, exchange in REQUESTS.items()}
 _ENVELOPE = frozenset({"id", "request"})
 _LAST_ID = (1 << 32) - 1
 """Largest id of a request. The id is sent as four bytes before the bytes of a file."""
@@ -170,15 +170,15 @@ class RequestMistake(Exception):
         self.what, self.hint, self.number, self.code = what, hint, number, code
 
 
-class WireMessage(NamedTuple):
+class WireMessage(Struct, frozen=True):
     """A message of a gateway: an answer, a refusal (`refusal` not None), or notices (`number` 0)."""
 
-    number: int
-    answer: dict[str, Any] | None
-    refusal: dict[str, Any] | None
-    epoch: int
-    seq: int
-    notices: list[dict[str, Any]]
+    number: int = field(default=0, name="id")
+    answer: dict[str, Any] | None = None
+    refusal: dict[str, Any] | None = None
+    epoch: int = 0
+    seq: int = 0
+    notices: list[dict[str, Any]] = field(default_factory=list)
 
 
 def name_of(notice: object) -> str:
@@ -188,7 +188,7 @@ def name_of(notice: object) -> str:
 
 def encode_request(number: int, request: object) -> str:
     """Return the frame of a request."""
-    return encode_value({"id": number, "request": _REQUEST_NAMES[type(request)], **_fields(request)})
+    return encode_value({"id": number, "request": REQUEST_NAMES[type(request)], **_fields(request)})
 
 
 def decode_request(frame: str) -> tuple[int, str, Any]:
@@ -245,8 +245,8 @@ def decode_message(frame: str) -> WireMessage:
     Raises:
         RequestMistake: the frame is invalid.
     """
-    message = _decode(frame, _WireForm, 0)
-    return WireMessage(message.id, message.answer, message.refusal, message.epoch, message.seq, message.notices)
+    message: WireMessage = _decode(frame, WireMessage, 0)
+    return message
 
 
 def record_of(notice: dict[str, Any]) -> object | None:
@@ -273,15 +273,6 @@ def encode_value(value: object) -> str:
         return _encoder.encode(value).decode()
     except UnicodeEncodeError:
         return _encoder.encode(replace_surrogates(msgspec.to_builtins(value))).decode()
-
-
-class _WireForm(Struct, frozen=True):
-    id: int = 0
-    answer: dict[str, Any] | None = None
-    refusal: dict[str, Any] | None = None
-    epoch: int = 0
-    seq: int = 0
-    notices: list[dict[str, Any]] = field(default_factory=list)
 
 
 def _fields(record: Any) -> dict[str, object]:

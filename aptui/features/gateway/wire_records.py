@@ -203,8 +203,8 @@ class Escalate(Struct, frozen=True):
     fence: bool = True
 
 
-class Escalated(Struct, frozen=True):
-    """The number of jobs with a raised priority."""
+class Counted(Struct, frozen=True):
+    """The number of sources or jobs that the request applies to."""
 
     count: int
 
@@ -218,12 +218,6 @@ class Interest(Struct, frozen=True):
 
     assets: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
-
-
-class Interested(Struct, frozen=True):
-    """The number of sources with a raised priority."""
-
-    count: int
 
 
 class ProcessorStatus(Struct, frozen=True):
@@ -404,12 +398,6 @@ class Reprocess(Struct, frozen=True):
 
     sources: tuple[str, ...] = ()
     job_ids: tuple[int, ...] = ()
-
-
-class Counted(Struct, frozen=True):
-    """The number of sources or jobs that the request applies to."""
-
-    count: int
 
 
 class Rescan(Struct, frozen=True):

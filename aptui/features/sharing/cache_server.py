@@ -19,7 +19,6 @@ import hashlib
 import hmac
 import os
 import re
-import socket
 import ssl
 import stat
 import time
@@ -36,13 +35,12 @@ from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.folder_store import FolderStore
 from aptui.features.sharing.stores.placing import CHUNK_BYTES, write_all
 from aptui.shared.connections.addresses import is_loopback
-from aptui.shared.connections.http_sockets import HANDSHAKE_LIMIT_S, Acceptor, HttpSocket, LimitedRunner, SocketLimits
-from aptui.shared.errors import BusyError, HostError, UserError
+from aptui.shared.connections.http_sockets import HANDSHAKE_LIMIT_S, HttpSocket, LimitedServer, SocketLimits, bind
+from aptui.shared.errors import UserError
 from aptui.shared.result_store import StoreError
 
 _PATH = re.compile("/(?:ns/(?P<namespace>[a-z0-9][a-z0-9._-]{0,63})/)?(?P<kind>ac|cas)/(?P<name>[0-9a-f]{64})")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_STOPS_WITHIN_S = 2.0
 _IDLE_S = 75.0
 """Timeout of a connection between two requests, in seconds."""
 _LINGERS_S = 5.0
@@ -107,7 +105,7 @@ def serve(
     """Serve until interrupted, or until `stop` returns true; call `started` with the address.
 
     Raises:
-        UserError: clients without permission could use it. BusyError: the port is taken. HostError: the address cannot be used.
+        UserError: clients without permission could use it, or the address cannot be used. BusyError: the port is taken.
     """
     app = application(serving)
     with contextlib.suppress(KeyboardInterrupt):
@@ -119,46 +117,17 @@ async def _serve(
 ) -> None:
     gate = _CacheSockets(serving.most_connections, serving.timeout_s)
     asyncio.get_running_loop().set_exception_handler(gate.reports.handle)
-    runner = LimitedRunner(
-        app, gate, access_log=None, shutdown_timeout=_STOPS_WITHIN_S,
-        auto_decompress=False,  # the server refuses compressed bodies, and never decompresses them
-    )  # fmt: skip
-    await runner.setup()
+    options = {"context": _tls(serving), "handshake_s": min(HANDSHAKE_LIMIT_S, serving.timeout_s)}
+    server = LimitedServer(app, gate, acceptor=options)
     lease = placing.Lease(serving.root)
     try:
-        acceptor = _acceptor(runner, serving, gate)
-        try:
-            port = acceptor.start()
-            started(f"{'https' if serving.certificate else 'http'}://{serving.host}:{port}")
-            while stop is None or not stop():
-                await asyncio.sleep(0.05 if stop else 3600)
-        finally:
-            await acceptor.close()
+        port = await server.open(bind(serving.host, serving.port, "--port"))
+        started(f"{'https' if serving.certificate else 'http'}://{serving.host}:{port}")
+        while stop is None or not stop():
+            await asyncio.sleep(0.05 if stop else 3600)
     finally:
-        gate.close()
+        await server.close()
         lease.close()
-        await runner.cleanup()
-
-
-def _acceptor(runner: LimitedRunner, serving: CacheServer, gate: SocketLimits) -> Acceptor:
-    """Return the acceptor of connections.
-
-    Raises:
-        UserError: the port is invalid. BusyError: the port is taken. HostError: the address cannot be used.
-    """
-    assert runner.server is not None
-    if not 0 <= serving.port < 1 << 16:
-        raise UserError(f"{serving.port} is not a port", hint="0 is any free port")
-    context = _tls(serving)
-    try:
-        family = socket.AF_INET6 if ":" in serving.host else socket.AF_INET
-        listening = socket.create_server((serving.host, serving.port), family=family)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise BusyError(f"port {serving.port} is taken", where=serving.host, hint="choose another one with --port") from None
-        raise HostError(f"cannot listen on port {serving.port}: {error.strerror}", where=serving.host) from None
-    limit_s = min(HANDSHAKE_LIMIT_S, serving.timeout_s)
-    return Acceptor(listening, runner.server, context=context, free_capacity=gate.free_capacity, handshake_s=limit_s)
 
 
 def _check(serving: CacheServer) -> None:
@@ -256,8 +225,14 @@ class _Offer:
         try:
             with self._place(request):
                 return await take(request, self._store(namespace), name)
-        except (_TooLong, OSError, StoreError) as error:
-            return _failure(error)
+        except TimeoutError:
+            answer = web.Response(status=408, text="the upload is too slow")
+            answer.force_close()
+            return answer
+        except OSError as error:
+            return web.Response(status=507 if error.errno in _FULL else 500, text=error.strerror or "")
+        except StoreError as error:
+            return web.Response(status=500, text=str(error))
 
     def _refusal(self, request: web.Request, namespace: str, kind: str) -> web.Response | None:
         """Return a refusal before the body is read, None = the upload may start."""
@@ -300,7 +275,7 @@ class _Offer:
         """Yield the body.
 
         Raises:
-            _TooLong: it is too long. TimeoutError: it arrives too slowly.
+            web.HTTPRequestEntityTooLarge: it is too long. TimeoutError: it arrives too slowly.
         """
         began_s, size = asyncio.get_running_loop().time(), 0
         while True:
@@ -310,7 +285,7 @@ class _Offer:
                 return
             size += len(chunk)
             if size > most_bytes:
-                raise _TooLong
+                raise web.HTTPRequestEntityTooLarge(most_bytes, size)
             yield chunk
 
     def _publish(self, written: str, path: str) -> None:
@@ -365,23 +340,6 @@ class _CacheSocket(HttpSocket):
 class _CacheSockets(SocketLimits):
     def make_socket(self, *values: Any, **more: Any) -> HttpSocket:
         return _CacheSocket(*values, limits=self, **more)
-
-
-class _TooLong(Exception):
-    """The body of an upload exceeds the size limit."""
-
-
-def _failure(error: _TooLong | OSError | StoreError) -> web.Response:
-    """Return the answer to a failed upload."""
-    if isinstance(error, _TooLong):
-        return web.Response(status=413)
-    if isinstance(error, TimeoutError):
-        answer = web.Response(status=408, text="the upload is too slow")
-        answer.force_close()
-        return answer
-    if isinstance(error, OSError):
-        return web.Response(status=507 if error.errno in _FULL else 500, text=error.strerror or "")
-    return web.Response(status=500, text=str(error))
 
 
 class _File(web.FileResponse):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import ssl
 import struct
@@ -25,6 +26,7 @@ from aiohttp.web_protocol import RequestHandler
 from msgspec import Struct
 
 from aptui.shared.connections.addresses import is_loopback
+from aptui.shared.errors import BusyError, UserError
 from aptui.shared.floods import ErrorReports
 
 # Accepts connections of our HTTP servers: limits them in all and per address, and ends TLS handshakes that take too long.
@@ -182,6 +184,8 @@ class Acceptor:
 SPARE_CONNECTIONS = 128
 """Number of connections accepted above the limit while all other connections are busy; their clients get the answer 503."""
 _CHECK_S = 1.0
+_STOP_S = 2.0
+"""Timeout (seconds) for running requests when a server stops."""
 _FULL_TEXT = b"too many connections: try again in a moment\n"
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 1\r\nConnection: close\r\n"
@@ -336,7 +340,65 @@ class SocketLimits:
             self._timer.cancel()
 
 
-class LimitedRunner(web.AppRunner):
+def bind(address: str, port: int, option: str) -> socket.socket:
+    """Return a bound socket; `option` names the setting or option with the port.
+
+    Raises:
+        BusyError: another program has the port. UserError: the port is invalid, or this machine does not have the address.
+    """
+    if not 0 <= port < 1 << 16:
+        raise UserError(f"{port} is not a port", hint="0 is any free port")
+    try:
+        family, kind, number, _name, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except (OSError, UnicodeError):
+        raise UserError(f"'{address}' is not an address", hint="use an address of this machine, such as 127.0.0.1") from None
+    bound = socket.socket(family, kind, number)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(place)
+    except OSError as error:
+        bound.close()
+        if error.errno == errno.EADDRINUSE:
+            raise BusyError(f"port {port} of {address} is taken", hint=f"choose another one with '{option}'; 0 is any") from None
+        hint = f"choose another port with '{option}', or an address of this machine"
+        raise UserError(f"cannot listen at {address} port {port}: {error.strerror}", hint=hint) from None
+    return bound
+
+
+class LimitedServer:
+    """An HTTP server with connection limits: `open`, then `close`.
+
+    Args:
+        app: the application; its signal `on_shutdown` ends long requests.
+        limits: the connections of the server.
+        acceptor: further arguments of `Acceptor`.
+        handler_args: further arguments of aiohttp's request handler.
+    """
+
+    def __init__(
+        self, app: web.Application, limits: SocketLimits, *, acceptor: dict[str, Any] | None = None, **handler_args: Any
+    ) -> None:
+        # Request bodies are never decompressed, so that decompression bombs are harmless.
+        self._runner = _Runner(app, limits, access_log=None, auto_decompress=False, shutdown_timeout=_STOP_S, **handler_args)
+        self._limits, self._options = limits, acceptor or {}
+        self._acceptor: Acceptor | None = None
+
+    async def open(self, listening: socket.socket) -> int:
+        """Accept connections on a bound socket, and return the port."""
+        await self._runner.setup()
+        assert self._runner.server is not None
+        self._acceptor = Acceptor(listening, self._runner.server, free_capacity=self._limits.free_capacity, **self._options)
+        return self._acceptor.start()
+
+    async def close(self) -> None:
+        """Stop accepting, end all connections, and release everything."""
+        if self._acceptor is not None:
+            await self._acceptor.close()
+        await self._runner.cleanup()
+        self._limits.close()
+
+
+class _Runner(web.AppRunner):
     """aiohttp's runner with connection limits."""
 
     __slots__ = ("_limits",)
@@ -347,10 +409,10 @@ class LimitedRunner(web.AppRunner):
 
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
-        return _LimitedServer(made.request_handler, request_factory=made.request_factory, limits=self._limits, **made._kwargs)  # noqa: SLF001  # aiohttp offers no other way
+        return _SocketFactory(made.request_handler, request_factory=made.request_factory, limits=self._limits, **made._kwargs)  # noqa: SLF001  # aiohttp offers no other way
 
 
-class _LimitedServer(web.Server):
+class _SocketFactory(web.Server):
     def __init__(self, *values: Any, limits: SocketLimits, **more: Any) -> None:
         super().__init__(*values, **more)
         self._limits = limits

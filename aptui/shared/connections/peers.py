@@ -21,11 +21,13 @@ class Dial(Struct, frozen=True):
     id: str
     address: str
     port: int = DEVICE_PORT
-    is_auto: bool = True
+    is_auto: bool = field(default=True, name="auto")
 
 
 class PeerSettings(Struct, frozen=True):
     """Settings of connections: devices to connect to, and lists of canonical entries (`shared.connections.addresses`).
+
+    The written names of the fields are the keys below `serve:` in the configuration.
 
     Args:
         has_allow_list: whether only `allowed` may connect. Addresses in `rejected` may never connect; this machine always may.
@@ -34,7 +36,7 @@ class PeerSettings(Struct, frozen=True):
     connections: tuple[Dial, ...] = ()
     allowed: tuple[str, ...] = ()
     rejected: tuple[str, ...] = ()
-    has_allow_list: bool = True
+    has_allow_list: bool = field(default=True, name="allow_list")
 
     def dial(self, name: str) -> Dial | None:
         """Return the connection with this id."""

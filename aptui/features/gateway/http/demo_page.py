@@ -65,7 +65,7 @@ async def _texture(request: web.Request) -> web.Response:
         raise web.HTTPNotFound(text=f"there is no texture '{name}'\n")
     try:
         etag = taken.product.digest.hex()
-        if (status := status_of(request.headers, etag, taken.modified_s)) != 200:
+        if (status := status_of(request, etag, taken.modified_s)) != 200:
             return web.Response(status=status)
         async with _DRAWING:
             drawn = await asyncio.to_thread(context.draw_texture, f"/proc/self/fd/{taken.descriptor}", name)

@@ -10,14 +10,13 @@ import hashlib
 import os
 import re
 import secrets
-from collections.abc import Mapping
-from email.utils import formatdate, parsedate_to_datetime
+from email.utils import formatdate
 from functools import lru_cache
 from itertools import pairwise
 from mimetypes import MimeTypes
 from pathlib import Path
 
-from aiohttp import web
+from aiohttp import ETag, web
 from msgspec import Struct
 
 from aptui.core.paths import cache_path, from_text
@@ -195,7 +194,6 @@ PRODUCT_OPENER = web.AppKey("product_opener", ProductOpener)
 
 RANGES_MOST = 16
 """Maximum number of ranges in one request; with more, the whole file is sent, as §14.2 allows."""
-_ETAGS = re.compile(r'\s*(W/)?"([^"]*)"\s*(?:,|$)')
 _RANGE = re.compile(r"(\d*)-(\d*)", re.ASCII)
 _DIGITS_MOST = 19
 
@@ -207,28 +205,28 @@ class Unsatisfiable(ValueError):
     """No requested range is inside the file (416)."""
 
 
-def status_of(headers: Mapping[str, str], etag: str, modified_s: int) -> int:
+def status_of(request: web.BaseRequest, etag: str, modified_s: int) -> int:
     """Return the status by the conditions of a GET or HEAD: 412, 304 or 200 (§13.2.2); `etag` is without quotes, "" = none."""
-    if (wanted := headers.get("If-Match")) is not None:
-        if not _matches(wanted, etag, weak=False):
+    if request.if_match is not None:
+        if not _matches(request.if_match, etag, weak=False):
             return 412
-    elif (moment := _date(headers.get("If-Unmodified-Since"))) is not None and modified_s > moment:
+    elif request.if_unmodified_since is not None and modified_s > request.if_unmodified_since.timestamp():
         return 412
-    if (known := headers.get("If-None-Match")) is not None:
-        return 304 if _matches(known, etag, weak=True) else 200
-    if (moment := _date(headers.get("If-Modified-Since"))) is not None and modified_s <= moment:
+    if request.if_none_match is not None:
+        return 304 if _matches(request.if_none_match, etag, weak=True) else 200
+    if request.if_modified_since is not None and modified_s <= request.if_modified_since.timestamp():
         return 304
     return 200
 
 
-def ranges_of(headers: Mapping[str, str], size: int, etag: str, modified_s: int) -> list[Range] | None:
+def ranges_of(request: web.BaseRequest, size: int, etag: str, modified_s: int) -> list[Range] | None:
     """Return the requested ranges, None = the whole file. Ranges that overlap or touch are joined.
 
     Raises:
         Unsatisfiable: no range is inside the file.
     """
-    unit, _, text = headers.get("Range", "").partition("=")
-    if unit.strip().lower() != "bytes" or not _is_same_file(headers.get("If-Range"), etag, modified_s):
+    unit, _, text = request.headers.get("Range", "").partition("=")
+    if unit.strip().lower() != "bytes" or not _is_same_file(request, etag, modified_s):
         return None
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words or len(words) > RANGES_MOST:
@@ -268,32 +266,19 @@ def _join_ranges(ranges: list[Range]) -> list[Range]:
     return joined
 
 
-def _is_same_file(if_range: str | None, etag: str, modified_s: int) -> bool:
+def _is_same_file(request: web.BaseRequest, etag: str, modified_s: int) -> bool:
     """Whether the client already has a part of this version of the file (`If-Range`, §13.1.5).
 
     The strong ETag or the date must be equal.
     """
-    if if_range is None:
+    given = request.headers.get("If-Range")
+    if given is None or (etag and given.strip() == f'"{etag}"'):
         return True
-    text = if_range.strip()
-    if text.startswith(('"', "W/")):
-        return bool(etag) and text == f'"{etag}"'
-    return _date(text) == modified_s
+    return request.if_range is not None and request.if_range.timestamp() == modified_s
 
 
-def _matches(listed: str, etag: str, *, weak: bool) -> bool:
-    if listed.strip() == "*":
-        return True
-    return bool(etag) and any(tag == etag and (weak or not is_weak) for is_weak, tag in _ETAGS.findall(listed))
-
-
-def _date(text: str | None) -> int | None:
-    if not text:
-        return None
-    try:
-        return int(parsedate_to_datetime(text).timestamp())
-    except (ValueError, TypeError, OverflowError):
-        return None
+def _matches(tags: tuple[ETag, ...], etag: str, *, weak: bool) -> bool:
+    return any(tag.value == "*" or (etag and tag.value == etag and (weak or not tag.is_weak)) for tag in tags)
 
 
 _AT_ONCE_BYTES = 256 * 1024
@@ -380,7 +365,7 @@ async def send(
         headers["ETag"] = f'"{etag}"'
     if location:
         headers["Content-Location"] = location
-    status = status_of(request.headers, etag, modified_s)
+    status = status_of(request, etag, modified_s)
     if status != 200:
         return web.Response(status=status, headers=headers)
     headers["Content-Type"] = content_type(name)
@@ -389,7 +374,7 @@ async def send(
         response.content_length = size
         return response
     try:
-        ranges = ranges_of(request.headers, size, etag, modified_s)
+        ranges = ranges_of(request, size, etag, modified_s)
     except Unsatisfiable:
         return web.Response(status=416, headers={**_FIXED, "Content-Range": f"bytes */{size}"})
     if ranges is None:

@@ -53,10 +53,7 @@ from aptui.shared.errors import KnownError, UserError
 from aptui.shared.files.replacing import file_stamp
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Sequence
-
-    import aiohttp
 
     from aptui.config.settings import GatewaySettings
     from aptui.features.gateway.gateway_context import GatewayContext
@@ -196,9 +193,7 @@ class Admission:
 
     async def close(self) -> None:
         """Stop resolving."""
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.gather(self._asking, return_exceptions=True)
+        await gateway_context.end(self._asking)
 
 
 async def resolve_name(name: str) -> set[Address]:
@@ -278,9 +273,7 @@ class OutboundConnections:
 
     async def close(self) -> None:
         """End the connection and stop."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await gateway_context.end(self._task)
         self._turn(PeerState.DISCONNECTED, "")
 
     @property
@@ -471,9 +464,7 @@ class Peers:
 
     async def close(self) -> None:
         """End all outgoing connections and stop reporting."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, *(dialler.close() for dialler in self._diallers.values()), return_exceptions=True)
+        await asyncio.gather(gateway_context.end(*self._tasks), *(dialler.close() for dialler in self._diallers.values()))
         self._diallers.clear()
         await self.admission.close()
         if self._http is not None:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from aptui.config.dirs import OWN_FOLDER
 from aptui.shared.connections.addresses import apply_order, canonical, check_dial
-from aptui.shared.connections.peers import Dial, PeerOrder, PeerSettings
+from aptui.shared.connections.peers import PeerOrder, PeerSettings
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.files.replacing import PRIVATE, lock_file, replace_bytes
 from aptui.shared.forms import prepare_form
@@ -31,7 +31,7 @@ from aptui.shared.forms import prepare_form
 if TYPE_CHECKING:
     from aptui.config.settings import GatewaySettings
 
-KEYS = {"has_allow_list": "allow_list", "allowed": "allowed", "rejected": "rejected", "connections": "connections"}
+KEYS = dict(zip(PeerSettings.__struct_fields__, PeerSettings.__struct_encode_fields__, strict=True))
 """{field of `PeerSettings`: the key below `serve:` in the configuration}."""
 PLACE = Path(OWN_FOLDER, "connections.json")
 """The stored settings, below the cache."""
@@ -44,12 +44,14 @@ def read_peer_settings(serve: GatewaySettings) -> PeerSettings:
     Raises:
         UserError: an entry of a list, or a connection, is invalid.
     """
-    return _make_settings(serve.connections, serve.allowed, serve.rejected, serve.has_allow_list)
+    return _normalize(PeerSettings(serve.connections, serve.allowed, serve.rejected, serve.has_allow_list))
 
 
-def _make_settings(dials: Iterable[Dial], allowed: Iterable[str], rejected: Iterable[str], has_allow_list: bool) -> PeerSettings:
-    first, second = (tuple(dict.fromkeys(map(canonical, entries))) for entries in (allowed, rejected))
-    return PeerSettings(tuple(map(check_dial, dials)), first, second, has_allow_list)
+def _normalize(settings: PeerSettings) -> PeerSettings:
+    """Return settings with canonical entries. An id of a connection, and an entry of a list, occurs once."""
+    allowed, rejected = (tuple(dict.fromkeys(map(canonical, entries))) for entries in (settings.allowed, settings.rejected))
+    dials = {dial.id: dial for dial in map(check_dial, settings.connections)}
+    return PeerSettings(tuple(dials.values()), allowed, rejected, settings.has_allow_list)
 
 
 # ------------------------------------------------------------------------------------------------------------- stored file
@@ -86,33 +88,15 @@ class PeerChange(Struct, frozen=True):
     configured: PeerSettings
 
 
-class _Row(Struct):
-    id: str
-    address: str
-    port: int
-    auto: bool = True
+class _Stored(PeerSettings, frozen=True):
+    """The content of the stored file: the settings, and the configured settings when the file was written."""
 
-
-class _Lists(Struct):
-    connections: list[_Row] = []
-    allowed: list[str] = []
-    rejected: list[str] = []
-    allow_list: bool = True
-
-    @property
-    def settings(self) -> PeerSettings:
-        dials = {row.id: Dial(row.id, row.address, row.port, row.auto) for row in self.connections}
-        return _make_settings(dials.values(), self.allowed, self.rejected, self.allow_list)
-
-
-class _Form(_Lists):
-    configured: _Lists | None = None
+    configured: PeerSettings | None = None
 
 
 def as_plain(settings: PeerSettings) -> dict[str, Any]:
     """Return {key below `serve:`: its value}."""
-    rows = [_Row(each.id, each.address, each.port, each.is_auto) for each in settings.connections]
-    plain: dict[str, Any] = msgspec.to_builtins(_Lists(rows, [*settings.allowed], [*settings.rejected], settings.has_allow_list))
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(settings))
     return plain
 
 
@@ -129,8 +113,8 @@ def read_stored(file: Path, *, puts_aside: bool = True) -> PeerLists:
     except OSError as error:
         return PeerLists(None, f"'{file}' cannot be read: {error.strerror}")
     try:
-        form = msgspec.json.decode(data, type=prepare_form(_Form))
-        return PeerLists(form.settings, configured=form.configured.settings if form.configured is not None else None)
+        stored = msgspec.json.decode(data, type=prepare_form(_Stored))
+        return PeerLists(_normalize(stored), configured=_normalize(stored.configured) if stored.configured is not None else None)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KnownError) as error:
         aside = file.with_name(file.name + _DAMAGED)
         if puts_aside:
@@ -188,7 +172,7 @@ def write_back(project_dir: Path, wanted: PeerSettings, configured: PeerSettings
     try:
         settings = edit.settings(project_dir, [f"serve.{key}" for key in KEYS.values()])
         found = {key: settings[name].value for key in KEYS.values() if (name := f"serve.{key}") in settings}
-        in_files = msgspec.convert(found, prepare_form(_Lists)).settings
+        in_files = _normalize(msgspec.convert(found, prepare_form(PeerSettings)))
     except (KnownError, msgspec.ValidationError):
         return ()
     project_file, values, written = edit.writable_files(project_dir)[0], as_plain(wanted), []

@@ -22,6 +22,7 @@ from msgspec import Struct
 from multidict import CIMultiDict
 from yarl import URL
 
+from aptui.features.gateway import gateway_context
 from aptui.features.gateway.access.guard import require
 from aptui.features.gateway.gateway_context import CONTEXT, HttpSession
 from aptui.features.gateway.wire_codec import FRAME_LIMIT_BYTES, Scope
@@ -65,8 +66,7 @@ async def relay(request: web.Request, host: str, port: int, *, connect_s: float,
         try:
             await _send_to_service(socket, writer, quiet_s)
         finally:
-            back.cancel()
-            await asyncio.gather(back, return_exceptions=True)
+            await gateway_context.end(back)
     finally:
         writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
         with contextlib.suppress(OSError):

@@ -173,7 +173,7 @@ class ConnectionTables(Container):
         """Name of the table with the focus, "" = none."""
         return next((name for name in self.lists if self.table(name).has_focus), "")
 
-    def confirm(self, text: str, yes: str, do: Callable[[], object], no: str = "leave it") -> None:
+    def confirm(self, text: str, yes: str, do: Callable[[], None], no: str = "leave it") -> None:
         """Ask the user before doing something."""
         self._shell.question(sanitize(text), [Choice("y", yes, do), Choice("n", no)])
 

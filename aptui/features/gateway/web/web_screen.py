@@ -26,7 +26,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aptui.config.settings import GatewaySettings
-from aptui.features.gateway import gateway, gateway_context
+from aptui.features.gateway import gateway_context
 from aptui.features.gateway.access import guard, tokens
 from aptui.features.gateway.access.guard import GUARD, UNIDENTIFIED_LIMIT, Audit, ConnectionLimits, Guard
 from aptui.features.gateway.gateway import Gateway, announce
@@ -34,7 +34,7 @@ from aptui.features.gateway.gateway_context import DrawTexture
 from aptui.features.gateway.http.demo_page import PAGE
 from aptui.features.gateway.wire_codec import Scope
 from aptui.link import places
-from aptui.shared.connections.http_sockets import Acceptor, LimitedRunner
+from aptui.shared.connections.http_sockets import LimitedServer, bind
 from aptui.shared.errors import UserError, install_advice
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ class Web:
         app = web.Application(middlewares=[guard.middleware], client_max_size=1 << 16)
         app[GUARD] = self._rules
         app.on_response_prepare.append(guard.mark_response)
+        app.on_shutdown.append(self._end_screens)
         for path in _OWN:
             app.router.add_get(path, self._send_page)
         app.router.add_get("/static/{name:[a-z./]+}", self._open_terminal)
@@ -143,8 +144,7 @@ class Web:
             del self._screens[id(request)]
             self._rules.audit.write(identity, "screen", "closed")
 
-    def end_screens(self) -> None:
-        """End every screen."""
+    async def _end_screens(self, _app: web.Application) -> None:
         for request in list(self._screens.values()):
             if request.transport is not None:
                 request.transport.close()
@@ -164,10 +164,7 @@ class TerminalPage:
 
     def __init__(self, command: Sequence[str], audit: Path, port: int = 0) -> None:
         self._command, self._audit, self._port = command, audit, port
-        self._runner: LimitedRunner | None = None
-        self._connections = ConnectionLimits(2 * SCREENS_LIMIT + UNIDENTIFIED_LIMIT)
-        self._acceptor: Acceptor | None = None
-        self._web: Web | None = None
+        self._server: LimitedServer | None = None
 
     async def open(self) -> str:
         """Listen, and return the address with the token.
@@ -182,39 +179,23 @@ class TerminalPage:
             raise UserError("the screen in a browser needs textual-serve, which is not installed", hint=hint) from None
         bridge = [sys.executable, "-P", "-m", "aptui.features.gateway.web.web_terminal", *self._command]
         serve, token = GatewaySettings(port=self._port), tokens.fresh()
-        listening = gateway.listen(serve)
+        listening = bind(serve.address, serve.port, "--port")
         try:
             # The token file is empty, so that only `token` is accepted.
             rules = Guard(serve, tokens.Tokens(Path(os.devnull, "none"), token), Audit(self._audit))
-            self._web = Web(Server(shlex.join(bridge)), rules)
-            self._runner = LimitedRunner(
-                self._web.application(),
-                self._connections,
-                access_log=None,
-                auto_decompress=False,  # browsers do not send compressed request bodies
-                handler_cancellation=True,
-                shutdown_timeout=2.0,
-            )
-            await self._runner.setup()
-            assert self._runner.server is not None
-            place = listening.getsockname()
-            self._acceptor = Acceptor(listening, self._runner.server, free_capacity=self._connections.free_capacity)
-            self._acceptor.start()
+            app = Web(Server(shlex.join(bridge)), rules).application()
+            self._server = LimitedServer(app, ConnectionLimits(2 * SCREENS_LIMIT + UNIDENTIFIED_LIMIT), handler_cancellation=True)
+            port = await self._server.open(listening)
         except BaseException:
             listening.close()
             await self.close()
             raise
-        return f"http://127.0.0.1:{place[1]}/#token={token}"
+        return f"http://127.0.0.1:{port}/#token={token}"
 
     async def close(self) -> None:
         """End every screen and stop listening."""
-        if self._acceptor is not None:
-            await self._acceptor.close()
-        if self._web is not None:
-            self._web.end_screens()
-        if self._runner is not None:
-            await self._runner.cleanup()
-        self._connections.close()
+        if self._server is not None:
+            await self._server.close()
 
 
 def run(config: Config, command: Sequence[str], port: int, say: Callable[[str], object]) -> None:

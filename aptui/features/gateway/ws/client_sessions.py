@@ -361,9 +361,7 @@ class WireSession:
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
-            for task in (writer, *self._tasks):
-                task.cancel()
-            await asyncio.gather(writer, *self._tasks, return_exceptions=True)
+            await gateway_context.end(writer, *self._tasks)
 
     async def _read_hello(self) -> bool:
         try:

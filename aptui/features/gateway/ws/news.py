@@ -89,9 +89,7 @@ class NewsPublisher:
 
     async def close(self) -> None:
         """Stop publishing."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await gateway_context.end(*self._tasks)
 
     # ------------------------------------------------------------------------------------------------------------- hearing
 

@@ -143,11 +143,11 @@ async def asset_status(session: WireSession, request: wire_records.AssetStatus) 
     return _state(session, found, lookup)
 
 
-async def escalate(session: WireSession, request: wire_records.Escalate) -> wire_records.Escalated:
+async def escalate(session: WireSession, request: wire_records.Escalate) -> Counted:
     """Raise the priority of all jobs of some assets."""
     lookup = _lookup_of(session.context, request)
     found = await _look_up(session.context, lookup)
-    return wire_records.Escalated(await _raise_priority(session, found, lookup, port.WAIT_URGENCY))
+    return Counted(await _raise_priority(session, found, lookup, port.WAIT_URGENCY))
 
 
 async def wait_ready(session: WireSession, request: wire_records.WaitReady) -> AssetState:
@@ -483,7 +483,7 @@ async def shutdown(session: WireSession, request: wire_records.Shutdown) -> Done
     return Done()
 
 
-async def interest(session: WireSession, request: wire_records.Interest) -> wire_records.Interested:
+async def interest(session: WireSession, request: wire_records.Interest) -> Counted:
     """Raise the priority of the sources that a client shows.
 
     Raises:
@@ -498,7 +498,7 @@ async def interest(session: WireSession, request: wire_records.Interest) -> wire
     keys = await context.database.ask(lambda reader: _keys(reader, ids, paths, context.platforms))
     if keys and context.engine.is_here:
         await context.engine.ask(NoteInterest(keys))
-    return wire_records.Interested(len(keys))
+    return Counted(len(keys))
 
 
 def _keys(reader: Reader, uuids: Sequence[bytes], paths: Sequence[str], platforms: Sequence[str]) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from aptui.features.gateway.access import tokens
 from aptui.features.gateway.access.guard import Rate
 from aptui.features.gateway.client import Client, Disconnected, Refusal
 from aptui.features.gateway.wire_codec import Scope
+from aptui.shared.connections import http_sockets
 from aptui.shared.connections.http_sockets import PENDING_LIMIT
 from aptui.shared.errors import BusyError, HostError, UserError
 from aptui.shared.floods import ErrorReports
@@ -323,9 +324,9 @@ def test_gateway_that_cannot_listen_reports_the_reason(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(BusyError, match=f"port {port} of 127.0.0.1 is taken"):
-            gateway.listen(GatewaySettings(port=port))
+            http_sockets.bind("127.0.0.1", port, "serve.port")
     with pytest.raises(UserError, match="cannot listen"):
-        gateway.listen(GatewaySettings(address="203.0.113.7", port=0))
+        http_sockets.bind("203.0.113.7", 0, "serve.port")
     with pytest.raises(UserError, match="are not a certificate and its key"):
         gateway.tls_context(GatewaySettings(tls_cert=bad, tls_key=bad))
     with pytest.raises(UserError, match="cannot be read"):
@@ -406,7 +407,7 @@ def test_sec_10_silent_sockets_before_tls_do_not_block_clients(tmp_path: Path, m
     import ssl
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(gateway, "Acceptor", partial(gateway.Acceptor, handshake_s=2.0))
+    monkeypatch.setattr(http_sockets, "Acceptor", partial(http_sockets.Acceptor, handshake_s=2.0))
     (tmp_path / "c.pem").write_text(CERTIFICATE)
     (tmp_path / "k.pem").write_text(KEY)
     project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, tls_cert: ../c.pem, tls_key: ../k.pem}\n")

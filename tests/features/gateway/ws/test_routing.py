@@ -105,8 +105,8 @@ def test_escalation_returns_the_number_of_jobs(there: Garden) -> None:
     there.gate.touch()
     there.write("fast.slow", "fast")
 
-    assert client.ask(wire_records.Escalate(term="fast.slow")) == wire_records.Escalated(1)
-    assert client.ask(wire_records.Escalate(term="a/rose.txt")) == wire_records.Escalated(0)
+    assert client.ask(wire_records.Escalate(term="fast.slow")) == wire_records.Counted(1)
+    assert client.ask(wire_records.Escalate(term="a/rose.txt")) == wire_records.Counted(0)
 
 
 def test_interest_request_accepts_a_path_or_product_or_asset_id_and_its_jobs_run_first(there: Garden) -> None:
@@ -116,10 +116,10 @@ def test_interest_request_accepts_a_path_or_product_or_asset_id_and_its_jobs_run
     there.write("fast.slow", "fast")
     asset = client.ask(wire_records.AssetStatus(term="a/rose.txt")).assets[0].id
 
-    assert client.ask(wire_records.Interest(paths=("fast.slow", "a/ROSE.txt"), assets=(asset,))) == wire_records.Interested(2)
+    assert client.ask(wire_records.Interest(paths=("fast.slow", "a/ROSE.txt"), assets=(asset,))) == wire_records.Counted(2)
     ready = there.project.live.engine.pipeline.jobs.ready
     until(lambda: ready.interest.of("fast.slow") > 0 and ready.interest.of("a/rose.txt") > 0)
-    assert client.ask(wire_records.Interest()) == wire_records.Interested(0)
+    assert client.ask(wire_records.Interest()) == wire_records.Counted(0)
 
 
 def test_interest_request_with_too_many_assets_or_without_the_scope_is_refused(there: Garden) -> None:
