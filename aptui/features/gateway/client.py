@@ -24,7 +24,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -143,7 +143,7 @@ class AsyncClient:
         Raises:
             Disconnected: no gateway answers. Refusal: the gateway refuses this client.
         """
-        request = Hello(wire_codec.VERSION, hello.pop("client", "aptui.features.gateway.client"), **hello)
+        request = _make_hello(hello)
         way = _Way(place or (lambda: (url, token)), tls, request, reconnect_s)
         session, client = HttpSession(timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_LIMIT_S)), None
         try:
@@ -159,9 +159,7 @@ class AsyncClient:
         """Send hello to a gateway that connected to this device; arguments and errors as in `connect`."""
         client = cls(None, socket)
         try:
-            client.welcome = await client.ask(
-                Hello(wire_codec.VERSION, hello.pop("client", "aptui.features.gateway.client"), **hello), _CONNECT_LIMIT_S
-            )
+            client.welcome = await client.ask(_make_hello(hello), _CONNECT_LIMIT_S)
         except BaseException:
             await client.close()
             raise
@@ -196,18 +194,22 @@ class AsyncClient:
         await self._online.wait()
         if self._end is not None:
             raise self._end
+        asked, frame = self._register(request, has_bytes=has_bytes or isinstance(request, ReadProduct))
+        try:
+            await self._socket.send_str(frame)
+        except (ConnectionError, RuntimeError) as error:
+            asked.answer.cancel()
+            raise self._end or Disconnected(f"the connection has ended: {error}", hint="ask again") from None
+        return asked
+
+    def _register(self, request: Any, *, has_bytes: bool = False) -> tuple[_PendingRequest, str]:
+        """Return a new pending request and its frame."""
         self._count += 1
         number = self._count
-        has_bytes = has_bytes or isinstance(request, ReadProduct)
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         asked = self._asked[number] = _PendingRequest(answer, REQUESTS[REQUEST_NAMES[type(request)]].answer, has_bytes=has_bytes)
         answer.add_done_callback(lambda _answer: self._asked.pop(number, None))
-        try:
-            await self._socket.send_str(wire_codec.encode_request(number, request))
-        except (ConnectionError, RuntimeError) as error:
-            answer.cancel()
-            raise self._end or Disconnected(f"the connection has ended: {error}", hint="ask again") from None
-        return asked
+        return asked, wire_codec.encode_request(number, request)
 
     async def notices(self) -> AsyncIterator[ClientNotice]:
         """Yield notifications as they arrive.
@@ -307,18 +309,14 @@ class AsyncClient:
     async def _send_hello(self, hello: Hello) -> None:
         """Send hello on a socket that no other task reads yet. Queue a `Resync`, because notifications may be missing."""
         self._keep(ClientNotice(0, 0, Resync("the connection to the gateway was lost and restored")))
-        self._count += 1
-        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._asked[self._count] = _PendingRequest(answer, Welcome)
-        await self._socket.send_str(wire_codec.encode_request(self._count, hello))
-        while not answer.done():
+        asked, frame = self._register(hello)
+        await self._socket.send_str(frame)
+        while not asked.answer.done():
             message = await self._socket.receive(_CONNECT_LIMIT_S)
             if message.type is not aiohttp.WSMsgType.TEXT:
                 raise Disconnected("the gateway closed the connection without answering 'hello'")
             self._take(wire_codec.decode_message(message.data))
-        welcome = answer.result()
-        assert isinstance(welcome, Welcome)
-        self.welcome = welcome
+        self.welcome = cast(Welcome, asked.answer.result())
 
     def _take(self, message: wire_codec.WireMessage) -> None:
         for plain in message.notices:
@@ -365,6 +363,10 @@ class AsyncClient:
             if not asked.answer.done():
                 asked.answer.set_exception(end)
                 asked.answer.exception()  # read the exception, because asyncio would log an unread one
+
+
+def _make_hello(fields: dict[str, Any]) -> Hello:
+    return Hello(**{"protocol": wire_codec.VERSION, "client": "aptui.features.gateway.client", **fields})
 
 
 async def _dial(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SSLContext | None) -> aiohttp.ClientWebSocketResponse:

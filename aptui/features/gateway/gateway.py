@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
-from msgspec import Struct
 
 from aptui.config import dirs
 from aptui.features.gateway import documents, gateway_context, wire_codec
@@ -56,15 +55,6 @@ _COLLECTED = (700, 5, 5)
 bytes."""
 _NICE = 10
 """Niceness, higher than that of the engine's workers (`engine.pool.worker_processes.PoolSettings`), which have priority."""
-
-
-class ListenAddress(Struct, frozen=True):
-    """The address at which a gateway listens, and the token of the user who runs the gateway."""
-
-    url: str
-    address: str
-    port: int
-    token: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,8 +118,8 @@ class Gateway:
         self._revoking: asyncio.Task[None] | None = None
         self.parts: GatewayParts | None = None
 
-    async def open(self) -> ListenAddress:
-        """Listen, and start connecting to the engine.
+    async def open(self) -> places.GatewayRecord:
+        """Listen, and start connecting to the engine. Return the address, and the token of the user who runs the gateway.
 
         Raises:
             UserError: the configuration is unsafe or invalid. BusyError: the port is taken.
@@ -160,7 +150,8 @@ class Gateway:
             raise
         host = f"[{serve.address}]" if ":" in serve.address else serve.address
         scheme = "https" if context is not None else "http"
-        return ListenAddress(f"{scheme}://{host}:{parts.port}", serve.address, parts.port, self._token)
+        pid, url = os.getpid(), f"{scheme}://{host}:{parts.port}"
+        return places.GatewayRecord(pid, places.process_start(pid), url, serve.address, parts.port, self._token)
 
     async def close(self) -> None:
         """End all sessions and release everything."""
@@ -276,16 +267,9 @@ async def _run(config: Config, say: Callable[[str], object], reread: Callable[[]
     gateway = Gateway(config, reread=reread)
     place = await gateway.open()
     try:
-        announce(config, place)
+        places.announce_gateway(config.cache_dir, place)
         say(f"the gateway of '{config.project_dir}' listens at {place.url}")
         await over.wait()
     finally:
         places.retract_gateway(config.cache_dir)
         await gateway.close()
-
-
-def announce(config: Config, place: ListenAddress) -> None:
-    """Write the address and the token of the user who runs the gateway into a private file."""
-    pid = os.getpid()
-    record = places.GatewayRecord(pid, places.process_start(pid), place.url, place.address, place.port, place.token)
-    places.announce_gateway(config.cache_dir, record)

@@ -33,6 +33,7 @@ from aptui.link import places
 from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing
 from aptui.shared.errors import HostError, KnownError, UserError, install_advice
+from aptui.shared.files.replacing import read_private
 from aptui.shared.health import DoctorCheck
 
 if TYPE_CHECKING:
@@ -251,18 +252,9 @@ def _token(arguments: Namespace) -> str:
     if arguments.token:
         printing.complain(f"'--token' shows the token to other users of this machine; '--token-file' and ${_TOKEN_VARIABLE} do not")
         return str(arguments.token)
-    file = arguments.token_file
-    if not file:
+    if not arguments.token_file:
         return os.environ.get(_TOKEN_VARIABLE, "")
-    try:
-        with open(file, encoding="utf-8") as stream:
-            if os.fstat(stream.fileno()).st_mode & 0o077:
-                raise UserError("other users can read this token", where=file, hint=f"chmod 600 '{file}'")
-            return stream.read(_TOKEN_LIMIT).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"'{file}' cannot be read: {getattr(error, 'strerror', None) or error}", hint="check its permissions"
-        ) from None
+    return read_private(arguments.token_file, "this token", _TOKEN_LIMIT).decode("ascii", "replace").strip()
 
 
 def _trusting(file: str) -> SSLContext:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from aptui.core.notices import LogLevel
-from aptui.core.orders import Outcome, RunResult
 from aptui.features.sharing import record as records
 from aptui.features.sharing.namespaces import Namespace, TroubleReporter
 from aptui.features.sharing.record import Discovered, JobFacts, Record, Seal, Variants, difference, part_sealed, variant_key
@@ -125,18 +124,6 @@ _IS_FULL = re.compile(
     r"no space left on device|\bENOSPC\b|\bdisk (?:is )?full\b|not enough (?:disk )?space|quota exceeded|\bEDQUOT\b|write error",
     re.IGNORECASE,
 )
-
-
-def obstacle(result: RunResult, source_digest: bytes) -> str:
-    """Return why the result of a run is not shared, "" = it may be.
-
-    `source_digest` is the digest of the source when the job was planned.
-    """
-    if result.outcome != Outcome.SUCCEEDED:
-        return "the run did not succeed"
-    if result.source_digest and result.source_digest != source_digest:
-        return "the source changed during the run"
-    return ""
 
 
 def doubt(record: Record) -> str:

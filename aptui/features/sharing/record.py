@@ -29,6 +29,7 @@ from aptui.core.orders import StagedProduct
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.run_report import FACTS, ContentFacts, fault_of, fault_of_others
 from aptui.shared.errors import UserError
+from aptui.shared.files.replacing import read_private
 from aptui.shared.forms import prepare_form
 from aptui.shared.result_store import Mismatch
 
@@ -146,15 +147,9 @@ def read_key(path: str) -> bytes:
     Raises:
         UserError: the file cannot be read, has a wrong length, or is readable by other users.
     """
-    try:
-        with open(path, "rb") as file:
-            mode, text = os.fstat(file.fileno()).st_mode, file.read(_LONGEST_KEY_BYTES + 1).strip()
-    except OSError as error:
-        raise UserError(f"the key cannot be read: {error.strerror}", where=path) from None
+    text = read_private(path, "the key", _LONGEST_KEY_BYTES + 1).strip()
     if not _SHORTEST_KEY_BYTES <= len(text) <= _LONGEST_KEY_BYTES:
         raise UserError(f"a key has {_SHORTEST_KEY_BYTES} to {_LONGEST_KEY_BYTES} bytes, this one {len(text)}", where=path)
-    if mode & 0o077:
-        raise UserError("other users can read the key", where=path, hint=f"chmod 600 '{path}'")
     return text
 
 
@@ -252,6 +247,17 @@ def variant_key(base: str, discovered: Discovered) -> str:
 def is_name(text: str) -> bool:
     """Whether `text` can name a record or a blob: SHA-256 in hex, lower case."""
     return _NAME.fullmatch(text) is not None
+
+
+def checked_name(text: str) -> str:
+    """Return the name of a record or a blob.
+
+    Raises:
+        Mismatch: `text` cannot be a name.
+    """
+    if not is_name(text):
+        raise Mismatch(f"'{text[:80]}' is not a name of a record or blob")
+    return text
 
 
 def as_discovered(found: Iterable[tuple[str, str]]) -> Discovered:

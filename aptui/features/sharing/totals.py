@@ -5,17 +5,18 @@ Tests: `tests/features/sharing/screen/test_shared_settings.py`.
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec import Struct, to_builtins
+import msgspec
+from msgspec import Struct
 
 from aptui.config.dirs import OWN_FOLDER
 from aptui.shared.errors import KnownError
 from aptui.shared.files.replacing import replace_bytes
-from aptui.shared.result_store import Account, SharingSum, sum_of
+from aptui.shared.forms import prepare_form
+from aptui.shared.result_store import Account, SharingSum
 
 _FILE = Path(OWN_FOLDER, "shared.json")
 
@@ -35,9 +36,8 @@ class SharingTotals(Struct, frozen=True):
 def read(cache_dir: Path) -> SharingTotals:
     """Return the stored counts; a damaged file counts as empty."""
     try:
-        data = json.loads((cache_dir / _FILE).read_text(encoding="utf-8"))
-        return SharingTotals(_sums(data["builders"]), _sums(data["last"]), int(data["since_ms"]), int(data["last_ms"]))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return msgspec.json.decode((cache_dir / _FILE).read_bytes(), type=prepare_form(SharingTotals))
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return SharingTotals({}, {})
 
 
@@ -57,14 +57,6 @@ def add(cache_dir: Path, account: Account, counted: dict[str, SharingSum] | None
     builders = dict(before.builders)
     for name, one in run.items():
         builders.setdefault(name, SharingSum()).add(one)
-    text = json.dumps({"since_ms": before.since_ms or now_ms, "last_ms": now_ms, "builders": _plain(builders), "last": _plain(run)})
+    totals = SharingTotals(builders, run, before.since_ms or now_ms, now_ms)
     with suppress(KnownError):
-        replace_bytes(cache_dir / _FILE, text.encode(), is_synced=False)
-
-
-def _plain(sums: dict[str, SharingSum]) -> dict[str, dict[str, int]]:
-    return {name: to_builtins(one) for name, one in sums.items()}
-
-
-def _sums(data: dict[str, dict[str, int]]) -> dict[str, SharingSum]:
-    return {name: sum_of(one) for name, one in data.items()}
+        replace_bytes(cache_dir / _FILE, msgspec.json.encode(totals), is_synced=False)

@@ -17,6 +17,7 @@ from aptui.config import trust
 from aptui.config.dirs import user_file
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError, install_advice
+from aptui.shared.files.replacing import read_private
 from aptui.shared.health import DoctorCheck
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 INCOMPLETE = 1
 _PORT = 8089
+_TOKENS_LIMIT_BYTES = 1 << 20
 CACHE_ACTIONS = {
     "init": "create the team's key for the shared cache and print what teammates need",
     "stats": "show stored results and saved time for each builder",
@@ -343,15 +345,8 @@ def _tokens(file: str | None) -> dict[str, str]:
 
     if not file:
         return {}
-    try:
-        with open(file, encoding="utf-8") as stream:
-            if os.fstat(stream.fileno()).st_mode & 0o077:
-                raise UserError("other users can read these tokens", where=file, hint=f"chmod 600 '{file}'")
-            lines = [words for text in stream if (words := text.split()) and not text.startswith("#")]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"'{file}' cannot be read: {getattr(error, 'strerror', None) or error}", hint="check its permissions"
-        ) from None
+    text = read_private(file, "these tokens", _TOKENS_LIMIT_BYTES).decode("utf-8", "replace")
+    lines = [words for line in text.splitlines() if (words := line.split()) and not line.startswith("#")]
     return {words[0]: words[1] if len(words) > 1 else TRUSTED for words in lines}
 
 

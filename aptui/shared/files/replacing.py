@@ -161,6 +161,22 @@ def lock_file(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def read_private(path: str, what: str, limit: int) -> bytes:
+    """Return at most `limit` bytes of a file with a secret; `what` names the secret in messages, for example "the key".
+
+    Raises:
+        UserError: the file cannot be read, or other users can read it.
+    """
+    try:
+        with open(path, "rb") as file:
+            mode, data = os.fstat(file.fileno()).st_mode, file.read(limit)
+    except OSError as error:
+        raise UserError(f"{what} cannot be read: {error.strerror}", where=path, hint="check its permissions") from None
+    if mode & 0o077:
+        raise UserError(f"other users can read {what}", where=path, hint=f"chmod 600 '{path}'")
+    return data
+
+
 def file_stamp(path: Path) -> tuple[int, int, int] | None:
     """Return (inode, modification time in ns, size), which differ after the file was replaced; None = the file does not exist."""
     try:

@@ -7,8 +7,6 @@ import pytest
 from msgspec.structs import replace
 
 from aptui.core.notices import LogLevel, LogRecord
-from aptui.core.orders import Outcome, RunResult
-from aptui.features.sharing.publishing import obstacle
 from aptui.features.sharing.record import Seal, base_key
 from aptui.features.sharing.service import THIS_MACHINE, Service
 from aptui.features.sharing.stores.local import LocalStore
@@ -304,16 +302,6 @@ def test_product_truncated_by_a_full_disk_is_not_stored(machines, share, text):
     assert maker.find() is None
     assert list(share.rglob("*")) == []
     assert "full disk" in maker.said[0]
-
-
-@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.LOST, Outcome.RETURNED, Outcome.STALE, Outcome.CANCELLED])
-def test_only_successful_runs_are_shared(outcome):
-    """A result is not shared after a failure or if the source changed during the run."""
-    result = RunResult(1, Outcome.SUCCEEDED, source_digest=b"\1" * 32)
-
-    assert obstacle(result, b"\1" * 32) == ""
-    assert obstacle(replace(result, outcome=outcome), b"\1" * 32)
-    assert obstacle(result, b"\2" * 32) == "the source changed during the run"
 
 
 def test_first_writer_wins_and_differences_are_reported(machines, share):

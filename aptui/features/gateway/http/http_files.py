@@ -24,7 +24,6 @@ from functools import wraps
 from urllib.parse import quote, unquote_to_bytes
 
 from aiohttp import web
-from msgspec import Struct, field
 
 from aptui.core.paths import from_text, to_text
 from aptui.features.gateway import engine_requests
@@ -51,52 +50,41 @@ _CHECK_S = 0.03
 _BARRIER_LIMIT_S = 10.0
 
 
-class _Wait(Struct):
-    """A request that waits until the pending jobs of its sources have ended, and its product exists or will not appear."""
+async def _process(context: GatewayContext, awaited: Callable[[Reader], list[Awaited]], is_there: Callable[[Reader], bool]) -> None:
+    """Wait until the pending jobs of these sources have ended, and their product exists or will not appear.
 
-    context: GatewayContext
-    awaited: Callable[[Reader], list[Awaited]]
-    is_there: Callable[[Reader], bool]
-    hurried: set[str] = field(default_factory=set)
-
-    async def until_over(self) -> None:
-        """Wait.
-
-        Raises:
-            web.HTTPConflict: a job failed. KnownError: no engine runs, or it refuses.
-        """
-        with closing(CurrentDatabase(self.context.database.path)) as database:
-            await self.context.engine.ask(engine_requests.Barrier(_BARRIER_LIMIT_S), 2 * _BARRIER_LIMIT_S)
-            while not await self._is_over():
-                before = self._moment(database)
+    Raises:
+        web.HTTPConflict: a job failed. KnownError: no engine runs, or it refuses.
+    """
+    raised: set[str] = set()
+    with closing(CurrentDatabase(context.database.path)) as database:
+        await context.engine.ask(engine_requests.Barrier(_BARRIER_LIMIT_S), 2 * _BARRIER_LIMIT_S)
+        while True:
+            before, found = _moment(database), await context.database.ask(awaited)
+            unsettled = [each for each in found if each.pending_count]
+            if fresh := tuple(each.key for each in unsettled if each.key not in raised):
+                raised.update(fresh)
+                await context.engine.ask(port.EscalateJobs(keys=fresh, amount=port.WAIT_URGENCY))
+            if not unsettled:
+                if failed := next((each.key for each in found if each.failed), ""):
+                    raise web.HTTPConflict(text=f"a job of '{failed}' failed\n")
+                if await context.database.ask(is_there) or await _is_idle(context):
+                    return
+            await asyncio.sleep(_CHECK_S)
+            while _moment(database) == before and not await _is_idle(context):
                 await asyncio.sleep(_CHECK_S)
-                while self._moment(database) == before and not await self._is_idle():
-                    await asyncio.sleep(_CHECK_S)
 
-    async def _is_over(self) -> bool:
-        found = await self.context.database.ask(self.awaited)
-        unsettled = [each for each in found if each.pending_count]
-        fresh = tuple(each.key for each in unsettled if each.key not in self.hurried)
-        if fresh:
-            self.hurried.update(fresh)
-            await self.context.engine.ask(port.EscalateJobs(keys=fresh, amount=port.WAIT_URGENCY))
-        if unsettled:
-            return False
-        broken = [each.key for each in found if each.failed]
-        if broken:
-            raise web.HTTPConflict(text=f"a job of '{broken[0]}' failed\n")
-        return await self.context.database.ask(self.is_there) or await self._is_idle()
 
-    async def _is_idle(self) -> bool:
-        """Whether the engine is idle or stopped, so that a missing product will not appear."""
-        return (await self.context.engine.ask(port.ReadStatus())).get("state") in ("idle", "paused", "drained", "in trouble")
+async def _is_idle(context: GatewayContext) -> bool:
+    """Whether the engine is idle or stopped, so that a missing product will not appear."""
+    return (await context.engine.ask(port.ReadStatus())).get("state") in ("idle", "paused", "drained", "in trouble")
 
-    @staticmethod
-    def _moment(database: CurrentDatabase) -> Moment | None:
-        try:
-            return database.moment()
-        except KnownError:
-            return None
+
+def _moment(database: CurrentDatabase) -> Moment | None:
+    try:
+        return database.moment()
+    except KnownError:
+        return None
 
 
 PRODUCTS, ASSETS, TREE, FILES = "/v1/products", "/v1/assets", "/v1/tree", "/v1/files"
@@ -249,7 +237,7 @@ async def _wait(request: web.Request, awaited: Callable[[Reader], list[Awaited]]
         raise web.HTTPTooManyRequests(text="too many requests that raise a priority\n", headers={"Retry-After": "1"})
     try:
         async with asyncio.timeout(timeout_s):
-            await _Wait(context, awaited, is_there).until_over()
+            await _process(context, awaited, is_there)
     except TimeoutError:
         raise web.HTTPGatewayTimeout(text=f"the product was not processed within {timeout_s:g} s\n") from None
 

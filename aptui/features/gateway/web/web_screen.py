@@ -29,7 +29,7 @@ from aptui.config.settings import GatewaySettings
 from aptui.features.gateway import gateway_context
 from aptui.features.gateway.access import guard, tokens
 from aptui.features.gateway.access.guard import GUARD, UNIDENTIFIED_LIMIT, Audit, ConnectionLimits, Guard
-from aptui.features.gateway.gateway import Gateway, announce
+from aptui.features.gateway.gateway import Gateway
 from aptui.features.gateway.gateway_context import DrawTexture
 from aptui.features.gateway.http.demo_page import PAGE
 from aptui.features.gateway.wire_codec import Scope
@@ -247,7 +247,7 @@ async def _run_demo(config: Config, opened: Callable[[str], object], draw_textur
         assert gateway.parts is not None
         gateway.parts.draw_texture = draw_texture
         try:
-            announce(config, place)
+            places.announce_gateway(config.cache_dir, place)
             opened(f"{place.url}{PAGE}#token={token}")
             await over.wait()
         finally:

@@ -11,7 +11,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 # Answers about assets: status, sources, products, dependencies, jobs and bytes. Every list has a maximum length.
 
+T = TypeVar("T")
 _WAIT_LIMIT_S = 3600.0
 _CHECK_S = 2.0
 _LEAST_PAUSE_S = 0.02
@@ -281,19 +282,29 @@ async def resolve_path(session: WireSession, request: wire_records.ResolvePath) 
 
 async def dependencies(session: WireSession, request: wire_records.Dependencies) -> wire_records.DependencyList:
     """List the run-time dependencies of a product."""
-    context = session.context
 
-    def find(reader: Reader) -> list[wire_records.DependencyInfo] | None:
-        products = _products(context, reader, request.asset, "", request.platform)
-        if not products:
-            return None
-        walked = walk_dependencies(reader, products[0].product_id, is_all=request.reach is Reach.ALL)
+    def find(reader: Reader, product_id: int) -> list[wire_records.DependencyInfo]:
+        walked = walk_dependencies(reader, product_id, is_all=request.reach is Reach.ALL)
         return list(dict.fromkeys(_dependency(each) for each in walked))
 
-    found = await context.database.ask(find)
-    if found is None:
-        raise RequestMistake(f"there is no product '{request.asset[:60]}'")
+    found = await _ask_about_product(session.context, request, find)
     return wire_records.DependencyList(tuple(found[:MOST]), len(found) > MOST)
+
+
+async def _ask_about_product(
+    context: GatewayContext,
+    request: wire_records.Dependencies | wire_records.UnresolvedCounts,
+    query: Callable[[Reader, int], T],
+) -> T:
+    """Return the result of a query for the product of a request; `query` gets the id of its row."""
+
+    def ask(reader: Reader) -> T:
+        products = _products(context, reader, request.asset, "", request.platform)
+        if not products:
+            raise RequestMistake(f"there is no product '{request.asset[:60]}'")
+        return query(reader, products[0].product_id)
+
+    return await context.database.ask(ask)
 
 
 def _dependency(each: links.AssetDependency) -> wire_records.DependencyInfo:
@@ -302,16 +313,7 @@ def _dependency(each: links.AssetDependency) -> wire_records.DependencyInfo:
 
 async def count_unresolved(session: WireSession, request: wire_records.UnresolvedCounts) -> wire_records.Unresolved:
     """Count the dependencies of a product that have no target."""
-    context = session.context
-
-    def count(reader: Reader) -> tuple[int, int] | None:
-        products = _products(context, reader, request.asset, "", request.platform)
-        return links.unmet_counts(reader, products[0].product_id) if products else None
-
-    found = await context.database.ask(count)
-    if found is None:
-        raise RequestMistake(f"there is no product '{request.asset[:60]}'")
-    return wire_records.Unresolved(*found)
+    return wire_records.Unresolved(*await _ask_about_product(session.context, request, links.unmet_counts))
 
 
 # ------------------------------------------------------------------------------------------------------------------- bytes

@@ -34,7 +34,7 @@ from aptui.tui.frame.line import Part
 from aptui.tui.screens.external_programs import native
 from aptui.tui.terminal.safety import glyph, make_safe
 from aptui.tui.widgets.cells import share_bar
-from aptui.tui.widgets.menu import Menu, MenuItem
+from aptui.tui.widgets.menu import Menu, MenuChoice, MenuItem
 from aptui.tui.words import clock, shorten, size_text
 
 if TYPE_CHECKING:
@@ -197,11 +197,6 @@ def _as_unowned(orphan: OrphanFile) -> CacheProblem:
 
 def _orphan(problem: CacheProblem) -> OrphanFile:
     return OrphanFile(problem.name, problem.size_bytes, problem.is_watched)
-
-
-def as_orphans(problems: tuple[CacheProblem, ...]) -> list[OrphanFile]:
-    """Return problems as records of the store."""
-    return [_orphan(each) for each in problems]
 
 
 def refuse_unreadable(cache_dir: Path) -> None:
@@ -518,7 +513,7 @@ class RepairCommands:
         cache_dir = self._shell.session.cache_dir
 
         def work(_task: BackgroundTask) -> int:
-            return mark_for_check(as_orphans(tuple(gone)), cache_dir)
+            return mark_for_check(list(map(_orphan, gone)), cache_dir)
 
         def ask(_folders: int) -> None:
             self.going = gone
@@ -548,27 +543,19 @@ class RepairCommands:
 
     def open_menu(self, problem: CacheProblem, place: tuple[int, int] | None) -> None:
         """Open the menu of one finding."""
-        items: list[MenuItem | None] = []
-        if problem.source and self._shell.can_ask:
-            items.append(MenuItem("repair", "Run its jobs again", "r"))
-        if problem.job_id and any(spec.id == "jobs" for spec in self._shell.panes):
-            items.append(MenuItem("job", "Show its job", "j"))
-        items += [None] if items else []
-        items.append(MenuItem("product", "Copy its path", "y"))
+        shell, path = self._shell, native(str(self._shell.session.cache_dir), cache_path(problem.name))
+        choices: list[MenuChoice] = []
+        if problem.source and shell.can_ask:
+            choices.append((MenuItem("repair", "Run its jobs again", "r"), lambda: self._reprocess([problem.source])))
+        if problem.job_id and any(spec.id == "jobs" for spec in shell.panes):
+            choices.append((MenuItem("job", "Show its job", "j"), lambda: shell.reveal("jobs", f"#{problem.job_id}")))
+        if choices:
+            choices.append((None, bool))
+        choices.append((MenuItem("product", "Copy its path", "y"), lambda: shell.copy_text(path)))
         if problem.source:
-            items.append(MenuItem("source", "Copy the path of its source", "s"))
-        Menu.ask(self._shell.app, items, lambda what: self._do(what, problem), title=problem.name, place=place)
-
-    def _do(self, what: str | None, problem: CacheProblem) -> None:
-        match what:
-            case "repair":
-                self._reprocess([problem.source])
-            case "job":
-                self._shell.reveal("jobs", f"#{problem.job_id}")
-            case "product":
-                self._shell.copy_text(native(str(self._shell.session.cache_dir), cache_path(problem.name)))
-            case "source":
-                self._shell.copy_text(native(problem.source))
+            item = MenuItem("source", "Copy the path of its source", "s")
+            choices.append((item, lambda: shell.copy_text(native(problem.source))))
+        Menu.run_one(shell.app, choices, title=problem.name, place=place)
 
 
 def _sources_of(problems: Sequence[CacheProblem]) -> list[str]:

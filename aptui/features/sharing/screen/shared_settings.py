@@ -8,19 +8,19 @@ Tests: `tests/features/sharing/screen/test_shared_settings.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.core.project import PatternKind
 from aptui.shared.errors import KnownError
 from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.line import Part
 from aptui.tui.terminal.safety import make_safe
-from aptui.tui.widgets.menu import Menu, MenuItem, Prompt
+from aptui.tui.widgets.menu import Menu, MenuChoice, MenuItem, Prompt
 
 if TYPE_CHECKING:
     from aptui.config.configuration import SharedCacheSettings
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from aptui.shared.result_store import SharingSum
     from aptui.tui.pane import Shell
 
-MODES = ("inactive", "client", "server")
 _MEANINGS = {"inactive": "not used", "client": "read", "server": "read and written"}
 _KINDS = {"glob": "Wildcard", "regex": "Regex"}
 _WIDE_COLUMNS = 110
@@ -63,10 +62,13 @@ class Draft(Struct, frozen=True):
         return replace(self, patterns=tuple(rows))
 
 
+def _pattern_item(at: int, row: SharingRow) -> MenuItem:
+    return MenuItem(f"pattern {at}", f"{'[x]' if row.is_enabled else '[ ]'} {row.name}   {_KINDS[row.kind]}   {row.text}")
+
+
 def draft_of(sharing: SharedCacheSettings) -> Draft:
     """Return the configured settings."""
-    kinds = {PatternKind.GLOB: "glob", PatternKind.REGEX: "regex"}
-    rows = (SharingRow(each.name, kinds[each.pattern.kind], each.pattern.text, each.is_enabled) for each in sharing.patterns)
+    rows = (SharingRow(each.name, each.pattern.kind.name.lower(), each.pattern.text, each.is_enabled) for each in sharing.patterns)
     return Draft(sharing.mode, sharing.store, tuple(rows))
 
 
@@ -148,49 +150,33 @@ class SharedSettings:
     def open_menu(self) -> None:
         """Open the menu of the shared cache."""
         draft, can_test = self.draft, bool(self.draft.store) and not self._task.is_busy
-        rows = [
-            MenuItem(f"pattern {at}", f"{'[x]' if row.is_enabled else '[ ]'} {row.name}   {_KINDS[row.kind]}   {row.text}")
-            for at, row in enumerate(draft.patterns)
+        where = "Location: a folder, http(s)://… or s3://…"
+        choices: list[MenuChoice] = [
+            (MenuItem("mode", f"Mode   {draft.mode}: {_MEANINGS[draft.mode]}", "m"), self._open_modes),
+            (
+                MenuItem("store", f"Location   {draft.store or 'none'}", "l"),
+                lambda: self._ask(where, draft.store, lambda text: replace(draft, store=text)),
+            ),
+            (None, bool),
+            *((_pattern_item(at, row), partial(self._open_pattern, at)) for at, row in enumerate(draft.patterns)),
+            (
+                MenuItem("add", "Add pattern", "a"),
+                lambda: self._edit(replace(draft, patterns=(*draft.patterns, SharingRow()))),
+            ),
+            (None, bool),
+            (MenuItem("test", "Test connection", "t", is_enabled=can_test), self.test),
+            (MenuItem("statistics", "Statistics", "i", is_enabled=bool(self._sums)), self._open_statistics),
+            (MenuItem("save", "Save changes", "s", is_enabled=self.is_dirty), self.save),
+            (MenuItem("discard", "Discard", "d", is_enabled=self.is_dirty), self.discard),
         ]
-        items: list[MenuItem | None] = [
-            MenuItem("mode", f"Mode   {draft.mode}: {_MEANINGS[draft.mode]}", "m"),
-            MenuItem("store", f"Location   {draft.store or 'none'}", "l"),
-            None,
-            *rows,
-            MenuItem("add", "Add pattern", "a"),
-            None,
-            MenuItem("test", "Test connection", "t", is_enabled=can_test),
-            MenuItem("statistics", "Statistics", "i", is_enabled=bool(self._sums)),
-            MenuItem("save", "Save changes", "s", is_enabled=self.is_dirty),
-            MenuItem("discard", "Discard", "d", is_enabled=self.is_dirty),
-        ]
-        Menu.ask(self._shell.app, items, self._take_choice, title="Shared cache")
+        Menu.run_one(self._shell.app, choices, title="Shared cache")
 
-    def _take_choice(self, what: str | None) -> None:
-        match (what or "").split():
-            case ["mode"]:
-                items = [MenuItem(mode, f"{mode.capitalize()}   {_MEANINGS[mode]}", mode[0]) for mode in MODES]
-                Menu.ask(
-                    self._shell.app, items, lambda mode: self._edit(replace(self.draft, mode=mode)) if mode else None, title="Mode"
-                )
-            case ["store"]:
-                self._ask(
-                    "Location: a folder, http(s)://… or s3://…", self.draft.store, lambda text: replace(self.draft, store=text)
-                )
-            case ["add"]:
-                self._edit(replace(self.draft, patterns=(*self.draft.patterns, SharingRow())))
-            case ["pattern", number]:
-                self._open_pattern(int(number))
-            case ["test"]:
-                self.test()
-            case ["statistics"]:
-                self._open_statistics()
-            case ["save"]:
-                self.save()
-            case ["discard"]:
-                self.discard()
-            case _:
-                return
+    def _open_modes(self) -> None:
+        choices: list[MenuChoice] = [
+            (MenuItem(mode, f"{mode.capitalize()}   {words}", mode[0]), partial(self._edit, replace(self.draft, mode=mode)))
+            for mode, words in _MEANINGS.items()
+        ]
+        Menu.run_one(self._shell.app, choices, title="Mode")
 
     def _open_statistics(self) -> None:
         """Show the savings of each builder, the largest first."""
@@ -203,30 +189,25 @@ class SharedSettings:
     def _open_pattern(self, at: int) -> None:
         row = self.draft.patterns[at]
         other = "regex" if row.kind == "glob" else "glob"
-        items = [
-            MenuItem("switch", "Disable it" if row.is_enabled else "Enable it", "e"),
-            MenuItem("name", f"Name   {row.name}", "n"),
-            MenuItem("kind", f"Type   {_KINDS[row.kind]}; make it {_KINDS[other]}", "t"),
-            MenuItem("text", f"Pattern   {row.text}", "p"),
-            MenuItem("remove", "Remove", "r", role="warning"),
+
+        def edit(changed: SharingRow | None) -> None:
+            self._edit(self.draft.with_pattern(at, changed))
+
+        def ask(label: str, field: str) -> None:
+            value = getattr(row, field)
+            self._ask(label, value, lambda text: self.draft.with_pattern(at, replace(row, **{field: text})))
+
+        choices: list[MenuChoice] = [
+            (
+                MenuItem("switch", "Disable it" if row.is_enabled else "Enable it", "e"),
+                lambda: edit(replace(row, is_enabled=not row.is_enabled)),
+            ),
+            (MenuItem("name", f"Name   {row.name}", "n"), lambda: ask("Name", "name")),
+            (MenuItem("kind", f"Type   {_KINDS[row.kind]}; make it {_KINDS[other]}", "t"), lambda: edit(replace(row, kind=other))),
+            (MenuItem("text", f"Pattern   {row.text}", "p"), lambda: ask("Pattern", "text")),
+            (MenuItem("remove", "Remove", "r", role="warning"), lambda: edit(None)),
         ]
-
-        def take_choice(what: str | None) -> None:
-            match what:
-                case "switch":
-                    self._edit(self.draft.with_pattern(at, replace(row, is_enabled=not row.is_enabled)))
-                case "kind":
-                    self._edit(self.draft.with_pattern(at, replace(row, kind=other)))
-                case "remove":
-                    self._edit(self.draft.with_pattern(at, None))
-                case "name":
-                    self._ask("Name", row.name, lambda text: self.draft.with_pattern(at, replace(row, name=text)))
-                case "text":
-                    self._ask("Pattern", row.text, lambda text: self.draft.with_pattern(at, replace(row, text=text)))
-                case _:
-                    return
-
-        Menu.ask(self._shell.app, items, take_choice, title=row.name)
+        Menu.run_one(self._shell.app, choices, title=row.name)
 
     def _ask(self, label: str, value: str, made: Callable[[str], Draft]) -> None:
         def take_answer(text: str | None) -> None:

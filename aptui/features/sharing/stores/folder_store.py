@@ -20,10 +20,10 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator
 
-from aptui.features.sharing.record import MAX_RECORD_BYTES, TRUSTED, is_name
+from aptui.features.sharing.record import MAX_RECORD_BYTES, TRUSTED, checked_name
 from aptui.features.sharing.stores.placing import CHUNK_BYTES, name_errors, read_verified, write_verified
 from aptui.shared.errors import UserError
-from aptui.shared.result_store import Mismatch, StoreError
+from aptui.shared.result_store import StoreError
 
 ABANDONED_AFTER_S = 24 * 3600
 """Age in seconds after which a temporary file counts as abandoned."""
@@ -169,9 +169,7 @@ class FolderStore:
         return True
 
     def _path(self, kind: str, name: str) -> str:
-        if not is_name(name):
-            raise Mismatch(f"'{name[:80]}' is not a name of a record or blob")
-        return f"{self._top}{kind}/{name[:2]}/{name}"
+        return f"{self._top}{kind}/{name[:2]}/{checked_name(name)}"
 
     def _expect_root(self) -> None:
         if not os.path.isdir(self.address):

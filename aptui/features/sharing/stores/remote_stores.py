@@ -25,7 +25,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from aptui.features.sharing.record import MAX_RECORD_BYTES, TRUSTED, is_name
+from aptui.features.sharing.record import MAX_RECORD_BYTES, TRUSTED, checked_name
 from aptui.features.sharing.stores.folder_store import prefix_of
 from aptui.features.sharing.stores.placing import CHUNK_BYTES, name_errors, read_verified, write_verified
 from aptui.shared.connections.addresses import is_loopback
@@ -155,13 +155,12 @@ class HttpStore:
         self, method: str, kind: str, name: str, headers: dict[str, str] | None = None, body: Iterable[bytes] = (), size: int = 0
     ) -> Iterator[http.client.HTTPResponse]:
         """Send a request; the connection is used again only if the answer was read to its end."""
-        if not is_name(name):
-            raise Mismatch(f"'{name[:80]}' is not a name of a record or blob")
+        path = f"{self._path}{kind}/{checked_name(name)}"
         deadline = time.monotonic() + self._limit_s + size / SLOWEST_BYTES_PER_S
         connection: _Connection | None = None
         answer: http.client.HTTPResponse | None = None
         try:
-            connection, answer = self._exchange(method, f"{self._path}{kind}/{name}", headers or {}, body, deadline)
+            connection, answer = self._exchange(method, path, headers or {}, body, deadline)
             self._check_answer(answer, method)
             yield answer
             if answer.status in {404, 412} or method in {"HEAD", "PUT"}:
@@ -431,9 +430,7 @@ class ObjectStore:
             return True
 
     def _name(self, kind: str, name: str) -> str:
-        if not is_name(name):
-            raise Mismatch(f"'{name[:80]}' is not a name of a record or blob")
-        return f"{self._prefix}{kind}/{name}"
+        return f"{self._prefix}{kind}/{checked_name(name)}"
 
     @contextlib.contextmanager
     def _name_errors(self) -> Iterator[None]:

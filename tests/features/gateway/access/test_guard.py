@@ -522,9 +522,10 @@ def test_sec_6_local_token_is_readable_by_its_user_only(tmp_path: Path, monkeypa
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     settings = load.load(Project(tmp_path / "p", PLAIN).root)
+    record = places.GatewayRecord(os.getpid(), places.process_start(os.getpid()), "http://127.0.0.1:1", "127.0.0.1", 1, "secret")
     old = os.umask(0)
     try:
-        gateway.announce(settings, gateway.ListenAddress("http://127.0.0.1:1", "127.0.0.1", 1, "secret"))
+        places.announce_gateway(settings.cache_dir, record)
     finally:
         os.umask(old)
 
