@@ -23,6 +23,7 @@ from aptui.shared.errors import HostError
 from aptui.shared.forms import prepare_form
 from aptui.shared.result_store import Store
 
+ADVICE = "'aptui doctor' shows the versions that fit together; the job runs here instead"
 MANIFEST_BYTES = 2048
 STORE_LIMIT_S = 15.0
 """Timeout (seconds) of a request to the store; the time to transfer the bytes is added.
@@ -134,10 +135,7 @@ def decode(data: bytes, form: type[T]) -> T:
     try:
         return msgspec.msgpack.decode(data, type=prepare_form(form))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise HostError(
-            f"a message of the cluster cannot be read: {error}",
-            hint="'aptui doctor' shows the versions that fit together; the job runs here instead",
-        ) from None
+        raise HostError(f"a message of the cluster cannot be read: {error}", hint=ADVICE) from None
 
 
 # ------------------------------------------------------------------------------------------------------------------- store
@@ -203,8 +201,5 @@ def unpack_record(manifest: bytes, form: type[T], store: Store) -> T:
     if kind == _BLOB:
         data = get_bytes(store, decode(data, tuple[bytes, int]))
     elif kind != _INLINE:
-        raise HostError(
-            "a message of the cluster is not a manifest",
-            hint="'aptui doctor' shows the versions that fit together; the job runs here instead",
-        )
+        raise HostError("a message of the cluster is not a manifest", hint=ADVICE)
     return decode(data, form)

@@ -30,9 +30,10 @@ from aptui.core.retry import FailureKind
 from aptui.engine.pool.pool import Pool
 from aptui.engine.pool.worker_messages import Identity, Order, Result, identity_of, make_ended
 from aptui.engine.waking import Waker
-from aptui.features.cluster.cluster_messages import BlobStoreAddress
+from aptui.features.cluster.cluster_messages import BlobStoreAddress, ClusterSetup
+from aptui.features.cluster.environment import program_version, python_version
 from aptui.features.cluster.job_inputs import InputsOf, can_travel, inputs_of, is_movable
-from aptui.features.cluster.scheduler import FIRST_NUMBER, RemoteTask, RemoteWorker, Scheduler, setup_for
+from aptui.features.cluster.scheduler import FIRST_NUMBER, RemoteTask, RemoteWorker, Scheduler
 from aptui.shared.health import WorkerInfo
 
 if TYPE_CHECKING:
@@ -119,7 +120,8 @@ class ClusterPool(Pool):
             tools.setdefault(builder, []).append(tool)
         movable = tuple(each for each in builders if is_movable(each, tools.get(each.name, ())))
         self._movable = {builder.name: builder for builder in movable}
-        setup = setup_for(movable, platforms, ((name, tool) for name, tool in self._cluster.tools if name in self._movable))
+        wanted = tuple((name, tool) for name, tool in self._cluster.tools if name in self._movable)
+        setup = ClusterSetup(program_version(), python_version(), movable, tuple(platforms), tools=wanted)
         return Scheduler(
             self._cluster.place,
             self._cluster.blob_store,

@@ -88,13 +88,9 @@ def toolchains_of(
                 sorted((f"tool {tool}", _tool_digest(tool)) for name, tool in named if name == builder.name)
             )
         if builder.name in toolchains:
-            toolchains[builder.name] += tuple((f"variable {name}", digest) for name, digest in _variables(builder))
+            variables = digests_of(dict(builder.variables))
+            toolchains[builder.name] += tuple((f"variable {name}", digest) for name, digest in variables if digest)
     return toolchains
-
-
-def _variables(builder: Builder) -> Toolchain:
-    """Return the environment variables that a builder names and that are set on this machine, with digests of their values."""
-    return tuple((name, digest) for name, digest in digests_of(dict(builder.variables)) if digest)
 
 
 def difference(ours: Toolchain, theirs: Toolchain) -> str:

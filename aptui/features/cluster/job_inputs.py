@@ -146,8 +146,8 @@ class InputTransfer:
         self._lock = threading.Lock()
         self._known: dict[bytes, None] = {}
 
-    def put(self, inputs: Sequence[TaskInput]) -> int:
-        """Upload files that the store does not have; return the number of bytes sent.
+    def put(self, inputs: Sequence[TaskInput]) -> None:
+        """Upload files that the store does not have.
 
         Raises:
             InputOutdated: a file has changed since it was read. HostError: the store fails.
@@ -155,16 +155,13 @@ class InputTransfer:
         with self._lock:
             unknown = {item.digest: item for item in inputs if item.digest not in self._known}
         present = self.store.has_blobs(item.digest.hex() for item in unknown.values()) if unknown else set()
-        sent_bytes = 0
         for digest, item in unknown.items():
             if digest.hex() not in present:
                 self._put_one(item)
-                sent_bytes += item.size
             with self._lock:
                 if len(self._known) >= _KNOWN_BLOBS:
                     del self._known[next(iter(self._known))]
                 self._known[digest] = None
-        return sent_bytes
 
     def _put_one(self, item: TaskInput) -> None:
         path = os.fsdecode(from_text(f"{self._folders[item.folder]}/{item.rel}"))
@@ -219,12 +216,10 @@ class InputTransfer:
 
 def _as_here(result: RunResult, builder: Builder) -> RunResult:
     """Return a remote result without the reads that a local worker would not have reported; remote workers report all reads."""
-    match builder.undeclared_reads:
-        case UndeclaredReads.ADD:
-            return result
-        case _:
-            reads = (read if read.is_hidden else replace(read, digest="") for read in result.reads if read.digest or read.is_hidden)
-            return replace(result, reads=tuple(reads))
+    if builder.undeclared_reads is UndeclaredReads.ADD:
+        return result
+    reads = (read if read.is_hidden else replace(read, digest="") for read in result.reads if read.digest or read.is_hidden)
+    return replace(result, reads=tuple(reads))
 
 
 InputsOf = Callable[[ProcessOrder], tuple[TaskInput, ...] | None]

@@ -26,7 +26,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.config.settings import ClusterSettings as Place
@@ -34,7 +34,7 @@ from aptui.core.orders import Outcome, ProcessOrder
 from aptui.core.project import Builder
 from aptui.engine.pool.worker_messages import Identity, Result, identity_of, make_ended
 from aptui.features.cluster import cluster_messages
-from aptui.features.cluster.environment import Toolchain, difference, program_version, python_version, toolchains_of
+from aptui.features.cluster.environment import Toolchain, difference, toolchains_of
 from aptui.features.cluster.job_inputs import InputElsewhere, InputOutdated, InputTransfer, setup_of
 from aptui.shared.errors import KnownError, UserError, install_advice
 
@@ -224,20 +224,6 @@ class _Submitted(Struct):
             self.runner.cancel(why)
 
 
-class _SchedulerSession(Struct):
-    """The state of one connection to the scheduler; only the event loop of the thread uses it."""
-
-    client: Client | None = None
-    doing: dict[int, _Submitted] = field(default_factory=dict)
-    orphans: dict[Identity | None, None] = field(default_factory=dict)
-    """Jobs that have lost all their workers once. If a job loses all workers again, the job itself may be the cause."""
-    greeting: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    answer_futures: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
-    """{key of a task: its awaited answer}."""
-    reported: set[str] = field(default_factory=set)
-    is_loss_reported: bool = False
-
-
 class Scheduler:
     """The connection to a cluster's scheduler.
 
@@ -280,7 +266,15 @@ class Scheduler:
         self._prefix = f"aptui-{os.urandom(6).hex()}-"
         self._topic = f"aptui-{hashlib.sha256(f'{os.uname().nodename} {folders}'.encode()).hexdigest()[:16]}"
         """Topic of announcements, shared by all engines of a project: the scheduler keeps the last announcement of each topic."""
-        self._talk = _SchedulerSession()
+        self._client: Client | None = None
+        self._doing: dict[int, _Submitted] = {}
+        self._orphans: dict[Identity | None, None] = {}
+        """Jobs that have lost all their workers once. If a job loses all workers again, the job itself may be the cause."""
+        self._greeting: dict[str, asyncio.Task[None]] = {}
+        self._answer_futures: dict[str, asyncio.Future[bytes]] = {}
+        """{key of a task: its awaited answer}. Only the event loop of the thread uses this and the fields above."""
+        self._reported: set[str] = set()
+        self._is_loss_reported = False
         self._setup_blob: cluster_messages.Blob = (b"", 0)
         self._toolchains: dict[str, Toolchain] = {}
         self._transfer: InputTransfer | None = None
@@ -387,9 +381,9 @@ class Scheduler:
         try:
             await within(client, 2 * _CONNECT_LIMIT_S)
             client.subscribe_topic(self._topic, self._take_news)
-            self._talk.client = client
+            self._client = client
             self._note_connected(is_connected=True)
-            self._talk.is_loss_reported = False
+            self._is_loss_reported = False
             await self._watch(client)
             self._note_lost()
         finally:
@@ -397,11 +391,11 @@ class Scheduler:
 
     async def _disconnect(self, client: Any) -> None:
         """Disconnect; stop the remaining remote tasks if they can be reached."""
-        names = [doing.key for doing in self._talk.doing.values()]
+        names = [doing.key for doing in self._doing.values()]
         with contextlib.suppress(Exception):
             if names and self._is_closing:
                 await within(self._stop_remote(names), _STOP_S)
-        self._talk.client = None
+        self._client = None
         with contextlib.suppress(TimeoutError, OSError, asyncio.CancelledError):
             await within(client.close(_CLOSE_S), _CLOSE_S)
 
@@ -410,8 +404,8 @@ class Scheduler:
 
         The message contains the time of day, because equal messages are reported only once.
         """
-        if not self._talk.is_loss_reported:
-            self._talk.is_loss_reported = True
+        if not self._is_loss_reported:
+            self._is_loss_reported = True
             silent = f"the scheduler at '{self._place.scheduler}' no longer answers ({time.strftime('%H:%M:%S')})"
             self._report(f"{silent}; its jobs run here instead")
 
@@ -439,11 +433,11 @@ class Scheduler:
         self._changed()
 
     def _drop_all(self, why: str) -> None:
-        for doing in list(self._talk.doing.values()):
+        for doing in list(self._doing.values()):
             doing.cancel(why)
-        for task in self._talk.greeting.values():
+        for task in self._greeting.values():
             task.cancel(why)
-        self._talk.greeting.clear()
+        self._greeting.clear()
 
     # ------------------------------------------------------------------------------------------------------------ workers
 
@@ -459,17 +453,17 @@ class Scheduler:
                 worker = RemoteWorker(
                     address, int(facts["nthreads"]), resources, memory_bytes, host, number=number, since_s=time.monotonic()
                 )
-                self._talk.greeting[address] = self._loop.create_task(self._request_report(address))
+                self._greeting[address] = self._loop.create_task(self._request_report(address))
             jobs = tuple(str(key) for key in busy.get(address, ()) if str(key).startswith(self._prefix))
             now[address] = replace(worker, jobs=jobs)
         gone = [before[address] for address in before.keys() - now.keys()]
         for worker in gone:
-            task = self._talk.greeting.pop(worker.address, None)
+            task = self._greeting.pop(worker.address, None)
             if task is not None:
                 task.cancel()
         if gone:
             self._report(departure_message(gone, len(now)))
-        for doing in list(self._talk.doing.values()):
+        for doing in list(self._doing.values()):
             if doing.workers and doing.workers.isdisjoint(now):
                 doing.is_orphan = True
                 doing.cancel("all workers that could run the job have left")
@@ -480,7 +474,7 @@ class Scheduler:
     async def _request_report(self, address: str) -> None:
         from aptui.features.cluster import task as cluster_task
 
-        client: Any = self._talk.client
+        client: Any = self._client
         data = cluster_messages.encode(cluster_messages.Greeting(self._setup_blob, self._blob_store))
         future = client.submit(
             cluster_task.check,
@@ -528,16 +522,16 @@ class Scheduler:
                 yield name
 
     def _report(self, sentence: str) -> None:
-        if sentence not in self._talk.reported and not self._is_closing:
-            self._talk.reported.add(sentence)
+        if sentence not in self._reported and not self._is_closing:
+            self._reported.add(sentence)
             self._say(sentence)
 
     # ------------------------------------------------------------------------------------------------------------- tasks
 
     def _begin(self, task: RemoteTask) -> None:
-        doing = self._talk.doing[task.order.run_key] = _Submitted(task, self._prefix + task.name)
+        doing = self._doing[task.order.run_key] = _Submitted(task, self._prefix + task.name)
         doing.runner = self._loop.create_task(self._do(doing))
-        doing.runner.add_done_callback(lambda _task: self._talk.doing.pop(task.order.run_key, None))
+        doing.runner.add_done_callback(lambda _task: self._doing.pop(task.order.run_key, None))
 
     async def _do(self, doing: _Submitted) -> None:
         """Execute a task and post one result, even if it fails."""
@@ -581,16 +575,16 @@ class Scheduler:
         Such a job runs on this machine, because Dask does not count failures of earlier submissions.
         """
         identity = identity_of(order)
-        is_again = identity in self._talk.orphans
-        while len(self._talk.orphans) >= _MOST_ORPHANS:
-            del self._talk.orphans[next(iter(self._talk.orphans))]
-        self._talk.orphans[identity] = None
+        is_again = identity in self._orphans
+        while len(self._orphans) >= _MOST_ORPHANS:
+            del self._orphans[next(iter(self._orphans))]
+        self._orphans[identity] = None
         return is_again
 
     async def _remote(self, doing: _Submitted, transfer: InputTransfer) -> cluster_messages.TaskAnswer:
         from aptui.features.cluster import task as cluster_task
 
-        client: Any = self._talk.client
+        client: Any = self._client
         task, key = doing.task, doing.key
         fit = [worker for worker in self.workers.values() if worker.can(task.order.builder, task.needs)]
         if client is None or not fit:
@@ -599,7 +593,7 @@ class Scheduler:
         message = cluster_messages.Task(
             task.order, self._setup_blob, self._blob_store, self._folders, task.inputs, key, self._topic
         )
-        answer_future = self._talk.answer_futures[key] = self._loop.create_future()
+        answer_future = self._answer_futures[key] = self._loop.create_future()
         future = client.submit(
             cluster_task.run,
             cluster_messages.encode(message),
@@ -615,7 +609,7 @@ class Scheduler:
             manifest = await answer_of(client, future, answer_future)
         finally:
             future.release()
-            del self._talk.answer_futures[key]
+            del self._answer_futures[key]
         if cluster_messages.is_whole(manifest):  # no thread: decoding needs no request to the store
             return cluster_messages.unpack_record(manifest, cluster_messages.TaskAnswer, transfer.store)
         return await asyncio.to_thread(cluster_messages.unpack_record, manifest, cluster_messages.TaskAnswer, transfer.store)
@@ -623,12 +617,12 @@ class Scheduler:
     def _take_news(self, event: tuple[float, tuple[str, bytes]]) -> None:
         """Accept an answer that a worker announced (`cluster.task`)."""
         key, manifest = event[1]
-        answer_future = self._talk.answer_futures.get(key)
+        answer_future = self._answer_futures.get(key)
         if answer_future is not None and not answer_future.done():
             answer_future.set_result(manifest)
 
     def _cancel(self, run_keys: tuple[int, ...]) -> None:
-        wanted = [found for key in run_keys if (found := self._talk.doing.get(key)) is not None]
+        wanted = [found for key in run_keys if (found := self._doing.get(key)) is not None]
         for doing in wanted:
             doing.cancel("cancelled")
         if wanted:
@@ -636,7 +630,7 @@ class Scheduler:
             stopping.add_done_callback(drop_exception)
 
     async def _restart(self, address: str) -> None:
-        client: Any = self._talk.client
+        client: Any = self._client
         if client is None:
             return
         try:
@@ -652,14 +646,7 @@ class Scheduler:
         """
         from aptui.features.cluster import task as cluster_task
 
-        client: Any = self._talk.client
+        client: Any = self._client
         addresses = [worker.address for worker in self.workers.values() if worker.builders]
         if client is not None and addresses:
             await client.run(cluster_task.cancel, names, workers=addresses, on_error="ignore")
-
-
-def setup_for(
-    builders: Iterable[Builder], platforms: Iterable[Any], tools: Iterable[tuple[str, str]]
-) -> cluster_messages.ClusterSetup:
-    """Return the setup of workers without the code of builders, which is added when the setup is stored."""
-    return cluster_messages.ClusterSetup(program_version(), python_version(), tuple(builders), tuple(platforms), (), tuple(tools))

@@ -383,11 +383,7 @@ class Bench:
             self._selector.close()
             for answer in list(self._answers.values()):
                 if not answer.done():
-                    answer.set_exception(
-                        HostError(
-                            "the worker ends", hint="'aptui doctor' shows the versions that fit together; the job runs here instead"
-                        )
-                    )
+                    answer.set_exception(HostError("the worker ends", hint=cluster_messages.ADVICE))
 
     def _turn(self, pool: Pool) -> None:
         due_s = pool.next_deadline()
@@ -413,10 +409,7 @@ def _lay_out_code(setup: ClusterSetup, folder: str, store: Store) -> None:
     for file in setup.code:
         path = Path(os.path.normpath(os.path.join(folder, os_path(file.rel))))
         if not path.is_relative_to(folder):
-            raise HostError(
-                f"a file of builder code is called '{file.rel}'",
-                hint="'aptui doctor' shows the versions that fit together; the job runs here instead",
-            )
+            raise HostError(f"a file of builder code is called '{file.rel}'", hint=cluster_messages.ADVICE)
         path.parent.mkdir(parents=True, exist_ok=True)
         digest, size = file.blob
         if not store.get_blob(digest.hex(), str(path), size):

@@ -178,15 +178,11 @@ def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
 
     The line says which users can run programs on this machine.
     """
-    yield _check_cluster(config)
-
-
-def _check_cluster(config: Config) -> DoctorCheck:
-    if not config.cluster.is_used:
-        return DoctorCheck("cluster", "ok", "none")
-    if config.cluster.insecure and config.cluster.scheduler.startswith("tcp://"):
-        message = f"'{config.cluster.scheduler}' is not encrypted: every user of this machine can run programs as you"
-        return DoctorCheck("cluster", "warn", message, "use tls:// with certificates, and remove 'pool.insecure'")
-    return DoctorCheck(
-        "cluster", "ok", f"{config.cluster.scheduler}: owners of a certificate of '{config.cluster.tls_ca}' can run programs"
-    )
+    cluster = config.cluster
+    if not cluster.is_used:
+        yield DoctorCheck("cluster", "ok", "none")
+    elif cluster.insecure and cluster.scheduler.startswith("tcp://"):
+        message = f"'{cluster.scheduler}' is not encrypted: every user of this machine can run programs as you"
+        yield DoctorCheck("cluster", "warn", message, "use tls:// with certificates, and remove 'pool.insecure'")
+    else:
+        yield DoctorCheck("cluster", "ok", f"{cluster.scheduler}: owners of a certificate of '{cluster.tls_ca}' can run programs")

@@ -82,7 +82,6 @@ _RESERVED_BYTES = 1 << 27
 With less free space, the engine starts no jobs and cannot write its database.
 """
 _LOOKUP_THREADS = 8
-THIS_MACHINE = "this machine"
 
 
 class FoundResult(Struct, frozen=True):
@@ -103,16 +102,13 @@ class FoundResult(Struct, frozen=True):
 class CacheHit(Struct, frozen=True):
     """A fetched result: `staged` are the absolute paths of its products' files, in the order of the record.
 
-    `origin` is its source as text; `is_remote`: some of it came from the team's store.
+    `is_remote`: some of it came from the team's store.
     """
 
     builder: str
     record: Record
     staged: tuple[str, ...]
-    origin: str
     is_remote: bool
-    fetched_bytes: int
-    fetch_ms: int
 
     @property
     def products(self) -> tuple[StagedProduct, ...]:
@@ -374,12 +370,10 @@ class Service:
         return False
 
     def _count_hit(self, found: FoundResult, targets: list[str], fetched_bytes: int, fetch_ms: int) -> CacheHit:
-        remote, builder = found.namespace.remote, found.facts.builder_name
-        is_remote = remote is not None and (found.is_remote or fetched_bytes > 0)
-        origin = remote.address if is_remote and remote is not None else THIS_MACHINE
+        builder, is_remote = found.facts.builder_name, found.is_remote or fetched_bytes > 0
         counts = {"remote_hits": 1} if is_remote else {"local_hits": 1}
         self.account.count(builder, built_ms=found.record.duration_ms, fetch_ms=fetch_ms, fetched_bytes=fetched_bytes, **counts)
-        return CacheHit(builder, found.record, tuple(targets), origin, is_remote, fetched_bytes, fetch_ms)
+        return CacheHit(builder, found.record, tuple(targets), is_remote)
 
     def _since(self, began: float) -> int:
         return round(1000 * (self._stopwatch.now() - began))

@@ -22,6 +22,7 @@ from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.project import Builder, BuilderKind, Platform
 from aptui.features.cluster import cluster_messages, scheduler, verbs
 from aptui.features.cluster import task as cluster_task
+from aptui.features.cluster.environment import program_version, python_version
 from aptui.features.cluster.scheduler import RemoteTask
 from aptui.shared.errors import HostError
 from aptui.worker.file_access import stat_key
@@ -117,7 +118,7 @@ class Room:
         self.said: list[str] = []
         (folder / "assets").mkdir()
         (folder / "store").mkdir()
-        setup = scheduler.setup_for([BUILDER], [Platform("linux")], ())
+        setup = cluster_messages.ClusterSetup(program_version(), python_version(), (BUILDER,), (Platform("linux"),))
         self.scheduler = scheduler.Scheduler(
             Place("dask", "tcp://127.0.0.1:1"),
             cluster_messages.BlobStoreAddress(str(folder / "store"), "trusted"),

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import aiohttp
 from aiohttp import web
-from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.core.notices import PeerOrdered
@@ -79,18 +78,11 @@ _parsed = lru_cache(maxsize=256)(parse_address)
 Resolve = Callable[[str], Awaitable[Iterable[Address]]]
 
 
-class AdmissionRefusal(Struct, frozen=True):
-    """The refusal of a client: `why` is the reason; `is_first` = no earlier refusal was recorded for this address."""
-
-    why: str
-    is_first: bool = False
-
-
 class Admission:
     """The allowed and rejected lists, applied to clients.
 
     Args:
-        settings: the lists.
+        settings: the lists; `adopt` replaces them.
         resolve: returns the addresses of a host name.
         local: returns the addresses of this machine.
     """
@@ -98,7 +90,7 @@ class Admission:
     def __init__(
         self, settings: PeerSettings, *, resolve: Resolve | None = None, local: Callable[[], frozenset[Address]] | None = None
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self._resolve, self._ask_local = resolve or resolve_name, local or local_addresses
         self._known: dict[str, frozenset[Address]] = {}
         self._local: tuple[float, frozenset[Address]] = (float("-inf"), frozenset())
@@ -107,33 +99,24 @@ class Admission:
         self.turned_away: dict[str, TurnedAway] = {}
         """{address: record of its refused connections}, the latest refusal last."""
 
-    @property
-    def settings(self) -> PeerSettings:
-        """The allowed and rejected lists."""
-        return self._settings
-
     async def adopt(self, settings: PeerSettings) -> None:
         """Use other lists. Wait until each host name is resolved or its resolution has failed."""
-        self._settings = settings
+        self.settings = settings
         await self.refresh()
 
     # ---------------------------------------------------------------------------------------------------------- who calls
 
-    def check(self, remote: str) -> AdmissionRefusal | None:
-        """Return the refusal of a client at `remote`, None = the client is accepted. Record the refusal."""
+    def check(self, remote: str) -> str:
+        """Return why a client at `remote` is refused, "" = it is accepted. Record the refusal."""
         why = self.why_not(remote)
-        if not why:
-            return None
-        self._refresh_soon()
-        now_ms = time.time_ns() // 1_000_000
-        before = self.turned_away.pop(remote, None)
-        if before is None:
-            self.turned_away[remote] = TurnedAway(remote, why, 1, now_ms, now_ms)
+        if why:
+            self._refresh_soon()
+            now_ms = time.time_ns() // 1_000_000
+            before = self.turned_away.pop(remote, None) or TurnedAway(remote, why, 0, now_ms, now_ms)
+            self.turned_away[remote] = replace(before, why=why, count=before.count + 1, last_ms=now_ms)
             while len(self.turned_away) > _MOST_REJECTED:
                 del self.turned_away[next(iter(self.turned_away))]
-        else:
-            self.turned_away[remote] = replace(before, why=why, count=before.count + 1, last_ms=now_ms)
-        return AdmissionRefusal(why, before is None)
+        return why
 
     def why_not(self, remote: str) -> str:
         """Return why a client at `remote` would be refused, "" = it would be accepted. Record nothing."""
@@ -143,13 +126,13 @@ class Admission:
         if address.is_loopback or address in self._local_now():
             return ""
         denied = self.find_denial(address)
-        if denied or not self._settings.has_allow_list or entry_for(address, self._settings.allowed, self._known) is not None:
+        if denied or not self.settings.has_allow_list or entry_for(address, self.settings.allowed, self._known) is not None:
             return denied
         return f"{address} is not on the allowed list"
 
     def find_denial(self, address: Address) -> str:
         """Return which entry rejects an address, "" = no entry."""
-        entry = entry_for(address, self._settings.rejected, self._known)
+        entry = entry_for(address, self.settings.rejected, self._known)
         if entry is None:
             return ""
         return f"{address} is rejected" if entry == str(address) else f"{address} is rejected by '{entry}'"
@@ -171,7 +154,7 @@ class Admission:
     async def refresh(self) -> None:
         """Resolve all names; a name that cannot be resolved now keeps its addresses."""
         self._asked_s = monotonic()
-        names = list(dict.fromkeys(host_names((*self._settings.allowed, *self._settings.rejected))))
+        names = list(dict.fromkeys(host_names((*self.settings.allowed, *self.settings.rejected))))
         found = await asyncio.gather(*(self._addresses(name) for name in names))
         self._known = dict(zip(names, found, strict=True))
 
@@ -188,7 +171,7 @@ class Admission:
 
     def _refresh_soon(self) -> None:
         is_due = monotonic() - self._asked_s > _NAMES_AGAIN_S and (self._asking is None or self._asking.done())
-        if is_due and host_names((*self._settings.allowed, *self._settings.rejected)):
+        if is_due and host_names((*self.settings.allowed, *self.settings.rejected)):
             self._asking = gateway_context.begin(self.refresh(), "resolving names")
 
     async def close(self) -> None:
@@ -479,10 +462,10 @@ class Peers:
 
     def refuses(self, remote: str) -> str:
         """Return why a client is refused, "" = it is accepted; for `guard.Guard.admissions`."""
-        refusal = self.admission.check(remote)
-        if refusal is not None and refusal.is_first:  # later refusals are only counted, and reported once per second
+        why = self.admission.check(remote)
+        if why and self.admission.turned_away[remote].count == 1:  # later refusals are only counted, and reported once per second
             self._on_change()
-        return refusal.why if refusal is not None else ""
+        return why
 
     async def _use_settings(self, settings: PeerSettings) -> None:
         await self.admission.adopt(settings)

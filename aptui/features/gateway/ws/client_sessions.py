@@ -228,7 +228,6 @@ class WireSession:
         wire: Wire | None = None,
     ) -> None:
         self.context, self.identity, self.number = context, identity, number
-        self.may_see_paths = identity.may_see_paths
         self._sessions = sessions
         self.hello: Hello | None = None
         self.since_s = self.last_s = monotonic()
@@ -236,7 +235,8 @@ class WireSession:
         self.received_bytes = 0
         self._socket, self._wire = socket, wire or Wire(socket)
         self._queue: deque[Frame] = deque()
-        self._waiting = 0
+        self.waiting_count = 0
+        """Number of queued notifications."""
         self._lost = ""
         self._catalog_due = False
         self._is_writing = False
@@ -256,11 +256,6 @@ class WireSession:
         """Number of sent bytes."""
         return self._wire.sent_bytes
 
-    @property
-    def waiting_count(self) -> int:
-        """Number of queued notifications."""
-        return self._waiting
-
     # ------------------------------------------------------------------------------------------------------------- sending
 
     def queue(self, frame: Frame) -> None:
@@ -270,17 +265,17 @@ class WireSession:
         """
         if not (self._queue or self._is_writing or self._lost or self._catalog_due) and self._wire.takes(frame.message):
             return
-        if self._waiting + len(frame.notices) > wire_codec.QUEUE_LIMIT:
+        if self.waiting_count + len(frame.notices) > wire_codec.QUEUE_LIMIT:
             self.lose(_FALLEN_BEHIND)
             return
         self._queue.append(frame)
-        self._waiting += len(frame.notices)
+        self.waiting_count += len(frame.notices)
         self._wake.set()
 
     def lose(self, why: str) -> None:
         """Drop the queue; the client gets a `resync` and then only new notifications."""
         self._queue.clear()
-        self._waiting, self._lost = 0, why
+        self.waiting_count, self._lost = 0, why
         self._wake.set()
 
     def send_catalog(self) -> None:
@@ -305,7 +300,7 @@ class WireSession:
                     await self._write_catalog()
                 else:
                     frame = self._queue.popleft()
-                    self._waiting -= len(frame.notices)
+                    self.waiting_count -= len(frame.notices)
                     await self._wire.send(frame.message)
             self._is_writing = False
 
@@ -334,7 +329,7 @@ class WireSession:
             else:
                 remaining.append(frame)
         self._queue = remaining
-        self._waiting = sum(len(frame.notices) for frame in remaining)
+        self.waiting_count = sum(len(frame.notices) for frame in remaining)
 
     async def send(self, text: str) -> None:
         """Send a text message; waits while the client does not read."""
@@ -502,7 +497,7 @@ class WireSessions:
         frames: dict[Subscription, Frame | None] = {}
         late = []
         for session in self:
-            subscription = wanted, may_see_paths = session.wanted, session.may_see_paths
+            subscription = wanted, may_see_paths = session.wanted, session.identity.may_see_paths
             if subscription not in frames:
                 chosen = [notice for notice in notices if is_wanted(notice, *wanted)]
                 notices_for = chosen if may_see_paths else list(map(without_paths, chosen))
@@ -527,10 +522,6 @@ class WireSessions:
             raise web.HTTPServiceUnavailable(
                 text=f"{self.limit} clients are connected already: 'serve.clients_limit' allows no more\n"
             )
-        return await self.hold(request, identity)
-
-    async def hold(self, request: web.Request, identity: ClientIdentity) -> web.StreamResponse:
-        """Open the WebSocket and serve it until it ends."""
         self._opening += 1
         try:
             socket = web.WebSocketResponse(
