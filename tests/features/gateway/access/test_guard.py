@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import socket
+import ssl
 import stat
 import threading
 import time
@@ -238,35 +239,36 @@ def test_token_names_are_unique_and_unknown_ones_cannot_be_revoked(tmp_path: Pat
         tokens.read(file)
 
 
-def test_gateway_with_tls_refuses_connections_without_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ssl
-
+@pytest.fixture
+def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Served, ssl.SSLContext]]:
+    """A gateway with TLS, and a context that trusts its certificate."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(http_sockets, "Acceptor", partial(http_sockets.Acceptor, handshake_s=2.0))
     (tmp_path / "c.pem").write_text(CERTIFICATE)
     (tmp_path / "k.pem").write_text(KEY)
     project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, tls_cert: ../c.pem, tls_key: ../k.pem}\n")
     with served(project, tmp_path / "tokens.json") as there:
-        trusting = ssl.create_default_context(cafile=str(tmp_path / "c.pem"))
-        connection = http.client.HTTPSConnection("127.0.0.1", there.port, context=trusting, timeout=10)
+        yield there, ssl.create_default_context(cafile=str(tmp_path / "c.pem"))
+
+
+def ask_over_tls(there: Served, trusting: ssl.SSLContext) -> int:
+    with closing(http.client.HTTPSConnection("127.0.0.1", there.port, context=trusting, timeout=8)) as connection:
         connection.request("GET", DOOR, headers={"Authorization": bearer(there)})
-        assert connection.getresponse().status == 200
-        connection.close()
-        with pytest.raises((http.client.HTTPException, ConnectionError)):
-            there.get(DOOR)
+        return connection.getresponse().status
+
+
+def test_gateway_with_tls_refuses_connections_without_tls(secure: tuple[Served, ssl.SSLContext]) -> None:
+    assert ask_over_tls(*secure) == 200
+    with pytest.raises((http.client.HTTPException, ConnectionError)):
+        secure[0].get(DOOR)
 
 
 def test_closing_client_closes_its_socket_even_if_the_gateway_does_not_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    secure: tuple[Served, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import ssl
-
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("aptui.features.gateway.client._FAREWELL_S", 0.1)
-    (tmp_path / "c.pem").write_text(CERTIFICATE)
-    (tmp_path / "k.pem").write_text(KEY)
-    project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, tls_cert: ../c.pem, tls_key: ../k.pem}\n")
-    trusting, over = ssl.create_default_context(cafile=str(tmp_path / "c.pem")), threading.Event()
-    with served(project, tmp_path / "tokens.json") as there, warnings.catch_warnings(record=True) as warned:
+    (there, trusting), over = secure, threading.Event()
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         client = Client.connect(f"https://127.0.0.1:{there.port}", token=there.token, tls=trusting)
         there.loop.call_soon_threadsafe(over.wait, 60)
@@ -278,24 +280,17 @@ def test_closing_client_closes_its_socket_even_if_the_gateway_does_not_answer(
     assert not [str(each.message) for each in warned if issubclass(each.category, ResourceWarning)]
 
 
-def test_refused_and_dropped_clients_receive_the_reason_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ssl
-
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (tmp_path / "c.pem").write_text(CERTIFICATE)
-    (tmp_path / "k.pem").write_text(KEY)
-    project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, tls_cert: ../c.pem, tls_key: ../k.pem}\n")
-    trusting = ssl.create_default_context(cafile=str(tmp_path / "c.pem"))
-    with served(project, tmp_path / "tokens.json") as there:
-        url = f"https://127.0.0.1:{there.port}"
-        with Client.connect(url, token=there.token, tls=trusting) as client:
-            (session,) = there.room.sessions
-            asyncio.run_coroutine_threadsafe(session.close(1008, "by a person"), there.loop)
-            with pytest.raises(Disconnected, match=r"\(code 1008\): by a person"):
-                client.next_notice(20)
-        there.room.guard.admissions.append(lambda address: f"{address} may not")
-        with pytest.raises(Refusal, match=r"refused the connection: 127\.0\.0\.1 may not"):
-            Client.connect(url, token=there.token, tls=trusting)
+def test_refused_and_dropped_clients_receive_the_reason_over_tls(secure: tuple[Served, ssl.SSLContext]) -> None:
+    there, trusting = secure
+    url = f"https://127.0.0.1:{there.port}"
+    with Client.connect(url, token=there.token, tls=trusting) as client:
+        (session,) = there.room.sessions
+        asyncio.run_coroutine_threadsafe(session.close(1008, "by a person"), there.loop)
+        with pytest.raises(Disconnected, match=r"\(code 1008\): by a person"):
+            client.next_notice(20)
+    there.room.guard.admissions.append(lambda address: f"{address} may not")
+    with pytest.raises(Refusal, match=r"refused the connection: 127\.0\.0\.1 may not"):
+        Client.connect(url, token=there.token, tls=trusting)
 
 
 def test_client_that_is_refused_during_its_request_receives_the_whole_reason(
@@ -402,23 +397,13 @@ def test_sec_10_oldest_unauthenticated_socket_is_closed_to_admit_a_new_connectio
             each.close()
 
 
-def test_sec_10_silent_sockets_before_tls_do_not_block_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sec_10_silent_sockets_before_tls_do_not_block_clients(secure: tuple[Served, ssl.SSLContext]) -> None:
     """A socket counts from `accept` on, not from the end of its TLS handshake."""
-    import ssl
-
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(http_sockets, "Acceptor", partial(http_sockets.Acceptor, handshake_s=2.0))
-    (tmp_path / "c.pem").write_text(CERTIFICATE)
-    (tmp_path / "k.pem").write_text(KEY)
-    project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, tls_cert: ../c.pem, tls_key: ../k.pem}\n")
-    with served(project, tmp_path / "tokens.json") as there, contextlib.ExitStack() as stack:
-        trusting = ssl.create_default_context(cafile=str(tmp_path / "c.pem"))
+    there, trusting = secure
+    with contextlib.ExitStack() as stack:
         before = len(os.listdir("/proc/self/fd"))
         crowd = [stack.enter_context(socket.create_connection(("127.0.0.1", there.port), 10)) for _ in range(300)]
-        connection = http.client.HTTPSConnection("127.0.0.1", there.port, context=trusting, timeout=8)
-        connection.request("GET", DOOR, headers={"Authorization": bearer(there)})
-        assert connection.getresponse().status == 200
-        connection.close()
+        assert ask_over_tls(there, trusting) == 200
         assert len(os.listdir("/proc/self/fd")) - before - len(crowd) <= PENDING_LIMIT + 8
 
         for wire in crowd:

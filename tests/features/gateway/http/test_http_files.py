@@ -274,33 +274,41 @@ def test_every_address_needs_scope_read(place: Served, path: str) -> None:
 # ---------------------------------------------------------------------------------------------------- consistent, never half
 
 
-def test_symlink_instead_of_a_product_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.features.gateway.http.sending._TIMEOUT_S", 0.05)
-    project = _project(tmp_path, monkeypatch)
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """A gateway for a project that the test may change."""
+    own_homes(tmp_path, monkeypatch)
+    project = Project(tmp_path / "project", SETTINGS)
+    project.write("assets/Sub/A.txt", "hello world")
+    project.write("assets/big.bin", BIG)
+    project.engine_run()
     with served(project, tmp_path / "tokens.json") as place:
-        secret = project.write("secret", "hello world")
-        target = project.cache / "linux/sub/a.txt"
-        target.unlink()
-        target.symlink_to(secret)
-        assert place.get("/v1/products/linux/sub/a.txt").status == 503
-
-        target.unlink()
-        (project.cache / "linux/sub").rename(project.root / "elsewhere")
-        (project.root / "elsewhere/a.txt").write_text("hello world")
-        (project.cache / "linux/sub").symlink_to(project.root / "elsewhere")
-        assert place.get("/v1/products/linux/sub/a.txt").status == 503
+        yield place
 
 
-def test_modified_product_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_symlink_instead_of_a_product_is_not_followed(own: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.features.gateway.http.sending._TIMEOUT_S", 0.05)
-    project = _project(tmp_path, monkeypatch)
-    with served(project, tmp_path / "tokens.json") as place:
-        (project.cache / "linux/sub/a.txt").write_text("hello")
-        reply = place.get("/v1/products/linux/sub/a.txt")
-        assert (reply.status, reply["Retry-After"]) == (503, "1")
+    secret = own.project.write("secret", "hello world")
+    target = own.project.cache / "linux/sub/a.txt"
+    target.unlink()
+    target.symlink_to(secret)
+    assert own.get("/v1/products/linux/sub/a.txt").status == 503
 
-        (project.cache / "linux/sub/a.txt").unlink()
-        assert place.get("/v1/products/linux/sub/a.txt").status == 503
+    target.unlink()
+    (own.project.cache / "linux/sub").rename(own.project.root / "elsewhere")
+    (own.project.root / "elsewhere/a.txt").write_text("hello world")
+    (own.project.cache / "linux/sub").symlink_to(own.project.root / "elsewhere")
+    assert own.get("/v1/products/linux/sub/a.txt").status == 503
+
+
+def test_modified_product_is_not_sent(own: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aptui.features.gateway.http.sending._TIMEOUT_S", 0.05)
+    (own.project.cache / "linux/sub/a.txt").write_text("hello")
+    reply = own.get("/v1/products/linux/sub/a.txt")
+    assert (reply.status, reply["Retry-After"]) == (503, "1")
+
+    (own.project.cache / "linux/sub/a.txt").unlink()
+    assert own.get("/v1/products/linux/sub/a.txt").status == 503
 
 
 def test_small_product_is_reopened_only_after_a_modification(place: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,64 +332,55 @@ def test_small_product_is_reopened_only_after_a_modification(place: Served, monk
     assert [(each.users, each.descriptor) for each in kept] == [(0, -1)] * len(kept)
 
 
-def test_product_of_a_killed_engine_is_verified_before_sending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_product_of_a_killed_engine_is_verified_before_sending(own: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.features.gateway.http.sending._TIMEOUT_S", 0.05)
-    project = _project(tmp_path, monkeypatch)
-    with closing(sqlite3.connect(project.cache / "assetdb.sqlite", isolation_level=None)) as database:
+    with closing(sqlite3.connect(own.project.cache / "assetdb.sqlite", isolation_level=None)) as database:
         database.execute("INSERT INTO aptui_intents VALUES (9, 9, 'linux/sub/a.txt', x'00', 11, '[]')")
-    with served(project, tmp_path / "tokens.json") as place:
-        assert place.get("/v1/products/linux/sub/a.txt").body == b"hello world"
-        (project.cache / "linux/sub/a.txt").write_text("HELLO WORLD")
-        assert place.get("/v1/products/linux/sub/a.txt").status == 503
+    assert own.get("/v1/products/linux/sub/a.txt").body == b"hello world"
+    (own.project.cache / "linux/sub/a.txt").write_text("HELLO WORLD")
+    assert own.get("/v1/products/linux/sub/a.txt").status == 503
 
 
-def test_content_matches_its_etag_while_products_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_content_matches_its_etag_while_products_are_replaced(own: Served) -> None:
     """Both versions have the same length, so that only the digest differs."""
-    project = _project(tmp_path, monkeypatch)
     seen: set[bytes] = set()
     wrong: list[Reply] = []
     ends = threading.Event()
-    with served(project, tmp_path / "tokens.json") as place:
 
-        def read() -> None:
-            while not ends.is_set():
-                for path in ("linux/sub/a.txt", "linux/big.bin"):
-                    reply = place.get(f"/v1/products/{path}")
-                    if reply.status != 200 or reply["ETag"] != etag(reply.body):
-                        wrong.append(reply)
-                    seen.add(reply.body[:4])
+    def read() -> None:
+        while not ends.is_set():
+            for path in ("linux/sub/a.txt", "linux/big.bin"):
+                reply = own.get(f"/v1/products/{path}")
+                if reply.status != 200 or reply["ETag"] != etag(reply.body):
+                    wrong.append(reply)
+                seen.add(reply.body[:4])
 
-        reader = threading.Thread(target=read)
-        reader.start()
-        try:
-            for turn in range(6):
-                project.write("assets/Sub/A.txt", f"{turn:011}")
-                project.write("assets/big.bin", bytes([turn]) + BIG[1:])
-                project.engine_run()
-        finally:
-            ends.set()
-            reader.join()
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for turn in range(6):
+            own.project.write("assets/Sub/A.txt", f"{turn:011}")
+            own.project.write("assets/big.bin", bytes([turn]) + BIG[1:])
+            own.project.engine_run()
+    finally:
+        ends.set()
+        reader.join()
     assert not wrong
     assert len(seen) > 3
 
 
-def test_download_completes_with_the_old_content_if_the_product_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project = _project(tmp_path, monkeypatch)
+def test_download_completes_with_the_old_content_if_the_product_is_replaced(own: Served) -> None:
     huge = os.urandom(1 << 20) * 24
-    project.write("assets/huge.bin", huge)
-    project.engine_run()
-    with served(project, tmp_path / "tokens.json") as place, socket.create_connection(("127.0.0.1", place.port)) as slow:
-        request = (
-            f"GET /v1/products/linux/huge.bin HTTP/1.1\r\nHost: 127.0.0.1:{place.port}\r\nAuthorization: Bearer {place.token}\r\n"
-        )
+    own.project.write("assets/huge.bin", huge)
+    own.project.engine_run()
+    with socket.create_connection(("127.0.0.1", own.port)) as slow:
+        request = f"GET /v1/products/linux/huge.bin HTTP/1.1\r\nHost: 127.0.0.1:{own.port}\r\nAuthorization: Bearer {own.token}\r\n"
         slow.sendall(f"{request}Connection: close\r\n\r\n".encode())
         got = slow.recv(1000)
 
-        project.write("assets/huge.bin", b"short")
-        project.engine_run()
-        assert place.get("/v1/products/linux/huge.bin").body == b"short"
+        own.project.write("assets/huge.bin", b"short")
+        own.project.engine_run()
+        assert own.get("/v1/products/linux/huge.bin").body == b"short"
         while data := slow.recv(1 << 20):
             got += data
     head, _, body = got.partition(b"\r\n\r\n")
@@ -389,24 +388,13 @@ def test_download_completes_with_the_old_content_if_the_product_is_replaced(
     assert body == huge
 
 
-def test_gateway_serves_a_cache_that_was_deleted_and_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project = _project(tmp_path, monkeypatch)
-    with served(project, tmp_path / "tokens.json") as place:
-        assert place.get("/v1/products/linux/sub/a.txt").status == 200
-        project.delete("Cache")
-        assert place.get("/v1/products/linux/sub/a.txt").status in (400, 503)
-        project.write("assets/Sub/A.txt", "anew")
-        project.engine_run()
-        assert place.get("/v1/products/linux/sub/a.txt").body == b"anew"
-
-
-def _project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    own_homes(folder, monkeypatch)
-    project = Project(folder / "project", SETTINGS)
-    project.write("assets/Sub/A.txt", "hello world")
-    project.write("assets/big.bin", BIG)
-    project.engine_run()
-    return project
+def test_gateway_serves_a_cache_that_was_deleted_and_created_again(own: Served) -> None:
+    assert own.get("/v1/products/linux/sub/a.txt").status == 200
+    own.project.delete("Cache")
+    assert own.get("/v1/products/linux/sub/a.txt").status in (400, 503)
+    own.project.write("assets/Sub/A.txt", "anew")
+    own.project.engine_run()
+    assert own.get("/v1/products/linux/sub/a.txt").body == b"anew"
 
 
 # ------------------------------------------------------------------------------------------------------------------ waiting

@@ -122,28 +122,22 @@ def test_allowed_and_rejected_lists_decide_about_an_address(settings, remote, ma
     assert asyncio.run(admitted(settings, remote)) is may
 
 
-def test_host_name_matches_its_addresses_and_nothing_while_unresolved():
-    async def look():
-        names = {"tablet.local": f"{FAR} 2001:db8::7"}
-        assert await admitted(listed("tablet.local"), FAR, names)
-        assert await admitted(listed("tablet.local"), "2001:db8::7", names)
-        assert not await admitted(listed("tablet.local"), FAR, {})
-        assert not await admitted(listed("/0", "tablet.local"), FAR, names)
-
-    asyncio.run(look())
+async def test_host_name_matches_its_addresses_and_nothing_while_unresolved():
+    names = {"tablet.local": f"{FAR} 2001:db8::7"}
+    assert await admitted(listed("tablet.local"), FAR, names)
+    assert await admitted(listed("tablet.local"), "2001:db8::7", names)
+    assert not await admitted(listed("tablet.local"), FAR, {})
+    assert not await admitted(listed("/0", "tablet.local"), FAR, names)
 
 
-def test_unresolvable_name_keeps_its_last_addresses():
+async def test_unresolvable_name_keeps_its_last_addresses():
     names = {"tablet.local": FAR}
 
-    async def look():
-        lists = admission(listed("tablet.local"), names)
-        await lists.refresh()
-        names.clear()
-        await lists.refresh()
-        assert lists.check(FAR) == ""
-
-    asyncio.run(look())
+    lists = admission(listed("tablet.local"), names)
+    await lists.refresh()
+    names.clear()
+    await lists.refresh()
+    assert lists.check(FAR) == ""
 
 
 def test_this_machine_is_always_allowed_with_any_of_its_addresses(tmp_path):
@@ -162,18 +156,15 @@ def test_this_machine_is_always_allowed_with_any_of_its_addresses(tmp_path):
     assert lists.why_not("192.0.2.3") != ""
 
 
-def test_rejected_addresses_are_reported_once_and_limited_in_number():
-    async def callback():
-        lists = admission()
-        assert lists.check(FAR) == lists.check(FAR) == f"{FAR} is not on the allowed list"
-        assert lists.turned_away[FAR].count == 2
-        for number in range(1000):
-            lists.check(str(ip_address(0x0A000000 + number)))
-        assert len(lists.turned_away) == 256
-        lists.forget("10.0.0.0/8")
-        assert not lists.turned_away
-
-    asyncio.run(callback())
+async def test_rejected_addresses_are_reported_once_and_limited_in_number():
+    lists = admission()
+    assert lists.check(FAR) == lists.check(FAR) == f"{FAR} is not on the allowed list"
+    assert lists.turned_away[FAR].count == 2
+    for number in range(1000):
+        lists.check(str(ip_address(0x0A000000 + number)))
+    assert len(lists.turned_away) == 256
+    lists.forget("10.0.0.0/8")
+    assert not lists.turned_away
 
 
 def test_list_entry_matches_only_its_own_addresses():
@@ -332,47 +323,41 @@ def state(there: Peers, name: str):
     return next((each for each in there.report().peers if each.id == name), None)
 
 
-def test_device_is_connected_and_reconnected_like_a_client(tmp_path):
-    async def play():
-        async with gateway(tmp_path) as there, device(platforms=("linux",)) as (phone, number):
-            await there.order(PeerOrder(PeerAction.ADD, dial=Dial("phone", "127.0.0.1", number)))
-            client = await phone.dialled.get()
-            assert (client.welcome.project, set(client.welcome.scopes)) == ("Garden", {"read", "escalate"})
-            await until(lambda: state(there, "phone").number)
-            peer = state(there, "phone")
-            assert (peer.state, peer.platforms, peer.is_dialled) == (PeerState.CONNECTED, ("linux",), True)
-            assert peer.sent_bytes > 0
+async def test_device_is_connected_and_reconnected_like_a_client(tmp_path):
+    async with gateway(tmp_path) as there, device(platforms=("linux",)) as (phone, number):
+        await there.order(PeerOrder(PeerAction.ADD, dial=Dial("phone", "127.0.0.1", number)))
+        client = await phone.dialled.get()
+        assert (client.welcome.project, set(client.welcome.scopes)) == ("Garden", {"read", "escalate"})
+        await until(lambda: state(there, "phone").number)
+        peer = state(there, "phone")
+        assert (peer.state, peer.platforms, peer.is_dialled) == (PeerState.CONNECTED, ("linux",), True)
+        assert peer.sent_bytes > 0
 
-            await there.order(PeerOrder(PeerAction.DISCONNECT, number=peer.number))
-            again = await phone.dialled.get()
-            assert again.welcome.connection != peer.number
+        await there.order(PeerOrder(PeerAction.DISCONNECT, number=peer.number))
+        again = await phone.dialled.get()
+        assert again.welcome.connection != peer.number
 
-            await there.order(PeerOrder(PeerAction.DISABLE, "phone"))
-            await again.wait_for_end()
-            assert state(there, "phone").state is PeerState.DISCONNECTED
-            await there.order(PeerOrder(PeerAction.ENABLE, "phone"))
-            await phone.dialled.get()
-            await there.order(PeerOrder(PeerAction.REMOVE, "phone"))
-            assert there.report().peers == ()
-
-    asyncio.run(play())
+        await there.order(PeerOrder(PeerAction.DISABLE, "phone"))
+        await again.wait_for_end()
+        assert state(there, "phone").state is PeerState.DISCONNECTED
+        await there.order(PeerOrder(PeerAction.ENABLE, "phone"))
+        await phone.dialled.get()
+        await there.order(PeerOrder(PeerAction.REMOVE, "phone"))
+        assert there.report().peers == ()
 
 
-def test_missing_device_is_dialled_again_until_it_answers(tmp_path):
-    async def play():
-        async with device() as (_, number):
-            pass  # The port is free after the `with` block.
-        async with gateway(tmp_path, GatewaySettings(connections=(ConfiguredDial("phone", "127.0.0.1", number),))) as there:
-            await until(lambda: state(there, "phone").trouble == "connection refused")
-            assert state(there, "phone").state is PeerState.CONNECTING
-            phone = Device(client="phone")
-            await phone.open(port=number)
-            await phone.dialled.get()
-            await until(lambda: state(there, "phone").state is PeerState.CONNECTED and not state(there, "phone").trouble)
-            await phone.close()
-            await until(lambda: state(there, "phone").state is PeerState.CONNECTING)
-
-    asyncio.run(play())
+async def test_missing_device_is_dialled_again_until_it_answers(tmp_path):
+    async with device() as (_, number):
+        pass  # The port is free after the `with` block.
+    async with gateway(tmp_path, GatewaySettings(connections=(ConfiguredDial("phone", "127.0.0.1", number),))) as there:
+        await until(lambda: state(there, "phone").trouble == "connection refused")
+        assert state(there, "phone").state is PeerState.CONNECTING
+        phone = Device(client="phone")
+        await phone.open(port=number)
+        await phone.dialled.get()
+        await until(lambda: state(there, "phone").state is PeerState.CONNECTED and not state(there, "phone").trouble)
+        await phone.close()
+        await until(lambda: state(there, "phone").state is PeerState.CONNECTING)
 
 
 async def answering(words: bytes):
@@ -394,27 +379,21 @@ async def answering(words: bytes):
         (b"", ""),
     ],
 )
-def test_server_that_is_not_a_device_is_reported(tmp_path, words, trouble):
-    async def play():
-        server = await answering(words)
-        number = server.sockets[0].getsockname()[1]
-        async with server, gateway(tmp_path, GatewaySettings(connections=(ConfiguredDial("x", "127.0.0.1", number),))) as there:
-            await until(lambda: state(there, "x").trouble)
-            assert trouble in state(there, "x").trouble
-
-    asyncio.run(play())
+async def test_server_that_is_not_a_device_is_reported(tmp_path, words, trouble):
+    server = await answering(words)
+    number = server.sockets[0].getsockname()[1]
+    async with server, gateway(tmp_path, GatewaySettings(connections=(ConfiguredDial("x", "127.0.0.1", number),))) as there:
+        await until(lambda: state(there, "x").trouble)
+        assert trouble in state(there, "x").trouble
 
 
-def test_a_rejected_address_is_not_dialled(tmp_path):
-    async def play():
-        serve = GatewaySettings(connections=(ConfiguredDial("x", FAR, 9),), rejected=("198.51.100.0/24",))
-        async with gateway(tmp_path, serve) as there:
-            await until(lambda: "is rejected by '198.51.100.0/24'" in state(there, "x").trouble)
-            await there.order(PeerOrder(PeerAction.ADD, dial=Dial("y", "Tablet.local")))
-            await there.order(PeerOrder(PeerAction.REJECT, entry="tablet.local"))
-            await until(lambda: state(there, "y").trouble == "Tablet.local is rejected")
-
-    asyncio.run(play())
+async def test_a_rejected_address_is_not_dialled(tmp_path):
+    serve = GatewaySettings(connections=(ConfiguredDial("x", FAR, 9),), rejected=("198.51.100.0/24",))
+    async with gateway(tmp_path, serve) as there:
+        await until(lambda: "is rejected by '198.51.100.0/24'" in state(there, "x").trouble)
+        await there.order(PeerOrder(PeerAction.ADD, dial=Dial("y", "Tablet.local")))
+        await there.order(PeerOrder(PeerAction.REJECT, entry="tablet.local"))
+        await until(lambda: state(there, "y").trouble == "Tablet.local is rejected")
 
 
 @pytest.fixture
@@ -431,23 +410,20 @@ def certified(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("known", ["ca", "fingerprint", "fingerprint with colons"])
-def test_remote_device_is_verified_by_its_certificate(tmp_path, certified, monkeypatch, known):
+async def test_remote_device_is_verified_by_its_certificate(tmp_path, certified, monkeypatch, known):
     monkeypatch.setattr(peer_connections, "is_loopback", lambda _address: False)
     context, file = certified
     digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(CERTIFICATE)).digest()
     pins = (f"sha256:{'0' * 64}", digest.hex(":").upper() if "colons" in known else digest.hex())
     serve = GatewaySettings(dial_ca=file) if known == "ca" else GatewaySettings(dial_fingerprints=pins)
 
-    async def play():
-        phone = Device(client="phone")
-        number = await phone.open(tls=context)
-        async with gateway(tmp_path, replace(serve, connections=(ConfiguredDial("phone", "127.0.0.1", number),))) as there:
-            client = await phone.dialled.get()
-            assert client.welcome.project == "Garden"
-            assert state(there, "phone").state is PeerState.CONNECTED
-        await phone.close()
-
-    asyncio.run(play())
+    phone = Device(client="phone")
+    number = await phone.open(tls=context)
+    async with gateway(tmp_path, replace(serve, connections=(ConfiguredDial("phone", "127.0.0.1", number),))) as there:
+        client = await phone.dialled.get()
+        assert client.welcome.project == "Garden"
+        assert state(there, "phone").state is PeerState.CONNECTED
+    await phone.close()
 
 
 @pytest.mark.parametrize(
@@ -458,18 +434,15 @@ def test_remote_device_is_verified_by_its_certificate(tmp_path, certified, monke
         (GatewaySettings(), False, "without TLS only addresses of this machine are allowed"),
     ],
 )
-def test_unverified_device_receives_nothing(tmp_path, certified, monkeypatch, serve, has_tls, trouble):
+async def test_unverified_device_receives_nothing(tmp_path, certified, monkeypatch, serve, has_tls, trouble):
     monkeypatch.setattr(peer_connections, "is_loopback", lambda _address: False)
 
-    async def play():
-        phone = Device(client="phone")
-        number = await phone.open(tls=certified[0] if has_tls else None)
-        async with gateway(tmp_path, replace(serve, connections=(ConfiguredDial("phone", "127.0.0.1", number),))) as there:
-            await until(lambda: trouble in state(there, "phone").trouble)
-            assert phone.dialled.empty()
-        await phone.close()
-
-    asyncio.run(play())
+    phone = Device(client="phone")
+    number = await phone.open(tls=certified[0] if has_tls else None)
+    async with gateway(tmp_path, replace(serve, connections=(ConfiguredDial("phone", "127.0.0.1", number),))) as there:
+        await until(lambda: trouble in state(there, "phone").trouble)
+        assert phone.dialled.empty()
+    await phone.close()
 
 
 @pytest.mark.parametrize(
@@ -494,95 +467,80 @@ def test_invalid_certificates_of_devices_are_refused(tmp_path):
             peer_connections.trust(serve)
 
 
-def test_report_lists_a_limited_number_of_clients(tmp_path):
-    async def play():
-        async with gateway(tmp_path) as there:
-            identity = SimpleNamespace(address=FAR, name="x", may=lambda _scope: True)
-            hello = SimpleNamespace(client="n" * 80, platforms=("linux",))
-            fields = {"identity": identity, "hello": hello, "since_s": 0.0, "last_s": 0.0, "last_request": ""}
-            for number in range(1, 2_001):
-                session = SimpleNamespace(number=number, received_bytes=0, sent_bytes=0, **fields)
-                there.sessions.all[number] = session
-            report = there.report()
-            there.sessions.all.clear()
-        assert len(codec.encode_request(1, ReportPeers(report))) < codec.LINE_LIMIT_BYTES / 4
-        assert report.trouble == f"{2_000 - len(report.peers)} more clients are connected than this list shows"
-
-    asyncio.run(play())
+async def test_report_lists_a_limited_number_of_clients(tmp_path):
+    async with gateway(tmp_path) as there:
+        identity = SimpleNamespace(address=FAR, name="x", may=lambda _scope: True)
+        hello = SimpleNamespace(client="n" * 80, platforms=("linux",))
+        fields = {"identity": identity, "hello": hello, "since_s": 0.0, "last_s": 0.0, "last_request": ""}
+        for number in range(1, 2_001):
+            session = SimpleNamespace(number=number, received_bytes=0, sent_bytes=0, **fields)
+            there.sessions.all[number] = session
+        report = there.report()
+        there.sessions.all.clear()
+    assert len(codec.encode_request(1, ReportPeers(report))) < codec.LINE_LIMIT_BYTES / 4
+    assert report.trouble == f"{2_000 - len(report.peers)} more clients are connected than this list shows"
 
 
-def test_rejecting_an_address_disconnects_it(tmp_path):
-    async def play():
-        async with gateway(tmp_path, GatewaySettings(allowed=("/0",))) as there:
-            session = SimpleNamespace(identity=SimpleNamespace(address=FAR), hello=None, ends=[])
+async def test_rejecting_an_address_disconnects_it(tmp_path):
+    async with gateway(tmp_path, GatewaySettings(allowed=("/0",))) as there:
+        session = SimpleNamespace(identity=SimpleNamespace(address=FAR), hello=None, ends=[])
 
-            async def close(code, why):
-                session.ends.append((code, why))
+        async def close(code, why):
+            session.ends.append((code, why))
 
-            session.close = close
-            there.sessions.all[1] = session
-            await there.order(PeerOrder(PeerAction.LIST_OFF))
-            assert session.ends == []
-            await there.order(PeerOrder(PeerAction.REJECT, entry="198.51.100.0/24"))
-            await until(lambda: session.ends)
-            assert session.ends[0][0] == 1008
-
-    asyncio.run(play())
+        session.close = close
+        there.sessions.all[1] = session
+        await there.order(PeerOrder(PeerAction.LIST_OFF))
+        assert session.ends == []
+        await there.order(PeerOrder(PeerAction.REJECT, entry="198.51.100.0/24"))
+        await until(lambda: session.ends)
+        assert session.ends[0][0] == 1008
 
 
-def test_engine_receives_each_report_once_and_sends_orders(tmp_path):
-    async def play():
-        async with gateway(tmp_path) as there:
-            engine = there.context.engine
-            await until(lambda: engine.reports)
-            assert there.refuses(FAR) != ""
-            await until(lambda: engine.reports[-1].turned_away)
-            for _ in range(5):
-                there.refuses(FAR)
-            await until(lambda: engine.reports[-1].turned_away[0].count == 6)
-            count = len(engine.reports)
-            await asyncio.sleep(4 * peer_connections._CHECK_S)
-            assert len(engine.reports) == count, "nothing changed, so nothing is told"
+async def test_engine_receives_each_report_once_and_sends_orders(tmp_path):
+    async with gateway(tmp_path) as there:
+        engine = there.context.engine
+        await until(lambda: engine.reports)
+        assert there.refuses(FAR) != ""
+        await until(lambda: engine.reports[-1].turned_away)
+        for _ in range(5):
+            there.refuses(FAR)
+        await until(lambda: engine.reports[-1].turned_away[0].count == 6)
+        count = len(engine.reports)
+        await asyncio.sleep(4 * peer_connections._CHECK_S)
+        assert len(engine.reports) == count, "nothing changed, so nothing is told"
 
-            there.take_news([NoticeLine(1, 1, PeerOrdered(1, PeerOrder(PeerAction.ALLOW, entry=FAR)))])
-            await until(lambda: engine.reports[-1].settings.allowed == (FAR,))
-            assert engine.reports[-1].turned_away == ()
-            assert there.refuses(FAR) == ""
-            there.take_news([NoticeLine(1, 2, PeerOrdered(2, PeerOrder(PeerAction.REMOVE, "absent")))])
-            await until(lambda: "absent" in engine.reports[-1].trouble)
+        there.take_news([NoticeLine(1, 1, PeerOrdered(1, PeerOrder(PeerAction.ALLOW, entry=FAR)))])
+        await until(lambda: engine.reports[-1].settings.allowed == (FAR,))
+        assert engine.reports[-1].turned_away == ()
+        assert there.refuses(FAR) == ""
+        there.take_news([NoticeLine(1, 2, PeerOrdered(2, PeerOrder(PeerAction.REMOVE, "absent")))])
+        await until(lambda: "absent" in engine.reports[-1].trouble)
 
-            for callback in engine.change_callbacks:
-                callback(True)
-            count = len(engine.reports)
-            await until(lambda: len(engine.reports) > count)
-
-    asyncio.run(play())
+        for callback in engine.change_callbacks:
+            callback(True)
+        count = len(engine.reports)
+        await until(lambda: len(engine.reports) > count)
 
 
-def test_gateway_applies_the_connections_file_that_the_screen_writes(tmp_path):
-    async def play():
-        async with gateway(tmp_path) as there:
-            peer_settings.change_settings(tmp_path / peer_settings.PLACE, PeerSettings(), PeerOrder(PeerAction.ALLOW, entry=FAR))
-            await until(lambda: there.refuses(FAR) == "")
-            (tmp_path / peer_settings.PLACE).write_text("{")
-            await until(lambda: "damaged" in there.report().trouble)
-            assert there.refuses(FAR) != ""
-
-    asyncio.run(play())
+async def test_gateway_applies_the_connections_file_that_the_screen_writes(tmp_path):
+    async with gateway(tmp_path) as there:
+        peer_settings.change_settings(tmp_path / peer_settings.PLACE, PeerSettings(), PeerOrder(PeerAction.ALLOW, entry=FAR))
+        await until(lambda: there.refuses(FAR) == "")
+        (tmp_path / peer_settings.PLACE).write_text("{")
+        await until(lambda: "damaged" in there.report().trouble)
+        assert there.refuses(FAR) != ""
 
 
-def test_unwritable_connections_file_is_reported_and_changes_nothing(tmp_path, monkeypatch):
+async def test_unwritable_connections_file_is_reported_and_changes_nothing(tmp_path, monkeypatch):
     def full(*_):
         raise HostError("no space left")
 
-    async def play():
-        async with gateway(tmp_path) as there:
-            monkeypatch.setattr(peer_settings, "change_settings", full)
-            await there.order(PeerOrder(PeerAction.ALLOW, entry=FAR))
-            assert there.report().trouble == "no space left"
-            assert there.report().settings.allowed == ()
-
-    asyncio.run(play())
+    async with gateway(tmp_path) as there:
+        monkeypatch.setattr(peer_settings, "change_settings", full)
+        await there.order(PeerOrder(PeerAction.ALLOW, entry=FAR))
+        assert there.report().trouble == "no space left"
+        assert there.report().settings.allowed == ()
 
 
 def test_configured_list_with_an_invalid_entry_is_refused():

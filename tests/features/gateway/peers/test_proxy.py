@@ -27,6 +27,8 @@ from aptui.features.gateway.ws.client_sessions import SESSIONS
 from aptui.shared.errors import UserError
 from tests.features.gateway.served import served
 
+pytestmark = pytest.mark.real
+
 READER = ClientIdentity("device", frozenset({Scope.READ}), "127.0.0.1")
 LIMITS = ProxyLimits(connect_s=2.0, quiet_s=0.3, request_bytes=10_000, response_bytes=200_000, at_once=2, in_all=3)
 
@@ -109,20 +111,11 @@ async def room(limits: ProxyLimits = LIMITS, is_connected: bool = True):
             yield Room(gateway_port, service, app, http)
 
 
-def play(do, **more) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(30), room(**more) as there:
-            await do(there)
-
-    asyncio.run(main())
-
-
 # ----------------------------------------------------------------------------------------------------------------- requests
 
 
-@pytest.mark.real
-def test_request_is_forwarded_without_hop_by_hop_headers():
-    async def ask(there):
+async def test_request_is_forwarded_without_hop_by_hop_headers():
+    async with room() as there:
         headers = {
             "X-Mine": "1", "Connection": "keep-alive, X-Hop", "X-Hop": "2", "Cookie": "aptui-token=secret", "Origin": there.url,
             "X-Forwarded-For": "8.8.8.8", "TE": "trailers", "Content-Type": "application/octet-stream",
@@ -136,12 +129,9 @@ def test_request_is_forwarded_without_hop_by_hop_headers():
         for name in ("X-Hop", "Cookie", "Origin", "Authorization", "TE"):
             assert name not in heard
 
-    play(ask)
 
-
-@pytest.mark.real
-def test_proxied_answer_keeps_no_cookies_or_cors_headers_of_the_service():
-    async def ask(there):
+async def test_proxied_answer_keeps_no_cookies_or_cors_headers_of_the_service():
+    async with room() as there:
         there.service.answer = lambda: web.Response(
             status=418, body=b"\x1f\x8bzipped",
             headers={"Content-Encoding": "gzip", "X-Theirs": "1", "Set-Cookie": "aptui-token=x",
@@ -158,10 +148,7 @@ def test_proxied_answer_keeps_no_cookies_or_cors_headers_of_the_service():
         async with there.ask("/v1/proxy/tool/x", "HEAD") as reply:
             assert (reply.status, await reply.read()) == (418, b"")
 
-    play(ask)
 
-
-@pytest.mark.real
 @pytest.mark.parametrize(
     ("more", "path", "status"),
     [
@@ -183,18 +170,15 @@ def test_proxied_answer_keeps_no_cookies_or_cors_headers_of_the_service():
         ({"method": "POST", "data": b"x" * 10_001}, "tool/x", 413),
     ],
 )
-def test_forbidden_request_is_not_forwarded(more, path, status):
-    async def ask(there):
+async def test_forbidden_request_is_not_forwarded(more, path, status):
+    async with room() as there:
         async with there.ask(f"/v1/proxy/{path}", **more) as reply:
             assert reply.status == status
         assert there.service.heard == []
 
-    play(ask)
 
-
-@pytest.mark.real
-def test_proxy_request_needs_an_open_websocket_of_the_same_client():
-    async def ask(there):
+async def test_proxy_request_needs_an_open_websocket_of_the_same_client():
+    async with room(is_connected=False) as there:
         async with there.ask("/v1/proxy/tool/x") as reply:
             assert reply.status == 403
         there.app[SESSIONS].append(SimpleNamespace(identity=replace(READER, address="198.51.100.7")))
@@ -204,12 +188,10 @@ def test_proxy_request_needs_an_open_websocket_of_the_same_client():
         async with there.ask("/v1/proxy/tool/x") as reply:
             assert reply.status == 200
 
-    play(ask, is_connected=False)
 
+async def test_request_body_of_unknown_length_is_streamed_up_to_the_limit():
+    async with room() as there:
 
-@pytest.mark.real
-def test_request_body_of_unknown_length_is_streamed_up_to_the_limit():
-    async def ask(there):
         async def pieces(count):
             for _ in range(count):
                 yield b"x" * 1000
@@ -220,12 +202,10 @@ def test_request_body_of_unknown_length_is_streamed_up_to_the_limit():
         async with there.ask("/v1/proxy/tool/x", "PUT", data=pieces(50)) as reply:
             assert reply.status == 413
 
-    play(ask)
 
+async def test_redirect_to_another_host_is_not_followed():
+    async with room() as there:
 
-@pytest.mark.real
-def test_redirect_to_another_host_is_not_followed():
-    async def ask(there):
         async def sent_to(place):
             there.service.answer = lambda: web.Response(status=302, headers={"Location": place})
             async with there.ask("/v1/proxy/tool/a/b") as reply:
@@ -243,15 +223,13 @@ def test_redirect_to_another_host_is_not_followed():
             assert (await sent_to(place))[0] == 502
         assert len(there.service.heard) == 2 + len(elsewhere)
 
-    play(ask)
-
 
 # -------------------------------------------------------------------------------------------------------------- sick services
 
 
-@pytest.mark.real
-def test_silent_service_times_out():
-    async def ask(there):
+async def test_silent_service_times_out():
+    async with room() as there:
+
         async def wait():
             await there.service.gate.wait()
             return web.Response()
@@ -261,10 +239,7 @@ def test_silent_service_times_out():
             assert reply.status == 504
         there.service.gate.set()
 
-    play(ask)
 
-
-@pytest.mark.real
 @pytest.mark.parametrize(
     "words",
     [
@@ -272,16 +247,12 @@ def test_silent_service_times_out():
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"4000\r\n" + b"x" * 0x4000 + b"\r\n" + b"4000\r\nhalf",
     ],
 )
-def test_client_recognizes_an_incomplete_answer_of_a_service(words):
-    async def ask(there):
-        async with sick(there, words), there.ask("/v1/proxy/sick/x") as reply:
-            with pytest.raises(aiohttp.ClientError):
-                await reply.read()
-
-    play(ask)
+async def test_client_recognizes_an_incomplete_answer_of_a_service(words):
+    async with room() as there, sick(there, words), there.ask("/v1/proxy/sick/x") as reply:
+        with pytest.raises(aiohttp.ClientError):
+            await reply.read()
 
 
-@pytest.mark.real
 @pytest.mark.parametrize(
     "words",
     [
@@ -292,12 +263,9 @@ def test_client_recognizes_an_incomplete_answer_of_a_service(words):
         b"HTTP/1.1 200 OK\r\nA: " + b"x" * 100_000,
     ],
 )
-def test_invalid_answer_of_a_service_returns_502(words):
-    async def ask(there):
-        async with sick(there, words), there.ask("/v1/proxy/sick/x") as reply:
-            assert reply.status == 502
-
-    play(ask)
+async def test_invalid_answer_of_a_service_returns_502(words):
+    async with room() as there, sick(there, words), there.ask("/v1/proxy/sick/x") as reply:
+        assert reply.status == 502
 
 
 @asynccontextmanager
@@ -314,9 +282,9 @@ async def sick(there: Room, words: bytes):
         yield
 
 
-@pytest.mark.real
-def test_endless_answer_of_a_service_is_cut_off():
-    async def ask(there):
+async def test_endless_answer_of_a_service_is_cut_off():
+    async with room() as there:
+
         async def pour():
             endless = there.app[PROXY]
             assert endless.limits.response_bytes < 300_000
@@ -334,12 +302,10 @@ def test_endless_answer_of_a_service_is_cut_off():
         async with there.ask("/v1/proxy/tool/x") as reply:
             assert reply.status == 502
 
-    play(ask)
 
+async def test_number_of_forwarded_requests_is_limited():
+    async with room(limits=replace(LIMITS, quiet_s=10)) as there:
 
-@pytest.mark.real
-def test_number_of_forwarded_requests_is_limited():
-    async def ask(there):
         async def wait():
             await there.service.gate.wait()
             return web.Response()
@@ -357,8 +323,6 @@ def test_number_of_forwarded_requests_is_limited():
         async with there.ask("/v1/proxy/tool/x") as reply:
             assert reply.status == 200
 
-    play(ask, limits=replace(LIMITS, quiet_s=10))
-
 
 # -------------------------------------------------------------------------------------------------------------------- raw TCP
 
@@ -367,49 +331,37 @@ def relayed(there: Room, name: str = "compiler"):
     return there.http.ws_connect(f"{there.url}/v1/proxy/{name}", headers={"Authorization": "Bearer right"})
 
 
-@pytest.mark.real
-def test_bytes_are_forwarded_in_both_directions_until_the_service_ends():
-    async def ask(there):
-        async with relayed(there) as socket:
-            big = b"x" * 60_000
-            for piece in (b"hel", b"lo\n", big + b"\n"):
-                await socket.send_bytes(piece)
-            expected = b"6\nhello\n" + b"60001\n" + big + b"\n"
-            got = b""
-            while len(got) < len(expected):
-                got += await socket.receive_bytes()
-            assert got == expected
-            await socket.send_bytes(b"quit\n")
-            assert (await socket.receive()).type is WSMsgType.CLOSE
-            assert socket.close_code == 1000
-
-    play(ask)
+async def test_bytes_are_forwarded_in_both_directions_until_the_service_ends():
+    async with room() as there, relayed(there) as socket:
+        big = b"x" * 60_000
+        for piece in (b"hel", b"lo\n", big + b"\n"):
+            await socket.send_bytes(piece)
+        expected = b"6\nhello\n" + b"60001\n" + big + b"\n"
+        got = b""
+        while len(got) < len(expected):
+            got += await socket.receive_bytes()
+        assert got == expected
+        await socket.send_bytes(b"quit\n")
+        assert (await socket.receive()).type is WSMsgType.CLOSE
+        assert socket.close_code == 1000
 
 
-@pytest.mark.real
-def test_text_frame_on_a_forwarded_connection_is_refused():
-    async def ask(there):
-        async with relayed(there) as socket:
-            await socket.send_str("hello\n")
-            assert (await socket.receive()).type is WSMsgType.CLOSE
-            assert socket.close_code == 1003
-
-    play(ask)
+async def test_text_frame_on_a_forwarded_connection_is_refused():
+    async with room() as there, relayed(there) as socket:
+        await socket.send_str("hello\n")
+        assert (await socket.receive()).type is WSMsgType.CLOSE
+        assert socket.close_code == 1003
 
 
-@pytest.mark.real
-def test_missing_tcp_service_is_reported_before_the_websocket_opens():
-    async def ask(there):
+async def test_missing_tcp_service_is_reported_before_the_websocket_opens():
+    async with room() as there:
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await relayed(there, "deaf")
         assert refused.value.status == 502
 
-    play(ask)
 
-
-@pytest.mark.real
-def test_disconnected_websocket_releases_its_tcp_connection_to_the_service():
-    async def ask(there):
+async def test_disconnected_websocket_releases_its_tcp_connection_to_the_service():
+    async with room() as there:
         for _ in range(4):
             async with relayed(there) as socket:
                 await socket.send_bytes(b"hello\n")
@@ -417,12 +369,10 @@ def test_disconnected_websocket_releases_its_tcp_connection_to_the_service():
         while there.app[PROXY]._busy.total():
             await asyncio.sleep(0.005)
 
-    play(ask)
 
+async def test_service_that_reads_nothing_causes_a_timeout():
+    async with room() as there:
 
-@pytest.mark.real
-def test_service_that_reads_nothing_causes_a_timeout():
-    async def ask(there):
         async def deaf(_reader, writer):
             await there.service.gate.wait()
             writer.transport.abort()
@@ -440,8 +390,6 @@ def test_service_that_reads_nothing_causes_a_timeout():
                 assert socket.close_code == 1011
             there.service.gate.set()
             await over.wait()
-
-    play(ask)
 
 
 # -------------------------------------------------------------------------------------------------------------- configuration
@@ -467,7 +415,6 @@ def test_invalid_target_is_refused(url):
         targets([("x", url)])
 
 
-@pytest.mark.real
 def test_compressed_body_is_forwarded_unchanged(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     packed, heard = gzip.compress(b"x" * 10_000), []
