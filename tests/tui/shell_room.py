@@ -127,21 +127,26 @@ def _is_at_rest(part: MessagePump) -> bool:
     return bool(there_is_one._waiters) and not there_is_one.is_set()
 
 
-def in_shell(
-    tmp_path, do: Callable[..., Awaitable[None]], *, size=SMALL, session=None, theme="dark", panes=PROBES, before=None
-) -> AptuiApp:
-    """Open the app, call `do(app, pilot, session)`, close it; return the app."""
+@asynccontextmanager
+async def shell(tmp_path, *, size=SMALL, session=None, theme="dark", panes=PROBES, before=None):
+    """Open the app and yield (app, pilot, session)."""
     session = session or FakeSession(tmp_path / "cache")
+    app = AptuiApp(
+        session, memory=UiMemory(tmp_path / "project.json"), person=UiMemory(tmp_path / "person.json"), panes=panes, theme=theme
+    )
+    if before:
+        before(app)
+    async with opened(app, size) as pilot:
+        await until(pilot, lambda: "open" in session.done and (app.pane is not None or not panes))
+        await pilot.pause()
+        yield app, pilot, session
+
+
+def in_shell(tmp_path, do: Callable[..., Awaitable[None]], **more) -> AptuiApp:
+    """Open the app, call `do(app, pilot, session)`, close it; return the app."""
 
     async def main() -> AptuiApp:
-        app = AptuiApp(
-            session, memory=UiMemory(tmp_path / "project.json"), person=UiMemory(tmp_path / "person.json"), panes=panes, theme=theme
-        )
-        if before:
-            before(app)
-        async with opened(app, size) as pilot:
-            await until(pilot, lambda: "open" in session.done and (app.pane is not None or not panes))
-            await pilot.pause()
+        async with shell(tmp_path, **more) as (app, pilot, session):
             await do(app, pilot, session)
         return app
 

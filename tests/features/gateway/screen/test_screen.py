@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 
 import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 from tui.fake_panes import FakeSession
-from tui.shell_room import LARGE, in_shell, lines, text, until
+from tui.shell_room import LARGE, lines, shell, text, until
 from tui.widget_zoo import PAYLOADS
 
 from aptui.core.notices import ConnectionsChanged, EngineMessage, HealthChanged, LogLevel, Progress
@@ -109,26 +109,28 @@ def _own_homes(tmp_path, monkeypatch):
     monkeypatch.setattr(screen, "ASK_S", 0.15)
 
 
-def visit(tmp_path, do: Callable, *, session=None, size=LARGE):
-    session = session or Engine(tmp_path / "cache")
-
-    async def main(app, pilot, session):
+@asynccontextmanager
+async def opened(tmp_path, engine, size):
+    async with shell(tmp_path, size=size, session=engine, panes=HERE) as (app, pilot, session):
         app.copied = []
         app.copy_text = lambda words, **_: app.copied.append(words)
         await pilot.press("4")
-        pane = app.pane
+        yield app, pilot, session, app.pane
+
+
+@asynccontextmanager
+async def visit(tmp_path, *, session=None, size=LARGE):
+    async with opened(tmp_path, session or Engine(tmp_path / "cache"), size) as (app, pilot, engine, pane):
         await until(
             pilot,
-            lambda: pane.engine.table("workers").cursor_key is not None or not getattr(session, "workers", ()) or session.refusal,
+            lambda: pane.engine.table("workers").cursor_key is not None or not getattr(engine, "workers", ()) or engine.refusal,
         )
         await pilot.pause()
-        await do(app, pilot, session, pane)
-
-    return in_shell(tmp_path, main, size=size, session=session, panes=HERE)
+        yield app, pilot, engine, pane
 
 
-def test_engine_clients_workers_and_roots_are_shown(tmp_path):
-    async def look(app, pilot, _session, _pane):
+async def test_engine_clients_workers_and_roots_are_shown(tmp_path):
+    async with visit(tmp_path) as (app, pilot, _session, _pane):
         await until(pilot, lambda: "up 1h 02m" in text(app))
         said = text(app)
 
@@ -138,13 +140,10 @@ def test_engine_clients_workers_and_roots_are_shown(tmp_path):
         ):  # fmt: skip
             assert part in said
 
-    visit(tmp_path, look)
 
-
-def test_details_column_of_watched_folders_appears_only_with_details(tmp_path):
+async def test_details_column_of_watched_folders_appears_only_with_details(tmp_path):
     session = Engine(tmp_path / "cache")
-
-    async def look(app, pilot, session, _pane):
+    async with visit(tmp_path, session=session) as (app, pilot, session, _pane):
         await until(pilot, lambda: "no notifications on nfs" in text(app))
         assert "Detail" in text(app)
         session.latest_health = Health(roots=(WatchedRoot("/game", WatchMode.NATIVE, watches=7),))
@@ -152,11 +151,9 @@ def test_details_column_of_watched_folders_appears_only_with_details(tmp_path):
         await until(pilot, lambda: "Detail" not in text(app))
         assert "Watches" in text(app)
 
-    visit(tmp_path, look, session=session)
 
-
-def test_lost_connection_to_the_cluster_and_its_recovery_are_shown(tmp_path):
-    async def lose(app, pilot, session, _pane):
+async def test_lost_connection_to_the_cluster_and_its_recovery_are_shown(tmp_path):
+    async with visit(tmp_path) as (app, pilot, session, _pane):
         session.workers = (replace(worker(1000, "lost", "cluster offline"), pid=0),)
         session.say(EngineMessage(1, 2, "the scheduler no longer answers"))
         await until(pilot, lambda: "✗ lost" in text(app))
@@ -164,11 +161,9 @@ def test_lost_connection_to_the_cluster_and_its_recovery_are_shown(tmp_path):
         await until(pilot, lambda: "cluster of 2" in text(app))
         assert "! unfit" in text(app)
 
-    visit(tmp_path, lose)
 
-
-def test_busy_engine_is_queried_repeatedly_while_visible(tmp_path):
-    async def work(app, pilot, session, pane):
+async def test_busy_engine_is_queried_repeatedly_while_visible(tmp_path):
+    async with visit(tmp_path) as (app, pilot, session, pane):
         session.workers = (worker(1), AT_WORK)
         session.say(BUSY)
         await until(pilot, lambda: session.ask_count >= 4)
@@ -186,20 +181,16 @@ def test_busy_engine_is_queried_repeatedly_while_visible(tmp_path):
         await until(pilot, lambda: "▶ working" not in text(app))
         await until(pilot, lambda: not pane.engine.inquiry.is_armed)
 
-    visit(tmp_path, work)
 
-
-def test_new_client_is_shown_at_once(tmp_path):
-    async def come(app, pilot, session, _pane):
+async def test_new_client_is_shown_at_once(tmp_path):
+    async with visit(tmp_path) as (app, pilot, session, _pane):
         session.connections = (*CLIENTS, Connection(3, "batch", "nightly", 99, 0, True, 0))
         session.say(ConnectionsChanged(0, session.connections))
         await until(pilot, lambda: "nightly" in text(app))
 
-    visit(tmp_path, come)
 
-
-def test_client_on_the_page_is_dropped_after_confirmation(tmp_path):
-    async def drop(app, pilot, session, pane):
+async def test_client_on_the_page_is_dropped_after_confirmation(tmp_path):
+    async with visit(tmp_path) as (app, pilot, session, pane):
         assert pane.engine.table("clients").has_focus
         await pilot.press("j", "c")
         await until(pilot, lambda: "disconnect cli 2, bench?" in text(app))
@@ -209,11 +200,9 @@ def test_client_on_the_page_is_dropped_after_confirmation(tmp_path):
         await until(pilot, lambda: session.told == [Disconnect(2)])
         await until(pilot, lambda: "client 2 is disconnected" in text(app))
 
-    visit(tmp_path, drop)
 
-
-def test_idle_worker_restarts_at_once_and_a_busy_one_after_confirmation(tmp_path):
-    async def restart(app, pilot, session, _pane):
+async def test_idle_worker_restarts_at_once_and_a_busy_one_after_confirmation(tmp_path):
+    async with visit(tmp_path, session=Engine(tmp_path / "cache", (worker(1), AT_WORK))) as (app, pilot, session, _pane):
         await pilot.press("tab", "r")
         await until(pilot, lambda: session.told == [RestartWorker(1)])
         await pilot.press("j", "r")
@@ -223,11 +212,10 @@ def test_idle_worker_restarts_at_once_and_a_busy_one_after_confirmation(tmp_path
         await until(pilot, lambda: session.told == [RestartWorker(1), RestartWorker(2)])
         await until(pilot, lambda: "worker 2 restarts when its job has ended" in text(app))
 
-    visit(tmp_path, restart, session=Engine(tmp_path / "cache", (worker(1), AT_WORK)))
 
-
-def test_second_restart_ends_a_busy_worker_at_once_after_confirmation(tmp_path):
-    async def restart(app, pilot, session, _pane):
+async def test_second_restart_ends_a_busy_worker_at_once_after_confirmation(tmp_path):
+    ending = Engine(tmp_path / "cache", (replace(AT_WORK, state="ending"),))
+    async with visit(tmp_path, session=ending) as (app, pilot, session, _pane):
         await pilot.press("tab", "r")
         await until(
             pilot,
@@ -237,30 +225,24 @@ def test_second_restart_ends_a_busy_worker_at_once_after_confirmation(tmp_path):
         await until(pilot, lambda: "worker 2 is ended; its job runs again" in text(app))
         assert session.told == [RestartWorker(2)]
 
-    visit(tmp_path, restart, session=Engine(tmp_path / "cache", (replace(AT_WORK, state="ending"),)))
 
-
-def test_keys_of_the_engine_page_act_only_in_their_own_table(tmp_path):
-    async def press(app, pilot, session, _pane):
+async def test_keys_of_the_engine_page_act_only_in_their_own_table(tmp_path):
+    async with visit(tmp_path) as (app, pilot, session, _pane):
         await pilot.press("r", "tab", "c", "tab", "c", "r")
         assert session.told == []
         await until(pilot, lambda: "disconnect cli" not in text(app))
 
-    visit(tmp_path, press)
 
-
-def test_key_on_a_worker_opens_its_job(tmp_path):
-    async def go(app, pilot, _session, _pane):
+async def test_key_on_a_worker_opens_its_job(tmp_path):
+    async with visit(tmp_path, session=Engine(tmp_path / "cache", (worker(1), AT_WORK))) as (app, pilot, _session, _pane):
         await pilot.press("tab", "enter")
         await until(pilot, lambda: app.pane.name_of_pane == "connections")
         await pilot.press("j", "enter")
         await until(pilot, lambda: app.pane.name_of_pane == "jobs" and app.pane.revealed == [r'source:"^textures/rock\.png$"'])
 
-    visit(tmp_path, go, session=Engine(tmp_path / "cache", (worker(1), AT_WORK)))
 
-
-def test_menu_and_commands_of_the_engine_page_and_copy_and_zoom_and_sort_keys_work(tmp_path):
-    async def use(app, pilot, session, pane):
+async def test_menu_and_commands_of_the_engine_page_and_copy_and_zoom_and_sort_keys_work(tmp_path):
+    async with visit(tmp_path) as (app, pilot, session, pane):
         await pilot.press("j", "y")
         await until(pilot, lambda: app.copied[0].split("\t")[:4] == ["2", "cli", "bench", "77"])
         await pilot.press("full_stop", "c", "n", "z")
@@ -278,34 +260,27 @@ def test_menu_and_commands_of_the_engine_page_and_copy_and_zoom_and_sort_keys_wo
         await pilot.press("escape", "i")
         await until(pilot, lambda: "2 clients, 2 workers" in text(app))
 
-    visit(tmp_path, use)
 
-
-def test_refusal_of_an_automatic_query_is_not_shown(tmp_path):
+async def test_refusal_of_an_automatic_query_is_not_shown(tmp_path):
     session = Engine(tmp_path / "cache")
     session.refusal = "the engine is busy"
-
-    async def look(app, pilot, _session, _pane):
+    async with visit(tmp_path, session=session) as (app, pilot, _session, _pane):
         await until(pilot, lambda: "the engine is busy" not in text(app))
         await pilot.press("ctrl+l", "c", "y")
         await until(pilot, lambda: "the engine is busy" in text(app))
 
-    visit(tmp_path, look, session=session)
 
-
-def test_engine_page_is_updated_when_the_engine_dies_and_restarts(tmp_path):
-    async def die(app, pilot, session, _pane):
+async def test_engine_page_is_updated_when_the_engine_dies_and_restarts(tmp_path):
+    async with visit(tmp_path) as (app, pilot, session, _pane):
         session.turn(SessionState.REATTACHING, "the connection to the engine has ended")
         await until(pilot, lambda: "no engine" in text(app) and "':start' starts one" in text(app))
         await until(pilot, lambda: "Workers" not in text(app))
         session.turn(SessionState.ATTACHED)
         await until(pilot, lambda: "bench" in text(app))
 
-    visit(tmp_path, die)
 
-
-def test_problems_that_need_the_user_are_shown(tmp_path):
-    async def look(app, pilot, session, _pane):
+async def test_problems_that_need_the_user_are_shown(tmp_path):
+    async with visit(tmp_path) as (app, pilot, session, _pane):
         session.latest_health = Health(
             pool="no room for a worker", broken_builders=(("images", "died 3 times"),), holds=(".git/index.lock",)
         )
@@ -314,49 +289,38 @@ def test_problems_that_need_the_user_are_shown(tmp_path):
         await until(pilot, lambda: "Builder images  died 3 times" in text(app))
         await until(pilot, lambda: "no folder is watched" in text(app))
 
-    visit(tmp_path, look)
 
-
-def test_engine_page_reports_that_no_engine_is_running(tmp_path):
+async def test_engine_page_reports_that_no_engine_is_running(tmp_path):
     session = NoSession("copied", tmp_path)
     session.done, session.refusal = ["open"], None
-
-    async def look(app, pilot, _session, _pane):
+    async with visit(tmp_path, session=session) as (app, pilot, _session, _pane):
         await until(pilot, lambda: "no engine: the screen shows a database only" in text(app))
         await until(pilot, lambda: str(tmp_path) in text(app))
         await pilot.press("c", "r", "y", "z", "full_stop", "escape")
 
-    visit(tmp_path, look, session=session)
 
-
-def test_read_only_screen_shows_notices(tmp_path):
+async def test_read_only_screen_shows_notices(tmp_path):
     session = Engine(tmp_path / "cache")
     session.is_read_only = True
     session.workers = ()
-
-    async def look(app, pilot, session, _pane):
+    async with visit(tmp_path, session=session) as (app, pilot, session, _pane):
         await until(pilot, lambda: "a read-only screen does not ask" in text(app))
         await until(pilot, lambda: "bench" in text(app))
         assert session.asked == []
 
-    visit(tmp_path, look, session=session)
-
 
 @pytest.mark.parametrize("size", [(80, 24), (1, 1)])
-def test_engine_page_draws_control_characters_safely_at_every_screen_size(tmp_path, size):
+async def test_engine_page_draws_control_characters_safely_at_every_screen_size(tmp_path, size):
     clients = tuple(Connection(at, words, words, at, 0, True, 0) for at, words in enumerate(PAYLOADS))
     session = Engine(tmp_path / "cache", tuple(worker(at, words, words) for at, words in enumerate(PAYLOADS)), clients)
     session.latest_health = Health(
         roots=tuple(WatchedRoot(words, WatchMode.LIMITED, words) for words in PAYLOADS), disk=PAYLOADS[3]
     )
-
-    async def press(app, pilot, _session, pane):
+    async with visit(tmp_path, session=session, size=size) as (app, pilot, _session, pane):
         await pilot.press("j", "c", "n", "tab", "z", "G")
 
         await until(pilot, lambda: pane.engine.table("workers").cursor == len(PAYLOADS) - 1)
         assert all(line.isprintable() for line in lines(app))
-
-    visit(tmp_path, press, session=session, size=size)
 
 
 @pytest.mark.parametrize(
@@ -399,19 +363,14 @@ def with_gateway(tmp_path, report=REPORT) -> Engine:
     return session
 
 
-def visit_gateway(tmp_path, do: Callable, *, session=None, size=LARGE):
-    async def main(app, pilot, session):
-        app.copied = []
-        app.copy_text = lambda words, **_: app.copied.append(words)
-        await pilot.press("4")
-        pane = app.pane
-        if session.gateway is None:
+@asynccontextmanager
+async def visit_gateway(tmp_path, *, session=None, size=LARGE):
+    async with opened(tmp_path, session or with_gateway(tmp_path), size) as (app, pilot, engine, pane):
+        if engine.gateway is None:
             await pilot.press("t")
         await until(pilot, lambda: pane.gateway.focused == "peers" and pane.gateway.lists["allowed"].row_count())
         await pilot.pause()
-        await do(app, pilot, session, pane.gateway)
-
-    return in_shell(tmp_path, main, size=size, session=session or with_gateway(tmp_path), panes=HERE)
+        yield app, pilot, engine, pane.gateway
 
 
 def order(*given, **named) -> OrderPeers:
@@ -419,8 +378,8 @@ def order(*given, **named) -> OrderPeers:
 
 
 @pytest.mark.parametrize("size", [LARGE, (80, 24)])
-def test_gateway_page_shows_connections_and_access_lists(tmp_path, size):
-    async def look(app, pilot, _session, _page):
+async def test_gateway_page_shows_connections_and_access_lists(tmp_path, size):
+    async with visit_gateway(tmp_path, size=size) as (app, pilot, _session, _page):
         said = text(app)
         for part in (
             "127.0.0.1:45650", "1 of 3 connected", "phone", "22229", "tablet", "[x]", "[ ]", "viewer", "10.0.0.5", "1.2 MiB",
@@ -437,21 +396,16 @@ def test_gateway_page_shows_connections_and_access_lists(tmp_path, size):
         assert "In and Out  messages, without downloads" in text(app), "what has no room in one line has it in the next"
         assert "since " in text(app)
 
-    visit_gateway(tmp_path, look, size=size)
 
-
-def test_reason_for_an_unreachable_device_is_shown_in_full(tmp_path):
+async def test_reason_for_an_unreachable_device_is_shown_in_full(tmp_path):
     why = "connect to 192.168.1.20 port 22229 failed: the certificate is not signed by the authority that serve.dial_ca names"
-
-    async def look(app, pilot, _session, _page):
+    report = replace(REPORT, peers=(replace(PEERS[0], trouble=why),))
+    async with visit_gateway(tmp_path, session=with_gateway(tmp_path, report), size=(80, 24)) as (app, pilot, _session, _page):
         await until(pilot, lambda: why in " ".join(text(app).split()))
 
-    report = replace(REPORT, peers=(replace(PEERS[0], trouble=why),))
-    visit_gateway(tmp_path, look, session=with_gateway(tmp_path, report), size=(80, 24))
 
-
-def test_gateway_report_is_drawn_at_once_and_removed_when_the_gateway_ends(tmp_path):
-    async def tell(app, pilot, session, _page):
+async def test_gateway_report_is_drawn_at_once_and_removed_when_the_gateway_ends(tmp_path):
+    async with visit_gateway(tmp_path) as (app, pilot, session, _page):
         session.gateway = replace(REPORT, peers=PEERS[:1], trouble="the disk is full")
         session.say(ConnectionsChanged(0, CLIENTS, session.gateway))
         await until(pilot, lambda: "viewer" not in text(app) and "the disk is full" in text(app))
@@ -461,11 +415,9 @@ def test_gateway_report_is_drawn_at_once_and_removed_when_the_gateway_ends(tmp_p
             pilot, lambda: "no gateway runs" in text(app) and "changes made here take effect when the gateway starts" in text(app)
         )
 
-    visit_gateway(tmp_path, tell)
 
-
-def test_valid_connection_is_added(tmp_path):
-    async def add(app, pilot, session, _page):
+async def test_valid_connection_is_added(tmp_path):
+    async with visit_gateway(tmp_path) as (app, pilot, session, _page):
         await pilot.press("a", *"phone", "tab", *"1.2.3", "enter")
         await until(pilot, lambda: "address: expected an address or a host name" in text(app))
         await pilot.press(*".4", "enter")
@@ -478,11 +430,9 @@ def test_valid_connection_is_added(tmp_path):
         await until(pilot, lambda: session.told == [order(PeerAction.ADD, dial=Dial("phone2", "1.2.3.4", 70, is_auto=False))])
         await until(pilot, lambda: "connection 'phone2' is added" in text(app))
 
-    visit_gateway(tmp_path, add)
 
-
-def test_a_connection_is_edited_switched_disconnected_and_removed(tmp_path):
-    async def change(app, pilot, session, page):
+async def test_a_connection_is_edited_switched_disconnected_and_removed(tmp_path):
+    async with visit_gateway(tmp_path) as (app, pilot, session, page):
         await pilot.press("O", "tab", "tab", *["backspace"] * 5, *"81", "enter")
         await until(pilot, lambda: session.told == [order(PeerAction.EDIT, "phone", Dial("phone", "192.168.1.20", 81))])
         await pilot.press("A", "c")
@@ -499,11 +449,9 @@ def test_a_connection_is_edited_switched_disconnected_and_removed(tmp_path):
         assert app.copied[0].split("\t")[1:3] == ["viewer", "10.0.0.5"]
         await until(pilot, lambda: page.focused == "peers")
 
-    visit_gateway(tmp_path, change)
 
-
-def test_entries_are_added_moved_and_removed(tmp_path):
-    async def change(app, pilot, session, page):
+async def test_entries_are_added_moved_and_removed(tmp_path):
+    async with visit_gateway(tmp_path) as (app, pilot, session, page):
         await pilot.press("tab", "m", "D", "a", *"10.0.0.0/99", "enter")
         await until(pilot, lambda: "is not a range of addresses" in text(app))
         await pilot.press("backspace", "backspace", *"8, tv.local", "enter")
@@ -519,11 +467,9 @@ def test_entries_are_added_moved_and_removed(tmp_path):
         await until(pilot, lambda: "this machine may always come in" in text(app))
         await pilot.press("escape")
 
-    visit_gateway(tmp_path, change)
 
-
-def test_allowed_list_is_switched_off_after_confirmation(tmp_path):
-    async def switch(app, pilot, session, _page):
+async def test_allowed_list_is_switched_off_after_confirmation(tmp_path):
+    async with visit_gateway(tmp_path) as (app, pilot, session, _page):
         await pilot.press("L")
         await until(pilot, lambda: "Switch the allowed list off?" in text(app))
         await pilot.press("enter")
@@ -536,11 +482,9 @@ def test_allowed_list_is_switched_off_after_confirmation(tmp_path):
         await pilot.press("L")
         assert session.told == [order(PeerAction.LIST_OFF), order(PeerAction.LIST_ON)]
 
-    visit_gateway(tmp_path, switch)
 
-
-def test_menu_and_commands_of_the_gateway_page_and_its_zoom_and_sort_keys_work(tmp_path):
-    async def use(app, pilot, session, page):
+async def test_menu_and_commands_of_the_gateway_page_and_its_zoom_and_sort_keys_work(tmp_path):
+    async with visit_gateway(tmp_path) as (app, pilot, session, page):
         for name, rest in (("allow", "a.local, b.local"), ("reject", "?"), ("forget", "10.9.0.1")):
             next(command for command in app.pane.commands() if command.name == name).run(rest)
         assert [each.order.entry for each in session.told] == ["a.local", "b.local", "10.9.0.1"]
@@ -558,15 +502,12 @@ def test_menu_and_commands_of_the_gateway_page_and_its_zoom_and_sort_keys_work(t
         await pilot.press("t", "i")
         await until(pilot, lambda: "gateway: 1 of 3 connected" in text(app))
 
-    visit_gateway(tmp_path, use)
 
-
-def test_changes_without_a_gateway_are_stored_in_the_connections_file(tmp_path):
+async def test_changes_without_a_gateway_are_stored_in_the_connections_file(tmp_path):
     session = Engine(tmp_path / "cache")
     session.gateway = None
     file = tmp_path / "cache" / peer_settings.PLACE
-
-    async def change(app, pilot, session, page):
+    async with visit_gateway(tmp_path, session=session) as (app, pilot, session, page):
         await until(pilot, lambda: "no gateway runs: 'serve: {enabled: true}'" in text(app))
         await pilot.press("a", *"phone", "tab", *"tv.local", "enter")
         await until(pilot, lambda: "tv.local" in text(app))
@@ -578,14 +519,11 @@ def test_changes_without_a_gateway_are_stored_in_the_connections_file(tmp_path):
         await pilot.press("ctrl+l")
         await until(pilot, lambda: "was damaged" in text(app))
 
-    visit_gateway(tmp_path, change, session=session)
 
-
-def test_gateway_page_shows_why_the_gateway_did_not_start(tmp_path):
+async def test_gateway_page_shows_why_the_gateway_did_not_start(tmp_path):
     session = Engine(tmp_path / "cache")
     session.gateway = None
-
-    async def fail(app, pilot, session, _page):
+    async with visit_gateway(tmp_path, session=session) as (app, pilot, session, _page):
         await until(pilot, lambda: "no gateway runs: 'serve: {enabled: true}'" in text(app))
         places.announce_gateway(session.cache_dir, places.GatewayRecord(0, 0, "", "127.0.0.1", 1, "", "aiohttp is not installed"))
         session.say(EngineMessage(0, LogLevel.ERROR, "there is no gateway: aiohttp is not installed"))
@@ -593,46 +531,38 @@ def test_gateway_page_shows_why_the_gateway_did_not_start(tmp_path):
         session.turn(SessionState.REATTACHING)
         await until(pilot, lambda: "no gateway runs: 'serve: {enabled: true}'" in text(app))
 
-    visit_gateway(tmp_path, fail, session=session)
 
-
-def test_read_only_screen_cannot_change_lists(tmp_path):
+async def test_read_only_screen_cannot_change_lists(tmp_path):
     session = with_gateway(tmp_path)
     session.is_read_only = True
-
-    async def press(app, pilot, session, page):
+    async with visit_gateway(tmp_path, session=session) as (app, pilot, session, page):
         await pilot.press("a", "O", "A", "D", "L", "tab", "m")
         page.list_entry(PeerAction.ALLOW, "tv.local")
         await until(pilot, lambda: "the screen is read-only" in text(app))
         assert session.asked == []
 
-    visit_gateway(tmp_path, press, session=session)
-
 
 @pytest.mark.parametrize("size", [(80, 24), (1, 1)])
-def test_hostile_names_of_peers_are_drawn_as_text(tmp_path, size):
+async def test_hostile_names_of_peers_are_drawn_as_text(tmp_path, size):
     peers = tuple(
         Peer(at, words, False, PeerState.CONNECTED, words, 0, (words,), (), words, last_request=words)
         for at, words in enumerate(PAYLOADS, 1)
     )
     report = GatewayReport(PAYLOADS[0], 1, PeerSettings(), peers, (TurnedAway(PAYLOADS[1], PAYLOADS[2], 1, 1, 2),), PAYLOADS[3])
-
-    async def press(app, pilot, _session, page):
+    async with visit_gateway(tmp_path, session=with_gateway(tmp_path, report), size=size) as (app, pilot, _session, page):
         await pilot.press("j", "c", "n", "full_stop", "escape", "G")
         await until(pilot, lambda: page.table("peers").cursor == len(PAYLOADS) - 1)
         assert all(line.isprintable() for line in lines(app))
 
-    visit_gateway(tmp_path, press, session=with_gateway(tmp_path, report), size=size)
 
-
-def test_rejected_address_is_reported_once_on_any_screen(tmp_path):
+async def test_rejected_address_is_reported_once_on_any_screen(tmp_path):
     def away(*addresses: str) -> ConnectionsChanged:
         latest = 1 << 50
         return ConnectionsChanged(
             0, (), replace(REPORT, turned_away=tuple(TurnedAway(each, f"{each} is rejected", 1, 1, latest) for each in addresses))
         )
 
-    async def come(app, pilot, session):
+    async with shell(tmp_path, size=LARGE, session=Engine(tmp_path / "cache"), panes=HERE) as (app, pilot, session):
         session.say(ConnectionsChanged(0, (), REPORT))
         session.say(away("10.0.0.1"))
         session.say(away("10.0.0.1"))
@@ -640,5 +570,3 @@ def test_rejected_address_is_reported_once_on_any_screen(tmp_path):
         assert FAR not in text(app), "that was before the screen was opened"
         session.say(away("10.0.0.1", *(f"10.0.0.{number}" for number in range(2, 12))))
         await until(pilot, lambda: "connections refused: 7 addresses more" in text(app))
-
-    in_shell(tmp_path, come, size=LARGE, session=Engine(tmp_path / "cache"), panes=HERE)

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import threading
+from contextlib import asynccontextmanager
 from importlib import import_module
 
 import pytest
@@ -22,7 +23,7 @@ from aptui.tui.widgets.menu import Menu
 from tests.store.conftest import job_row, product_row, source_row
 from tests.tui.database import database
 from tests.tui.fake_panes import PROBES, FakeSession
-from tests.tui.shell_room import LARGE, SMALL, in_shell, text, until
+from tests.tui.shell_room import LARGE, SMALL, shell, text, until
 
 pytestmark = pytest.mark.real
 
@@ -65,16 +66,14 @@ def store(tmp_path):
         yield made
 
 
-def in_cache(tmp_path, do, *, size=LARGE, session=None, shown=True, panes=PANES, **more):
+@asynccontextmanager
+async def in_cache(tmp_path, *, size=LARGE, session=None, shown=True, panes=PANES):
     """Open the screen and wait for the contents of the cache."""
-
-    async def main(app, pilot, engine):
+    async with shell(tmp_path, size=size, session=session, panes=panes) as (app, pilot, engine):
         if shown:
             await until(pilot, lambda: app.pane.inventory.contents is not None)
             await pilot.pause()
-        await do(app, pilot, engine)
-
-    return in_shell(tmp_path, main, size=size, session=session, panes=panes, **more)
+        yield app, pilot, engine
 
 
 def damage(tmp_path) -> None:
@@ -95,8 +94,8 @@ async def say(app, pilot, line: str, *keys: str) -> None:
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_platforms_folders_builders_and_changes_are_shown(tmp_path, store, size):
-    async def look(app, _pilot, _session):
+async def test_platforms_folders_builders_and_changes_are_shown(tmp_path, store, size):
+    async with in_cache(tmp_path, size=size) as (app, _pilot, _session):
         shown = text(app)
         for part in ("5 products", "15 KiB", "2 made in the last 24 h", "free on its disk", "linux", "pc", "textures/", "data/"):
             assert part in shown
@@ -106,11 +105,9 @@ def test_platforms_folders_builders_and_changes_are_shown(tmp_path, store, size)
         assert "painter" in shown, "as its jobs call a builder that no configuration names"
         assert uuid_text(b"X" * 16)[:20] in shown
 
-    in_cache(tmp_path, look, size=size)
 
-
-def test_cache_screen_without_a_database_offers_no_checks(tmp_path):
-    async def look(app, pilot, _session):
+async def test_cache_screen_without_a_database_offers_no_checks(tmp_path):
+    async with in_cache(tmp_path, shown=False) as (app, pilot, _session):
         await until(pilot, lambda: app.pane.inventory.trouble)
         await pilot.press("V", "U", "r", "D", "c")
 
@@ -118,13 +115,10 @@ def test_cache_screen_without_a_database_offers_no_checks(tmp_path):
         assert app.pane.examination.progress is None
         assert not {name for _, name, _ in app.actions_here() if name in {"cache.verify", "cache.unowned", "cache.repair"}}
 
-    in_cache(tmp_path, look, shown=False)
 
-
-def test_cache_check_finds_and_repairs_damaged_and_missing_products(tmp_path, store):
+async def test_cache_check_finds_and_repairs_damaged_and_missing_products(tmp_path, store):
     damage(tmp_path)
-
-    async def verify(app, pilot, session):
+    async with in_cache(tmp_path) as (app, pilot, session):
         await looked(app, pilot, "V")
         await until(pilot, lambda: "2 of 5 products not as recorded" in text(app))
         await until(pilot, lambda: "✗ damaged    linux/textures/a.png" in text(app))
@@ -148,11 +142,9 @@ def test_cache_check_finds_and_repairs_damaged_and_missing_products(tmp_path, st
             ),
         )
 
-    in_cache(tmp_path, verify)
 
-
-def test_cache_check_without_findings_reports_a_valid_cache(tmp_path, store):
-    async def verify(app, pilot, _session):
+async def test_cache_check_without_findings_reports_a_valid_cache(tmp_path, store):
+    async with in_cache(tmp_path, size=SMALL) as (app, pilot, _session):
         assert not app.pane.query_one("#cache-look").display
         await looked(app, pilot, "V")
 
@@ -160,10 +152,8 @@ def test_cache_check_without_findings_reports_a_valid_cache(tmp_path, store):
         await until(pilot, lambda: not app.pane.has_class("-found"))
         assert app.pane.query_one("#cache-look").display
 
-    in_cache(tmp_path, verify, size=SMALL)
 
-
-def test_verify_shows_progress_and_can_be_cancelled(tmp_path, store, monkeypatch):
+async def test_verify_shows_progress_and_can_be_cancelled(tmp_path, store, monkeypatch):
     goes_on, examined = threading.Event(), cache_contents.examine_products
     monkeypatch.setattr(cache_contents, "_REPORT_EVERY_S", -1.0)
 
@@ -174,8 +164,7 @@ def test_verify_shows_progress_and_can_be_cancelled(tmp_path, store, monkeypatch
                 goes_on.wait(20)
 
     monkeypatch.setattr(cache_contents, "examine_products", slow)
-
-    async def cancel(app, pilot, _session):
+    async with in_cache(tmp_path) as (app, pilot, _session):
         await pilot.press("V")
         await until(pilot, lambda: "2 of 5 products" in text(app))
         await until(pilot, lambda: "c cancels" in text(app))
@@ -189,10 +178,8 @@ def test_verify_shows_progress_and_can_be_cancelled(tmp_path, store, monkeypatch
         await until(pilot, lambda: "2 products as recorded so far" in text(app))
         await until(pilot, lambda: "being read already" in text(app))
 
-    in_cache(tmp_path, cancel)
 
-
-def test_leaving_the_screen_during_a_cache_check_ends_its_thread(tmp_path, store, monkeypatch):
+async def test_leaving_the_screen_during_a_cache_check_ends_its_thread(tmp_path, store, monkeypatch):
     examined = cache_contents.examine_products
 
     def endless(reader, cache_dir):
@@ -200,23 +187,19 @@ def test_leaving_the_screen_during_a_cache_check_ends_its_thread(tmp_path, store
             yield from examined(reader, cache_dir)
 
     monkeypatch.setattr(cache_contents, "examine_products", endless)
-
-    async def leave(app, pilot, _session):
+    async with in_cache(tmp_path) as (app, pilot, _session):
         await pilot.press("V")
         await until(pilot, lambda: app.pane.examination.is_busy)
-
-    in_cache(tmp_path, leave)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("aptui-cache")]
 
 
-def test_unowned_files_are_listed_and_deleted_after_confirmation(tmp_path, store):
+async def test_unowned_files_are_listed_and_deleted_after_confirmation(tmp_path, store):
     cache = tmp_path / "cache"
     (cache / "linux/data/stray.tmp").write_bytes(b"12")
     (cache / "linux/lonely").mkdir()
     (cache / "linux/lonely/x").write_bytes(b"1")
     os.utime(cache / "linux/data", ns=(5, 5))
-
-    async def clean(app, pilot, session):
+    async with in_cache(tmp_path) as (app, pilot, session):
         await looked(app, pilot, "U")
         await until(pilot, lambda: "2 files, 3 B" in text(app))
         await until(pilot, lambda: "○ unowned    linux/data/stray.tmp" in text(app))
@@ -235,16 +218,13 @@ def test_unowned_files_are_listed_and_deleted_after_confirmation(tmp_path, store
         await pilot.press("D")
         await until(pilot, lambda: "remove 'linux/lonely' by hand" in text(app))
 
-    in_cache(tmp_path, clean)
 
-
-def test_without_an_engine_findings_are_listed_without_repair(tmp_path, store):
+async def test_without_an_engine_findings_are_listed_without_repair(tmp_path, store):
     damage(tmp_path)
     (tmp_path / "cache/linux/stray").write_bytes(b"")
     session = NoSession("game", tmp_path / "cache")
     session.done = ["open"]
-
-    async def look(app, pilot, _session):
+    async with in_cache(tmp_path, session=session) as (app, pilot, _session):
         await looked(app, pilot, "V")
         await pilot.press("r")
         await until(pilot, lambda: "run the jobs again" not in text(app))
@@ -259,13 +239,10 @@ def test_without_an_engine_findings_are_listed_without_repair(tmp_path, store):
         assert "delete" not in text(app).splitlines()[-1]
         assert {"repair", "delete"}.isdisjoint(each.name for each in app.commands())
 
-    in_cache(tmp_path, look, session=session)
 
-
-def test_the_menu_of_a_finding_repairs_and_copies(tmp_path, store):
+async def test_the_menu_of_a_finding_repairs_and_copies(tmp_path, store):
     damage(tmp_path)
-
-    async def choose(app, pilot, session):
+    async with in_cache(tmp_path) as (app, pilot, session):
         copied = []
         app.copy_text = copied.append
         await looked(app, pilot, "V")
@@ -281,27 +258,22 @@ def test_the_menu_of_a_finding_repairs_and_copies(tmp_path, store):
         assert "\t" in copied[3]
         assert "━" not in copied[3], "the bar of its share says nothing elsewhere"
 
-    in_cache(tmp_path, choose)
 
-
-def test_finding_opens_its_job(tmp_path, store, monkeypatch):
+async def test_finding_opens_its_job(tmp_path, store, monkeypatch):
     damage(tmp_path)
     shown = []
     probe = import_module("tui.fake_panes").JobsProbe
     monkeypatch.setattr(probe, "reveal", lambda _pane, text: shown.append(text), raising=False)
-
-    async def go(app, pilot, _session):
+    async with in_cache(tmp_path, panes=[PANES[0], PROBES[0]]) as (app, pilot, _session):
         await looked(app, pilot, "V")
         await pilot.press("enter", "j")
         await until(pilot, lambda: shown == ["#2"])
 
         await until(pilot, lambda: app.pane.name_of_pane == "jobs")
 
-    in_cache(tmp_path, go, panes=[PANES[0], PROBES[0]])
 
-
-def test_tables_are_sorted_and_the_order_is_saved(tmp_path, store):
-    async def sort(app, pilot, _session):
+async def test_tables_are_sorted_and_the_order_is_saved(tmp_path, store):
+    async with in_cache(tmp_path) as (app, pilot, _session):
         table = app.pane.query_one("#cache-folders")
         table.focus()
         assert next(each.name for each in app.pane.tables.folders.model.records) == "data/"
@@ -315,20 +287,14 @@ def test_tables_are_sorted_and_the_order_is_saved(tmp_path, store):
         await until(
             pilot, lambda: next(each.name for each in app.pane.tables.folders.model.records) == "(directly below the platform)"
         )
-
-    app = in_cache(tmp_path, sort)
     assert app.memory.get("cache.sort.folders", []) == ["count", False]
-    in_cache(tmp_path, lambda app, *_: _sorted_so(app))
+    async with in_cache(tmp_path) as (app, *_):
+        assert app.pane.query_one("#cache-folders").sort == ("count", False)
 
 
-async def _sorted_so(app):
-    assert app.pane.query_one("#cache-folders").sort == ("count", False)
-
-
-def test_zoom_enlarges_the_findings(tmp_path, store):
+async def test_zoom_enlarges_the_findings(tmp_path, store):
     damage(tmp_path)
-
-    async def zoom(app, pilot, _session):
+    async with in_cache(tmp_path) as (app, pilot, _session):
         await looked(app, pilot, "V")
         await pilot.press("z")
         await until(pilot, lambda: not app.pane.query_one("#cache-columns").display)
@@ -336,15 +302,12 @@ def test_zoom_enlarges_the_findings(tmp_path, store):
 
         await until(pilot, lambda: app.pane.query_one("#cache-columns").display)
 
-    in_cache(tmp_path, zoom)
-
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_inventory_is_read_again_after_changes_when_the_engine_is_idle(tmp_path, store, size):
+async def test_inventory_is_read_again_after_changes_when_the_engine_is_idle(tmp_path, store, size):
     busy = Progress(0, 1, 0, 0, 5, 1, 0, 0, False)
     session = FakeSession(tmp_path / "cache")
-
-    async def change(app, pilot, session):
+    async with in_cache(tmp_path, session=session, size=size) as (app, pilot, session):
         before = app.pane.inventory.contents
         session.latest_progress = busy
         row = list(product_row(9, 1, "linux/textures/new.png"))
@@ -358,13 +321,10 @@ def test_inventory_is_read_again_after_changes_when_the_engine_is_idle(tmp_path,
 
         await until(pilot, lambda: "as of" not in text(app))
 
-    in_cache(tmp_path, change, session=session, size=size)
 
-
-def test_commands_of_the_cache_screen_do_the_same_as_its_keys(tmp_path, store):
+async def test_commands_of_the_cache_screen_do_the_same_as_its_keys(tmp_path, store):
     damage(tmp_path)
-
-    async def command(app, pilot, session):
+    async with in_cache(tmp_path) as (app, pilot, session):
         await say(app, pilot, "verify")
         await until(pilot, lambda: not app.pane.examination.is_busy and app.pane.examination.ended_ms)
         await say(app, pilot, "repair", "a")
@@ -374,32 +334,24 @@ def test_commands_of_the_cache_screen_do_the_same_as_its_keys(tmp_path, store):
 
         await until(pilot, lambda: "every file belongs to a product" in text(app))
 
-    in_cache(tmp_path, command)
 
-
-def test_hostile_names_are_drawn_as_text(tmp_path, store):
+async def test_hostile_names_are_drawn_as_text(tmp_path, store):
     damage(tmp_path)
     install(TerminalFacts())
-
-    async def look(app, pilot, _session):
+    async with in_cache(tmp_path, size=(200, 40)) as (app, pilot, _session):
         await looked(app, pilot, "V")
 
         await until(pilot, lambda: "[/oops]" in text(app))
         assert "\x1b" not in text(app)
 
-    in_cache(tmp_path, look, size=(200, 40))
 
-
-def test_unreadable_cache_is_not_shown_as_empty(tmp_path, store, monkeypatch):
+async def test_unreadable_cache_is_not_shown_as_empty(tmp_path, store, monkeypatch):
     monkeypatch.setattr(cache_contents.os, "access", lambda *_: False)
-
-    async def look(app, pilot, _session):
+    async with in_cache(tmp_path) as (app, pilot, _session):
         await pilot.press("V")
         await until(pilot, lambda: "cannot be read" in text(app))
 
         assert app.pane.examination.progress is None
-
-    in_cache(tmp_path, look)
 
 
 @pytest.mark.parametrize(
@@ -413,12 +365,9 @@ def test_column_of_new_products_is_shown_only_if_platforms_differ(made, is_told)
     assert ("made" in {column.id for column in rows.platform_columns(platforms)}) is is_told
 
 
-def test_empty_cache_is_shown_as_one_sentence_without_tables(tmp_path):
+async def test_empty_cache_is_shown_as_one_sentence_without_tables(tmp_path):
     (tmp_path / "cache").mkdir()
-
-    async def look(app, pilot, _session):
-        await until(pilot, lambda: "no products yet: the products of jobs appear here" in text(app))
-        assert not any(app.pane.query_one(f"#cache-{name}").display for name in ("builders", "folders"))
-
     with database(tmp_path / "cache"):
-        in_cache(tmp_path, look)
+        async with in_cache(tmp_path) as (app, pilot, _session):
+            await until(pilot, lambda: "no products yet: the products of jobs appear here" in text(app))
+            assert not any(app.pane.query_one(f"#cache-{name}").display for name in ("builders", "folders"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
+
 import pytest
 
 from aptui.config.load import load
@@ -10,7 +12,7 @@ from aptui.shared.result_store import Account
 from aptui.tui.pane import PaneSpec
 from aptui.tui.widgets.menu import Menu, Prompt
 from tests.tui.database import database
-from tests.tui.shell_room import LARGE, SMALL, in_shell, text, until
+from tests.tui.shell_room import LARGE, SMALL, shell, text, until
 
 pytestmark = pytest.mark.real
 
@@ -37,16 +39,15 @@ def project(tmp_path, monkeypatch):
         yield folder
 
 
-def in_cache(tmp_path, project, do, size=LARGE):
+@asynccontextmanager
+async def in_cache(tmp_path, project, size=LARGE):
     def give_config(app):
         app.config = load(project)
 
-    async def main(app, pilot, _engine):
+    async with shell(tmp_path, size=size, panes=PANES, before=give_config) as (app, pilot, _engine):
         await until(pilot, lambda: app.pane.inventory.contents is not None)
         await pilot.pause()
-        await do(app, pilot)
-
-    return in_shell(tmp_path, main, size=size, panes=PANES, before=give_config)
+        yield app, pilot
 
 
 def asking(app):
@@ -72,16 +73,13 @@ async def fill(app, pilot, said):
     await pilot.pause()
 
 
-def test_settings_are_written_to_the_project_file_with_its_comments(tmp_path, project):
+async def test_settings_are_written_to_the_project_file_with_its_comments(tmp_path, project):
     (tmp_path / "share").mkdir()
-
-    async def do(app, pilot):
+    async with in_cache(tmp_path, project) as (app, pilot):
         await choose(app, pilot, "O", "l")
         await fill(app, pilot, str(tmp_path / "share"))
         await choose(app, pilot, "m", "s", "a", "s")
         await until(pilot, lambda: not app.pane.sharing.is_dirty)
-
-    in_cache(tmp_path, project, do)
 
     said = (project / "aptui.yaml").read_text()
     sharing = load(project).sharing
@@ -90,10 +88,9 @@ def test_settings_are_written_to_the_project_file_with_its_comments(tmp_path, pr
     assert all(comment in said for comment in ("# ours", "# all of it", "# for now"))
 
 
-def test_pattern_edits_can_be_discarded(tmp_path, project):
+async def test_pattern_edits_can_be_discarded(tmp_path, project):
     drafts = []
-
-    async def do(app, pilot):
+    async with in_cache(tmp_path, project) as (app, pilot):
         shared = app.pane.sharing
         await choose(app, pilot, "O")
         for key, said in (("e", ""), ("n", "art"), ("p", ".*png"), ("t", ""), ("r", "")):
@@ -110,8 +107,6 @@ def test_pattern_edits_can_be_discarded(tmp_path, project):
         await choose(app, pilot, "d")
         assert not shared.is_dirty
 
-    in_cache(tmp_path, project, do)
-
     assert drafts == [
         [("pictures", "glob", "*.png", False)],
         [("art", "glob", "*.png", False)],
@@ -122,42 +117,36 @@ def test_pattern_edits_can_be_discarded(tmp_path, project):
     assert (project / "aptui.yaml").read_text() == CONFIG
 
 
-def test_invalid_setting_is_reported_and_not_written(tmp_path, project):
-    async def do(app, pilot):
+async def test_invalid_setting_is_reported_and_not_written(tmp_path, project):
+    async with in_cache(tmp_path, project) as (app, pilot):
         await choose(app, pilot, "O", "m", "c", "s")
         await until(pilot, lambda: "needs a store" in " ".join(text(app).replace("─", " ").split()))
         assert app.pane.sharing.is_dirty
-
-    in_cache(tmp_path, project, do)
 
     assert (project / "aptui.yaml").read_text() == CONFIG
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_time_saved_by_the_shared_cache_is_shown_in_one_line(tmp_path, project, size):
+async def test_time_saved_by_the_shared_cache_is_shown_in_one_line(tmp_path, project, size):
     account = Account()
     account.count("data", local_hits=3, misses=1, built_ms=90_000, fetch_ms=1000)
     (tmp_path / "cache" / ".aptui").mkdir(exist_ok=True)
     shared_totals.add(tmp_path / "cache", account)
-
-    async def do(app, pilot):
+    async with in_cache(tmp_path, project, size) as (app, pilot):
         app.pane.activate()
         await pilot.pause()
         assert "75 % from cache: 89 s saved" in text(app)
 
-    in_cache(tmp_path, project, do, size)
-
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_results_of_a_store_test_and_unsaved_changes_are_shown_on_every_screen(tmp_path, project, size):
+async def test_results_of_a_store_test_and_unsaved_changes_are_shown_on_every_screen(tmp_path, project, size):
     account = Account()
     account.count("data", local_hits=3, misses=1, built_ms=90_000, fetch_ms=1000)
     (tmp_path / "cache" / ".aptui").mkdir(exist_ok=True)
     shared_totals.add(tmp_path / "cache", account)
     share = tmp_path / "a folder with quite a long name for such a small screen"
     share.mkdir()
-
-    async def do(app, pilot):
+    async with in_cache(tmp_path, project, size) as (app, pilot):
         for place, words in (
             (tmp_path / "nowhere", "the folder of the shared cache does not exist"),
             (share, "the store answers after"),
@@ -168,24 +157,19 @@ def test_results_of_a_store_test_and_unsaved_changes_are_shown_on_every_screen(t
             await until(pilot, lambda: app.pane.sharing.answer is not None)
             await until(pilot, lambda words=words: f"not saved   {words}" in text(app))
 
-    in_cache(tmp_path, project, do, size)
-
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_savings_of_each_builder_are_shown(tmp_path, project, size):
+async def test_savings_of_each_builder_are_shown(tmp_path, project, size):
     account = Account()
     account.count("data", local_hits=3, remote_hits=5, misses=1, built_ms=90_000, fetch_ms=1000)
     account.count("pictures", remote_hits=1, built_ms=0, fetch_ms=2000)
     account.count("copies", misses=1)
     (tmp_path / "cache" / ".aptui").mkdir(exist_ok=True)
     shared_totals.add(tmp_path / "cache", account)
-
-    async def do(app, pilot):
+    async with in_cache(tmp_path, project, size) as (app, pilot):
         await choose(app, pilot, "O", "i")
         await until(pilot, lambda: "All runs" in text(app))
         assert "data        88 %   3 here, 5 shared, 1 made   89 s saved" in text(app)
         assert "pictures   100 %   0 here, 1 shared, 0 made   2.0 s lost" in text(app)
         assert "copies       0 %   0 here, 0 shared, 1 made  " in text(app)
         assert "0.0 s" not in text(app)
-
-    in_cache(tmp_path, project, do, size)
