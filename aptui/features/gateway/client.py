@@ -6,7 +6,7 @@
             …
 
 A client reconnects when the connection is lost (the engine restarts, the network fails); a `Resync` then reports that notifications
-may be missing. `python -m aptui.features.gateway.client listen` acts as a device that a gateway connects to.
+may be missing. `Device` waits for gateways that connect to it.
 
 Tests: `tests/features/gateway/ws/test_client_sessions.py`, `tests/features/gateway/ws/test_routing.py`,
 `tests/features/gateway/peers/test_peer_connections.py`.
@@ -36,7 +36,7 @@ from aptui.features.gateway.gateway_context import HttpSession
 from aptui.features.gateway.wire_codec import REQUEST_NAMES, REQUESTS, RequestMistake
 from aptui.features.gateway.wire_records import Hello, ReadProduct, Resync, Welcome
 from aptui.shared.connections.addresses import is_loopback
-from aptui.shared.connections.peers import DEVICE_PATH, DEVICE_PORT
+from aptui.shared.connections.peers import DEVICE_PATH
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 from aptui.shared.sanitize import sanitize
 
@@ -573,62 +573,3 @@ def local(cache_dir: Path) -> tuple[str, str]:
         why = f": {found.problem}" if found is not None and found.problem else ""
         raise HostError(f"no gateway is running{why}", hint="'aptui gateway' starts one; with 'serve.enabled' the engine starts it")
     return found.url, found.token
-
-
-# `python -m aptui.features.gateway.client listen`: a device that waits for gateways and prints their messages.
-
-
-async def _listen(address: str, port: int, tls: ssl.SSLContext | None, hello: dict[str, Any]) -> None:
-    """Print the messages of every gateway that connects, as JSON Lines."""
-    listening = Device(**hello)
-    print(f"listening at {address} port {await listening.open(address, port, tls)}", flush=True)
-    tasks: set[asyncio.Task[None]] = set()
-    try:
-        while True:
-            client = await listening.dialled.get()
-            print(wire_codec.encode_value({"dialled_by": client.welcome}), flush=True)
-            task = asyncio.get_running_loop().create_task(_print(client))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-    finally:
-        await listening.close()
-
-
-async def _print(client: AsyncClient) -> None:
-    try:
-        async for received in client.notices():
-            print(wire_codec.encode_notices(received.epoch, received.seq, [received.notice]), flush=True)
-    except Disconnected as error:
-        print(wire_codec.encode_value({"gone": str(error)}), flush=True)
-
-
-def _trust_certificate(file: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(file)
-    return context
-
-
-def main() -> None:
-    """Run a device that gateways connect to."""
-    from argparse import ArgumentParser
-
-    parser = ArgumentParser(
-        prog="python -m aptui.features.gateway.client", description="act as a device: listen until a gateway connects"
-    )
-    parser.add_argument("action", choices=["listen"])
-    parser.add_argument("--address", default="127.0.0.1", help="address to listen on")
-    parser.add_argument("--port", type=int, default=DEVICE_PORT, help="port to listen on; 0 = any free port")
-    parser.add_argument("--certificate", help="PEM file: certificate chain and key; a gateway on another machine requires it")
-    parser.add_argument("--name", default="device", help="name of this device")
-    parser.add_argument(
-        "--platform", action="append", default=[], help="platform whose notifications to receive; repeatable; all by default"
-    )
-    parser.add_argument("--catalog", action="store_true", help="receive the whole catalog first, then changes")
-    given = parser.parse_args()
-    hello = {"client": given.name, "platforms": tuple(given.platform), "wants_catalog": given.catalog}
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_listen(given.address, given.port, _trust_certificate(given.certificate) if given.certificate else None, hello))
-
-
-if __name__ == "__main__":
-    main()

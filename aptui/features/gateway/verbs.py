@@ -187,7 +187,8 @@ def _minute_of(time_ms: int) -> str:
 
 # ------------------------------------------------------------------------------------------------------------------ client
 
-_NEED_TERM = ("status", "wait")
+_NEED_TERM = {"status": "asset_status", "wait": "wait_ready"}
+"""{action that takes the name of an asset: its request}."""
 _ACTIONS = "watch, catalog, get PATH, status TERM, wait TERM, or the name of any request with field=value …"
 
 
@@ -353,10 +354,8 @@ def _ask(connected: Client, arguments: Namespace) -> int:
     """Send one request and print the answer."""
     from aptui.features.gateway.wire_codec import REQUESTS, RequestMistake, as_record
 
-    name, words = arguments.action, list(arguments.words)
-    short = {"status": "asset_status", "wait": "wait_ready", "jobs": "jobs_info", "processor": "processor_status"}
-    if name in short:
-        name = short[name]
+    name, words = _NEED_TERM.get(arguments.action, arguments.action), list(arguments.words)
+    if arguments.action in _NEED_TERM:
         words = [word if "=" in word else f"term={word}" for word in words]
     if name not in REQUESTS:
         raise UserError(f"there is no request '{printing.line(name)}'", hint=f"{_ACTIONS}: {', '.join(REQUESTS)}")
