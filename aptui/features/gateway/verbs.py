@@ -72,6 +72,7 @@ def gateway_arguments(parser: ArgumentParser) -> None:
 def gateway(arguments: Namespace) -> int:
     """Listen for editors, games and devices until a signal arrives."""
     _need_aiohttp()
+    from aptui.cli.engine_verbs import stop_engines
     from aptui.features.gateway import gateway as serving
 
     config = load_config(arguments)
@@ -88,7 +89,7 @@ def gateway(arguments: Namespace) -> int:
         )
     except KnownError:
         if has_started:
-            _stop_engine(config)
+            printing.say(f"the engine was stopped again: {', '.join(map(str, stop_engines(config.cache_dir)))}")
         raise
     return 0
 
@@ -114,12 +115,6 @@ def _start_engine(config: Config, arguments: Namespace) -> bool:
         printing.say(f"the engine runs as process {pid}")
         return True
     return False
-
-
-def _stop_engine(config: Config) -> None:
-    from aptui.cli.engine_verbs import stop_engines
-
-    printing.say(f"the engine was stopped again: {', '.join(map(str, stop_engines(config.cache_dir)))}")
 
 
 # ------------------------------------------------------------------------------------------------------------------ tokens

@@ -193,14 +193,8 @@ class AssetState(Struct, frozen=True):
     is_draft: bool = False
 
 
-class Escalate(Struct, frozen=True):
+class Escalate(AssetStatus, frozen=True):
     """Raise the priority of all jobs of some assets and of their dependencies. The assets are named as in `asset_status`."""
-
-    asset: str = ""
-    term: str = ""
-    platform: str = ""
-    match: Match = Match.DEFAULT
-    fence: bool = True
 
 
 class Counted(Struct, frozen=True):

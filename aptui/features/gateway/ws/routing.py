@@ -69,9 +69,7 @@ _BUSY = 4
 _PIECE_BYTES = 256 << 10
 
 
-def _lookup_of(
-    context: GatewayContext, request: wire_records.AssetStatus | wire_records.Escalate | wire_records.JobsInfo
-) -> AssetLookup:
+def _lookup_of(context: GatewayContext, request: wire_records.AssetStatus | wire_records.JobsInfo) -> AssetLookup:
     if request.platform:
         context.refuse_unknown(request.platform)
     uuid, sub_id = parse_asset_id(request.asset) if request.asset else (b"", None)
