@@ -18,7 +18,7 @@ from aiohttp import web
 from aptui.features.gateway.access.guard import require
 from aptui.features.gateway.gateway_context import CONTEXT, context_of
 from aptui.features.gateway.http.http_files import read_asked_path
-from aptui.features.gateway.http.sending import PRODUCT_OPENER, status_of
+from aptui.features.gateway.http.sending import PRODUCT_OPENER, send_page, status_of
 from aptui.features.gateway.wire_codec import Scope
 
 MARKER = b"# aptui demo project:"
@@ -83,9 +83,4 @@ async def _page(request: web.Request) -> web.Response:
     file, kind = _FILES[request.match_info["name"]]
     # WebSockets are listed, because 'self' does not include them in older browsers. The guard has checked `Host`.
     socket = f"{'wss' if request.secure else 'ws'}://{request.host}"
-    headers = {
-        "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
-        f"connect-src 'self' {socket}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-        "Cache-Control": "no-cache",
-    }
-    return web.Response(body=(_FOLDER / file).read_bytes(), content_type=kind, charset="utf-8", headers=headers)
+    return send_page(_FOLDER / file, kind, f"style-src 'self'; img-src 'self' blob: data:; connect-src 'self' {socket}")

@@ -32,6 +32,7 @@ from aptui.features.gateway.access.guard import GUARD, UNIDENTIFIED_LIMIT, Audit
 from aptui.features.gateway.gateway import Gateway
 from aptui.features.gateway.gateway_context import DrawTexture
 from aptui.features.gateway.http.demo_page import PAGE
+from aptui.features.gateway.http.sending import send_page
 from aptui.features.gateway.wire_codec import Scope
 from aptui.link import places
 from aptui.shared.connections.http_sockets import LimitedServer, bind
@@ -55,10 +56,7 @@ _TERMINAL = {"js/textual.js": "text/javascript", "css/xterm.css": "text/css"}
 The page of textual-serve itself is not served, because that page loads a font from another server.
 """
 # 'unsafe-inline': textual-serve's script writes its styles into the page.
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; "
-    "connect-src 'self' {socket}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+_POLICY = "style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; connect-src 'self' {socket}"
 _IDENTITY = guard.ClientIdentity("web", frozenset(Scope), "")
 
 
@@ -110,9 +108,7 @@ class Web:
 
     async def _send_page(self, request: web.Request) -> web.Response:
         file, kind = _OWN[request.path]
-        policy = _POLICY.format(socket=f"ws://{request.host}")  # the guard has checked the host
-        headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache"}
-        return web.Response(body=(_FOLDER / file).read_bytes(), content_type=kind, charset="utf-8", headers=headers)
+        return send_page(_FOLDER / file, kind, _POLICY.format(socket=f"ws://{request.host}"))  # the guard has checked the host
 
     async def _open_terminal(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]

@@ -31,7 +31,7 @@ from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
 from aptui.tui.screens.bars import Bar
-from aptui.tui.screens.listing import Listing
+from aptui.tui.screens.listing import ListedRow, ListedRows, Listing
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, share_bar
 from aptui.tui.widgets.menu import Menu, MenuItem
@@ -69,47 +69,26 @@ FINDINGS = (
 _PROBLEMS = {"damaged": ("failed", "failed"), "missing": ("warning", "warning"), "unowned": ("hollow", "muted")}
 
 
-def share_cell(share: CacheShare, column: str) -> Cell:
-    """Return the table cell for a column in the row of a platform, folder or builder."""
-    match column:
-        case "name":
-            return Cell(share.name, "path")
-        case "count":
-            return Cell(f"{share.count:,}")
-        case "size":
-            return Cell(size_text(share.size_bytes))
-        case "share":
-            return Cell(share_bar(share.size_bytes / max(1, share.of_bytes), _BAR_CELLS), "accent")
-        case "made":
-            return _make_made_cell(share)
-        case _:
-            return Cell("")
+def share_row(at: int, share: CacheShare) -> ListedRow:
+    """Return the row of a platform, folder or builder.
 
-
-def _make_made_cell(share: CacheShare) -> Cell:
-    """Return the cell of products made in the last 24 hours.
-
-    If all products are new, the cell is "all", because other columns show their number and size.
+    If all its products were made in the last 24 hours, "made" says "all", because other columns show their number and size.
     """
-    if not share.made:
-        return Cell(glyph("none"), "muted")
-    return Cell("all" if share.made == share.count else f"{share.made:,}, {size_text(share.made_bytes)}")
+    made = "all" if share.made == share.count else f"{share.made:,}, {size_text(share.made_bytes)}"
+    cells = {
+        "name": Cell(share.name, "path"),
+        "count": Cell(f"{share.count:,}"),
+        "size": Cell(size_text(share.size_bytes)),
+        "share": Cell(share_bar(share.size_bytes / max(1, share.of_bytes), _BAR_CELLS), "accent"),
+        "made": Cell(made) if share.made else Cell(glyph("none"), "muted"),
+    }
+    return ListedRow(at, cells, {"count": share.count, "size": share.size_bytes, "made": share.made}, share)
 
 
 def platform_columns(platforms: Sequence[CacheShare]) -> tuple[Column, ...]:
     """Return the columns of platforms. "made" is left out if all or no products are new, because the summary shows this already."""
     is_shown = any(0 < each.made < each.count for each in platforms) or len({bool(each.made) for each in platforms}) > 1
     return PLATFORMS if is_shown else PLATFORMS[:-1]
-
-
-def share_order(share: CacheShare, column: str) -> object:
-    """Return the sort key for a column in the row of a platform, folder or builder."""
-    orders: dict[str, object] = {
-        "name": share.name.lower(),
-        "count": share.count,
-        "made": share.made,
-    }
-    return orders.get(column, share.size_bytes)
 
 
 def problem_cell(problem: CacheProblem, column: str) -> Cell:
@@ -148,7 +127,7 @@ class CacheTables:
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
-        self._amounts = {name: Listing(share_cell, share_order) for name in ("platforms", "folders", "builders")}
+        self._amounts = {name: ListedRows() for name in ("platforms", "folders", "builders")}
         self._problems = Listing(problem_cell, problem_order, lambda problem, _: hash(problem.name))
         self.platforms = SideTable(PLATFORMS, self._amounts["platforms"], id="cache-platforms")
         self.builders = SideTable(BUILDERS, self._amounts["builders"], id="cache-builders")
@@ -161,7 +140,7 @@ class CacheTables:
             "findings": self.findings,
         }
 
-    def _model(self, name: str) -> Listing[CacheShare] | Listing[CacheProblem]:
+    def _model(self, name: str) -> ListedRows | Listing[CacheProblem]:
         return self._problems if name == "findings" else self._amounts[name]
 
     def show_inventory(self, contents: CacheInventory) -> None:
@@ -170,7 +149,7 @@ class CacheTables:
         for name, shares in (
             ("platforms", contents.platforms), ("folders", contents.folders), ("builders", contents.builders),
         ):  # fmt: skip
-            self._amounts[name].show(shares)
+            self._amounts[name].put([share_row(at, share) for at, share in enumerate(shares)])
             self._widgets[name].refresh_model()
 
     def show_findings(self, progress: CheckProgress) -> None:

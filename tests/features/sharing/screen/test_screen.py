@@ -276,7 +276,7 @@ async def test_tables_are_sorted_and_the_order_is_saved(tmp_path, store):
     async with in_cache(tmp_path) as (app, pilot, _session):
         table = app.pane.query_one("#cache-folders")
         table.focus()
-        assert next(each.name for each in app.pane.tables.folders.model.records) == "data/"
+        assert next(each.data.name for each in app.pane.tables.folders.model.records) == "data/"
         await pilot.press("S", "enter")
         await until(pilot, lambda: table.sort == ("name", False))
         table.post_message(table.HeaderClicked(table, -1, "count"))
@@ -285,7 +285,7 @@ async def test_tables_are_sorted_and_the_order_is_saved(tmp_path, store):
         await pilot.pause()
         await until(pilot, lambda: table.sort == ("count", False))
         await until(
-            pilot, lambda: next(each.name for each in app.pane.tables.folders.model.records) == "(directly below the platform)"
+            pilot, lambda: next(each.data.name for each in app.pane.tables.folders.model.records) == "(directly below the platform)"
         )
     assert app.memory.get("cache.sort.folders", []) == ["count", False]
     async with in_cache(tmp_path) as (app, *_):
