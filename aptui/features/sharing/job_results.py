@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.config.dirs import asset_database
-from aptui.core.model import Job, ProductFlag
+from aptui.core.model import FileFact, Job, ProductFlag
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.paths import normalize, to_text
@@ -55,15 +55,6 @@ _HIDDEN, _PROBED = "!", "?"
 
 Quoted names of scan folders never begin with these characters.
 """
-
-
-class SharedInput(Struct, frozen=True):
-    """An input file with the size and times that it had when the run was planned."""
-
-    path: str
-    size: int
-    mtime_ns: int
-    ctime_ns: int
 
 
 class NotShareable(Exception):
@@ -258,13 +249,13 @@ def sync(paths: Sequence[str]) -> None:
         file_access.sync_file(path)
 
 
-def is_untouched(item: SharedInput) -> bool:
-    """Whether the input's file still has the recorded size and times."""
+def is_untouched(path: str, fact: FileFact) -> bool:
+    """Whether an input's file still has the size and times that it had when the run was planned."""
     try:
-        now = os.stat(file_access.os_path(item.path))
+        now = os.stat(file_access.os_path(path))
     except OSError:
         return False
-    return (now.st_size, now.st_mtime_ns, now.st_ctime_ns) == (item.size, item.mtime_ns, item.ctime_ns)
+    return (now.st_size, now.st_mtime_ns, now.st_ctime_ns) == (fact.size, fact.mtime_ns, fact.ctime_ns)
 
 
 # Restores the products of an earlier run from this machine's store; the result is current until an input of the job changes.

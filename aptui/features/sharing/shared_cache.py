@@ -356,16 +356,15 @@ class SharedCache:
             record,
             files,
             is_shared=self._rules.shares(builder.name, str(job.source.rel)),
-            is_current=lambda: all(map(results.is_untouched, inputs)),
+            is_current=lambda: all(results.is_untouched(path, fact) for path, fact in inputs),
         )
 
-    def _inputs(self, commit: Commit, pipeline: Pipeline) -> Iterable[results.SharedInput]:
+    def _inputs(self, commit: Commit, pipeline: Pipeline) -> Iterable[tuple[str, FileFact]]:
         memory = pipeline.jobs.memory
         for kind, name, _digest in commit.inputs:
             fact = commit.job.source.fact if kind == "source" else memory.file(PathKey(name)) if kind in _FILES else None
             if isinstance(fact, FileFact):
-                path = f"{self._root_of[fact.scan_folder]}/{fact.rel}"
-                yield results.SharedInput(path, fact.size, fact.mtime_ns, fact.ctime_ns)
+                yield f"{self._root_of[fact.scan_folder]}/{fact.rel}", fact
 
     def close(self, *, is_stopping: bool) -> None:
         """Wait for results that are being stored, within the configured time, then close."""
