@@ -85,9 +85,7 @@ class FakeClient:
     def submit(self, function: object, data: bytes, *, key: str, **_more: object) -> FakeFuture:
         future = FakeFuture(key, data)
         if function is cluster_task.check:
-            report = cluster_messages.WorkerReport(
-                scheduler.program_version(), scheduler.python_version(), "box", 7, (("paint", ()),)
-            )
+            report = cluster_messages.WorkerReport(program_version(), python_version(), "box", 7, (("paint", ()),))
             future.answer.set_result(cluster_messages.encode(report))
         else:
             self.sent.append(future)
