@@ -67,15 +67,6 @@ class EngineInquiry:
         self._asked_s = -ASK_S
         self._answers_pending = 0
 
-    def open(self) -> None:
-        """Subscribe to the state of the engine's connection."""
-        self._shell.session.on_state.append(self.renew)
-
-    def close(self) -> None:
-        """Unsubscribe from the state of the engine's connection."""
-        if self.renew in self._shell.session.on_state:
-            self._shell.session.on_state.remove(self.renew)
-
     def show(self, *, is_visible: bool) -> None:
         """Query the engine if the screen is visible now; else stop querying."""
         self._is_visible = is_visible
@@ -193,11 +184,11 @@ class EnginePage(ConnectionTables):
 
     def on_mount(self) -> None:
         """Subscribe to the state of the engine's connection."""
-        self.inquiry.open()
+        self._shell.session.on_state.append(self.inquiry.renew)
 
     def on_unmount(self) -> None:
         """Unsubscribe from the state of the engine's connection."""
-        self.inquiry.close()
+        self._shell.session.on_state.remove(self.inquiry.renew)
 
     def on_resize(self) -> None:
         """Adapt the heights."""

@@ -29,7 +29,7 @@ class Room:
     def __init__(self, monkeypatch) -> None:
         self.now_s, self.timers, self.asked, self.woken = 100.0, [], [], 0
         self.session = SimpleNamespace(
-            connections=(), latest_progress=None, on_state=[], state=SessionState.ATTACHED, is_read_only=False, ask=self.take
+            connections=(), latest_progress=None, state=SessionState.ATTACHED, is_read_only=False, ask=self.take
         )
         monkeypatch.setattr(screen, "time", SimpleNamespace(monotonic=lambda: self.now_s))
         self.inquiry = EngineInquiry(self, lambda wait_s, do: self.timers.append((wait_s, do)))
@@ -133,15 +133,6 @@ def test_read_only_screen_sends_no_queries(room):
 
     assert not room.asked
     assert room.inquiry.connections == (CLIENT,)
-
-
-def test_engine_inquiry_listens_to_engine_state_changes_until_closed(room):
-    room.inquiry.open()
-    room.session.on_state[0]()
-    assert room.woken == 1
-    room.inquiry.close()
-    room.inquiry.close()
-    assert not room.session.on_state
 
 
 BOTH = ("linux", "server")

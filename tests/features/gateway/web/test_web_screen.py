@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ async def opened(tmp_path: Path, command: list[str] = ECHO) -> AsyncIterator[Cal
     stage = TerminalPage(command, tmp_path / "audit.log")
     address = await stage.open()
     try:
-        async with ClientSession() as http:
+        async with ClientSession() as http, asyncio.timeout(PATIENCE_S):
             yield Caller(http, address, tmp_path)
     finally:
         await stage.close()
@@ -81,14 +81,6 @@ def children() -> set[str]:
     return {child for child in found if not has_ended(child)}
 
 
-def with_caller(tmp_path: Path, does: Callable[[Caller], Awaitable[None]], command: list[str] = ECHO) -> None:
-    async def go() -> None:
-        async with opened(tmp_path, command) as caller, asyncio.timeout(PATIENCE_S):
-            await does(caller)
-
-    asyncio.run(go())
-
-
 async def until(socket: Any, words: str) -> str:
     seen = ""
     while words not in seen:
@@ -101,18 +93,16 @@ async def until(socket: Any, words: str) -> str:
 # ----------------------------------------------------------------------------------------------------------------- the door
 
 
-def test_ticket_needs_the_token(tmp_path):
-    async def does(caller):
+async def test_ticket_needs_the_token(tmp_path):
+    async with opened(tmp_path) as caller:
         assert await caller.status("/ticket", "POST") == 401
         assert await caller.status("/ticket", "POST", Authorization="Bearer " + caller.token[:-1]) == 401
         assert await caller.status("/ticket", "POST", Cookie=f"aptui-token={caller.token[:-1]}") == 401
         assert await caller.status("/ticket", "POST", Authorization=f"Bearer {caller.token}") == 200
 
-    with_caller(tmp_path, does)
 
-
-def test_screen_needs_a_ticket_which_is_valid_once(tmp_path):
-    async def does(caller):
+async def test_screen_needs_a_ticket_which_is_valid_once(tmp_path):
+    async with opened(tmp_path) as caller:
         ticket = await caller.ticket()
         async with caller.screen(ticket) as socket:
             await until(socket, "17 91")
@@ -120,8 +110,6 @@ def test_screen_needs_a_ticket_which_is_valid_once(tmp_path):
             with pytest.raises(WSServerHandshakeError) as refused:
                 await caller.screen(used)
             assert refused.value.status == 403
-
-    with_caller(tmp_path, does)
 
 
 @pytest.mark.parametrize(
@@ -134,27 +122,23 @@ def test_screen_needs_a_ticket_which_is_valid_once(tmp_path):
         ({"Origin": "same"}, 200),
     ],
 )
-def test_other_origins_and_hosts_are_refused_even_with_the_token(tmp_path, headers, status):
-    async def does(caller):
+async def test_other_origins_and_hosts_are_refused_even_with_the_token(tmp_path, headers, status):
+    async with opened(tmp_path) as caller:
         mine = {name: value.replace("same", caller.url) for name, value in headers.items()}
         assert await caller.status("/ticket", "POST", Authorization=f"Bearer {caller.token}", **mine) == status
         assert await caller.status("/", **mine) == status
 
-    with_caller(tmp_path, does)
 
-
-def test_a_page_of_another_origin_cannot_use_a_ticket(tmp_path):
-    async def does(caller):
+async def test_a_page_of_another_origin_cannot_use_a_ticket(tmp_path):
+    async with opened(tmp_path) as caller:
         with pytest.raises(WSServerHandshakeError) as refused:
             await caller.http.ws_connect(f"{caller.url}/ws/{await caller.ticket()}", origin="http://evil.example")
 
         assert refused.value.status == 403
 
-    with_caller(tmp_path, does)
 
-
-def test_only_files_of_the_page_are_served(tmp_path):
-    async def does(caller):
+async def test_only_files_of_the_page_are_served(tmp_path):
+    async with opened(tmp_path) as caller:
         for path in ("/", "/screen.js", "/screen.css", "/static/js/textual.js", "/static/css/xterm.css"):
             async with caller.http.get(caller.url + path) as answer:
                 assert answer.status == 200
@@ -166,13 +150,10 @@ def test_only_files_of_the_page_are_served(tmp_path):
             policy = answer.headers["Content-Security-Policy"]
             assert "default-src 'none'; script-src 'self';" in policy
 
-    with_caller(tmp_path, does)
 
-
-def test_number_of_screens_is_limited(tmp_path, monkeypatch):
+async def test_number_of_screens_is_limited(tmp_path, monkeypatch):
     monkeypatch.setattr(serve_web, "SCREENS_LIMIT", 1)
-
-    async def does(caller):
+    async with opened(tmp_path) as caller:
         spare = await caller.ticket()
         async with caller.screen(await caller.ticket()) as socket:
             await until(socket, "17 91")
@@ -181,19 +162,14 @@ def test_number_of_screens_is_limited(tmp_path, monkeypatch):
                 await caller.screen(spare)
             assert refused.value.status == 503
 
-    with_caller(tmp_path, does)
 
-
-def test_every_screen_is_in_the_audit_log(tmp_path):
-    async def does(caller):
-        async with caller.screen(await caller.ticket()) as socket:
-            await until(socket, "17 91")
-            noted = json.loads((tmp_path / "audit.log").read_text())
-            assert noted["request"] == "screen"
-            assert noted["address"] == "127.0.0.1"
-            assert caller.token not in str(noted)
-
-    with_caller(tmp_path, does)
+async def test_every_screen_is_in_the_audit_log(tmp_path):
+    async with opened(tmp_path) as caller, caller.screen(await caller.ticket()) as socket:
+        await until(socket, "17 91")
+        noted = json.loads((tmp_path / "audit.log").read_text())
+        assert noted["request"] == "screen"
+        assert noted["address"] == "127.0.0.1"
+        assert caller.token not in str(noted)
 
 
 def test_ticket_expires_after_half_a_minute():
@@ -217,24 +193,18 @@ def test_unused_tickets_are_dropped():
 # ------------------------------------------------------------------------------------------------------------- the terminal
 
 
-def test_browser_keys_and_window_size_reach_the_screen(tmp_path):
-    async def does(caller):
-        async with caller.screen(await caller.ticket()) as socket:
-            await until(socket, "17 91")
-            await socket.send_json(["resize", {"width": 70, "height": 20}])
-            await socket.send_json(["stdin", "hello\n"])
-            assert "got hello" in await until(socket, "20 70")
-
-    with_caller(tmp_path, does)
+async def test_browser_keys_and_window_size_reach_the_screen(tmp_path):
+    async with opened(tmp_path) as caller, caller.screen(await caller.ticket()) as socket:
+        await until(socket, "17 91")
+        await socket.send_json(["resize", {"width": 70, "height": 20}])
+        await socket.send_json(["stdin", "hello\n"])
+        assert "got hello" in await until(socket, "20 70")
 
 
 @pytest.mark.parametrize(("width", "height", "shown"), [("1000000000", "0", "1 500"), ("-3", "99999", "300 1")])
-def test_impossible_size_of_a_web_terminal_is_clamped(tmp_path, width, height, shown):
-    async def does(caller):
-        async with caller.screen(await caller.ticket(), width, height) as socket:
-            await until(socket, shown)
-
-    with_caller(tmp_path, does)
+async def test_impossible_size_of_a_web_terminal_is_clamped(tmp_path, width, height, shown):
+    async with opened(tmp_path) as caller, caller.screen(await caller.ticket(), width, height) as socket:
+        await until(socket, shown)
 
 
 _LATE = """
@@ -259,24 +229,19 @@ def test_terminal_has_its_size_before_the_screen_program_starts():
     assert b"20 70" in said
 
 
-def test_ended_screen_closes_the_socket(tmp_path):
-    async def does(caller):
-        async with caller.screen(await caller.ticket()) as socket:
-            assert "bye" in await until(socket, "bye")
-            assert (await socket.receive()).type in {WSMsgType.CLOSE, WSMsgType.CLOSED}
-
-    with_caller(tmp_path, does, ["echo", "bye"])
+async def test_ended_screen_closes_the_socket(tmp_path):
+    async with opened(tmp_path, ["echo", "bye"]) as caller, caller.screen(await caller.ticket()) as socket:
+        assert "bye" in await until(socket, "bye")
+        assert (await socket.receive()).type in {WSMsgType.CLOSE, WSMsgType.CLOSED}
 
 
-def test_screen_whose_output_is_not_read_ends_when_the_browser_disconnects(tmp_path):
-    async def does(caller):
+async def test_screen_whose_output_is_not_read_ends_when_the_browser_disconnects(tmp_path):
+    async with opened(tmp_path, ["sh", "-c", "echo $$; trap '' HUP TERM; exec yes"]) as caller:
         async with caller.screen(await caller.ticket()) as socket:
             pid = int((await until(socket, "\n")).split()[0])
             assert Path(f"/proc/{pid}").exists()
         while Path(f"/proc/{pid}").exists():
             await asyncio.sleep(0.01)
-
-    with_caller(tmp_path, does, ["sh", "-c", "echo $$; trap '' HUP TERM; exec yes"])
 
 
 def test_web_screen_runs_in_its_own_terminal():
@@ -328,7 +293,7 @@ def test_packet_with_a_length_of_gigabytes_ends_the_web_terminal():
 
 
 @needs("chromium")
-def test_a_browser_draws_the_screen_takes_keys_and_forgets_the_token(tmp_path):
+async def test_a_browser_draws_the_screen_takes_keys_and_forgets_the_token(tmp_path):
     """The terminal's picture cannot be read; only its input and output can."""
     drawn = tmp_path / "keys"
 
@@ -346,10 +311,8 @@ def test_a_browser_draws_the_screen_takes_keys_and_forgets_the_token(tmp_path):
             assert "the screen was left" in page.evaluate("document.body.innerText")
             assert page.complaints == []
 
-    async def does(caller):
+    async with opened(tmp_path, ["sh", "-c", f"echo a picture of the screen; read word; echo $word > {drawn}"]) as caller:
         await asyncio.to_thread(watch, f"{caller.url}/#token={caller.token}")
-
-    with_caller(tmp_path, does, ["sh", "-c", f"echo a picture of the screen; read word; echo $word > {drawn}"])
 
     assert "hello" in drawn.read_text()
 
