@@ -6,13 +6,13 @@ Tests: `tests/features/gateway/ws/test_routing.py`.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, assert_never
 
 from msgspec import Struct
 
 from aptui.core.model import RelPath
 from aptui.core.notices import PeerOrdered, ShowRequested
+from aptui.core.pipeline.pipeline import PendingCounts
 from aptui.features.gateway.engine_requests import Barrier, OrderPeers, Readiness, ReportPeers, ShowSource, WriteCatalog
 from aptui.link import codec
 from aptui.shared.errors import HostError, UserError
@@ -51,15 +51,13 @@ class _BarrierRequest(Struct):
     epoch: int = 0
 
 
-class _PendingRequest(Struct):
+class _LastCount(Struct):
     """The counts of pending jobs at the time `at`. `cost_s` is the processor time (seconds) that this thread needed to count."""
 
-    at: float = 0.0
-    cost_s: float = 0.0
-    epoch: int = -1
-    pending: Mapping[str, int] | None = None
-    critical: Mapping[str, int] | None = None
-    analyses: int = 0
+    at: float
+    cost_s: float
+    epoch: int
+    counts: PendingCounts
 
 
 class GatewayRequests:
@@ -71,7 +69,7 @@ class GatewayRequests:
         self._barriers: list[_BarrierRequest] = []
         self._saving: list[Request] = []
         self._is_saved = False
-        self._pending = _PendingRequest()
+        self._last_count: _LastCount | None = None
         self._ready_epoch = -1
         live.parts.append(self)
 
@@ -188,24 +186,23 @@ class GatewayRequests:
             state=live.state,
             is_scanning=engine.scans.is_scanning,
             is_ready=self._ready_epoch == engine.epoch,
-            pending=dict(pending.pending or {}),
-            critical=dict(pending.critical or {}),
+            pending=dict(pending.pending),
+            critical=dict(pending.critical),
             analyses=pending.analyses,
             failed=max(0, progress.failing_count) if progress is not None else 0,
         )
 
-    def _count_pending(self, engine: Engine) -> _PendingRequest:
+    def _count_pending(self, engine: Engine) -> PendingCounts:
         if engine.is_idle:
-            self._pending = _PendingRequest()
-            return self._pending
-        pending, now, busy_s = self._pending, time.monotonic(), time.thread_time()
-        if pending.epoch == engine.epoch and now < pending.at + min(_COUNT_MOST_S, max(_COUNT_S, _COUNT_SHARE * pending.cost_s)):
-            return pending
-        found = engine.pipeline.count_pending()
-        self._pending = _PendingRequest(
-            now, time.thread_time() - busy_s, engine.epoch, found.pending, found.critical, found.analyses
-        )
-        return self._pending
+            self._last_count = None
+            return PendingCounts({}, {}, 0)
+        last, now, busy_s = self._last_count, time.monotonic(), time.thread_time()
+        wait_s = min(_COUNT_MOST_S, max(_COUNT_S, _COUNT_SHARE * last.cost_s)) if last is not None else 0.0
+        if last is not None and last.epoch == engine.epoch and now < last.at + wait_s:
+            return last.counts
+        counts = engine.pipeline.count_pending()
+        self._last_count = _LastCount(now, time.thread_time() - busy_s, engine.epoch, counts)
+        return counts
 
     # ---------------------------------------------------------------------------------------------------------------- time
 
