@@ -50,7 +50,9 @@ _CHECK_S = 0.03
 _BARRIER_LIMIT_S = 10.0
 
 
-async def _process(context: GatewayContext, awaited: Callable[[Reader], list[Awaited]], is_there: Callable[[Reader], bool]) -> None:
+async def _wait_until_processed(
+    context: GatewayContext, awaited: Callable[[Reader], list[Awaited]], is_there: Callable[[Reader], bool]
+) -> None:
     """Wait until the pending jobs of these sources have ended, and their product exists or will not appear.
 
     Raises:
@@ -237,7 +239,7 @@ async def _wait(request: web.Request, awaited: Callable[[Reader], list[Awaited]]
         raise web.HTTPTooManyRequests(text="too many requests that raise a priority\n", headers={"Retry-After": "1"})
     try:
         async with asyncio.timeout(timeout_s):
-            await _process(context, awaited, is_there)
+            await _wait_until_processed(context, awaited, is_there)
     except TimeoutError:
         raise web.HTTPGatewayTimeout(text=f"the product was not processed within {timeout_s:g} s\n") from None
 
