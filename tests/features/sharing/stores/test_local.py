@@ -150,22 +150,6 @@ def test_blob_is_verified_again_only_after_a_possible_change(local, tmp_path, mo
     assert len(read) == 1
 
 
-def test_file_with_another_digest_is_not_stored(local, tmp_path):
-    """Only a file with the given digest is stored."""
-    (tmp_path / "made").write_bytes(b"something else")
-
-    with pytest.raises(Mismatch):
-        local.put_blob(DIGEST, str(tmp_path / "made"))
-    assert local.has_blobs([DIGEST]) == set()
-    assert os.listdir(tmp_path / "store" / "tmp") == []
-
-
-def test_records_of_this_machine_are_read_back(local):
-    assert local.put_record(KEY, RECORD)
-    assert not local.put_record(KEY, RECORD)
-    assert local.get_record(KEY).endswith(RECORD.partition(b"\n")[2])
-
-
 def test_record_without_a_trusted_seal_is_ignored_and_replaced(local, tmp_path):
     """The store may be public (`server`); only a seal of this machine or the team is trusted."""
     path = tmp_path / "store" / "ac" / KEY[:2] / KEY
