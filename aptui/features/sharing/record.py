@@ -249,7 +249,7 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def checked_name(text: str) -> str:
+def validate_name(text: str) -> str:
     """Return the name of a record or a blob.
 
     Raises:

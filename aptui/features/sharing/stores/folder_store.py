@@ -20,7 +20,7 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator
 
-from aptui.features.sharing.record import MAX_RECORD_BYTES, TRUSTED, checked_name
+from aptui.features.sharing.record import MAX_RECORD_BYTES, TRUSTED, validate_name
 from aptui.features.sharing.stores.placing import CHUNK_BYTES, name_errors, read_verified, write_verified
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import StoreError
@@ -169,7 +169,7 @@ class FolderStore:
         return True
 
     def _path(self, kind: str, name: str) -> str:
-        return f"{self._top}{kind}/{name[:2]}/{checked_name(name)}"
+        return f"{self._top}{kind}/{name[:2]}/{validate_name(name)}"
 
     def _expect_root(self) -> None:
         if not os.path.isdir(self.address):

@@ -25,7 +25,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from aptui.features.sharing.record import MAX_RECORD_BYTES, TRUSTED, checked_name
+from aptui.features.sharing.record import MAX_RECORD_BYTES, TRUSTED, validate_name
 from aptui.features.sharing.stores.folder_store import prefix_of
 from aptui.features.sharing.stores.placing import CHUNK_BYTES, name_errors, read_verified, write_verified
 from aptui.shared.connections.addresses import is_loopback
@@ -155,7 +155,7 @@ class HttpStore:
         self, method: str, kind: str, name: str, headers: dict[str, str] | None = None, body: Iterable[bytes] = (), size: int = 0
     ) -> Iterator[http.client.HTTPResponse]:
         """Send a request; the connection is used again only if the answer was read to its end."""
-        path = f"{self._path}{kind}/{checked_name(name)}"
+        path = f"{self._path}{kind}/{validate_name(name)}"
         deadline = time.monotonic() + self._limit_s + size / SLOWEST_BYTES_PER_S
         connection: _Connection | None = None
         answer: http.client.HTTPResponse | None = None
@@ -430,7 +430,7 @@ class ObjectStore:
             return True
 
     def _name(self, kind: str, name: str) -> str:
-        return f"{self._prefix}{kind}/{checked_name(name)}"
+        return f"{self._prefix}{kind}/{validate_name(name)}"
 
     @contextlib.contextmanager
     def _name_errors(self) -> Iterator[None]:
