@@ -41,7 +41,8 @@ def import_numpy() -> None:
     is_set = name in os.environ
     os.environ.setdefault(name, "1")
     try:
-        import_module("numpy")
+        with substitute("numpy._core._add_newdocs"), substitute("numpy._core._add_newdocs_scalars"):  # its docstrings
+            import_module("numpy")
     finally:
         if not is_set:  # child processes must not get it
             del os.environ[name]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from aptui.config.dirs import asset_database
 from aptui.link.places import state_dir
 from aptui.shared.errors import UserError
-from aptui.shared.lean_imports import defer, import_numpy, use_one_heap, without
+from aptui.shared.lean_imports import defer, import_numpy, substitute, use_one_heap, without
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,12 +97,22 @@ def _read_early(cache_dir: Path, memory: UiMemory) -> EarlyRead:
     return EarlyRead(asset_database(cache_dir), wants_first=is_default)
 
 
+_COMMANDS = dict.fromkeys(
+    ("CommandListItem", "CommandPalette", "DiscoveryHit", "Hit", "Hits", "Provider", "SimpleProvider"), object
+)
+"""Names that Textual's app imports for its own palette. Ours imports the real module, and with it a tenth of Textual, later."""
+
+
 def _import_libraries() -> None:
-    """Import the large libraries without modules that the screen does not use."""
+    """Import the large libraries without modules that the screen does not use, or does not use before the first rows."""
     with without("ssl"):  # asyncio needs it only for connections with TLS
         import_module("asyncio")
     with defer("mimetypes", "platformdirs"):
-        import_module("textual.app")
+        try:
+            with substitute("textual.command", **_COMMANDS):
+                import_module("textual.app")
+        except ImportError:  # another version of Textual uses more names of the module
+            import_module("textual.app")
     import_numpy()
 
 

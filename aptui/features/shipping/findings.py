@@ -25,7 +25,7 @@ from msgspec import Struct, to_builtins
 
 from aptui.batch.options import load_config
 from aptui.batch.summary import findings_line
-from aptui.cli.naming import AskedAssets, AssetNames, database_argument, find_misspelt, open_asked
+from aptui.cli.asset_names import AskedAssets, AssetNames, database_argument, find_misspelt, open_asked
 from aptui.cli.read_access import OpenedProject, open_for_reading, os_path
 from aptui.config import trust
 from aptui.config.own_files import note_written

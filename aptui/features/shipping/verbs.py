@@ -15,7 +15,7 @@ from typing import BinaryIO
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from aptui.cli.naming import AskedAssets, AssetNames, database_argument, open_asked, product_path
+from aptui.cli.asset_names import AskedAssets, AssetNames, database_argument, open_asked, product_path
 from aptui.config.own_files import note_written
 from aptui.core.paths import from_text
 from aptui.features.shipping.asset_list import (

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -18,13 +18,14 @@ from msgspec.structs import replace
 from aptui.config.dirs import refuse_other_user
 from aptui.core import fingerprint
 from aptui.core.model import LISTED_ANALYSIS, FileFact, JobState
-from aptui.core.orders import Outcome
-from aptui.core.rows import RunStep, moments
 from aptui.shared.errors import UserError
 from aptui.store.db import foreign
 from aptui.store.db.folder_blobs import unpack_files
 from aptui.store.db.foreign import job_stat_sql, read_only_uri
 from aptui.store.db.schema import O3DE_VERSION, OWN_VERSION, VERSION_KEY, host_error, refuse_altered, uuid_text
+
+if TYPE_CHECKING:
+    from aptui.core.rows import RunStep
 
 STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
 """All statuses that users see. Records of counts have more entries, for completed jobs with warnings or errors."""
@@ -305,6 +306,9 @@ class Reader:
 
     def moments_of(self, job_id: int) -> list[RunStep]:
         """Return the inputs and products of the runs of a job, in the order of `runs_of`."""
+        from aptui.core.orders import Outcome  # imported here: most commands do not read the history
+        from aptui.core.rows import RunStep, moments
+
         made = tuple((row.name, row.digest.hex()[:32], row.size) for row in self.products_of(job_id))
         steps = ((run.outcome == Outcome.SUCCEEDED, run.step) for run in self.runs_of(job_id))
         return moments(RunStep(self.inputs_of(job_id), made), steps)

@@ -20,6 +20,7 @@ from msgspec import Struct, field
 
 from aptui.core.notices import JobChanged, JobProgress
 from aptui.shared.errors import InternalError, KnownError
+from aptui.shared.lean_imports import give_memory_back
 from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, TextMatch, parse
 from aptui.store.jobs.job_table import FAILED, FAILED_FIRST, PENDING, PROCESSING, AnalysisKeys, JobTable, Rows, gather
 from aptui.store.jobs.regex import Mask
@@ -519,6 +520,7 @@ class JobsStore:
     def warm(self) -> None:
         """Prepare sorting by path, so that the first sort is fast; may take 0.1 s: call it in a thread after the first paint."""
         self._table.warm()
+        give_memory_back()
 
     # -------------------------------------------------------------------------------------------------------------- news
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from aptui.cli import main
-from aptui.cli.naming import spelling
+from aptui.cli.asset_names import spelling
 from aptui.features.shipping.findings import CHECKS
 
 CONFIG = """

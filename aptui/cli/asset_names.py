@@ -1,0 +1,230 @@
+"""Assets named on the command line (sources, products, asset ids, globs), the database to search, and the spelling of references.
+
+Tests: `tests/features/shipping/test_findings.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from aptui.batch.options import load_config
+from aptui.cli.naming import as_text, find_source, meanings, suggest_sources
+from aptui.cli.read_access import open_snapshot
+from aptui.config.configuration import Config
+from aptui.config.dirs import DATABASE, asset_database
+from aptui.core.paths import from_text, normalize
+from aptui.core.patterns import wildcard
+from aptui.shared.errors import UserError
+from aptui.shared.printing import line
+from aptui.store.queries.asset_graph import AssetGraph, Node, is_product
+from aptui.store.queries.assets import parse_asset_id, source_ids
+from aptui.store.queries.reader import Reader
+from aptui.store.queries.source_edges import NamedSource
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+# References that differ from the name of the file only in letter case. They may work on Windows, but not on Linux.
+#
+# `lint` and `deps` report them.
+
+_LARGEST_TEXT = 16 << 20
+_BINARY_SAMPLE = 8192
+
+
+class Misspelling(Struct, frozen=True):
+    """A file whose text spells the name of the file `needed` differently; `what` describes the difference."""
+
+    named_by: str
+    needed: str
+    what: str
+
+
+def find_misspelt(item: NamedSource) -> Iterator[Misspelling]:
+    """Yield misspelt references in the text of a source, or of a file that it needs (such as an .mtl that names pictures)."""
+    from aptui.config.folder import find_spelling  # imported here, because the module imports the readers of YAML
+
+    places = [(item.root, item.source), *((each.root, each.path) for each in item.needs)]
+    places += ((item.root, find_spelling(item.root, file).removeprefix(f"{item.root}/")) for file in item.files)
+    for needed in item.needs:
+        wanted = os.fsencode(from_text(needed.path))
+        texts = (place for place in places if place != (needed.root, needed.path))
+        found = ((path, spelling(_text_of(root, path), wanted)) for root, path in texts)
+        named_by, written = next((each for each in found if each[1] is not None), ("", None))
+        if written is not None and written != wanted[-len(written) :]:
+            what = f"names '{written.decode('utf-8', 'backslashreplace')}', the file is '{needed.path}'"
+            yield Misspelling(named_by, needed.path, what)
+
+
+def _text_of(root: str, path: str) -> bytes:
+    """Return the bytes of a text file; return b"" if the file is binary or cannot be read."""
+    try:
+        with open(os.path.join(os.fsdecode(from_text(root)), os.fsdecode(from_text(path))), "rb") as stream:
+            data = stream.read(_BINARY_SAMPLE)
+            return b"" if b"\0" in data else data + stream.read(_LARGEST_TEXT)
+    except OSError:
+        return b""
+
+
+def spelling(data: bytes, path: bytes) -> bytes | None:
+    """Return a path, or the longest end of it that occurs in a text, in the text's spelling; None if no end occurs.
+
+    The search ignores case.
+    """
+    lowered = data.lower()
+    steps = path.split(b"/")
+    for first in range(len(steps)):
+        wanted = b"/".join(steps[first:])
+        if wanted in data:
+            return wanted
+        at = lowered.find(wanted.lower())
+        if at >= 0:
+            return data[at : at + len(wanted)]
+    return None
+
+
+_GLOB = re.compile(r"[*?]")
+
+
+class AskedAssets(Struct, frozen=True):
+    """A database open for reading. `config` None = the database's project is unknown. `cache_dir` contains the products."""
+
+    config: Config | None
+    database: Reader
+    cache_dir: Path
+
+    def graph(self, platform: str = "") -> AssetGraph:
+        """Return the asset graph of one platform, "" = of all.
+
+        Raises:
+            UserError: the database has no products for that platform.
+        """
+        if platform:
+            known = {name.lower(): name for name in AssetGraph(self.database).platforms()}
+            if self.config is not None:
+                known.update({item.id.lower(): item.id for item in self.config.project.platforms})
+            if platform.lower() not in known:
+                raise UserError(
+                    f"there is no platform '{line(platform)}'", hint=f"there are {', '.join(map(line, known.values()))}"
+                )
+            platform = known[platform.lower()]
+        return AssetGraph(self.database, platform)
+
+
+def database_argument(parser: ArgumentParser) -> None:
+    """Declare `--database`."""
+    parser.add_argument(
+        "--database", metavar="PATH", help="an assetdb.sqlite, of aptui or of O3DE, or its folder, instead of a project"
+    )
+
+
+@contextmanager
+def open_asked(arguments: Namespace) -> Iterator[AskedAssets]:
+    """Open the database that the command line names, in one read transaction."""
+    if arguments.database:
+        config, path = None, Path(os.path.abspath(arguments.database))
+        path = path / DATABASE if path.is_dir() else path
+    else:
+        config = load_config(arguments)
+        path = asset_database(config.cache_dir)
+    with open_snapshot(path, config) as database:
+        yield AskedAssets(config, database, path.parent)
+
+
+class AssetNames:
+    """Finds the assets that words of the command line name, in one asset graph."""
+
+    def __init__(self, place: AskedAssets, graph: AssetGraph) -> None:
+        self._place = place
+        self._graph = graph
+
+    def nodes(self, word: str) -> list[Node]:
+        """Return the graph's nodes for a word: a source and its products, a product, an asset id, a dependency, or a glob.
+
+        Raises:
+            UserError: nothing has that name.
+        """
+        found = self._source(word) or self._product(word) or self._asset(word) or self._file(word) or self._matching(word)
+        if not found:
+            raise self._unknown(word)
+        return found
+
+    def products(self, word: str) -> list[Node]:
+        """Return the products that a word names; for a source, all its products.
+
+        Raises:
+            UserError: nothing has that name.
+        """
+        return list(filter(is_product, self.nodes(word)))
+
+    def _source(self, word: str) -> list[Node]:
+        place = self._place
+        if place.config is not None:
+            source = find_source(word, place.config, place.database)
+        else:
+            source = place.database.source(normalize(as_text(word)))
+        return self._with_products([source.source_id]) if source else []
+
+    def _with_products(self, sources: list[int]) -> list[Node]:
+        return [*(Node(-number) for number in sources), *self._graph.products_of(sources)]
+
+    def _product(self, word: str) -> list[Node]:
+        text = normalize(as_text(word)).lower()
+        names = [text]
+        cache = os.fsencode(self._place.cache_dir) + b"/"
+        path = os.path.abspath(os.fsencode(word))
+        if path.startswith(cache):
+            names.append(as_text(os.fsdecode(path[len(cache) :])).lower())
+        found = self._graph.products_named(names)
+        return found or self._graph.products_named([f"{platform.lower()}/{text}" for platform in self._graph.platforms()])
+
+    def _asset(self, word: str) -> list[Node]:
+        parsed = parse_asset_id(word)
+        if parsed is None:
+            return []
+        uuid, sub_id = parsed
+        found = self._graph.assets(uuid, sub_id)
+        return found if sub_id is not None else [*(Node(-number) for number in source_ids(self._place.database, uuid)), *found]
+
+    def _file(self, word: str) -> list[Node]:
+        config = self._place.config
+        paths = [normalize(as_text(word)).lower()] if config is None else [item.rel.lower() for item in meanings(word, config)]
+        for path in dict.fromkeys(paths):
+            node = self._graph.file(path)
+            if path and self._graph.needing([node]):
+                return [node]
+        return []
+
+    def _matching(self, word: str) -> list[Node]:
+        if not _GLOB.search(word):
+            return []
+        text = as_text(word).lower()
+        matches = wildcard(text).fullmatch
+        sources = self._with_products(self._graph.edges.matching(text))
+        products = [Node(fact.product_id) for fact in self._graph.products(intermediates=True) if matches(fact.name.lower())]
+        return list(dict.fromkeys([*sources, *products]))
+
+    def _unknown(self, word: str) -> UserError:
+        shown = line(as_text(word))
+        if _GLOB.search(word):
+            return UserError(f"'{shown}' matches no source and no product", hint="'aptui jobs' lists the sources with jobs")
+        hint = suggest_sources(word, self._place.database)
+        return UserError(f"'{shown}' is not a source, a product or an asset id here", hint=hint)
+
+
+def product_path(cache_dir: Path, name: str) -> Path:
+    """Return the absolute path of a product.
+
+    Raises:
+        UserError: its name leads out of the cache, which a name that aptui wrote never does.
+    """
+    if name.startswith(("/", "..")) or "/" not in name or normalize(name) != name:
+        raise UserError(f"'{line(name)}' cannot be the name of a product", hint="'aptui verify' checks the database")
+    return cache_dir / os.fsdecode(from_text(name))
