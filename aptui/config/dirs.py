@@ -79,14 +79,18 @@ def refuse_strange_owner(project: Path) -> None:
         except OSError:
             continue  # the project of another program, such as O3DE, has no aptui.yaml
         if uid not in _list_trusted_owners() and not (path in project.parents and _is_unmapped(uid)):
-            try:
-                owner = pwd.getpwuid(uid).pw_name
-            except KeyError:
-                owner = f"the user with id {uid}"
+            owner = _name_user(uid)
             raise UserError(
                 f"'{path}' belongs to {owner}, so the project in '{project}' is not opened without being named",
                 hint=f"if you trust {owner}: aptui -C '{project}'",
             )
+
+
+def _name_user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"the user with id {uid}"
 
 
 def _list_trusted_owners() -> set[int]:
@@ -151,10 +155,7 @@ def refuse_other_user(cache_dir: str | os.PathLike[str]) -> None:
     except OSError:
         return
     if uid != os.geteuid() and not os.access(own, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
-        try:
-            owner = pwd.getpwuid(uid).pw_name
-        except KeyError:
-            owner = f"the user with id {uid}"
+        owner = _name_user(uid)
         hint = f"run aptui as {owner}, or use a cache of your own: --set cache=FOLDER"
         raise HostError(f"cache '{os.fspath(cache_dir)}' belongs to {owner}", hint=hint)
 

@@ -34,7 +34,8 @@ def folder(tmp_path: Path) -> Path:
 # aptui init
 
 
-def test_init_finds_builders_for_existing_files(folder: Path) -> None:
+def test_init_finds_builders_for_existing_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aptui.config.proposal.find_spec", lambda _module: True)  # as if all optional packages were installed
     (folder / "assets" / "deep").mkdir(parents=True)
     for name in ("a.PNG", "b.jpg", "c.wav", "d.json", "deep/e.lua", "f", ".hidden"):
         (folder / "assets" / name).touch()
@@ -45,7 +46,7 @@ def test_init_finds_builders_for_existing_files(folder: Path) -> None:
     assert file == folder / "aptui.yaml"
     assert loaded.cache_dir == folder / "Cache"
     assert [(rule.name, rule.origin) for rule in loaded.project.builders] == [
-        ("textures", "entry:image"),
+        ("textures", "entry:texture"),
         ("sounds", "entry:audio"),
         ("scripts", "entry:lua"),
         ("data", "entry:json"),

@@ -116,9 +116,7 @@ class Spreading:
             changed: {path in lower case: why it counts as changed}; any file, also one that was deleted.
         """
         todo = dict(changed)
-        for path, ids in self.edges.by_path(todo).items():
-            for number in ids:
-                self.found.touch(number, None, todo[path])
+        self._touch_paths(todo)
         while todo:
             self._touch_declared(todo)
             self._jobs()
@@ -136,13 +134,16 @@ class Spreading:
 
     def touch_sources(self, sources: Mapping[str, str]) -> None:
         """Record that jobs of sources ({path in lower case: reason}) would run despite equal bytes, and follow the effects."""
-        for path, ids in self.edges.by_path(sources).items():
-            for number in ids:
-                self.found.touch(number, None, sources[path])
+        self._touch_paths(sources)
         self._jobs()
         self.spread(self._intermediates())
 
     # ---------------------------------------------------------------------------------------------------------------- steps
+
+    def _touch_paths(self, paths: Mapping[str, str]) -> None:
+        for path, ids in self.edges.by_path(paths).items():
+            for number in ids:
+                self.found.touch(number, None, paths[path])
 
     def _touch_declared(self, changed: Mapping[str, str]) -> None:
         """Record the sources that declare changed files, and in turn the sources that declare these sources."""
@@ -224,14 +225,9 @@ class Spreading:
             return {}
         names = [name for (name,) in self._ask(_INTERMEDIATES_SQL, (json.dumps(list(self.found.sources)),))]
         paths = [str(name)[len(COMMON_PLATFORM) + 1 :].lower() for name in names]
-        fresh = {}
-        for path, ids in self.edges.by_path(paths).items():
-            why = f"intermediate '{path}' would be made again"
-            for number in ids:
-                self.found.touch(number, None, why)
-            if path not in self._seen:
-                fresh[path] = why
-        return fresh
+        reasons = {path: f"intermediate '{path}' would be made again" for path in self.edges.by_path(paths)}
+        self._touch_paths(reasons)
+        return {path: why for path, why in reasons.items() if path not in self._seen}
 
     # -------------------------------------------------------------------------------------------------------------- answers
 
