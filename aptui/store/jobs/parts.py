@@ -64,7 +64,10 @@ class Packed(Struct, frozen=True):
 
 
 class Piece(Struct, frozen=True):
-    """Some thousand rows as SQLite joined them: the numbers of each column with commas, the texts of the rows with NUL between."""
+    """Some thousand rows as SQLite joined them.
+
+    `numbers` has one string for each column, with commas between the numbers; `joined` has the texts, with NUL between the rows.
+    """
 
     count: int
     numbers: tuple[str, ...]

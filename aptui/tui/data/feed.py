@@ -373,7 +373,7 @@ class Feed:
         return None
 
     def _without_first(self, parts: Iterator[JobPart]) -> Iterator[JobPart]:
-        """Yield the parts other than `FirstJobs`, which are shown at once; after them, wait until the screen has painted."""
+        """Yield the parts other than `FirstJobs`, which are shown at once; then pause, so that the screen can paint them."""
         for part in parts:
             if isinstance(part, FirstJobs):
                 table = build_first_table(part, self._builders, self._analyses)

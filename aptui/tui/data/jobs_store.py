@@ -223,7 +223,7 @@ class JobsStore:
         self.error: KnownError | None = None
         """Why the requested filter is not applied; the view shows the rows of the last valid filter."""
         self.is_loaded = False
-        """Whether all jobs are there."""
+        """Whether the table has all jobs."""
         self.needs: Mapping[str, int] = {}
         """Width of the texts of the view when it was made, by column."""
 
@@ -411,7 +411,7 @@ class JobsStore:
 
     @property
     def total(self) -> int:
-        """Number of all jobs, also while only the first ones are there."""
+        """Number of all jobs, also while the table has only the first ones."""
         return self._table.alive_count if self._table.whole is None else self._table.whole.job_count
 
     @property
