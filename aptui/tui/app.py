@@ -41,6 +41,7 @@ from aptui.tui.preferences import theming
 from aptui.tui.preferences.keymap import KeyBindings
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.shell_commands import CommandBar
+from aptui.tui.terminal import safety
 from aptui.tui.terminal.clipboard import Clipboard
 from aptui.tui.terminal.output.display import DiffRenderingApp
 
@@ -93,6 +94,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         Binding("ctrl+z", "terminal.suspend", "to the shell", show=False, id="app.suspend"),
         Binding("T", "themes.next", "theme", show=False, id="app.theme"),
         Binding("M", "terminal.mouse", "mouse", show=False, id="app.mouse"),
+        Binding("percent_sign", "terminal.pixels", "pixels", show=False, id="app.pixels"),
         Binding("ctrl+l", "terminal.redraw", "redraw", show=False, id="app.redraw"),
         Binding("ctrl+c", "copying.copy_or_quit", "copy or quit", show=False, id="app.copy_or_quit"),
         Binding("question_mark,f1", "sheets.help", "help", id="app.help"),
@@ -173,6 +175,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.screen.bindings_updated_signal.subscribe(self, lambda _screen: self.bar.update_hints())
         self.call_after_refresh(self._open)
         self.themes.watch()
+        self.terminal.ask_for_pixels()
 
     async def _open(self) -> None:
         """Show the first pane, read the database, connect to the engine."""
@@ -343,8 +346,10 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         """Keep the focused widget while the terminal has no focus: Textual would remove the focus, which closes menus."""
 
     def on_app_focus(self) -> None:
-        """Reload theme files that changed while the terminal had no focus."""
+        """Reload theme files that changed while the terminal had no focus. A tmux session may be in another terminal now."""
         self.themes.reload()
+        if safety.facts().multiplexer and self.person.get("pixels", False):
+            self.terminal.ask_for_pixels()
 
     def on_theme_picker_theme_previewed(self, event: ThemePicker.ThemePreviewed) -> None:
         """Show a theme; close the picker if the choice is final."""

@@ -97,6 +97,7 @@ def shell_commands(app: Shell) -> list[Command]:
             "theme", "choose a theme; 'reload' reads the files again", app.themes.choose, lambda: (*app.themes.names, "reload")
         ),
         Command("mouse", "turn the mouse on or off", partial(_mouse, app), lambda: ("on", "off")),
+        Command("pixels", "show pictures as pixels, or with blocks", partial(_pixels, app), lambda: ("on", "off")),
         Command("keys", "show the name and the action of each key that you press", act("sheets.keys")),
         Command("keymap", "read the key bindings again", act("keys.reload")),
         Command("messages", "show earlier messages", act("sheets.messages")),
@@ -143,3 +144,7 @@ def _restart(app: Shell, rest: str) -> None:
 
 def _mouse(app: Shell, rest: str) -> None:
     app.terminal.set_mouse(is_on=rest != "off" if rest else not app.terminal.has_mouse)
+
+
+def _pixels(app: Shell, rest: str) -> None:
+    app.terminal.set_pixels(is_on=rest != "off" if rest else not app.person.get("pixels", False))

@@ -13,6 +13,7 @@ import pyte
 
 _PRIVATE = re.compile(r"\x1b\[[<>=][0-9;]*[a-zA-Z]|\x1b\[\?[0-9]+\$p|\x1b\](?!8;)[^\x07\x1b]*(?:\x07|\x1b\\)")
 _PIECES = re.compile(r"\x1b\[(\d*)b|\x1b\]8;[^;\x1b]*;([^\x07\x1b]*)(?:\x07|\x1b\\)|(?:\x1b\[([0-9;]*)m)|\x1b\[(\d*;?\d*)s")
+_PIXELS = re.compile(r"\x1b(?:P(?:tmux;(?:[^\x1b]|\x1b\x1b)*|[0-9;]*q[^\x1b]*)|_G[^\x1b]*)\x1b\\")
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-9;<=>?]*|\][^\x07\x1b]*\x1b?)?$")
 _SEEN_ON_BLANKS = ("underscore", "strikethrough", "reverse")
 
@@ -119,9 +120,19 @@ class ModelTerminal:
         self._rest = ""
         self._link = ""
         self.links: set[str] = set()
+        self.pixels: list[tuple[int, int, str]] = []
+        """(column, line, sequence) of each picture that was received as pixels."""
 
     def feed(self, text: str) -> None:
         """Receive output."""
+        at = 0
+        for found in _PIXELS.finditer(text):
+            self._feed(text[at : found.start()])
+            self.pixels.append((*self.cursor, found[0]))
+            at = found.end()
+        self._feed(text[at:])
+
+    def _feed(self, text: str) -> None:
         text = _PRIVATE.sub("", self._rest + text)
         cut = _UNFINISHED.search(text)
         self._rest = text[cut.start() :] if cut else ""

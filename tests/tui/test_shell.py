@@ -429,6 +429,19 @@ def test_mouse_setting_is_remembered(tmp_path):
     assert UiMemory(tmp_path / "person.json").get("mouse", True) is False
 
 
+def test_pixels_setting_is_remembered_although_this_terminal_shows_none(tmp_path):
+    async def press(app, pilot, _session):
+        await pilot.press("%")
+        await until(pilot, lambda: "this terminal shows no pixels" in text(app))
+        assert app.person.get("pixels", False) is True
+        await pilot.press("%")
+        await until(pilot, lambda: "pictures are drawn with blocks" in text(app))
+        await pilot.press("%")
+
+    in_shell(tmp_path, press)
+    assert UiMemory(tmp_path / "person.json").get("pixels", False) is True
+
+
 def test_click_on_a_tab_or_hint_runs_its_action(tmp_path):
     async def click(app, pilot, _session):
         await pilot.click("#tabs", offset=(lines(app)[1].index("Assets"), 0))

@@ -18,12 +18,14 @@ from aptui.shared.printing import count
 from aptui.shared.sanitize import sanitize
 from aptui.tui.actions import Actions
 from aptui.tui.preferences.keymap import show_key
+from aptui.tui.terminal.output.display import DiffRenderingApp
 from aptui.tui.words import shorten
 
 if TYPE_CHECKING:
     from aptui.tui.frame.commandline import Host
     from aptui.tui.preferences.state import UiMemory
     from aptui.tui.terminal.clipboard import Clipboard
+    from aptui.tui.terminal.pixels import PixelScreen
 
 
 def lend(host: Host, command: list[str], folder: str | None = None, note: str = "") -> None:
@@ -132,6 +134,43 @@ class TerminalControl(Actions):
     def action_mouse(self) -> None:
         """Toggle mouse reports."""
         self.set_mouse(is_on=not self.has_mouse)
+
+    def set_pixels(self, *, is_on: bool) -> None:
+        """Show pictures as pixels if the terminal can, or as blocks of cells."""
+        self._person.put("pixels", is_on)
+        self.ask_for_pixels(self._report_pixels)
+
+    def action_pixels(self) -> None:
+        """Show pictures as pixels, or as blocks."""
+        self.set_pixels(is_on=not self._person.get("pixels", False))
+
+    def ask_for_pixels(self, then: Callable[[PixelScreen | None], object] = lambda _: None) -> None:
+        """Ask the terminal whether it shows pixels if the user wants them, and draw pictures again; `then` gets the answer."""
+        app, driver = self._host.app, self._host.app._driver  # noqa: SLF001  # as above
+        output, ask = getattr(driver, "output", None), getattr(driver, "ask_for_pixels", None)
+
+        def accept() -> None:
+            pixels = output.pixels if output is not None else None
+            if output is not None and pixels is not None and pixels.is_wrapped:
+                output.restore_pictures()  # another terminal may show the tmux session now
+            if isinstance(app, DiffRenderingApp):
+                app.pixels_changed.publish(None)
+            then(pixels)
+
+        if output is not None and ask is not None and self._person.get("pixels", False):
+            ask(accept)
+            return
+        if output is not None:
+            output.pixels = None
+        accept()
+
+    def _report_pixels(self, pixels: PixelScreen | None) -> None:
+        if not self._person.get("pixels", False):
+            self._host.show_toast("pictures are drawn with blocks")
+        elif pixels is None:
+            self._host.show_toast("this terminal shows no pixels (kitty's placeholders or sixel); pictures are drawn with blocks")
+        else:
+            self._host.show_toast(f"pictures are pixels ({pixels.protocol}), unless the connection is slow")
 
     def action_redraw(self) -> None:
         """Read all data and draw the screen again."""

@@ -78,6 +78,26 @@ def draw_picture(
     return _in_colours(_on_checker(picture, ground, height), manner, ground, is_utf8=is_utf8)
 
 
+def draw_pixels(pixels: Pixels, columns: int, rows: int, cell: tuple[int, int], ground: Ground) -> NDArray[np.uint8] | None:
+    """Return a picture as large as fits into `columns` × `rows` cells, in whole cells of `cell` pixels; None = too narrow.
+
+    Shape: (height, width, 3).
+    """
+    width, height = fit_size(pixels.width, pixels.height, columns * cell[0], rows * cell[1])
+    if not width:
+        return None
+    scaled = _scale(pixels, width, height)
+    paper = np.array(ground.colour, np.float32)
+    if pixels.is_drawing:
+        seen: Grid = (scaled[..., :3] + paper * (1 - scaled[..., 3:] / 255)).astype(np.float32)
+    else:
+        seen = _on_checker(scaled, ground, height, side=cell[0])[..., :3]
+    image = np.empty((-(-height // cell[1]) * cell[1], -(-width // cell[0]) * cell[0], 3), np.uint8)
+    image[:] = paper
+    image[:height, :width] = np.clip(np.rint(seen), 0, 255)
+    return image
+
+
 def bytes_of(lines: list[list[Segment]]) -> int:
     """Return the approximate number of bytes of these lines."""
     return sum(
@@ -107,9 +127,9 @@ def _shares(before: int, after: int) -> Grid:
     return shares
 
 
-def _on_checker(picture: Grid, ground: Ground, height: int) -> Grid:
+def _on_checker(picture: Grid, ground: Ground, height: int, side: int = _CHECKER_PIXELS) -> Grid:
     """Return red, green, blue and 1 for a pixel inside the picture; transparent pixels are drawn over the checker."""
-    down, across = (np.arange(size) // _CHECKER_PIXELS for size in picture.shape[:2])
+    down, across = (np.arange(size) // side for size in picture.shape[:2])
     is_odd = ((down[:, None] + across) % 2)[..., None]
     paper = np.array(ground.colour, np.float32)
     fields = [paper + (128 - paper) * share for share in _CHECKER]
@@ -179,7 +199,7 @@ def _in_dots(pixels: Pixels, columns: int, rows: int, manner: Manner, ground: Gr
         return []
     picture = np.zeros((-(-height // 4) * 4, -(-width // 2) * 2, CHANNELS), np.float32)
     picture[:height, :width] = _scale(pixels, width, height)
-    is_inked = picture[..., 3] >= 255 * _INKED_FROM
+    is_inked = picture[..., 3] >= 255 * _INKED_FROM * min(1, 2 * width / pixels.width)
     letters = np.full((len(picture) // 4, picture.shape[1] // 2), 0x2800)
     inks = np.zeros((*letters.shape, CHANNELS), np.float32)
     for row, bits in enumerate(_DOTS):

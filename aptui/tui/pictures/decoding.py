@@ -168,7 +168,8 @@ _BY_MARK: dict[bytes, Callable[[bytes], Facts | None]] = {
 
 REST_S = 0.15
 """Delay before the picture under the cursor is decoded (seconds)."""
-_TIMEOUT_S, _POLL_MS = 10.0, 50
+_TIMEOUT_S, _POLL_MS = 30.0, 50
+"""Timeout of a process (seconds; a builder's machine may be busy), and interval of the checks whether it is still wanted."""
 _MOST_FILE_BYTES = 128 << 20
 
 

@@ -76,7 +76,7 @@ def draw_model(stream: BinaryIO, view: PictureView) -> Image.Image:
     stride = _choose_stride(meshes)
     for points, triangles in meshes:
         _draw_edges(points, triangles[::stride], nearest.reshape(height, width), deep)
-    return Image.fromarray(_colour(nearest).reshape(height, width, CHANNELS)[::-1].copy(), "RGBA")
+    return Image.fromarray(_colour(nearest).reshape(height, width, CHANNELS)[::-1].copy())
 
 
 def _choose_stride(meshes: list[tuple[Points, Numbers]]) -> int:

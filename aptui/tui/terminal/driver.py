@@ -23,6 +23,8 @@ import termios
 import time
 from collections.abc import Callable
 from concurrent import futures
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from textual import events
@@ -32,9 +34,11 @@ from textual.geometry import Size
 from textual.keys import _character_to_key
 from textual.messages import TerminalSupportsSynchronizedOutput
 
+from aptui.tui.background import run_in_background
 from aptui.tui.terminal.output.cell_rows import abilities_of
 from aptui.tui.terminal.output.display import is_supported
 from aptui.tui.terminal.output.layer import OutputLayer
+from aptui.tui.terminal.pixels import PixelQuestion, read_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -43,6 +47,8 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.message import Message
     from textual.message_pump import MessagePump
+
+    from aptui.tui.terminal.pixels import PixelScreen
 
 
 # Input as text that Textual understands, with any bytes and any splits.
@@ -89,19 +95,23 @@ class InputDecoder:
         decoder: decodes characters.
         is_asked: returns whether a reply of the terminal is due.
         clock: a double for tests.
+        take_answers: removes answers about pictures from text; returns (the rest, the first piece of an answer).
     """
 
     def __init__(
         self, decoder: codecs.IncrementalDecoder, is_asked: Callable[[], bool] = lambda: False,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic, take_answers: Callable[[str], tuple[str, str]] = lambda text: (text, ""),
     ) -> None:  # fmt: skip
-        self._decoder, self._is_asked, self._clock = decoder, is_asked, clock
+        self._decoder, self._is_asked, self._take_answers, self._clock = decoder, is_asked, take_answers, clock
         self._is_pasting = self._is_escape = False
         self._escape_s, self._torn = 0.0, ""
 
     def decode(self, data: bytes, final: bool = False) -> str:  # noqa: FBT002  # as decoders are called
         """Decode input; the first piece of a split sequence is stored until the second piece arrives."""
         text, self._torn = self._torn + self._decoder.decode(data, final), ""
+        begun = ""
+        if not self._is_pasting and not final:
+            text, begun = self._take_answers(text)
         if (
             self._is_escape
             and self._is_asked()
@@ -113,6 +123,7 @@ class InputDecoder:
         self._is_pasting = text.rfind(_PASTE_BEGINS) > text.rfind(_PASTE_ENDS) or (was_pasting and _PASTE_ENDS not in text)
         if not final:
             text = self._without_torn(text)
+        self._torn = begun or self._torn
         was_escape, self._is_escape = self._is_escape, text.endswith("\x1b") or (self._is_escape and not text)
         self._escape_s = self._clock() if text else self._escape_s
         if is_raw:
@@ -133,11 +144,13 @@ class InputDecoder:
         return text[: torn.start()]
 
 
-def input_decoder(encoding: str, is_asked: Callable[[], bool] = lambda: False) -> Callable[[], InputDecoder]:
-    """Return a factory of decoders, for use in place of a decoder of the module `codecs`."""
-    return lambda: InputDecoder(codecs.getincrementaldecoder(encoding)(errors="replace"), is_asked)
+def input_decoder(encoding: str, is_asked: Callable[[], bool] = lambda: False, **more: Any) -> Callable[[], InputDecoder]:
+    """Return a factory of decoders, for use in place of one of the module `codecs`; `more` are arguments of `InputDecoder`."""
+    return lambda: InputDecoder(codecs.getincrementaldecoder(encoding)(errors="replace"), is_asked, **more)
 
 
+_PIXELS_WITHIN_S = 3.0
+"""Maximum wait for the answers to the question for pixels (seconds)."""
 _KEY_WITHIN_S = 1.0
 """Maximum time that a key waits for the effect of the previous key (seconds); the first opening of a pane takes 0.1 s."""
 _ANSWERS_WITHIN_S = 1.0
@@ -187,12 +200,15 @@ class Terminal(LinuxDriver):
     def __init__(self, app: Any, *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         # The module `linux_driver` imported this function by name; mypy does not accept an assignment to it.
-        setattr(linux_driver, "getincrementaldecoder", lambda encoding: input_decoder(encoding, self._is_asked))  # noqa: B010
+        make_decoder = partial(input_decoder, is_asked=self._is_asked, take_answers=self._take_answers)
+        setattr(linux_driver, "getincrementaldecoder", make_decoder)  # noqa: B010
         stream: TextIO | None = sys.__stderr__
         if stream is not None and not stream.isatty():
             self._file = stream = open("/dev/tty", "w", encoding=stream.encoding, errors="replace")  # noqa: SIM115  # lives as long as the app
         self.output: OutputLayer | None = None
         self._is_leaving = False
+        self._pixel_question: PixelQuestion | None = None
+        self._when_answered: Callable[[], object] = lambda: None
         self._modes: list[Any] | None = None
         """The terminal's input modes while the screen uses the terminal, None while it does not."""
         if stream is not None and is_supported():
@@ -282,7 +298,7 @@ class Terminal(LinuxDriver):
         self._is_leaving = True
         if self.output is not None and self.output.pace.answers:
             deadline = time.monotonic() + min(_ANSWERS_WITHIN_S, 3 * self.output.pace.round_trip_s + 0.05)
-            while self.output.pace.under_way and time.monotonic() < deadline:
+            while (self.output.pace.under_way or self._awaits_pixels()) and time.monotonic() < deadline:
                 time.sleep(0.005)
         super().disable_input()
 
@@ -294,6 +310,51 @@ class Terminal(LinuxDriver):
     def _is_asked(self) -> bool:
         """Return whether a reply of the terminal is due."""
         return self.output is not None and self.output.pace.under_way > 0
+
+    def ask_for_pixels(self, then: Callable[[], object]) -> None:
+        """Ask whether the terminal shows pixels; `then` is called in the event loop when the output layer has the answer."""
+        question = PixelQuestion(os.environ)
+        if self.output is None or not question.is_possible:
+            self._loop.call_soon(then)
+            return
+        self._pixel_question = question
+        self._when_answered = partial(self._end_question, question, then)
+        self._loop.call_later(_PIXELS_WITHIN_S, self._when_answered)
+        self.write(question.text)
+
+    def _awaits_pixels(self) -> bool:
+        return self._pixel_question is not None and not self._pixel_question.is_answered
+
+    def _take_answers(self, text: str) -> tuple[str, str]:
+        """Remove the answers to the question for pixels from input; called by the reading thread."""
+        question = self._pixel_question
+        if question is None:
+            return text, ""
+        was_answered = question.is_answered
+        rest = question.take_answers(text)
+        if question.is_answered and not was_answered:
+            self._call_soon(self._when_answered)
+        return rest
+
+    def _call_soon(self, do: Callable[..., object], *arguments: object) -> None:
+        with suppress(RuntimeError):  # the event loop has ended
+            self._loop.call_soon_threadsafe(do, *arguments)
+
+    def _end_question(self, question: PixelQuestion, then: Callable[[], object]) -> None:
+        """Find out, in a thread, what the answers mean."""
+        if self._pixel_question is not question:
+            return  # it has ended, or another one was asked
+        self._pixel_question = None
+
+        def find() -> None:
+            self._call_soon(accept, question.find_screen(read_cell(self.fileno)))
+
+        def accept(found: PixelScreen | None) -> None:
+            if self.output is not None:
+                self.output.pixels = found
+            then()
+
+        run_in_background("aptui-pixels", find)
 
     def write(self, data: str) -> None:
         """Write output that is not a frame: modes, titles, the clipboard."""

@@ -187,6 +187,20 @@ def _render(strip: Strip, console: Console) -> str:
     return strip._render_cache  # noqa: SLF001  # see above
 
 
+PICTURE = "picture"
+"""Key of the metadata of styles of cells that show a picture as pixels: (number of the picture, row in it)."""
+FIRST_COLUMN = 0x100000
+"""Code point of a cell in the first column of a picture; the next columns follow. No foreign text contains these code points."""
+
+
+def picture_row(text: str, style: Style | None) -> tuple[int, int] | None:
+    """Return (number, row) of a picture if these cells show one."""
+    if not text or ord(text[0]) < FIRST_COLUMN or style is None:
+        return None
+    found: tuple[int, int] | None = style.meta.get(PICTURE)
+    return found
+
+
 def safe_segments(strip: Strip) -> Iterable[Segment]:
     """Return the safe segments of a strip, for code that does not call `Strip.render`."""
     segments = strip._segments  # noqa: SLF001  # there is no other way without a copy
@@ -233,7 +247,7 @@ def _map(segments: Iterable[Segment]) -> list[Segment]:
     left = sum(cell_len(text) for text, _, _ in segments)
     mapped = []
     for text, style, _ in segments:
-        clean = _clean(text)
+        clean = text if picture_row(text, style) else _clean(text)
         width = cell_len(clean)
         if width > left:
             clean, width = set_cell_size(clean, left), left

@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from msgspec import Struct
@@ -23,107 +22,16 @@ from rich.segment import Segment
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
-from aptui.tui.pictures.decoder import Pixels
-from aptui.tui.terminal.output.display import DiffRenderingApp
-from aptui.tui.terminal.safety import facts, glyph, make_safe
-from aptui.tui.widgets.cells import Painter, pad, width_of
+from aptui.tui.terminal.safety import glyph, make_safe
+from aptui.tui.widgets.cells import pad, width_of
+from aptui.tui.widgets.picture_drawing import Picture
 from aptui.tui.widgets.row_list import Rows
 
 if TYPE_CHECKING:
     from rich.segment import Segment
-    from textual.timer import Timer
-    from textual.widget import Widget
 
-    from aptui.tui.pictures.blocks import Manner
     from aptui.tui.pictures.decoder import Pixels
     from aptui.tui.widgets.cells import Painter
-
-
-# A picture is drawn for the available size, the available colours, and the speed of the connection. While the speed is unknown, the
-# drawing with the fewest bytes is used. The time that this drawing takes shows whether the connection can carry more.
-
-_FEW = 16
-_MOST_S = 0.4
-"""Maximum time that a picture may occupy the connection to the terminal (seconds); a slower picture is drawn with fewer bytes.
-
-Greys cost at most a screen of text.
-"""
-_RETRIES, _RETRY_S = 4, 0.5
-"""Number of retries with more bytes while the speed of the connection is unknown, and their interval (seconds)."""
-
-
-class Picture:
-    """Draws a picture for the current size and colours."""
-
-    def __init__(self, pixels: Pixels) -> None:
-        self._pixels = pixels
-        self._drawn_for: tuple[int, int, Painter] | None = None
-        self._lines: list[list[Segment]] = []
-        self._is_least = False
-        self._retries = 0
-        self._retry_timer: Timer | None = None
-
-    def lines(self, widget: Widget, columns: int, rows: int, painter: Painter) -> list[list[Segment]]:
-        """Return the lines, at most `rows`, each at most `columns` cells wide."""
-        wanted = (columns, rows, painter)
-        if wanted != self._drawn_for:
-            self.stop_retries()
-            self._drawn_for, self._retries = wanted, 0
-            self._draw(widget, columns, rows, painter)
-        return self._lines
-
-    def stop_retries(self) -> None:
-        """Stop the retries, because another picture is shown."""
-        self._is_least = False
-        if self._retry_timer is not None:
-            self._retry_timer.stop()
-
-    def _retry(self, widget: Widget) -> None:
-        """Draw with more bytes if the connection turned out to be fast enough."""
-        before = self._lines
-        if self._is_least and self._drawn_for is not None and widget.is_attached:
-            self._draw(widget, *self._drawn_for)
-            if self._lines != before:
-                widget.refresh()
-
-    def _draw(self, widget: Widget, columns: int, rows: int, painter: Painter) -> None:
-        from aptui.tui.pictures.blocks import Ground, bytes_of, draw_picture  # imported here to start faster
-
-        is_dark = widget.app.current_theme.dark
-        colour = painter.ground.bgcolor
-        known = colour.triplet if colour is not None else None
-        paper = (known.red, known.green, known.blue) if known is not None else (0, 0, 0) if is_dark else (255, 255, 255)
-        ground = Ground(painter.ground, paper, is_dark)
-        best, *_ = manners = _manners(painter)
-        for manner in manners:
-            self._lines = draw_picture(self._pixels, columns, rows, manner, ground, is_utf8=facts().is_utf8)
-            self._is_least = manner is not best
-            if _carries(widget, bytes_of(self._lines)):
-                break
-        if self._is_least and self._retries < _RETRIES:
-            self._retries += 1
-            self._retry_timer = widget.set_timer(_RETRY_S, partial(self._retry, widget))
-
-
-def _carries(widget: Widget, size: int) -> bool:
-    """Return whether the connection is known to carry `size` bytes in time."""
-    if not isinstance(widget.app, DiffRenderingApp):
-        return True
-    takes_s = widget.app.line_takes_s(size)
-    return takes_s is not None and takes_s <= _MOST_S
-
-
-def _manners(painter: Painter) -> tuple[Manner, ...]:
-    """Return the ways to draw a picture on this terminal, the best first.
-
-    A theme without colours has only shades.
-    """
-    from aptui.tui.pictures.blocks import Manner  # imported here to start faster
-
-    colour = painter.style("failed").color
-    if facts().colours <= _FEW or colour is None or colour.is_default:
-        return (Manner.SHADES,)
-    return tuple(Manner)[1 if facts().colours == 256 else 0 :]
 
 
 READ_BYTES = 256 * 1024
@@ -272,7 +180,7 @@ class TextView(Rows):
         """Show a preview."""
         self._preview = preview
         if self._picture is not None:
-            self._picture.stop_retries()
+            self._picture.close()
         self._picture = Picture(preview.pixels) if preview.pixels is not None else None
         self._shown_number += 1
         self._offset = 0
@@ -284,6 +192,11 @@ class TextView(Rows):
             self.scroll_to(y=0, animate=False, force=True)
         self.refresh()
         self.post_message(self.Ready(self))
+
+    def on_unmount(self) -> None:
+        """Remove the picture from the terminal."""
+        if self._picture is not None:
+            self._picture.close()
 
     def title(self) -> str:
         """Return the kind and the number of lines, for the title line."""

@@ -16,6 +16,7 @@ from textual.app import App
 
 from aptui.tui.terminal import driver
 from aptui.tui.terminal.driver import Terminal, as_meant
+from aptui.tui.terminal.pixels import PixelQuestion, PixelScreen, Protocol
 from tests.tui import pty_room
 
 
@@ -93,3 +94,41 @@ def test_alt_key_with_a_binding_is_not_split_into_two_keys() -> None:
     (key,) = as_meant(events.Key("alt+x", None), {"alt+x"})
 
     assert key.key == "alt+x"
+
+
+ANSWERS = "\x1b[6;18;9t\x1b[?62;4;22c"
+
+
+@pytest.mark.parametrize(
+    ("answers", "term", "expected"),
+    [
+        (ANSWERS, "xterm", PixelScreen(Protocol.SIXEL, (9, 18))), ("\x1b[?62;22c", "xterm", None), ("", "xterm", None),
+        (ANSWERS, "linux", None),
+    ],
+)  # fmt: skip
+def test_terminal_is_asked_for_pixels_and_its_answer_or_a_timeout_ends_the_question(answers, term, expected, monkeypatch) -> None:
+    monkeypatch.setattr(driver, "_PIXELS_WITHIN_S", 60 if answers else 0.05)
+    monkeypatch.setattr(driver, "read_cell", lambda _fd: (0, 0))
+    for name in ("TMUX", "STY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", term)
+
+    async def ask() -> tuple[str, PixelScreen | None]:
+        written, done = [], asyncio.Event()
+        terminal = object.__new__(Terminal)
+        terminal._loop, terminal.output, terminal._pixel_question = asyncio.get_running_loop(), SimpleNamespace(pixels=None), None
+
+        def write(text: str) -> None:
+            written.append(text)
+            assert terminal._take_answers(f"j{answers}") == ("j", ""), "the terminal may answer at once"
+
+        terminal.write, terminal.fileno = write, 0  # type: ignore[method-assign]  # a double
+        terminal.ask_for_pixels(done.set)
+        await asyncio.wait_for(done.wait(), 10)
+        assert terminal._take_answers(ANSWERS) == (ANSWERS, ""), "no question is due"
+        return "".join(written), terminal.output.pixels
+
+    written, pixels = asyncio.run(ask())
+
+    assert pixels == expected
+    assert written == ("" if term == "linux" else PixelQuestion({"TERM": term}).text)

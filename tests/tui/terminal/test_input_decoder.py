@@ -8,6 +8,7 @@ from textual._xterm_parser import XTermParser
 from textual.message import Message
 
 from aptui.tui.terminal.driver import InputDecoder, as_meant, input_decoder
+from aptui.tui.terminal.pixels import PixelQuestion
 
 
 def messages_of(*chunks: bytes, waits: bool = True, is_asked: bool = False) -> list[Message]:
@@ -116,3 +117,14 @@ def test_incomplete_sequence_is_returned_at_the_end_of_input() -> None:
 
     assert decoder.decode(b"\x1b[1") == ""
     assert decoder.decode(b"", final=True) == "\x1b[1"
+
+
+def test_answers_about_pixels_are_removed_from_input() -> None:
+    question = PixelQuestion({"TERM": "xterm"})
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decode = InputDecoder(decoder, lambda: True, take_answers=question.take_answers).decode
+
+    texts = [decode(each) for each in (b"\x1bj\x1b_Gi=31;O", b"K\x1b\\k\x1b[6;18;9t\x1b[200~x", b"y\x1b[201~", b"\x1b[?62;4c")]
+
+    assert texts == ["\x1b[106;3u", "k\x1b[200~x", "y\x1b[201~", ""]
+    assert question.is_answered

@@ -24,9 +24,11 @@ from aptui.tui.screens.assets.asset_panel import Panel, Ref, ReferenceGroup, rea
 from aptui.tui.screens.assets.asset_readers import PREVIEW
 from aptui.tui.screens.assets.earlier_versions import VersionPair
 from aptui.tui.screens.assets.file_previews import Preview, preview_of
+from aptui.tui.terminal.output.display import DiffRenderingApp
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, fit
 from aptui.tui.widgets.cells import width_of as text_width
+from aptui.tui.widgets.picture_drawing import pixel_cell
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import Column, KeyValue
 from aptui.tui.widgets.textview import TextPreview, TextView
@@ -228,8 +230,17 @@ class FilePreview(_Quiet, TextView):
     class Resized(Message):
         """Posted when a picture may need another size."""
 
+    def on_mount(self) -> None:
+        """Report when the terminal begins or ends to show pixels."""
+        if isinstance(self.app, DiffRenderingApp):
+            self.app.pixels_changed.subscribe(self, lambda _: self._report_size())
+
     def on_resize(self) -> None:
         """Report the new size."""
+        self._report_size()
+
+    def _report_size(self) -> None:
+        self.refresh()
         self.post_message(self.Resized())
 
 
@@ -397,12 +408,13 @@ class AssetDetail(Vertical):
         preview, earlier = self._preview, self._earlier
         if preview is None or self._panel is None or self._decoder is None:
             return
-        columns, rows = self.query_one(FilePreview).size_in_cells
+        view = self.query_one(FilePreview)
+        (columns, rows), cell = view.size_in_cells, pixel_cell(view)
         shown, files, above = [preview], [self._panel.file], preview.above
         if earlier is not None:
             version, before, preview = earlier
             shown, files, above = [before, preview], [version.path, version.now], before.beside(version.label, preview, self._level)
-        views = [each.view(self._level, columns, rows - len(above), shares=len(shown)) for each in shown]
+        views = [each.view(self._level, columns, rows - len(above), shares=len(shown), cell=cell) for each in shown]
         wanted = tuple(zip(files, views, strict=True))
         if wanted != self._wanted:
             self._wanted = wanted

@@ -20,6 +20,8 @@ from aptui.tui.words import size_text
 
 _HEX_BYTES = 256
 _MODEL = "GLB"
+_MOST_PIXELS = 1000
+"""Maximum width and height of a picture that is shown as pixels, because xterm cuts off larger ones."""
 _FACTS_A_LINE = 3
 """Number of facts on a line above the picture of a model."""
 
@@ -46,15 +48,19 @@ class Preview(Struct, frozen=True):
         """The preview until the picture is decoded: without the text, so that no text flashes up."""
         return TextPreview("", self.above, is_numbered=False) if self.form else self.text
 
-    def view(self, level: int, columns: int, rows: int, *, shares: int = 1) -> PictureView:
-        """Return the picture to decode for this number of cells; only the size of a drawing depends on the cells.
+    def view(self, level: int, columns: int, rows: int, *, shares: int = 1, cell: tuple[int, int] | None = None) -> PictureView:
+        """Return the picture to decode for this number of cells.
 
         Args:
             level: the level of a texture; the last level is used if there are fewer.
             columns, rows: size of the part of the view that pictures fill.
             shares: number of pictures beside each other.
+            cell: width and height of a cell if the terminal shows pixels; without pixels, only drawings depend on the cells.
         """
-        wide, high = (columns * 2, rows * 4) if self.form in DRAWN else (MOST_WIDE, MOST_HIGH)
+        if cell is not None:
+            wide, high = min(columns * cell[0], _MOST_PIXELS), min(rows * cell[1], _MOST_PIXELS)
+        else:
+            wide, high = (columns * 2, rows * 4) if self.form in DRAWN else (MOST_WIDE, MOST_HIGH)
         return PictureView(self.form, max(0, min(level, len(self.levels) - 1)), max(1, wide // shares), max(1, high))
 
     def title(self, level: int) -> str:

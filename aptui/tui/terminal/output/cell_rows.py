@@ -200,6 +200,10 @@ class Row:
         cells, styles, accents = draw_cells(text, pen)
         if accents and goes_on:
             self._combine(x - 1, accents)
+        return self.write_cells(x, cells, styles)
+
+    def write_cells(self, x: int, cells: tuple[str, ...], styles: tuple[Pen, ...]) -> int:
+        """Write cells and their pens and return the column after them."""
         texts, width = self.texts, len(self.texts)
         end = x + len(cells)
         is_cut_through = False

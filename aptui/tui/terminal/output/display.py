@@ -20,10 +20,14 @@ from textual._compositor import Compositor
 from textual.app import App
 from textual.geometry import Region
 from textual.screen import Screen
+from textual.signal import Signal
 from textual.strip import Strip
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from textual.driver import Driver
+
+    from aptui.tui.terminal.output.layer import OutputLayer
 
 TESTED_SERIES = "8.2."
 _PRIVATE_NAMES: tuple[tuple[object, tuple[str, ...]], ...] = (
@@ -101,24 +105,34 @@ def _is_covered(line: Mapping[int, Strip | None], left: int, right: int) -> bool
 class DiffRenderingApp(App[None]):
     """An app that sends only differences. With another driver, or with stock output, it is an ordinary app."""
 
+    def __init__(self, driver_class: type[Driver] | None = None) -> None:
+        super().__init__(driver_class=driver_class)
+        self.pixels_changed = Signal[None](self, "pixels")
+        """Published when the terminal has begun or ended to show pictures as pixels."""
+
+    @property
+    def output_layer(self) -> OutputLayer | None:
+        """The output that sends differences, None with another driver or with stock output."""
+        return getattr(self._driver, "output", None)
+
     def line_rest_s(self) -> float:
         """Return how long updates must not use the connection to the terminal, so that it is free for keys (seconds)."""
-        output = getattr(self._driver, "output", None)
+        output = self.output_layer
         return 0.0 if output is None else output.rest_s()
 
     def line_key_s(self) -> float:
         """Return after how long to check again whether a key was echoed (seconds), 0 = no key waits for its echo."""
-        output = getattr(self._driver, "output", None)
+        output = self.output_layer
         return 0.0 if output is None else output.key_s()
 
     def line_takes_s(self, size: int) -> float | None:
         """Return for how long `size` bytes fill the connection (seconds), 0 = cannot be measured, None = not measured yet."""
-        output = getattr(self._driver, "output", None)
+        output = self.output_layer
         return 0.0 if output is None else output.takes_s(size)
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         """Pass an update to the output layer. Without that layer, or if the kind of update is unknown, Textual writes it."""
-        output = getattr(self._driver, "output", None)
+        output = self.output_layer
         if output is None or renderable is None or self._batch_count or not self._running or self._closed:
             super()._display(screen, renderable)
             return

@@ -12,6 +12,7 @@ Tests: `tests/tui/terminal/output/test_layer.py`.
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import time
 from collections import deque
@@ -24,6 +25,7 @@ from aptui.tui.terminal import safety
 from aptui.tui.terminal.output.cell_rows import Pen, Row, StyleCache
 from aptui.tui.terminal.output.pace import Pace
 from aptui.tui.terminal.output.painter import REPEATS_ALL, REPEATS_ASCII, SCROLLS_COLUMNS, FramePainter
+from aptui.tui.terminal.pixels import PixelPicture, placeholder
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from aptui.tui.terminal.output.cell_rows import Abilities
     from aptui.tui.terminal.output.painter import Columns
+    from aptui.tui.terminal.pixels import PixelScreen
 
 _QUESTION = "\x1b[6n"
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
@@ -46,6 +49,8 @@ _TESTS = {
 _HARMLESS = re.compile(r"(?:\x1b\][^\x1b\x07]*(?:\x07|\x1b\\)|\x07|\x1b\[[?>=<][0-9;]*\$?[a-zA-Z])*(?:\x1bP\x1b\].*)?", re.DOTALL)
 """Matches titles, the clipboard, links, the bell, modes, queries: output that does not change cells, cursor or pen."""
 _MOST_PENS_REMEMBERED = 4096
+_FIRST_NUMBER = 16
+"""Smallest number of a picture. Numbers begin at random: another program in the same tmux may have pictures too."""
 
 
 class OutputLayer:
@@ -81,6 +86,11 @@ class OutputLayer:
         self._tests: deque[str] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._pen_of: dict[Style | None, Pen] = {}
+        self.pixels: PixelScreen | None = None
+        """The pixels that the terminal shows, None = only cells, or the terminal was not asked."""
+        self._pictures: dict[int, PixelPicture] = {}
+        self._last_number = _FIRST_NUMBER + random.randrange(256 - _FIRST_NUMBER)
+        self._picture_of: dict[Pen, int] = {}
 
     # ------------------------------------------------------------------------------------------------------------- the line
 
@@ -94,11 +104,14 @@ class OutputLayer:
                 self._tests.append(ability)
                 self.pace.note_frame(self._clock())
                 self._send(output + _QUESTION + undo)
+        for picture in self._pictures.values():
+            self._store(picture)
 
     def close(self) -> None:
         """End, and reset the terminal's pen for the next program."""
         if self._is_open:
-            self._send("\x1b]8;;\x1b\\\x1b[m" if self._has_links() else "\x1b[m")
+            removals = "".join(picture.removal for picture in self._pictures.values())
+            self._send(removals + ("\x1b]8;;\x1b\\\x1b[m" if self._has_links() else "\x1b[m"))
         self._is_open = self._is_known = False
         if self._timer is not None:
             self._timer.cancel()
@@ -148,6 +161,56 @@ class OutputLayer:
         if self._is_open and not _HARMLESS.fullmatch(data):
             self.forget()
 
+    # --------------------------------------------------------------------------------------------------------- the pictures
+
+    def new_number(self) -> int:
+        """Return a number for a picture that no other picture of this screen has."""
+        self._last_number = _FIRST_NUMBER + (self._last_number + 1 - _FIRST_NUMBER) % (256 - _FIRST_NUMBER)
+        return self._last_number
+
+    def restore_pictures(self) -> None:
+        """Send the stored pictures again, because another terminal may show the screen."""
+        for picture in self._pictures.values():
+            self._store(picture)
+        self.forget()
+
+    def add_picture(self, picture: PixelPicture) -> None:
+        """Make a picture known; cells with its number show it from then on."""
+        self._pictures[picture.number] = picture
+        self._painter.shows_placeholders = bool(picture.removal)
+        self._painter.has_sixels |= not picture.removal
+        if self._is_open:
+            self._store(picture)
+
+    def remove_picture(self, number: int) -> None:
+        """Forget a picture; the caller draws other cells in its place."""
+        picture = self._pictures.pop(number, None)
+        if picture is not None and picture.removal and self._is_open:
+            self._send(picture.removal)
+
+    def _store(self, picture: PixelPicture) -> None:
+        """Send a picture that the terminal stores; its size counts for the measured speed of the connection."""
+        if picture.removal:
+            self._send(picture.data + _QUESTION)
+            self.pace.note_frame(self._clock(), len(picture.data))
+
+    def _sixels(self) -> str:
+        """Return the sixel pictures whose cells are all visible, each at its place; the last line would scroll the screen."""
+        out = ""
+        for y, row in enumerate(self._drawn):
+            for x, text in enumerate(row.texts):
+                if text == placeholder(0, 0) and (pen := row.pens[x]) is not None:
+                    picture = self._pictures.get(self._picture_of.get(pen, -1))
+                    if picture is not None and y + picture.rows < len(self._drawn) and self._is_whole(picture, y, x):
+                        out += f"\x1b[{y + 1};{x + 1}H{picture.data}"
+        return out
+
+    def _is_whole(self, picture: PixelPicture, top: int, left: int) -> bool:
+        return all(
+            self._drawn[top + row].texts[left : left + picture.columns] == [placeholder(row, at) for at in range(picture.columns)]
+            for row in range(picture.rows)
+        )
+
     # ----------------------------------------------------------------------------------------------------------- the frames
 
     def show(self, update: object, console: Console, size: tuple[int, int], cursor: tuple[int, int]) -> bool:
@@ -179,8 +242,22 @@ class OutputLayer:
         for text, style, _ in safety.safe_segments(strip):
             if text:
                 pen = self._pen_of.get(style) or self._pen(style, console)
-                x = row.write(x, text, pen, goes_on=goes_on)
+                if place := safety.picture_row(text, style):
+                    x = self._write_picture(row, x, text, place, pen)
+                else:
+                    x = row.write(x, text, pen, goes_on=goes_on)
                 goes_on = True
+
+    def _write_picture(self, row: Row, x: int, text: str, place: tuple[int, int], pen: Pen) -> int:
+        """Write cells of a picture and return the column after them.
+
+        The number of the picture is their colour. It is set here, because Textual turns such colours into red, green and blue.
+        """
+        number, line = place
+        pen = self._pens.pen(";".join(filter(None, (f"38;5;{number}", pen.background))))
+        self._picture_of[pen] = number
+        cells = tuple(placeholder(line, ord(each) - safety.FIRST_COLUMN) for each in text)
+        return row.write_cells(x, cells, (pen,) * len(cells))
 
     def _pen(self, style: Style | None, console: Console) -> Pen:
         if len(self._pen_of) > _MOST_PENS_REMEMBERED:
@@ -210,9 +287,12 @@ class OutputLayer:
             self._is_known = True
         frame = self._painter.paint(self._drawn, self._dirty, self._cursor)
         self._dirty.clear()
+        self._painter.has_sixels = any(not picture.removal for picture in self._pictures.values())
         self._left_at = self._cursor
         if not frame:
             return
+        if self._painter.has_touched_pictures and not self._painter.shows_placeholders:
+            frame += f"{self._sixels()}\x1b[{self._cursor[1] + 1};{self._cursor[0] + 1}H"
         self.pace.drew(self._clock())
         if self.is_synchronized:
             frame = f"{_BEGIN}{frame}{_END}"

@@ -19,6 +19,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from aptui.tui.terminal.output.cell_rows import REST, Abilities, Pen, Row, StyleCache
+from aptui.tui.terminal.pixels import PLACEHOLDER
 
 # Lines that only moved up or down: found by their texts, so that the terminal scrolls them.
 
@@ -95,6 +96,12 @@ class FramePainter:
         self._pens, self._abilities = pens, abilities
         self.tested: set[str] = set()
         """Abilities that the terminal has by a test: `REPEATS_ASCII`, `REPEATS_ALL`, `SCROLLS_COLUMNS`."""
+        self.shows_placeholders = False
+        """Whether cells of pictures are sent as placeholders; a sixel picture is sent over blanks."""
+        self.has_sixels = False
+        """Whether the terminal may show a sixel picture; a scroll would move a part of it."""
+        self.has_touched_pictures = False
+        """Whether the last frame wrote cells of a picture."""
         self._rows: list[Row] = []
         self._width = 0
         self._y: int | None = None
@@ -116,7 +123,7 @@ class FramePainter:
             lines: {number of a row that may have changed: the columns that widgets have drawn there}.
             cursor: (column, line) of the cursor after the frame.
         """
-        self._out = []
+        self._out, self.has_touched_pictures = [], False
         changed = [y for y in sorted(lines) if not rows[y].is_as(self._rows[y])]
         if len(changed) > _NEAR:
             changed = self._scroll(rows, changed, self._find_columns(changed, lines))
@@ -195,7 +202,10 @@ class FramePainter:
         self._go(y, x)
         for cell, group in groupby(cells):
             count = len(list(group))
-            if REPEATS_ALL in self.tested and count >= _WORTH_REPEATING and len(cell) == 1:
+            if cell.startswith(PLACEHOLDER):
+                self.has_touched_pictures = True
+                self._out.append(cell if self.shows_placeholders else " ")
+            elif REPEATS_ALL in self.tested and count >= _WORTH_REPEATING and len(cell) == 1:
                 self._put(cell)
                 self._out.append(f"\x1b[{count - 1}b")
             else:
@@ -283,6 +293,8 @@ class FramePainter:
 
     def _scroll(self, rows: Sequence[Row], changed: list[int], columns: Columns) -> list[int]:
         """Scroll lines that moved within `columns`; return the lines that may still differ."""
+        if self.has_sixels:
+            return changed
         before = {y: text for y in changed if (text := _text(self._rows[y], columns)) is not None}
         if len(before) < len(changed):
             return changed

@@ -5,7 +5,8 @@ from rich.segment import Segment
 from rich.style import Style
 
 from aptui.tui.terminal import safety
-from tests.tui.terminal.output.room import SideBySide, picture
+from aptui.tui.terminal.pixels import PixelPicture, placeholder
+from tests.tui.terminal.output.room import SideBySide, picture, pieces
 
 
 def text(*lines: str):
@@ -155,3 +156,110 @@ def test_output_layer_refuses_an_update_of_an_unknown_type():
     screen = SideBySide(12, 1)
 
     assert not screen.layer.show("text", screen.console, screen.size, (0, 0))
+
+
+# Pictures as pixels.
+
+SIXEL, KITTY = PixelPicture(20, 3, 2, "\x1bPqA\x1b\\"), PixelPicture(30, 3, 2, "\x1b_Gi=30;A\x1b\\", "\x1b_Ga=d\x1b\\")
+
+
+def with_picture(shown, above: str = "", y: int = 1, lines: int = 5):
+    """Return an update with a picture in the first columns."""
+    rows = {y + row: row for row in range(shown.rows)}
+    cells = "".join(chr(safety.FIRST_COLUMN + column) for column in range(shown.columns))
+    looks = [Style.parse("red on #101418") + Style.from_meta({safety.PICTURE: (shown.number, row)}) for row in range(2)]
+    return picture([
+        [Segment(cells, looks[rows[at]]), Segment("."), Segment(" " * 8)] if at in rows else [Segment(above.ljust(12))]
+        for at in range(lines)
+    ])  # fmt: skip
+
+
+def test_sixel_is_sent_over_its_cells_and_again_only_after_they_were_covered():
+    screen = SideBySide(12, 5)
+    screen.layer.add_picture(SIXEL)
+
+    screen.layer.show(with_picture(SIXEL), screen.console, screen.size, (5, 0))
+    assert screen.ours.pixels == [(0, 1, SIXEL.data)]
+    assert screen.ours.display[1:3] == ["   .        "] * 2
+    assert screen.ours.cursor == (5, 0)
+    screen.answer()
+    screen.layer.show(with_picture(SIXEL, "news"), screen.console, screen.size, (5, 0))
+    assert len(screen.ours.pixels) == 1, "other cells do not matter"
+    screen.answer()
+    screen.layer.show(pieces(5, 12, [(2, 1, [Segment("menu")])]), screen.console, screen.size, (5, 0))
+    assert screen.ours.display[2] == " menu       "
+    assert len(screen.ours.pixels) == 1, "a covered picture is not sent"
+    screen.answer()
+    screen.layer.show(with_picture(SIXEL, "news"), screen.console, screen.size, (5, 0))
+    assert screen.ours.pixels[1:] == [(0, 1, SIXEL.data)]
+    screen.answer()
+    screen.layer.forget()
+    screen.loop.run()
+    assert len(screen.ours.pixels) == 3, "the screen is sent again"
+
+
+def test_sixel_in_the_last_line_is_not_sent_because_the_screen_would_scroll():
+    screen = SideBySide(12, 5)
+    screen.layer.add_picture(SIXEL)
+
+    screen.layer.show(with_picture(SIXEL, y=3), screen.console, screen.size, (0, 0))
+
+    assert screen.ours.pixels == []
+
+
+def test_lines_are_not_scrolled_while_a_sixel_is_shown():
+    lines = [f"line {number} with a text" for number in range(30)]
+    counts = []
+    for shown in (None, SIXEL):
+        screen = SideBySide(24, 20)
+        if shown is not None:
+            screen.layer.add_picture(shown)
+        for first in (0, 1):
+            screen.sent.clear()
+            screen.layer.show(
+                picture([[Segment(each.ljust(24))] for each in lines[first : first + 20]]), screen.console, screen.size, (0, 0)
+            )
+            screen.answer()
+        counts.append("".join(screen.sent).count("\x1b[r"))
+
+    assert counts == [1, 0]
+
+
+def test_kitty_picture_is_stored_before_its_placeholders_and_removed_at_the_end():
+    screen = SideBySide(12, 5)
+
+    screen.layer.add_picture(KITTY)
+    assert screen.ours.pixels == [(0, 0, KITTY.data)]
+    screen.answer()
+    sent = "".join(screen.sent)
+    screen.layer.show(with_picture(KITTY), screen.console, screen.size, (0, 0))
+    frame = "".join(screen.sent)[len(sent) :]
+    assert [placeholder(row, column) in frame for row in range(2) for column in range(3)] == [True] * 6
+    assert "38;5;30;48;2;16;20;24m" in frame, "the colour is the number"
+    screen.layer.restore_pictures()
+    assert [data for *_, data in screen.ours.pixels] == [KITTY.data] * 2
+    screen.layer.close()
+    assert screen.ours.pixels[-1][2] == KITTY.removal
+    screen.layer.open()
+    assert screen.ours.pixels[-1][2] == KITTY.data, "another program may have used the terminal"
+    screen.layer.remove_picture(30)
+    assert screen.ours.pixels[-1][2] == KITTY.removal
+    screen.layer.close()
+    assert len(screen.ours.pixels) == 5
+
+
+def test_numbers_of_pictures_are_colours_and_follow_each_other():
+    layer = SideBySide(12, 5).layer
+    numbers = [layer.new_number() for _ in range(300)]
+
+    assert len(set(numbers)) == 240
+    assert (min(numbers), max(numbers)) == (16, 255)
+
+
+def test_cells_of_pictures_in_foreign_text_are_made_harmless():
+    screen = SideBySide(12, 1)
+    evil = f"{chr(safety.FIRST_COLUMN)}{placeholder(0, 0)}x"
+
+    sent = screen.show(picture([[Segment(evil), Segment(evil, Style(bold=True))]]))
+
+    assert not any(ord(each) >= safety.FIRST_COLUMN for each in sent)

@@ -7,8 +7,9 @@ import pytest
 from aptui.tui.pictures.decoder import Pixels
 from aptui.tui.preferences import theming
 from aptui.tui.terminal.output.display import DiffRenderingApp
-from aptui.tui.terminal.safety import TRUECOLOUR, TerminalFacts
-from aptui.tui.widgets import textview
+from aptui.tui.terminal.pixels import PixelScreen, Protocol
+from aptui.tui.terminal.safety import FIRST_COLUMN, TRUECOLOUR, TerminalFacts, picture_row
+from aptui.tui.widgets import picture_drawing
 from aptui.tui.widgets.textview import TextPreview, TextView
 from tests.tui.shell_room import until
 from tests.tui.widgets.widgets_room import drawn
@@ -24,7 +25,7 @@ class Room(DiffRenderingApp):
 
     def __init__(self, theme: str, byte_s: float) -> None:
         super().__init__()
-        self.look, self.byte_s = theme, byte_s
+        self.look, self.byte_s, self.output = theme, byte_s, None
 
     def compose(self):
         yield TextView()
@@ -33,13 +34,38 @@ class Room(DiffRenderingApp):
         self.register_theme(theming.theme_of(theming.load_themes().by_name[self.look]))
         self.theme = self.look
 
+    @property
+    def output_layer(self):
+        return self.output
+
     def line_takes_s(self, size):
         return None if self.byte_s is None else size * self.byte_s
 
 
-def play(script, *, theme="dark", byte_s=0.0, size=(21, 10)):
+class FakeOutput:
+    """An output layer that records pictures."""
+
+    def __init__(self, protocol):
+        self.pixels, self.shown, self.all = PixelScreen(protocol, (8, 16)), {}, []
+
+    def show(self, *_update):
+        return False
+
+    def new_number(self):
+        return 20 + len(self.all)
+
+    def add_picture(self, picture):
+        self.all.append(picture)
+        self.shown[picture.number] = picture
+
+    def remove_picture(self, number):
+        del self.shown[number]
+
+
+def play(script, *, theme="dark", byte_s=0.0, size=(21, 10), output=None):
     async def run():
         app = Room(theme, byte_s)
+        app.output = output
         async with app.run_test(size=size) as pilot:
             app.query_one(TextView).show_preview(PREVIEW)
             await drawn(app, pilot)
@@ -57,7 +83,7 @@ def colours_of(view, y=1):
 
 @pytest.mark.parametrize(("colours", "expected"), [(TRUECOLOUR, ["#f90909", "#0909f0"]), (256, ["#ff0000", "#0000ff"])])
 def test_picture_uses_colours_of_terminal(monkeypatch, colours, expected):
-    monkeypatch.setattr(textview, "facts", lambda: TerminalFacts(colours))
+    monkeypatch.setattr(picture_drawing, "facts", lambda: TerminalFacts(colours))
 
     async def look(_app, _pilot, view):
         assert colours_of(view) == expected
@@ -69,7 +95,7 @@ def test_picture_uses_colours_of_terminal(monkeypatch, colours, expected):
     ("colours", "theme"), [(16, "ansi-dark"), (0, "monochrome"), (TRUECOLOUR, "monochrome"), (16, "ansi-light")]
 )
 def test_picture_uses_shades_on_a_terminal_with_few_or_no_colours(monkeypatch, colours, theme):
-    monkeypatch.setattr(textview, "facts", lambda: TerminalFacts(colours))
+    monkeypatch.setattr(picture_drawing, "facts", lambda: TerminalFacts(colours))
 
     async def look(_app, _pilot, view):
         letters = set(view.render_line(1).text.strip())
@@ -90,8 +116,8 @@ def test_picture_on_slow_line_uses_fewer_bytes(byte_s, is_coloured):
 
 
 def test_picture_gets_colours_once_speed_of_line_is_known(monkeypatch):
-    monkeypatch.setattr(textview, "_RETRY_S", 0.01)
-    monkeypatch.setattr(textview, "_RETRIES", 10_000)
+    monkeypatch.setattr(picture_drawing, "_RETRY_S", 0.01)
+    monkeypatch.setattr(picture_drawing, "_RETRIES", 10_000)
 
     async def look(app, pilot, view):
         assert not colours_of(view)
@@ -104,9 +130,9 @@ def test_picture_gets_colours_once_speed_of_line_is_known(monkeypatch):
 
 
 def test_replaced_picture_is_not_drawn_again(monkeypatch):
-    monkeypatch.setattr(textview, "_RETRY_S", 0.01)
-    drawings, draw = [], textview.Picture._draw
-    monkeypatch.setattr(textview.Picture, "_draw", lambda self, *arguments: (drawings.append(self), draw(self, *arguments)))
+    monkeypatch.setattr(picture_drawing, "_RETRY_S", 0.01)
+    drawings, draw = [], picture_drawing.Picture._draw
+    monkeypatch.setattr(picture_drawing.Picture, "_draw", lambda self, *arguments: (drawings.append(self), draw(self, *arguments)))
 
     async def look(app, pilot, view):
         before = view._picture
@@ -139,3 +165,86 @@ def test_picture_follows_size_theme_and_focus():
         assert view.render_line(1).text.strip() == ""
 
     play(look)
+
+
+def pixels_of(view, y=1):
+    """Return (number, row, columns) of the cells of a line that show pixels."""
+    found = [(picture_row(text, style), text) for text, style, _ in view.render_line(y)]
+    return [(*place, [ord(each) - FIRST_COLUMN for each in text]) for place, text in found if place]
+
+
+@pytest.mark.parametrize("protocol", list(Protocol))
+def test_picture_is_pixels_if_the_terminal_shows_them(protocol):
+    output = FakeOutput(protocol)
+
+    async def look(app, pilot, view):
+        await until(pilot, lambda: pixels_of(view))
+        [picture] = output.all
+        assert (picture.columns, picture.rows) == (19, 10)
+        assert pixels_of(view, 3) == [(picture.number, 3, list(range(19)))]
+        await pilot.resize_terminal(11, 10)
+        await until(pilot, lambda: len(output.all) == 2 and pixels_of(view))
+        assert list(output.shown) == [output.all[1].number], "the first one is removed"
+        view.show_preview(TextPreview("", ()))
+        assert output.shown == {}
+
+    play(look, output=output)
+
+
+def test_pixels_are_removed_with_their_view():
+    output = FakeOutput(Protocol.KITTY)
+
+    async def look(_app, pilot, view):
+        await until(pilot, lambda: pixels_of(view))
+        await view.remove()
+        assert output.shown == {}
+
+    play(look, output=output)
+
+
+def test_picture_on_a_slow_line_or_without_colours_is_drawn_with_cells():
+    async def look(_app, _pilot, view):
+        assert view.render_line(1).text.strip("▌ ")
+        assert not pixels_of(view)
+
+    for options in ({"byte_s": 0.1}, {"theme": "monochrome"}):
+        output = FakeOutput(Protocol.SIXEL)
+        play(look, output=output, **options)
+        assert output.all == []
+
+
+def test_picture_becomes_pixels_once_the_line_is_known_to_be_fast(monkeypatch):
+    monkeypatch.setattr(picture_drawing, "_RETRY_S", 0.01)
+    monkeypatch.setattr(picture_drawing, "_RETRIES", 10_000)
+
+    async def look(app, pilot, view):
+        assert not pixels_of(view)
+        app.byte_s = 0.0
+        await until(pilot, lambda: pixels_of(view))
+
+    play(look, byte_s=None, output=FakeOutput(Protocol.SIXEL))
+
+
+def test_picture_that_turns_out_too_long_is_drawn_with_blocks(monkeypatch):
+    monkeypatch.setattr(picture_drawing, "_PIXELS_A_BYTE", 1_000_000)
+    output = FakeOutput(Protocol.KITTY)
+
+    async def look(_app, pilot, view):
+        await until(pilot, lambda: view.render_line(1).text.strip("▌ "))
+        assert output.all == []
+
+    play(look, byte_s=0.01, output=output)
+
+
+def test_picture_is_drawn_again_when_pixels_are_turned_off():
+    output = FakeOutput(Protocol.SIXEL)
+
+    async def look(app, pilot, view):
+        await until(pilot, lambda: pixels_of(view))
+        output.pixels = None
+        view.refresh()
+        await drawn(app, pilot)
+        assert colours_of(view) == ["#f90909", "#0909f0"]
+        assert output.shown == {}
+
+    play(look, output=output)
