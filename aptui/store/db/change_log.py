@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -29,6 +29,61 @@ if TYPE_CHECKING:
     import sqlite3
 
     from aptui.core.messages import Rows
+
+
+# The existing rows that an answer of the core changes, found before it is applied; `product_links` needs them, too.
+
+_CHANGING = ("drop_source", "drop_job", "drop_products", "drop_product", "put_source", "put_product", "put_link")
+_OF_JOBS = "SELECT p.ProductID FROM json_each(?) k CROSS JOIN Products p ON p.JobPK = k.value"
+_OF_SOURCES = """SELECT p.ProductID FROM json_each(?) k CROSS JOIN Jobs j ON j.SourcePK = k.value
+    CROSS JOIN Products p ON p.JobPK = j.JobID"""
+_UUIDS_IN = "SELECT s.SourceID, s.SourceGuid FROM json_each(?) k CROSS JOIN Sources s ON s.SourceID = k.value"
+_TOPS = "SELECT COALESCE((SELECT MAX(SourceID) FROM Sources), 0), COALESCE((SELECT MAX(ProductID) FROM Products), 0)"
+
+
+class Touched(Struct):
+    """Ids of existing sources and products that rows put or delete; `are_renamed`: a source gets another UUID.
+
+    The products of such a source are included, because their asset ids change.
+    """
+
+    sources: list[int]
+    products: list[int]
+    are_renamed: bool
+
+
+class TouchedRows:
+    """Finds the rows that existed before a transaction and that it changes; rows with higher ids are new."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        self.source_top = self.product_top = 0
+        """Highest ids before the transaction."""
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self.source_top, self.product_top = self._database.execute(_TOPS).fetchone()
+
+    def find(self, rows: Rows) -> Touched | None:
+        """Return the existing rows that `rows` change, None if they change no source and no product."""
+        if not any(rows.get(operation) for operation in _CHANGING):
+            return None
+        uuids = {row[0]: row[3] for row in rows.get("put_source", ())}
+        put = [source for source in _first(rows, "put_source") if source <= self.source_top]
+        renamed = [source for source, uuid in self._query(_UUIDS_IN, put) if uuid != uuids[source]]
+        gone = [source for source in _first(rows, "drop_source") if source <= self.source_top]
+        products = _first(rows, "drop_product", "put_product", "put_link")
+        for sql, owners in ((_OF_JOBS, _first(rows, "drop_products", "drop_job")), (_OF_SOURCES, [*gone, *renamed])):
+            products += (number for (number,) in self._query(sql, owners))
+        known = [number for number in dict.fromkeys(products) if number <= self.product_top]
+        return Touched([*gone, *put], known, bool(renamed))
+
+    def _query(self, sql: str, ids: Sequence[object]) -> Iterable[Any]:
+        return self._database.execute(sql, (id_list(ids),)) if ids else ()
+
+
+def _first(rows: Rows, *operations: str) -> list[int]:
+    return [cast("int", row[0]) for operation in operations for row in rows.get(operation, ())]
 
 
 # Changes that the catalogs (`engine.cache.catalog`) do not have yet.
@@ -48,13 +103,7 @@ MOST_NAMES = 256
 For more products, whole catalogs are written.
 """
 _CATALOG_OPERATIONS = ("drop_source", "drop_job", "drop_products", "drop_product", "put_product", "put_link", "put_legacy_sub_id")
-# Sources are saved often, but only a change of a source's UUID changes catalogs.
-_TRIGGER = """CREATE TEMP TRIGGER aptui_other_identity AFTER UPDATE OF SourceGuid ON main.Sources
-    WHEN OLD.SourceGuid <> NEW.SourceGuid BEGIN SELECT aptui_products_changed(); END"""
-_OF_JOB = "SELECT ProductName FROM Products WHERE JobPK = ?"
-_OF_SOURCE = "SELECT p.ProductName FROM Jobs j CROSS JOIN Products p ON p.JobPK = j.JobID WHERE j.SourcePK = ?"
-_NAME_OF_PRODUCT = "SELECT ProductName FROM Products WHERE ProductID = ?"
-_DROPS = (("drop_products", _OF_JOB), ("drop_product", _NAME_OF_PRODUCT), ("drop_job", _OF_JOB), ("drop_source", _OF_SOURCE))
+_NAMES = "SELECT p.ProductName FROM json_each(?) k CROSS JOIN Products p ON p.ProductID = k.value"
 _NAME = 2
 """Index of the product's name in the parameters of "put_product"."""
 
@@ -73,20 +122,20 @@ class CatalogMark:
         """Names of the products that have changed since the mark was set; None = more than `MOST_NAMES`."""
         self._is_changed = False
         self._may_be_there = True
-        database.create_function("aptui_products_changed", 0, self._note_all)
-        database.execute(_TRIGGER)
 
     def begin(self) -> None:
         """Begin a transaction."""
         self._is_changed = False
 
-    def watch(self, rows: Rows) -> None:
+    def watch(self, rows: Rows, touched: Touched | None) -> None:
         """Note the products that `rows` will change; called before `rows` are applied."""
+        if touched is not None and touched.are_renamed:
+            self._note_all()
         if not any(rows.get(operation) for operation in _CATALOG_OPERATIONS):
             return
         self._is_changed = True
-        for operation, sql in _DROPS:
-            self._note(sql, [row[0] for row in rows.get(operation, ())])
+        if touched is not None:
+            self._note(touched.products)
         if self.names is not None:
             self.names.update(cast("str", row[_NAME]) for row in rows.get("put_product", ()))
             self._limit()
@@ -96,7 +145,7 @@ class CatalogMark:
         if owners is None:
             self._note_all()
         else:
-            self._note(_NAME_OF_PRODUCT, list(owners))
+            self._note(list(owners))
         if self._is_changed:
             self.changes += 1
             if self._may_be_there:
@@ -113,14 +162,14 @@ class CatalogMark:
         self.names = set()
         self._database.execute("INSERT OR REPLACE INTO aptui_state VALUES (?, ?)", (CATALOG_STATE, text))
 
-    def _note(self, sql: str, ids: list[object] | list[int]) -> None:
+    def _note(self, ids: Sequence[int]) -> None:
         if not ids:
             return
         self._is_changed = True
         if len(ids) > MOST_NAMES:
             self.names = None
         if self.names is not None:
-            self.names.update(name for key in ids for (name,) in self._database.execute(sql, (key,)))
+            self.names.update(name for (name,) in self._database.execute(_NAMES, (id_list(ids),)))
             self._limit()
 
     def _note_all(self) -> None:
@@ -212,57 +261,40 @@ _PUT = f"INSERT INTO aptui_changes({CHANGE_COLUMNS}, is_removed)"
 _BEGIN = f"""INSERT INTO aptui_changes(seq, {CHANGE_COLUMNS}, is_removed)
     SELECT MAX(?, COALESCE(MAX(seq), 0) + 1), {int(ChangeKind.BEGINNING)}, x'', 0, '', x'', x'', -1, 0 FROM aptui_changes"""
 _TRIM = "DELETE FROM aptui_changes WHERE seq <= (SELECT seq FROM aptui_changes ORDER BY seq DESC LIMIT 1 OFFSET ?)"
-_READ_SOURCE = f"SELECT s.SourceID, {SOURCE_ENTRY}, ''"
-_READ_PRODUCT = f"SELECT p.ProductID, {PRODUCT_ENTRY}, {_LINKS}"
-_SOURCE_IDS = "CROSS JOIN Sources s ON s.SourceID = k.value LEFT JOIN aptui_sources o ON o.source_id = s.SourceID"
-_SOURCES_IN = f"{_READ_SOURCE} FROM json_each(?) k {_SOURCE_IDS}"
-_PRODUCTS_IN = f"{_READ_PRODUCT} FROM json_each(?) k CROSS JOIN Products p ON p.ProductID = k.value {_OF_PRODUCT}"
-_PRODUCTS_OF_JOBS = f"{_READ_PRODUCT} FROM json_each(?) k CROSS JOIN Products p ON p.JobPK = k.value {_OF_PRODUCT}"
-_PRODUCTS_OF_SOURCES = f"""{_READ_PRODUCT} FROM json_each(?) k CROSS JOIN Jobs j ON j.SourcePK = k.value
-    CROSS JOIN Products p ON p.JobPK = j.JobID CROSS JOIN Sources s ON s.SourceID = j.SourcePK
-    LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
-_UUIDS_IN = "SELECT s.SourceID, s.SourceGuid FROM json_each(?) k CROSS JOIN Sources s ON s.SourceID = k.value"
 
 
 class _Subject:
     """The SQL of one kind of row: `before` is the table of earlier states of rows that may change."""
 
-    def __init__(self, before: str, row_id: str, entry: str, tables: str, read: str, others: str) -> None:
+    def __init__(self, before: str, row_id: str, entry: str, tables: str, links: str, others: str) -> None:
         """Make the SQL for one kind of row.
 
         Args:
             tables: the tables to read from, without a condition.
+            links: the content that is compared and not published.
             others: the condition that the content of an entry, without its key, differs from the content in `b`.
         """
         kind, uuid, sub_id, name, *_rest = entry.split(", ")
         is_known = f"{row_id} = b.row_id AND {uuid} = b.uuid AND {sub_id} = b.sub_id AND b.name = {name}"
+        read = f"SELECT {row_id}, {entry}, {links} FROM"
         self.before = before
         self.scratch = f"""CREATE TEMP TABLE {before}(row_id INTEGER PRIMARY KEY, kind INTEGER DEFAULT {kind}, uuid BLOB,
             sub_id INTEGER, name TEXT, asset_type BLOB, digest BLOB, size INTEGER, links TEXT)"""
         self.put_new = f"{_PUT} SELECT {entry}, 0 FROM {tables} WHERE {row_id} > ? ORDER BY {row_id}"
-        self.new = f"{read} FROM {tables} WHERE {row_id} > ?"
+        self.new = f"{read} {tables} WHERE {row_id} > ?"
+        self.read = f"{read} json_each(?) k CROSS JOIN {tables} WHERE {row_id} = k.value"
         self.put_others = f"""{_PUT} SELECT {entry}, 0 FROM {before} b CROSS JOIN {tables} WHERE {is_known} AND ({others})
             ORDER BY b.row_id"""
         self.renamed = f"SELECT b.* FROM {before} b WHERE NOT EXISTS (SELECT 1 FROM {tables} WHERE {is_known})"
-        self.note = f"INSERT OR IGNORE INTO {before} %s WHERE {row_id} <= ?"
+        self.note = f"INSERT OR IGNORE INTO {before} {self.read}"
         self.note_absent = f"INSERT OR IGNORE INTO {before}(row_id) SELECT value FROM json_each(?)"
 
 
-_SOURCES = _Subject("sources_before", "s.SourceID", SOURCE_ENTRY, SOURCES_FROM, _READ_SOURCE, "b.digest <> COALESCE(o.digest, x'')")
+_SOURCES = _Subject("sources_before", "s.SourceID", SOURCE_ENTRY, SOURCES_FROM, "''", "b.digest <> COALESCE(o.digest, x'')")
 _PRODUCTS = _Subject(
-    "products_before", "p.ProductID", PRODUCT_ENTRY, PRODUCTS_FROM, _READ_PRODUCT,
+    "products_before", "p.ProductID", PRODUCT_ENTRY, PRODUCTS_FROM, _LINKS,
     f"b.asset_type <> p.AssetType OR b.digest <> COALESCE(o.digest, x'') OR b.size <> COALESCE(o.size, -1) OR b.links <> {_LINKS}",
 )  # fmt: skip
-_IDS_OF = {_SOURCES: _SOURCES_IN, _PRODUCTS: _PRODUCTS_IN}
-_GOING = (
-    ("drop_products", _PRODUCTS_OF_JOBS),
-    ("drop_product", _PRODUCTS_IN),
-    ("drop_job", _PRODUCTS_OF_JOBS),
-    ("drop_source", _PRODUCTS_OF_SOURCES),
-)
-_OF_IDS = ("put_product", "put_link")
-_CHANGING = ("drop_source", "drop_job", "drop_products", "drop_product", "put_source", "put_product", "put_link")
-
 
 # ------------------------------------------------------------------------------------------------------------------ writing
 
@@ -270,17 +302,16 @@ _CHANGING = ("drop_source", "drop_job", "drop_products", "drop_product", "put_so
 class ChangeLog:
     """Writes entries, transaction by transaction, on the writer's connection."""
 
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
+    def __init__(self, database: sqlite3.Connection, rows: TouchedRows) -> None:
+        self._database, self._rows = database, rows
         self._has_begun = False
         """Whether this engine has numbered an entry."""
         self._count = -1
         """Number of entries before this transaction, -1 = not counted."""
         self._added = 0
         self._begins = self._is_touched = False
-        self._tops = {_SOURCES: 0, _PRODUCTS: 0}
         self._noted: set[_Subject] = set()
-        for subject in self._tops:
+        for subject in (_SOURCES, _PRODUCTS):
             database.execute(subject.scratch)
 
     def begin(self) -> None:
@@ -288,44 +319,20 @@ class ChangeLog:
         self._is_touched = self._begins = False
         self._added = 0
 
-    def watch(self, rows: Rows) -> None:
-        """Record the earlier state of all rows that `rows` may change; called before `rows` are applied."""
-        if not any(rows.get(operation) for operation in _CHANGING):
+    def watch(self, touched: Touched | None) -> None:
+        """Record the earlier state of the rows that are about to be changed."""
+        if touched is None:
             return
         if not self._is_touched:
-            self._touch()
-        for operation, sql in _GOING:
-            self._note(_PRODUCTS, sql, [cast("int", row[0]) for row in rows.get(operation, ())])
-        for operation in _OF_IDS:
-            self._note_put(_PRODUCTS, [cast("int", row[0]) for row in rows.get(operation, ())])
-        self._note(_SOURCES, _SOURCES_IN, [cast("int", row[0]) for row in rows.get("drop_source", ())])
-        self._note_put_sources({cast("int", row[0]): row[3] for row in rows.get("put_source", ())})
-
-    def _touch(self) -> None:
-        self._is_touched = True
-        self._noted.clear()
-        for subject in self._tops:
-            self._database.execute(f"DELETE FROM {subject.before}")
-        sql = "SELECT COALESCE((SELECT MAX(SourceID) FROM Sources), 0), COALESCE((SELECT MAX(ProductID) FROM Products), 0)"
-        self._tops[_SOURCES], self._tops[_PRODUCTS] = self._database.execute(sql).fetchone()
-
-    def _note(self, subject: _Subject, sql: str, ids: Sequence[int]) -> None:
-        if ids:
-            self._noted.add(subject)
-            self._database.execute(subject.note % sql, (id_list(ids), self._tops[subject]))
-
-    def _note_put(self, subject: _Subject, ids: Iterable[int]) -> None:
-        known = [row_id for row_id in ids if row_id <= self._tops[subject]]
-        if known:
-            self._note(subject, _IDS_OF[subject], known)
-            self._database.execute(subject.note_absent, (id_list(known),))
-
-    def _note_put_sources(self, uuids: Mapping[int, object]) -> None:
-        """Record sources that are put again, and the products of sources with a new UUID, because their asset ids change."""
-        self._note_put(_SOURCES, uuids)
-        known = [source_id for source_id in uuids if source_id <= self._tops[_SOURCES]]
-        found = self._database.execute(_UUIDS_IN, (id_list(known),)) if known else ()
-        self._note(_PRODUCTS, _PRODUCTS_OF_SOURCES, [source_id for source_id, uuid in found if uuid != uuids[source_id]])
+            self._is_touched = True
+            self._noted.clear()
+            for subject in (_SOURCES, _PRODUCTS):
+                self._database.execute(f"DELETE FROM {subject.before}")
+        for subject, ids in ((_SOURCES, touched.sources), (_PRODUCTS, touched.products)):
+            if ids:
+                self._noted.add(subject)
+                self._database.execute(subject.note, (id_list(ids),))
+                self._database.execute(subject.note_absent, (id_list(ids),))
 
     def settle(self) -> None:
         """Write the entries of a transaction that is about to end."""
@@ -335,10 +342,10 @@ class ChangeLog:
         self._begins = not self._has_begun and self._is_anything_new_or_noted()
         if self._begins:
             self._database.execute(_BEGIN, (time.time_ns() // 1_000_000 * _NUMBERS_PER_MS,))
-        for subject, top in self._tops.items():
+        for subject, top in ((_SOURCES, self._rows.source_top), (_PRODUCTS, self._rows.product_top)):
             renamed = self._put_noted(subject) if subject in self._noted else []
             if renamed:
-                self._put_differences(subject, renamed)
+                self._put_differences(subject, top, renamed)
             else:
                 self._database.execute(subject.put_new, (top,))
         self._added = self._database.total_changes - before
@@ -349,18 +356,18 @@ class ChangeLog:
         if self._noted:
             return True
         sql = "SELECT EXISTS (SELECT 1 FROM Sources WHERE SourceID > ?) OR EXISTS (SELECT 1 FROM Products WHERE ProductID > ?)"
-        return bool(self._database.execute(sql, tuple(self._tops.values())).fetchone()[0])
+        return bool(self._database.execute(sql, (self._rows.source_top, self._rows.product_top)).fetchone()[0])
 
     def _put_noted(self, subject: _Subject) -> list[tuple[Any, ...]]:
         """Write entries of changed rows; return the earlier state of the rows that are gone or have a new identity."""
         self._database.execute(subject.put_others)
         return self._database.execute(subject.renamed).fetchall()
 
-    def _put_differences(self, subject: _Subject, renamed: Sequence[tuple[Any, ...]]) -> None:
+    def _put_differences(self, subject: _Subject, top: int, renamed: Sequence[tuple[Any, ...]]) -> None:
         """Write the differences between removed or renamed rows, and present or new ones."""
         before = {key: fact for _row, key, fact in _unpack_rows(renamed) if key.uuid is not None}
-        found = self._database.execute(_IDS_OF[subject], (id_list([row[0] for row in renamed]),)).fetchall()
-        found += self._database.execute(subject.new, (self._tops[subject],))
+        found = self._database.execute(subject.read, (id_list([row[0] for row in renamed]),)).fetchall()
+        found += self._database.execute(subject.new, (top,))
         after = {key: fact for _row, key, fact in _unpack_rows(found)}
         gone = ((*key, b"", b"", -1, 1) for key in before if key not in after)
         put = ((*key, *fact[:3], 0) for key, fact in after.items() if before.get(key) != fact)

@@ -27,7 +27,7 @@ from aptui.core.links import LOAD_MASK, PRE_LOAD, is_wildcard
 from aptui.core.messages import Rows
 from aptui.core.model import DUPLICATE_MARK, LinkKind, ProductFlag
 from aptui.core.patterns import is_like, literal_prefix
-from aptui.store.db.change_log import CATALOG_STATE, MOST_NAMES
+from aptui.store.db.change_log import CATALOG_STATE, MOST_NAMES, Touched
 from aptui.store.db.statements import id_list
 
 NO_UUID = bytes(16)
@@ -94,14 +94,6 @@ _TARGET = f"s.SourceGuid, p.SubID, j.Platform, {_PATH_SQL}, o.path_key"
 _TARGET_JOIN = "CROSS JOIN Sources s ON s.SourceID = j.SourcePK CROSS JOIN aptui_sources o ON o.source_id = s.SourceID"
 _OF_PRODUCTS = f"""SELECT p.ProductID, {_TARGET} FROM json_each(?) k CROSS JOIN Products p ON p.ProductID = k.value
     CROSS JOIN Jobs j ON j.JobID = p.JobPK {_TARGET_JOIN} WHERE {_NO_INTERMEDIATE}"""
-_OF_JOBS = f"""SELECT p.ProductID, {_TARGET} FROM json_each(?) k CROSS JOIN Jobs j ON j.JobID = k.value
-    CROSS JOIN Products p ON p.JobPK = j.JobID {_TARGET_JOIN} WHERE {_NO_INTERMEDIATE}"""
-_OF_SOURCES = f"""SELECT p.ProductID, {_TARGET} FROM json_each(?) k CROSS JOIN Jobs j ON j.SourcePK = k.value
-    CROSS JOIN Products p ON p.JobPK = j.JobID {_TARGET_JOIN} WHERE {_NO_INTERMEDIATE}"""
-_GOING = (("drop_products", _OF_JOBS), ("drop_product", _OF_PRODUCTS), ("drop_job", _OF_JOBS), ("drop_source", _OF_SOURCES))
-_IDENTITIES = """SELECT s.SourceID, s.SourceGuid, o.path_key FROM json_each(?) k CROSS JOIN Sources s ON s.SourceID = k.value
-    CROSS JOIN aptui_sources o ON o.source_id = s.SourceID"""
-
 _ROW = """INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags,
     UnresolvedPath, UnresolvedDependencyType, FromAssetId)"""
 _FORGET_RESOLVED = """DELETE FROM ProductDependencies WHERE ProductDependencyID IN (
@@ -233,7 +225,7 @@ class ProductLinkProjection:
         self._before, self._put, self._fresh, self.owners = {}, set(), set(), set()
         self._renamed_uuids = set()
 
-    def watch(self, rows: Rows) -> None:
+    def watch(self, rows: Rows, touched: Touched | None) -> None:
         """Note the changes that `rows` will make; called before `rows` are applied."""
         if rows.get("put_link"):
             self._are_there = True
@@ -241,13 +233,11 @@ class ProductLinkProjection:
             self._fresh.update(cast("int", row[0]) for row in rows["put_link"])
         if not self._are_there:
             return
-        for operation, sql in _GOING:
-            self._note(sql, [row[0] for row in rows.get(operation, ())])
-        self._note(_OF_SOURCES, self._find_renamed(rows.get("put_source", ())))
+        for product_id, target in self._targets(touched.products if touched is not None else ()):
+            if product_id not in self._put:  # a product that this transaction added has no earlier state
+                self._before.setdefault(product_id, target)
         self._note_uuids(rows)
-        put = [row[0] for row in rows.get("put_product", ())]
-        self._note(_OF_PRODUCTS, put)
-        self._put.update(cast("list[int]", put))
+        self._put.update(cast("int", row[0]) for row in rows.get("put_product", ()))
 
     def project(self) -> None:
         """Update `ProductDependencies` with the changes of the transaction; called before its end."""
@@ -255,7 +245,7 @@ class ProductLinkProjection:
             self._readdress()
         if not (self._before or self._put or self._fresh):
             return
-        after = dict(self._targets(_OF_PRODUCTS, [*self._put, *self._before]))
+        after = dict(self._targets([*self._put, *self._before]))
         known: _Known = {}
         changed = set(self._before.values()) ^ set(after.values())
         touched = [target for target in changed if self._is_named(target, known)]
@@ -272,11 +262,6 @@ class ProductLinkProjection:
         return taken
 
     # ---------------------------------------------------------------------------------------------------------- what changed
-
-    def _note(self, sql: str, ids: Sequence[object]) -> None:
-        for product_id, target in self._targets(sql, ids):
-            if product_id not in self._put:  # a product that this transaction added has no earlier state
-                self._before.setdefault(product_id, target)
 
     def _note_uuids(self, rows: Rows) -> None:
         put = [*(row[3] for row in rows.get("put_source", ())), *(row[0] for row in rows.get("put_legacy", ()))]
@@ -301,15 +286,9 @@ class ProductLinkProjection:
         if self.owners is not None:
             self.owners.update(owners)
 
-    def _targets(self, sql: str, ids: Sequence[object]) -> Iterator[tuple[int, LinkTarget]]:
-        for row in _query_ids(self._database, sql, ids):
+    def _targets(self, products: Sequence[int]) -> Iterator[tuple[int, LinkTarget]]:
+        for row in _query_ids(self._database, _OF_PRODUCTS, products):
             yield row[0], LinkTarget(*row[1:])
-
-    def _find_renamed(self, rows: Iterable[tuple[object, ...]]) -> list[object]:
-        """Return the stored sources that get another UUID or path."""
-        wanted = {row[0]: (row[3], row[4]) for row in rows}
-        found = _query_ids(self._database, _IDENTITIES, list(wanted))
-        return [source_id for source_id, guid, key in found if wanted[source_id] != (guid, key)]
 
     def _make_relative(self, rows: Rows) -> None:
         """Replace the absolute path of a source below a scan folder by its relative path, which all other links use."""

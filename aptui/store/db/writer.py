@@ -29,7 +29,7 @@ from aptui.core.messages import Rows
 from aptui.core.model import PathKey
 from aptui.shared import trace
 from aptui.shared.errors import HostError, InternalError, KnownError
-from aptui.store.db.change_log import CatalogMark, ChangeLog
+from aptui.store.db.change_log import CatalogMark, ChangeLog, TouchedRows
 from aptui.store.db.product_links import ProductLinkProjection
 from aptui.store.db.schema import has_rows, host_error
 from aptui.store.db.statements import STATEMENTS, Parameters, execute, id_list, reshape
@@ -457,15 +457,17 @@ class Writer:
 
     def _try_transact(self, batches: Sequence[Rows], *, durable: bool, then: Callable[[], object] | None) -> None:
         self._begin(durable=durable)
+        self._touched.begin()
         self._links.begin()
         self._mark.begin()
         self._changes.begin()
         try:
             for batch in batches:
                 rows = keep_products(self._database, batch)
-                self._links.watch(rows)
-                self._mark.watch(rows)
-                self._changes.watch(rows)
+                touched = self._touched.find(rows)
+                self._links.watch(rows, touched)
+                self._mark.watch(rows, touched)
+                self._changes.watch(touched)
                 self._apply(rows)
             self._links.project()
             self._mark.settle(self._links.owners)
@@ -528,7 +530,9 @@ class Writer:
                 database.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
                 database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
                 database.execute("PRAGMA temp_store = MEMORY")
-                self._links, self._mark, self._changes = ProductLinkProjection(database), CatalogMark(database), ChangeLog(database)
+                self._touched = TouchedRows(database)
+                self._links, self._mark = ProductLinkProjection(database), CatalogMark(database)
+                self._changes = ChangeLog(database, self._touched)
                 stat = self._path.stat()
             except sqlite3.Error as error:
                 raise host_error(self._path, error) from error
