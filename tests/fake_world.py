@@ -61,6 +61,7 @@ from aptui.core.messages import (
     WriteLog,
 )
 from aptui.core.model import (
+    SHOWN,
     DependencyKind,
     Digest,
     EdgeKind,
@@ -79,7 +80,6 @@ from aptui.core.overrides import has_own_identity
 from aptui.core.paths import key_of, parent
 from aptui.core.patterns import wildcard
 from aptui.core.pipeline.pipeline import Pipeline
-from aptui.core.pipeline.reports import SHOWN
 from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Project
 from aptui.core.retry import FailureKind
 from aptui.core.rows import PlainCopy

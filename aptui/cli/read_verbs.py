@@ -29,7 +29,7 @@ from aptui.core.model import describe_key
 from aptui.core.run_report import ContentFacts
 from aptui.shared import printing
 from aptui.shared.errors import UserError
-from aptui.store.queries import session_history
+from aptui.store.queries import metrics, session_history
 from aptui.store.queries.checks import CheckMark, check_marks, findings
 from aptui.store.queries.reader import STATUSES, JobRow
 
@@ -397,14 +397,15 @@ def builders_arguments(parser: ArgumentParser) -> None:
 def builders(arguments: Namespace) -> int:
     """List the builders with their numbers of jobs."""
     config = load_config(arguments)
-    metrics, slower = {}, {}
+    spent: dict[bytes, metrics.BuilderSpent] = {}
+    slower: dict[bytes, session_history.JobPace] = {}
     if asset_database(config.cache_dir).is_file():
         with open_for_reading(arguments, config) as project:
-            metrics = {metric.builder: metric for metric in project.database.builder_metrics()}
+            spent = {each.builder: each for each in metrics.builders_spent(project.database)}
             slower = session_history.slower_builders(project.database)
     rows = []
     for builder in all_builders(config):
-        metric = metrics.get(builder.uuid)
+        cost = spent.get(builder.uuid, metrics.BuilderSpent(builder.uuid))
         rows.append(
             {
                 "name": builder.name,
@@ -412,13 +413,13 @@ def builders(arguments: Namespace) -> int:
                 "version": builder.version,
                 "patterns": [pattern.text for pattern in builder.patterns],
                 "platforms": list(builder.platforms),
-                "jobs": metric.jobs if metric else 0,
-                "processing_s": metric.processing_ms / 1000 if metric else 0.0,
-                "processing_average_s": round(metric.processing_average_ms / 1000, 6) if metric else 0.0,
+                "jobs": cost.jobs.count,
+                "processing_s": cost.jobs.total_ms / 1000,
+                "processing_average_s": round(cost.jobs.average_ms / 1000, 6),
                 "slower_factor": round(slower[builder.uuid].factor, 2) if builder.uuid in slower else None,
-                "analyses": metric.analyses if metric else 0,
-                "analysis_s": metric.analysis_ms / 1000 if metric else 0.0,
-                "analysis_average_s": round(metric.analysis_average_ms / 1000, 6) if metric else 0.0,
+                "analyses": cost.analyses.count,
+                "analysis_s": cost.analyses.total_ms / 1000,
+                "analysis_average_s": round(cost.analyses.average_ms / 1000, 6),
             }
         )
     if arguments.json:

@@ -154,7 +154,7 @@ def _job_answer(row: JobRow, source: SourceRow | None, project: OpenedProject) -
     answer = job_json(row, project)
     answer["said"] = sentence(row, runs, edges, database, pending="; 'aptui batch' does it")
     answer["inputs"] = [{"kind": kind, "name": name, "digest": digest} for kind, name, digest in inputs]
-    answer["depends_on"] = [{"target": edge.target, "type": edge_type(edge)} for edge in edges]
+    answer["depends_on"] = [{"target": edge.target, "type": edge_type(edge.type_bits)} for edge in edges]
     answer["products"] = [product.name for product in database.products_of(row.job_id)] if row.job_id else []
     answer["runs"] = [_run_json(run, project) for run in runs]
     return answer

@@ -182,6 +182,16 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"
 
 
+SHOWN: dict[str, str] = {
+    JobState.WAITING: "pending",
+    JobState.QUEUED: "pending",
+    JobState.RUNNING: "processing",
+    JobState.COMMITTING: "processing",
+    JobState.COMPLETED: "completed",
+    JobState.FAILED: "failed",
+    JobState.CANCELLED: "cancelled",
+}
+"""{state of a job: the status that users see}"""
 SETTLED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 
 

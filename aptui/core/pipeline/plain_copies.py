@@ -19,13 +19,12 @@ from aptui.core import machine, rows
 from aptui.core.identity import path_uuids
 from aptui.core.machine import Trigger
 from aptui.core.messages import FilesHashed, JobCommit
-from aptui.core.model import FileFact, Job, JobState, PathKey, Product, RunKey, Source
+from aptui.core.model import SHOWN, FileFact, Job, JobState, PathKey, Product, RunKey, Source
 from aptui.core.notices import JobChanged, ProductsChanged, SourcesChanged
 from aptui.core.orders import Outcome, RunResult, StagedProduct
 from aptui.core.paths import parent
 from aptui.core.pipeline.jobs import Jobs, PipelinePart
 from aptui.core.pipeline.plans import Plans
-from aptui.core.pipeline.reports import SHOWN
 from aptui.core.rows import (
     NEW_SOURCE,
     CopyRule,

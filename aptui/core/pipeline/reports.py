@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from msgspec.structs import replace
 
 from aptui.core.messages import WriteLog
-from aptui.core.model import LISTED_ANALYSIS, Job, JobState, Source
+from aptui.core.model import LISTED_ANALYSIS, SHOWN, Job, JobState, Source
 from aptui.core.notices import JobChanged, LogLevel, LogRecord
 from aptui.core.project import Project
 from aptui.core.run_report import together
@@ -20,16 +20,6 @@ from aptui.core.state.ledger import Ledger
 _LAST_RUNS = 31
 LogName = Callable[[Job, str], str]
 """(job, builder name) -> path of its run's log relative to the log folder."""
-SHOWN = {
-    JobState.WAITING: "pending",
-    JobState.QUEUED: "pending",
-    JobState.RUNNING: "processing",
-    JobState.COMMITTING: "processing",
-    JobState.COMPLETED: "completed",
-    JobState.FAILED: "failed",
-    JobState.CANCELLED: "cancelled",
-}
-"""{state of a job: the status that users see}"""
 _PENDING = SHOWN[JobState.QUEUED]
 _ENDED = frozenset({SHOWN[JobState.COMPLETED], SHOWN[JobState.FAILED]})
 _UNSETTLED = frozenset({JobState.WAITING, JobState.QUEUED, JobState.RUNNING, JobState.COMMITTING})

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from aptui.core.model import SHOWN
 from aptui.core.run_report import ContentFacts, combine_others
 from aptui.store.db.foreign import job_stat_sql
-from aptui.store.queries.reader import CRITICAL_SQL, ERROR_SQL, REASON_SQL, SHOWN, STATUSES, Reader
+from aptui.store.queries.reader import CRITICAL_SQL, ERROR_SQL, REASON_SQL, STATUSES, Reader
 
 if TYPE_CHECKING:
     import numpy as np

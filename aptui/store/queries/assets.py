@@ -18,7 +18,7 @@ from aptui.core.run_report import NO_FACTS, ContentFacts
 from aptui.shared.printing import when
 from aptui.store.db.schema import VERSION_KEY, uuid_text
 from aptui.store.db.statements import MOST_RUNS
-from aptui.store.queries.reader import SOURCES_SQL, EdgeRow, JobRow, ProductRow, Reader, RunRow, SourceRow
+from aptui.store.queries.reader import PRODUCTS_SQL, SOURCES_SQL, EdgeRow, JobRow, ProductRow, Reader, RunRow, SourceRow
 
 # The status of a job and its reason in one sentence, for `aptui why` and the screen.
 #
@@ -98,11 +98,9 @@ def list_unsettled(edges: Sequence[EdgeRow], database: Reader) -> list[str]:
     return waits
 
 
-def edge_type(edge: EdgeRow) -> str:
-    """Return the kind of a dependency in one word."""
-    if edge.type_bits & JOB_EDGE:
-        return "job"
-    return "wildcard" if edge.type_bits & WILDCARD_EDGE else "source"
+def edge_type(bits: int) -> str:
+    """Return the kind of a dependency in one word; `bits` as in `EdgeRow.type_bits`."""
+    return "wildcard" if bits & WILDCARD_EDGE else "job" if bits & JOB_EDGE else "source"
 
 
 INTERMEDIATE_FLAG = 2
@@ -117,20 +115,6 @@ _UUID = re.compile(
 )
 _SHORT_UUID = re.compile(r"\{([0-9a-fA-F]{8})(?:…|\.\.\.)\}(?::(\d+|0x[0-9a-fA-F]+))?")
 """A UUID or an asset id as narrow columns of the screen show it, cut short."""
-_JOB_BIT, _WILDCARD_BIT = 2, 4
-_PRODUCTS_SQL = """SELECT p.ProductName, COALESCE(o.digest, x''), COALESCE(o.size, -1), p.JobPK, p.SubID, p.AssetType,
-    p.Flags, p.ProductID
-FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
-_LINKS = """SELECT p.ProductID, p.ProductName, d.DependencySourceGuid, d.DependencySubID, d.DependencyFlags"""
-_OUT_SQL = f"""{_LINKS} FROM ProductDependencies d
-LEFT JOIN Sources s ON s.SourceGuid = d.DependencySourceGuid
-LEFT JOIN Jobs j ON j.SourcePK = s.SourceID AND j.Platform = d.Platform
-LEFT JOIN Products p ON p.JobPK = j.JobID AND +p.SubID = d.DependencySubID
-WHERE d.ProductPK = ? AND d.UnresolvedPath = '' ORDER BY d.ProductDependencyID, p.ProductID"""
-_IN_SQL = """SELECT p.ProductID, p.ProductName, s.SourceGuid, p.SubID, d.DependencyFlags
-FROM ProductDependencies d JOIN Products p ON p.ProductID = d.ProductPK
-JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK
-WHERE d.DependencySourceGuid = ? AND d.DependencySubID = ? AND d.Platform = ? AND d.UnresolvedPath = '' ORDER BY p.ProductName"""
 
 
 class DeclaredDependency(Struct, frozen=True):
@@ -163,19 +147,6 @@ class SourceDetails(Struct, frozen=True):
     def uuid(self) -> str:
         """The source's UUID as O3DE writes it."""
         return uuid_text(self.source.uuid)
-
-
-class ResolvedLink(Struct, frozen=True):
-    """A product dependency.
-
-    `product_id` 0 = the product does not exist, and `name` is its asset id; `has_more`: the product has dependencies.
-    """
-
-    product_id: int
-    name: str
-    asset_id: str
-    flags: int
-    has_more: bool
 
 
 class MissingDependency(Struct, frozen=True):
@@ -269,7 +240,7 @@ def source_details(reader: Reader, source_id: int) -> SourceDetails | None:
     source = source_by_id(reader, source_id)
     if source is None:
         return None
-    sql = f"{_PRODUCTS_SQL} JOIN Jobs j ON j.JobID = p.JobPK WHERE j.SourcePK = ? ORDER BY p.ProductName, p.ProductID"
+    sql = f"{PRODUCTS_SQL} JOIN Jobs j ON j.JobID = p.JobPK WHERE j.SourcePK = ? ORDER BY p.ProductName, p.ProductID"
     products = [ProductRow(*row) for row in reader.ask(sql, (source_id,))]
     intermediates = tuple((row, _source_of_product(reader, row)) for row in products if row.flags & INTERMEDIATE_FLAG)
     analysis_ms = analysis_durations(reader, [source_id]).get(source_id, 0)
@@ -297,7 +268,7 @@ def analysis_durations(reader: Reader, ids: Collection[int]) -> dict[int, int]:
 def _out(reader: Reader, source: SourceRow) -> tuple[DeclaredDependency, ...]:
     found = {}
     for edge in reader.edges_of(source.source_id):
-        kind = "wildcard" if edge.type_bits & _WILDCARD_BIT else "job" if edge.type_bits & _JOB_BIT else "source"
+        kind = edge_type(edge.type_bits)
         target = 0 if kind == "wildcard" else _source_named(reader, edge.target)
         found[edge.target, kind] = DeclaredDependency(_name_of(reader, target) or edge.target, kind, target)
     return tuple(found.values())
@@ -319,10 +290,7 @@ def _incoming(reader: Reader, source: SourceRow) -> tuple[DeclaredDependency, ..
         UNION SELECT s.SourceName, 1, s.SourceID FROM aptui_edges e JOIN Sources s ON s.SourceID = e.source_id
         WHERE e.target IN (:path, :uuid) AND s.SourceGuid NOT IN (SELECT SourceGuid FROM SourceDependency)
         ORDER BY 1, 2"""
-    return tuple(
-        DeclaredDependency(name, "wildcard" if bits & _WILDCARD_BIT else "job" if bits & _JOB_BIT else "source", number)
-        for name, bits, number in reader.ask(sql, names)
-    )
+    return tuple(DeclaredDependency(name, edge_type(bits), number) for name, bits, number in reader.ask(sql, names))
 
 
 def _source_named(reader: Reader, target: str) -> int:
@@ -368,7 +336,7 @@ def product_ids(reader: Reader, uuid: bytes, sub_id: int | None) -> list[int]:
 
 def product_details(reader: Reader, product_id: int) -> ProductDetails | None:
     """Return a product with its facts; None if the product is gone."""
-    row = reader.ask(f"{_PRODUCTS_SQL} WHERE p.ProductID = ?", (product_id,)).fetchone()
+    row = reader.ask(f"{PRODUCTS_SQL} WHERE p.ProductID = ?", (product_id,)).fetchone()
     if row is None:
         return None
     product = ProductRow(*row)
@@ -386,33 +354,6 @@ def product_details(reader: Reader, product_id: int) -> ProductDetails | None:
         hits, max((item.scanned_s for item in missing), default=0), next((item.text for item in missing if not item.asset_id), ""),
         ContentFacts(*facts) if facts else NO_FACTS,
     )  # fmt: skip
-
-
-def product_links(reader: Reader, product_id: int) -> list[ResolvedLink]:
-    """Return the direct run-time dependencies of a product; callers that show a tree must guard against cycles."""
-    return _links(reader, _OUT_SQL, (product_id,))
-
-
-def product_dependents(reader: Reader, product_id: int) -> list[ResolvedLink]:
-    """Return the products that need this product directly. No index helps this query: with a million products it takes 0.1 s."""
-    sql = """SELECT s.SourceGuid, p.SubID, j.Platform FROM Products p JOIN Jobs j ON j.JobID = p.JobPK
-        JOIN Sources s ON s.SourceID = j.SourcePK WHERE p.ProductID = ?"""
-    row = reader.ask(sql, (product_id,)).fetchone()
-    return _links(reader, _IN_SQL, tuple(row)) if row else []
-
-
-def _links(reader: Reader, sql: str, values: tuple[object, ...]) -> list[ResolvedLink]:
-    rows = reader.ask(sql, values).fetchall()
-    ids = sorted({row[0] for row in rows if row[0]})
-    more = {
-        number
-        for number in ids
-        if reader.ask("SELECT 1 FROM ProductDependencies WHERE ProductPK = ? LIMIT 1", (number,)).fetchone()
-    }
-    return [
-        ResolvedLink(number or 0, name or asset_id_text(uuid, sub_id), asset_id_text(uuid, sub_id), flags, number in more)
-        for number, name, uuid, sub_id, flags in rows
-    ]
 
 
 def _missing(reader: Reader, product_id: int, platform: str) -> list[MissingDependency]:

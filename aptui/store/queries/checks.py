@@ -18,10 +18,11 @@ from msgspec import Struct
 
 from aptui.core.asset_checks import BLOCKED_BY, Check, CheckedProduct, CheckLevel, flaws_of_name, flaws_of_product
 from aptui.core.identity import find_identified
+from aptui.core.model import SHOWN
 from aptui.core.paths import cache_path, from_text, to_text
 from aptui.core.run_report import ContentFacts
 from aptui.shared.errors import KnownError
-from aptui.store.queries.reader import SHOWN, ProductRow, Reader, open_reader
+from aptui.store.queries.reader import PRODUCTS_SQL, ProductRow, Reader, open_reader
 
 # Integrity check: missing or damaged products, and files without rows.
 #
@@ -74,9 +75,6 @@ def folder_count(reader: Reader) -> int:
 
 _BITE = 500
 """Products read at a time: while a cursor is open, the write-ahead log cannot be moved into the database."""
-_EXPECTED_SQL = """SELECT p.ProductName, COALESCE(o.digest, x''), COALESCE(o.size, -1), p.JobPK, p.SubID, p.AssetType,
-    p.Flags, p.ProductID
-FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID WHERE p.ProductID > ? ORDER BY p.ProductID LIMIT ?"""
 _NAMES_SQL = """SELECT ProductName FROM Products WHERE ProductName > :folder || '/' AND ProductName < :folder || '0'
 AND instr(substr(ProductName, length(:folder) + 2), '/') = 0"""
 _DIGEST_SQL = """SELECT COALESCE(o.digest, x'') FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID
@@ -113,7 +111,7 @@ def amount(reader: Reader) -> tuple[int, int]:
 def examine_products(reader: Reader, cache_dir: Path) -> Iterator[tuple[ProductRow, Finding | None]]:
     """Yield every product with the finding about it; reads all bytes of the product. An engine may run at the same time."""
     root, last = os.fsencode(cache_dir), 0
-    while rows := reader.ask(_EXPECTED_SQL, (last, _BITE)).fetchall():
+    while rows := reader.ask(f"{PRODUCTS_SQL} WHERE p.ProductID > ? ORDER BY p.ProductID LIMIT ?", (last, _BITE)).fetchall():
         for row in rows:
             product = ProductRow(*row)
             yield product, _finding(product, reader, root)

@@ -57,8 +57,8 @@ class BuilderSpent(Struct, frozen=True):
     """The cost of a builder: its analyses and its jobs."""
 
     builder: bytes
-    analyses: Spent
-    jobs: Spent
+    analyses: Spent = Spent()
+    jobs: Spent = Spent()
 
 
 class Entry(Struct, frozen=True):

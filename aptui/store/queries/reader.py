@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from aptui.config.dirs import refuse_other_user
 from aptui.core import fingerprint
-from aptui.core.model import LISTED_ANALYSIS, FileFact, JobState
+from aptui.core.model import LISTED_ANALYSIS, SHOWN, FileFact
 from aptui.shared.errors import UserError
 from aptui.store.db import foreign
 from aptui.store.db.folder_blobs import unpack_files
@@ -29,17 +29,6 @@ if TYPE_CHECKING:
 
 STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
 """All statuses that users see. Records of counts have more entries, for completed jobs with warnings or errors."""
-SHOWN = {
-    JobState.WAITING.value: "pending",
-    JobState.QUEUED.value: "pending",
-    JobState.RUNNING.value: "processing",
-    JobState.COMMITTING.value: "processing",
-    JobState.COMPLETED.value: "completed",
-    JobState.FAILED.value: "failed",
-    JobState.CANCELLED.value: "cancelled",
-}
-"""{state of a job (`core.machine`): status that users see}."""
-
 _OLDEST_READ = 36
 """Oldest O3DE version whose tables have all queried columns."""
 _NOT_ASKED = frozenset({"FailureCauseSourcePK", "FailureCauseFingerprint"})
@@ -73,16 +62,9 @@ WHERE a.state = 'failed'"""
 SOURCES_SQL = """
 SELECT s.SourceID, s.SourceName, s.SourceGuid, f.ScanFolderID, f.DisplayName, f.ScanFolder, COALESCE(o.digest, x'')
 FROM Sources s JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK LEFT JOIN aptui_sources o ON o.source_id = s.SourceID"""
-_PRODUCTS_SQL = """
+PRODUCTS_SQL = """
 SELECT p.ProductName, COALESCE(o.digest, x''), COALESCE(o.size, -1), p.JobPK, p.SubID, p.AssetType, p.Flags, p.ProductID
 FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
-_METRICS_SQL = f"""
-SELECT builder, SUM(analyses), SUM(analysis_ms), SUM(jobs), SUM(processing_ms) FROM (
-    SELECT builder, COUNT(*) analyses, SUM(duration_ms) analysis_ms, 0 jobs, 0 processing_ms FROM aptui_analyses GROUP BY builder
-    UNION ALL
-    SELECT j.BuilderGuid, 0, 0, COUNT(*), SUM({_DURATION_SQL}) FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK
-        JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK LEFT JOIN aptui_jobs o ON o.job_id = j.JobID GROUP BY j.BuilderGuid
-) GROUP BY builder ORDER BY builder"""
 _DEPENDENTS_SQL = """
 SELECT s.SourceName FROM aptui_edges e JOIN Sources s ON s.SourceID = e.source_id WHERE e.target = :target
 UNION SELECT s.SourceName FROM SourceDependency d JOIN Sources s ON s.SourceGuid = d.SourceGuid WHERE d.DependsOnSource = :target
@@ -183,26 +165,6 @@ class EdgeRow(Struct, frozen=True):
     type_bits: int
     sub_ids: str
     from_asset_id: bool
-
-
-class BuilderMetric(Struct, frozen=True):
-    """Number of analyses and jobs of one builder, and how long they took."""
-
-    builder: bytes
-    analyses: int
-    analysis_ms: int
-    jobs: int
-    processing_ms: int
-
-    @property
-    def analysis_average_ms(self) -> float:
-        """Return the average of one analysis, 0 without analyses."""
-        return self.analysis_ms / self.analyses if self.analyses else 0.0
-
-    @property
-    def processing_average_ms(self) -> float:
-        """Return the average of one job, 0 without jobs."""
-        return self.processing_ms / self.jobs if self.jobs else 0.0
 
 
 class JobTotals(Struct, frozen=True):
@@ -318,10 +280,6 @@ class Reader:
         row = self._database.execute("SELECT inputs FROM aptui_jobs WHERE job_id = ?", (job_id,)).fetchone()
         return fingerprint.load(row[0]) if row else ()
 
-    def builder_metrics(self) -> list[BuilderMetric]:
-        """Return the number and duration of each builder's analyses and jobs."""
-        return [BuilderMetric(*row) for row in self._database.execute(_METRICS_SQL)]
-
     def totals(self) -> JobTotals:
         """Return counts over the whole database; jobs without messages are counted together, without a look-up for each job."""
         jobs = dict.fromkeys(STATUSES, 0)
@@ -366,13 +324,13 @@ class Reader:
 
     def products(self) -> Iterator[ProductRow]:
         """Yield every product by name."""
-        for row in self._database.execute(f"{_PRODUCTS_SQL} ORDER BY p.ProductName, p.ProductID"):
+        for row in self._database.execute(f"{PRODUCTS_SQL} ORDER BY p.ProductName, p.ProductID"):
             yield ProductRow(*row)
 
     def products_of(self, job_id: int) -> list[ProductRow]:
         """Return the products of a job, in the order in which the job made them."""
         return [
-            ProductRow(*row) for row in self._database.execute(f"{_PRODUCTS_SQL} WHERE p.JobPK = ? ORDER BY p.ProductID", (job_id,))
+            ProductRow(*row) for row in self._database.execute(f"{PRODUCTS_SQL} WHERE p.JobPK = ? ORDER BY p.ProductID", (job_id,))
         ]
 
     def edges_of(self, source_id: int) -> list[EdgeRow]:

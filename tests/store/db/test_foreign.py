@@ -14,7 +14,7 @@ from aptui.shared.errors import HostError, UserError
 from aptui.store.db import foreign, schema
 from aptui.store.db.foreign import ForeignWriter, writer_of
 from aptui.store.jobs.job_table import FAILED, read_job_table
-from aptui.store.queries import assets, logs, metrics
+from aptui.store.queries import assets, dependencies, logs, metrics
 from aptui.store.queries.reader import Reader, open_reader
 
 from .. import o3de_database as o3de
@@ -251,10 +251,10 @@ def test_products_list_dependencies_and_missing_dependencies(reader: Reader) -> 
         ("textures/rock_mip.imagemip", 3, NOW_MS // 1000)
     ]
     assert found.scanned_s == NOW_MS // 1000 + 1
-    assert [(link.product_id, link.name, link.flags) for link in assets.product_links(reader, 1)] == [
-        (2, "pc/textures/rock.streamingimage", 1), (0, "{00000000-0000-0000-0000-000000000063}:5", 2),
+    assert [(link.product_id, link.name, link.flags) for link in dependencies.outgoing(reader, 1)] == [
+        (0, "", 2), (2, "pc/textures/rock.streamingimage", 1),
     ]  # fmt: skip
-    assert [link.name for link in assets.product_dependents(reader, 2)] == ["pc/levels/main/main.spawnable"]
+    assert [link.name for link in dependencies.incoming(reader, 2)] == ["pc/levels/main/main.spawnable"]
     assert assets.product_ids(reader, o3de.uuid_of(o3de.PREFAB), 0xFFFF_FFFF) == [1]
 
 

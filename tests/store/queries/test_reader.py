@@ -16,7 +16,9 @@ from aptui.core.model import EdgeKind, FileFact, RelPath
 from aptui.shared.errors import HostError, UserError
 from aptui.store.db import schema
 from aptui.store.db.tables import O3DE_TABLES
-from aptui.store.queries.reader import STATUSES, BuilderMetric, JobRow, Reader, open_reader
+from aptui.store.queries import metrics
+from aptui.store.queries.metrics import BuilderSpent, Spent
+from aptui.store.queries.reader import STATUSES, JobRow, Reader, open_reader
 
 from ..conftest import BUILDER, DIGEST, Store, analysis_row, edge_row, job_row, product_row, source_row, uuid_of
 
@@ -127,7 +129,7 @@ def test_jobs_of_a_source_end_with_its_failed_analyses(store: Store) -> None:
 def test_empty_database_lists_nothing(store: Store) -> None:
     reader = store.reader()
 
-    assert list(reader.jobs()) == list(reader.sources()) == list(reader.products()) == reader.builder_metrics() == []
+    assert list(reader.jobs()) == list(reader.sources()) == list(reader.products()) == metrics.builders_spent(reader) == []
     assert reader.totals().jobs == dict.fromkeys(STATUSES, 0)
 
 
@@ -251,24 +253,6 @@ def test_file_of_a_path_is_that_of_its_source_otherwise_of_the_first_scan_folder
     assert reader.file("tex/b.png") is None
 
 
-def test_metrics_have_counts_and_durations_of_each_builder(store: Store) -> None:
-    store.put(
-        put_source=[source_row(1, "a.png"), source_row(2, "b.png")],
-        put_job=[
-            job_row(1, 1, duration_ms=100),
-            job_row(2, 2, duration_ms=300),
-            job_row(3, 2, builder=OTHER_BUILDER, duration_ms=7),
-        ],
-        put_analysis=[analysis_row(1, duration_ms=4), analysis_row(2, duration_ms=5)],
-    )
-
-    metrics = store.reader().builder_metrics()
-
-    assert metrics == [BuilderMetric(BUILDER, 2, 9, 2, 400), BuilderMetric(OTHER_BUILDER, 0, 0, 1, 7)]
-    assert [(metric.analysis_average_ms, metric.processing_average_ms) for metric in metrics] == [(4.5, 200.0), (0.0, 7.0)]
-    assert BuilderMetric(BUILDER, 0, 0, 0, 0).processing_average_ms == 0.0
-
-
 # ----------------------------------------------------------------------------------------------------------------- opening
 
 
@@ -375,7 +359,7 @@ def test_sources_products_and_runs_of_a_database_of_o3de_are_read(foreign: Reade
     assert [(product.name, product.digest, product.size) for product in foreign.products_of(1)] == [("pc/a", b"", -1)]
     assert foreign.dependents_of("shared.JSON") == ["A.png"]
     assert (foreign.runs_of(1), foreign.inputs_of(1), foreign.file("a.png"), foreign.state("epoch")) == ([], (), None, None)
-    assert foreign.builder_metrics() == [BuilderMetric(BUILDER, 0, 0, 4, 1500)]
+    assert metrics.builders_spent(foreign) == [BuilderSpent(BUILDER, jobs=Spent(4, 1500, 1500))]
 
 
 def test_a_database_that_lacks_a_table_is_refused(tmp_path):

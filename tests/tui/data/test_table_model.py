@@ -13,9 +13,8 @@ from fakes import MADE, Setup, copier, scripter
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aptui.core.model import JobState
+from aptui.core.model import SHOWN, JobState
 from aptui.core.notices import JobChanged
-from aptui.core.pipeline.reports import SHOWN
 from aptui.store.jobs.job_table import AnalysisKeys, JobTable
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.jobs_store import JobsStore

@@ -20,9 +20,10 @@ from aptui.core.asset_checks import Check, CheckLevel
 from aptui.core.model import describe_key
 from aptui.core.paths import cache_path
 from aptui.store.db.schema import uuid_text
-from aptui.store.queries import assets
-from aptui.store.queries.assets import NOTHING_MISSING, DeclaredDependency, ProductDetails, ResolvedLink, SourceDetails
+from aptui.store.queries import assets, dependencies
+from aptui.store.queries.assets import NOTHING_MISSING, DeclaredDependency, ProductDetails, SourceDetails
 from aptui.store.queries.checks import CheckFinding, findings_of
+from aptui.store.queries.dependencies import AssetDependency
 from aptui.store.queries.reader import JobRow, ProductRow, Reader, SourceRow
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.screens.external_programs import native
@@ -270,10 +271,10 @@ def _of_product(reader: Reader, details: ProductDetails, places: AssetPlaces) ->
         facts.append(("Facts", ", ".join(f"{name} {value}" for name, value in named.items())))
     groups = [ReferenceGroup("", (Ref(SOURCE, source.source_id, source.source, "source"),))] if source else []
     groups += [ReferenceGroup("", (_job_ref(job),))] if job else []
-    incoming = tuple(_link_ref(link, IN) for link in assets.product_dependents(reader, product.product_id))
+    incoming = tuple(_link_ref(link, IN) for link in dependencies.incoming(reader, product.product_id))
     groups += [
         ReferenceGroup(
-            "Outgoing dependencies", tuple(_link_ref(link, OUT) for link in assets.product_links(reader, product.product_id))
+            "Outgoing dependencies", tuple(_link_ref(link, OUT) for link in dependencies.outgoing(reader, product.product_id))
         ),
         ReferenceGroup("Unmet path dependencies", tuple(map(_unmet_ref, details.unmet))),
         ReferenceGroup("Incoming dependencies", incoming),
@@ -320,15 +321,16 @@ def _scan_time(time_s: int) -> str:
     return then[11:19] if then[:10] == moment(time.time())[:10] else then[2:10]
 
 
-def _link_ref(link: ResolvedLink, direction: str) -> Ref:
+def _link_ref(link: AssetDependency, direction: str) -> Ref:
     """Return the line of a product dependency; the dependents of a product are read when its line is opened."""
     continues_run = link.product_id and (link.has_more or direction == IN)
     role = "" if link.product_id else "muted"
+    asset_id = assets.asset_id_text(link.source_uuid, link.sub_id)
     return Ref(
         PRODUCT if link.product_id else "",
         link.product_id,
-        link.name,
-        short_id(link.asset_id),
+        link.name or asset_id,
+        short_id(asset_id),
         "",
         role,
         direction if continues_run else "",
@@ -340,7 +342,7 @@ def read_links(reader: Reader, ref: Ref, above: Collection[int]) -> tuple[Ref, .
 
     Products in `above`, which are ancestors of the dependency in the tree, are not followed again.
     """
-    ask = assets.product_links if ref.ask == OUT else assets.product_dependents
+    ask = dependencies.outgoing if ref.ask == OUT else dependencies.incoming
     found = (_link_ref(link, ref.ask) for link in ask(reader, ref.key))
     return tuple(each._replace(ask="", note=f"{glyph('ascending')} above") if each.key in above else each for each in found)
 

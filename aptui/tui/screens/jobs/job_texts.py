@@ -276,7 +276,7 @@ def explain_job(row: JobRow, builder: str, reader: Reader) -> Iterator[Parts]:
     yield from _pairs("Made by", [f"{job.source}, {job.platform}: {job.job_key}: {reason}" for job, reason in stages], "path")
     products = [product.name for product in reader.products_of(row.job_id)] if row.job_id else []
     yield from _pairs("Products" if row.status == "completed" else "Last products", products[:_MOST], "path")
-    yield from _pairs("Depends on", [f"{edge.target}  ({edge_type(edge)})" for edge in edges[:_MOST]], "value")
+    yield from _pairs("Depends on", [f"{edge.target}  ({edge_type(edge.type_bits)})" for edge in edges[:_MOST]], "value")
     yield from _pairs("Needed by", [path for path in reader.dependents_of(row.source) if path != row.source][:_MOST], "path")
     yield from _inputs(reader.inputs_of(row.job_id) if row.job_id else ())
     yield from _earlier(runs)
