@@ -534,11 +534,10 @@ class FakeArchive:
         folders = set(names)
         return self.owners([name for name in self._index.names if folders.intersection(folders_above(name))])
 
-    def conflicts(self, names: Sequence[str]) -> dict[str, list[tuple[int, PathKey]]]:
+    def conflicts(self) -> dict[str, list[tuple[int, PathKey]]]:
         found: dict[str, list[tuple[int, PathKey]]] = {}
         for name, job_id in sorted(self.tables.conflicts):
-            if not names or name in names:
-                found.setdefault(name, []).append((job_id, self._key(job_id)))
+            found.setdefault(name, []).append((job_id, self._key(job_id)))
         return found
 
     def reason_of(self, job_id: int) -> tuple[str, str]:

@@ -220,26 +220,6 @@ def job_row(job: Job, state: JobState | None = None) -> Row:
     )  # fmt: skip
 
 
-def make_committed_row(
-    job: Job, number: int, inputs: Manifest, origin: str, counts: tuple[int, int], log_file: str, times_ms: tuple[int, int]
-) -> Row:
-    """Return the parameters of "put_job" for a job whose commit is done.
-
-    Args:
-        number: the fingerprint over `inputs`.
-        counts: (errors, warnings).
-        times_ms: (duration of the run, time of its result).
-    """
-    duration_ms, completed_ms = times_ms
-    return (
-        job.id, job.source.id, job.key, number, job.platform, job.builder, STATUS[JobState.COMPLETED], job.run_key,
-        0, "", 0, "", completed_ms, log_file,
-        *counts, RESTING[JobState.COMPLETED], job.planned, "", job.reason,
-        fingerprint.dump(inputs), pack_plan(job.plan, job.discovered), duration_ms, completed_ms, "", job.escalation,
-        origin, "",
-    )  # fmt: skip
-
-
 def analysis_row(job: Job, state: JobState | None = None) -> Row:
     """Return the parameters of "put_analysis"; if `state` is given, as if the analysis were in this state already."""
     state = state or job.state or JobState.WAITING
@@ -565,11 +545,8 @@ class Archive(Protocol):
         """Return {product name: (job id, key of its source)} for products recorded anywhere below folders of these names."""
         ...
 
-    def conflicts(self, names: Sequence[str]) -> dict[str, list[tuple[int, PathKey]]]:
-        """Return {product name: [(job id, key of its source)]} of jobs that failed because they made this name too.
-
-        () = all names.
-        """
+    def conflicts(self) -> dict[str, list[tuple[int, PathKey]]]:
+        """Return {product name: [(job id, key of its source)]} of jobs that failed because they made this name too."""
         ...
 
     def list_unfinished(self) -> list[PathKey]:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from aptui.core.model import Digest, FileFact, RelPath
+from aptui.core.notices import JobChanged
 from aptui.core.rows import pack_plan
 from aptui.store.db import schema
 from aptui.store.db.archive import DatabaseArchive
@@ -43,6 +44,15 @@ def job_row(job_id: int = 1, source_id: int = 1, **changes: Any) -> tuple[object
         "failure_cause": "", "escalation": 0, "origin": "", "failure": "",
     }  # fmt: skip
     return tuple((values | changes).values())
+
+
+def job_notice(job_id: int, **changes: Any) -> JobChanged:
+    values: dict[str, Any] = {
+        "cause": 0, "job_id": job_id, "source": "a.png", "scan_folder": 1, "platform": "linux", "job_key": "Image",
+        "builder": "image", "status": "completed", "reason": "", "error": "", "warnings": 0, "errors": 0, "duration_ms": 1,
+        "log_file": "", "run_key": 9, "completed_ms": 1,
+    }  # fmt: skip
+    return JobChanged(**(values | changes))
 
 
 def analysis_row(source_id: int = 1, **changes: Any) -> tuple[object, ...]:

@@ -16,7 +16,7 @@ from aptui.core.fingerprint import Manifest
 from aptui.core.machine import Trigger
 from aptui.core.model import SETTLED, Job, JobState, RunKey
 from aptui.core.orders import Outcome
-from aptui.core.pipeline.jobs import Jobs, PipelinePart
+from aptui.core.pipeline.jobs import PipelinePart
 from aptui.core.project import SHARE_OF_MEMORY, Builder, Project, RetryFailed
 from aptui.core.retry import CHECK, ENDLESS, EXIT, CommittedRun, Entry, FailureKind, JobFailure, RetryRule
 
@@ -86,9 +86,6 @@ def _is_of_memory(kind: str, error: str) -> bool:
 
 class Failures(PipelinePart):
     """Moves jobs to their failed state and records why they failed."""
-
-    def __init__(self, jobs: Jobs) -> None:
-        super().__init__(jobs)
 
     def fail(
         self,

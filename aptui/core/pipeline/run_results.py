@@ -516,7 +516,7 @@ class Runs(PipelinePart):
         job.stale_count, job.lost = 0, ()
         self._reports.counts["run"] += 1
         self._reports.counts["done"] += 1
-        self._commits.note_committed(commit)
+        self._commits.note_committed(commit, job)
         if job.is_draft:
             self._plans.drafts.mark_pending(job)
         self._ledger.touched[job.source] = None

@@ -8,6 +8,7 @@ then readers see no product that is not in place, and a failed commit leaves not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 
 from msgspec import Struct, field
 
@@ -15,7 +16,7 @@ from aptui.core import rows
 from aptui.core.fingerprint import Manifest
 from aptui.core.identity import duplicate_prefix, intermediate_uuid, path_uuids, render_new
 from aptui.core.messages import JobCommit
-from aptui.core.model import Digest, Job, Product, ProductFlag, RelPath, SourceIdentity
+from aptui.core.model import Digest, Job, JobState, Product, ProductFlag, RelPath, SourceIdentity
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Outcome, RunResult, StagedProduct
 from aptui.core.project import COMMON_PLATFORM, Builder, Project
@@ -228,18 +229,9 @@ class Commits:
         job, result = commit.job, commit.result
         if commit.had:
             yield "drop_products", (job.id,)
-        yield (
-            "put_job",
-            rows.make_committed_row(
-                job,
-                commit.fingerprint,
-                commit.inputs,
-                result.origin,
-                (result.errors, commit.warnings),
-                commit.log_file,
-                (result.duration_ms, commit.now_ms),
-            ),
-        )
+        committed = copy(job)
+        self.note_committed(commit, committed)
+        yield "put_job", rows.job_row(committed, JobState.COMPLETED)
         for product in commit.products:
             yield from rows.product_rows(self._ledger.next_product_id(), job, product)
         yield (
@@ -270,20 +262,19 @@ class Commits:
             yield ("doubt_analysis", (other.source.id, other.builder)) if other.is_analysis else ("doubt_job", (other.id,))
 
     @staticmethod
-    def note_committed(commit: Commit) -> None:
-        """Set the state of a job to the state in its finished commit."""
-        job = commit.job
+    def note_committed(commit: Commit, job: Job) -> None:
+        """Set the state of `job`, the job of a finished commit or a copy of it, to the state in the commit."""
         job.products, job.fingerprint, job.inputs = commit.products, commit.fingerprint, commit.inputs
         job.error, job.log_file, job.origin = "", commit.log_file, commit.result.origin
         job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log, job.failure_cause = 0, "", 0, "", ""
         job.is_forced, job.is_fetched, job.flaky, job.failure = False, False, flaky(job.tried), None
-        _describe_run(commit)
+        _describe_run(commit, job)
 
     @staticmethod
     def note_failed(commit: Commit) -> None:
         """Set the state of a job whose commit failed; it runs again, because some products may be replaced."""
         commit.job.fingerprint, commit.job.failure = 0, None
-        _describe_run(commit)
+        _describe_run(commit, commit.job)
 
 
 def _change_of(had: tuple[Product, ...], made: tuple[Product, ...], *, is_other: bool) -> CommitChange:
@@ -304,8 +295,8 @@ def _step_back(commit: Commit) -> str:
     return rows.make_committed_step(before, now)
 
 
-def _describe_run(commit: Commit) -> None:
-    job, result = commit.job, commit.result
+def _describe_run(commit: Commit, job: Job) -> None:
+    result = commit.result
     job.warnings, job.errors = commit.warnings, result.errors
     job.duration_ms, job.completed_ms, job.last_log_ms = result.duration_ms, commit.now_ms, commit.now_ms
 

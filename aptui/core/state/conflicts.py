@@ -119,7 +119,7 @@ class Conflicts:
         self._claimed: dict[int, dict[str, None]] = {}
         """{job id: the product names that the job claims}."""
         self._nested_claims = Nesting()
-        for name, claimants in memory.archive.conflicts(()).items():
+        for name, claimants in memory.archive.conflicts().items():
             for job_id, key in claimants:
                 self._claim(name, job_id, key)
 

@@ -274,18 +274,12 @@ class DatabaseArchive(LastRun):
             JOIN Jobs j ON j.JobID = p.JobPK JOIN aptui_sources o ON o.source_id = j.SourcePK ORDER BY p.ProductID DESC"""
         return {name: (job_id, PathKey(key)) for name, job_id, key in self._ask_all(sql, names)}
 
-    def conflicts(self, names: Sequence[str]) -> dict[str, list[tuple[int, PathKey]]]:
-        """Return {product name: [(job id, key of its source)]} of jobs that failed because another job has a product of this name.
-
-        () = all names.
-        """
+    def conflicts(self) -> dict[str, list[tuple[int, PathKey]]]:
+        """Return {product name: [(job id, key of its source)]} of jobs that failed because another job has such a product."""
         sql = """SELECT c.name, c.job_id, o.path_key FROM aptui_conflicts c JOIN Jobs j ON j.JobID = c.job_id
-            JOIN aptui_sources o ON o.source_id = j.SourcePK"""
-        listed = f"{sql} JOIN json_each(?) k ON k.value = c.name ORDER BY c.job_id"
+            JOIN aptui_sources o ON o.source_id = j.SourcePK ORDER BY c.name, c.job_id"""
         found: dict[str, list[tuple[int, PathKey]]] = {}
-        for name, job_id, key in (
-            self._ask_all(listed, names) if names else self._database.execute(f"{sql} ORDER BY c.name, c.job_id")
-        ):
+        for name, job_id, key in self._database.execute(sql):
             found.setdefault(name, []).append((job_id, PathKey(key)))
         return found
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from msgspec import Struct
 
-from aptui.core.model import LISTED_ANALYSIS, describe_key
+from aptui.core.model import LISTED_ANALYSIS, RelPath, RunKey, describe_key
 from aptui.core.notices import JobChanged
 from aptui.core.run_report import NO_FACTS, NUMBER_FACTS, WHOLE_FACTS, ContentFacts
 from aptui.shared.errors import InternalError
@@ -26,7 +26,7 @@ from aptui.store.jobs.parts import BETWEEN, Beginning, Ending, FirstJobs, JobPar
 from aptui.store.jobs.regex import Mask
 from aptui.store.jobs.texts import Codes, RecentTexts, TextIndex, TextPool, Texts, number_distinct
 from aptui.store.queries.checks import CheckMark
-from aptui.store.queries.reader import Reader
+from aptui.store.queries.reader import STATUSES, Reader
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -127,29 +127,6 @@ _WRITTEN = attrgetter(
     "platform", "job_key", "builder", "reason", "error", "flaky", "facts",
     "warnings", "errors", "duration_ms", "run_key", "is_draft", "is_critical",
 )  # fmt: skip
-
-
-class JobValues(Struct, frozen=True):
-    """The values of one job in a notice; `source` and `scan_folder` are texts; an `analysis` has no row in Jobs."""
-
-    job_id: int
-    source: str
-    scan_folder: int
-    platform: str
-    job_key: str
-    builder: str
-    status: int
-    warnings: int
-    errors: int
-    completed_ms: int
-    duration_ms: int
-    reason: str
-    error: str
-    run_key: int
-    facts: ContentFacts | None = None
-    flaky: str = ""
-    is_draft: bool = False
-    is_critical: bool = False
 
 
 class AnalysisKeys:
@@ -368,10 +345,11 @@ class JobTable:
         """Return the name of a builder."""
         return self._builders.get(uuid) or uuid_text(uuid)
 
-    def put(self, values: JobValues, source: int = -1) -> int:
+    def put(self, news: JobChanged, source: int = -1) -> int:
         """Change the row of a job, or add a row; return the row's index. `source` is the code of its path, if that is known."""
-        row = self._row_to_change(values, self._key_of(values), source)
-        self._write(np.array([row]), [values], [values.status], [values.completed_ms])
+        key = news.job_id or self.analyses.of(news.scan_folder, news.source, news.job_key)
+        row = self._row_to_change(news, key, source)
+        self._write(np.array([row]), [news], [STATUSES.index(news.status)], [news.completed_ms])
         return row
 
     def put_notices(self, news: Sequence[JobChanged], keys: Rows, statuses: Sequence[int], completed_ms: Sequence[int]) -> Rows:
@@ -396,9 +374,7 @@ class JobTable:
                 sources[row] = self._sources.code(item.source)
         self._columns["folder"][rows] = [self.folder_code(item.scan_folder) for item in news]
 
-    def _write(
-        self, rows: Rows, items: Sequence[JobValues | JobChanged], statuses: Sequence[int], completed_ms: Sequence[int]
-    ) -> None:
+    def _write(self, rows: Rows, items: Sequence[JobChanged], statuses: Sequence[int], completed_ms: Sequence[int]) -> None:
         if not items:
             return
         columns = self._columns
@@ -455,10 +431,7 @@ class JobTable:
         """Return the code of a scan folder's name."""
         return self._pools["folder"][self.folders.get(scan_folder, "")]
 
-    def _key_of(self, item: JobValues | JobChanged) -> int:
-        return item.job_id or self.analyses.of(item.scan_folder, item.source, item.job_key)
-
-    def _row_to_change(self, item: JobValues | JobChanged, key: int, source: int) -> int:
+    def _row_to_change(self, item: JobChanged, key: int, source: int) -> int:
         row = int(self._rows_of([key])[0])
         if row < 0:
             row = self._reserve(1)
@@ -717,10 +690,10 @@ def _put_analysis(table: JobTable, analysis: tuple[Any, ...], sources: _Sources,
     source_id, builder, warnings, errors, completed_ms, duration_ms, reason, error = analysis
     code = sources.codes_of(source_id)
     row = table.put(
-        JobValues(
-            0, table.text("source")[1][int(code)], numbers[int(sources.folders_of(code))], "all",
-            f"{LISTED_ANALYSIS}{uuid_text(builder)}", table.builder_name(builder), FAILED,
-            warnings, errors, completed_ms, duration_ms, reason, error, 0,
+        JobChanged(
+            0, 0, RelPath(table.text("source")[1][int(code)]), numbers[int(sources.folders_of(code))], "all",
+            f"{LISTED_ANALYSIS}{uuid_text(builder)}", table.builder_name(builder), STATUSES[FAILED], reason, error, warnings,
+            errors, duration_ms, "", RunKey(0), completed_ms,
         ),
         int(code),
     )  # fmt: skip

@@ -153,7 +153,7 @@ _INDEXED_SQL = """SELECT 1 FROM sqlite_master WHERE type = 'index' AND tbl_name 
 AND replace(sql, ' ', '') LIKE '%ProductDependencies(DependencySourceGuid%'"""
 _PRODUCTS_SQL = f"""SELECT p.ProductID, p.ProductName, j.Platform, s.SourceGuid, p.SubID, COALESCE(o.size, -1),
     COALESCE(o.digest, x''),
-    s.SourceName, p.Flags & {INTERMEDIATE_FLAG}, p.Hash
+    s.SourceName, p.Flags & {INTERMEDIATE_FLAG} <> 0, p.Hash
 FROM {{of}} JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK
 LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
 _UNMET_SQL = """SELECT d.ProductPK, d.UnresolvedPath, d.UnresolvedDependencyType FROM json_each(:keys) k
@@ -412,7 +412,7 @@ class AssetGraph:
         found: dict[Node, Fact] = {Node(-row[0]): SourceFact(*row) for row in self._ask(sql, keys=json.dumps(sources))}
         if products:
             sql = _PRODUCTS_SQL.format(of="json_each(:keys) k CROSS JOIN Products p ON p.ProductID = k.value")
-            found.update((Node(row[0]), _product(*row)) for row in self._ask(sql, keys=json.dumps(products)))
+            found.update((Node(row[0]), ProductFact(*row)) for row in self._ask(sql, keys=json.dumps(products)))
         found.update((node, AssetFile(self.file_name(node))) for node in files)
         return found
 
@@ -420,7 +420,7 @@ class AssetGraph:
         """Return every product, by name."""
         sql = _PRODUCTS_SQL.format(of="Products p")
         rows = self._ask(f"{sql} WHERE 1{self._on} ORDER BY p.ProductName, p.ProductID")
-        return [fact for fact in (_product(*row) for row in rows) if intermediates or not fact.is_intermediate]
+        return [fact for fact in (ProductFact(*row) for row in rows) if intermediates or not fact.is_intermediate]
 
     def products_named(self, names: Collection[str]) -> list[Node]:
         """Return the products with these names (lower case)."""
@@ -519,18 +519,3 @@ def _trail(reached: dict[Node, Edge | None], last: Edge) -> list[Edge]:
     while (before := reached[trail[-1].needs]) is not None:
         trail.append(before)
     return trail[::-1]
-
-
-def _product(
-    product_id: int,
-    name: str,
-    platform: str,
-    uuid: bytes,
-    sub_id: int,
-    size: int,
-    digest: bytes,
-    source: str,
-    flag: int,
-    hash64: int,
-) -> ProductFact:
-    return ProductFact(product_id, name, platform, uuid, sub_id, size, digest, source, bool(flag), hash64)

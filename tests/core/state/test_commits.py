@@ -161,7 +161,7 @@ def test_row_saved_with_a_commit_equals_the_job_after_it() -> None:
     jobs.commits.begin(prepared)
     (row,) = [row for operation, row in jobs.commits.rows_of(prepared.commits[0]) if operation == "put_job"]
 
-    Commits.note_committed(prepared.commits[0])
+    Commits.note_committed(prepared.commits[0], job)
 
     assert row == rows.job_row(job, JobState.COMPLETED)
     assert (job.fingerprint, job.first_fail_ms, job.failure_cause) == (6, 0, "")

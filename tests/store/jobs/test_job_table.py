@@ -16,10 +16,10 @@ from aptui.core.rows import pack_plan
 from aptui.core.run_report import ContentFacts
 from aptui.store.jobs import parts, texts
 from aptui.store.jobs.filter import STATUS_CODES, parse
-from aptui.store.jobs.job_table import AnalysisKeys, JobTable, JobValues, order_rows, read_job_table
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable, order_rows, read_job_table
 from aptui.store.queries.reader import JobRow, open_reader
 from tests.bench import generate
-from tests.store.conftest import Store, job_row, product_row, source_row
+from tests.store.conftest import Store, job_notice, job_row, product_row, source_row
 
 
 def rows_of(table: JobTable) -> Iterator[tuple[object, ...]]:
@@ -126,7 +126,7 @@ def test_facts_of_products_are_columns_and_are_empty_without_stored_facts(store:
 def test_facts_are_set_and_removed_by_notices(store: Store) -> None:
     store.put(put_source=[source_row(1, "a.png")], put_job=[job_row(1, 1)])
     table = read_job_table(store.reader(), {})
-    values = JobValues(1, "a.png", 1, "linux", "k", "image", 2, 0, 0, 1, 1, "", "", 5, ContentFacts(seconds=1.5))
+    values = job_notice(1, facts=ContentFacts(seconds=1.5))
 
     table.put(values)
     assert table.number("seconds").tolist() == [1.5]
@@ -146,8 +146,8 @@ def test_a_job_is_flaky_until_its_next_run(store: Store) -> None:
         table = read_job_table(reader, {})
         rows = [(row.job_id, row.flaky) for row in reader.jobs()]
         listed = reader.flaky_jobs()
-    table.put(JobValues(3, "a.png", 1, "windows", "image", "", 2, 0, 0, 0, 0, "", "", 8, flaky="memory"))
-    table.put(JobValues(1, "a.png", 1, "linux", "image", "", 2, 0, 0, 0, 0, "", "", 9))
+    table.put(job_notice(3, platform="windows", flaky="memory"))
+    table.put(job_notice(1))
 
     assert (rows, listed) == ([(1, "crash, timeout"), (2, ""), (3, "")], [1])
     assert parse("is:flaky").matches(table).tolist() == [False, False, True]
@@ -175,9 +175,9 @@ class Busy(dict[str, np.ndarray]):
         if not self._is_adding:
             self._is_adding = True
             number = self._table.row_count() + 1
-            added = JobValues(
-                number, f"{number}.png", 1, "linux", f"key {number}", f"builder {number}", 3, 1, 1, number, 1, f"why {number}",
-                f"error {number}", number,
+            added = job_notice(
+                number, source=f"{number}.png", job_key=f"key {number}", builder=f"builder {number}", status="failed",
+                reason=f"why {number}", error=f"error {number}", completed_ms=number, run_key=number,
             )  # fmt: skip
             self._table.put(added)
             self._table.put(replace(added, job_id=1))
@@ -211,7 +211,7 @@ def test_row_is_counted_only_after_all_columns_are_written() -> None:
             return super().values()
 
     table._columns = Watched(table._columns)
-    table.put(JobValues(1, "a.png", 1, "linux", "key", "builder", 2, 0, 0, 1, 1, "new", "", 1))
+    table.put(job_notice(1, job_key="key", reason="new"))
 
     assert seen == [0]
     assert order_rows(table, "platform", is_descending=False).tolist() == [0]
@@ -229,8 +229,8 @@ def test_job_is_a_draft_until_its_final_is_stored(store: Store) -> None:
         table = read_job_table(reader, {})
         rows = [(row.job_id, row.is_draft) for row in reader.jobs()]
         listed = reader.draft_jobs()
-    table.put(JobValues(3, "a.png", 1, "windows", "image", "", 2, 0, 0, 0, 0, "", "", 8, is_draft=True))
-    table.put(JobValues(1, "a.png", 1, "linux", "image", "", 2, 0, 0, 0, 0, "", "", 9))
+    table.put(job_notice(3, platform="windows", is_draft=True))
+    table.put(job_notice(1))
 
     assert (rows, listed) == ([(1, True), (2, False), (3, False)], [1])
     assert parse("is:draft").matches(table).tolist() == [False, False, True]
@@ -247,8 +247,8 @@ def test_job_is_critical_as_stored_until_a_notice_changes_that(store: Store) -> 
         table = read_job_table(reader, {})
         rows = [(row.job_id, row.is_critical) for row in reader.jobs()]
     read = parse("is:critical").matches(table).tolist()
-    table.put(JobValues(1, "a.png", 1, "linux", "image", "", 2, 0, 0, 0, 0, "", "", 9))
-    table.put(JobValues(2, "a.png", 1, "mac", "image", "", 2, 0, 0, 0, 0, "", "", 9, is_critical=True))
+    table.put(job_notice(1))
+    table.put(job_notice(2, platform="mac", is_critical=True))
 
     assert (rows, read) == ([(1, True), (2, False)], [True, False])
     assert parse("is:critical").matches(table).tolist() == [False, True]
@@ -280,7 +280,7 @@ def test_jobs_that_arrive_later_have_the_source_of_existing_jobs() -> None:
     table = JobTable({}, AnalysisKeys())
     table.text("source")[1].extend(["a.png", "b.png"])
 
-    rows = [table.put(JobValues(at, name, 1, "linux", "Image", "image", 2, 0, 0, 0, 0, "", "", 0)) for at, name in
+    rows = [table.put(job_notice(at, source=name)) for at, name in
             enumerate(["b.png", "new.png", "new.png", "a.png"], 1)]  # fmt: skip
 
     assert table.number("source")[rows].tolist() == [1, 2, 2, 0]

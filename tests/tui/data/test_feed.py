@@ -26,11 +26,10 @@ from aptui.link.codec import NoticeLine
 from aptui.shared.errors import KnownError, UserError
 from aptui.shared.health import Connection, Health
 from aptui.store.db.schema import uuid_text
-from aptui.store.jobs.filter import STATUS_CODES
-from aptui.store.jobs.job_table import AnalysisKeys, JobTable, JobValues
+from aptui.store.jobs.job_table import AnalysisKeys, JobTable
 from aptui.tui.data.feed import Batch, Feed
 from aptui.tui.data.jobs_store import JobsStore
-from tests.store.conftest import BUILDER, Store, job_row, source_row
+from tests.store.conftest import BUILDER, Store, job_notice, job_row, source_row
 
 from ..database import database
 from .test_jobs_store import notice
@@ -45,7 +44,7 @@ def table(rows: dict[int, str], moment: tuple[int, int]) -> JobTable:
     made = JobTable({}, AnalysisKeys())
     made.moment = moment
     for job_id, status in rows.items():
-        made.put(JobValues(job_id, "a", 1, "linux", "key", "b", STATUS_CODES[status], 0, 0, 1, 1, "", "", 1))
+        made.put(job_notice(job_id, source="a", status=status))
     return made
 
 
