@@ -223,7 +223,7 @@ def _is_sentence(text: str) -> bool:
     """Return whether a literal is prose: three words in a row, and not SQL, markup or a pattern."""
     return (
         re.search(r"[A-Za-z]{2,} [a-z]+ [a-z]+", text.replace("`", "")) is not None
-        and re.match(r"\s*(?:SELECT|INSERT|UPDATE|DELETE|CREATE|WITH|PRAGMA|DROP|ALTER|BEGIN)\b", text) is None
+        and re.match(r"\s*(?:--[^\n]*\s+)*(?:SELECT|INSERT|UPDATE|DELETE|CREATE|WITH|PRAGMA|DROP|ALTER|BEGIN)\b", text) is None
         and "(?:" not in text
     )
 

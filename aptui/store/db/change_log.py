@@ -42,9 +42,9 @@ _TOPS = "SELECT COALESCE((SELECT MAX(SourceID) FROM Sources), 0), COALESCE((SELE
 
 
 class Touched(Struct):
-    """Ids of existing sources and products that rows put or delete; `are_renamed`: a source gets another UUID.
+    """Ids of existing sources and products that rows put or delete.
 
-    The products of such a source are included, because their asset ids change.
+    `are_renamed`: a source gets another UUID. The products of that source are included, because their asset ids change.
     """
 
     sources: list[int]
