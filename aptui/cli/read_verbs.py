@@ -6,7 +6,6 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aptui import feature
@@ -118,17 +117,23 @@ def _find_wanted_jobs(project: OpenedProject, arguments: Namespace, running: Map
 
 def _filter_rows(rows: list[JobRow], project: OpenedProject, terms: str) -> Iterator[JobRow]:
     from aptui.cli.naming import as_text  # imported on demand, like the modules below: a list without a filter starts faster
-    from aptui.store.jobs.filter import FilterError, JobRowColumns, parse
-    from aptui.store.jobs.parts import read_facts
+    from aptui.store.jobs.filter import FilterError, TextMatch, parse
+    from aptui.store.jobs.job_table import PROCESSING, read_job_table
+    from aptui.store.queries.logs import LogLines
 
     text = as_text(terms)
     try:
         wanted = parse(text)
         wanted.check()
-        facts = dict(read_facts(project.database))
-        mask = wanted.matches(
-            JobRowColumns(rows, project.builder_of, facts, partial(_checks, project), log_dir=project.config.log_dir)
-        )
+        table = read_job_table(project.database, {row.builder: project.builder_of(row.builder) for row in rows})
+        table.log_lines = LogLines(asset_database(project.config.cache_dir), project.config.log_dir)
+        if any(isinstance(term, TextMatch) and term.field == "check" for term in wanted.terms):
+            table.set_checks(_checks(project))
+        folders = {name: number for number, name in table.folders.items()}
+        keys = [row.job_id or table.analyses.of(folders[row.scan_folder], row.source, row.job_key) for row in rows]
+        places = table.rows_of(keys)
+        table.show(places[[row.status == "processing" for row in rows]], PROCESSING)
+        mask = wanted.matches(table, places)
     except FilterError as error:
         place = printing.line(text[error.column - 1 :])
         what = f"{printing.line(error.what)}, at '{place}'" if place else printing.line(error.what)

@@ -191,11 +191,14 @@ class Reader:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Let all queries in the `with` block read the same state of the database.
+        """Let all queries in the `with` block read the same state of the database; inside another such block, it has no effect.
 
         Raises:
             HostError: the database cannot be read, or is incomplete.
         """
+        if self._database.in_transaction:
+            yield
+            return
         self._database.execute("BEGIN")
         try:
             yield
