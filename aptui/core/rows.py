@@ -84,14 +84,9 @@ class RunStep(Struct, frozen=True):
     products: tuple[Made, ...] = ()
 
 
-def list_made(products: Iterable[Product]) -> tuple[Made, ...]:
-    """Return products as the history stores them."""
-    return tuple((product.name, product.digest[:_DIGEST_BYTES].hex(), product.size) for product in products)
-
-
-def moment(inputs: Manifest, products: Sequence[Product]) -> RunStep:
-    """Return inputs and products of a job as a `RunStep`."""
-    return RunStep(inputs, list_made(products))
+def moment(inputs: Manifest, products: Iterable[Product]) -> RunStep:
+    """Return inputs and products of a job as the history stores them."""
+    return RunStep(inputs, tuple((product.name, product.digest[:_DIGEST_BYTES].hex(), product.size) for product in products))
 
 
 def digest_of_products(products: Sequence[Product]) -> bytes:
@@ -187,6 +182,11 @@ def to_signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
+def to_unsigned(value: int) -> int:
+    """Return the unsigned 64-bit number that `to_signed` converted."""
+    return value + (1 << 64) if value < 0 else value
+
+
 def source_row(source: Source) -> Row:
     """Return the parameters of "put_source"."""
     fact, packed = source.fact, identity.pack(source.identity)
@@ -238,17 +238,15 @@ def find_planned(job: Job) -> int | None:
     return fingerprint.number(job.failure.inputs) if has_inputs and job.failure is not None else None
 
 
-def product_row(product_id: int, job: Job, product: Product) -> Row:
-    """Return the parameters of "put_product"."""
-    return (
-        product_id, job.id, product.name, product.sub_id, product.asset_type, to_signed(product.hash64), product.flags,
-        product.digest, product.size,
-    )  # fmt: skip
-
-
 def product_rows(product_id: int, job: Job, product: Product) -> Iterator[tuple[str, Row]]:
     """Yield (operation, parameters) of a product and of everything that it declares: links, former sub ids and facts."""
-    yield "put_product", product_row(product_id, job, product)
+    yield (
+        "put_product",
+        (
+            product_id, job.id, product.name, product.sub_id, product.asset_type, to_signed(product.hash64), product.flags,
+            product.digest, product.size,
+        ),
+    )  # fmt: skip
     for at, link in enumerate(product.links):
         prefix = literal_prefix(link.path) if is_wildcard(link.path) else None
         yield (
@@ -405,7 +403,7 @@ def commit_rows(copy: PlainCopy, product_id: int, now_ms: int) -> list[tuple[str
     """Return (operation, parameters) of the rows that are saved with the product of a copy."""
     rule, product, number, took_ms = copy.rule, copy.product, copy.number, copy.duration_ms
     plan, builder, state, before = rule.plan, rule.builder, JobState.COMPLETED, copy.job
-    escalation = 0 if before is None else before.escalation
+    escalation, had = (0, RunStep()) if before is None else (before.escalation, moment(before.inputs, before.products))
     job = (
         copy.job_id, copy.source_id, plan.key, number, plan.platform, builder.uuid, STATUS[state], copy.run_key,
         0, "", 0, "", now_ms, "", 0, 0, RESTING[state], number, "", copy.reason, fingerprint.dump(copy.manifest), rule.packed,
@@ -417,18 +415,10 @@ def commit_rows(copy: PlainCopy, product_id: int, now_ms: int) -> list[tuple[str
     )  # fmt: skip
     run = (
         copy.job_id, copy.run_key, now_ms, took_ms, int(Outcome.SUCCEEDED), copy.reason, "", "", number, builder.version,
-        digest_of_products((product,)), _step_back(copy), "",
+        digest_of_products((product,)), make_committed_step(had, moment(copy.manifest, (product,))), "",
     )  # fmt: skip
     dropped: list[tuple[str, Row]] = [] if before is None else [("drop_products", (copy.job_id,))]
     return [*dropped, ("put_job", job), ("put_product", made), ("put_run", run)]
-
-
-def _step_back(copy: PlainCopy) -> str:
-    """Return the history step from the new state of a copy to its previous state."""
-    if copy.job is None:
-        return BEGINNING
-    before = moment(copy.job.inputs, copy.job.products)
-    return make_committed_step(before, moment(copy.manifest, (copy.product,)))
 
 
 # The interface to the asset database: the queries of the core, and the operations on rows that the core orders.
@@ -482,7 +472,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "doubt_job": "job_id",  # the next engine runs the job in any case: its products differ from their rows, or a run was requested
     "doubt_analysis": "source_id, builder",  # the next engine repeats the analysis in any case
 }
-"""Operations of `Rows`. 64-bit hashes are signed for SQLite (`store.db.schema.to_signed`) by the writer's caller."""
+"""Operations of `Rows`. 64-bit hashes are signed for SQLite (`to_signed`) by the writer's caller."""
 
 
 class Archive(Protocol):

@@ -119,11 +119,12 @@ def test_hashes_are_stored_as_signed_integers() -> None:
     job = Job(source(), b"b", "linux", "main", 3)
     product = Product("linux/a.out", 0, bytes(16), 1, sha("p"), (1 << 64) - 1, 9)
 
-    row = rows.product_row(5, job, product)
+    _operation, row = next(rows.product_rows(5, job, product))
 
     assert row == (5, 3, "linux/a.out", 0, bytes(16), -1, 1, sha("p"), 9)
-    assert rows.to_signed((1 << 63) - 1) == (1 << 63) - 1
-    assert rows.to_signed(1 << 63) == -(1 << 63)
+    edges = [0, (1 << 63) - 1, 1 << 63, (1 << 64) - 1]
+    assert [rows.to_signed(value) for value in edges] == [0, (1 << 63) - 1, -(1 << 63), -1]
+    assert [rows.to_unsigned(rows.to_signed(value)) for value in edges] == edges
 
 
 def test_each_edge_is_written_once_with_the_bits_of_its_dependencies() -> None:

@@ -69,9 +69,9 @@ def test_step_keeps_its_stored_form(text: str) -> None:
 
 
 def test_product_of_a_run_is_stored_with_half_its_digest() -> None:
-    assert rows.list_made((Product("linux/a", 0, bytes(16), 1, Digest(bytes(range(32))), 0, 3),)) == (
-        ("linux/a", bytes(range(16)).hex(), 3),
-    )
+    made = Product("linux/a", 0, bytes(16), 1, Digest(bytes(range(32))), 0, 3)
+
+    assert rows.moment((), (made,)).products == (("linux/a", bytes(range(16)).hex(), 3),)
 
 
 def test_products_digest_ignores_order_and_depends_on_products() -> None:

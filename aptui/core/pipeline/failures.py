@@ -87,20 +87,6 @@ def _is_of_memory(kind: str, error: str) -> bool:
 class Failures(PipelinePart):
     """Moves jobs to their failed state and records why they failed."""
 
-    def fail(
-        self,
-        job: Job,
-        text: str,
-        now_ms: int,
-        *,
-        kind: str | None = None,
-        keeps_claims: bool = False,
-        drops_products: bool = False,
-    ) -> None:
-        """Handle a failed run of `job`: move the job to its failed state, and record why."""
-        self._jobs.feed(job, Trigger.FAIL)
-        self.record(job, text, now_ms, kind=kind, keeps_claims=keeps_claims, drops_products=drops_products)
-
     def record(
         self,
         job: Job,
@@ -111,7 +97,7 @@ class Failures(PipelinePart):
         keeps_claims: bool = False,
         drops_products: bool = False,
     ) -> None:
-        """Record why `job`, which is failed already, failed.
+        """Record why `job`, which is in its failed state already, failed.
 
         Args:
             job: the job.

@@ -82,7 +82,8 @@ class Analyses(PipelinePart):
             self._adopt_edges(job, edges)
             self._record_hidden(job, result)
             self._plans.retries.pop_analysis(job)  # the plans of the last success are out of date
-            self._failures.fail(job, error or "its analysis failed without saying why", now_ms, kind=result.kind)
+            self._jobs.feed(job, Trigger.FAIL)
+            self._failures.record(job, error or "its analysis failed without saying why", now_ms, kind=result.kind)
             return
         before = targets_of(source)
         edges_changed = job.edges != edges
@@ -308,7 +309,7 @@ class Runs(PipelinePart):
 
     def _note_end(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> None:
         del self._running[result.run_key]
-        if self._chains.is_intermediate_source(job.source):
+        if self._chains.is_intermediate(job.source):
             self._plans.feedback.run_ended(job, result.used, now_ms)
 
     def _find_changed(self, job: Job, result: AnalyseResult | RunResult) -> tuple[str, ...]:
@@ -562,7 +563,8 @@ class Runs(PipelinePart):
     ) -> None:
         self._reports.record_duration(job, result.duration_ms)
         self._note_failure(job, result, text, now_ms)
-        self._failures.fail(job, text, now_ms, kind=kind, keeps_claims=keeps_claims, drops_products=drops_products)
+        self._jobs.feed(job, Trigger.FAIL)
+        self._failures.record(job, text, now_ms, kind=kind, keeps_claims=keeps_claims, drops_products=drops_products)
 
     def _note_failure(self, job: Job, result: AnalyseResult | RunResult, text: str, now_ms: int) -> None:
         """Record duration, warnings and errors of a failed run; discard its staged files."""

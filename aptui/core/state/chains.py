@@ -35,13 +35,9 @@ class Chains:
         self._remade: dict[PathKey, list[Job]] = {}
         """{intermediate that another program overwrote: the jobs that must make it again; until then their rows do not name it}."""
 
-    def is_intermediate(self, fact: FileFact) -> bool:
-        """Whether this file lies in the intermediate folder."""
-        return fact.scan_folder == self._folder
-
-    def is_intermediate_source(self, source: Source) -> bool:
-        """Whether a source was made by a job."""
-        return source.scan_folder == self._folder
+    def is_intermediate(self, file: FileFact | Source) -> bool:
+        """Whether a file lies in the intermediate folder, or a source was made by a job."""
+        return file.scan_folder == self._folder
 
     def recheck(self, names: Iterable[str]) -> None:
         """Order products that were added, changed or removed to be checked as sources soon."""

@@ -248,7 +248,7 @@ class Commits:
                 commit.fingerprint,
                 self._builders[job.builder].version,
                 rows.digest_of_products(commit.products),
-                _step_back(commit),
+                rows.make_committed_step(rows.moment(job.inputs, commit.had), rows.moment(commit.inputs, commit.products)),
                 result.origin,
             ),
         )
@@ -285,14 +285,6 @@ def _change_of(had: tuple[Product, ...], made: tuple[Product, ...], *, is_other:
         names = {product.name for product in made}
         changed += [(name, "") for name in before if name not in names]
     return CommitChange(tuple(changed), is_other or bool(changed))
-
-
-def _step_back(commit: Commit) -> str:
-    """Return the history step from the new state to the previous state; `BEGINNING` for a first run."""
-    if not commit.job.inputs:
-        return rows.BEGINNING
-    before, now = rows.moment(commit.job.inputs, commit.had), rows.moment(commit.inputs, commit.products)
-    return rows.make_committed_step(before, now)
 
 
 def _describe_run(commit: Commit, job: Job) -> None:

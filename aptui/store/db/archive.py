@@ -28,10 +28,11 @@ from aptui.core.model import (
 from aptui.core.orders import Outcome
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.run_report import ContentFacts
+from aptui.core.state.ledger import RUN_KEY_STATE
 from aptui.shared.errors import UserError
 from aptui.shared.globs import PATTERN_LIMIT
 from aptui.store.db.last_run import LastRun, report_damage
-from aptui.store.db.schema import RUN_KEY_STATE, has_rows, to_unsigned
+from aptui.store.db.schema import has_rows
 
 # Builds the core's records of sources from the rows of sources, jobs, products, links and facts.
 
@@ -116,7 +117,7 @@ def _add_jobs(database: sqlite3.Connection, sources: dict[int, Source]) -> None:
     facts = _facts_of(database, list(jobs))
     for product_id, job_id, name, sub_id, kind, flags, digest, hash64, size in _ask(database, _PRODUCTS_SQL, list(jobs)):
         declared = tuple(links.get(product_id, ())), tuple(legacy.get(product_id, ())), facts.get(product_id)
-        jobs[job_id].products += (Product(name, sub_id, kind, flags, Digest(digest), to_unsigned(hash64), size, *declared),)
+        jobs[job_id].products += (Product(name, sub_id, kind, flags, Digest(digest), rows.to_unsigned(hash64), size, *declared),)
 
 
 def _links_of(database: sqlite3.Connection, job_ids: list[int]) -> tuple[dict[int, list[ProductLink]], dict[int, list[int]]]:

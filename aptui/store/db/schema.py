@@ -22,8 +22,6 @@ OWN_VERSION = 13
 """Version of the tables that begin with `aptui_`. A database with an older version is set aside, and everything is rebuilt."""
 VERSION_KEY = "schema"
 """Key of `OWN_VERSION` in `aptui_state`."""
-RUN_KEY_STATE = "run_keys"
-"""Key in `aptui_state` of the highest run key that is reserved, in decimal."""
 
 SCHEMA_DIGEST = "db2d5124413ac566614c932a9c6e1cca"
 """Digest of the schema that `tables.creation_sql` makes. A comparison with it does not make the schema."""
@@ -40,7 +38,6 @@ SELECT what, name FROM names WHERE '/' || name || '/' GLOB '*//*' OR '/' || name
     OR '/' || name || '/' GLOB '*/./*' OR name NOT GLOB '*/*' OR name GLOB '.aptui/*' LIMIT 1"""
 """SQL that finds a stored name that leads out of the cache's folders; `shared.files.confinement` refuses such a name, too."""
 
-_SIGN = 1 << 63
 _LEAST_BYTES = 64 * 1024
 """Minimum free bytes: a reader needs 32 KiB for the index of the log."""
 _DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
@@ -48,16 +45,6 @@ _DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
 
 class DamagedError(HostError):
     """The database has impossible content; the next start sets it aside (`translate_errors`)."""
-
-
-def to_signed(value: int) -> int:
-    """Return an unsigned 64-bit value as the signed value that SQLite stores."""
-    return value - (_SIGN << 1) if value >= _SIGN else value
-
-
-def to_unsigned(value: int) -> int:
-    """Return the unsigned 64-bit value that `to_signed` converted."""
-    return value + (_SIGN << 1) if value < 0 else value
 
 
 def has_rows(database: sqlite3.Connection, table: str) -> bool:

@@ -173,7 +173,6 @@ class ProductDetails(Struct, frozen=True):
     asset_id: str
     job: JobRow | None
     source: SourceRow | None
-    out_count: int
     unmet: tuple[str, ...]
     missing: tuple[MissingDependency, ...]
     scanned_s: int
@@ -342,7 +341,6 @@ def product_details(reader: Reader, product_id: int) -> ProductDetails | None:
     product = ProductRow(*row)
     job = reader.job(product.job_id)
     source = source_by_id(reader, job.source_id) if job else None
-    counts = "SELECT COUNT(*) FROM ProductDependencies WHERE ProductPK = ? AND UnresolvedPath = ''"
     unmet = "SELECT UnresolvedPath FROM ProductDependencies WHERE ProductPK = ? AND UnresolvedPath <> '' ORDER BY 1"
     missing = _missing(reader, product_id, job.platform if job else "")
     hits = tuple(item for item in missing if item.asset_id)
@@ -350,7 +348,7 @@ def product_details(reader: Reader, product_id: int) -> ProductDetails | None:
     facts = reader.ask(reported, (product_id,)).fetchone()
     return ProductDetails(
         product, asset_id_text(source.uuid, product.sub_id) if source else "", job, source,
-        reader.ask(counts, (product_id,)).fetchone()[0], tuple(path for (path,) in reader.ask(unmet, (product_id,))),
+        tuple(path for (path,) in reader.ask(unmet, (product_id,))),
         hits, max((item.scanned_s for item in missing), default=0), next((item.text for item in missing if not item.asset_id), ""),
         ContentFacts(*facts) if facts else NO_FACTS,
     )  # fmt: skip

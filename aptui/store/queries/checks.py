@@ -173,19 +173,13 @@ def _check_folder(folder: str, root: bytes, reader: Reader, *, is_watched: bool)
 
 def still_orphans(found: Sequence[OrphanFile], reader: Reader, cache_dir: Path) -> list[OrphanFile]:
     """Return the files of `found` that still exist and are still not products."""
-    root = os.fsencode(cache_dir)
-    return [
-        orphan
-        for orphan in found
-        if os.path.lexists(root + b"/" + from_text(cache_path(orphan.name)))
-        and (
-            os.path.islink(root + b"/" + from_text(cache_path(orphan.name)))
-            or reader.ask(
-                "SELECT 1 FROM Products WHERE ProductName IN (?, ?)", (orphan.name, find_identified(orphan.name))
-            ).fetchone()
-            is None
-        )
-    ]
+    sql, remaining = "SELECT 1 FROM Products WHERE ProductName IN (?, ?)", []
+    for orphan in found:
+        path = os.fsencode(cache_dir) + b"/" + from_text(cache_path(orphan.name))
+        is_product = reader.ask(sql, (orphan.name, find_identified(orphan.name))).fetchone() is not None
+        if os.path.islink(path) or (os.path.lexists(path) and not is_product):
+            remaining.append(orphan)
+    return remaining
 
 
 def mark_for_check(found: Sequence[OrphanFile], cache_dir: Path) -> int:

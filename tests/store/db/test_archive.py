@@ -27,10 +27,11 @@ from aptui.core.model import (
     SourceUuid,
 )
 from aptui.core.orders import Outcome
+from aptui.core.state.ledger import RUN_KEY_STATE
 from aptui.shared.errors import HostError, UserError
 from aptui.store.db import archive as archive_module
 from aptui.store.db.archive import DatabaseArchive
-from aptui.store.db.schema import RUN_KEY_STATE, DamagedError
+from aptui.store.db.schema import DamagedError
 from aptui.store.db.writer import Intent
 from tests.store.conftest import (
     BUILDER,
@@ -89,7 +90,9 @@ def put_source(store: Store, source: Source) -> None:
         put_source=[rows.source_row(source)],
         put_analysis=[rows.analysis_row(job) for job in source.jobs.values() if job.is_analysis],
         put_job=[rows.job_row(job) for job in jobs],
-        put_product=[rows.product_row(number, job, product) for job in jobs for number, product in enumerate(job.products, 1)],
+        put_product=[
+            next(rows.product_rows(number, job, product))[1] for job in jobs for number, product in enumerate(job.products, 1)
+        ],
         put_edge=[row for builder in {key[0] for key in source.jobs} for row in rows.edge_rows(source, builder)],
     )
 

@@ -8,8 +8,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from aptui.shared.errors import HostError, UserError
 from aptui.store.db import schema
@@ -183,12 +181,6 @@ def test_other_users_cannot_open_the_database(tmp_path: Path) -> None:
         schema.prepare(path)
 
         assert [name.stat().st_mode & 0o077 for name in tmp_path.iterdir()] == [0, 0, 0]
-
-
-@given(st.integers(0, 2**64 - 1))
-def test_unsigned_numbers_survive_sqlite(value: int) -> None:
-    assert -(2**63) <= schema.to_signed(value) < 2**63
-    assert schema.to_unsigned(schema.to_signed(value)) == value
 
 
 def test_uuids_are_written_as_o3de_writes_them() -> None:
