@@ -168,7 +168,7 @@ class SettingsTree:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return {folder: the problem of its settings file} of all invalid settings files."""
+        """The problems of all invalid settings files, by folder."""
         return tuple(found.problem for _folder, found in sorted(self._folders.items()) if found.problem)
 
     def files_above(self, key: PathKey) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from aptui.core.asset_checks import CheckedProduct, find_block
 from aptui.core.identity import names_of
 from aptui.core.machine import Effect, Trigger, feed
 from aptui.core.messages import DeleteProducts, DiscardStaging, DropLogs, HashFiles, KillRuns, RecheckFiles
-from aptui.core.model import SETTLED, DependencyKind, FileFact, Job, JobState, PathKey, Product, RunKey, Source
+from aptui.core.model import SETTLED, DependencyKind, FileFact, Job, JobDependency, JobState, PathKey, Product, RunKey, Source
 from aptui.core.notices import ProductsChanged
 from aptui.core.orders import StagedProduct
 from aptui.core.paths import parent
@@ -265,9 +265,9 @@ class Jobs:
         self.copied[job] = RunKey(run_keys.pop())
         return True
 
-    def start(self, job: Job, run_key: RunKey) -> None:
-        """Start `job` as the run with this key."""
-        self._key_of_start = run_key
+    def start(self, job: Job, run_key: RunKey | None = None) -> None:
+        """Start `job` as the run with this key, None = a new key."""
+        self._key_of_start = run_key or RunKey(0)
         self.feed(job, Trigger.START)
         self.stale_results.begin(job)
         self.reports.report(job)
@@ -416,17 +416,8 @@ class Jobs:
 
     def hold_back(self, job: Job) -> None:
         """Re-evaluate the queued dependents of a settled job that needs a run again; they then wait for it."""
-        if job.state not in SETTLED or job.is_analysis or not self.memory.edges.has_any:
-            return
-        names = names_of(job.source)
-        for source in self.memory.load(sorted(self.memory.dependents(names))):
-            for other in source.jobs.values():
-                if (
-                    other.state is JobState.QUEUED
-                    and other.plan
-                    and any(is_named(item, names) for item in other.plan.job_dependencies)
-                ):
-                    self.todo.append((other, False))
+        if job.state in SETTLED:
+            self.todo.extend((other, False) for other in self.dependents_of(job) if other.state is JobState.QUEUED)
 
     def note_settled(self, job: Job, *, is_changed: bool) -> None:
         """Re-evaluate the jobs that waited for a job that settled; if that job changed, all its dependents."""
@@ -492,29 +483,20 @@ class Jobs:
     def _movers_after(self, job: Job) -> list[Job]:
         """Return the jobs that started or are queued because `job` was settled; it is no longer settled."""
         names = names_of(job.source)
-        return [
+        sources = dict.fromkeys(source for name in names for source in self.memory.moving_dependents(PathKey(name)))
+        movers = (
             other
-            for source in dict.fromkeys(source for name in names for source in self.memory.moving_dependents(PathKey(name)))
-            for other in source.jobs.values()
-            if other.plan
-            and any(
-                is_named(dependency, names) and (other.state is JobState.QUEUED or dependency.kind in _COVERING)
-                for dependency in other.plan.job_dependencies
-            )
-            and other.state in (JobState.QUEUED, JobState.RUNNING)
-        ]
+            for other, item in _naming(sources, names)
+            if other.state is JobState.QUEUED or (other.state is JobState.RUNNING and item.kind in _COVERING)
+        )
+        return list(dict.fromkeys(movers))
 
     def dependents_of(self, job: Job) -> list[Job]:
         """Return the jobs that name `job`, or another job of its source, in a job dependency."""
         if not self.memory.edges.has_any or job.is_analysis:
             return []
         names = names_of(job.source)
-        return [
-            other
-            for source in self.memory.load(sorted(self.memory.dependents(names)))
-            for other in source.jobs.values()
-            if other.plan and any(is_named(dependency, names) for dependency in other.plan.job_dependencies)
-        ]
+        return list(dict.fromkeys(other for other, _ in _naming(self.memory.load(sorted(self.memory.dependents(names))), names)))
 
     def doubt(self, job: Job) -> None:
         """Store `job` as pending, because an input changes now and the job is evaluated later, perhaps by the next engine."""
@@ -548,6 +530,15 @@ class Jobs:
     def stuck(self) -> list[Job]:
         """Return jobs that wait although nothing moves any more; always [] unless there is a bug."""
         return [job for job in self.waiters if job.state is JobState.WAITING]
+
+
+def _naming(sources: Iterable[Source], names: Collection[str]) -> Iterator[tuple[Job, JobDependency]]:
+    """Yield each job of `sources` with each of its job dependencies that names a source with these `names`."""
+    for source in sources:
+        for job in source.jobs.values():
+            for dependency in job.plan.job_dependencies if job.plan else ():
+                if is_named(dependency, names):
+                    yield job, dependency
 
 
 class PipelinePart:

@@ -151,10 +151,15 @@ class Requests(PipelinePart):
             if source is None or followed >= _MOST_FOLLOWED:
                 continue
             followed += 1
-            for target in targets_of(source):
-                needed = PathKey(target) if target in self._memory.sources else self._key_of(target)
-                if needed in self._memory.sources and self._jobs.ready.interest.note(needed, number):
-                    todo.append(needed)
+            todo += [needed.key for needed in self._find_needed(source) if self._jobs.ready.interest.note(needed.key, number)]
+
+    def _find_needed(self, source: Source) -> Iterable[Source]:
+        """Yield the dependencies of a source that are in flight; other dependencies need no urgency."""
+        moving = self._memory.sources
+        for target in targets_of(source):
+            needed = moving.get(PathKey(target)) or moving.get(self._key_of(target))
+            if needed is not None:
+                yield needed
 
     def _key_of(self, target: str) -> PathKey:
         """Return the key of the source that 32 hex digits name, else the same text."""
@@ -172,22 +177,17 @@ class Requests(PipelinePart):
                 self._jobs.ready.push(job)
 
     def _dependencies_of(self, sources: Iterable[Source]) -> list[Source]:
-        """Return all dependencies of these sources, direct and indirect, that are in flight; settled jobs need no escalation."""
-        moving = self._memory.sources
-        todo, by_uuid = (
-            list(sources),
-            {source.uuid.hex(): source for source in moving.values()} if self._memory.edges.has_any else {},
-        )
-        found: dict[Source, None] = {}
-        known = set(todo)
+        """Return all dependencies of these sources, direct and indirect, that are in flight."""
+        todo = list(sources)
+        known = dict.fromkeys(todo)
+        found = []
         while todo:
-            for target in targets_of(todo.pop()):
-                needed = moving.get(PathKey(target)) or by_uuid.get(target)
-                if needed is not None and needed not in known:
-                    known.add(needed)
-                    found[needed] = None
+            for needed in self._find_needed(todo.pop()):
+                if needed not in known:
+                    known[needed] = None
+                    found.append(needed)
                     todo.append(needed)
-        return list(found)
+        return found
 
     def cancel(self, job_ids: Iterable[int]) -> None:
         """Cancel these jobs in any state; they stay cancelled until their sources change."""
@@ -383,10 +383,8 @@ class Starts(PipelinePart):
             if job is None or self._kind_of(job) != kind or job.is_critical != first.is_critical:
                 break
             self._ready.pop()
-            self._jobs.feed(job, Trigger.START)
-            self._jobs.stale_results.begin(job)
+            self._jobs.start(job)
             orders.append(self._order_for(job))
-            self._reports.report(job)
         return orders
 
     def _kind_of(self, job: Job) -> object:

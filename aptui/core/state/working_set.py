@@ -353,20 +353,11 @@ class WorkingSet:
             return source
         if key in self._recent:
             self._recent.move_to_end(key)
-            return self._recent[key]
-        self.view_many((key,))
-        return self._recent.get(key)
-
-    def view_many(self, keys: Sequence[PathKey]) -> None:
-        """Load these sources into the LRU cache with one query."""
-        missing = [key for key in keys if key not in self.sources and key not in self._recent]
-        if not missing:
-            return
-        found = self.archive.sources(missing)
-        for key in missing:
-            self._recent[key] = None if key in self._dead else found.get(key)
-        while len(self._recent) > max(_RECENT_SIZE, len(missing)):
-            self._recent.popitem(last=False)
+        else:
+            self._recent[key] = None if key in self._dead else self.archive.sources((key,)).get(key)
+            if len(self._recent) > _RECENT_SIZE:
+                self._recent.popitem(last=False)
+        return self._recent[key]
 
     def add(self, source: Source) -> None:
         """Add a new source to the sources in memory."""

@@ -247,10 +247,7 @@ class DatabaseArchive(LastRun):
 
         They are stored under `core.identity.REMOVED_SOURCE_STATE`.
         """
-        sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
-        prefix = identity.REMOVED_SOURCE_STATE
-        found = self._database.execute(sql, (len(prefix) + 1, prefix, f"{prefix[:-1]};")).fetchall()
-        texts = [(uuid, *text.split(" ", 1)) for uuid, text in found]
+        texts = [(uuid, *text.split(" ", 1)) for uuid, text in self._values_below(identity.REMOVED_SOURCE_STATE)]
         return {bytes.fromhex(digest): (rel, bytes.fromhex(uuid)) for uuid, digest, rel in texts}
 
     def has_identities(self) -> bool:
@@ -310,12 +307,9 @@ class DatabaseArchive(LastRun):
         finally:
             self._database.execute("COMMIT")
 
-    def _ask(self, sql: str, values: Sequence[object]) -> sqlite3.Cursor:
-        return self._database.execute(sql, (json.dumps(values),))
-
     def _ask_all(self, sql: str, values: Sequence[object]) -> Iterator[Any]:
         for part in _chunks(values):
-            yield from self._ask(sql, part)
+            yield from _ask(self._database, sql, part)
 
 
 def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:

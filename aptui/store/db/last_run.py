@@ -324,12 +324,13 @@ class LastRun:
 
     def outside(self) -> dict[str, OutsideFile]:
         """Return {absolute path: its recorded state} of the files outside all scan folders that runs read (`core.run_report`)."""
-        sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
-        start = len(OUTSIDE_STATE)
-        return run_report.load(self._database.execute(sql, (start + 1, OUTSIDE_STATE, f"{OUTSIDE_STATE[:-1]};")).fetchall())
+        return run_report.load(self._values_below(OUTSIDE_STATE))
 
     def settings(self) -> dict[str, str]:
         """Return {relative folder: text of its settings} (`core.settings`) from aptui_state, without empty texts."""
+        return dict(self._values_below(SETTINGS_STATE))
+
+    def _values_below(self, prefix: str) -> list[tuple[str, str]]:
+        """Return (rest of the key, value) of the values in aptui_state whose keys begin with `prefix`, which ends with a colon."""
         sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
-        start = len(SETTINGS_STATE)
-        return dict(self._database.execute(sql, (start + 1, SETTINGS_STATE, f"{SETTINGS_STATE[:-1]};")).fetchall())
+        return self._database.execute(sql, (len(prefix) + 1, prefix, f"{prefix[:-1]};")).fetchall()

@@ -70,7 +70,6 @@ def test_viewed_source_is_cached_and_not_loaded(memory: WorkingSet, monkeypatch:
     assert not memory.sources
     assert memory.view(PathKey("b.s")) is None
     assert memory.view(PathKey("a.s")) is not seen
-    memory.view_many([PathKey("a.s")])
 
 
 def test_source_is_released_when_its_rows_are_saved_and_its_jobs_are_settled(memory: WorkingSet) -> None:
