@@ -426,6 +426,21 @@ class World:
         if self.is_idle():
             self._rest()
 
+    def process(self, *, retries: bool = True) -> None:
+        """Scan, and perform actions until none is possible."""
+        self.scan(retries=retries)
+        self.run()
+
+    def release(self) -> None:
+        """Let all held runs end."""
+        self.held.clear()
+        self.run()
+
+    def run_until(self, condition: Callable[[], object]) -> None:
+        """Perform actions until a condition is true."""
+        while not condition():
+            self._moves()[0]()
+
     def run_scan_only(self) -> None:
         """Let the scan continue while all answers are delayed."""
         while self._scan is not None or self.inbox:

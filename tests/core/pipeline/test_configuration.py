@@ -73,8 +73,7 @@ def test_job_without_a_needed_run_shows_the_reason_of_its_last_run(*, is_restart
     told = world.job("b.s@linux:main").reason
     world.write("b.s", "edited again")
     world.held.add("b.s@linux:main")
-    world.scan()
-    world.run()
+    world.process()
     pending = world.job("b.s@linux:main").reason
     world.forget_runs()
     world.held.clear()

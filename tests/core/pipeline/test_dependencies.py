@@ -43,8 +43,7 @@ def analysed_before_anything_runs(world: World) -> None:
     world.slots = 100
     world.settle()
     world.slots = 1
-    world.held.clear()
-    world.run()
+    world.release()
 
 
 # -------------------------------------------------------------------------------------------------------------------- order
@@ -75,8 +74,7 @@ def test_escalating_a_source_also_escalates_its_dependencies(world: World) -> No
     world.held = {f"{name}:analyse" for name in files}
     world.settle()
     world.slots = 0
-    world.held.clear()
-    world.run()
+    world.release()
     world._post(RequestReceived(world._next(), "escalate", (PathKey("z.s"),), (), 200))
 
     world.slots = 1
@@ -97,8 +95,7 @@ def held_up(world: World, files: dict[str, str]) -> None:
     world.held = {f"{name}:analyse" for name in files}
     world.settle()
     world.slots = 0
-    world.held.clear()
-    world.run()
+    world.release()
 
 
 def test_boost_includes_all_dependencies(world: World) -> None:
@@ -162,9 +159,7 @@ def test_running_job_is_killed_when_its_dependency_is_planned_again(world: World
     world.held.add("a.s@linux:main")
     world.apply({"a.s": "after b.s:main\n"})
     world.apply({"b.s": "x"})
-    world.held.clear()
-
-    world.run()
+    world.release()
     world.deliver_killed()
     world.run()
 
@@ -183,8 +178,7 @@ def test_reprocessed_dependency_runs_before_running_dependents(world: World, wor
     world.run()
 
     assert bool([command for command in world.commands if isinstance(command, KillRuns)]) is is_killed
-    world.held.clear()
-    world.run()
+    world.release()
     world.deliver_killed()
     world.run()
     assert world.cache == world.clean().cache
@@ -195,10 +189,8 @@ def test_reprocessed_dependency_runs_before_a_queued_dependent(world: World) -> 
     world.slots = 1
     world.write("a.s", "only b.s:main\nx")
     world.scan()
-    while world.statuses()["a.s@linux:main"] != "pending":
-        world._moves()[0]()
-    while len(world.pipeline.jobs.ready) == 0:
-        world._moves()[0]()
+    world.run_until(lambda: world.statuses()["a.s@linux:main"] == "pending")
+    world.run_until(lambda: len(world.pipeline.jobs.ready))
     world.slots = 0
     world.ask("reprocess", keys=("b.s",))
     world.run()
@@ -339,8 +331,7 @@ def test_order_once_does_not_wait_for_a_job_that_has_run(world: World) -> None:
 
     assert runs_of(world) == ["a.s", "b.s"]
     assert world.statuses()["c.s@linux:main"] == "pending"
-    world.held.clear()
-    world.run()
+    world.release()
     assert runs_of(world) == ["a.s", "b.s", "c.s"]
 
 
@@ -533,8 +524,7 @@ def test_file_read_by_a_failed_run_is_a_dependency(world: World) -> None:
     settled(world, a_s="read x.bin\nFAIL", x_bin="1")
     world.held.clear()
     world.write("x.bin", "2")
-    world.scan()
-    world.run()
+    world.process()
 
     assert world.job("a.s@linux:main").discovered == (("x.bin", sha("2").hex()[:32]),)
     assert world.ran() == ["a.s@linux:main"]
@@ -605,9 +595,7 @@ def test_job_cancelled_while_waiting_does_not_start(world: World) -> None:
     world.apply({"a.s": "after b.s:main", "b.s": ""})
     world.ask("cancel", names=("a.s@linux:main",))
     world.run()
-    world.held.clear()
-
-    world.run()
+    world.release()
 
     assert world.statuses() == {"a.s@linux:main": "cancelled", "b.s@linux:main": "completed"}
     assert "a.s@linux:main" not in world.runs

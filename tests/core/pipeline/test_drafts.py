@@ -109,8 +109,7 @@ def test_draft_starts_before_finals_of_other_jobs() -> None:
     world.held.add(NAME)
 
     world.apply({"c.s": "x"})
-    world.held.clear()
-    world.run()
+    world.release()
 
     assert asked(world)[4:] == ["c.s draft", "b.s final", "c.s final"]
 
@@ -141,8 +140,7 @@ def test_failed_final_is_retried_like_any_failed_job() -> None:
     world.run()
     world.forget_runs()
 
-    world.scan(retries=False)
-    world.run()
+    world.process(retries=False)
     not_asked_for = asked(world)
     world.settle(restart=True)
 
@@ -237,8 +235,7 @@ def test_edited_job_does_not_wait_for_the_final_of_its_input() -> None:
 
     world.apply({"b.s": "after a.s:main"})
     before = asked(world)
-    world.held.clear()
-    world.run()
+    world.release()
 
     assert before == ["a.s draft", "a.s final", "b.s draft", "a.s final"]
     assert asked(world)[4:] == ["b.s final"]

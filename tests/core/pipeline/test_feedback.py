@@ -30,12 +30,9 @@ def test_source_edited_during_its_chain_is_processed_in_the_same_batch() -> None
     world = World(Setup())
     world.write("a.s", "stage m.s=x")
     world.held.add("m.s@linux:main")
-    world.scan()
-    world.run()
+    world.process()
     world.write("a.s", "stage m.s=y")
-    world.held.clear()
-
-    world.run()
+    world.release()
 
     assert world.text("m.s") == "y"
 

@@ -86,8 +86,7 @@ def test_changed_file_whose_copy_never_ran_is_found_again_after_a_crash(world: W
     settled(world, a_txt="a", b_txt="b", c_txt="c")
     world.edit({"a.txt": "a2", "b.txt": "b2"})
     world.held = {"b.txt@linux:data"}
-    world.scan()
-    world.run()
+    world.process()
     assert [row[16] for row in world.archive.tables.jobs.values()] == ["completed"] * 3
 
     world.held = set()
@@ -109,9 +108,7 @@ def test_requested_copy_job_is_stored_as_waiting(world: World) -> None:
 def test_folder_row_is_saved_after_its_new_copies(world: World) -> None:
     world.edit({"a.txt": "a", "b.txt": "b"})
     world.held = {"b.txt@linux:data"}
-    world.scan()
-
-    world.run()
+    world.process()
 
     assert world.cache == {"linux/a.txt": sha("a")}
     assert {fact.rel: bool(fact.mtime_ns) for fact in world.archive.tables.folders["", 1][1]} == {"a.txt": False, "b.txt": False}
@@ -121,8 +118,7 @@ def test_new_file_whose_copy_never_ran_is_found_again_after_a_crash(world: World
     settled(world, c_txt="c")  # one engine has settled before; otherwise the next engine would check every file in any case
     world.edit({"a.txt": "a", "b.txt": "b"})
     world.held = {"b.txt@linux:data"}
-    world.scan()
-    world.run()
+    world.process()
     assert sorted(str(row[2]) for row in world.archive.tables.sources.values()) == ["a.txt", "b.txt", "c.txt"]
     assert len(world.archive.tables.jobs) == 2
 
@@ -137,8 +133,7 @@ def test_new_source_deleted_while_no_engine_runs_is_forgotten(world: World) -> N
     settled(world, c_txt="c")
     world.edit({"a.txt": "a", "b.txt": "b"})
     world.held = {"b.txt@linux:data"}
-    world.scan()
-    world.run()
+    world.process()
 
     world.crash()
     world.apply({"b.txt": None})
@@ -194,8 +189,7 @@ def test_following_client_gets_every_status_of_a_copied_file(copying: World) -> 
 def test_files_are_copied_by_jobs_when_a_client_begins_to_follow(copying: World) -> None:
     copying.write("a.txt", "a")
     copying.scan()
-    while not copying.hashes:
-        copying._moves()[0]()
+    copying.run_until(lambda: copying.hashes)
     copying.pipeline.jobs.reports.reports_every_step = True
     copying.run()
 
@@ -216,8 +210,7 @@ def test_file_with_jobs_of_another_builder_is_only_read_and_not_copied(copying: 
 def test_copies_of_a_deleted_file_are_discarded(copying: World) -> None:
     copying.write("a.txt", "a")
     copying.scan()
-    while not copying.hashes:
-        copying._moves()[0]()
+    copying.run_until(lambda: copying.hashes)
     copying._hash()
     answer = copying.inbox.pop()
     copying.delete("a.txt")
@@ -236,8 +229,7 @@ def test_copies_of_a_deleted_file_are_discarded(copying: World) -> None:
 def read_one_by_one(copying: World) -> list[FilesHashed]:
     """Scan and read the files; return one hash result for each file, with `has_more` set in all but the last result."""
     copying.scan()
-    while not copying.hashes:
-        copying._moves()[0]()
+    copying.run_until(lambda: copying.hashes)
     asked, copying.hashes, answers = copying.hashes, [], []
     for wanted in asked:
         copying.hashes = [wanted]
@@ -300,8 +292,7 @@ def test_waiting_copy_of_a_changed_source_is_discarded(copying: World) -> None:
 def test_copies_made_by_an_outdated_engine_are_discarded_and_repeated(copying: World) -> None:
     copying.pipeline.jobs.is_outdated = True
     copying.write("a.txt", "a")
-    copying.scan()
-    copying.run()
+    copying.process()
     assert copying.cache == {}
     assert not copying.staging
 
@@ -322,8 +313,7 @@ def test_new_copies_are_made_after_a_crash_at_any_point(stays: bool) -> None:
             world.write(rel, rel)
         world.fuse = fuse
         with suppress(Crash):
-            world.scan()
-            world.run()
+            world.process()
         world.crash()
         left = ["a.txt", "b.txt", "sub/d.txt"]
         if not stays:
@@ -348,8 +338,7 @@ def test_changed_copies_are_made_after_a_crash_at_any_point(is_copied_on_reading
             world.write(rel, f"{rel} changed")
         world.fuse = fuse
         with suppress(Crash):
-            world.scan()
-            world.run()
+            world.process()
         world.crash()
 
         assert world.settle().cache == {f"linux/{rel}": sha(f"{rel} changed") for rel in files}, fuse
@@ -363,9 +352,7 @@ def test_new_copy_job_that_cannot_start_has_a_row_that_clients_can_read(world: W
     world.slots = 0
     world.boot()
     world.write("a.txt", "a")
-    world.scan()
-
-    world.run()
+    world.process()
 
     assert [row[16] for row in world.archive.tables.jobs.values()] == ["waiting"]
     assert not world.pipeline.jobs.memory.unsaved.jobs
@@ -374,8 +361,7 @@ def test_new_copy_job_that_cannot_start_has_a_row_that_clients_can_read(world: W
 def test_stopping_engine_saves_planned_jobs(world: World) -> None:
     world.write("a.txt", "a")
     world.held = {"a.txt@linux:data"}
-    world.scan()
-    world.run()
+    world.process()
 
     world.restart()
 
@@ -445,8 +431,7 @@ def test_change_reverted_before_its_run_is_not_processed(world: World) -> None:
 def test_run_started_while_an_input_is_read_again_is_checked_against_the_digest(text: str) -> None:
     world = settled(World(Setup(builders=(scripter(),))), a_s=text, e_bin="one")
     world.ask("reprocess", keys=("a.s",))
-    while not any(job.key == "main" for job in world.pipeline.jobs.ready):
-        world._moves()[0]()
+    world.run_until(lambda: any(job.key == "main" for job in world.pipeline.jobs.ready))
     world.write("e.bin", "two")
     world.scan()
     world.run_scan_only()
@@ -542,8 +527,7 @@ def test_folder_with_an_unstable_file_is_scanned_again_after_a_crash(world: Worl
     world.write("a.txt", "x")
     world.shy["a.txt"] = 1
     world.scan()
-    while not world.again:
-        world._moves()[0]()
+    world.run_until(lambda: world.again)
 
     world.crash()
     assert world.settle().cache == {"linux/a.txt": sha("x")}
@@ -556,8 +540,7 @@ def test_source_removed_before_its_folder_row_is_saved_is_deleted(world: World, 
     world.shy[f"{folder}b.txt"] = 99
     world.edit({f"{folder}a.txt": "x", f"{folder}b.txt": "y"})
     world.scan()
-    while world.shy[f"{folder}b.txt"] > 90:
-        world._moves()[0]()
+    world.run_until(lambda: world.shy[f"{folder}b.txt"] <= 90)
     assert f"linux/{folder}a.txt" in world.cache
     world.crash()
     world.edit({f"{folder}a.txt": None, f"{folder}b.txt": None})
@@ -571,8 +554,7 @@ def test_source_removed_before_its_folder_row_is_saved_is_deleted(world: World, 
 def test_file_deleted_while_read_is_forgotten(world: World) -> None:
     world.write("a.txt", "x")
     world.scan()
-    while not world.hashes:
-        world._moves()[0]()
+    world.run_until(lambda: world.hashes)
     world.delete("a.txt")
 
     world.run()
@@ -586,8 +568,7 @@ def test_file_overridden_while_read_does_not_win() -> None:
     world = World(Setup(folders=("game", "shared")))
     world.write("a.txt", "low", "shared")
     world.scan()
-    while not world.hashes:
-        world._moves()[0]()
+    world.run_until(lambda: world.hashes)
     world.run_scan_only()
     world.write("a.txt", "high")
     world.scan()
@@ -602,8 +583,7 @@ def test_file_overridden_while_read_does_not_win() -> None:
 def test_file_that_changes_between_scan_and_read_is_rechecked(world: World) -> None:
     world.write("a.txt", "x")
     world.scan()
-    while not world.hashes:
-        world._moves()[0]()
+    world.run_until(lambda: world.hashes)
     world.write("a.txt", "y")
 
     world.run()
@@ -682,13 +662,11 @@ def test_digest_of_a_dependency_is_saved_with_the_next_report_of_its_folder(worl
     settled(world, a_bin="1")
     world.write("b/c.s", "include a.bin")
     world.held = {"b/c.s@linux:main"}  # so that the engine is not idle
-    world.scan()
-    world.run()
+    world.process()
     assert set(world.pipeline.jobs.memory.newer.facts) == {"a.bin"}
 
     world.write("z.bin", "2")
-    world.scan()
-    world.run()
+    world.process()
 
     assert not world.pipeline.jobs.memory.newer.facts
     assert world.archive.files([PathKey("a.bin")])[PathKey("a.bin")].digest == sha("1")
@@ -859,9 +837,7 @@ def test_a_product_deleted_while_its_job_runs_is_made_again(world: World) -> Non
     world.run()
     del world.cache["linux/a.txt"]
     world._post(ProductsLost(world._next(), ("linux/a.txt", "linux/unknown")))
-    world.held.clear()
-
-    world.run()
+    world.release()
     world.deliver_killed()
     world.run()
 
@@ -984,8 +960,7 @@ def test_folder_reported_twice_between_scans_is_compared_with_its_first_report(w
     )
 
     world._post(FolderSeen(world._next(), "", (), (PathKey("b.txt"),), (), rows))
-    world.held.clear()
-    world.run()
+    world.release()
 
     assert world.statuses() == {"a.txt@linux:data": "completed", "c.txt@linux:data": "completed"}
 
@@ -1002,8 +977,7 @@ def test_late_result_is_discarded_with_its_staging(world: World) -> None:
     world.apply({"a.s": "x"})
     (key,) = world.running
     world.apply({"a.s": "y"})
-    world.held.clear()
-    world.run()
+    world.release()
     world.forget_runs()
 
     world.deliver_killed()
@@ -1072,14 +1046,12 @@ def test_next_engine_resumes_pending_jobs_without_retrying_failed_jobs(world: Wo
     settled(world, a_s="x", b_s="x")
     world.write("a.s", "y")
     world.held.add("a.s@linux:main")
-    world.scan(retries=False)
-    world.run()
+    world.process(retries=False)
     runs = world.runs.copy()
     world.restart()
     world.held.clear()
 
-    world.scan(retries=False)
-    world.run()
+    world.process(retries=False)
 
     assert world.statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "failed"}
     assert world.runs["b.s@linux:main"] == runs["b.s@linux:main"]
@@ -1095,8 +1067,7 @@ def test_outdated_folder_row_does_not_retry_a_failed_job(world: World) -> None:
     world.archive.tables.folders = {slot: (b"", facts) for slot, (_digest, facts) in rows.items()}
     world.restart()
 
-    world.scan(retries=False)
-    world.run()
+    world.process(retries=False)
 
     assert world.statuses() == {"a.s@linux:main": "failed"}
     assert world.runs == runs

@@ -30,8 +30,7 @@ def with_all_changed(world: World, **texts: str) -> World:
     world.slots = 100
     world.settle()
     world.slots = 0
-    world.held.clear()
-    world.run()
+    world.release()
     return world
 
 
@@ -142,8 +141,7 @@ def test_sources_not_yet_analysed_or_read_are_counted_as_one_job_per_platform() 
     world.slots = 0
     for at in range(10):
         world.write(f"{at}.s")
-    world.scan()
-    world.run()
+    world.process()
 
     analysing = world.pipeline.pending_work({})
     world.pipeline.jobs.memory.hashing.update(

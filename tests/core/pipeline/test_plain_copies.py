@@ -182,8 +182,7 @@ def test_rewritten_files_get_new_products_after_an_engine_crash_at_any_point(see
             world.write(rel, rel + " again")
         world.fuse = fuse
         with suppress(Crash):
-            world.scan()
-            world.run()
+            world.process()
         world.crash()
         if fuse % 2:  # the files get their former content again
             for rel in FILES:
@@ -325,8 +324,7 @@ def test_new_copies_are_complete_after_an_engine_crash_at_any_point_and_not_made
             world.write(rel, rel)
         world.fuse = fuse
         with suppress(Crash):
-            world.scan()
-            world.run()
+            world.process()
         world.crash()
         assert world.settle().cache == {f"{platform}/{rel.lower()}": sha(rel) for platform in TWO.platforms for rel in FILES}, fuse
         world.settle(restart=True)

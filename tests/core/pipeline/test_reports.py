@@ -29,8 +29,7 @@ def started(world: World, name: str) -> World:
     """Return the world with a source whose job a worker received; the job does not end before the test allows it."""
     world.write(name)
     world.held = {f"{name}@linux:data"}
-    world.scan()
-    world.run()
+    world.process()
     return world
 
 
@@ -58,8 +57,7 @@ def test_source_is_copied_while_it_is_read_although_a_client_follows_the_jobs(wo
 def test_waiting_job_is_reported_once_and_again_after_its_status_changes(world: World) -> None:
     world.slots = 0
     followed(world).write("a.txt", "x")
-    world.scan()
-    world.run()
+    world.process()
 
     assert latest(world) == [("data", "pending")]
     assert not len(world.pipeline.jobs.reports.moved)
@@ -85,8 +83,7 @@ def test_run_sent_to_a_worker_is_pending_until_the_worker_begins_it(world: World
 def test_report_names_the_event_that_changed_the_job(world: World) -> None:
     started(followed(world), "a.txt")
     before = world.pipeline.jobs.ledger.cause
-    world.scan()
-    world.run()
+    world.process()
 
     (news,) = world.pipeline.jobs.reports.latest(list(world.pipeline.jobs.running))
 
@@ -110,8 +107,7 @@ def test_cancelled_job_that_is_reprocessed_is_reported_as_pending(world: World) 
 def test_analysis_and_removed_source_are_reported(world: World) -> None:
     world.slots = 0
     followed(world).write("a.s")
-    world.scan()
-    world.run()
+    world.process()
     assert latest(world) == [(ANALYSIS, "pending")]
 
     world.slots = 9

@@ -153,8 +153,7 @@ def test_restart_resets_the_retry_count() -> None:
     world.write("a.s")
     world.fates[NAME] = ["timeout", "timeout"]
     world.scan()
-    while world.runs[NAME] < 2:
-        world._moves()[0]()
+    world.run_until(lambda: world.runs[NAME] == 2)
     world.crash()
 
     assert world.settle(restart=True).statuses() == {NAME: "completed"}

@@ -47,8 +47,7 @@ def test_late_result_of_a_killed_run_is_ignored(world: World) -> None:
     world.deliver_killed()
     world.run()
     assert world.statuses() == {"a.txt@linux:data": "processing"}
-    world.held.clear()
-    world.run()
+    world.release()
 
     assert world.cache == {"linux/a.txt": sha("new")}
     assert not world.staging
@@ -73,9 +72,7 @@ def test_file_touched_before_its_job_starts_runs_once(world: World) -> None:
     world.apply({"a.txt": "x"})
     world.touch("a.txt")
     world.settle(is_full=True)
-    world.held.clear()
-
-    world.run()
+    world.release()
 
     assert world.ran() == ["a.txt@linux:data"]
     assert not of(world, KillRuns)
@@ -99,11 +96,8 @@ def test_result_is_ignored_if_an_analysis_of_its_message_drops_the_job(world: Wo
     world.ask("reprocess", keys=("a.s",))
     world.run()
     world.write("a.s", "")
-    world.scan()
-    world.run()
-    world.held.clear()
-
-    world.run()
+    world.process()
+    world.release()
 
     assert world.statuses() == {"a.s@linux:main": "completed"}
     assert world.cache == world.clean().cache
@@ -596,9 +590,7 @@ def test_two_builders_of_one_source_with_one_product_keep_it_for_the_builder_lis
     world = World(Setup(builders=tuple(scripter(name, version=name) for name in order)))
     world.held.add(names[slow])
     world.apply({"a.s": "extra 1"})
-    world.held.clear()
-
-    world.run()
+    world.release()
 
     winner, loser = (names[name] for name in order)
     assert world.statuses() == {winner: "completed", loser: "failed"}

@@ -242,9 +242,7 @@ def test_running_job_fails_when_its_folder_settings_become_invalid() -> None:
     say(world, "one", "not yaml")
     world.scan()
     world.run_scan_only()
-    world.held.clear()
-
-    world.run()
+    world.release()
 
     assert world.statuses()["one/b.s@linux:main"] == "failed"
     assert world.job("one/b.s@linux:main").error == "one/.aptui.yaml:1:1: not valid YAML"
@@ -371,8 +369,6 @@ def test_analysis_is_repeated_when_settings_change_during_its_run() -> None:
     world.run()
     world.scan(is_full=True)
     world.run_scan_only()
-    world.held.clear()
-
-    world.run()
+    world.release()
 
     assert set(world.statuses()) == {"a.s@linux:main"}

@@ -13,8 +13,7 @@ def owing() -> World:
     world = World(Setup(builders=(copier(), scripter())))
     world.slots = 0
     world.edit({"a.txt": "1", "b.txt": "2", "c.s": "job main linux"})
-    world.scan()
-    world.run()
+    world.process()
     return world
 
 

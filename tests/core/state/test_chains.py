@@ -257,8 +257,7 @@ def test_change_reverted_after_a_crash_restores_the_result_of_a_clean_build(fuse
         world.write("a.s", "stage m.s=stage+ n.txt=other")
         world.fuse = fuse
         with suppress(Crash):
-            world.scan()
-            world.run()
+            world.process()
         world.write("a.s", "stage m.s=stage+ n.txt=deep")
         world.crash()
 
@@ -336,10 +335,8 @@ def test_intermediate_changed_by_hand_is_not_used(world: World, held: tuple[str,
 
     for number in range(looks):  # the change may be reported again while the job that makes the intermediate is queued or runs
         world.write("n.txt", f"by hand {number}", "made")
-        world.scan()
-        world.run()
-    world.held.clear()
-    world.run()
+        world.process()
+    world.release()
 
     assert set(world.ran()) == {"m.s@common:chain"}
     assert world.cache == before
