@@ -24,6 +24,7 @@ import json
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -366,6 +367,13 @@ class World:
         """Lose everything that is not stored, then start again."""
         self.fuse = None
         self.boot()
+
+    def crash_after(self, steps: int) -> None:
+        """Scan and work until a crash after this number of steps, or until no work is left; then start again."""
+        self.fuse = steps
+        with suppress(Crash):
+            self.process()
+        self.crash()
 
     def restart(self) -> None:
         """Stop the engine normally and start it again."""

@@ -41,6 +41,15 @@ def until(world: World, count: int) -> None:
     raise AssertionError(f"only {asked(world)}")
 
 
+def drafted(count: int = 2) -> World:
+    """Return a world with the source `a.s`, in which this number of runs has been ordered: its draft, then its final."""
+    world = world_with()
+    world.write("a.s")
+    world.scan()
+    until(world, count)
+    return world
+
+
 def test_builder_without_drafts_makes_only_finals() -> None:
     world = World(Setup()).apply({"a.s": ""})
 
@@ -49,10 +58,7 @@ def test_builder_without_drafts_makes_only_finals() -> None:
 
 
 def test_draft_is_made_first_and_the_final_replaces_it() -> None:
-    world = world_with()
-    world.write("a.s")
-    world.scan()
-    until(world, 2)
+    world = drafted()
     draft, served = world.job(NAME), world.cache["linux/a.out"]
     was_draft = draft.is_draft and len(world.archive.tables.drafts) == 1
 
@@ -88,10 +94,7 @@ def test_finals_wait_until_nothing_else_is_pending() -> None:
 
 
 def test_change_kills_the_final_of_the_previous_draft() -> None:
-    world = world_with()
-    world.write("a.s")
-    world.scan()
-    until(world, 2)
+    world = drafted()
 
     world.apply({"a.s": "x"})
 
@@ -115,10 +118,7 @@ def test_draft_starts_before_finals_of_other_jobs() -> None:
 
 
 def test_failed_final_keeps_the_draft_and_fails_the_job() -> None:
-    world = world_with()
-    world.write("a.s")
-    world.scan()
-    until(world, 2)
+    world = drafted()
     served = world.cache["linux/a.out"]
     world.fates[NAME] = ["exit 1"]
 
@@ -132,10 +132,7 @@ def test_failed_final_keeps_the_draft_and_fails_the_job() -> None:
 
 
 def test_failed_final_is_retried_like_any_failed_job() -> None:
-    world = world_with()
-    world.write("a.s")
-    world.scan()
-    until(world, 2)
+    world = drafted()
     world.fates[NAME] = ["exit 1"]
     world.run()
     world.forget_runs()
@@ -171,10 +168,7 @@ def test_products_deleted_on_failure_are_not_drafts() -> None:
 
 @pytest.mark.parametrize("at", [1, 2])
 def test_pending_finals_survive_a_crash(at: int) -> None:
-    world = world_with()
-    world.write("a.s")
-    world.scan()
-    until(world, at)
+    world = drafted(at)
     world.crash()
 
     world.settle(restart=True)
@@ -276,10 +270,7 @@ def test_requested_run_makes_draft_and_final_again() -> None:
 
 
 def test_a_cancelled_final_stays_cancelled_and_its_draft_served() -> None:
-    world = world_with()
-    world.write("a.s")
-    world.scan()
-    until(world, 2)
+    world = drafted()
     world.ask("cancel", names=(NAME,))
 
     world.settle()
@@ -349,10 +340,7 @@ def is_finishing(world: World) -> bool:
 
 
 def test_rows_distinguish_a_planned_final_from_a_new_draft() -> None:
-    world = world_with()
-    world.write("a.s")
-    world.scan()
-    until(world, 2)
+    world = drafted()
     world.slots = 0
     while_final_is_made = is_finishing(world)
 

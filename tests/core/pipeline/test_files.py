@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-from contextlib import suppress
 
 import pytest
-from fake_world import Crash, World, settled
+from fake_world import World, settled
 from fakes import Setup, copier, glob, scripter, sha
 from msgspec.structs import replace
 
@@ -311,10 +310,7 @@ def test_new_copies_are_made_after_a_crash_at_any_point(stays: bool) -> None:
         settled(world, c_txt="c")
         for rel in ("a.txt", "b.txt", "sub/d.txt"):
             world.write(rel, rel)
-        world.fuse = fuse
-        with suppress(Crash):
-            world.process()
-        world.crash()
+        world.crash_after(fuse)
         left = ["a.txt", "b.txt", "sub/d.txt"]
         if not stays:
             world.delete(left.pop(fuse % 3))
@@ -336,10 +332,7 @@ def test_changed_copies_are_made_after_a_crash_at_any_point(is_copied_on_reading
         world.settle()
         for rel in files:
             world.write(rel, f"{rel} changed")
-        world.fuse = fuse
-        with suppress(Crash):
-            world.process()
-        world.crash()
+        world.crash_after(fuse)
 
         assert world.settle().cache == {f"linux/{rel}": sha(f"{rel} changed") for rel in files}, fuse
         assert set(world.statuses().values()) == {"completed"}, fuse

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-from contextlib import suppress
 
 import pytest
-from fake_world import Crash, World, settled
+from fake_world import World, settled
 from fakes import Setup, copier, glob, scripter, sha
 from msgspec import Struct
 from msgspec.structs import replace
@@ -180,10 +179,7 @@ def test_rewritten_files_get_new_products_after_an_engine_crash_at_any_point(see
         world.settle()
         for rel in FILES:
             world.write(rel, rel + " again")
-        world.fuse = fuse
-        with suppress(Crash):
-            world.process()
-        world.crash()
+        world.crash_after(fuse)
         if fuse % 2:  # the files get their former content again
             for rel in FILES:
                 world.write(rel, rel)
@@ -322,10 +318,7 @@ def test_new_copies_are_complete_after_an_engine_crash_at_any_point_and_not_made
         world.boot()
         for rel in FILES:
             world.write(rel, rel)
-        world.fuse = fuse
-        with suppress(Crash):
-            world.process()
-        world.crash()
+        world.crash_after(fuse)
         assert world.settle().cache == {f"{platform}/{rel.lower()}": sha(rel) for platform in TWO.platforms for rel in FILES}, fuse
         world.settle(restart=True)
         assert world.pipeline.jobs.reports.counts["run"] == 0, fuse
