@@ -210,6 +210,7 @@ _PHRASES = {
     "sandbox path": "sandbox path '{name}'",
     "pool": "'pool'",
 }
+_MOST_EXPLAINED = 3
 _PLACES = frozenset({"places", "found places"})
 """Kinds of entries that are reported only if no other entry differs: each new, missing or changed file changes them, too."""
 _VALUED = frozenset(
@@ -221,15 +222,15 @@ _VALUED = frozenset(
 )  # fmt: skip
 
 
-def explain(old: Sequence[Entry], new: Sequence[Entry], *, limit: int = 3) -> str:
-    """Describe how two manifests differ, naming at most `limit` inputs; "" if they are equal."""
+def explain(old: Sequence[Entry], new: Sequence[Entry]) -> str:
+    """Describe how two manifests differ, naming at most three inputs; "" if they are equal."""
     before = {(kind, "" if kind in _VALUED else name): (name, digest) for kind, name, digest in old}
     after = {(kind, "" if kind in _VALUED else name): (name, digest) for kind, name, digest in new}
     slots = [slot for slot in sorted(before.keys() | after.keys()) if before.get(slot, ("", ""))[1] != after.get(slot, ("", ""))[1]]
     reported = [slot for slot in slots if slot[0] not in _PLACES] or slots
     differences = [_difference(slot[0], before.get(slot), after.get(slot)) for slot in reported]
-    if len(differences) > limit:
-        differences[limit:] = [f"and {len(differences) - limit} more"]
+    if len(differences) > _MOST_EXPLAINED:
+        differences[_MOST_EXPLAINED:] = [f"and {len(differences) - _MOST_EXPLAINED} more"]
     return "; ".join(differences)
 
 

@@ -106,7 +106,7 @@ def test_mask_error_removes_paths_and_numbers() -> None:
     assert mask_error("exit code 3 of '/bin/x'") == "exit code … of …"
 
 
-STATUS = PipelineStatus(3, 1, 2, 0, 0, 7, 0, 0, 0, True, 1)
+STATUS = PipelineStatus(3, 1, 2, 0, 7, 0, 0, 0, True, 1)
 
 
 @pytest.mark.parametrize(

@@ -451,7 +451,7 @@ class Starts(PipelinePart):
 class PipelineStatus(Struct, frozen=True):
     """State of all work, at this moment.
 
-    `run`, `failed`, `done`, `analysed`: ended since the engine opened; `ready_*`, `running_*`: may start, and run; `reading`:
+    `run`, `failed`, `done`: ended since the engine opened; `ready_*`, `running_*`: may start, and run; `reading`:
     files whose bytes are being read; `is_scanned`: whether the end of the last scan was reported; `failing`: jobs and analyses
     that are failed now, minus those that were when the engine opened.
     """
@@ -459,7 +459,6 @@ class PipelineStatus(Struct, frozen=True):
     run: int
     failed: int
     done: int
-    analysed: int
     ready_analyses: int
     ready_jobs: int
     running_analyses: int
@@ -592,7 +591,6 @@ class Pipeline:
             counts["run"],
             counts["failed"],
             counts["done"],
-            counts["analysed"],
             ready.analysis_count,
             len(ready) - ready.analysis_count,
             analysing,

@@ -67,11 +67,10 @@ Fact = SourceFact | ProductFact | AssetFile
 
 
 class Unmet(NamedTuple):
-    """A declared dependency by path; `is_product`: whether the path names a product; otherwise it names a source."""
+    """A declared dependency by path."""
 
     product_id: int
     path: str
-    is_product: bool
 
     @property
     def is_exclusion(self) -> bool:
@@ -156,8 +155,8 @@ _PRODUCTS_SQL = f"""SELECT p.ProductID, p.ProductName, j.Platform, s.SourceGuid,
     s.SourceName, p.Flags & {INTERMEDIATE_FLAG} <> 0, p.Hash
 FROM {{of}} JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK
 LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
-_UNMET_SQL = """SELECT d.ProductPK, d.UnresolvedPath, d.UnresolvedDependencyType FROM json_each(:keys) k
-CROSS JOIN ProductDependencies d ON d.ProductPK = k.value WHERE d.UnresolvedPath <> '' ORDER BY 1, 2, 3"""
+_UNMET_SQL = """SELECT d.ProductPK, d.UnresolvedPath FROM json_each(:keys) k
+CROSS JOIN ProductDependencies d ON d.ProductPK = k.value WHERE d.UnresolvedPath <> '' ORDER BY 1, 2"""
 _MISSING_SQL = """SELECT m.ProductPK, m.MissingDependencyString, m.DependencySourceGuid, m.DependencySubId FROM json_each(:keys) k
 CROSS JOIN MissingProductDependencies m ON m.ProductPK = k.value WHERE m.MissingDependencyString <> '' ORDER BY 1, 2, 3"""
 
@@ -458,7 +457,7 @@ class AssetGraph:
 
     def unmet(self, products: Collection[Node]) -> list[Unmet]:
         """Return the unmet path dependencies of these products, and their patterns and exclusions."""
-        return [Unmet(product, path, bool(kind)) for product, path, kind in self._ask(_UNMET_SQL, keys=json.dumps(list(products)))]
+        return list(map(Unmet._make, self._ask(_UNMET_SQL, keys=json.dumps(list(products)))))
 
     def dangling(self, products: Collection[Node]) -> list[Dangling]:
         """Return the asset ids that these products depend on and that no product has."""

@@ -49,7 +49,7 @@ def faults(path: Path) -> list[str]:
     """Return the errors that `quick_check` finds in a database."""
     try:
         with closing(open_reader(path)) as reader:
-            rows = reader._database.execute(f"PRAGMA quick_check({_MOST_FAULTS})").fetchall()  # noqa: SLF001 - same room
+            rows = reader.ask(f"PRAGMA quick_check({_MOST_FAULTS})").fetchall()
     except (sqlite3.Error, KnownError) as error:
         return [str(error)]
     return [text for (text,) in rows if text != "ok"]
@@ -57,19 +57,19 @@ def faults(path: Path) -> list[str]:
 
 def product_bytes(reader: Reader) -> int:
     """Return the total size of all products in bytes."""
-    row = reader._database.execute("SELECT COALESCE(SUM(size), 0) FROM aptui_products").fetchone()  # noqa: SLF001 - same room
+    row = reader.ask("SELECT COALESCE(SUM(size), 0) FROM aptui_products").fetchone()
     return int(row[0])
 
 
 def last_completed_ms(reader: Reader) -> int:
     """Return when a job last ended, 0 = never."""
-    row = reader._database.execute("SELECT COALESCE(MAX(completed_ms), 0) FROM aptui_jobs").fetchone()  # noqa: SLF001 - same room
+    row = reader.ask("SELECT COALESCE(MAX(completed_ms), 0) FROM aptui_jobs").fetchone()
     return int(row[0])
 
 
 def folder_count(reader: Reader) -> int:
     """Return the number of scanned folders."""
-    row = reader._database.execute("SELECT COUNT(DISTINCT folder) FROM aptui_folders").fetchone()  # noqa: SLF001 - same room
+    row = reader.ask("SELECT COUNT(DISTINCT folder) FROM aptui_folders").fetchone()
     return int(row[0])
 
 

@@ -21,8 +21,8 @@ _CHUNK = 2_000
 class AssetDependency(Struct, frozen=True):
     """A product dependency.
 
-    `product_id` is the other product, 0 = it does not exist; `source_uuid` and `sub_id` are its asset id; `is_by_id` (0 or 1):
-    declared by asset id; `has_more` (0 or 1): the other product has dependencies.
+    `product_id` is the other product, 0 = it does not exist; `source_uuid` and `sub_id` are its asset id; `has_more`
+    (0 or 1): the other product has dependencies.
     """
 
     product_id: int
@@ -30,7 +30,6 @@ class AssetDependency(Struct, frozen=True):
     source_uuid: bytes
     sub_id: int
     flags: int
-    is_by_id: int
     has_more: int = 0
 
 
@@ -55,11 +54,11 @@ class UnmetPath(Struct, frozen=True):
 
 _HAS_MORE = "EXISTS (SELECT 1 FROM ProductDependencies m WHERE m.ProductPK = p.ProductID)"
 _OUT_SQL = f"""SELECT COALESCE(p.ProductID, 0), COALESCE(p.ProductName, ''), d.DependencySourceGuid, d.DependencySubID,
-    d.DependencyFlags, d.FromAssetId <> 0, {_HAS_MORE} FROM ProductDependencies d
+    d.DependencyFlags, {_HAS_MORE} FROM ProductDependencies d
     LEFT JOIN (Sources s CROSS JOIN Jobs j ON j.SourcePK = s.SourceID CROSS JOIN Products p ON p.JobPK = j.JobID)
         ON s.SourceGuid = d.DependencySourceGuid AND j.Platform = d.Platform AND +p.SubID = d.DependencySubID
     WHERE d.ProductPK = ? AND d.UnresolvedPath = '' ORDER BY 2, d.DependencySourceGuid, d.DependencySubID, 1"""
-_IN_SQL = f"""SELECT p.ProductID, p.ProductName, o.SourceGuid, p.SubID, d.DependencyFlags, d.FromAssetId <> 0, {_HAS_MORE}
+_IN_SQL = f"""SELECT p.ProductID, p.ProductName, o.SourceGuid, p.SubID, d.DependencyFlags, {_HAS_MORE}
     FROM Products t CROSS JOIN Jobs j ON j.JobID = t.JobPK CROSS JOIN Sources s ON s.SourceID = j.SourcePK
     CROSS JOIN ProductDependencies d ON d.DependencySourceGuid = s.SourceGuid AND d.DependencySubID = t.SubID
     AND d.UnresolvedPath = '' CROSS JOIN Products p ON p.ProductID = d.ProductPK CROSS JOIN Jobs k ON k.JobID = p.JobPK

@@ -28,7 +28,7 @@ def test_sources_after_the_first_need_no_analysis_by_a_worker() -> None:
     assert dict(world.analyses) == {"a.s": 1}
     assert world.statuses() == {f"{rel}@{name}:main": "completed" for rel in SOURCES for name in ("linux", "server")}
     assert world.job("b.s:analyse").reason == "new source"
-    assert world.pipeline.status().analysed == 3
+    assert world.pipeline.jobs.reports.counts["analysed"] == 3
     assert world.cache == world.clean().cache
 
 

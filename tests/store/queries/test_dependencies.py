@@ -37,12 +37,12 @@ def test_product_lists_dependencies_and_dependents(project: Project) -> None:
     reader = project.store.reader()
 
     assert dependencies.outgoing(reader, level) == [
-        AssetDependency(0, "", uuid_of(77), 3, 2, 1),
-        AssetDependency(mat, "linux/rock.mat", uuid_of(2), 6, 1, 0),
-        AssetDependency(mesh, "linux/rock.mesh", uuid_of(2), 5, 1, 0, has_more=1),
+        AssetDependency(0, "", uuid_of(77), 3, 2),
+        AssetDependency(mat, "linux/rock.mat", uuid_of(2), 6, 1),
+        AssetDependency(mesh, "linux/rock.mesh", uuid_of(2), 5, 1, has_more=1),
     ]
-    assert dependencies.incoming(reader, mat) == [AssetDependency(level, "linux/level.out", uuid_of(1), 0, 1, 0, has_more=1)]
-    assert dependencies.incoming(reader, level) == [AssetDependency(mesh, "linux/rock.mesh", uuid_of(2), 5, 0, 0, has_more=1)]
+    assert dependencies.incoming(reader, mat) == [AssetDependency(level, "linux/level.out", uuid_of(1), 0, 1, has_more=1)]
+    assert dependencies.incoming(reader, level) == [AssetDependency(mesh, "linux/rock.mesh", uuid_of(2), 5, 0, has_more=1)]
     assert dependencies.outgoing(reader, number["server/rock.mesh"]) == []
 
 
