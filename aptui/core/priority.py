@@ -147,13 +147,14 @@ class ReadyQueue:
 
     def push(self, job: Job) -> None:
         """Add `job`, or move it to its new rank."""
-        self._put(job, self.rank(job))
+        self.put(job, self.rank(job))
 
     def put_first(self, job: Job) -> None:
         """Make `job` the next job to start, whatever its rank."""
-        self._put(job, (False, False, -(1 << 62), *self.rank(job)[3:]))
+        self.put(job, (False, False, -(1 << 62), *self.rank(job)[3:]))
 
-    def _put(self, job: Job, rank: Rank) -> None:
+    def put(self, job: Job, rank: Rank) -> None:
+        """Add `job` with this rank, or move it there."""
         self._serial += 1
         self.analysis_count += job.is_analysis and job not in self._live
         self._live[job] = self._serial
@@ -182,7 +183,6 @@ class ReadyQueue:
         """Remove and return the best job; None when empty."""
         job = self.peek()
         if job is not None:
-            heapq.heappop(self._heap)
             self.discard(job)
         return job
 
@@ -214,15 +214,10 @@ class LanedQueue(ReadyQueue):
             return 0
         return sum(len(lane) for names, lane in self._lanes.items() if name in names)
 
-    def push(self, job: Job) -> None:
-        """Add `job`, or move it to its present lane and rank."""
+    def put(self, job: Job, rank: Rank) -> None:
+        """Add `job` with this rank to its present lane, or move it there."""
         lane = self._lane_of(job)
-        super().push(job) if lane is None else lane.push(job)
-
-    def put_first(self, job: Job) -> None:
-        """Make `job` the next job to start, whatever its rank, as soon as its resources are free."""
-        lane = self._lane_of(job)
-        super().put_first(job) if lane is None else lane.put_first(job)
+        super().put(job, rank) if lane is None else lane.put(job, rank)
 
     def discard(self, job: Job) -> None:
         """Remove `job` from its lane if it is queued."""
@@ -231,22 +226,13 @@ class LanedQueue(ReadyQueue):
 
     def peek(self) -> Job | None:
         """Return the best job that may start now without removing it; None if no job may start."""
-        return self._best()[0]
-
-    def pop(self) -> Job | None:
-        """Remove and return the best job that may start now; None if no job may start."""
-        job, lane = self._best()
-        return super().pop() if lane is None else lane.pop() if job is not None else None
-
-    def _best(self) -> tuple[Job | None, ReadyQueue | None]:
-        """Return the best job and its lane; if the lane is None, the job is in this queue itself."""
-        best, found = super().peek(), None
+        best = super().peek()
         rank = self.head_rank() if best is not None else None
         for names, lane in self._lanes.items():
             job = lane.peek() if len(lane) and self._resources.are_free(names) else None
             if job is not None and (rank is None or lane.head_rank() < rank):
-                best, found, rank = job, lane, lane.head_rank()
-        return best, found
+                best, rank = job, lane.head_rank()
+        return best
 
     def _lane_of(self, job: Job) -> ReadyQueue | None:
         names = self._resources.needs(job)
