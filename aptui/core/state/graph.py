@@ -137,7 +137,6 @@ def _describe_cycle(edges: Edges, names: Mapping[int, str], component: set[int])
     return (names[first], *reversed(chain))
 
 
-_FILES = frozenset({"dependency", "companion", "discovered"})
 _MOST_KNOWN_PATHS = 65_536
 _HIDES = "\nhides"
 """Mark of a scan folder that comes before the scan folder of the source: its files hide files beside the source."""
@@ -200,10 +199,9 @@ class Graph:
 
     def analysis(self, job: Job, platforms: Iterable[str]) -> Assembly:
         """Assemble the manifest of an analysis: builder, platforms, source, and the dependencies that it declared last."""
-        entries = list(self.assemble_question(job, platforms))
         assembly = Assembly((), set(), {}, [], is_settled_by_chains=False)
-        entries += self._closure(job.source, (job,), assembly, needs_analyses=False)
-        assembly.manifest = (*entries, *self._places(job.source, "places", entries))
+        closure = self._closure(job.source, (job,), assembly, needs_analyses=False)
+        assembly.manifest = (*self.assemble_question(job, platforms), *closure, *self._places(job.source, "places", closure))
         return assembly
 
     def assemble_question(self, job: Job, platforms: Iterable[str]) -> Manifest:
@@ -253,11 +251,13 @@ class Graph:
         that a builder has to search in that scan folder.
         """
         found: dict[int, list[str]] = {}
-        for kind, name, _digest in entries:
-            fact = self._memory.last_seen(PathKey(name)) if kind in _FILES and not name.startswith("/") else None
+        for _kind, name, _digest in entries:
+            fact = self._memory.last_seen(PathKey(name)) if not name.startswith("/") else None
             folder, rel = (fact.scan_folder, str(fact.rel)) if fact is not None else (self._folder_at(name), name)
             if folder is not None and (folder != source.scan_folder or rel != name):
                 found.setdefault(folder, []).append(rel)
+        if not found:
+            return []
         own = self._ranks.get(source.scan_folder, 0)
         texts = {folder: "\n".join(rels) + _HIDES * (self._ranks[folder] < own) for folder, rels in found.items()}
         named = {self._folder_names[folder]: fingerprint.short(text.encode()) for folder, text in texts.items()}
