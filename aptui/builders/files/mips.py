@@ -109,15 +109,14 @@ def _halve(level: Floats, axis: int) -> Floats:
     if size == 1:
         return level
     half = size // 2
-    moved = np.moveaxis(level, axis, 0)
+    # Slices, because numpy's moveaxis takes most of the time of a small level.
+    first, second, third = (level[at::2] if axis == 0 else level[:, at::2] for at in range(3))
     if size % 2 == 0:
-        made = (moved[0::2] + moved[1::2]) * np.float32(0.5)
-    else:
-        place = np.arange(half, dtype=np.float32).reshape(-1, *[1] * (moved.ndim - 1))
-        made = (
-            moved[0:-1:2] * ((half - place) / size) + moved[1::2] * (np.float32(half) / size) + moved[2::2] * ((place + 1) / size)
-        )
-    return np.moveaxis(made.astype(np.float32, copy=False), 0, axis)
+        return (first + second) * np.float32(0.5)
+    place = np.arange(half, dtype=np.float32).reshape((-1, 1, 1) if axis == 0 else (1, -1, 1))
+    first = first[:half] if axis == 0 else first[:, :half]
+    made = first * ((half - place) / size) + second * (np.float32(half) / size) + third * ((place + 1) / size)
+    return made.astype(np.float32, copy=False)
 
 
 def _bleed(levels: list[Floats]) -> list[Floats]:
