@@ -31,7 +31,7 @@ from aptui.builders.files.pictures import (
     load_picture,
     open_picture,
 )
-from aptui.builders.files.png_file import SIGNATURE, PngFile, read_png
+from aptui.builders.files.png_file import SIGNATURE, PngFile, check_length, read_png
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
@@ -167,6 +167,8 @@ def decode_picture(data: bytes, job: PictureJob) -> Image.Image | DeepPicture:
     with warnings.catch_warnings(record=True) as noted:  # Pillow reports oddities in the file by `warnings.warn`
         warnings.simplefilter("always")
         picture = opened()
+        if png.bit_depth:
+            check_length(png)
         kind, profile = picture.format or "", png.profile or picture.info.get("icc_profile") or b""
         profile = profile if job.is_color else b""
         frame_count = png.frame_count or count_frames(data, picture)

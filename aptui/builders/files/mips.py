@@ -112,11 +112,11 @@ def _halve(level: Floats, axis: int) -> Floats:
     # Slices, because numpy's moveaxis takes most of the time of a small level.
     first, second, third = (level[at::2] if axis == 0 else level[:, at::2] for at in range(3))
     if size % 2 == 0:
-        return (first + second) * np.float32(0.5)
+        return np.asarray((first + second) * np.float32(0.5))
     place = np.arange(half, dtype=np.float32).reshape((-1, 1, 1) if axis == 0 else (1, -1, 1))
     first = first[:half] if axis == 0 else first[:, :half]
     made = first * ((half - place) / size) + second * (np.float32(half) / size) + third * ((place + 1) / size)
-    return made.astype(np.float32, copy=False)
+    return np.asarray(made, np.float32)
 
 
 def _bleed(levels: list[Floats]) -> list[Floats]:

@@ -41,6 +41,10 @@ MOST_PROFILE_BYTES = 8 << 20
 """Maximum size of an unpacked colour profile (bytes); profiles of printing presses have up to 3 MiB."""
 
 _DEPTHS = {GREY: (1, 2, 4, 8, 16), RGB: (8, 16), PALETTE: (1, 2, 4, 8), GREY_ALPHA: (8, 16), RGB_ALPHA: (8, 16)}
+_PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+"""Passes of Adam7: (first column, first row, column step, row step)."""
+_STEP_BYTES = 1 << 18
+"""Number of bytes that are unpacked at a time."""
 _CRITICAL = {b"IHDR": "header", b"PLTE": "palette", b"IDAT": "pixel data", b"IEND": "end"}
 _ANCILLARY = {
     b"tRNS": "transparency", b"iCCP": "colour profile", b"gAMA": "gamma", b"cHRM": "primaries", b"sRGB": "colour space",
@@ -70,6 +74,8 @@ class PngFile:
     """
 
     data: bytes = b""
+    size: tuple[int, int] = (0, 0)
+    is_interlaced: bool = False
     bit_depth: int = 0
     colour_type: int = 0
     transparent: tuple[int, ...] = ()
@@ -109,6 +115,38 @@ def read_png(data: bytes) -> PngFile:
     parts.append(_chunk(b"IEND", b""))
     file.data = b"".join(parts)
     return file
+
+
+def check_length(file: PngFile) -> None:
+    """Refuse a PNG whose pixel data lacks whole rows: Pillow reads such a file without an error, and leaves the rows black.
+
+    Raises:
+        PictureError: rows are missing.
+    """
+    missing, at, unpacker = _count_pixel_bytes(file), len(SIGNATURE), zlib.decompressobj()
+    try:
+        while missing > 0 and at < len(file.data):
+            length, kind = struct.unpack_from(">I4s", file.data, at)
+            packed = file.data[at + 8 : at + 8 + length] if kind == b"IDAT" else b""
+            while packed and missing > 0 and not unpacker.eof:
+                missing -= len(unpacker.decompress(packed, _STEP_BYTES))
+                packed = unpacker.unconsumed_tail
+            at += 12 + length
+    except zlib.error:
+        return  # the decoder reports it
+    if missing > 0:
+        raise PictureError("damaged PNG: the file ends too early")
+
+
+def _count_pixel_bytes(file: PngFile) -> int:
+    """Return the size of the unpacked pixel data: each row of each pass begins with a byte for its filter (PNG, 7.2)."""
+    width, height = file.size
+    pixel_bits = file.bit_depth * {GREY: 1, RGB: 3, PALETTE: 1, GREY_ALPHA: 2, RGB_ALPHA: 4}[file.colour_type]
+    total = 0
+    for left, top, across, down in _PASSES if file.is_interlaced else ((0, 0, 1, 1),):
+        columns, rows = -((left - width) // across), -((top - height) // down)
+        total += rows * (1 + (columns * pixel_bits + 7) // 8) if columns > 0 and rows > 0 else 0
+    return total
 
 
 def write_png16(stream: IO[bytes], samples: Samples) -> None:
@@ -209,6 +247,7 @@ def _read_header(content: memoryview, file: PngFile) -> None:
     if depth not in _DEPTHS.get(colour_type, ()) or compression or filtering or interlace > 1:
         raise PictureError("damaged PNG: its header names a kind of pixels that PNG does not have")
     file.bit_depth, file.colour_type = depth, colour_type
+    file.size, file.is_interlaced = (width, height), bool(interlace)
 
 
 def _is_decoders_transparency(content: memoryview, file: PngFile) -> bool:

@@ -6,10 +6,10 @@ import zlib
 
 import numpy as np
 import pytest
-from png_samples import SIGNATURE, chunk, png, samples_of
+from png_samples import CHANNELS, SIGNATURE, chunk, png, samples_of
 
 from aptui.builders.files.pictures import PictureError
-from aptui.builders.files.png_file import MOST_PROFILE_BYTES, MOST_UNPACKED_BYTES, read_png, write_png16
+from aptui.builders.files.png_file import MOST_PROFILE_BYTES, MOST_UNPACKED_BYTES, check_length, read_png, write_png16
 from aptui.builders.image_builder import ImageBuilder
 
 BUILDER = ImageBuilder
@@ -214,3 +214,18 @@ def test_written_png_samples_are_read_by_another_decoder(channels, size):
     depth, colour_type, rows = samples_of(stream.getvalue())
     assert (depth, colour_type) == (16, (0, 4, 2, 6)[channels - 1])
     assert np.array_equal(np.array(rows), samples)
+
+
+@pytest.mark.parametrize("is_interlaced", [False, True])
+@pytest.mark.parametrize(("depth", "colour_type"), [(1, 0), (8, 0), (8, 2), (4, 3), (16, 4), (8, 6)])
+def test_png_without_its_last_rows_is_damaged(depth, colour_type, is_interlaced):
+    width, height = 9, 11
+    rows = [[(1,) * CHANNELS[colour_type]] * width] * height
+    whole = png(rows, depth, colour_type, is_interlaced=is_interlaced)
+    cut = png(rows[:-1], depth, colour_type, is_interlaced=is_interlaced)
+    header = struct.pack(">IIBBBBB", width, height, depth, colour_type, 0, 0, is_interlaced)
+    short = cut[:8] + chunk(b"IHDR", header) + cut[33:]
+
+    check_length(read_png(whole))
+    with pytest.raises(PictureError, match="ends too early"):
+        check_length(read_png(short))
