@@ -60,7 +60,7 @@ _PROGRAMS = {
         "aptui.engine.live.supervisor", "aptui.engine.loop.engine", "aptui.engine.loop.dispatch", "aptui.engine.pool.pool",
         "aptui.engine.registry", "aptui.engine.live.requests", "aptui.link.client", "aptui.link.server",
         "aptui.features.sharing.service",
-        "aptui.store.db.tables", "aptui.store.db.writer", "aptui.cli.read_verbs", "aptui.cli.engine_verbs", "jsonschema",
+        "aptui.store.db.table_models", "aptui.store.db.writer", "aptui.cli.read_verbs", "aptui.cli.engine_verbs", "jsonschema",
         *(["aptui.features.gateway.client", "aptui.features.gateway.gateway"] if importlib.util.find_spec("aiohttp") else []),
     ),
 }  # fmt: skip

@@ -381,7 +381,7 @@ def test_nothing_that_runs_in_ci_imports_the_screen() -> None:
     code = (
         "import sys, aptui.cli.main, aptui.batch.run, aptui.engine.loop.engine, aptui.engine.pool.pool, "
         "aptui.store.db.writer, aptui.sdk\n"
-        "print([name for name in ('textual', 'pygments', 'aiohttp', 'ruamel') if name in sys.modules])"
+        "print([name for name in ('textual', 'pygments', 'aiohttp', 'peewee', 'ruamel') if name in sys.modules])"
     )
 
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -47,7 +47,7 @@ _LEAST_DISK, _LITTLE_DISK = 128 << 20, 1 << 30
 Below the first limit, the engine starts no jobs (`engine/cache/cache.py`).
 """
 _LIBRARIES = (
-    "msgspec", "xxhash", "ruamel.yaml", "jsonschema", "pathspec", "watchfiles", "numpy", "Pillow", "soundfile", "soxr",
+    "msgspec", "xxhash", "peewee", "ruamel.yaml", "jsonschema", "pathspec", "watchfiles", "numpy", "Pillow", "soundfile", "soxr",
     "textual", "google-re2", "pygments",
 )  # fmt: skip
 _OPTIONAL = (

@@ -151,6 +151,7 @@ def test_batch_without_work_or_with_one_copy_imports_nothing_heavy(tmp_path: Pat
     code, *modules = ended[-1].stderr.split()
     heavy = {
         "textual",
+        "peewee",
         "ruamel",
         "ruamel.yaml",
         "jsonschema",

@@ -1,4 +1,4 @@
-"""Opens, creates, refuses or sets aside an asset database by its version; `tables` has the SQL of a new database."""
+"""Opens, creates, refuses or sets aside an asset database by its version; `table_models` has the SQL of a new database."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from aptui.store.db.foreign import read_only_uri
 
 O3DE_VERSION = 40
 """Version of O3DE's tables that aptui reads and writes (`dbinfo.Version`)."""
-OWN_VERSION = 13
+OWN_VERSION = 12
 """Version of the tables that begin with `aptui_`. A database with an older version is set aside, and everything is rebuilt."""
 VERSION_KEY = "schema"
 """Key of `OWN_VERSION` in `aptui_state`."""
 
-SCHEMA_DIGEST = "db2d5124413ac566614c932a9c6e1cca"
-"""Digest of the schema that `tables.creation_sql` makes. A comparison with it does not make the schema."""
+SCHEMA_DIGEST = "35daa24ab5a8725c2c2d3083f5e57eb5"
+"""Digest of the schema that `table_models.creation_sql` makes. A comparison with it does not import peewee."""
 SCHEMA_SQL = "SELECT type, name, sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_*' ORDER BY name"
 """Lists the objects of a schema except SQLite's own, whose prefix other programs cannot use."""
 _ODD_NAME_SQL = """
@@ -263,7 +263,7 @@ def describe_altered(database: sqlite3.Connection) -> str:
     rows = database.execute(SCHEMA_SQL).fetchall()
     if digest_of(rows) == SCHEMA_DIGEST:
         return ""
-    from aptui.store.db.tables import creation_sql
+    from aptui.store.db.table_models import creation_sql
 
     with contextlib.closing(sqlite3.connect(":memory:")) as empty:
         for statement in creation_sql():
@@ -333,7 +333,7 @@ def _close_to_others(path: Path) -> None:
 
 
 def _create(path: Path) -> None:
-    from aptui.store.db.tables import creation_sql
+    from aptui.store.db.table_models import creation_sql
 
     # SQLite gives the files beside a database the mode of the database
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))

@@ -456,26 +456,18 @@ def _as_made_by_another(path: Path, version: str) -> UserError:
 
 def _adapt(path: Path, database: sqlite3.Connection) -> None:
     """Add our tables, empty, to a database of O3DE; refuse a database without the necessary columns."""
-    from aptui.store.db.tables import O3DE_TABLES, OWN_TABLES
+    from aptui.store.db.table_models import O3DE_TABLES, column_names, own_tables_sql
 
-    with closing(sqlite3.connect(":memory:")) as known:
-        for statement in O3DE_TABLES.values():
-            known.execute(statement)
-        wanted = {table: _columns(known, table) for table in O3DE_TABLES}
-    for table, names in wanted.items():
-        there = _columns(database, table)
-        lacking = [name for name in names if name not in there and name not in _NOT_ASKED]
+    for table, wanted in map(column_names, O3DE_TABLES):
+        there = {name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")}
+        lacking = [name for name in wanted if name not in there and name not in _NOT_ASKED]
         if lacking:
             raise UserError(
                 f"'{path}' cannot be read: its table {table!r} has no column {lacking[0]!r}",
                 hint="open it with the program that made it, or name another one",
             )
-    for statement in OWN_TABLES.values():
-        database.execute(statement.replace("TABLE", "TEMP TABLE", 1))
-
-
-def _columns(database: sqlite3.Connection, table: str) -> list[str]:
-    return [name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")]
+    for statement in own_tables_sql():
+        database.execute(statement)
 
 
 def _job_row(row: tuple[Any, ...]) -> JobRow:

@@ -228,7 +228,7 @@ ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELEC
 SCHEMAS = {
     "Jobs": f"ALTER TABLE Jobs RENAME TO Old; CREATE VIEW Jobs AS {ENDLESS} x AS JobID FROM n",
     "dbinfo": f"DROP TABLE dbinfo; CREATE VIEW dbinfo AS {ENDLESS} 40 AS version FROM n",
-    "aptui_state": f"DROP TABLE aptui_state; CREATE VIEW aptui_state AS {ENDLESS} 'schema' AS key, '13' AS value FROM n",
+    "aptui_state": f"DROP TABLE aptui_state; CREATE VIEW aptui_state AS {ENDLESS} 'schema' AS key, '12' AS value FROM n",
     "Files": f"DROP VIEW Files; CREATE VIEW Files AS {ENDLESS} x AS FileID FROM n",
     "odd": "CREATE TRIGGER odd AFTER INSERT ON aptui_runs BEGIN UPDATE Products SET ProductName = '../../outside/letter'; END",
     "extra": "CREATE TABLE extra (x)",

@@ -13,6 +13,7 @@ import pytest
 from aptui.shared.errors import HostError, UserError
 from aptui.store.db import foreign, schema
 from aptui.store.db.foreign import ForeignWriter, writer_of
+from aptui.store.db.table_models import own_tables_sql
 from aptui.store.jobs.job_table import FAILED, read_job_table
 from aptui.store.queries import assets, dependencies, logs, metrics
 from aptui.store.queries.reader import Reader, open_reader
@@ -277,6 +278,14 @@ def test_names_are_found_in_any_case(reader: Reader) -> None:
 
 def test_queries_of_aptui_tables_return_nothing_for_a_foreign_database(reader: Reader) -> None:
     assert (reader.runs_of(2), reader.inputs_of(2), reader.moment(), reader.state("epoch")) == ([], (), (0, 0), None)
+
+
+def test_statements_for_aptui_tables_work_for_two_databases_at_once() -> None:
+    whole = list(own_tables_sql())
+    one, other = own_tables_sql(), own_tables_sql()
+    begun = next(one), next(other)
+
+    assert [[begun[0], *one], [begun[1], *other]] == [whole, whole]
 
 
 # --------------------------------------------------------------------------------------------------------------------- logs

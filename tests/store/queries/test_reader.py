@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,7 +17,7 @@ import pytest
 from aptui.core.model import EdgeKind, FileFact, RelPath
 from aptui.shared.errors import HostError, UserError
 from aptui.store.db import schema
-from aptui.store.db.tables import O3DE_TABLES
+from aptui.store.db.table_models import O3DE_TABLES, _table_sql
 from aptui.store.queries import metrics
 from aptui.store.queries.metrics import BuilderSpent, Spent
 from aptui.store.queries.reader import STATUSES, JobRow, Reader, open_reader
@@ -315,6 +317,16 @@ def test_database_is_read_if_its_shared_memory_file_cannot_be_created(store: Sto
         assert reader.totals().jobs["completed"] == 1
 
 
+@pytest.mark.real
+def test_reading_does_not_import_peewee(store: Store) -> None:
+    code = (
+        "import sys, pathlib; from aptui.store.queries import checks, reader; "
+        f"reader.open_reader(pathlib.Path({str(store.path)!r})).close(); assert 'peewee' not in sys.modules"
+    )
+
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 # -------------------------------------------------------------------------------------------------------------- O3DE's own
 
 
@@ -323,7 +335,7 @@ def foreign(tmp_path: Path) -> Iterator[Reader]:
     """A database with only O3DE's tables and one job."""
     path = tmp_path / "foreign.sqlite"
     with closing(sqlite3.connect(path)) as database, database:
-        for statement in O3DE_TABLES.values():
+        for statement in _table_sql(O3DE_TABLES, is_temporary=False):
             database.execute(statement)
         database.execute("INSERT INTO dbinfo(version) VALUES (40)")
         database.execute("INSERT INTO ScanFolders VALUES (1, '/Project', 'Project', 'project', 1)")
