@@ -36,18 +36,24 @@ from aptui.sdk import (
     PathDependencyKind,
     ProcessJobRequest,
     ProcessJobResponse,
+    ProductDependency,
     ProductFlag,
     Result,
     SourceDependencyKind,
 )
+from aptui.worker.outputs.products import fill_sub_ids
 
 
 class _Made(Struct):
-    """A product of a step, and its absolute path; `made_of` are the file names of its sources in earlier steps."""
+    """A product of a step, and its absolute path; `made_of` are the file names of its sources in earlier steps.
+
+    `needs` are its dependencies on other products of its step, by their file names: sub ids change at the end of the chain.
+    """
 
     product: JobProduct
     path: str
     made_of: tuple[str, ...] = ()
+    needs: list[tuple[str, ProductDependency]] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -108,6 +114,11 @@ class StepChain:
             product = made.product
             product.path, product.sub_id, product.legacy_sub_ids, product.flags = made.path, None, (), ProductFlag.PRODUCT
             product.path_dependencies = [new for each in product.path_dependencies for new in _follow(each, found)]
+        fill_sub_ids([made.product for made in found])
+        for made in found:
+            for name, need in made.needs:
+                ids = [each.product.sub_id for each in found if name == each.name or name in each.made_of]
+                made.product.dependencies += [replace(need, sub_id=each) for each in ids]
         run.answer.products = [made.product for made in found]
         return run.answer
 
@@ -171,8 +182,11 @@ class StepChain:
         run.answer.dependencies += response.dependencies if is_first else _find_outside(response.dependencies, asked)
         run.answer.sources_to_reprocess += response.sources_to_reprocess
         run.answer.keep_temp |= response.keep_temp
+        names = {each.sub_id: os.path.basename(each.path) for each in response.products if each.sub_id is not None}
         for product in response.products:
-            made = _Made(product, _place_product(product, asked), made_of)
+            inner = [each for each in product.dependencies if each.source_uuid == asked.source_uuid and each.sub_id in names]
+            product.dependencies = [each for each in product.dependencies if each not in inner]
+            made = _Made(product, _place_product(product, asked), made_of, [(names[each.sub_id], each) for each in inner])
             if any(made.path == other.path for other in run.products):
                 raise JobError(f"the product '{made.name}' is made twice")
             run.products.append(made)

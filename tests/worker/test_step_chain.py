@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from homes import own_homes
 
 SPLIT = """
 from msgspec import Struct
-from aptui.sdk import JobError, PathDependency, PathDependencyKind, SimpleBuilder
+from aptui.sdk import JobError, PathDependency, PathDependencyKind, ProductDependency, SimpleBuilder
 
 class Options(Struct):
     ending: str = "part"
@@ -29,9 +31,12 @@ class Split(SimpleBuilder):
         if not words:
             raise JobError("there are no words")
         needs = [PathDependency(f"{word}.{request.options.ending}", PathDependencyKind.PRODUCT_FILE) for word in words]
-        request.write_product("list.json", " ".join(words), path_dependencies=needs, dependencies_handled=True)
-        for word in words:
-            request.write_product(f"{word}.{request.options.ending}", word)
+        ids = [ProductDependency(request.source_uuid, number) for number in range(1, len(words) + 1)]
+        request.write_product(
+            "list.json", " ".join(words), sub_id=0, dependencies=ids, path_dependencies=needs, dependencies_handled=True
+        )
+        for number, word in enumerate(words, 1):
+            request.write_product(f"{word}.{request.options.ending}", word, sub_id=number)
 """
 SHOUT = """
 from aptui.sdk import SimpleBuilder
@@ -133,6 +138,16 @@ def test_later_step_reads_files_of_the_project_and_run_time_dependencies_follow_
 
     assert project.texts()["styled.txt"] == "STYLED?-s"
     assert project.texts()["list.json"] == "styled"
+
+
+@pytest.mark.real
+def test_asset_ids_of_products_that_a_later_step_replaces_follow_the_steps(project: Project) -> None:
+    project.engine_run()
+
+    with closing(sqlite3.connect(project.cache / "assetdb.sqlite")) as database:
+        needed = database.execute("SELECT DependencySubID FROM ProductDependencies WHERE FromAssetId != 0").fetchall()
+        texts = database.execute("SELECT SubID FROM Products WHERE ProductName LIKE '%.txt'").fetchall()
+    assert sorted(needed) == sorted(texts)
 
 
 @pytest.mark.real
