@@ -130,6 +130,12 @@ def test_jobs_and_failed_analyses_are_sorted_by_time(jobs: JobsStore) -> None:
     assert jobs.total == jobs.hit_count == 6
 
 
+def test_failed_jobs_among_keys_are_found_also_before_any_job_is_read(jobs: JobsStore) -> None:
+    assert jobs.failed_of([1, 2, 5, 99]) == {2, 5}
+    with closing(JobsStore()) as empty:
+        assert empty.failed_of([1]) == set()
+
+
 def test_cells_have_readable_text(jobs: JobsStore) -> None:
     assert rows(jobs, "status") == ["✓ completed", "! 2 warnings", "✗ failed", "✗ failed", "✗ failed", "· pending"]
     assert [jobs.cell(index, "status").role for index in range(2)] == ["completed", "warning"]

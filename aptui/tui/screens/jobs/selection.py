@@ -109,14 +109,14 @@ class FixedJobs:
     def note(self, batch: Batch) -> str:
         """Return a message about the jobs that a batch fixes, "" if no job is fixed; call it before the batch is applied."""
         fixed: dict[str, list[str]] = {}
+        failed = self._store.failed_of([news.notice.job_id for news in batch.jobs]) if batch.jobs else set()
         for notice in (news.notice for news in batch.jobs):
-            info = self._store.info(notice.job_id)
-            if info is not None and info.status == "failed":
+            if notice.job_id in failed:
                 self._failed.add(notice.job_id)
             if notice.job_id in self._failed and notice.status in ("completed", "failed", "cancelled"):
                 self._failed.discard(notice.job_id)
-                if notice.status == "completed" and info is not None:
-                    fixed.setdefault(info.source, []).append(info.platform)
+                if notice.status == "completed":
+                    fixed.setdefault(notice.source, []).append(notice.platform)
         if len(fixed) > 1:
             return f"fixed: {len(fixed):,} sources"
         return "".join(f"fixed: {source} ({', '.join(sorted(platforms))})" for source, platforms in fixed.items())
