@@ -474,7 +474,7 @@ class JobsStore:
         failed = (self._table.number("status") == FAILED) & self._table.number("alive").astype(np.bool_)
         return {key for key in self._table.number("id")[failed].tolist() if key > 0}
 
-    def failed_of(self, keys: Sequence[int]) -> set[int]:
+    def find_failed_among(self, keys: Sequence[int]) -> set[int]:
         """Return which of these jobs are failed; keys of unknown jobs are ignored."""
         rows = self._table.rows_of(keys)
         is_known, ids = rows >= 0, np.asarray(keys, np.int64)

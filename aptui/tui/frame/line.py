@@ -6,6 +6,7 @@ Tests: `tests/tui/test_shell.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
@@ -78,10 +79,10 @@ class Line(PlainLines):
 
     async def on_click(self, event: events.Click) -> None:
         """Run the action of the part under the pointer."""
-        end = 0
-        for part in self._drawn:
-            end += part.width
-            if event.x < end:
-                if part.action:
-                    await self.app.run_action(part.action)
-                return
+        if action := self.action_at(event.x):
+            await self.app.run_action(action)
+
+    def action_at(self, x: int) -> str:
+        """Return the action of the part at column `x`, "" = none."""
+        ends = accumulate(part.width for part in self._drawn)
+        return next((part.action for part, end in zip(self._drawn, ends, strict=True) if x < end), "")

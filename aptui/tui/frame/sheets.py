@@ -69,8 +69,8 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
 
     DEFAULT_CSS = "Lines { width: 1fr; height: 1fr; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "up", "up", show=False, id="sheet.up"),
-        Binding("down,j", "down", "down", show=False, id="sheet.down"),
+        Binding("up,k", "go(-1)", "up", show=False, id="sheet.up"),
+        Binding("down,j", "go(1)", "down", show=False, id="sheet.down"),
         Binding("pageup,ctrl+u", "page(-1)", "page up", show=False, id="sheet.page_up"),
         Binding("pagedown,ctrl+d", "page(1)", "page down", show=False, id="sheet.page_down"),
         Binding("home,g", "end(-1)", "first", show=False, id="sheet.first"),
@@ -107,28 +107,21 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         """Return whether an action is possible: without a cursor, no line can be chosen."""
         return action != "choose" or self.has_cursor
 
-    def action_up(self) -> None:
-        """Go one line up."""
-        self._go(-1)
-
-    def action_down(self) -> None:
-        """Go one line down."""
-        self._go(1)
-
     def action_page(self, way: int) -> None:
         """Go one page."""
-        self._go(way * max(1, self.size.height - 1))
+        self.action_go(way * max(1, self.size.height - 1))
 
     def action_end(self, way: int) -> None:
         """Go to the first line (-1) or the last line (1)."""
-        self._go(way * len(self._lines))
+        self.action_go(way * len(self._lines))
 
     def action_choose(self) -> None:
         """Choose the line under the cursor."""
         if self._lines:
             self.post_message(self.LineChosen(self, self.at))
 
-    def _go(self, count: int) -> None:
+    def action_go(self, count: int) -> None:
+        """Go `count` lines down, or up if `count` is negative."""
         if not self.has_cursor:
             self.scroll_to(y=self.scroll_y + count, animate=False)
             return
@@ -153,7 +146,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         """Choose the line under the pointer."""
         at = round(self.scroll_y) + event.y
         if self.has_cursor and at < len(self._lines):
-            self._go(at - self.at)
+            self.action_go(at - self.at)
             self.action_choose()
 
 
@@ -246,7 +239,7 @@ class Sheet(Vertical):
         ways = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10}
         key = event.key
         if key in ways and isinstance(self.app.focused, Input):
-            self.query_one(Lines)._go(ways[key])  # noqa: SLF001  # its own part
+            self.query_one(Lines).action_go(ways[key])
 
 
 _KEYS_CELLS = 14

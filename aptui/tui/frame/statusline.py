@@ -15,6 +15,7 @@ from textual.keys import _character_to_key
 from textual.widgets import Input
 
 from aptui.shared.health import Health, WatchMode
+from aptui.shared.printing import count as counted
 from aptui.shared.sanitize import sanitize
 from aptui.tui.data.session import SessionState, is_older
 from aptui.tui.frame.line import Line, Part, Parts, spread, strip_of, width_of
@@ -153,7 +154,7 @@ def health_part(health: Health | None) -> Part:
         return Part("")
     modes = [root.mode for root in health.roots]
     worst = next((mode for mode in _WORST_FIRST if mode in modes), WatchMode.NATIVE)
-    folders = f"{len(modes)} folder{'s' if len(modes) != 1 else ''}"
+    folders = counted(len(modes), "folder")
     if worst is WatchMode.NATIVE:
         return Part(f"{folders} watched", "muted", "app.info")
     of = f"{modes.count(worst)} of {folders}" if modes.count(worst) < len(modes) else folders

@@ -104,10 +104,5 @@ class TabLine(Line):
     async def on_click(self, event: events.Click) -> None:
         """Choose the clicked tab."""
         event.stop()
-        end = 0
-        for part in self._drawn:
-            end += part.width
-            if event.x < end:
-                if part.action:
-                    self._choose(int(part.action))
-                return
+        if tab := self.action_at(event.x):
+            self._choose(int(tab))

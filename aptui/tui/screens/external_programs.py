@@ -17,6 +17,7 @@ from aptui.tui.widgets.menu import Menu, MenuItem
 
 if TYPE_CHECKING:
     from aptui.tui.pane import Shell
+    from aptui.tui.widgets.table import KeyValue
 
 Copy = tuple[str, str, Callable[[], str] | None]
 """(label, keys, text) of an entry in a menu of copies; an entry with an empty text is disabled."""
@@ -37,6 +38,15 @@ def offer_copies(shell: Shell, copies: Sequence[Copy], place: tuple[int, int] | 
 
     choices = [(MenuItem(label, label, keys, text is not None), lambda text=text: copy(text)) for label, keys, text in copies]
     Menu.run_one(shell.app, choices, title="Copy", place=place)
+
+
+def offer_pair(shell: Shell, panel: KeyValue, place: tuple[int, int] | None = None) -> bool:
+    """Open the menu of texts to copy from a panel; return False if the panel does not have the focus, or is empty."""
+    pair = panel.current() if panel.has_focus else None
+    if pair is not None:
+        every = "\n".join(f"[{key}] = {value}" for key, value in panel.pairs)
+        offer_copies(shell, [("Value", "y,v", lambda: pair[1]), ("Key", "k", lambda: pair[0]), ("All", "a", lambda: every)], place)
+    return pair is not None
 
 
 def copy_paths(shell: Shell, paths: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -148,21 +148,9 @@ class FilterBox(Widget):
 
         is_remembered: bool = True
 
-    def __init__(
-        self,
-        text: str = "",
-        *,
-        history: Iterable[str] = (),
-        sign: str = "/",
-        placeholder: str = "",
-        name: str | None = None,
-        id: str | None = None,  # noqa: A002  # Textual's name
-        classes: str | None = None,
-        disabled: bool = False,
-    ) -> None:
-        super().__init__(name=name, id=id, classes=classes, disabled=disabled)
+    def __init__(self, text: str = "", *, history: Iterable[str] = (), placeholder: str = "", **named: Any) -> None:
+        super().__init__(**named)
         self.history = History(history)
-        self._sign = sign
         self._walked = -1
         self._typed = self._before = text
         self.hint = placeholder
@@ -176,7 +164,7 @@ class FilterBox(Widget):
     def compose(self) -> ComposeResult:
         """Create the widgets."""
         with _FilterRow():
-            yield Static(f" {self._sign} ", markup=False, classes="sign")
+            yield Static(" / ", markup=False, classes="sign")
             yield self._line
             yield self._count
         yield self._mistake

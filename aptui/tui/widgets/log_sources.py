@@ -1,4 +1,4 @@
-"""Sources of log lines: `MemoryLines`, a ring, and `FileLines`, a file of any size read with `pread`. Nothing is drawn here.
+"""Sources of log lines: `MemoryLines`, a list, and `FileLines`, a file of any size read with `pread`. Nothing is drawn here.
 
 Tests: `tests/tui/widgets/test_logpane.py`.
 """
@@ -80,55 +80,53 @@ class LineSource(Protocol):
 
 
 class MemoryLines:
-    """The last lines of a growing log; `capacity` 0 keeps all."""
+    """Lines in memory: all, or those that `keep` names. The key of a line is its position among all lines."""
 
-    def __init__(self, lines: Iterable[LogPaneLine] = (), *, capacity: int = 0) -> None:
-        self._lines: list[LogPaneLine] = list(lines)
-        self._capacity = capacity
-        self._gone_count = 0
+    def __init__(self, lines: Iterable[LogPaneLine] = ()) -> None:
+        self._lines = list(lines)
+        self._filtered: Sequence[int] | None = None
         self._known: tuple[int, str, list[int]] = (-1, "", [])
         self.version = 1
 
     def add(self, lines: Iterable[LogPaneLine]) -> None:
         """Add lines at the end."""
         self._lines += lines
-        if self._capacity and len(self._lines) > self._capacity * 5 // 4 + 1:
-            surplus = len(self._lines) - self._capacity
-            del self._lines[:surplus]
-            self._gone_count += surplus
+        self.version += 1
+
+    def keep(self, keys: Sequence[int] | None) -> None:
+        """Show only the lines with these keys, ascending; None = all lines."""
+        self._filtered = keys
         self.version += 1
 
     def line_count(self) -> int:
-        """Return the number of kept lines."""
-        return len(self._lines)
+        """Return the number of shown lines."""
+        return len(self._lines if self._filtered is None else self._filtered)
 
     def line(self, index: int) -> LogPaneLine:
         """Return a line."""
-        return self._lines[index]
+        return self._lines[self.key(index)]
 
     def key(self, index: int) -> int:
-        """Return the key of a line: how many lines were added before it."""
-        return self._gone_count + index
+        """Return the key of a line."""
+        return index if self._filtered is None else self._filtered[index]
 
     def index_of(self, key: int) -> int | None:
         """Return the index of a line."""
-        index = key - self._gone_count
-        return index if 0 <= index < len(self._lines) else None
+        keys = range(len(self._lines)) if self._filtered is None else self._filtered
+        at = bisect.bisect_left(keys, key)
+        return at if at < len(keys) and keys[at] == key else None
 
     def of_levels(self, levels: str) -> Sequence[int]:
-        """Return the indices of the lines with these levels."""
+        """Return the indices of the lines with these levels or without a level."""
         if self._known[:2] != (self.version, levels):
-            self._known = (
-                self.version,
-                levels,
-                [at for at, line in enumerate(self._lines) if not line.level or line.level in levels],
-            )
+            found = [at for at in range(self.line_count()) if not self.line(at).level or self.line(at).level in levels]
+            self._known = (self.version, levels, found)
         return self._known[2]
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
         """Return the nearest line with one of these levels."""
-        reach = range(index + step, len(self._lines) if step > 0 else -1, step)
-        return next((at for at in reach if self._lines[at].level and self._lines[at].level in levels), None)
+        reach = range(index + step, self.line_count() if step > 0 else -1, step)
+        return next((at for at in reach if self.line(at).level and self.line(at).level in levels), None)
 
 
 def plain_line(data: bytes) -> LogPaneLine:

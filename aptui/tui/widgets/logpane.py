@@ -21,7 +21,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
@@ -143,17 +143,8 @@ class LogPane(Rows):
     class ModesChanged(Rows.MarksChanged):
         """Posted when follow, pause, wrap or the levels changed: the screen then draws `modes()` again."""
 
-    def __init__(
-        self,
-        source: LineSource | None = None,
-        *,
-        name: str | None = None,
-        id: str | None = None,  # noqa: A002  # Textual's name
-        classes: str | None = None,
-        window_cells: int = 14,
-        wraps: bool = False,
-    ) -> None:
-        super().__init__(name=name, id=id, classes=classes)
+    def __init__(self, source: LineSource | None = None, *, window_cells: int = 14, wraps: bool = False, **named: Any) -> None:
+        super().__init__(**named)
         self._source: LineSource = source or MemoryLines()
         self._window_cells, self._wraps = window_cells, wraps
         self._seen_version: int | None = None

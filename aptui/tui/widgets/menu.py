@@ -36,10 +36,6 @@ from aptui.tui.widgets.cells import Painter, fit, pad, painter_of, width_of
 
 _HOLD_EVERYWHERE = frozenset({"app.help", "app.palette", "app.redraw", "app.copy_or_quit"})
 """Actions whose keys keep their meaning while a menu is open."""
-_KEY_NAMES = {
-    "question_mark": "?", "plus": "+", "full_stop": ".", "slash": "/", "backslash": "\\", "minus": "-", "asterisk": "*",
-    "less_than_sign": "<", "greater_than_sign": ">", "colon": ":", "ampersand": "&",
-}  # fmt: skip
 
 
 def close_pop_ups(screen: Screen[Any]) -> None:
@@ -60,6 +56,10 @@ class MenuItem(Struct, frozen=True):
 
 MenuChoice = tuple[MenuItem | None, Callable[[], object]]
 """An item and the function that choosing it calls; None is a rule between groups."""
+
+
+def _first_key(item: MenuItem) -> str:
+    return show_key(item.key.partition(",")[0]) if item.key else ""
 
 
 class _PopUp(Widget):
@@ -200,7 +200,7 @@ class Menu(_PopUp, can_focus=True):
     def get_content_width(self, container: Size, viewport: Size) -> int:  # noqa: ARG002  # Textual defines this signature
         """Return the width of the widest item with its key."""
         label = max((width_of(make_safe(item.label)) for item in self._items if item), default=0)
-        key = max((len(_key_name(item.key)) for item in self._items if item), default=0)
+        key = max((len(_first_key(item)) for item in self._items if item), default=0)
         title = width_of(str(self.border_title or "")) + 4
         return int(max(1 + label + 3 + key + 1, title, 12))
 
@@ -225,7 +225,7 @@ class Menu(_PopUp, can_focus=True):
         if item is None:
             return Strip([Segment(glyph("rule") * width, painter.style("rule"))], width)
         is_chosen = at == self._chosen
-        key = _key_name(item.key)
+        key = _first_key(item)
         role = item.role if item.is_enabled else "muted"
         free_width = max(0, width - 2 - len(key))
         segments = [
@@ -555,10 +555,3 @@ def ways_out(taking: str) -> str:
     """Return the text for the frame of an input line: the keys that end the input."""
     between = "·" if terminal_facts().is_utf8 else "-"
     return f"{show_key('enter')} {taking} {between} {show_key('escape')} leave"
-
-
-def _key_name(key: str) -> str:
-    """Return the name of a key as keyboards label it."""
-    name = key.partition(",")[0]
-    name = _KEY_NAMES.get(name, name)
-    return name.replace("ctrl+", "^").upper() if name.startswith("ctrl+") else name.replace("enter", "⏎").replace("escape", "Esc")

@@ -6,7 +6,7 @@ A subclass supplies the number of rows, their keys and their pictures. Work is d
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.segment import Segment
 from textual import events, on
@@ -148,18 +148,11 @@ class Rows(RowView, can_focus=True):
             """The widget."""
             return self.rows
 
-    def __init__(
-        self,
-        *,
-        name: str | None = None,
-        id: str | None = None,  # noqa: A002  # Textual's name
-        classes: str | None = None,
-        disabled: bool = False,
-    ) -> None:
+    def __init__(self, **named: Any) -> None:
         self.marks = RowMarks(self)
         self.painting = RowPainting(self)
         self.row_lines = RowLines(self, self.painting)
-        super().__init__(name=name, id=id, classes=classes, disabled=disabled)
+        super().__init__(**named)
         self.follows_top = False
         """Whether a cursor on the first row stays on the first row when rows move, instead of on its key."""
         self.starts_at_top = False

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, cast
+from typing import Any, ClassVar, Literal, Protocol, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,6 +26,7 @@ from textual.binding import Binding, BindingType
 
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, fit, safe, width_of, wrap
+from aptui.tui.widgets.listing import ListedRow, ListedRows, Listing
 from aptui.tui.widgets.row_list import Rows
 
 GAP = "  "
@@ -138,6 +139,12 @@ def fit_to_texts(columns: Sequence[Column], needs: Mapping[str, int], width: int
     return known if width_of_all(known) <= width else [_narrow(each, needs[each.id]) for each in known]
 
 
+def fit_columns(columns: Sequence[Column], rows: Sequence[ListedRow]) -> tuple[Column, ...]:
+    """Return columns that are as wide as their texts."""
+    needs = {column.id: max((width_of(row.cell(column.id).text) for row in rows), default=0) for column in columns}
+    return tuple(column if column.width else replace(column, needs=max(needs[column.id], column.min_width)) for column in columns)
+
+
 def _narrow(column: Column, need: int) -> Column:
     """Return a column that is at most as wide as its longest text or its title, whichever is wider."""
     least = max(need, width_of(column.title), 1)
@@ -171,27 +178,6 @@ class TableModel(Protocol):
         """Return the current index of a row, None if the view does not have it."""
 
 
-class NoRows:
-    """An empty model."""
-
-    version = 0
-
-    def row_count(self) -> int:
-        """Return 0: the model has no rows."""
-        return 0
-
-    def cell(self, index: int, column_id: str) -> Cell:
-        """Raise an error: the model has no rows."""
-        raise IndexError(index, column_id)
-
-    def key(self, index: int) -> int:
-        """Raise an error: the model has no rows."""
-        raise IndexError(index)
-
-    def index_of(self, key: int) -> int | None:
-        """Return None: the model has no rows."""
-
-
 class Table(Rows):
     """The table; the head of this module describes it. To the keys of `Rows` it adds left and right, which scroll texts."""
 
@@ -211,19 +197,10 @@ class Table(Rows):
 
         column_id: str
 
-    def __init__(
-        self,
-        columns: Sequence[Column] = (),
-        model: TableModel | None = None,
-        *,
-        name: str | None = None,
-        id: str | None = None,  # noqa: A002  # Textual's name
-        classes: str | None = None,
-        disabled: bool = False,
-    ) -> None:
-        super().__init__(name=name, id=id, classes=classes, disabled=disabled)
+    def __init__(self, columns: Sequence[Column] = (), model: TableModel | None = None, **named: Any) -> None:
+        super().__init__(**named)
         self._columns = tuple(columns)
-        self._model: TableModel = model or NoRows()
+        self._model: TableModel = model or ListedRows()
         self._sort: tuple[str, bool] | None = None
         self._offset = 0
         self._seen_version: int | None = None
@@ -437,34 +414,8 @@ _AROUND_VALUE = 3
 """Cells beside a value: the edge at the left, and the gap between key and value."""
 
 
-class _Pairs:
-    """The rows of all pairs. A value with several lines, or wider than `width`, takes several rows."""
-
-    def __init__(self, pairs: list[tuple[str, str]], version: int, width: int) -> None:
-        self.version = version
-        self.pairs, self.width = pairs, width
-        self.lines = [
-            (at, key if not first else "", line)
-            for at, (key, value) in enumerate(pairs)
-            for first, line in enumerate(_rows_of(value, width))
-        ]
-
-    def row_count(self) -> int:
-        return len(self.lines)
-
-    def key(self, index: int) -> int:
-        return index
-
-    def index_of(self, key: int) -> int | None:
-        return key if 0 <= key < len(self.lines) else None
-
-    def cell(self, index: int, column_id: str) -> Cell:
-        _, key, line = self.lines[index]
-        return Cell(key, "key") if column_id == "key" else Cell(line, "value")
-
-
 class KeyValue(Table):
-    """A table of keys and values.
+    """A table of keys and values. A value with several lines, or wider than the table, takes several rows.
 
     The keys and messages of `Table` apply; a row's key in a message is its number.
     """
@@ -473,9 +424,12 @@ class KeyValue(Table):
     leads: ClassVar[bool] = False
     fits_texts: ClassVar[bool] = False
 
-    def __init__(self, *, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  # Textual's name
-        super().__init__(_columns(8), name=name, id=id, classes=classes)
-        self._pairs = _Pairs([], 0, 0)
+    def __init__(self, **named: Any) -> None:
+        super().__init__(_columns(8), **named)
+        self._lines: Listing[tuple[int, str, str]] = Listing(_pair_cell)
+        self._wrapped_width = 0
+        self.pairs: list[tuple[str, str]] = []
+        """All pairs as `show` got them."""
 
     def show(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Show these pairs in their order."""
@@ -484,25 +438,30 @@ class KeyValue(Table):
 
     def on_resize(self) -> None:
         """Wrap values again after a change of the width."""
-        if self._value_width(self._pairs.pairs) != self._pairs.width:
-            self._lay_out(self._pairs.pairs)
+        if self._value_width(self.pairs) != self._wrapped_width:
+            self._lay_out(self.pairs)
 
     def _lay_out(self, pairs: list[tuple[str, str]]) -> None:
-        self._pairs = _Pairs(pairs, self._pairs.version + 1, self._value_width(pairs))
+        self.pairs, self._wrapped_width = pairs, self._value_width(pairs)
+        self._lines.show([
+            (at, "" if first else key, line)
+            for at, (key, value) in enumerate(pairs)
+            for first, line in enumerate(_rows_of(value, self._wrapped_width))
+        ])  # fmt: skip
         self.set_columns(_columns(_key_width(pairs)))
-        self.set_model(self._pairs)
+        self.set_model(self._lines)
 
     def _value_width(self, pairs: list[tuple[str, str]]) -> int:
         return max(0, self.painting.width - _columns(_key_width(pairs))[0].width - _AROUND_VALUE) if self.size.width else 0
 
-    @property
-    def pairs(self) -> list[tuple[str, str]]:
-        """All pairs as `show` got them."""
-        return list(self._pairs.pairs)
-
     def current(self) -> tuple[str, str] | None:
         """Return the pair under the cursor."""
-        return self._pairs.pairs[self._pairs.lines[self.cursor][0]] if self._pairs.lines else None
+        return self.pairs[self._lines.at(self.cursor)[0]] if self._lines.row_count() else None
+
+
+def _pair_cell(row: tuple[int, str, str], column_id: str) -> Cell:
+    _, key, line = row
+    return Cell(key, "key") if column_id == "key" else Cell(line, "value")
 
 
 def _rows_of(value: str, width: int) -> list[str]:

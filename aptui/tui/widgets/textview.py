@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from msgspec import Struct
 from rich.segment import Segment
@@ -169,8 +169,8 @@ class TextView(Rows):
     class Ready(Rows.MarksChanged):
         """Posted when another preview is shown."""
 
-    def __init__(self, *, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  # Textual's name
-        super().__init__(name=name, id=id, classes=classes)
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
         self._preview = TextPreview("", ())
         self._picture: Picture | None = None
         self._offset = 0

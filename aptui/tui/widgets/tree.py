@@ -26,7 +26,6 @@ from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.table import Column, Table
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Ids = NDArray[np.int32]
@@ -87,7 +86,6 @@ class _OpenNodes:
     def __init__(self, model: TreeModel, columns: Callable[[], Sequence[Column]]) -> None:
         self.model = model
         self._columns = columns
-        self._numpy = np
         self._steps = 0
         self._structure: int | None = None
         self._mask: Flags | None = None
@@ -129,7 +127,7 @@ class _OpenNodes:
     # members for the tree
 
     def index_of_node(self, node: int) -> int | None:
-        at = int(self._numpy.searchsorted(self.view, node))
+        at = int(np.searchsorted(self.view, node))
         return at if at < len(self.view) and self.view[at] == node else None
 
     def is_parent(self, node: int) -> bool:
@@ -152,7 +150,7 @@ class _OpenNodes:
         self._rebuild()
 
     def _apply_exceptions(self) -> None:
-        self._are_open = self._numpy.full(self.model.node_count, self._is_usually_open)
+        self._are_open = np.full(self.model.node_count, self._is_usually_open)
         known = [node for key in self._exceptions if (node := self.model.node_of(key)) is not None]
         self._are_open[known] = not self._is_usually_open
 
@@ -172,7 +170,7 @@ class _OpenNodes:
         self._set(node, is_open=True)
         at = self.index_of_node(node)
         if at is not None:
-            self.view = self._numpy.concatenate((self.view[: at + 1], self._visible_below(node), self.view[at + 1 :]))
+            self.view = np.concatenate((self.view[: at + 1], self._visible_below(node), self.view[at + 1 :]))
 
     def close(self, node: int) -> None:
         if not self._are_open[node]:
@@ -180,8 +178,8 @@ class _OpenNodes:
         self._set(node, is_open=False)
         at = self.index_of_node(node)
         if at is not None:
-            past = int(self._numpy.searchsorted(self.view, self.model.end[node]))
-            self.view = self._numpy.concatenate((self.view[: at + 1], self.view[past:]))
+            past = int(np.searchsorted(self.view, self.model.end[node]))
+            self.view = np.concatenate((self.view[: at + 1], self.view[past:]))
 
     def set_all(self, *, are_open: bool) -> None:
         self._is_usually_open, self._exceptions = are_open, set()
@@ -190,7 +188,6 @@ class _OpenNodes:
 
     def show_only(self, nodes: Ids | Sequence[int] | None, *, is_new: bool) -> None:
         """Restrict the view to these nodes and their ancestors, all open at first. None ends this and restores the open nodes."""
-        np = self._numpy
         self.renew()
         if nodes is None:
             if self._before_filter is not None:
@@ -218,7 +215,7 @@ class _OpenNodes:
         self._rebuild()
 
     def _rebuild(self) -> None:
-        np, count = self._numpy, self.model.node_count
+        count = self.model.node_count
         if not count:
             self.view = np.zeros(0, np.int32)
         elif self._are_open.all():
@@ -235,7 +232,6 @@ class _OpenNodes:
 
     def _visible(self, start: int, stop: int) -> Ids:
         """Return the nodes of a range, except those below a closed node of the same range."""
-        np = self._numpy
         ends = np.asarray(self.model.end[start:stop], np.int32)
         # The nodes after a closed node are hidden up to and including its last descendant.
         closed = np.flatnonzero(~self._are_open[start:stop] & (ends > np.arange(start + 1, stop + 1)))
@@ -262,20 +258,9 @@ class VTree(Table):
         Binding("shift+left", "shift(-1)", "back to the start of texts", id="tree.left", show=False),
     ]
 
-    def __init__(
-        self,
-        columns: Sequence[Column],
-        model: TreeModel | None = None,
-        *,
-        name: str | None = None,
-        id: str | None = None,  # noqa: A002  # Textual's name
-        classes: str | None = None,
-        disabled: bool = False,
-    ) -> None:
-        super().__init__(columns, name=name, id=id, classes=classes, disabled=disabled)
-        self._open_nodes: _OpenNodes | None = None
-        if model is not None:
-            self.set_tree(model)
+    def __init__(self, columns: Sequence[Column], model: TreeModel | None = None, **named: Any) -> None:
+        super().__init__(columns, **named)
+        self.set_tree(model or LazyTree(lambda _branch: None))
 
     def set_tree(self, model: TreeModel) -> None:
         """Show another tree with all nodes closed."""
@@ -284,30 +269,26 @@ class VTree(Table):
 
     def refresh_model(self) -> None:
         """Show changes; call it once per frame."""
-        if self._open_nodes is not None:
-            self._open_nodes.renew()
+        self._open_nodes.renew()
         super().refresh_model()
 
     @property
     def node(self) -> int | None:
         """The node under the cursor."""
-        nodes = self._open_nodes
-        return int(nodes.view[self.cursor]) if nodes is not None and self.cursor < len(nodes.view) else None
+        view = self._open_nodes.view
+        return int(view[self.cursor]) if self.cursor < len(view) else None
 
     def filter(self, nodes: Ids | Sequence[int] | None, *, is_new: bool = True) -> None:
         """Show only these nodes and their ancestors: all open, or, unless `is_new`, open as in the previous filter.
 
         None shows everything, open as it was without the filter.
         """
-        if self._open_nodes is not None:
-            self._open_nodes.show_only(nodes, is_new=is_new)
-            self.refresh_model()
+        self._open_nodes.show_only(nodes, is_new=is_new)
+        self.refresh_model()
 
     def reveal(self, node: int) -> bool:
         """Open the ancestors of a node and put the cursor on the node; return False if the filter hides it."""
         nodes = self._open_nodes
-        if nodes is None:
-            return False
         above, up = [], int(nodes.model.parent[node])
         while up >= 0:
             above.append(up)
@@ -319,14 +300,13 @@ class VTree(Table):
 
     def set_open(self, node: int, *, is_open: bool) -> None:
         """Open or close a node."""
-        if self._open_nodes is not None:
-            (self._open_nodes.open if is_open else self._open_nodes.close)(node)
-            self.refresh_model()
+        (self._open_nodes.open if is_open else self._open_nodes.close)(node)
+        self.refresh_model()
 
     def action_unfold(self) -> None:
         """Open the node under the cursor, or go to its first child."""
         nodes, node = self._open_nodes, self.node
-        if nodes is None or node is None or not nodes.is_parent(node):
+        if node is None or not nodes.is_parent(node):
             return
         if nodes.is_open(node):
             self.move_cursor(self.cursor + 1)
@@ -336,7 +316,7 @@ class VTree(Table):
     def action_fold(self) -> None:
         """Close the node under the cursor, or go to its parent."""
         nodes, node = self._open_nodes, self.node
-        if nodes is None or node is None:
+        if node is None:
             return
         if nodes.is_parent(node) and nodes.is_open(node):
             self.set_open(node, is_open=False)
@@ -345,26 +325,23 @@ class VTree(Table):
 
     def action_unfold_all(self) -> None:
         """Open all nodes whose children are known."""
-        self._set_all(are_open=True)
+        self._open_nodes.set_all(are_open=True)
+        self.refresh_model()
 
     def action_fold_all(self) -> None:
         """Close all nodes; the cursor goes to the top node above it."""
         nodes, node = self._open_nodes, self.node
-        while nodes is not None and node is not None and (parent := int(nodes.model.parent[node])) >= 0:
+        while node is not None and (parent := int(nodes.model.parent[node])) >= 0:
             node = parent
-        self._set_all(are_open=False)
-        if nodes is not None and node is not None and (index := nodes.index_of_node(node)) is not None:
+        nodes.set_all(are_open=False)
+        self.refresh_model()
+        if node is not None and (index := nodes.index_of_node(node)) is not None:
             self.move_cursor(index)
-
-    def _set_all(self, *, are_open: bool) -> None:
-        if self._open_nodes is not None:
-            self._open_nodes.set_all(are_open=are_open)
-            self.refresh_model()
 
     def action_open(self) -> None:
         """Open or close a parent; post `Opened` for a node without children."""
         nodes, node = self._open_nodes, self.node
-        if nodes is None or node is None:
+        if node is None:
             return
         if nodes.is_parent(node):
             self.set_open(node, is_open=not nodes.is_open(node))

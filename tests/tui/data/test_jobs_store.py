@@ -131,9 +131,9 @@ def test_jobs_and_failed_analyses_are_sorted_by_time(jobs: JobsStore) -> None:
 
 
 def test_failed_jobs_among_keys_are_found_also_before_any_job_is_read(jobs: JobsStore) -> None:
-    assert jobs.failed_of([1, 2, 5, 99]) == {2, 5}
+    assert jobs.find_failed_among([1, 2, 5, 99]) == {2, 5}
     with closing(JobsStore()) as empty:
-        assert empty.failed_of([1]) == set()
+        assert empty.find_failed_among([1]) == set()
 
 
 def test_cells_have_readable_text(jobs: JobsStore) -> None:

@@ -24,9 +24,9 @@ from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.commandline import Choice
 from aptui.tui.frame.line import Line, Part, Parts, strip_of, width_of
 from aptui.tui.screens.bars import Bar
-from aptui.tui.screens.listing import ListedRow, ListedRows
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, wrap
+from aptui.tui.widgets.listing import ListedRow, ListedRows
 from aptui.tui.widgets.menu import Menu, MenuChoice, MenuItem
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import Column, Table

@@ -26,10 +26,9 @@ from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
-from aptui.tui.screens.listing import fit_columns
 from aptui.tui.widgets.menu import Confirm, Field, Form, Prompt
 from aptui.tui.widgets.row_list import Rows
-from aptui.tui.widgets.table import SideTable, Table
+from aptui.tui.widgets.table import SideTable, Table, fit_columns
 
 if TYPE_CHECKING:
     from aptui.tui.pane import Shell

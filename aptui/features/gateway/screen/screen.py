@@ -27,7 +27,7 @@ from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
 from aptui.tui.screens.bars import Bar, TabLine
 from aptui.tui.screens.jobs.job_texts import term
-from aptui.tui.screens.listing import ListedRow
+from aptui.tui.widgets.listing import ListedRow
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import SideTable
 from aptui.tui.words import brief, shorten, size_text
@@ -348,7 +348,7 @@ class EnginePage(ConnectionTables):
     def go_to_job(self) -> None:
         """Show the current job of the worker under the cursor on the Jobs screen."""
         if source := self._source():
-            self._shell.reveal("jobs", term("source", source, is_whole=True))
+            self._shell.reveal("jobs", term("source", source))
 
     def _source(self) -> str:
         """Return the source of the job of the worker under the cursor, "" = the worker is idle."""

@@ -31,9 +31,9 @@ from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
 from aptui.tui.screens.bars import Bar
-from aptui.tui.screens.listing import ListedRow, ListedRows, Listing
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, share_bar
+from aptui.tui.widgets.listing import ListedRow, ListedRows, Listing
 from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import Column, SideTable, Table

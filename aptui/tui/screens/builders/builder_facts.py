@@ -27,10 +27,10 @@ from aptui.store.queries.metrics import BuilderSpent, Entry, Spent, analysis_ent
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
 from aptui.tui.screens.bars import TabLine
-from aptui.tui.screens.listing import ListedRow
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import BAR_CELLS, Cell, share_bar, width_of
 from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.listing import ListedRow
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import Column, KeyValue, SideTable, Table
 from aptui.tui.widgets.tree import Branch, LazyTree, VTree

@@ -36,14 +36,14 @@ from aptui.tui.screens.builders.builder_facts import (
     is_descending_next,
 )
 from aptui.tui.screens.builders.builders_layout import BuildersLayout, BuildersSearch
-from aptui.tui.screens.external_programs import Copy, offer_copies
+from aptui.tui.screens.external_programs import Copy, offer_copies, offer_pair
 from aptui.tui.screens.jobs.job_texts import details as as_lines
 from aptui.tui.screens.jobs.job_texts import term
-from aptui.tui.screens.listing import ListedRows, fit_columns
 from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.listing import ListedRows
 from aptui.tui.widgets.menu import Menu, MenuChoice, MenuItem
 from aptui.tui.widgets.row_list import Rows
-from aptui.tui.widgets.table import Table
+from aptui.tui.widgets.table import Table, fit_columns
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -51,20 +51,16 @@ if TYPE_CHECKING:
 
     from aptui.tui.data.feed import Batch
     from aptui.tui.pane import Shell
-    from aptui.tui.screens.listing import ListedRows
 
 
 def ask_what_to_copy(shell: Shell, widgets: BuilderWidgets, builder: str) -> None:
     """Open the menu of texts to copy: texts of the focused part, or of the builder with this name."""
-    panel = widgets.details
-    part = next((part for part in (widgets.list, widgets.patterns, widgets.spent) if part.has_focus), widgets.list)
-    pair = panel.current()
-    everything: Copy = ("All details", "a", lambda: "\n".join(as_lines(panel.pairs)))
-    if panel.has_focus and pair is not None:
-        offer_copies(shell, [("Key", "k", lambda: pair[0]), ("Value", "y,v", lambda: pair[1]), everything])
+    if offer_pair(shell, widgets.details):
         return
+    part = next((part for part in (widgets.list, widgets.patterns, widgets.spent) if part.has_focus), widgets.list)
     row: Copy = ("Row", "y", lambda: "\n".join(part.row_text(key) for key in part.list_selected_keys()))
-    offer_copies(shell, [row, ("Name", "n", lambda: builder), everything])
+    everything = "\n".join(as_lines(widgets.details.pairs))
+    offer_copies(shell, [row, ("Name", "n", lambda: builder), ("All details", "a", lambda: everything)])
 
 
 class BuildersOrder:
@@ -453,15 +449,15 @@ class BuildersPane(Pane):
 
     def _go_to_jobs(self, name: str) -> None:
         if name:
-            self.shell.reveal("jobs", term("builder", name, is_whole=True))
+            self.shell.reveal("jobs", term("builder", name))
 
     @on(Rows.Opened, "#builders-metrics")
     def _go_to_entry(self, event: Rows.Opened) -> None:
         event.stop()
         entry = self.metrics.entry(event.key)
         if entry is not None:
-            builder = f" {term('builder', self._shown_name, is_whole=True)}" if not entry.is_analysis else ""
-            goal = f"#{entry.job_id}" if entry.job_id else term("source", entry.source, is_whole=True) + builder
+            builder = f" {term('builder', self._shown_name)}" if not entry.is_analysis else ""
+            goal = f"#{entry.job_id}" if entry.job_id else term("source", entry.source) + builder
             self.shell.reveal("jobs", goal)
 
     def action_copy(self) -> None:

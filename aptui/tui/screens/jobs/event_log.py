@@ -6,22 +6,23 @@ Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from msgspec import Struct
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.message import Message
 
+from aptui.shared.printing import count as counted
 from aptui.shared.sanitize import sanitize
 from aptui.store.joblog import JobLogLine, is_tally
 from aptui.store.joblog import JobLogLine as Record
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.frame.line import Part, width_of
 from aptui.tui.screens.bars import FRAME_CELLS, Bar
-from aptui.tui.screens.external_programs import Copy, offer_copies
+from aptui.tui.screens.external_programs import Copy, offer_copies, offer_pair
 from aptui.tui.screens.jobs import job_texts
 from aptui.tui.screens.jobs.job_details import (
     DetailsReader,
@@ -33,10 +34,11 @@ from aptui.tui.screens.jobs.job_details import (
     with_running,
 )
 from aptui.tui.screens.jobs.job_texts import job_facts
-from aptui.tui.screens.jobs.log_lines import EventLines, LogSearch, window_cells
+from aptui.tui.screens.jobs.log_lines import LogSearch, window_cells
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import fit
 from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.log_sources import MemoryLines
 from aptui.tui.widgets.logpane import LogPane
 from aptui.tui.widgets.menu import Checks, MenuItem
 from aptui.tui.widgets.row_list import Rows
@@ -103,17 +105,6 @@ def ask_lines(shell: Shell, job_details: JobDetails | None, keys: Sequence[int],
     offer_copies(shell, [*(selected if lines else []), *whole], place)
 
 
-def ask_details(shell: Shell, pair: tuple[str, str] | None, pairs: Sequence[tuple[str, str]], place: Place) -> None:
-    """Open the menu of texts to copy from the details; `pair` is the (key, value) under the cursor."""
-    if pair is not None:
-        copies: list[Copy] = [
-            ("Copy selected value", "y,v", lambda: pair[1]),
-            ("Copy selected key", "k", lambda: pair[0]),
-            ("Copy all values", "a", lambda: "\n".join(f"{key} = {value}" for key, value in pairs)),
-        ]
-        offer_copies(shell, copies, place)
-
-
 class LogCursor:
     """Moves the cursor of a log to its most important line.
 
@@ -156,37 +147,24 @@ class LogCursor:
             pane.action_move(-1)
 
 
-class TitledLog(Struct, frozen=True):
-    """The input of the title: `info` is the job under the cursor; `job_details` are shown and may belong to the previous job."""
-
-    info: JobRowInfo | None
-    job_details: JobDetails | None
-    is_reading: bool
-    has_focus: bool
-    line_count: int
-    modes: str
-    search: Sequence[Part]
-    now_ms: int = 0
-
-
-def title(log: TitledLog, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+def title(log: EventLog, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
     """Return both ends of the title: the job and its run at the left; search, levels and number of lines at the right."""
-    info, job_details = log.info, log.job_details
+    info, job_details, pane = log.info, log.job_details, log.log_pane
     if log.is_reading and job_details is not None:
         info = job_details.info  # the title names the previous job, because its lines are still shown
-    role = "title" if log.has_focus else "header"
+    role = "title" if pane.has_focus else "header"
     if info is None:
         return (Part("Event log", role),), ()
     is_read = job_details is not None and job_details.info.key == info.key
-    right = [*log.search, *(Part(f"{word}  ", "accent") for word in log.modes.split("  ") if word)]
-    words = f"{log.line_count:,} line{'' if log.line_count == 1 else 's'}" if is_read else "reading"
+    right = [*log.search.parts(), *(Part(f"{word}  ", "accent") for word in pane.modes().split("  ") if word)]
+    words = counted(pane.source.line_count(), "line") if is_read else "reading"
     count = Part(words, "muted") if width >= 60 else Part("")
     head, tail = [Part("Event log", role), Part(" · ", "muted")], _run_parts(log.info, job_details if is_read else None)
     job = [Part(sanitize(f" · {info.platform} · {info.job_key}"), "muted")]
     free_width = width - FRAME_CELLS - width_of([*head, *tail, *right, count])
     wanted = cell_len(sanitize(info.source))
     least = min(wanted, cell_len(sanitize(info.source.rpartition("/")[2])) + _ELLIPSIS_CELLS)
-    forms = _list_failing_parts(job_details, log.now_ms) if is_read and job_details is not None else []
+    forms = _list_failing_parts(job_details, log.shell.session.clock_ms()) if is_read and job_details is not None else []
     # To make room for the text "failing since …", the number of lines is dropped first, then the number of the run, then a word.
     none, short_head = Part(""), [Part("Log", role), head[1]]
     levels: list[tuple[list[Part], list[Part], Part]]
@@ -270,7 +248,7 @@ class EventLog(Vertical):
         self.reader: DetailsReader | None = None
         self.job_details: JobDetails | None = None
         self.info: JobRowInfo | None = None
-        self.search = LogSearch(self)
+        self.search = LogSearch(self, lambda: self.records, self.show_title)
         self._only, self._is_alone, self._is_tall = "log", False, is_tall
         self.side = LineContext()
         self.cursor = LogCursor(lambda: self.log_pane)
@@ -283,7 +261,7 @@ class EventLog(Vertical):
         """Create the widgets."""
         with Container(id="event-body"):
             with Vertical(id="event-main"):
-                yield Bar(self._title, id="event-title", rules=True)
+                yield Bar(partial(title, self), id="event-title", rules=True)
                 yield FilterBox(id="event-filter", placeholder="search in this log", disabled=True)
                 yield LogPane(id="event-lines", wraps=True)
             yield self.side
@@ -302,11 +280,6 @@ class EventLog(Vertical):
     def log_pane(self) -> LogPane:
         """The widget of the log lines."""
         return self.query_one(LogPane)
-
-    @property
-    def search_box(self) -> FilterBox:
-        """The input line of the search."""
-        return self.query_one("#event-filter", FilterBox)
 
     @property
     def records(self) -> Sequence[Record]:
@@ -374,7 +347,10 @@ class EventLog(Vertical):
 
     def refresh_running(self) -> None:
         """Request the new lines of a running job; the pane calls this method with each frame."""
-        self._asking = self._asking or RunningLog(self.shell, self, lambda wait_s: self.set_timer(wait_s, self.shell.wake))
+        shell = self.shell
+        self._asking = self._asking or RunningLog(
+            shell, lambda: self.running_id, self.accept_running, lambda wait_s: self.set_timer(wait_s, shell.wake)
+        )
         self._asking.ask()
 
     def accept_running(self, running: RunningLines) -> None:
@@ -388,7 +364,7 @@ class EventLog(Vertical):
         pane = self.log_pane
         self.search.forget(is_other=False)
         pane.set_window_cells(window_cells(job_details))
-        pane.renew_source(EventLines(job_details.lines))
+        pane.renew_source(MemoryLines(job_details.lines))
         self.cursor.skip_count_line(self.records)
         self.search.again()
 
@@ -396,7 +372,7 @@ class EventLog(Vertical):
         pane = self.log_pane
         self.search.forget(is_other=True)
         pane.set_window_cells(window_cells(job_details))
-        pane.set_source(EventLines(job_details.lines if job_details else ()))
+        pane.set_source(MemoryLines(job_details.lines if job_details else ()))
         self.side.clear()  # hides the shown context, which belonged to a line of another log
         if pane.is_following:
             pane.action_last()
@@ -481,20 +457,6 @@ class EventLog(Vertical):
     def on_resize(self) -> None:
         """Divide the room again after a change of the height."""
         self._show_details()
-
-    def _title(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-        pane = self.log_pane
-        shown = TitledLog(
-            self.info,
-            self.job_details,
-            self.is_reading,
-            pane.has_focus,
-            pane.source.line_count(),
-            pane.modes(),
-            self.search.parts(),
-            self.shell.session.clock_ms(),
-        )
-        return title(shown, width)
 
     # -------------------------------------------------------------------------------------------------------------- events
 
@@ -585,7 +547,7 @@ class EventLog(Vertical):
 
     def action_copy(self, place: tuple[int, int] | None = None) -> None:
         """Open the menu of texts to copy, from the details or from the log."""
-        if self.details.has_focus:
-            ask_details(self.shell, self.details.current(), self.details.pairs, place)
-        else:
+        if not self.details.has_focus:
             ask_lines(self.shell, self.job_details, self.log_pane.list_selected_keys(), place)
+        else:
+            offer_pair(self.shell, self.details, place)

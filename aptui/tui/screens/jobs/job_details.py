@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -261,29 +261,21 @@ class RunningLines(Struct, frozen=True):
     drawn: tuple[LogPaneLine, ...] = ()
 
 
-class RunningView(Protocol):
-    """The lines as a source for the log pane."""
-
-    @property
-    def running_id(self) -> int:
-        """The id of the job whose running log is needed; 0 = none."""
-
-    def accept_running(self, running: RunningLines) -> None:
-        """Show the lines."""
-
-
 class RunningLog:
-    """Requests the log of the running job that `view` shows.
+    """Requests the log of a running job.
 
     Args:
+        running_id: returns the id of the job whose running log is shown; 0 = none.
+        accept: shows the lines.
         later: requests a frame after some seconds.
         clock: seconds of a monotonic clock.
     """
 
     def __init__(
-        self, shell: Shell, view: RunningView, later: Callable[[float], object], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._shell, self._view, self._later, self._clock = shell, view, later, clock
+        self, shell: Shell, running_id: Callable[[], int], accept: Callable[[RunningLines], object],
+        later: Callable[[float], object], clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._shell, self._running_id, self._accept_lines, self._later, self._clock = shell, running_id, accept, later, clock
         self._known = RunningLines(0)
         self._due_s = 0.0
         self._is_asking = False
@@ -292,7 +284,7 @@ class RunningLog:
 
     def ask(self) -> None:
         """Send a request if it is due; called with each frame."""
-        job_id, now_s, session = self._view.running_id, self._clock(), self._shell.session
+        job_id, now_s, session = self._running_id(), self._clock(), self._shell.session
         if not job_id or session.state is not SessionState.ATTACHED or session.engine.pid == self._old_engine_pid:
             self._known = RunningLines(0)
             return
@@ -330,7 +322,7 @@ class RunningLog:
         is_more = found is not self._known and bool(found.lines)
         self._known, self._due_s = found, self._clock() + AGAIN_S
         if is_more:
-            self._view.accept_running(found)
+            self._accept_lines(found)
 
 
 def _with(known: RunningLines, run_key: int, stamp: int, records: tuple[LogRecord, ...]) -> RunningLines:

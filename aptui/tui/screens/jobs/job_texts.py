@@ -215,10 +215,10 @@ def rerun_command(info: JobRowInfo, project_dir: str) -> str:
     return f"aptui rerun {where}'#{info.key}'"
 
 
-def term(field: str, text: str, *, is_whole: bool = False) -> str:
+def term(field: str, text: str) -> str:
     """Return a filter term that matches exactly this text."""
     pattern = _REGEX_SIGNS.sub(lambda found: f"\\{found[0]}", text).replace('"', '\\"')
-    return f'{field}:"{"^" if is_whole else ""}{pattern}{"$" if is_whole else ""}"'
+    return f'{field}:"^{pattern}$"'
 
 
 _KIND_CELLS, _LABEL_CELLS = 22, 14

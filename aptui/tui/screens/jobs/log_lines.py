@@ -1,20 +1,20 @@
-"""The lines of one log (all lines, or only lines with a hit) and the search in them. The log pane draws the lines.
+"""The search in the lines of one log.
 
 Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
 """
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from rich.cells import cell_len
 
 from aptui.core.notices import LogLevel
 from aptui.shared.errors import KnownError
+from aptui.shared.printing import count as counted
 from aptui.shared.sanitize import sanitize
 from aptui.store.joblog import JobLogLine as Record
 from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, parse
@@ -22,11 +22,12 @@ from aptui.store.jobs.texts import Texts
 from aptui.tui.frame.line import Part
 from aptui.tui.widgets.cells import Spans
 from aptui.tui.widgets.filterbox import FilterBox
-from aptui.tui.widgets.log_sources import LogPaneLine
+from aptui.tui.widgets.log_sources import MemoryLines
 from aptui.tui.widgets.logpane import LogPane
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    from textual.widget import Widget
 
     from aptui.tui.pane import Shell
     from aptui.tui.screens.jobs.job_details import JobDetails
@@ -34,48 +35,6 @@ if TYPE_CHECKING:
 
 _SAMPLED_RECORDS, _WIDEST_WINDOW = 5000, 16
 """Number of lines in which the widths of window names (origins) are measured; maximum width of the window column (cells)."""
-
-
-class EventLines:
-    """A `LineSource` over lines that do not change; the key of a line is its position in the whole log."""
-
-    def __init__(self, lines: Sequence[LogPaneLine] = ()) -> None:
-        self._lines = lines
-        self._filtered: Sequence[int] | None = None
-        self.version = 1
-
-    def keep(self, keys: Sequence[int] | None) -> None:
-        """Show only the lines with these positions; None = all lines."""
-        self._filtered = keys
-        self.version += 1
-
-    def line_count(self) -> int:
-        """Return the number of lines."""
-        return len(self._lines) if self._filtered is None else len(self._filtered)
-
-    def line(self, index: int) -> LogPaneLine:
-        """Return a line."""
-        return self._lines[self.key(index)]
-
-    def key(self, index: int) -> int:
-        """Return the position of a line in the log."""
-        return index if self._filtered is None else self._filtered[index]
-
-    def index_of(self, key: int) -> int | None:
-        """Return the index of a line."""
-        if self._filtered is None:
-            return key if 0 <= key < len(self._lines) else None
-        at = bisect.bisect_left(self._filtered, key)
-        return at if at < len(self._filtered) and self._filtered[at] == key else None
-
-    def of_levels(self, levels: str) -> Sequence[int]:
-        """Return the indices of the lines with these levels."""
-        return [index for index in range(self.line_count()) if self.line(index).level in levels]
-
-    def next_of(self, index: int, levels: str, step: int) -> int | None:
-        """Return the nearest line with one of these levels."""
-        reach = range(index + step, self.line_count() if step > 0 else -1, step)
-        return next((at for at in reach if self.line(at).level in levels), None)
 
 
 class LogColumns:
@@ -147,57 +106,41 @@ def window_cells(job_details: JobDetails | None) -> int:
     return min(_WIDEST_WINDOW, max(map(cell_len, windows), default=1))
 
 
-class SearchedLog(Protocol):
-    """The members of the lower panes that the search uses."""
-
-    @property
-    def shell(self) -> Shell:
-        """The app."""
-
-    @property
-    def is_mounted(self) -> bool:
-        """Whether the lower panes are mounted on the screen."""
-
-    @property
-    def log_pane(self) -> LogPane:
-        """The widget of the log lines."""
-
-    @property
-    def search_box(self) -> FilterBox:
-        """The input line of the search."""
-
-    @property
-    def records(self) -> Sequence[Record]:
-        """The lines of the log as they were read."""
-
-    def show_title(self) -> None:
-        """Draw the title again."""
-
-    def run_worker(self, work: Callable[[], Any], *, thread: bool, exclusive: bool, group: str) -> object:
-        """Run a function in a thread."""
-
-
 class LogSearch:
-    """The search in the log of the selected job; its text stays when another job is selected."""
+    """The search in the log of the selected job; its text stays when another job is selected.
 
-    def __init__(self, log: SearchedLog) -> None:
-        self._log = log
+    Args:
+        host: the widget that contains the log pane and the search line.
+        records: returns the lines of the log as they were read.
+        changed: called when the text about the search changed.
+    """
+
+    def __init__(self, host: Widget, records: Callable[[], Sequence[Record]], changed: Callable[[], object]) -> None:
+        self._host, self._records, self._changed = host, records, changed
         self._columns: LogColumns | None = None
         self._found: LineSearch | None = None
         self._number = 0
         self.text = ""
         self._shows_only_hits = False
 
+    @property
+    def _box(self) -> FilterBox:
+        return self._host.query_one(FilterBox)
+
+    @property
+    def _pane(self) -> LogPane:
+        return self._host.query_one(LogPane)
+
     def begin(self) -> None:
         """Open the search line."""
-        box = self._log.search_box
+        box = self._box
         box.disabled, box.display = False, True
         box.text = self.text
         box.begin()
 
     def leave(self, *, stays: bool) -> None:
         """Go to the first hit."""
-        box, pane = self._log.search_box, self._log.log_pane
+        box, pane = self._box, self._pane
         box.display, box.disabled = False, True
         pane.focus()
         if stays and self._found and self._found.hits and pane.cursor_key not in self._found.hits:
@@ -213,7 +156,7 @@ class LogSearch:
         self._columns = None
         if is_other:
             self._found = None
-            self._log.log_pane.set_search(None)
+            self._pane.set_search(None)
 
     def again(self) -> None:
         """Search in the current log."""
@@ -226,8 +169,8 @@ class LogSearch:
         if not text:
             self._accept(self._number, None)
             return
-        work = partial(self._search_in, self._number, text, self._columns, self._log.records)
-        self._log.run_worker(work, thread=True, exclusive=True, group="search")
+        work = partial(self._search_in, self._number, text, self._columns, self._records())
+        self._host.run_worker(work, thread=True, exclusive=True, group="search")
 
     def _search_in(self, number: int, text: str, columns: LogColumns | None, records: Sequence[Record]) -> None:
         """Search in a thread."""
@@ -238,35 +181,34 @@ class LogSearch:
             answer = search(text, columns)
         except KnownError as error:
             answer = error
-        self._log.shell.in_ui(self._accept, number, answer)
+        cast("Shell", self._host.app).in_ui(self._accept, number, answer)
 
     def _accept(self, number: int, answer: LineSearch | KnownError | None) -> None:
-        if number != self._number or not self._log.is_mounted:
+        if number != self._number or not self._host.is_mounted:
             return
-        box = self._log.search_box
+        box = self._box
         if isinstance(answer, KnownError):
             column = answer.column - 1 if isinstance(answer, FilterError) else 0
             box.show_mistake(column, answer.what, answer.hint)
             return
         self._found = answer
-        count = len(answer.hits) if answer else 0
-        box.show_count(f"{count:,} hit{'' if count == 1 else 's'}" if answer else "")
-        self._log.log_pane.set_search(answer.spans if answer else None, answer.hits if answer else ())
+        box.show_count(counted(len(answer.hits), "hit") if answer else "")
+        self._pane.set_search(answer.spans if answer else None, answer.hits if answer else ())
         self._keep_hits()
 
     def _keep_hits(self) -> None:
-        source = self._log.log_pane.source
-        if isinstance(source, EventLines):
+        source = self._pane.source
+        if isinstance(source, MemoryLines):
             source.keep(self._found.hits if self._found and self._shows_only_hits else None)
-            self._log.log_pane.refresh_source()
-        self._log.show_title()
+            self._pane.refresh_source()
+        self._changed()
 
     def parts(self) -> list[Part]:
         """Return the text about the search for the title."""
         if not self.text:
             return []
         found = self._found
-        hits = f" {len(found.hits):,} hit{'' if len(found.hits) == 1 else 's'}" if found else ""
+        hits = f" {counted(len(found.hits), 'hit')}" if found else ""
         return [
             Part(f"/ {sanitize(self.text)}", "accent"),
             Part(f"{hits}{', no other lines' if self._shows_only_hits else ''}  ", "muted"),

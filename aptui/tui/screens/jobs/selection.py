@@ -109,7 +109,7 @@ class FixedJobs:
     def note(self, batch: Batch) -> str:
         """Return a message about the jobs that a batch fixes, "" if no job is fixed; call it before the batch is applied."""
         fixed: dict[str, list[str]] = {}
-        failed = self._store.failed_of([news.notice.job_id for news in batch.jobs]) if batch.jobs else set()
+        failed = self._store.find_failed_among([news.notice.job_id for news in batch.jobs]) if batch.jobs else set()
         for notice in (news.notice for news in batch.jobs):
             if notice.job_id in failed:
                 self._failed.add(notice.job_id)

@@ -75,7 +75,7 @@ class CausesView:
             self._goal.set_job(group.keys[0])
             self._pane.go_to("table")
             return
-        about = term("cause", group.cause, is_whole=True) if group.cause else ""
+        about = term("cause", group.cause) if group.cause else ""
         self._choices.filter_by(f"status:failed {about}".strip())
         self._pane.table.focus()
 

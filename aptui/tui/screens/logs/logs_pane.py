@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
 from textual.widgets import Input
 
-from aptui.store.joblog import JobLogLine
 from aptui.store.queries.logs import engine_logs, log_folder
 from aptui.tui.background import run_in_background
 from aptui.tui.frame import terminal_control
@@ -22,8 +20,8 @@ from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
 from aptui.tui.screens.bars import Bar, TabLine
-from aptui.tui.screens.external_programs import Copy, editor, offer_copies, pager
-from aptui.tui.screens.jobs.job_texts import details, log_text
+from aptui.tui.screens.external_programs import editor, offer_pair, pager
+from aptui.tui.screens.jobs.job_texts import log_text
 from aptui.tui.screens.logs.log_reader import LogPiece, LogReader, LogRecords, LogView, RecordLines
 from aptui.tui.screens.logs.log_tabs import TabList
 from aptui.tui.widgets.cells import wrap
@@ -144,67 +142,6 @@ _AROUND_TEXT = 12
 """Approximate number of cells beside a value."""
 
 
-class LineDetails:
-    """The whole line under the cursor: its text in a title and its context in a panel.
-
-    Both are hidden if they would add nothing.
-    """
-
-    def __init__(self) -> None:
-        self.bar = Bar(lambda _width: ((Part("This line", "title"),), ()), id="logs-details-bar", rules=True)
-        self.panel = KeyValue(id="logs-details")
-
-    def show(self, pairs: Sequence[tuple[str, str]], size: Size) -> None:
-        """Show the context as keys and values in at most the lower third of `size`."""
-        if list(pairs) != self.panel.pairs:
-            self.panel.show(list(pairs))
-        rows = sum(len(wrap(text, max(1, size.width - _AROUND_TEXT))) for _, text in pairs)
-        self.panel.styles.height = min(rows + 1, _MOST_ROWS, max(2, size.height // 3))
-        self.panel.display = self.bar.display = bool(pairs)
-
-
-class LogCopying:
-    """Copies texts from lines and details.
-
-    Args:
-        path: returns the path of the log.
-    """
-
-    def __init__(self, shell: Shell, pane: LogPane, panel: KeyValue, records: LogRecords, path: Callable[[], Path | None]) -> None:
-        self._shell, self._pane, self._panel, self._records, self._path = shell, pane, panel, records, path
-
-    def ask(self) -> None:
-        """Open the menu of texts to copy: from the details if they have the focus, else from the lines."""
-        pair, path = self._panel.current(), self._path()
-        if self._panel.has_focus and pair is not None:
-            all_pairs: Copy = ("All values", "a", lambda: "\n".join(details(self._panel.pairs)))
-            offer_copies(self._shell, [("Key", "k", lambda: pair[0]), ("Value", "y,v", lambda: pair[1]), all_pairs])
-            return
-        marked, knows_all = len(self._pane.list_selected_keys()), self._records.knows(self._pane.source)
-        what = f"{marked:,} lines" if marked > 1 else "Line"
-        copy_lines, copy_path = self._copy_lines, lambda: self._shell.copy_text(str(path))
-        choices: list[MenuChoice] = [
-            (MenuItem("line", what, "y"), partial(copy_lines, is_all=False, has_details=False)),
-            (MenuItem("detailed", f"{what} with details", "d"), partial(copy_lines, is_all=False, has_details=True)),
-            (MenuItem("all", "All lines with details", "a", knows_all), partial(copy_lines, is_all=True, has_details=True)),
-            (MenuItem("path", "Path of the log", "p", path is not None), copy_path),
-        ]
-        Menu.run_one(self._shell.app, choices, title="Copy")
-
-    def _copy_lines(self, *, is_all: bool, has_details: bool) -> None:
-        pane = self._pane
-        keys = [pane.key_of(at) for at in range(pane.count_rows())] if is_all else pane.list_selected_keys()
-        read, is_for_threads = self._records.reader(pane.source)
-        if is_for_threads:
-            run_in_background("aptui-copy", self._copy_records, keys, read, has_details)
-        else:  # read in this thread, which is fast because the source has few lines
-            self._copy_records(keys, read, has_details)
-
-    def _copy_records(self, keys: Sequence[int], read: Callable[[int], JobLogLine | None], has_details: bool) -> None:
-        found = [record for key in keys if (record := read(key)) is not None]
-        self._shell.in_ui(self._shell.copy_text, log_text(found, has_details=has_details))
-
-
 _BASES = ("aptui", "AP_GUI", "AP_Batch")
 """Names of aptui's logs and of the logs of O3DE's own programs."""
 
@@ -294,12 +231,13 @@ class LogsPane(Pane):
 
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
-        self.records, self.details = LogRecords(), LineDetails()
+        self.records = LogRecords()
+        self.details_bar = Bar(lambda _width: ((Part("This line", "title"),), ()), id="logs-details-bar", rules=True)
+        self.details = KeyValue(id="logs-details")
         self.pane = LogPane(self.records.lines, id="logs-lines", window_cells=0)
         self.box = FilterBox(placeholder="search these lines", id="logs-filter")
         self.tabs, self.files = TabList(self.shell, self._show), LogFiles(self.shell, self._show)
         self.search = LogsSearch(self.shell, self.box, self.pane, self.records.lines, self._show, lambda: self._asked is not None)
-        self.copying = LogCopying(self.shell, self.pane, self.details.panel, self.records, lambda: self.files.path)
         self._tab_line = TabLine(lambda: (self.tabs.names(), self.tabs.number), self._words, self.tabs.show, id="logs-tabs")
         self._reader: LogReader | None = None
         self._is_whole, self._is_check_due = True, False
@@ -313,8 +251,8 @@ class LogsPane(Pane):
         yield self._tab_line
         yield self.box
         yield self.pane
-        yield self.details.bar
-        yield self.details.panel
+        yield self.details_bar
+        yield self.details
 
     def on_mount(self) -> None:
         """Restore the remembered choices, and start reading."""
@@ -489,10 +427,14 @@ class LogsPane(Pane):
         self.call_after_refresh(self._show_details)
 
     def _show_details(self) -> None:
-        """Show the whole line under the cursor: its text if the row cuts it, and its context."""
+        """Show the whole line under the cursor in at most the lower third: its text if the row cuts it, and its context."""
         record, whole = self.records.record(self.pane.source, self.pane.cursor_key), self.pane.cut_text()
         pairs = [*([("Text", whole)] if whole else []), *(record.context if record is not None else ())]
-        self.details.show(pairs, self.size)
+        if pairs != self.details.pairs:
+            self.details.show(pairs)
+        rows = sum(len(wrap(value, max(1, self.size.width - _AROUND_TEXT))) for _, value in pairs)
+        self.details.styles.height = min(rows + 1, _MOST_ROWS, max(2, self.size.height // 3))
+        self.details.display = self.details_bar.display = bool(pairs)
 
     # ------------------------------------------------------------------------------------------------------------------- tabs
 
@@ -524,8 +466,33 @@ class LogsPane(Pane):
     # ---------------------------------------------------------------------------------------------------------------- copying
 
     def action_copy(self) -> None:
-        """Open the menu of texts to copy."""
-        self.copying.ask()
+        """Open the menu of texts to copy: from the details if they have the focus, else from the lines."""
+        if offer_pair(self.shell, self.details):
+            return
+        path, marked = self.files.path, len(self.pane.list_selected_keys())
+        what = f"{marked:,} lines" if marked > 1 else "Line"
+        copy, knows_all = self._copy_lines, self.records.knows(self.pane.source)
+        choices: list[MenuChoice] = [
+            (MenuItem("line", what, "y"), partial(copy, is_all=False, has_details=False)),
+            (MenuItem("detailed", f"{what} with details", "d"), partial(copy, is_all=False, has_details=True)),
+            (MenuItem("all", "All lines with details", "a", knows_all), partial(copy, is_all=True, has_details=True)),
+            (MenuItem("path", "Path of the log", "p", path is not None), lambda: self.shell.copy_text(str(path))),
+        ]
+        Menu.run_one(self.shell.app, choices, title="Copy")
+
+    def _copy_lines(self, *, is_all: bool, has_details: bool) -> None:
+        pane = self.pane
+        keys = [pane.key_of(at) for at in range(pane.count_rows())] if is_all else pane.list_selected_keys()
+        read, is_for_threads = self.records.reader(pane.source)
+
+        def copy() -> None:
+            found = [record for key in keys if (record := read(key)) is not None]
+            self.shell.in_ui(self.shell.copy_text, log_text(found, has_details=has_details))
+
+        if is_for_threads:
+            run_in_background("aptui-copy", copy)
+        else:  # read in this thread, which is fast because the source has few lines
+            copy()
 
     def action_menu(self, place: tuple[int, int] | None = None) -> None:
         """Open the menu of this screen's actions."""

@@ -195,6 +195,7 @@ def _ask(task: BackgroundTask, words: list[str]) -> list[DoctorRow]:
         raise HostError(f"the doctor failed: {last}", hint="run 'aptui doctor'") from None
 
 
+_WORDS = {"on": True, "off": False}
 _OPTION_NAMES = {"debug_output": "debug output", "fast_scan": "faster scanning"}
 
 
@@ -260,10 +261,10 @@ class EngineTools:
 
         self._shell.ask(ReloadConfig(), then=report)
 
-    def set_debug(self, *, is_on: bool | None = None) -> None:
-        """Switch debug output on or off, after a confirmation; None = toggle."""
+    def set_debug(self, word: str = "") -> None:
+        """Switch debug output "on" or "off", after a confirmation; with another word, toggle it."""
         options = self.options or {}
-        wanted = not options.get("debug_output", False) if is_on is None else is_on
+        wanted = _WORDS.get(word, not options.get("debug_output", False))
         if wanted == options.get("debug_output"):
             self._shell.show_toast(f"debug output is {'on' if wanted else 'off'} already")
             return
@@ -272,18 +273,10 @@ class EngineTools:
         text = f"turn debug output {to}? it applies to jobs that start from now on"
         self._shell.question(text, [Choice("y", f"turn it {to}", ask), Choice("n", f"leave it {now}")])
 
-    def set_fast_scanning(self, *, is_on: bool | None = None) -> None:
-        """Choose whether rescans skip files whose size and time are as recorded; None = toggle."""
-        wanted = not (self.options or {}).get("fast_scan", True) if is_on is None else is_on
+    def set_fast_scanning(self, word: str = "") -> None:
+        """Let rescans skip files whose size and time are as recorded: "on" or "off"; with another word, toggle it."""
+        wanted = _WORDS.get(word, not (self.options or {}).get("fast_scan", True))
         self._shell.ask(SetOption("fast_scan", wanted), then=self._accept_option)
-
-    def set_fast_scanning_by_word(self, rest: str) -> None:
-        """Switch faster scanning on or off by the word that the user typed."""
-        self.set_fast_scanning(is_on={"on": True, "off": False}.get(rest))
-
-    def set_debug_by_word(self, rest: str) -> None:
-        """Switch debug output on or off by the word that the user typed."""
-        self.set_debug(is_on={"on": True, "off": False}.get(rest))
 
     def _accept_option(self, answer: Answer) -> None:
         name, value = str(answer.get("name", "debug_output")), bool(answer.get("value"))

@@ -9,12 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.segment import Segment
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.strip import Strip
-from textual.widget import Widget
+from textual.widgets import Static
 
 from aptui.config.dirs import asset_database
 from aptui.core.paths import key_of
@@ -30,51 +28,19 @@ from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
 from aptui.tui.preferences.keymap import show_key
 from aptui.tui.screens.bars import Bar
-from aptui.tui.screens.listing import Listing
 from aptui.tui.screens.tools import engine_tools
 from aptui.tui.screens.tools import tool_rows as listed
 from aptui.tui.screens.tools.engine_tools import Doctor, DoctorRow, EngineTools
 from aptui.tui.screens.tools.tool_rows import SettingsEditor, ToolFacts, ToolRow
 from aptui.tui.terminal.safety import make_safe
-from aptui.tui.widgets.cells import Cell, Painter, pad, painter_of, wrap
+from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.listing import Listing
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import SideTable, Table
 
 if TYPE_CHECKING:
     from aptui.tui.data.feed import Batch
     from aptui.tui.pane import Shell
-
-
-class NoteView(Widget):
-    """A text in several lines, broken at blanks; lines that do not fit are left out."""
-
-    DEFAULT_CSS = "NoteView { height: 3; width: 1fr; }"
-    ALLOW_SELECT: ClassVar[bool] = False
-
-    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's name
-        super().__init__(id=id)
-        self._text = ""
-        self._painter: Painter | None = None
-
-    @property
-    def text(self) -> str:
-        """The text."""
-        return self._text
-
-    def show(self, text: str) -> None:
-        """Show another text."""
-        text = make_safe(text)
-        if text != self._text:
-            self._text = text
-            self.refresh()
-
-    def render_line(self, y: int) -> Strip:
-        """Draw one line."""
-        painter = self._painter = painter_of(self, self._painter)
-        width = self.size.width
-        rows = wrap(self._text, max(1, width - 2))
-        line = self._text[slice(*rows[y])] if y < len(rows) else ""
-        return Strip(pad([Segment(f" {line.strip()}", painter.style("muted"))], width, painter.ground), width)
 
 
 class FailedJobs:
@@ -158,10 +124,10 @@ class ToolsPane(Pane):
     #tools-list { height: 1fr; }
     #tools-checks { height: 2; max-height: 40%; }
     ToolsPane.-zoomed-checks #tools-checks { max-height: 100%; }
-    #tools-note { dock: bottom; }
+    #tools-note { dock: bottom; height: 3; padding: 0 1; color: $role-muted; }
     ToolsPane.-zoomed-list #tools-checks, ToolsPane.-zoomed-list #tools-health { display: none; }
     ToolsPane.-zoomed-checks #tools-list { display: none; }
-    ToolsPane.-low NoteView { height: 2; }
+    ToolsPane.-low #tools-note { height: 2; }
     ToolsPane.-alone #tools-checks, ToolsPane.-alone #tools-health { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -177,6 +143,7 @@ class ToolsPane(Pane):
         self._draw_tool = listed.tool_cells([])
         self._rows: list[ToolRow] = []
         self._found: list[DoctorRow] = []
+        self._note = ""
         self._are_settings_stale = True
         self._stays_on_top = True
         """True until the user moves the cursor: until then, rows that appear above the cursor do not push it down."""
@@ -186,7 +153,7 @@ class ToolsPane(Pane):
         yield ToolsTable(listed.COLUMNS, self._tools, id="tools-list")
         yield Bar(self._health_line, id="tools-health", rules=True)
         yield SideTable(engine_tools.COLUMNS, self._checks, id="tools-checks")
-        yield NoteView(id="tools-note")
+        yield Static(markup=False, id="tools-note")
 
     def on_mount(self) -> None:
         """Create the background tasks, and observe the state of the engine."""
@@ -247,10 +214,10 @@ class ToolsPane(Pane):
             commands.append(Command("retry", "run every failed job again (asks)", lambda _rest: self._failed.retry(), None, True))
         if "faster" in ids:
             text = "let rescans skip unchanged files, on or off"
-            commands.append(Command("faster", text, self._engine.set_fast_scanning_by_word, lambda: ("on", "off"), True))
+            commands.append(Command("faster", text, self._engine.set_fast_scanning, lambda: ("on", "off"), True))
         if "debug" in ids:
             commands.append(
-                Command("debug", "turn debug output on or off (asks)", self._engine.set_debug_by_word, lambda: ("on", "off"), True)
+                Command("debug", "turn debug output on or off (asks)", self._engine.set_debug, lambda: ("on", "off"), True)
             )
         if self._editor.known is not None:
             keys = tuple(each.key for each in listed.ADJUSTABLE)
@@ -357,7 +324,9 @@ class ToolsPane(Pane):
         else:
             tool = self._tools.at(table.cursor_key)
             text = tool.note or f"{tool.does[:1].upper()}{tool.does[1:]}."
-        self.query_one(NoteView).show(text)
+        if text != self._note:
+            self._note = text
+            self.query_one("#tools-note", Static).update(make_safe(text), layout=False)
 
     def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
         """Show the explanation of another row."""

@@ -22,10 +22,10 @@ from aptui.tui.pane import PANES, Pane, PaneSpec
 from aptui.tui.screens.builders import builder_facts
 from aptui.tui.screens.builders import builders_pane as reading
 from aptui.tui.screens.builders.builder_facts import KnownBuilder, metrics_columns, row_of
-from aptui.tui.screens.listing import ListedRow, fit_columns
 from aptui.tui.terminal import driver
 from aptui.tui.widgets.cells import Cell, share_bar
-from aptui.tui.widgets.table import lay_out
+from aptui.tui.widgets.listing import ListedRow
+from aptui.tui.widgets.table import fit_columns, lay_out
 from tests.store.conftest import BUILDER, analysis_row, job_row, source_row
 from tests.tui.database import database
 from tui.fake_panes import FakeSession

@@ -280,7 +280,7 @@ async def test_log_line_is_copied_with_or_without_details_or_with_the_whole_log_
             == [
                 "0x0012F3A0",
                 "Offset",
-                "Chunk = IDAT\nOffset = 0x0012F3A0\nTrace = png.py(212): decode",
+                "[Chunk] = IDAT\n[Offset] = 0x0012F3A0\n[Trace] = png.py(212): decode",
             ]
         ),
     )

@@ -18,8 +18,8 @@ from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.pane import PANES
 from aptui.tui.screens.jobs import job_texts as texts
 from aptui.tui.screens.jobs.job_details import LARGEST_BYTES, DetailsReader, DetailsRequest, JobDetails, draw_records, read_log
-from aptui.tui.screens.jobs.log_lines import EventLines, LogColumns, search
-from aptui.tui.widgets.log_sources import LogPaneLine
+from aptui.tui.screens.jobs.log_lines import LogColumns, search
+from aptui.tui.widgets.log_sources import LogPaneLine, MemoryLines
 from tests.store.conftest import job_row, source_row
 from tests.tui.database import database
 from tests.tui.jobs_room import NOW_MS, Session
@@ -111,12 +111,12 @@ def test_bug_report_fences_logs_with_backticks_and_removes_escape_sequences():
 def test_search_term_made_from_a_message_matches_exactly_this_message():
     columns = LogColumns([joblog.JobLogLine(1, "w", words, NOW_MS) for words in ('a.b "c" (x)', 'aXb "c" (x)')])
 
-    assert search(texts.term("error", 'a.b "c" (x)', is_whole=True), columns).hits == [0]
+    assert search(texts.term("error", 'a.b "c" (x)'), columns).hits == [0]
     assert search("!a.b", columns).hits == []
 
 
 def test_event_log_lines_keep_the_positions_of_levels_and_hits():
-    source = EventLines([LogPaneLine("", level, "", level) for level in "IDEWI"])
+    source = MemoryLines([LogPaneLine("", level, "", level) for level in "IDEWI"])
     source.keep([0, 2, 4])
 
     assert [source.line(index).level for index in range(source.line_count())] == ["I", "E", "I"]

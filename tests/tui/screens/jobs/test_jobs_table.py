@@ -106,7 +106,7 @@ async def test_details_are_shown_below_their_line_at_80_columns(app, pilot, pane
     await until(pilot, lambda: app.focused is pane.event_log.details and not pane.event_log.log_pane.display)
     await sees(pilot, app, "Offset  0x0012F3A0")
     await pilot.press("y", "a")
-    await until(pilot, lambda: app.copied[-1][0].startswith("Chunk = IDAT\n"))
+    await until(pilot, lambda: app.copied[-1][0].startswith("[Chunk] = IDAT\n"))
 
 
 @on_jobs(size=(160, 45))

@@ -221,7 +221,7 @@ class Asking:
         self.answers: list[Future] = []
         self.session = SimpleNamespace(state=SessionState.ATTACHED, engine=EngineFacts(4711), ask=self._ask)
         self.asked: list[ReadRunLog] = []
-        self.log = RunningLog(self, self, lambda _wait_s: None, lambda: self.now_s)  # type: ignore[arg-type]
+        self.log = RunningLog(self, lambda: self.running_id, self.accept_running, lambda _wait_s: None, lambda: self.now_s)  # type: ignore[arg-type]
 
     def _ask(self, verb):
         self.asked.append(verb)

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
 
-from aptui.tui.widgets.cells import Cell, width_of
-from aptui.tui.widgets.table import Column
+from aptui.tui.widgets.cells import Cell
 
 T = TypeVar("T")
 
@@ -101,14 +100,6 @@ class ListedRow(Struct, frozen=True):
     def value(self, column_id: str) -> Any:
         """Return the sort value of a column."""
         return self.order[column_id] if column_id in self.order else self.cell(column_id).text.lower()
-
-
-def fit_columns(columns: Sequence[Column], rows: Sequence[ListedRow]) -> tuple[Column, ...]:
-    """Return columns that are as wide as their texts."""
-    needs = {column.id: max((width_of(row.cell(column.id).text) for row in rows), default=0) for column in columns}
-    return tuple(
-        column if column.width else structs.replace(column, needs=max(needs[column.id], column.min_width)) for column in columns
-    )
 
 
 class ListedRows(Listing[ListedRow]):
