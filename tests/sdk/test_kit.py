@@ -73,11 +73,11 @@ def test_options_have_the_defaults_of_a_record_or_a_schema():
     [
         ({"quality": 500}, "parameter 'quality' must be an integer from 1 to 100, not 500"),
         ({"qualty": 5}, "unknown parameter 'qualty', did you mean 'quality'?"),
-        ({"ratio": 0}, "Expected `float` > 0.0 - at `$.ratio`"),
+        ({"ratio": 0}, "parameter 'ratio' must be a number above 0, not 0"),
     ],
 )
 def test_wrong_parameter_fails_analysis_and_options(bench, params, error):
-    with pytest.raises(ParamError, match=error.replace("$", r"\$").replace("?", r"\?")):
+    with pytest.raises(ParamError, match=error.replace("?", r"\?")):
         read_options(Options, params)
     assert bench.analyse("a.words", params) == CreateJobsResponse(error=error)
 
