@@ -25,7 +25,10 @@ def main() -> int:
 
 
 def _says_version() -> bool:
-    """Print the version without importing a parser, because scripts ask often; False = the write failed (`cli` reports it)."""
+    """Print the version without importing a parser, because scripts often ask for the version.
+
+    Return False if the write failed; then `cli` reports the error.
+    """
     try:
         sys.stdout.write(f"aptui {__version__}\n")
         sys.stdout.flush()

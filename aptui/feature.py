@@ -1,11 +1,12 @@
-"""The door for optional capabilities: what a feature declares, and how the kernel reaches it without importing it.
+"""Optional capabilities: what a feature declares, and how the kernel uses a feature without importing it.
 
 A feature is one folder below `aptui/features/`, or a package of another distribution with an entry point in the group
-`aptui.features`. Its `FEATURE` says which verbs and requests it adds, and which *extension points* of the kernel it fills. All of
-them are named as `module:object` and imported when they are used, so that a feature costs nothing until then.
+`aptui.features`. Its `FEATURE` says which verbs and requests the feature adds, and which *extension points* of the kernel it
+fills. Verbs, requests and extension points are named as `module:object` and imported when they are used, so that a feature costs
+nothing until then.
 
 The kernel asks for an extension point by its name (`load_all`, `load_first`) and works without any answer. If a feature of another
-distribution raises while it is loaded, it is left out, and the command prints one line about it (`list_problems`). A feature
+distribution cannot be loaded, the command continues without that feature and prints one line about it (`list_problems`). A feature
 imports the kernel and no other feature; `pyproject.toml` lists the exceptions. To remove a feature, delete its folder and its line
 in `aptui/features/__init__.py`.
 
@@ -122,7 +123,10 @@ def load(place: str) -> Any:
 
 
 def load_of(feature: Feature, place: str) -> Any | None:
-    """Return an object of a feature; None, and a problem to print, if loading it from another distribution fails."""
+    """Return an object of a feature.
+
+    If the feature is of another distribution and cannot be loaded, record the problem for `list_problems` and return None.
+    """
     if feature.name in import_module("aptui.features").FEATURES:
         return load(place)
     return _attempt(feature.name, lambda: load(place))
@@ -155,7 +159,7 @@ def load_first(point: str) -> Any | None:
 
 
 def load_needed(point: str) -> Any:
-    """Return the object of the first feature that fills an extension point which the user's command needs.
+    """Return the object of the first feature that fills an extension point, for a command that cannot work without the object.
 
     Raises:
         UserError: no feature fills it.

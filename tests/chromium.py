@@ -24,7 +24,7 @@ PROGRAM = find_program("chromium")
 _FLAGS = (
     "--headless=new",
     "--remote-debugging-pipe",
-    "--no-sandbox",  # Chromium has no sandbox for root
+    "--no-sandbox",  # Chromium refuses to run as root with its sandbox
     "--no-first-run",
     "--mute-audio",
     "--hide-scrollbars",
@@ -142,7 +142,8 @@ class Page:
 
     def until(self, expression: str) -> Any:
         """Wait until an expression is true, and return its value."""
-        look = f"(() => {{ try {{ return {expression} }} catch {{ return null }} }})()"  # the page may not be loaded yet
+        # An error counts as null, because the expression may fail until the page is loaded.
+        look = f"(() => {{ try {{ return {expression} }} catch {{ return null }} }})()"
         return until(
             lambda: self.evaluate(look),
             lambda: f"{expression}; {self.complaints}; {self.evaluate('document.body?.innerText')}",

@@ -90,18 +90,18 @@ def coarsen(patch: pytest.MonkeyPatch, folder: Path, tick_ns: int) -> None:
     patch.setattr(walk, "scandir", functions["scandir"])
     for name, value in variables_for_programs(folder, tick_ns).items():
         patch.setenv(name, value)
-    patch.syspath_prepend(str(folder))  # the sandbox of workers shows the folders of the engine's `sys.path`
+    patch.syspath_prepend(str(folder))  # so that workers see the folder: their sandbox shows the engine's `sys.path`
 
 
 def wait_for_tick(tick_ns: int, is_over: Callable[[Callable[[], bool]], object]) -> None:
-    """Wait until a tick has just begun, so that the next actions happen within it. `is_over` waits for a condition."""
+    """Wait until a tick has just begun, so that the next actions happen within that tick. `is_over` waits for a condition."""
     is_over(lambda: time.time_ns() % tick_ns < tick_ns // 10)
 
 
 def variables_for_programs(folder: Path, tick_ns: int) -> dict[str, str]:
     """Return environment variables that give each Python process coarse times; they name modules in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(__file__, folder)  # the sandbox shows only that folder
+    shutil.copy(__file__, folder)  # copied, because the sandbox of a worker does not show the folder of this module
     (folder / "sitecustomize.py").write_text("import coarse_clock\ncoarse_clock.install()\n")
     return {TICK_VARIABLE: str(tick_ns), "PYTHONPATH": str(folder)}
 

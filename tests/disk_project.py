@@ -105,7 +105,7 @@ class Project:
         with mock.patch.object(scans, "RACY_NS", 0):
             opening = PreparedSession(settings, trusts_times=not is_full_scan)
             opening.take()
-            if opening.is_current:  # as `aptui batch` does: without pending jobs there is no engine
+            if opening.is_current:  # as in `aptui batch`, no engine starts if no job is pending
                 opening.close()
                 walk = opening.walk
                 ran.said.extend((*opening.sentences, *(walk.sentences if walk else ())))

@@ -172,7 +172,7 @@ class Script:
 
 
 def settled(world: World, files: Mapping[str, str] = MappingProxyType({}), /, **named: str) -> World:
-    """Write `files` and `named` ones (`a_s` is a.s), settle, and count runs, commands and notices from here."""
+    """Write `files` and `named` files (`a_s` is a.s) and settle. Runs, commands and notices are counted from then on."""
     world.apply({**files, **{name.replace("_", "."): text for name, text in named.items()}}).forget_runs()
     return world
 
@@ -358,7 +358,7 @@ class World:
                 elif self.cache.get(name) != recorded[name]:
                     self.archive.save({"doubt_job": [(intent.job_id,)]})
         self.intents = []
-        for name in self.deletes:  # their folders are checked
+        for name in self.deletes:  # a starting engine checks the folders of pending deletions
             if name not in recorded:
                 self.lose(name)
         self.deletes = {}
@@ -475,7 +475,7 @@ class World:
         self.pipeline.jobs.memory.newer.forget_digest_rows()
 
     def _moves(self) -> list[Callable[[], None]]:
-        """Return the possible next actions, in the order of a quiet machine."""
+        """Return the possible next actions, in the order in which an idle machine performs them."""
         moves: list[Callable[[], None]] = []
         if self.inbox:
             moves.append(lambda: self._handle(self.inbox.popleft()))
@@ -527,7 +527,7 @@ class World:
             self._tick()
             self._perform(command)
         answers, self._answers = self._answers, []
-        for answer in answers:  # after the commands behind the commit: rows are saved in ticket order
+        for answer in answers:  # handled after all commands, because rows are saved in the order of their tickets
             self._handle(answer)
         if any(name.startswith(_COMMON) for name in self.deletes):
             self._save_some(len(self.saves))
@@ -558,7 +558,7 @@ class World:
                     assert key in self._keys_seen or key in self._keys_copied
                     self.dead.add(key)
                     self.read.pop(key, None)
-                    if key in self.running:  # a run that has ended has already posted its answer
+                    if key in self.running:  # otherwise the run has ended and has already posted its result
                         self.killed[key] = self.running.pop(key)
             case DeleteProducts():
                 self.deletes |= dict.fromkeys(command.names, command.ticket)
@@ -575,7 +575,7 @@ class World:
             case CompareFiles():
                 self.again.update(dict.fromkeys(fact.key for fact in command.facts if self._is_other(fact)))
             case DescribeAnew():
-                pass  # `settle` handles the crash
+                pass  # `settle` restarts the engine, which then describes the builders again
 
     def _discard(self, run_key: int) -> None:
         for path in [path for path in self.staging if path == f"/staging/{run_key}" or path.startswith(f"/staging/{run_key}/")]:
@@ -672,7 +672,7 @@ class World:
     def _commit(self, order: CommitProducts) -> tuple[tuple[int, ...], tuple[tuple[int, str, int], ...]]:
         assert all(commit.run_key not in self.dead and commit.run_key not in self.running for commit in order.commits)
         for commit in order.commits:
-            if commit.run_key not in self._keys_seen:  # the copy was staged while the source was read
+            if commit.run_key not in self._keys_seen:  # a new key belongs to a copy that was staged while its source was read
                 self._keys_seen.add(commit.run_key)
                 self.runs[self._name_of_commit(commit.run_key)] += 1
         self._save_some(len(self.saves))
@@ -809,7 +809,7 @@ class World:
             if key not in self.read:
                 self.read[key] = self._outcome(order, text, name)
                 if self.rng and self.rng.random() < 0.5:
-                    continue  # the run has read its inputs, and has not ended
+                    continue  # the run has read its inputs, but ends in a later call
             del self.running[key]
             results.append(self._over(self.read.pop(key)))
         if self.rng and self.killed and self.rng.random() < 0.5:
@@ -1085,7 +1085,7 @@ class World:
         return "\n".join(record.text for record in self.logs.get(self.job(name).log_file, ()))
 
     def clean(self, **changes: object) -> World:
-        """Return a clean build of the current disk and configuration, with changes of the configuration."""
+        """Return a new world that has built the current disk from scratch; `changes` apply to the current configuration."""
         other = World(replace(self.setup, **changes))  # type: ignore[arg-type]
         other._folder_ids = dict(self._folder_ids)  # names of duplicates' products contain them
         other.disk, other.code, other.tool = self.disk.copy(), self.code, self.tool

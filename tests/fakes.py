@@ -195,7 +195,7 @@ class Index:
 
 
 class FakeArchive:
-    """Implementer of `core.rows.Archive`: contains only the rows that were applied with `save`.
+    """An implementation of `core.rows.Archive` that contains only the rows that were applied with `save`.
 
     Rows that a database would refuse raise an error.
     """
@@ -609,7 +609,7 @@ class FakeDisk:
         self._names[folder, key_of(RelPath(rel))].remove(rel)
 
     def copy(self) -> FakeDisk:
-        """Return another disk with the same files, without those that jobs made."""
+        """Return another disk with the same files, without the files that jobs made."""
         other = FakeDisk()
         for folder, files in self.files.items():
             for rel, file in files.items() if folder != MADE else ():

@@ -138,7 +138,7 @@ class Forks:
         theirs.update({fd: fd for fd in pass_fds})
         pid = nursery.fork(command, environment, folder, is_session, theirs)
         if pid is None:
-            self._nurseries.clear()  # the test may have ended it, because it is a child of the test's process
+            self._nurseries.clear()  # the test may have ended them, because they are children of the test's process
             return False
         process.pid, process._child_created = pid, True
         process._close_pipe_fds(*pipes)
@@ -173,7 +173,7 @@ def _program(command: list[str]) -> tuple[str, set[str]]:
 
 def _key(program: str, environment: dict[str, str]) -> tuple[str, ...]:
     """Return a key; processes with equal keys can be forked from the same process."""
-    kept = () if program == _WORKER else _KEPT  # workers always use UTF-8
+    kept = () if program == _WORKER else _KEPT  # workers always use UTF-8, so the locale does not matter
     said = (f"{name}={environment[name]}" for name in sorted(environment) if name.startswith("PYTHON") or name in kept)
     return (program, *(each for each in said if not each.startswith("PYTHONPATH=")))
 
@@ -234,7 +234,8 @@ def _serve(channel: socket.socket) -> list[str]:
 
 def _fork_for_parent() -> int:
     """Fork a child of this process's parent: the process that ordered the child waits for it, and its death ends the child."""
-    arguments = (ctypes.c_uint64 * 8)(_CLONE_PARENT, 0, 0, 0, 0, 0, 0, 0)  # `exit_signal` has to be 0: it is this process's own
+    # With CLONE_PARENT, `exit_signal` has to be 0: the child then sends the exit signal of this process (clone(2)).
+    arguments = (ctypes.c_uint64 * 8)(_CLONE_PARENT, 0, 0, 0, 0, 0, 0, 0)
     library = ctypes.PyDLL(None, use_errno=True)
     ctypes.pythonapi.PyOS_BeforeFork()
     pid = int(library.syscall(_CLONE3, ctypes.byref(arguments), ctypes.sizeof(arguments)))
@@ -295,7 +296,7 @@ def _nest(theirs: list[int]) -> list[str]:
 
 
 def _find_modules(words: list[str], environment: dict[str, str]) -> None:
-    """Set the module search path of an interpreter that is started in this way."""
+    """Set the module search path that an interpreter has when it is started with these words and this environment."""
     mine = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     given = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
     own = [] if "-P" in words else [os.getcwd()]
@@ -367,7 +368,8 @@ def _run(program: Callable[[], object]) -> None:
         code = program()
     except SystemExit as ending:
         code = ending.code
-    with contextlib.suppress(OSError):  # after such an error the interpreter itself ends the process, with its exit code
+    # If a flush fails, `sys.exit` below lets the interpreter report the error and choose the exit code.
+    with contextlib.suppress(OSError):
         if code is None or isinstance(code, int):
             threading._shutdown()  # type: ignore[attr-defined]
             atexit._run_exitfuncs()

@@ -58,7 +58,7 @@ class _Watch:
         """Watch a test; threads of earlier tests do not count."""
         self._others = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
         self.breaches = set()
-        time.sleep = self._note_sleep  # before Python 3.13 a sleep raises no audit event
+        time.sleep = self._note_sleep  # replaced, because before Python 3.13 a sleep raises no audit event
 
     def end(self) -> None:
         """Stop watching."""
@@ -86,9 +86,9 @@ _watch = _Watch()
 
 
 def _hear(event: str, arguments: tuple[Any, ...], real: Container[str] = frozenset(_REAL)) -> None:
-    """Pass on only relevant events, because the screen alone calls `id`, which is an event, ten thousand times in a test.
+    """Record only the relevant events, because each call of `id` is an event and a test of the screen makes ten thousand of them.
 
-    Uses no globals, because they are already deleted when the interpreter ends.
+    `real` is a default argument, because globals are already deleted when the interpreter raises its last events.
     """
     if event in real:
         _watch.hear(event, arguments)

@@ -69,7 +69,7 @@ MOST_CAST_BYTES = 300_000
 
 def make() -> Iterator[tuple[str, str]]:
     """Yield (name, SVG) of each picture."""
-    from tests.tui.scene import scene  # imported here, because this folder is not yet on the path when the module is imported
+    from tests.tui.scene import scene  # imported here, because `tests` is not yet on the path when this module is imported
 
     with scene() as here:
         for name, (size, steps, _words) in PICTURES.items():

@@ -131,7 +131,7 @@ def list_passages(paths: list[Path]) -> Iterator[Passage]:
 def find_turns(passage: Passage) -> Iterator[Turn]:
     """Yield the turns in a passage that must be rewritten, in the order of the list of turns."""
     text = _CODE.sub(lambda match: "`" + "\n" * match[0].count("\n") + "`", passage.text)
-    # A turn may be broken over two lines: match on one line, and count line ends up to the match.
+    # A phrase may be broken over two lines. So the patterns match on joined lines, and the line ends before a match are counted.
     joined = re.sub(r"[ \t]*\n[ \t]*(?:#:? )?(?=\S)", " ", text) if passage.kind != "Markdown" else text
     for pattern, hint in _PATTERNS:
         for match in pattern.finditer(joined):
@@ -239,7 +239,7 @@ def _read_markdown(path: Path) -> Iterator[Passage]:
                 first = number
             block.append(line)
         elif block:
-            # A paragraph is one line, so that a turn broken over two lines is seen; table rows and list items stay apart.
+            # The lines of a paragraph are joined, so that a phrase on two lines is found. Table rows and list items are not joined.
             text = re.sub(r"\n(?![-*|#>] |\||\d+\. )[ \t]*", " ", "\n".join(block))
             yield Passage(path, first, "Markdown", text)
             block = []

@@ -30,7 +30,7 @@ def follow(folder: str) -> None:
     begins = {path: int(begin) for begin, path in rows}
     monitoring = sys.monitoring  # type: ignore[attr-defined,unused-ignore]  # since 3.12
     if monitoring.get_tool(_TOOL) is not None:
-        return  # some interpreters read their .pth files twice
+        return  # the second call: some interpreters read their .pth files twice
 
     def enter(code: CodeType, _offset: int) -> object:
         if code.co_filename in begins:

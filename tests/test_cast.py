@@ -32,7 +32,7 @@ def seen_at(svg: str, share: float) -> list[str]:
     return seen
 
 
-def test_animation_shows_each_frame_at_its_time():
+def test_animated_svg_shows_each_frame_at_its_time():
     svg = svg_of([frame("head", "one"), frame("head", "two", seconds=2.0), frame("head", "one")], 20, poster=1)
 
     assert [seen_at(svg, share) for share in (0.0, 0.2, 0.3, 0.7, 0.8)] == [
@@ -41,7 +41,7 @@ def test_animation_shows_each_frame_at_its_time():
     assert svg.count(">head<") == svg.count(">one<") == 1
 
 
-def test_picture_shows_the_poster_frame_if_animation_is_off():
+def test_animated_svg_shows_the_poster_frame_if_animation_is_off():
     svg = svg_of([frame("one"), frame("two")], 20, poster=1)
 
     groups = {
@@ -52,7 +52,7 @@ def test_picture_shows_the_poster_frame_if_animation_is_off():
     assert groups == {"one": "hidden", "two": "visible"}
 
 
-def test_svg_keeps_colours_bold_text_and_escaped_markup():
+def test_svg_keeps_text_styles_and_escapes_markup():
     row = row_of([("a<b", Style.parse("bold #ff0000 on #101010")), ("  ", QUIET), ("x", Style.parse("#112233 on #445566 reverse"))])
 
     svg = svg_of([Frame((row,), 1.0)], 6, poster=0)
@@ -64,7 +64,7 @@ def test_svg_keeps_colours_bold_text_and_escaped_markup():
 
 
 @pytest.mark.real
-def test_cast_script_replays_the_recorded_session(monkeypatch):
+def test_animated_picture_replays_the_recorded_build(monkeypatch):
     from tests.tui.scene import scene
 
     monkeypatch.setattr(pictures, "CAST_STEPS", (("1", "2 lines", 1.0), ("play 3", "idle", 0.5)))
@@ -75,7 +75,7 @@ def test_cast_script_replays_the_recorded_session(monkeypatch):
     assert "/tmp/" not in svg
 
 
-def test_animated_picture_is_small_shows_a_build_and_loads_nothing_external():
+def test_animation_of_the_readme_is_small_and_loads_no_other_file():
     svg = (FOLDER / f"{CAST}.svg").read_text(encoding="utf-8")
 
     assert len(svg.encode()) <= MOST_CAST_BYTES

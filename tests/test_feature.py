@@ -101,14 +101,14 @@ class Sparkles(AssetExtension):
 """The files of another distribution that has a feature."""
 
 
-def test_every_folder_of_a_feature_is_in_the_table() -> None:
+def test_feature_table_lists_every_feature_folder() -> None:
     folders = {path.parent.name for path in (ROOT / "features").glob("*/__init__.py")}
 
     assert {each.name for each in feature.features()} == folders
 
 
 @pytest.mark.parametrize("each", tuple(feature.features()), ids=lambda each: each.name)
-def test_all_functions_that_a_feature_declares_can_be_loaded(each: Feature) -> None:
+def test_every_object_that_a_feature_declares_can_be_loaded(each: Feature) -> None:
     places = [*each.points.values(), *each.requests.values(), *([each.answers] if each.answers else [])]
 
     assert all(feature.load(place) is not None for place in places)
@@ -126,7 +126,7 @@ def test_feature_of_another_distribution_adds_a_verb(monkeypatch: pytest.MonkeyP
     assert "did you mean 'greet'?" in capsys.readouterr().err
 
 
-def test_feature_of_another_distribution_that_cannot_be_loaded_is_named_and_left_out(
+def test_feature_that_cannot_be_loaded_is_reported_and_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     half = Feature("half", "has a missing module", points={"doctor": "half_missing:lines"})
@@ -158,7 +158,7 @@ _NAMES_USED_TWICE = {
 _CONVENTIONAL_NAMES = frozenset({"__init__", "verbs", "screen", "requests", "settings"})
 
 
-def test_module_names_are_used_once() -> None:
+def test_no_two_modules_have_the_same_name() -> None:
     counts = Counter(path.stem for path in ROOT.rglob("*.py") if path.stem not in _CONVENTIONAL_NAMES and "_data" not in path.parts)
 
     assert {name for name, count in counts.items() if count > 1} <= _NAMES_USED_TWICE.keys()
@@ -179,7 +179,7 @@ def run(folder: Path, packages: Path, *words: str) -> subprocess.CompletedProces
 
 @pytest.mark.real
 @pytest.mark.starts
-def test_request_of_another_distribution_is_answered_by_the_engine(tmp_path: Path) -> None:
+def test_engine_answers_a_request_that_another_distribution_adds(tmp_path: Path) -> None:
     write_all(tmp_path / "site", FOREIGN)
     write_all(tmp_path / "p", {"aptui.yaml": PROJECT, "assets/a.txt": "a", "assets/b.txt": "b"})
 
@@ -193,7 +193,7 @@ def test_request_of_another_distribution_is_answered_by_the_engine(tmp_path: Pat
 
 
 @pytest.mark.real
-def test_assets_screen_has_actions_and_commands_of_another_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_distribution_adds_actions_and_commands_to_assets_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_all(tmp_path / "site", FOREIGN)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.setattr(feature, "_read_foreign", cache(feature._read_foreign.__wrapped__))
@@ -232,7 +232,7 @@ BUILT_ON = {"relocation": ["o3de"], "shipping": ["o3de"]}
 @pytest.mark.real
 @pytest.mark.starts
 @pytest.mark.parametrize("name", [each.name for each in feature.features()])
-def test_program_works_without_a_feature(name: str, tmp_path: Path) -> None:
+def test_aptui_works_after_a_feature_has_been_removed(name: str, tmp_path: Path) -> None:
     copy, gone = tmp_path / "copy", [name, *BUILT_ON.get(name, [])]
     shutil.copytree(ROOT, copy / "aptui", ignore=shutil.ignore_patterns("__pycache__"))
     for folder in ("config", "themes"):
@@ -253,7 +253,7 @@ def test_program_works_without_a_feature(name: str, tmp_path: Path) -> None:
     assert (tmp_path / "p/Cache" / "linux/a.txt").read_text() == "a"
 
 
-def test_reference_of_extension_points_names_those_that_are_used() -> None:
+def test_docstring_of_the_feature_module_lists_every_extension_point() -> None:
     texts = [path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py") if "features" not in path.parts]
     used = {name for text in texts for name in re.findall(r'feature\.(?:load_\w+|has)\("([\w ]+)"\)', text)}
     listed = set(re.findall(r"^\| `([\w ]+)` \|", feature.__doc__ or "", re.MULTILINE))

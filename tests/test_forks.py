@@ -19,7 +19,7 @@ from aptui.worker.processes import end_children
 
 pytestmark = pytest.mark.real
 
-DESCRIBE = python_command("--describe")  # the answering program reads questions from stdin, which is empty here
+DESCRIBE = python_command("--describe")  # the program reads a JSON list of questions from its standard input
 
 
 def started(tmp_path: Path, **changes: Any) -> subprocess.Popen[bytes]:
@@ -33,11 +33,11 @@ def python_only() -> dict[str, str]:
 
 def is_forked(process: subprocess.Popen[bytes]) -> bool:
     command = Path(f"/proc/{process.pid}/cmdline").read_bytes()
-    # The process still has the command line of the forking process, or its own command line with padding.
+    # A forked process shows the command line of the process that it was forked from, or its own command line with padding.
     return b"forks.py" in command or command.endswith(b"\0\0")
 
 
-def test_forked_process_is_a_child_of_the_test_with_the_given_folder_session_and_pipes(tmp_path: Path) -> None:
+def test_forked_process_is_a_child_of_the_test_and_uses_the_given_pipes(tmp_path: Path) -> None:
     with started(tmp_path, start_new_session=True) as process:
         assert is_forked(process)
         parent = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1]
@@ -47,7 +47,7 @@ def test_forked_process_is_a_child_of_the_test_with_the_given_folder_session_and
         assert (answer, process.returncode) == (b"[]", 0)
 
 
-def test_forked_process_has_the_system_attributes_of_a_started_one(tmp_path: Path) -> None:
+def test_forked_process_has_its_own_command_line_and_environment_in_proc(tmp_path: Path) -> None:
     with started(tmp_path, env=python_environment({"APTUI_WORKER": "4711-mark"})) as process:
         until(lambda: b"describe" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
         command = Path(f"/proc/{process.pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
@@ -60,7 +60,7 @@ def test_forked_process_has_the_system_attributes_of_a_started_one(tmp_path: Pat
     )
 
 
-def test_forked_runs_leave_no_children_behind(tmp_path: Path) -> None:
+def test_forked_process_leaves_no_child_behind(tmp_path: Path) -> None:
     for _ in range(2):
         with started(tmp_path) as process:
             assert is_forked(process)
@@ -68,7 +68,7 @@ def test_forked_runs_leave_no_children_behind(tmp_path: Path) -> None:
         assert end_children() == []
 
 
-def test_forked_process_reports_errors_and_signals_like_a_started_one(tmp_path: Path) -> None:
+def test_forked_process_reports_errors_and_signals_like_a_started_process(tmp_path: Path) -> None:
     with started(tmp_path) as broken, started(tmp_path) as killed:
         _answer, errors = broken.communicate(b"no JSON")
         killed.send_signal(signal.SIGKILL)
@@ -78,7 +78,7 @@ def test_forked_process_reports_errors_and_signals_like_a_started_one(tmp_path: 
         assert killed.wait() == -signal.SIGKILL
 
 
-def test_forked_process_has_the_requested_folder_environment_and_session(tmp_path: Path) -> None:
+def test_forked_process_uses_the_cwd_env_and_session_given_to_popen(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import os\nprint(os.getcwd(), os.getsid(0), os.environ['WORD'], 'PATH' in os.environ, flush=True)\n")
     with started(tmp_path, start_new_session=True, env={"WORD": "said", **python_only()}) as process:
@@ -100,20 +100,20 @@ def test_forked_process_has_the_requested_folder_environment_and_session(tmp_pat
     ids=lambda each: next(iter(each)),
 )
 @pytest.mark.filterwarnings("ignore")
-def test_process_is_started_if_a_fork_does_not_support_its_options(tmp_path: Path, changes: dict[str, object]) -> None:
+def test_popen_does_not_fork_if_an_argument_is_not_supported(tmp_path: Path, changes: dict[str, object]) -> None:
     with started(tmp_path, **changes) as process:
         assert not is_forked(process)
         assert process.communicate(b"[]")[0] == b"[]"
 
 
 @pytest.mark.starts
-def test_process_is_started_if_the_environment_asks_for_it(tmp_path: Path) -> None:
+def test_popen_does_not_fork_in_a_test_with_the_mark_starts(tmp_path: Path) -> None:
     with started(tmp_path) as process:
         assert not is_forked(process)
         process.communicate(b"[]")
 
 
-def test_missing_folder_raises_file_not_found(tmp_path: Path) -> None:
+def test_popen_in_a_missing_folder_raises_file_not_found(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         started(tmp_path, cwd=tmp_path / "none")
 
@@ -146,13 +146,13 @@ def asking(tmp_path: Path) -> Path:
 
 
 def told_of_its_worker(project: Path) -> tuple[bytes, int, str]:
-    """Return the command of the worker that ran the job, its parent, and its state's line."""
+    """Return the command line of the worker that ran the job, the pid of its parent, and its line of /proc/PID/stat."""
     stat = (project / "Cache/linux/a.stat").read_text()
     return (project / "Cache/linux/a.command").read_bytes(), int(stat.rpartition(")")[2].split()[1]), stat
 
 
 @pytest.mark.parametrize("switches", [(), ("-P",), ("-P", "-X", "faulthandler")])
-def test_workers_of_a_forked_aptui_are_its_own_children_and_forked(asking: Path, switches: tuple[str, ...]) -> None:
+def test_workers_of_a_forked_aptui_are_forked_as_its_children(asking: Path, switches: tuple[str, ...]) -> None:
     with aptui(asking, "batch", switches=switches) as process:
         assert is_forked(process)
         said, errors = process.communicate()
@@ -166,7 +166,7 @@ def test_workers_of_a_forked_aptui_are_its_own_children_and_forked(asking: Path,
 
 
 @pytest.mark.starts
-def test_workers_of_an_aptui_that_is_started_are_started(asking: Path) -> None:
+def test_workers_are_not_forked_if_aptui_was_not_forked(asking: Path) -> None:
     with aptui(asking, "batch") as process:
         assert not is_forked(process)
         process.communicate()
@@ -176,7 +176,7 @@ def test_workers_of_an_aptui_that_is_started_are_started(asking: Path) -> None:
     assert not command.endswith(b"\0\0")
 
 
-def test_engine_started_by_a_forked_process_survives_it_and_stops(asking: Path) -> None:
+def test_engine_survives_the_forked_process_that_started_the_engine(asking: Path) -> None:
     with aptui(asking, "start") as process:
         assert process.communicate()[1] == ""
     with aptui(asking, "ps", "--json") as process:
@@ -191,7 +191,7 @@ def test_engine_started_by_a_forked_process_survives_it_and_stops(asking: Path) 
     assert places.process_start(engine["pid"]) == 0
 
 
-def test_children_of_a_killed_aptui_end_with_it(asking: Path) -> None:
+def test_children_of_a_forked_aptui_end_when_aptui_is_killed(asking: Path) -> None:
     with aptui(asking, "serve") as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -202,7 +202,7 @@ def test_children_of_a_killed_aptui_end_with_it(asking: Path) -> None:
     until(lambda: not any(map(places.process_start, children)))
 
 
-def test_forked_aptui_returns_its_exit_status_and_errors(asking: Path) -> None:
+def test_caller_gets_the_exit_status_and_errors_of_a_forked_aptui(asking: Path) -> None:
     with aptui(asking, "bach") as process:
         assert is_forked(process)
         _said, errors = process.communicate()
@@ -212,7 +212,7 @@ def test_forked_aptui_returns_its_exit_status_and_errors(asking: Path) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"LC_ALL": "C"}, {"PYTHONHASHSEED": "1"}])
-def test_aptui_with_other_interpreter_settings_is_started(asking: Path, changes: dict[str, str]) -> None:
+def test_aptui_with_other_interpreter_settings_is_not_forked(asking: Path, changes: dict[str, str]) -> None:
     with aptui(asking, "ps", env={**os.environ, **changes}) as process:
         assert not is_forked(process)
         process.communicate()

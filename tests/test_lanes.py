@@ -12,7 +12,7 @@ import pytest
 from aptui.link.places import state_dir
 
 pytest_plugins = ["pytester"]
-pytestmark = pytest.mark.real  # the test has to do the forbidden action
+pytestmark = pytest.mark.real  # these tests do what a fast test must not do
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def run(suite: pytest.Pytester, *words: str) -> pytest.RunResult:
         ("time.sleep(0.001)", "*sleeps (time.sleep 0.001)*"),
     ],
 )
-def test_fast_test_that_waits_or_starts_a_process_fails(suite: pytest.Pytester, line: str, what: str) -> None:
+def test_lane_check_fails_a_fast_test_that_sleeps_or_starts_a_process(suite: pytest.Pytester, line: str, what: str) -> None:
     code = (
         f"import os, socket, subprocess, time, pytest\ndef test_it():\n    {line}\n@pytest.mark.real\ndef test_real():\n"
         f"    {line}\n"
@@ -47,9 +47,7 @@ def test_fast_test_that_waits_or_starts_a_process_fails(suite: pytest.Pytester, 
     result.stdout.fnmatch_lines([what])
 
 
-def test_started_process_can_be_interrupted_when_pytest_runs_in_the_background(
-    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_process_started_by_a_background_pytest_can_be_interrupted(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     code = """
         import signal, subprocess, sys, pytest
         @pytest.mark.real
@@ -69,7 +67,7 @@ def test_started_process_can_be_interrupted_when_pytest_runs_in_the_background(
     result.assert_outcomes(passed=1)
 
 
-def test_waiting_in_a_fixture_moves_a_test_out_of_the_fast_lane(suite: pytest.Pytester) -> None:
+def test_lane_check_fails_a_fast_test_whose_fixture_sleeps(suite: pytest.Pytester) -> None:
     suite.makepyfile("""
         import time, pytest
         @pytest.fixture
@@ -86,7 +84,7 @@ def test_waiting_in_a_fixture_moves_a_test_out_of_the_fast_lane(suite: pytest.Py
     run(suite).assert_outcomes(passed=1, failed=1, errors=1)
 
 
-def test_test_without_real_or_slow_mark_is_fast(suite: pytest.Pytester) -> None:
+def test_unmarked_test_belongs_to_the_fast_lane(suite: pytest.Pytester) -> None:
     suite.makepyfile("""
         import pytest
         def test_fast(): pass
@@ -101,7 +99,7 @@ def test_test_without_real_or_slow_mark_is_fast(suite: pytest.Pytester) -> None:
     run(suite, "-m", "fast").assert_outcomes(passed=1, deselected=2)
 
 
-def test_only_the_test_that_leaves_its_folder_fails(suite: pytest.Pytester) -> None:
+def test_lane_check_fails_only_the_test_that_leaves_its_folder(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         "import os\nhere = os.getcwd()\n"
         "def test_a():\n    os.chdir('/')\n"
@@ -114,7 +112,7 @@ def test_only_the_test_that_leaves_its_folder_fails(suite: pytest.Pytester) -> N
     result.stdout.fnmatch_lines(["*the test leaves the others in /; use*"])
 
 
-def test_modules_that_take_longest_come_first(suite: pytest.Pytester) -> None:
+def test_slowest_modules_run_first(suite: pytest.Pytester) -> None:
     """Otherwise a long module may start last, while the other pytest worker is idle."""
     for name in ("tests/batch/test_a.py", "tests/drills/hostile/test_serve_hostile.py", "tests/tui/test_z.py"):
         file = suite.path / name
@@ -129,7 +127,7 @@ def test_modules_that_take_longest_come_first(suite: pytest.Pytester) -> None:
     ]  # fmt: skip
 
 
-def test_the_folders_of_tests_leave_room_for_sockets(tmp_path: Path) -> None:
+def test_temporary_folders_are_short_enough_for_socket_paths(tmp_path: Path) -> None:
     """Otherwise engines of two workers share a folder, and a worker that stops all of its engines stops those of the other."""
     assert "popen-gw" not in str(tmp_path)
     assert Path(os.environ["XDG_STATE_HOME"]).is_relative_to(tmp_path.parent)

@@ -37,7 +37,7 @@ PROVEN = {
 """{module: why its patterns are fast or trusted}."""
 
 
-def test_only_listed_modules_build_patterns_from_data() -> None:
+def test_only_listed_modules_build_regular_expressions_from_data() -> None:
     root = Path(aptui.__file__).parent
     texts = {_module(file, root): file.read_text(encoding="utf-8") for file in root.rglob("*.py")}
     found = {name: lines for name, text in texts.items() if _NAMES_RE.search(text) and (lines := _made_of_data(ast.parse(text)))}
@@ -46,7 +46,7 @@ def test_only_listed_modules_build_patterns_from_data() -> None:
     assert PROVEN.keys() - found.keys() == set()
 
 
-def test_lint_finds_a_pattern_built_from_data() -> None:
+def test_check_finds_a_regular_expression_built_from_data() -> None:
     assert _made_of_data(ast.parse("import re\ndef f(given):\n    return re.compile(given)")) == [3]
     assert _made_of_data(ast.parse("import re\n_A = 'a'\n_B = re.compile(_A + 'b')\ndef f(x):\n    return re.sub(_A, '', x)")) == []
 
@@ -76,5 +76,5 @@ def _is_regex(call: ast.Call) -> bool:
 def _is_fixed(call: ast.Call, known: set[str]) -> bool:
     pattern = call.args[0]
     if isinstance(pattern, ast.Name) and pattern.id.isupper():
-        return True  # a name in capitals is a constant of this module or another module
+        return True  # a name in capitals is a constant, of this module or another one
     return all(name.id in known for name in ast.walk(pattern) if isinstance(name, ast.Name))

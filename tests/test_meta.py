@@ -25,7 +25,7 @@ ROOT = Path(aptui.__file__).parent
 REPOSITORY = Path(__file__).parents[1]
 
 
-def test_the_grid_in_the_architecture_equals_the_table() -> None:
+def test_state_table_in_the_architecture_page_equals_the_code() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     text = text[text.index("| state · trigger |") :]
     text = text[: text.index("\n\n")]
@@ -49,7 +49,7 @@ def test_the_grid_in_the_architecture_equals_the_table() -> None:
 
 
 @pytest.mark.parametrize("verb", all_verbs())
-def test_every_verb_is_in_the_readme_or_a_reference_page_and_explains_itself(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_verb_is_documented_and_prints_its_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     pages = "\n".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "README.md", *ROOT.glob("*.md")))
 
     assert main.main([verb, "--help"]) == 0
@@ -57,13 +57,13 @@ def test_every_verb_is_in_the_readme_or_a_reference_page_and_explains_itself(ver
     assert re.search(rf"`(?:aptui )?{verb}\b", pages), f"nobody who reads learns of 'aptui {verb}'"
 
 
-def test_every_exit_code_is_in_the_readme() -> None:
+def test_readme_lists_every_exit_code() -> None:
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 
     assert all(re.search(rf"(: |· |\n){code} ", text) for code in (0, 1, 2, 3, 4, 130))
 
 
-def test_a_jobs_state_is_assigned_in_one_line_of_one_file() -> None:
+def test_only_one_line_of_code_assigns_the_state_of_a_job() -> None:
     """The test accepts any name of the job's variable, except `self`: an object that assigns its own state is not a job."""
     texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in _list_modules()}
     places = [
@@ -99,7 +99,7 @@ def _assigns_a_state(node: ast.AST) -> TypeGuard[ast.expr]:
         ("self.state = x", False), ("state = job.state", False), ("job.state == x", False),
     ],
 )  # fmt: skip
-def test_assignment_of_a_state_is_recognized(line: str, is_it: bool) -> None:
+def test_check_recognizes_an_assignment_to_the_state_of_a_job(line: str, is_it: bool) -> None:
     assert any(map(_assigns_a_state, ast.walk(ast.parse(line)))) is is_it
 
 
@@ -112,7 +112,7 @@ PUBLIC_PARTICIPLES = frozenset({"located", "placed_name", "trusted_params", "aff
 """Names in `aptui.sdk`, which builders of other authors import, and functions that are named after their verb."""
 
 
-def test_functions_are_called_by_verbs() -> None:
+def test_no_function_is_named_with_a_participle() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
         for path in _list_modules()
@@ -140,7 +140,7 @@ def _is_participle(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
         ("def read_stored(): ...", False),
     ],
 )
-def test_function_named_with_a_participle_is_found(line: str, is_it: bool) -> None:
+def test_check_finds_a_function_named_with_a_participle(line: str, is_it: bool) -> None:
     (node,) = ast.parse(line).body
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     assert _is_participle(node) is is_it
@@ -188,7 +188,7 @@ WORDS_WITH_A_REASON = {
 """{identifier: why it may have a banned word}: names on a wire, and English verbs."""
 
 
-def test_identifiers_use_the_words_of_the_field() -> None:
+def test_identifiers_contain_no_banned_word() -> None:
     banned = {word for words in BANNED_WORDS for word in words.split()}
     found = {
         f"{path.relative_to(ROOT)}:{line} {name}"
@@ -200,7 +200,7 @@ def test_identifiers_use_the_words_of_the_field() -> None:
     assert sorted(found) == [], "`BANNED_WORDS` says what to say instead"
 
 
-def test_every_exception_from_the_word_list_is_needed() -> None:
+def test_every_exception_to_the_banned_words_is_still_needed() -> None:
     names = {name for path, tree in _read_trees() for name, _line in _list_identifiers(path, tree)}
 
     assert sorted(WORDS_WITH_A_REASON.keys() - names) == []
@@ -242,14 +242,14 @@ def _list_identifiers(path: Path, tree: ast.Module) -> Iterator[tuple[str, int]]
         ("class Retold: ...", False), ("bedroom = 1", False), ("x = {'told': 1}", False), ("print(x.told)", False),
     ],
 )  # fmt: skip
-def test_banned_word_in_an_identifier_is_found(line: str, is_it: bool) -> None:
+def test_check_finds_a_banned_word_in_an_identifier(line: str, is_it: bool) -> None:
     banned = {word for words in BANNED_WORDS for word in words.split()}
     names = [name for name, _line in _list_identifiers(Path("x.py"), ast.parse(line))]
 
     assert any(banned.intersection(_split_words(name)) for name in names) is is_it
 
 
-def test_docstrings_explain_parameters_that_exist() -> None:
+def test_docstrings_describe_only_existing_parameters() -> None:
     """`Args:` lists names of the signature; for a class, those of `__init__`, or the fields of a record."""
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {', '.join(unknown)}"
@@ -287,7 +287,7 @@ def _is_function(node: ast.stmt | None) -> TypeGuard[ast.FunctionDef | ast.Async
         ('class R:\n    """X.\n\n    Args:\n        size: in bytes.\n    """\n    size: int', []),
     ],
 )
-def test_an_unknown_parameter_is_found(code: str, unknown: list[str]) -> None:
+def test_check_finds_a_documented_parameter_that_does_not_exist(code: str, unknown: list[str]) -> None:
     node = ast.parse(code).body[0]
     assert isinstance(node, ast.FunctionDef | ast.ClassDef)
     assert _list_unknown_args(node) == unknown
@@ -310,7 +310,7 @@ NOT_MODULES = frozenset(
 _REFERENCE = re.compile(r"`((?:tests|aptui|config|themes)/[\w./-]+\.\w+|[a-z_]+(?:\.[A-Za-z_]+)+)`")
 
 
-def test_references_in_docstrings_and_comments_resolve() -> None:
+def test_modules_and_files_named_in_docstrings_exist() -> None:
     found = [
         f"{path.relative_to(ROOT)}: `{match[1]}`"
         for path, _tree in _read_trees()
@@ -354,7 +354,7 @@ def _list_names(path: Path) -> frozenset[str]:
     return frozenset(names | {name for name, _line in _list_identifiers(path, tree)})
 
 
-def test_public_class_names_are_unique() -> None:
+def test_no_two_public_classes_have_the_same_name() -> None:
     places: dict[str, list[str]] = {}
     for path, tree in _read_trees():
         for node in ast.walk(tree):
@@ -365,7 +365,7 @@ def test_public_class_names_are_unique() -> None:
 
 
 def test_sql_statements_have_no_numbered_parameters() -> None:
-    """Python 3.12.0 to 3.12.3 take `?1` for a name and warn when its value comes in a sequence: it is `?` or `:name`."""
+    """Python 3.12.0 to 3.12.3 treat `?1` as a name, and warn if the values are a sequence. Statements use `?` or `:name`."""
     numbered = [
         f"{path.relative_to(ROOT)}:{number}"
         for path in (ROOT / "store").rglob("*.py")
@@ -377,7 +377,7 @@ def test_sql_statements_have_no_numbered_parameters() -> None:
 
 
 @pytest.mark.real
-def test_nothing_that_runs_in_ci_imports_the_screen() -> None:
+def test_modules_of_batch_runs_do_not_import_libraries_of_the_screen() -> None:
     code = (
         "import sys, aptui.cli.main, aptui.batch.run, aptui.engine.loop.engine, aptui.engine.pool.pool, "
         "aptui.store.db.writer, aptui.sdk\n"
@@ -389,13 +389,13 @@ def test_nothing_that_runs_in_ci_imports_the_screen() -> None:
     assert answer.stdout.strip() == "[]"
 
 
-def test_every_module_has_a_test_module_of_its_name_or_names_its_test_module() -> None:
+def test_every_module_has_a_test_module_of_its_name_or_names_another_one() -> None:
     tests = Path(__file__).parent
     lost = []
     for file in _list_modules():
         place = file.relative_to(ROOT)
         if place.parts[0] == "_data":
-            continue  # examples, which lie in `config/` of a checkout
+            continue  # examples, which are in `config/` of a checkout
         if file.name == "__init__.py" or (tests / place.parent / f"test_{file.name}").is_file():
             continue
         essay = file.read_text(encoding="utf-8").split('"""', 2)[1]
@@ -406,7 +406,7 @@ def test_every_module_has_a_test_module_of_its_name_or_names_its_test_module() -
     assert lost == []
 
 
-def test_a_test_is_skipped_for_a_named_program_or_the_machine_alone() -> None:
+def test_every_skip_reason_names_a_program_or_a_limit_of_the_machine() -> None:
     """`.ci/run` compares the skipped tests of a run with all optional programs and one without any (`tests/tools.py`)."""
     tests = REPOSITORY / "tests"
     skips = re.compile(r"pytest\.skip\((?!MACHINE|MISSING)|skipif\([^\n]*reason=(?!MACHINE|MISSING)[^\n]*")
@@ -426,7 +426,7 @@ def test_a_test_is_skipped_for_a_named_program_or_the_machine_alone() -> None:
         ({"a": MACHINE + "no root"}, {"a": MACHINE + "no root"}, set(), []),
     ],
 )
-def test_skipped_tests_of_two_runs_are_compared(
+def test_wrongly_skipped_tests_of_two_runs_are_reported(
     had: dict[str, str], had_not: dict[str, str], missing: set[str], wrong: list[str]
 ) -> None:
     found = compare_skips(had, had_not, missing)
@@ -434,7 +434,7 @@ def test_skipped_tests_of_two_runs_are_compared(
     assert [text in line for text, line in zip(wrong, found, strict=True)] == [True] * len(wrong)
 
 
-def test_the_source_distribution_holds_what_is_tracked_and_nothing_else() -> None:
+def test_source_distribution_contains_exactly_the_tracked_files() -> None:
     with open(REPOSITORY / "pyproject.toml", "rb") as file:
         told = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
     listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
@@ -445,7 +445,7 @@ def test_the_source_distribution_holds_what_is_tracked_and_nothing_else() -> Non
     assert {f"/{name}" for name in tracked} == {*told, "/pyproject.toml"}
 
 
-def test_every_dependency_has_an_upper_bound_and_a_locked_version() -> None:
+def test_every_dependency_has_a_version_limit_and_a_locked_version() -> None:
     with open(REPOSITORY / "pyproject.toml", "rb") as file:
         project = tomllib.load(file)["project"]
     extras = project["optional-dependencies"]
@@ -460,7 +460,7 @@ def test_every_dependency_has_an_upper_bound_and_a_locked_version() -> None:
     assert "://" not in lock
 
 
-def test_nothing_installs_aptui_from_a_package_index() -> None:
+def test_no_document_or_script_installs_aptui_from_a_package_index() -> None:
     listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip(MACHINE + "no clone")

@@ -14,7 +14,7 @@ def words_in(svg: str) -> str:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_picture_contains_its_words_and_loads_nothing_external(name):
+def test_readme_picture_contains_its_words_and_loads_no_other_file(name):
     svg = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
 
     assert PICTURES[name][2] in words_in(svg)
@@ -22,7 +22,7 @@ def test_picture_contains_its_words_and_loads_nothing_external(name):
     assert not {word for word in ("url(http", "@font-face", "@import", "<image", "<script", "/tmp/") if word in svg}
 
 
-def test_font_from_the_network_is_removed_from_pictures():
+def test_pictures_do_not_load_a_font_from_the_network():
     drawn = (
         '@font-face { font-family: "Fira Code"; src: url("https://x/y.woff2"); }\n'
         ".terminal-42-matrix { font-family: Fira Code, monospace; }"
@@ -31,7 +31,7 @@ def test_font_from_the_network_is_removed_from_pictures():
     assert _plain(drawn).startswith(".aptui-matrix { font-family: ui-monospace, ")
 
 
-def test_readme_shows_every_picture_and_no_other_exists():
+def test_readme_shows_every_file_of_the_pictures_folder():
     readme = (FOLDER.parent.parent / "README.md").read_text(encoding="utf-8")
 
     assert {path.stem for path in FOLDER.iterdir()} == {CAST, *PICTURES}

@@ -31,22 +31,22 @@ BAD = {
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_plain_sentence_has_no_fault(text: str) -> None:
+def test_checker_accepts_a_plain_sentence(text: str) -> None:
     assert list(find_turns(Passage(Path("x.py"), 1, "docstring", text))) == []
 
 
 @pytest.mark.parametrize(("text", "phrase"), BAD.items(), ids=list(BAD.values()))
-def test_contorted_sentence_is_found(text: str, phrase: str) -> None:
+def test_checker_finds_a_contorted_phrase(text: str, phrase: str) -> None:
     assert phrase in [turn.phrase for turn in find_turns(Passage(Path("x.py"), 1, "docstring", text))]
 
 
-def test_turn_in_second_line_has_its_line() -> None:
+def test_phrase_in_the_second_line_is_reported_with_that_line() -> None:
     passage = Passage(Path("x.py"), 10, "comment", "The first line is fine.\nThe second is read anew.")
 
     assert [(turn.line, turn.phrase) for turn in find_turns(passage)] == [(11, "anew")]
 
 
-def test_python_yields_docstrings_comments_messages_and_test_names(tmp_path: Path) -> None:
+def test_list_passages_finds_every_kind_of_text_in_python_code(tmp_path: Path) -> None:
     path = tmp_path / "module.py"
     path.write_text(
         '"""Head."""\n\n# Two lines\n# of comment.\n\ndef test_of_x():\n    raise ValueError(f"the file {1} is gone")\n',
@@ -61,7 +61,7 @@ def test_python_yields_docstrings_comments_messages_and_test_names(tmp_path: Pat
     ]
 
 
-def test_markdown_without_code_and_yaml_comments_are_read(tmp_path: Path) -> None:
+def test_list_passages_reads_markdown_and_yaml_comments(tmp_path: Path) -> None:
     page, config = tmp_path / "PAGE.md", tmp_path / "config.yaml"
     page.write_text("# Head\n\n```\nnobody\n```\n\nOne line\nand another.\n", encoding="utf-8")
     config.write_text("a: 1  # the first\n# the second\n", encoding="utf-8")
@@ -73,17 +73,17 @@ def test_markdown_without_code_and_yaml_comments_are_read(tmp_path: Path) -> Non
     ]
 
 
-def test_turn_says_what_to_write_instead() -> None:
+def test_fault_says_what_to_write_instead() -> None:
     assert list(find_turns(Passage(Path("x.py"), 3, "message", "It is read anew."))) == [
         Turn(3, "anew", "restart, in the meantime, without result, also, always, still")
     ]
 
 
-def test_everything_that_people_read_is_plain() -> None:
+def test_all_text_of_the_project_passes_the_prose_check() -> None:
     assert list_faults([ROOT / each for each in DEFAULT]) == []
 
 
-def test_every_allowed_turn_still_occurs() -> None:
+def test_every_allowed_phrase_still_occurs() -> None:
     found = {
         f"{passage.path.relative_to(ROOT).as_posix()}: {turn.phrase.lower()}"
         for name in ALLOWED

@@ -56,7 +56,7 @@ def skip_without(name: str) -> None:
 def _may_use_bubblewrap() -> bool:
     program = find_program("bwrap")
     if program is None:
-        return True  # `needs` contains the name of the program
+        return True  # without the program, `needs` skips the test and names the program in the reason
     words = [program, "--unshare-user", "--unshare-net", "--ro-bind", "/", "/", "true"]
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
@@ -85,7 +85,7 @@ def compare_skips(had: Mapping[str, str], had_not: Mapping[str, str], missing: s
     Args:
         had: skipped tests of the run with the optional programs.
         had_not: skipped tests of the run without the optional programs.
-        missing: programs that the first run could not have.
+        missing: programs that were missing in the first run, too.
     """
     wrong = [
         f"{test}: skipped for neither a program nor the machine: {reason}"

@@ -37,7 +37,7 @@ def install_advice(extra: str) -> str:
 
     try:
         return f"pip install {shlex.join(_packages(extra))}"
-    except PackageNotFoundError:  # aptui runs from a clone without being installed
+    except PackageNotFoundError:  # aptui runs from a clone and is not installed
         return f"pip install '.[{extra}]' in the clone"
 
 

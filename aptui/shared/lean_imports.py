@@ -10,7 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, cast
 
-# Limits of the unused memory that glibc keeps; with another C library these functions have no effect.
+# The functions below limit the unused memory that glibc keeps. With another C library they have no effect.
 
 _M_ARENA_MAX = -8
 """Number of the option M_ARENA_MAX of mallopt(3): the maximum number of heaps."""
@@ -30,7 +30,7 @@ def give_memory_back() -> None:
 
 
 def _call_libc(name: str, *arguments: int) -> None:
-    ctypes = import_module("ctypes")  # imported here, because the import takes 2 ms and most processes call neither function
+    ctypes = import_module("ctypes")  # imported here, because the import takes 2 ms and few processes need ctypes
     with suppress(OSError, AttributeError):
         getattr(ctypes.CDLL(None), name)(*arguments)
 
@@ -41,17 +41,18 @@ def import_numpy() -> None:
     is_set = name in os.environ
     os.environ.setdefault(name, "1")
     try:
-        with substitute("numpy._core._add_newdocs"), substitute("numpy._core._add_newdocs_scalars"):  # its docstrings
+        # These two modules only add docstrings to numpy, so they are left out.
+        with substitute("numpy._core._add_newdocs"), substitute("numpy._core._add_newdocs_scalars"):
             import_module("numpy")
     finally:
-        if not is_set:  # child processes must not get it
+        if not is_set:  # child processes must not inherit the variable
             del os.environ[name]
 
 
 @contextmanager
 def without(*names: str) -> Iterator[None]:
     """Hide modules while the block imports other modules that do not need them; modules that are imported already stay."""
-    with _instead(dict.fromkeys(names)):  # for the import system, None means "not found"
+    with _instead(dict.fromkeys(names)):  # the import system treats a module whose entry is None as missing
         yield
 
 
@@ -64,7 +65,7 @@ def defer(*names: str) -> Iterator[None]:
 
 @contextmanager
 def substitute(name: str, **functions: Callable[[], object]) -> Iterator[None]:
-    """Replace a module by these functions while the block imports modules that call only them."""
+    """Replace a module by these functions while the block imports modules that call only these functions."""
     stand_in = ModuleType(name)
     vars(stand_in).update(functions)
     with _instead({name: stand_in}):
@@ -87,7 +88,7 @@ class _Deferred(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if sys.modules.get(self.__name__) is not self:  # the `with` block has ended
+        if sys.modules.get(self.__name__) is not self:  # the `with` block has ended: use the real module
             return getattr(self._real(), name)
 
         def call_later(*args: object, **kwargs: object) -> object:

@@ -1,7 +1,7 @@
 """Printing of results for users and programs: safe text, tables, JSON, durations.
 
-All untrusted text is passed through `line`, so that no escape sequence reaches a terminal. JSON is pure ASCII, so it
-needs nothing else.
+All untrusted text is passed through `line`, so that no escape sequence reaches a terminal. JSON is pure ASCII,
+so it is safe already.
 
 Tests: `tests/cli/test_read_verbs.py`.
 """
@@ -126,7 +126,7 @@ def is_of_stdout(error: OSError) -> bool:
     try:
         sys.stdout.flush()
     except OSError:
-        return True  # the text that could not be written is still in the buffer
+        return True  # the flush fails, too, because the buffer still contains the unwritten text
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
@@ -278,7 +278,7 @@ def iso(time_ms: int) -> str | None:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(time_ms // 1000))}.{time_ms % 1000:03d}Z" if time_ms else None
 
 
-# Preparation of a process before it does anything else: streams and signals that its parent set.
+# A process calls `prepare` before it does anything else, because streams and signals of its parent could break the process.
 
 
 def prepare() -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from aptui.shared.errors import HostError
 
-# Statistics of shared results per builder: hits and misses, bytes, time saved and spent.
+# The classes below count hits, misses, bytes, and the time saved and spent, for each builder.
 
 
 class SharingSum(Struct):

@@ -14,9 +14,11 @@ TAB = "    "
 _PICTURES = 0x2400
 _DELETE = 0x7F
 
-# Not compiled here: most text is plain, and `batch` without work must not spend time on it (`re` caches compiled patterns).
-# One alternative for each kind. Every part excludes the first characters of the next, so that matching is linear for any text.
-# An unterminated string sequence (OSC, DCS, APC, PM, SOS) stops at the end of its line: it must not hide the rest of a log.
+# The pattern is not compiled at the import, because most text is plain and `batch` without work must not spend time on compiling.
+# `re` caches the compiled pattern.
+# The pattern has one alternative for each kind of sequence. Each part of an alternative excludes the first characters of the next
+# part, so that the time to match is linear in the length of any text.
+# An unterminated string sequence (OSC, DCS, APC, PM, SOS) ends at the end of its line, so that it does not hide the rest of a log.
 _SEQUENCE = (
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI
     r"|(?:\x1b[]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x18\x1a\x1b\x9c\r\n]*(?:\x07|\x18|\x1a|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC

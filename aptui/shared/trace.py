@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager
 from aptui.shared.files.replacing import not_written
 
 VARIABLE = "APTUI_TRACE"
-"""The environment variable that names the file of an engine that stays up."""
+"""The environment variable that names the trace file of an engine that runs in the background."""
 Details = Mapping[str, object]
 """JSON data that the viewer shows beside an event."""
 _NO: Details = {}

@@ -2,4 +2,5 @@
 
 import os
 
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has bytecode, too, so that a start does not compile modules
+# An installed package has bytecode. Without bytecode, each measured start would compile its modules.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -79,7 +79,7 @@ class Relay:
             pass
         for each in (one, other):
             with suppress(OSError):
-                # `close` without `shutdown` would not end the thread that reads the other direction
+                # `shutdown` ends the thread that reads the other direction; `close` alone would not
                 each.shutdown(socket.SHUT_RDWR)
 
 

@@ -67,7 +67,7 @@ class Engine:
                 time.sleep(0.005)
 
     def status(self) -> dict[str, object]:
-        """Return its status."""
+        """Return the status of the engine."""
         return self.client.ask(port.ReadStatus(), _PATIENCE_S)
 
     def until(self, is_true: Callable[[], bool], every_s: float = 0.02) -> float:
@@ -84,11 +84,11 @@ class Engine:
         return self.until(lambda: self.status()["state"] == "idle")
 
     def processor_s(self) -> float:
-        """Return its processor time without its workers."""
+        """Return the processor time of the engine without its workers."""
         return processor_s(self.process.pid)
 
     def rss_mib(self) -> float:
-        """Return its resident memory."""
+        """Return the resident memory of the engine."""
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 

@@ -263,7 +263,7 @@ Sec-WebSocket-Extensions: permessage-deflate
                 self.heard_bytes += self.socket.recv_into(_SINK, len(_SINK), socket.MSG_TRUNC)
 
     def live(self) -> None:
-        """Send an unsolicited pong: a ping of the server would be dropped with the other data."""
+        """Send a pong without waiting for a ping, because the kernel drops the server's pings with all other data."""
         self.socket.send(b"\x8a\x80\0\0\0\0")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.bench.tail import Sample, Span, explain, read_spans
 
 
-def test_truncated_trace_is_read_with_its_threads(tmp_path: Path) -> None:
+def test_spans_of_an_unfinished_trace_are_read_with_their_threads(tmp_path: Path) -> None:
     events = [
         {"ph": "M", "name": "thread_name", "pid": 1, "tid": 2, "args": {"name": "commit"}},
         {"ph": "X", "name": "sync", "cat": "span", "ts": 7.0, "dur": 3.0, "pid": 1, "tid": 2, "args": {}},
@@ -21,7 +21,7 @@ def test_truncated_trace_is_read_with_its_threads(tmp_path: Path) -> None:
     assert spans == [Span("commit", "commit", 5.0, 14.0), Span("sync", "commit", 7.0, 10.0)]
 
 
-def test_only_slow_saves_are_explained_slowest_first() -> None:
+def test_explain_lists_only_slow_saves_with_the_slowest_first() -> None:
     samples = [Sample("quick", 1.0, 1.002), Sample("slow", 2.0, 2.020), Sample("slower", 3.0, 3.040)]
     spans = [Span("turn", "loop", 2.001e6, 2.0015e6), Span("transaction", "database-writer", 2.005e6, 2.015e6)]
 

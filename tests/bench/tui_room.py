@@ -85,7 +85,7 @@ class TimedTerminal(Terminal):
         return _processor_s(self.process.pid)
 
     def rss_mb(self) -> float:
-        """Return its resident memory in MB."""
+        """Return the resident memory of the app in MB."""
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 

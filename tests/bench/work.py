@@ -137,7 +137,7 @@ def analysis(bench: Bench) -> None:
         cold, did = bench.build(project)
         if did["jobs_run"] != 2 * count:
             raise SystemExit(f"{did['jobs_run']} jobs run instead of {2 * count}")
-        time.sleep(2.5)  # wait, because the files are too young to be trusted
+        time.sleep(2.5)  # wait until the files are so old that the engine trusts their times
         bench.build(project)
         (sources / "0" / "0.two").write_text("changed")
         one, did = bench.build(project)

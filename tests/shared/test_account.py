@@ -3,7 +3,7 @@ import pytest
 from aptui.shared.result_store import Account, duration
 
 
-def test_line_reports_share_time_saved_and_time_spent():
+def test_summary_line_has_the_hit_rate_and_the_saved_time():
     account = Account()
     for _ in range(96):
         account.count("image", remote_hits=1, built_ms=27_500, fetch_ms=1_875)
@@ -12,7 +12,7 @@ def test_line_reports_share_time_saved_and_time_spent():
     assert account.line() == "96 % from cache: 41 min saved, 3 min fetching"
 
 
-def test_share_of_fetched_results_is_below_100_percent_if_any_product_was_built():
+def test_hit_rate_is_below_100_percent_if_any_product_was_built():
     account = Account()
     account.count("image", local_hits=999, misses=1, built_ms=1000)
 
@@ -26,7 +26,7 @@ def test_fetching_slower_than_building_is_reported_as_lost_time():
     assert account.line() == "100 % from cache: 20 s lost, 21 s fetching"
 
 
-def test_account_line_is_empty_without_requests_and_short_without_hits():
+def test_summary_line_is_empty_without_requests_and_short_without_hits():
     account = Account()
     assert account.line() == ""
 
@@ -34,7 +34,7 @@ def test_account_line_is_empty_without_requests_and_short_without_hits():
     assert account.line() == "0 % from cache"
 
 
-def test_builders_are_listed_separately_with_the_most_saved_time_first():
+def test_builder_that_saved_most_time_is_listed_first():
     account = Account()
     account.count("image", local_hits=1, built_ms=10)
     account.count("mesh", remote_hits=2, built_ms=500, fetched_bytes=7)

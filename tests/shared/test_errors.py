@@ -45,7 +45,7 @@ def test_every_error_raised_in_the_code_has_a_place_or_a_hint() -> None:
     assert bare == [], "give each a `where` or a `hint`"
 
 
-def test_advice_names_the_packages_of_an_extra_and_those_it_includes() -> None:
+def test_install_advice_names_all_packages_of_an_extra() -> None:
     words = shlex.split(errors.install_advice("web"))
 
     assert words[:2] == ["pip", "install"]

@@ -3,7 +3,7 @@
 from aptui.shared.floods import KINDS_LIMIT, FloodGate, more_like_this
 
 
-def test_records_of_a_kind_over_the_limit_are_only_counted() -> None:
+def test_flood_gate_only_counts_the_records_above_the_limit_of_a_kind() -> None:
     gate = FloodGate(limit=2, span_s=10)
 
     assert [gate.admit("a", 0.0) for _ in range(5)] == [True, True, False, False, False]
@@ -13,7 +13,7 @@ def test_records_of_a_kind_over_the_limit_are_only_counted() -> None:
     assert gate.admit("a", 11.0)
 
 
-def test_number_of_kinds_in_memory_is_limited() -> None:
+def test_flood_gate_remembers_a_limited_number_of_kinds() -> None:
     gate = FloodGate(limit=1)
 
     assert sum(gate.admit(str(number), 0.0) for number in range(10 * KINDS_LIMIT)) == KINDS_LIMIT + 1

@@ -54,7 +54,7 @@ _LAST_WORDS = {name.rpartition(".")[2] for name in _DECODING}
 
 
 @pytest.mark.real
-def test_threads_that_decode_the_same_form_first_at_the_same_time_do_not_end_the_process() -> None:
+def test_simultaneous_first_decoding_of_a_type_does_not_crash() -> None:
     ended = subprocess.run([sys.executable, "-c", _AT_ONCE], check=False, capture_output=True, text=True, timeout=60)
 
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -65,7 +65,7 @@ def test_prepare_form_returns_the_type_itself() -> None:
     assert prepare_form(dict[bytes, int]) == dict[bytes, int]
 
 
-def test_every_module_that_decodes_prepares_the_form() -> None:
+def test_every_module_prepares_the_types_that_it_decodes() -> None:
     """Modules of builders are excluded: a process runs one builder call at a time, so two threads never decode."""
     package = Path(aptui.__file__).parent
 

@@ -26,7 +26,7 @@ def plain(pattern: str, *, crosses: bool) -> re.Pattern[str]:
 
 
 @given(st.text("ab/\n", max_size=10), PATTERN)
-def test_glob_matches_the_same_texts_as_the_plain_regex(text: str, pattern: str) -> None:
+def test_glob_matches_the_same_texts_as_an_equivalent_regex(text: str, pattern: str) -> None:
     found = plain(pattern, crosses=True).fullmatch(text)
 
     assert Glob(pattern).matches(text) == (found is not None)
@@ -41,7 +41,7 @@ def test_only_the_last_star_of_a_level_glob_matches_slashes(text: str, pattern: 
 
 
 @given(st.text("ab/", max_size=8), st.lists(st.sampled_from(["a", "b", "/", "*", "**/", "/**/", "?"]), max_size=7).map("".join))
-def test_fast_pattern_matches_the_same_paths_as_the_full_regex(path: str, pattern: str) -> None:
+def test_wildcard_matches_the_same_paths_as_an_equivalent_regex(path: str, pattern: str) -> None:
     pieces = re.split(r"(?:(?<=/)|^)\*\*+/", pattern)
     slow = "(?:.*/)?".join(re.escape(re.sub(r"\*+", "*", piece)).replace(r"\*", ".*").replace(r"\?", ".") for piece in pieces)
 

@@ -17,7 +17,7 @@ def _not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
 
 
-def test_hidden_module_is_found_after_the_block() -> None:
+def test_hidden_module_can_be_imported_after_the_block() -> None:
     with without("colorsys"), pytest.raises(ImportError):
         import colorsys
 
@@ -67,7 +67,7 @@ def test_module_imported_before_the_block_stays_visible(leave_out: Callable[...,
 
 
 @pytest.mark.parametrize("setting", [None, "4"])
-def test_import_of_numpy_leaves_the_environment_as_it_was(setting: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_numpy_leaves_the_environment_unchanged(setting: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     if setting is not None:
         monkeypatch.setenv("OPENBLAS_NUM_THREADS", setting)

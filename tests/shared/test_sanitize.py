@@ -57,11 +57,11 @@ PIECES = [
         ("two\nlines", "two␊lines"),
     ],
 )
-def test_controls_are_removed_or_shown(raw: str, shown: str) -> None:
+def test_control_characters_are_removed_or_replaced(raw: str, shown: str) -> None:
     assert sanitize(raw) == shown
 
 
-def test_unended_sequence_hides_no_further_line() -> None:
+def test_unterminated_sequence_does_not_hide_the_next_line() -> None:
     assert sanitize_lines("a\x1b]0;never ends\nthe error\x1b[3") == "a\nthe error"
 
 
@@ -69,7 +69,7 @@ def test_text_left_after_removing_a_sequence_cannot_form_a_new_sequence() -> Non
     assert sanitize("\x1b\x1b[0m[31mred") == "␛[31mred"
 
 
-def test_undecodable_bytes_are_shown_as_numbers() -> None:
+def test_undecodable_bytes_are_shown_as_hex_escapes() -> None:
     assert sanitize(to_text(b"caf\xe9.txt")) == "caf\\xe9.txt"
     assert sanitize("caf\udce9.txt") == "caf\\xe9.txt"
 
@@ -83,7 +83,7 @@ def test_sanitized_text_has_no_control_characters(text: str) -> None:
     assert sanitize(shown) == shown
 
 
-def test_time_grows_with_the_length_only() -> None:
+def test_sanitizing_takes_linear_time() -> None:
     began = time.process_time()
     for hostile in ("\x1b[" * 50_000, "\x1b]" + "a" * 100_000, "\x1b[" + "0;" * 50_000, "\x1bP" * 50_000, "\x1b" + " " * 100_000):
         sanitize(hostile)

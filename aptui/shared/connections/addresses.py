@@ -113,9 +113,9 @@ def entry_for(address: Address, entries: Iterable[str], known: Mapping[str, Coll
     return None
 
 
-# Rules for changing the lists of connections: the effect of a change on existing entries, and the changes that are refused.
+# The functions below change the lists of connections and refuse invalid changes.
 #
-# The screen and the gateway use the same rules.
+# The screen and the gateway both call these functions, so that the same rules apply to both.
 
 _LAST_PORT = 65_535
 _ID_LENGTH = 80

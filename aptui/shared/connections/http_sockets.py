@@ -29,12 +29,13 @@ from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.errors import BusyError, UserError
 from aptui.shared.floods import ErrorReports
 
-# Accepts connections of our HTTP servers: limits them in all and per address, and ends TLS handshakes that take too long.
+# The classes below accept the connections of our HTTP servers. They limit the number of connections, in total and for each
+# address, and end TLS handshakes that take too long.
 #
-# asyncio reports a connection to its protocol only after the TLS handshake. Until then asyncio does not count it, so a thousand
-# silent connections would use up the file descriptors. This module counts a connection before its handshake. Without room, the
-# oldest connection ends if it has a minimum age; else the new connection stays in the kernel's queue, so that bursts are served in
-# turn.
+# asyncio reports a connection to its protocol only after the TLS handshake. Until then asyncio does not count the connection, so a
+# thousand silent connections would use up the file descriptors. This module counts a connection before its handshake. If there is
+# no room for a new connection, the oldest connection ends if it has reached a minimum age. Otherwise the new connection stays in
+# the kernel's queue, so that all connections of a burst are served.
 
 HANDSHAKE_LIMIT_S = 5.0
 PENDING_LIMIT = 128
@@ -164,7 +165,7 @@ class Acceptor:
                 self._factory, pending.channel, ssl=self._context, ssl_handshake_timeout=limit_s, ssl_shutdown_timeout=limit_s
             )
         except (OSError, ssl.SSLError, asyncio.CancelledError):
-            pending.channel.close()  # a port scan, or a client that does not trust the certificate, is not reported
+            pending.channel.close()  # not reported: port scans and clients that do not trust the certificate cause this error
         finally:
             self._forget(pending)
 
@@ -241,7 +242,7 @@ class HttpSocket(RequestHandler):
             self.drop()
             return
         self.transport.write(_FULL)
-        self.transport.abort()  # the answer is in the kernel's buffer; a graceful close would keep the descriptor open
+        self.transport.abort()  # the kernel has the answer already; a graceful close would keep the descriptor open
 
     def drop(self) -> None:
         """Close at once and discard unsent data; the kernel would try to send it for many minutes (socket(7), SO_LINGER)."""
@@ -255,7 +256,8 @@ class HttpSocket(RequestHandler):
         """Report our own errors at a bounded rate; invalid requests and lost connections are not reported."""
         error = more.get("exc_info")
         if isinstance(error, HttpProcessingError):
-            error.__traceback__ = None  # the traceback's frame refers to the error and to the request's bytes: a reference cycle
+            # Break a reference cycle: a frame of the traceback refers to the error and to the request's bytes.
+            error.__traceback__ = None
         elif not isinstance(error, ConnectionError) and self._limits.reports.admits(type(error).__name__):
             super().log_exception(*args, **more)
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 
-# Path confinement: a name found in content becomes a file below the project's scan folders, or is refused.
+# The functions below turn a name found in content into the path of a file below the project's scan folders, or refuse the name.
 #
 # Content is not trusted: a model, a material or a shader may name `../../id_ed25519`, an absolute path, a link that leads out
-# of the tree, a pipe or a device. So a name is checked after its links are resolved, and never trusted by its spelling.
+# of the tree, a pipe or a device. So the functions resolve all links of a path before they check the path.
 
 MOST_BYTES = 1 << 30
 """Default maximum size (bytes) of a file that content names; a builder may set another limit."""
@@ -48,7 +48,7 @@ def placed_name(named_by: str, name: str, *, is_uri: bool = False) -> str:
     """
     plain = (_unquote(name) if is_uri else name).replace("\\", "/")
     if _SCHEME.match(plain):
-        return plain  # a name with a scheme, such as `https:`, is not a path; `located` refuses it
+        return plain  # unchanged: a name with a scheme, such as `https:`, is not a path, and `located` refuses the name
     return posixpath.normpath(posixpath.join(posixpath.dirname(named_by), plain))
 
 
@@ -178,7 +178,7 @@ def _shorten_path(path: str) -> str:
 _OPENAT2 = 437
 """The number of the system call, one for all architectures (Linux's syscall tables)."""
 _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
-_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # a pipe in the place of a file must not stop us
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # without O_NONBLOCK, opening a pipe waits for a writer
 _NOT_OFFERED = frozenset({errno.ENOSYS, errno.EPERM, errno.E2BIG, errno.EINVAL})
 _TRIES = 64
 """Maximum number of retries if another program renames a file during the call (EAGAIN of openat2)."""
@@ -226,7 +226,7 @@ def open_confined_file(folder: int, path: bytes) -> tuple[int, os.stat_result]:
 
 
 def refuse_odd(path: bytes) -> None:
-    """Raise PermissionError for a path that is empty or absolute, climbs, or holds a NUL."""
+    """Raise PermissionError for a path that is empty or absolute, has a part `..`, or contains a NUL."""
     if not path or path.startswith(b"/") or b"\0" in path or b".." in path.split(b"/"):
         raise ConfinementError(errno.EACCES, "is not a path below its folder")
 
@@ -439,7 +439,7 @@ class ConfinedTree:
         self._forget(path)
         source = self.descriptor_of(folder)
         if tree is self:
-            source = os.dup(source)  # the descriptor is copied, because the next call of `descriptor_of` may close it
+            source = os.dup(source)  # copied, because the next call of `descriptor_of` may close the original descriptor
         try:
             os.replace(name, target_name, src_dir_fd=source, dst_dir_fd=tree.descriptor_of(target_folder))
         finally:
@@ -468,7 +468,7 @@ class ConfinedTree:
         try:
             os.rmdir(name, dir_fd=descriptor)
         except OSError:
-            import shutil  # imported here, because most folders that are removed are empty
+            import shutil  # imported here, because only folders that are not empty need this module
 
             shutil.rmtree(name, ignore_errors=True, dir_fd=descriptor)
 

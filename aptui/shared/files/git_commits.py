@@ -112,7 +112,7 @@ _GIT_LIMIT_S = 5.0
 
 
 def run_git(folder: str | bytes | Path, *words: str, limit_s: float = _GIT_LIMIT_S) -> subprocess.CompletedProcess[bytes]:
-    """Run git in a folder; it runs no program that the repository names, and does not write the index for its own sake.
+    """Run git in a folder. Git then runs no program that the repository names, and does not refresh the index.
 
     Raises:
         OSError, subprocess.TimeoutExpired: git is missing, cannot be run, or did not end within `limit_s`.

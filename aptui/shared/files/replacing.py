@@ -20,9 +20,9 @@ from typing import BinaryIO
 
 from aptui.shared.errors import HostError, KnownError, UserError
 
-# Leases: detect whether another process has a file open for writing.
+# The functions below detect whether another process has a file open for writing.
 #
-# The kernel then refuses a read lease (fcntl(2), F_SETLEASE): two system calls, about 2 µs.
+# If so, the kernel refuses a read lease on the file (fcntl(2), F_SETLEASE). The check takes two system calls, about 2 µs.
 
 
 def is_open_for_writing(path: str | bytes) -> bool | None:
@@ -38,7 +38,7 @@ def is_open_for_writing(path: str | bytes) -> bool | None:
 
 
 def is_being_written(descriptor: int) -> bool | None:
-    """Return whether another process holds this file, open for reading here, open for writing; None if the kernel cannot tell.
+    """Return whether another process has a file open for writing; None if the kernel cannot tell. `descriptor` is open for reading.
 
     A lease needs the file's owner (or root) and a file system that supports leases; most network file systems do not. The
     caller must ignore SIGIO: it arrives when another process opens the file in the microseconds that the lease is held.
@@ -108,7 +108,7 @@ def is_stream(path: Path) -> bool:
     try:
         is_file = stat.S_ISREG(path.stat().st_mode)
     except OSError:
-        return False  # the file does not exist yet, or opening it reports the reason
+        return False  # the file does not exist yet, or the attempt to open it will report the error
     return not is_file or (path.is_symlink() and path.is_relative_to("/dev")) or path.is_relative_to("/proc")
 
 

@@ -108,7 +108,8 @@ def locked_database(folder: Path, seconds: float) -> Report:
 
 @contextlib.contextmanager
 def _lock_held_by_another_program(path: Path) -> Iterator[None]:
-    # The lock needs a separate process: a forked engine would inherit a connection of this process, with SQLite's record of locks.
+    # A separate process holds the lock, because a forked engine would inherit a connection of this process, and with the connection
+    # SQLite's record of the locks that this process holds.
     code = (
         "import sqlite3, sys; d = sqlite3.connect(sys.argv[1], isolation_level=None); d.execute('BEGIN EXCLUSIVE'); "
         "print(flush=True); input()"

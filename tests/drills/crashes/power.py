@@ -99,7 +99,7 @@ class Disk:
         self._mount()
 
     def _mount(self) -> None:
-        # Without this option the kernel itself writes a file before a rename replaces another file with it.
+        # Without `noauto_da_alloc` the kernel itself would write the data of a renamed file to the disk, and hide a missing sync.
         _run("mount", "-o", "loop,noauto_da_alloc", str(self._images[0]), str(self.place))
 
     def _written(self) -> list[str]:

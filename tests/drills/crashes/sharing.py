@@ -35,7 +35,8 @@ def killed_at_every_point(folder: Path, *, first: int = 1, step: int = 1, mutant
 
     With `mutant` the program is broken on purpose, and the drill stops at the first violation.
     """
-    with mock.patch.object(os, "fsync"):  # syncs are skipped: written data survives a kill, and other processes also use this disk
+    # Syncs are skipped, because written data survives the death of its process anyway, and syncs slow down other processes.
+    with mock.patch.object(os, "fsync"):
         return _killed(folder, Report("L1-killed"), first, step, mutant)
 
 

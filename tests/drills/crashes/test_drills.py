@@ -25,14 +25,14 @@ def no_configuration_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.starts
-def test_random_kills_of_engine_and_workers_settle_as_a_clean_build(tmp_path: Path) -> None:
+def test_products_equal_a_clean_build_after_random_kills(tmp_path: Path) -> None:
     report = kills.random_kills(tmp_path, count=6, seed=101)
 
     assert report.faults > 0
     assert not report.violations
 
 
-def test_random_kills_amid_chains_and_identities_settle_as_a_clean_build(tmp_path: Path) -> None:
+def test_chained_products_equal_a_clean_build_after_random_kills(tmp_path: Path) -> None:
     report = kills.spread_kills(tmp_path, count=4, seed=505, kind=chained.ChainedWorld)
 
     assert report.faults > 0
@@ -40,27 +40,27 @@ def test_random_kills_amid_chains_and_identities_settle_as_a_clean_build(tmp_pat
 
 
 @pytest.mark.starts
-def test_workers_die_with_a_killed_engine_and_the_next_one_settles(tmp_path: Path) -> None:
+def test_workers_die_with_a_killed_engine_and_the_next_engine_recovers(tmp_path: Path) -> None:
     report = kills.random_kills(tmp_path, count=3, seed=202, is_family=False)
 
     assert not report.violations
 
 
 @pytest.mark.parametrize("first", [1, 2])
-def test_a_kill_at_any_point_settles_as_a_clean_build(tmp_path: Path, first: int) -> None:
+def test_products_equal_a_clean_build_after_a_kill_at_any_point(tmp_path: Path, first: int) -> None:
     report = kills.every_point(tmp_path, seed=303 + first, first=first, step=7, workers=1)
 
     assert report.faults > 5
     assert not report.violations
 
 
-def test_mutant_that_replaces_a_missing_member_is_an_error() -> None:
+def test_mutant_cannot_replace_a_member_that_does_not_exist() -> None:
     with pytest.raises(AttributeError, match="no_such_rule"):
         replace_members(kills, no_such_rule=None)
 
 
 @pytest.mark.parametrize("mutant", ["without-intents", "rows-before-renames", "in-place"])
-def test_drill_finds_a_broken_commit(tmp_path: Path, mutant: str) -> None:
+def test_kill_drill_finds_a_broken_commit_protocol(tmp_path: Path, mutant: str) -> None:
     first = _WEAK_SPOT[mutant]
     report = kills.every_point(tmp_path, seed=1, mutant=mutant, first=first, limit=first + 24, workers=1)
 
@@ -75,7 +75,7 @@ A broken commit fails soon after this point, and further points would only take 
 
 
 @pytest.mark.parametrize(("error", "is_lasting"), [(errno.ENOSPC, True), (errno.EIO, False)])
-def test_error_at_any_point_is_reported_and_recovered(tmp_path: Path, error: int, is_lasting: bool) -> None:
+def test_engine_reports_and_survives_a_disk_error_at_any_point(tmp_path: Path, error: int, is_lasting: bool) -> None:
     report = kills.every_point(tmp_path, seed=404, error=error, is_lasting=is_lasting, first=2, step=11, workers=1)
 
     assert report.faults > 3
@@ -91,7 +91,7 @@ def test_engine_on_a_full_disk_leaves_no_incomplete_product_and_recovers(tmp_pat
 
 
 @needs_root
-def test_a_read_only_cache_is_refused(tmp_path: Path) -> None:
+def test_engine_refuses_a_read_only_cache(tmp_path: Path) -> None:
     assert not hosts.read_only_cache(tmp_path).violations
 
 
@@ -99,16 +99,16 @@ def test_engine_waits_for_a_locked_database(tmp_path: Path) -> None:
     assert not hosts.locked_database(tmp_path, 1.0).violations
 
 
-def test_damaged_database_is_rebuilt_or_harmless(tmp_path: Path) -> None:
+def test_damaged_database_is_rebuilt_unless_the_damage_is_harmless(tmp_path: Path) -> None:
     assert not hosts.damaged_database(tmp_path, 5, seed=606).violations
 
 
 @pytest.mark.starts
-def test_second_engine_names_the_owner_of_the_cache(tmp_path: Path) -> None:
+def test_second_engine_is_refused_with_the_process_id_of_the_first(tmp_path: Path) -> None:
     assert not hosts.two_engines(tmp_path).violations
 
 
-def test_interrupted_engine_ends_cleanly_and_the_next_start_continues(tmp_path: Path) -> None:
+def test_interrupted_engine_ends_cleanly_and_the_next_engine_continues(tmp_path: Path) -> None:
     assert not hosts.interrupted(tmp_path).violations
 
 
@@ -120,10 +120,10 @@ def test_engine_killed_while_creating_its_database_leaves_no_unknown_files(tmp_p
     assert not hosts.deleted_and_killed(tmp_path, step=9).violations
 
 
-def test_tampered_products_are_found(tmp_path: Path) -> None:
+def test_products_changed_by_hand_are_found_at_the_next_start(tmp_path: Path) -> None:
     assert not hosts.tampered(tmp_path).violations
 
 
 @pytest.mark.parametrize("is_atomic", [True, False])
-def test_source_saved_during_a_run_has_a_product_of_its_last_version(tmp_path: Path, is_atomic: bool) -> None:
+def test_product_is_of_the_last_version_of_a_source_saved_during_a_run(tmp_path: Path, is_atomic: bool) -> None:
     assert not hosts.rewritten(tmp_path, saves=40, is_atomic=is_atomic).violations

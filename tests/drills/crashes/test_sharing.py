@@ -14,7 +14,7 @@ from ..crashes import sharing
 pytestmark = pytest.mark.real
 
 
-def test_kill_at_any_point_loses_at_most_one_result(tmp_path: Path) -> None:
+def test_killed_machine_loses_at_most_one_shared_result(tmp_path: Path) -> None:
     report = sharing.killed_at_every_point(tmp_path, first=2, step=14)
 
     assert report.faults > 5
@@ -22,7 +22,7 @@ def test_kill_at_any_point_loses_at_most_one_result(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mutant", sorted(sharing.MUTANTS))
-def test_drill_finds_a_broken_store(tmp_path: Path, mutant: str) -> None:
+def test_sharing_drill_finds_a_broken_store(tmp_path: Path, mutant: str) -> None:
     assert sharing.killed_at_every_point(tmp_path, first=_WEAK_SPOT[mutant], step=1, mutant=mutant).violations
 
 

@@ -138,10 +138,11 @@ def hostile_mix(folder: Path, rounds: int, seed: int, *, mutant: str = "", names
     chosen = [hostile for hostile in HOSTILES if not names or hostile.name in names]
     builders = [python_builder("Good", "good"), *(python_builder(hostile.name, hostile.name) for hostile in chosen)]
     with MUTANTS[mutant](), _pool(folder, builders) as pool:
-        pool.run(pool.process_order("good"))  # memory growth is measured from here, without the pool's initial size
+        pool.run(pool.process_order("good"))  # the first run starts the pool; the memory for that is not counted as growth
         rss_bytes = resident_bytes(os.getpid())
         for number in range(rounds):
-            pool.pool.reconfigure(builders, PLATFORMS)  # without this, builders that kill workers are disabled after three rounds
+            # A new configuration enables all builders again; otherwise those that kill workers are disabled after three rounds.
+            pool.pool.reconfigure(builders, PLATFORMS)
             _one_round(pool, chosen, dice, number, report, _MISSED_S if mutant else PATIENCE_S)
             growth_bytes = resident_bytes(os.getpid()) - rss_bytes
             if growth_bytes > RSS_GROWTH_BYTES:

@@ -239,7 +239,7 @@ def _canaries(folder: Path) -> Path:
     for path in (outside / "evil", tools / "gs"):
         path.write_text(f"#!/bin/sh\ntouch '{outside}/ran'\n")
         path.chmod(0o755)
-    # A compiler that reads every file its input names, as real ones do.
+    # This stand-in for a compiler reads every file that its input names, as real compilers do.
     (tools / "glslangValidator").write_text(
         '#!/bin/sh\nfor last; do :; done\nsed -n \'s/^.*include[ \\t]*["<]\\(.*\\)[">].*/\\1/p\' "$last" | while read -r name; do\n'
         'cat "$(dirname "$last")/$name" "$name"; done 2>/dev/null\n'
@@ -297,7 +297,7 @@ def _events(descriptor: int) -> Iterator[str]:
         while at < len(data):
             _, _, _, size = struct.unpack_from("iIII", data, at)
             name = data[at + 16 : at + 16 + size].rstrip(b"\0")
-            if name:  # opening the folder itself is allowed
+            if name:  # an event without a name reports that the folder itself was opened, which is allowed
                 yield os.fsdecode(name)
             at += 16 + size
 
@@ -315,7 +315,7 @@ def names(folder: Path, count: int, seed: int, mutant: str = "") -> Report:
             here = place / f"{number:05}" / "deep"
             here.mkdir(parents=True)
             pieces = [piece.format("touch ran; cd ..; touch ran") for piece in _PIECES]
-            for _ in range(10):  # most random templates are refused, so they are not counted
+            for _ in range(10):  # several attempts, because most random templates are refused; only accepted ones count
                 template, name = _template(rng), "".join(rng.choices(pieces, k=rng.randint(1, 4)))
                 if _run(template, name, here, rng.choice(shells)):
                     report.faults += 1

@@ -92,7 +92,8 @@ def _comes_through(kind: str, what: str) -> bool:
                 wire.connect(what)
                 wire.sendall(_HELLO)
                 return bool(wire.recv(1))
-        with socket.socket() as wire:  # the process imports nothing, because the other user may be unable to read Python's files
+        # A bare socket, because an HTTP client would import modules, whose files the other user may be unable to read.
+        with socket.socket() as wire:
             wire.settimeout(PATIENCE_S)
             wire.connect(("127.0.0.1", int(what)))
             wire.sendall(_SAID[kind] % int(what) if kind == "gateway" else _SAID[kind])

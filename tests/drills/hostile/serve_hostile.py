@@ -236,7 +236,7 @@ def lengths(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[s
             endless % (b"127.0.0.1", victim.address[1]),
         ]
         for wire, head in zip(wires, heads, strict=True):
-            wire.settimeout(PATIENCE_S)  # the gateway refuses the data long before this limit
+            wire.settimeout(PATIENCE_S)  # the gateway refuses the data long before this timeout
             with contextlib.suppress(OSError):
                 wire.sendall(head)
                 for _piece in range(128):
@@ -254,9 +254,9 @@ def half_open(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator
             with contextlib.suppress(OSError):
                 wire.sendall(b"GET /v1/connect HTTP/1.1\r\nHost: 127")
             wires.append(wire)
-        with victim.connect():  # the well-behaved client connects after all attackers
+        with victim.connect():  # the well-behaved client can still connect, after all attackers
             pass
-        # Connecting clients have a separate limit; an accepted client replaces an older connection.
+        # At first the gateway holds pending connections, too. Wait until it has closed the oldest connections above its limit.
         held = victim.descriptors() - before
         deadline = time.monotonic() + victim.limit_s
         while guard.UNIDENTIFIED_LIMIT + 8 < held <= _HELD_MOST and time.monotonic() < deadline:
@@ -324,7 +324,7 @@ def revocation(victim: Victim, _dice: random.Random, _seconds: float) -> Iterato
         _head(wire)
         tokens.revoke(tokens.path(), victim.names[token])
         began = time.monotonic()
-        end_s = began + victim.limit_s + 1.0  # one deadline for the stream and the WebSocket
+        end_s = began + victim.limit_s + 1.0  # the stream and the WebSocket share this deadline
         wire.settimeout(victim.limit_s + 1.0)
         with contextlib.suppress(ConnectionError, TimeoutError):
             while wire.recv(1 << 16):

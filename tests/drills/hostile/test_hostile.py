@@ -23,11 +23,11 @@ def test_hostile_command_affects_only_its_own_jobs_in_an_engine(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("mutant", "name"), [("without-reaping", "Stubborn"), ("without-limits", "Hang")])
-def test_drill_finds_a_pool_without_one_of_its_rules(tmp_path: Path, mutant: str, name: str) -> None:
+def test_builder_drill_finds_a_pool_that_breaks_one_of_its_rules(tmp_path: Path, mutant: str, name: str) -> None:
     assert hostile.hostile_mix(tmp_path, rounds=1, seed=1, mutant=mutant, names=(name,)).violations
 
 
-def test_builders_that_lie_are_refused_by_name(tmp_path: Path) -> None:
+def test_jobs_fail_if_their_builder_makes_false_claims_about_products(tmp_path: Path) -> None:
     assert not hostile.lies(tmp_path).violations
 
 
@@ -37,7 +37,7 @@ def test_drill_finds_a_worker_that_does_not_check_products(tmp_path: Path) -> No
     assert len(violations) >= 5
 
 
-def test_a_builder_that_kills_every_worker_is_broken_after_three(tmp_path: Path) -> None:
+def test_builder_is_disabled_after_it_has_killed_three_workers(tmp_path: Path) -> None:
     assert not hostile.crash_loop(tmp_path).violations
 
 

@@ -25,7 +25,8 @@ pytestmark = [pytest.mark.real, pytest.mark.skipif(os.geteuid() != 0, reason=MAC
     ],
 )
 def test_other_users_have_no_access_to_an_engine(mutant: str, missed: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:  # other users can enter this folder, like a project on a shared disk
+    # Not `tmp_path`, which other users cannot enter: a project may be on a disk that several users share.
+    with tempfile.TemporaryDirectory() as folder:
         report = neighbours.drill(Path(folder), mutant=mutant)
 
     assert report.faults >= 10

@@ -160,7 +160,7 @@ def stopped(
             engine.process.send_signal(signal.SIGSTOP)
             started = time.monotonic()
             for number in range(changes):
-                # the last changes, which a mutant loses, are in folders without earlier changes
+                # A mutant loses the last changes. Their folders have no earlier changes, so no other notification covers them.
                 rel = f"assets/d{number * 50 // changes}/{number}.txt"
                 world.write(rel, f"{lap} {number}")
                 if number % 100 == 99:
@@ -328,7 +328,7 @@ def _by_link(_world: LiveWorld, path: Path, data: bytes) -> None:
     try:
         os.write(descriptor, data)
         path.unlink()
-        os.link(b"%d" % descriptor, os.fsencode(path), src_dir_fd=proc)  # linkat(2) with AT_SYMLINK_FOLLOW
+        os.link(b"%d" % descriptor, os.fsencode(path), src_dir_fd=proc)  # links the open file: linkat(2) with AT_SYMLINK_FOLLOW
     finally:
         os.close(descriptor)
         os.close(proc)
@@ -538,7 +538,8 @@ def kills(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = p
 
 # ----------------------------------------------------------------------------------------------------------------------- N1
 
-NAMES: tuple[bytes, ...] = (  # undecodable names come last, because the engine may poll the scan folder after such a name
+# Undecodable names come last, because after such a name the engine may poll the scan folder for the rest of the drill.
+NAMES: tuple[bytes, ...] = (
     b"x" * 251 + b".txt",
     b"new\nline.txt",
     b"tab\t.txt",
@@ -617,7 +618,8 @@ def _verbs(engine: Serving, name: bytes) -> Iterator[str]:
         return
     os_name = os.fsdecode(b"assets/" + name)
     if b"\\" in name or source != os.fsdecode(name):
-        source = os_name  # the command line reads this name differently: a backslash is a separator, and an escape is escaped again
+        # A path on the disk is unambiguous. In the name of a source, a backslash is a separator, and an escape is escaped again.
+        source = os_name
     for words in (
         ("jobs",),
         ("status",),

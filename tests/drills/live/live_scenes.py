@@ -224,7 +224,7 @@ def _slow_operation(world: LiveWorld, engine: Serving, report: Report) -> None:
         for number in range(20):
             world.write(f"assets/slow/{number}.txt", f"lap {lap} {number}")
         time.sleep(0.1)
-    # The engine reports that it waits for the lock, or it has wrongly begun to run jobs.
+    # Wait until the engine reports that it waits for the lock, or wrongly begins to run jobs.
     if not engine.until(lambda: engine.runs or engine.status()["state"] == "held"):
         report.violations.append("nothing is heard of what came under the lock")
     if engine.runs:
@@ -258,7 +258,7 @@ def products_by_hand(folder: Path, *, mutant: str = "", say: Say = print) -> Rep
         if len(engine.runs) > 5:
             report.violations.append(f"{len(engine.runs)} jobs ran for 5 products")
         engine.forget()
-        # Products that the engine restores in the meantime may block the deletion.
+        # Errors are ignored, because the engine may restore products while the folder is deleted.
         shutil.rmtree((world.cache / products[0]).parent, ignore_errors=True)
         report.faults += 1
         engine.judge(report, "a folder of products deleted")

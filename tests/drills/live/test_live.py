@@ -25,33 +25,33 @@ def test_renamed_files_and_folders_are_processed(tmp_path: Path) -> None:
     assert not live.renames(tmp_path, 1, seed=12, files=60).violations
 
 
-def test_every_way_in_which_programs_save_is_processed(tmp_path: Path) -> None:
+def test_files_are_processed_in_whichever_way_a_program_saves_them(tmp_path: Path) -> None:
     assert not live.saves(tmp_path, 1).violations
 
 
-def test_an_engine_that_was_stopped_misses_nothing(tmp_path: Path) -> None:
+def test_engine_finds_all_changes_made_while_it_was_suspended(tmp_path: Path) -> None:
     assert not live.stopped(tmp_path, 1, changes=500, stop_s=0.5, trust_s=0.0).violations
 
 
-def test_an_engine_killed_amid_changes_loses_nothing(tmp_path: Path) -> None:
+def test_no_change_is_lost_if_the_engine_is_killed_during_changes(tmp_path: Path) -> None:
     assert not live.kills(tmp_path, 2, seed=13).violations
 
 
-def test_unusual_names_are_processed(tmp_path: Path) -> None:
+def test_files_with_unusual_names_are_processed(tmp_path: Path) -> None:
     chosen = (b"new\nline.txt", b"[@click=app.quit]x[/].txt", b"-rf.txt", b"\xff.txt")
 
     assert not live.names(tmp_path, chosen=chosen, verbs=False).violations
 
 
-def test_only_whole_versions_become_products(tmp_path: Path) -> None:
+def test_half_written_sources_do_not_become_products(tmp_path: Path) -> None:
     assert not live_scenes.written(tmp_path, 1, seed=14, size=100_000).violations
 
 
-def test_drill_finds_an_engine_that_ignores_writers(tmp_path: Path) -> None:
+def test_drill_finds_an_engine_that_reads_files_being_written(tmp_path: Path) -> None:
     assert live_scenes.written(tmp_path, 1, seed=14, size=100_000, mutant="without-leases").violations
 
 
-def test_a_checkout_is_one_batch(tmp_path: Path) -> None:
+def test_git_checkout_is_processed_as_one_batch(tmp_path: Path) -> None:
     assert not live_scenes.checkouts(tmp_path, 3, files=100).violations
 
 
@@ -63,7 +63,7 @@ def test_products_deleted_by_hand_are_restored(tmp_path: Path) -> None:
     assert not live_scenes.products_by_hand(tmp_path).violations
 
 
-def test_thousands_of_events_are_neither_doubled_nor_lost(tmp_path: Path) -> None:
+def test_many_changed_files_are_all_processed_and_none_of_them_twice(tmp_path: Path) -> None:
     assert not live_scenes.much(tmp_path, 200, seed=15).violations
 
 

@@ -23,10 +23,10 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason=MACHINE + "only root moun
 
 
 @pytest.mark.parametrize("scene", ["replaced", "EIO of d", pytest.param("unmounted", marks=as_root)])
-def test_vanished_folder_deletes_nothing(tmp_path: Path, scene: str) -> None:
+def test_no_product_is_deleted_when_a_source_folder_vanishes(tmp_path: Path, scene: str) -> None:
     assert not vanished.vanished_folders(tmp_path, only=scene).violations
 
 
 @pytest.mark.parametrize(("mutant", "scene"), [("unreadable-is-gone", "EIO of d"), ("empty-is-empty", "replaced")])
-def test_drill_finds_a_broken_rule(tmp_path: Path, mutant: str, scene: str) -> None:
+def test_drill_finds_an_engine_that_trusts_a_vanished_folder(tmp_path: Path, mutant: str, scene: str) -> None:
     assert vanished.vanished_folders(tmp_path, mutant=mutant, only=scene).violations

@@ -318,7 +318,7 @@ def _save_by_link(top, _outside, dice):
     try:
         os.write(descriptor, b"%d" % dice.randrange(10**6))
         os.unlink(path)
-        os.link(b"%d" % descriptor, path, src_dir_fd=proc)  # linkat(2) with AT_SYMLINK_FOLLOW
+        os.link(b"%d" % descriptor, path, src_dir_fd=proc)  # links the open file: linkat(2) with AT_SYMLINK_FOLLOW
     finally:
         os.close(descriptor)
         os.close(proc)

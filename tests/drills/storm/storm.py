@@ -175,7 +175,7 @@ class Storm(Programs):
                 folder.unlink()
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        with suppress(OSError):  # a link that leads nowhere
+        with suppress(OSError):  # the path may be a link whose target cannot be written
             self.project.write(rel, text)
         return rel
 
@@ -267,7 +267,7 @@ class Storm(Programs):
                 return "into " + self.put(f"{rel}/{self.draw_name()}", self.random.choice(_WORDS))
             rel = rel.rpartition("/")[0]
             if "/" not in rel:
-                return "nothing"  # a scan folder
+                return "nothing"  # scan folders are not replaced
             self.project.delete(rel)
             self.put(rel, "flat")
         return rel
@@ -314,9 +314,8 @@ class Storm(Programs):
         if not self.project.cache.is_dir():
             return "there is no cache"
         copy = self._next_root()
-        subprocess.run(
-            ["cp", "-a", self.project.root, copy], stderr=subprocess.DEVNULL, check=False
-        )  # the engine deletes files during the copy
+        # `cp` may fail, because the engine deletes files during the copy.
+        subprocess.run(["cp", "-a", self.project.root, copy], stderr=subprocess.DEVNULL, check=False)
         self._go_on_in(copy)
         self.process = None
         return copy.name

@@ -93,7 +93,7 @@ class ChainedWorld(World):
     def violations(self) -> list[str]:
         """Return the violations after a restart, including wrong identities of sources."""
         wanted: dict[str, bytes] = {}
-        for rel in sorted(self.sources, reverse=True):  # the same order as in `expected`, so that the source in assets/ wins
+        for rel in sorted(self.sources, reverse=True):  # the order of `expected`: a source in assets/ replaces one in shared/
             wanted[rel.partition("/")[2]] = self.uuids[rel].bytes if rel in self.uuids else bytes(path_uuid(rel.partition("/")[2]))
         with database(self.cache) as connection:
             found = dict(connection.execute("SELECT SourceName, SourceGuid FROM Sources"))

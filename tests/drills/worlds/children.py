@@ -197,7 +197,7 @@ class Child:
             select.select([], [], [], 0.005)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
-                pass  # the workers became our children, because tests that ran an engine in this process adopt orphans
+                pass  # dead workers became our children, because an engine that ran in this process made it adopt orphans
 
 
 def _live(project: Project, fault: Fault | None, mutant: str, told: int, action: Callable[[], None] | None) -> None:

@@ -24,7 +24,7 @@ _FOLDER = "JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"
 def judged(weather: Programs, clean: Path) -> list[str]:
     """Settle, and return the differences between products and rows and a clean build."""
     settled = weather.aptui("batch")
-    while settled.returncode == 4:  # an engine that is starting holds the cache, but does not answer yet
+    while settled.returncode == 4:  # another engine is starting: it holds the cache, but does not answer yet
         time.sleep(0.1)
         settled = weather.aptui("batch")
     if settled.returncode not in (0, 1, 3):  # exit code 3 means that settings of a folder are broken

@@ -86,7 +86,7 @@ class Programs:
         """
         workers = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
         if victim == "worker":
-            for pid in workers and [self.random.choice(workers)]:  # an idle engine may have stopped all its workers
+            for pid in workers and [self.random.choice(workers)]:  # empty if an idle engine has stopped all its workers
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         elif victim == "family":
@@ -101,6 +101,6 @@ class Programs:
 def keep(folder: Path) -> str:
     """Copy the project, the logs of its engines and the user's folders for a later examination; return the path of the copy."""
     kept = tempfile.mkdtemp(prefix="drill-kept-")
-    with suppress(shutil.Error):  # sockets are not copied
+    with suppress(shutil.Error):  # `copytree` cannot copy sockets
         shutil.copytree(folder, kept, symlinks=True, dirs_exist_ok=True)
     return kept

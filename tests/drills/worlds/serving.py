@@ -268,7 +268,7 @@ class Serving:
         self.scans = 0
 
     def output(self) -> str:
-        """Return the end of its output."""
+        """Return the end of the engine's output."""
         return self._log.read_text(errors="replace")[-2000:]
 
     # ------------------------------------------------------------------------------------------------------------- asking
@@ -279,11 +279,11 @@ class Serving:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether it reports that no job is pending."""
+        """Return whether the engine reports that no job is pending."""
         return self.status()["state"] == "idle"
 
     def cli(self, *words: str) -> subprocess.CompletedProcess[bytes]:
-        """Run a command line beside it."""
+        """Run a command line beside the engine."""
         command = [sys.executable, "-m", "aptui", words[0], "--project", str(self.world.root), *words[1:]]
         environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
         return subprocess.run(command, cwd=self.world.root, env=environment, capture_output=True, timeout=60, check=False)
@@ -308,7 +308,7 @@ class Serving:
         def is_right() -> bool:
             return self._is_right(expected) and self.is_idle
 
-        # Queried once: a sweep of a folder during a second query would make the result look wrong.
+        # `is_right` is not called again after the wait, because a second result would be wrong if the engine is sweeping a folder.
         if came(lambda: (is_right() and "right") or (is_over() and "over"), _LONGEST * patience_s) == "right":
             found = self.world.violations()
         else:
@@ -354,7 +354,7 @@ class Serving:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def rss_mib(self) -> float:
-        """Return its memory."""
+        """Return the memory of the engine."""
         return int(Path("/proc", str(self.process.pid), "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
     def end(self, number: int = signal.SIGTERM) -> int:

@@ -137,7 +137,7 @@ def live_truth(folder: Path, minutes: float, seed: int, *, mutant: str = "", cha
             if victim in ("engine", "family", "worker"):
                 truth.kill(victim, process)
             if victim in ("", "worker"):
-                time.sleep(1.5)  # the engine is idle without a request, so that nothing hides a missed change
+                time.sleep(1.5)  # without a request, which could make the engine notice a change that it missed
                 truth.aptui("status")
                 unrested = _unrested(truth)
                 if process.poll() is not None:
@@ -194,7 +194,7 @@ def _store_differences(truth: Truth, other: Path) -> list[str]:
 def _differences(truth: Truth, clean: Path) -> list[str]:
     """Return the violations of an idle project."""
     again = truth.aptui("batch")
-    is_still = "0 jobs run" in again.stdout or again.returncode == 1  # failed jobs run again at each start
+    is_still = "0 jobs run" in again.stdout or again.returncode == 1  # exit code 1: failed jobs ran, as at each start
     found = [] if is_still else [again.stdout[-200:]]
     found += truth.project.differences_from_clean_build(clean)
     found += _store_differences(truth, clean)

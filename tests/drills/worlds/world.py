@@ -104,7 +104,7 @@ class World(Project):
     def expected(self) -> dict[str, bytes]:
         """Return the products of a clean build, computed without a build."""
         made: dict[str, bytes] = {}
-        for rel in sorted(self.sources, reverse=True):  # reversed order, so that files in assets/ replace files in shared/
+        for rel in sorted(self.sources, reverse=True):  # in reverse order, so that a file in assets/ replaces one in shared/
             made.update(self._made(rel, self.sources[rel]))
         return made
 

@@ -87,7 +87,7 @@ def test_absolute_path_inside_the_folder_is_refused(opener: Opener, cache: int, 
             opener(cache, bytes(path))
 
 
-def test_links_of_the_kernel_in_proc_are_refused(opener: Opener) -> None:
+def test_links_below_proc_self_are_refused(opener: Opener) -> None:
     descriptor = os.open("/proc/self", os.O_RDONLY | os.O_DIRECTORY)
     try:
         for path in (b"root/etc/passwd", b"cwd/x", b"fd/0", b"exe"):
@@ -100,20 +100,20 @@ def test_links_of_the_kernel_in_proc_are_refused(opener: Opener) -> None:
 @pytest.mark.parametrize(
     ("path", "code"), [(b"linux/none", errno.ENOENT), (b"none/a", errno.ENOENT), (b"linux/a.txt/x", errno.ENOTDIR)]
 )
-def test_missing_path_gives_its_errno(opener: Opener, cache: int, path: bytes, code: int) -> None:
+def test_missing_path_raises_an_error_with_its_errno(opener: Opener, cache: int, path: bytes, code: int) -> None:
     with pytest.raises(OSError) as caught:
         opener(cache, path)
     assert caught.value.errno == code
 
 
-def test_folders_and_pipes_are_refused_as_files(cache: int) -> None:
+def test_open_confined_file_refuses_folders_and_pipes(cache: int) -> None:
     with pytest.raises(IsADirectoryError):
         confinement.open_confined_file(cache, b"linux")
     with pytest.raises(PermissionError):
         confinement.open_confined_file(cache, b"pipe")
 
 
-def test_no_descriptor_is_left_open(opener: Opener, cache: int) -> None:
+def test_refused_path_leaves_no_descriptor_open(opener: Opener, cache: int) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for path in (b"linux/none", b"dir-link/a.txt", b"linux/sub/b.txt/x", b"linux/sub/none/x"):
         with pytest.raises(OSError):
@@ -123,7 +123,7 @@ def test_no_descriptor_is_left_open(opener: Opener, cache: int) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_kernel_without_openat2_is_detected(cache: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_opened_by_parts_if_the_kernel_has_no_openat2(cache: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for code in (errno.ENOSYS, errno.EPERM):
 
         def refused(*_words: object, code: int = code) -> int:

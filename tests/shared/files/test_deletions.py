@@ -71,5 +71,5 @@ def test_only_listed_modules_delete_or_rename_files_by_path() -> None:
         ("tree.unlink(x)", False), ("text.replace('a', 'b')", False), ("replace(record, name=1)", False),
     ],
 )  # fmt: skip
-def test_calls_that_delete_are_recognized(line: str, is_it: bool) -> None:
+def test_check_recognizes_calls_that_delete_files(line: str, is_it: bool) -> None:
     assert any(map(deletes, ast.walk(ast.parse(line)))) is is_it

@@ -33,7 +33,7 @@ def test_commit_of_the_current_branch_is_found_from_a_subfolder(git: Path, tmp_p
     assert head(str(below)) == CheckoutHead(COMMIT)
 
 
-def test_commit_of_a_packed_branch_is_found(git: Path, tmp_path: Path) -> None:
+def test_commit_of_a_branch_in_packed_refs_is_found(git: Path, tmp_path: Path) -> None:
     (git / "refs/heads/main").unlink()
     (git / "packed-refs").write_text(f"# pack-refs with: peeled\n{OTHER} refs/heads/other\n{COMMIT} refs/heads/main\n^{OTHER}\n")
 
@@ -50,7 +50,7 @@ def test_commit_of_a_detached_head_is_found(git: Path, tmp_path: Path) -> None:
     ("move", "is_made_here"),
     [("commit: one", True), ("commit (amend): one", True), ("checkout: moving", False), ("pull: x", False)],
 )
-def test_last_move_of_head_is_read_from_its_log(git: Path, tmp_path: Path, move: str, is_made_here: bool) -> None:
+def test_last_move_of_head_is_read_from_the_reflog(git: Path, tmp_path: Path, move: str, is_made_here: bool) -> None:
     (git / "logs/HEAD").write_text(f"{OTHER} {COMMIT} A <a@b> 1 +0000\tcheckout: x\n{COMMIT} {OTHER} A <a@b> 2 +0000\t{move}\n")
 
     assert head(str(tmp_path)) == CheckoutHead(COMMIT, is_made_here, COMMIT, 2000)
@@ -89,7 +89,7 @@ def test_missing_repository_gives_no_commit(tmp_path: Path) -> None:
 
 @needs_git
 @pytest.mark.real
-def test_author_of_commit_is_found_without_programs_of_the_repository(tmp_path: Path) -> None:
+def test_author_lookup_runs_no_program_that_the_repository_names(tmp_path: Path) -> None:
     marker, script = tmp_path / "ran", tmp_path / "hostile.sh"
     script.write_text(f"#!/bin/sh\ntouch {marker}\n")
     script.chmod(0o755)
@@ -105,7 +105,7 @@ def test_author_of_commit_is_found_without_programs_of_the_repository(tmp_path: 
 
 
 @pytest.mark.real
-def test_author_is_unknown_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_author_is_unknown_if_git_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
     assert author_of(tmp_path, COMMIT) == ""

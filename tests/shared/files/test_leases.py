@@ -23,7 +23,7 @@ def held(path: Path, mode: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize(("mode", "is_written"), [("ab", True), ("rb", False)])
-def test_file_is_being_written_while_another_process_holds_it_open_for_writing(tmp_path: Path, mode: str, is_written: bool) -> None:
+def test_file_that_another_process_has_open_for_writing_is_detected(tmp_path: Path, mode: str, is_written: bool) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"x")
     with held(path, mode) as child:
@@ -38,7 +38,7 @@ def test_lease_check_of_a_missing_file_returns_none(tmp_path: Path) -> None:
     assert is_open_for_writing(str(tmp_path / "gone")) is None
 
 
-def test_check_leaves_no_descriptor_open(tmp_path: Path) -> None:
+def test_lease_check_leaves_no_descriptor_open(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"x")
     before = len(list(Path("/proc/self/fd").iterdir()))

@@ -7,7 +7,7 @@ from aptui.shared.errors import HostError, UserError
 from aptui.shared.files.replacing import PRIVATE, refuse_unwritable, replace_bytes, replacing
 
 
-def test_written_bytes_replace_the_existing_file(tmp_path):
+def test_replace_bytes_replaces_the_existing_file(tmp_path):
     path = tmp_path / "list.json"
     replace_bytes(path, b"old")
 
@@ -18,7 +18,7 @@ def test_written_bytes_replace_the_existing_file(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_failed_writer_leaves_the_existing_file_and_no_other(tmp_path):
+def test_failed_write_keeps_the_old_file_and_leaves_no_new_file(tmp_path):
     path = tmp_path / "list.json"
     path.write_bytes(b"old")
 
@@ -38,7 +38,7 @@ def test_missing_folder_is_reported_with_the_name_that_the_user_gave(tmp_path):
     assert "another file" in refused.value.hint
 
 
-def test_link_at_the_hidden_name_is_not_followed(tmp_path):
+def test_link_in_place_of_the_temporary_file_is_not_followed(tmp_path):
     path, foreign = tmp_path / "list.json", tmp_path / "foreign"
     foreign.write_bytes(b"not ours")
     (tmp_path / f".list.json.{os.getpid()}.new").symlink_to(foreign)
@@ -64,7 +64,7 @@ def test_writing_to_a_folder_is_refused(name, tmp_path, monkeypatch):
     assert (tmp_path / "folder").is_dir()
 
 
-def test_pipe_is_written_to_and_stays_a_pipe(tmp_path):
+def test_replace_bytes_writes_into_a_pipe_and_does_not_replace_the_pipe(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)

@@ -32,7 +32,7 @@ def test_scratch_folder_is_removed_when_a_signal_ends_the_verb(folder: Path) -> 
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_abandoned_folders_are_removed_and_locked_ones_stay(folder: Path) -> None:
+def test_abandoned_folders_are_removed_but_locked_folders_stay(folder: Path) -> None:
     for name in ("x-dead", "x-alive", "other", "kept"):
         (folder / name).mkdir()
     (folder / "kept/file").touch()

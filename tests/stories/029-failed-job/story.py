@@ -24,7 +24,7 @@ def play(story):
     assert story.texts() == {"a.out": "good", "b.out": "new part"}
 
     story.write("assets/a.scr", "text good")
-    story.run()  # the source has the bytes of the last product again, so no job runs
+    story.run()  # the source has the bytes of its last successful run again, so no job runs
     story.write("assets/a.scr", "text better")
     story.run("a.scr:scripted")
     story.run(analysed=0)

@@ -58,7 +58,7 @@ def play(story):
     story.write("assets/b.top", "two")
     story.run(*B)
 
-    # a stage fails: its last products and those of later stages stay
+    # a stage fails: the last good products of this stage and of later stages stay
     story.write("assets/b.top", "fail")
     story.run(f"{B[0]}!")
     assert story.texts()["b.end"] == "two"

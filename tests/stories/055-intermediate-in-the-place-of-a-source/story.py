@@ -24,7 +24,7 @@ def play(story):
     story.run("a.top:chained@common", "a.mid:chained@common", "a.low:chained")
     assert story.texts()["a.end"] == "made"
 
-    # here the source exists first; afterwards the same happens in a later stage
+    # a source appears where the job of a later stage has made an intermediate: the job fails until the source is deleted
     story.write("assets/A.low", "real")
     story.run("a.mid:chained@common!", "A.low:chained")
     assert "begins with 'a.top'" in story.errors()["a.mid:chained@common"]

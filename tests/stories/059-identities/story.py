@@ -42,7 +42,7 @@ def play(story):
     assert not story.path("assets/plain.txt.meta").exists()
     story.run(analysed=0)
 
-    # moved with its `.meta` file: the UUID stays, and sources that depend on this UUID run again
+    # a source that moves with its `.meta` file keeps its UUID, and sources that depend on this UUID run again
     story.move("assets/a.txt", "assets/sub/b.txt")
     story.move("assets/a.txt.meta", "assets/sub/b.txt.meta")
     story.run("sub/b.txt:copies", "user.scr:scripted")
@@ -50,7 +50,7 @@ def play(story):
     story.write("assets/sub/b.txt", "other bytes")
     story.run("sub/b.txt:copies", "user.scr:scripted")
 
-    # another UUID: the source is no longer found by the first UUID, but by the UUIDs of its earlier paths
+    # the `.meta` file gets another UUID: the source is found by the UUIDs of its earlier paths, but not by the first UUID
     story.write("assets/sub/b.txt.meta", meta(TWO))
     story.run("sub/b.txt:copies", "user.scr:scripted")
     assert uuids(story)["sub/b.txt"] == two
@@ -59,7 +59,7 @@ def play(story):
     story.write("assets/sub/b.txt", "a third time")
     story.run("sub/b.txt:copies", "user.scr:scripted")
 
-    # the identity file is unreadable, then without a UUID, then empty
+    # the `.meta` file is damaged, then has no UUID, then is empty
     story.write("assets/sub/b.txt.meta", '{"FileVersion": 1, "UUID": {"uuid": ')
     story.run("user.scr:scripted", failed=("sub/b.txt:analysis",))
     assert "is damaged: line 1" in story.errors()["sub/b.txt:analysis"]
@@ -70,7 +70,7 @@ def play(story):
     story.run("sub/b.txt:copies")
     assert uuids(story)["sub/b.txt"] not in (one, two)
 
-    # if a source is copied with its identity file, the original keeps the UUID, in any order of notices
+    # if a source is copied with its `.meta` file, the original keeps the UUID, in any order of notices
     story.write("assets/sub/b.txt.meta", meta(ONE, "sub/b.txt"))
     story.write("assets/aa.txt", "copied")
     story.write("assets/aa.txt.meta", meta(ONE, "sub/b.txt"))

@@ -41,7 +41,7 @@ def play(story):
     assert story.texts() == {"d/a.top": "low", "d/a.dat": "low"}
     plain = uuids(story)[2, "d/a.top"]
 
-    # the same path in a scan folder of higher priority overrides an ordinary file, but not a file of a metadata type
+    # a file in a scan folder of higher priority overrides an ordinary file of the same path, but not a file of a metadata type
     story.write("high/d/a.top", "high")
     story.write("high/d/a.dat", "high")
     ran = story.engine_run()

@@ -48,8 +48,8 @@ def play(story):
     story.delete("assets/part.inc")
     story.run("b.scr:scripted")
     story.move("shared/part.inc", "shared/PART.inc")
-    assert set(story.engine_run().runs) == set(BOTH)  # a fetched result counts as a run
+    assert set(story.engine_run().runs) == set(BOTH)  # jobs whose result is fetched from the store count as run
     assert story.texts() == {"a.glue": "", "b.out": "(missing)", "plain.out": "plain"}
 
-    story.config(CONFIG + "ignore: ['*.none']\n")  # the next scan checks every file again
+    story.config(CONFIG + "ignore: ['*.none']\n")  # another configuration makes the next scan check every file
     story.run(analysed=0)

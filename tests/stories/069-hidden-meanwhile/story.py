@@ -48,9 +48,8 @@ def play(story):
     assert story.texts() == {"a.out": "another", "b.out": "of all"}
     story.run(analysed=0)
 
-    story.move(
-        "assets/part.inc", "assets/PART.inc"
-    )  # this file does not override it for a job that opens `part.inc` by its exact name
+    # Jobs open `part.inc` by this exact name, so they do not find `assets/PART.inc` and read `shared/part.inc` again.
+    story.move("assets/part.inc", "assets/PART.inc")
     story.engine_run()
     assert story.texts() == {"a.out": "of all", "b.out": "of all"}
     story.run(analysed=0)

@@ -76,7 +76,7 @@ def play(story):
     story.delete("shared/part.inc")
     story.config(CONFIG.replace("order: 0", "order: 20"))
     story.write("shared/c.late", "part.inc")
-    story.engine_run()  # `shared/part.inc` is a dependency although no run of c.late has read that path
+    story.engine_run()  # c.late depends on `shared/part.inc`, although no run of c.late has read that path
     assert story.texts() == {"a.out": "(none)", "b.out": "(none)", "c.out": "(none)"}
     story.config(CONFIG)
     story.engine_run()

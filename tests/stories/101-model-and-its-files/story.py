@@ -48,7 +48,7 @@ def play(story):
     assert story.errors() == {ROCK: "models/rock.gltf: image 0: the file 'models/rock face.png' is missing"}
 
     story.write("assets/models/rock face.png", PICTURE)
-    story.run()  # the project has the state from which the product was made
+    story.run()  # all inputs are as they were when the product was made, so no job runs
     story.write("assets/models/rock.gltf", model(4))
     story.run(f"{ROCK}!")
     assert story.errors() == {

@@ -48,7 +48,7 @@ def play(story):
     story.run("sky.png:copies", "grass.png:copies")
     assert needs(story, "a.lvl") == {"grass.png", "sky.png"}
 
-    # another rule: the jobs of that builder run again, though their products stay the same
+    # the rule of a builder changes: its jobs run again, though their products stay the same
     story.config(CONFIG.replace('tile "([^"]+)"', 'tile "(gr[^"]+)"'))
     story.run("a.lvl:levels")
     assert story.reasons()["a.lvl:levels"].startswith("the builder's references")
