@@ -80,7 +80,7 @@ def coarse_functions(tick_ns: int) -> dict[str, Callable[..., Any]]:
 
 
 def coarsen(patch: pytest.MonkeyPatch, folder: Path, tick_ns: int) -> None:
-    """Give all files of this test coarse times; `folder` receives the modules that its processes need for that."""
+    """Give all files of this test coarse times; `folder` receives the modules that the test's processes need."""
     from aptui.engine.scan import walk
 
     functions = coarse_functions(tick_ns)

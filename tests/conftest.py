@@ -39,7 +39,7 @@ _STARTS = (
     *(f"tests/drills/hostile/test_{name}.py" for name in ("hostile", "neighbours")),
     *(f"tests/engine/pool/test_{name}.py" for name in ("environment", "sandbox")),
 )
-"""Tests of how processes start and end; single tests elsewhere have the mark `@pytest.mark.starts`."""
+"""Folders and modules whose tests are about how processes start and end; other tests of that have the mark `starts`."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -108,7 +108,7 @@ _unused: list[Path] = []
 def _results_of_no_other_test(_folders_of_nobody: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Clear caches between tests, except the shipped themes and keys, which take long to read from YAML.
 
-    The next test gets the same folder if it is empty and no process can still write into it.
+    The next test gets the same cache folder if that folder is empty and no process can still write into it.
     """
     is_fast = request.node.get_closest_marker("fast") is not None
     if is_fast and _unused and os.listdir(_unused[0]) == ["aptui"] and os.listdir(_unused[0] / "aptui") == ["screen"]:

@@ -113,7 +113,7 @@ class Crash(Exception):
 
 @dataclass
 class Intent:
-    """The intent of a commit: the products that it is about to place."""
+    """The intent of a commit: the products that the commit is about to place."""
 
     run_key: int
     job_id: int
@@ -216,21 +216,21 @@ class World:
         self.held: set[str] = set()
         self.unreadable: dict[str, str] = {}
         self.hears = True
-        """Whether the worker observes which files runs open; it does not observe C libraries."""
+        """Whether the worker observes which files a run opens; a worker cannot observe the files that C libraries open."""
         self.shy: Counter[str] = Counter()
         self.reports_every_step = False
         self.copies_on_reading: bool | None = False
         """Whether the hasher also stages copies while it reads; None = at random. Applies from the next boot on."""
         self.code = "1"
-        """The code of the script builder on the disk; the engine uses the code of its own start."""
+        """The code of the script builder on the disk; an engine uses the code that was there when the engine started."""
         self.tool = ""
-        """Version of a program that runs start; the engine uses the version of its own start; "" = no program."""
+        """Version of a program that runs call, "" = no program; an engine uses the version from the time of its start."""
         self.blind = ""
         """The kind of change (code or tool) that runs fail to report, to test whether a check notices the change."""
         self._folder_ids: dict[str, int] = {}
         self._seq = 0
         self._now_ms = 1_000
-        self.pipeline: Pipeline = None  # type: ignore[assignment]  # until `start`
+        self.pipeline: Pipeline = None  # type: ignore[assignment]  # set by `boot`
         self.boot()
 
     # ---------------------------------------------------------------------------------------------------- actions of users
@@ -249,7 +249,7 @@ class World:
             self.delete(rel) if text is None else self.write(rel, text)
 
     def save_twice(self, rel: str, text: str, folder: str = "game") -> None:
-        """Write a file in two steps, while the engine considers it as being written.
+        """Write a file in two steps, while the engine considers the file as being written.
 
         The engine uses the previous state until `_is_at_rest` releases the file.
         """

@@ -740,7 +740,7 @@ class FakeScanner:
         return known if is_known and known is not None else fact
 
     def _as_before(self, part: int, found: list[FileFact], old: Mapping[tuple[int, str], FileFact]) -> list[FileFact]:
-        """Return the files of one scan folder. A file being written has its previous state; it is left out if that is unknown."""
+        """Return the files of one scan folder. A file being written has its previous state, or is left out if that is unknown."""
         facts = []
         for fact in found:
             key = key_of(fact.rel)

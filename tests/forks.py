@@ -64,7 +64,7 @@ _PROGRAMS = {
         *(["aptui.features.gateway.client", "aptui.features.gateway.gateway"] if importlib.util.find_spec("aiohttp") else []),
     ),
 }  # fmt: skip
-"""{program: modules to import first}, except those of builders: a worker computes a digest of their code at the import."""
+"""{program: modules to import before a fork}. Modules of builders are left out: a worker digests their code at the import."""
 _SWITCHES = {
     _WORKER: ({"-P", "-X utf8"},),
     _APTUI: (set(), {"-P"}, {"-P", "-X faulthandler"}),
@@ -233,7 +233,10 @@ def _serve(channel: socket.socket) -> list[str]:
 
 
 def _fork_for_parent() -> int:
-    """Fork a child of this process's parent: the process that ordered the child waits for it, and its death ends the child."""
+    """Fork a child whose parent is the parent of this process.
+
+    So the process that ordered the child can wait for the child, and the death of that process ends the child.
+    """
     # With CLONE_PARENT, `exit_signal` has to be 0: the child then sends the exit signal of this process (clone(2)).
     arguments = (ctypes.c_uint64 * 8)(_CLONE_PARENT, 0, 0, 0, 0, 0, 0, 0)
     library = ctypes.PyDLL(None, use_errno=True)

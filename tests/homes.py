@@ -14,7 +14,10 @@ def own_homes(folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def own_project(folder: Path, patch: pytest.MonkeyPatch, files: dict[str, str] | None = None) -> Path:
-    """Make the project `folder`/project with an `assets` folder and the files {path: text}, and homes beside it; go to the project."""
+    """Make a project in `folder`/project with a folder `assets` and the files {path: text}, and change to the project.
+
+    The homes are made beside the project.
+    """
     own_homes(folder, patch)
     project = folder / "project"
     (project / "assets").mkdir(parents=True)

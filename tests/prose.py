@@ -164,7 +164,7 @@ def _name(path: Path) -> str:
 
 
 def _count_lines(text: str, joined: str, offset: int) -> int:
-    """Return how many line ends of `text` lie before an offset in `joined`; it has fewer characters at line ends alone."""
+    """Return how many line ends of `text` lie before an offset in `joined`, which is shorter than `text` only at line ends."""
     words = len(joined[:offset].split())
     for position, match in enumerate(re.finditer(r"\S+", text)):
         if position == words:

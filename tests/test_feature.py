@@ -200,7 +200,7 @@ def test_another_distribution_adds_actions_and_commands_to_assets_screen(tmp_pat
     [sparkles] = [extend for extend in feature.load_all("assets") if extend.__module__ == "sparkle.screen"]
     shell = SimpleNamespace(can_ask=True)
     tree = SimpleNamespace(view=SimpleNamespace(cursor_key=7))
-    parts = AssetParts(shell, mock.Mock(), tree, mock.Mock(), mock.Mock())  # type: ignore[arg-type]  # two fields are read
+    parts = AssetParts(shell, mock.Mock(), tree, mock.Mock(), mock.Mock())  # type: ignore[arg-type]  # the test uses only two fields
 
     actions = AssetActions(parts, [sparkles(parts)])
 

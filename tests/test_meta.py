@@ -207,7 +207,7 @@ def test_every_exception_to_the_banned_words_is_still_needed() -> None:
 
 
 def _list_modules() -> list[Path]:
-    """Return the modules of the package; an installed one has examples below `_data`, which are not part of it."""
+    """Return the modules of the package, without the examples that an installed package has below `_data`."""
     return sorted(path for path in ROOT.rglob("*.py") if "_data" not in path.parts)
 
 

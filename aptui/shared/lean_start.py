@@ -2,12 +2,12 @@
 
 A short command, or the start of a worker, would spend a fifth of its time on modules that are imported for one or two functions:
 
-* msgspec prefers typing_extensions to typing if that is installed. Since Python 3.11 typing has all names that msgspec needs;
-  but typing_extensions imports inspect, ast and dis. So it is hidden while msgspec is imported.
-* msgspec's description of types and its JSON Schema, which few verbs use, are imported when they are called. So is urllib,
-  which pathlib needs only for the URI of a path.
-* uuid, which msgspec needs, asks platform for the name of the system; `os.uname` gives it, too. platform compiles patterns
-  that are not needed here.
+* msgspec prefers typing_extensions to typing if both are installed. Since Python 3.11 typing has all names that msgspec needs,
+  but typing_extensions imports inspect, ast and dis. So typing_extensions is hidden while msgspec is imported.
+* msgspec's description of types and its JSON Schema, which few verbs use, are imported when they are called. urllib is imported
+  when it is called, too, because pathlib needs it only for the URI of a path.
+* uuid, which msgspec needs, imports platform to find the name of the system. That import compiles patterns that are not needed
+  here, and `os.uname` gives the name, too.
 
 The entry points of processes import this module before any module that imports msgspec or pathlib.
 

@@ -83,7 +83,7 @@ def measure(path: Path, runs: int) -> None:
         for name, start, is_reverse in (("rdeps of a hub", hub, True), ("closure of the last", last, False)):
             ours, peers, reached = [], [], 0
             for _run in range(max(3, runs)):
-                took_s, found = _timed(lambda: _ours(reader, start, is_reverse=is_reverse))  # noqa: B023  # called at once
+                took_s, found = _timed(lambda: _ours(reader, start, is_reverse=is_reverse))  # noqa: B023  # called before the variable changes
                 peer_s, expected = _timed(lambda: _peer(reader, start, is_reverse=is_reverse))  # noqa: B023
                 if found != expected:
                     raise SystemExit(f"{name}: {len(found):,} products, the peer found {len(expected):,}")

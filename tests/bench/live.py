@@ -203,7 +203,7 @@ _IN_CLOSE_WRITE = 0x8
 
 @contextlib.contextmanager
 def _bare_watcher(sources: Path, products: Path) -> Iterator[None]:
-    """Run the minimum that does the work in a separate process: a watch per folder; copy, sync, rename, sync, and two records."""
+    """Run the smallest program for this work in another process: inotify; then copy, sync, rename, sync, and two records."""
     products.mkdir(exist_ok=True)
     reader, writer = os.pipe()
     pid = os.fork()
@@ -382,7 +382,7 @@ def live_folders(bench: Bench) -> None:
             asked = time.monotonic()
             health = engine.status()["health"]
             worst_s = max(worst_s, time.monotonic() - asked)
-            if all(root["mode"] == "native" for root in health["roots"]):  # type: ignore[index]  # of a status
+            if all(root["mode"] == "native" for root in health["roots"]):  # type: ignore[index]  # JSON of `status`
                 break
             time.sleep(0.005)
         watched_s = time.monotonic() - began

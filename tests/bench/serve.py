@@ -218,7 +218,7 @@ _ALIVE_S = 10.0
 
 
 class _Subscriber:
-    """A minimal client: the kernel counts and drops its data, unless it `keeps` them."""
+    """A minimal client: the kernel counts and drops the received data, unless the client `keeps` them."""
 
     def __init__(self, url: str, token: str, number: int, *, keeps: bool) -> None:
         place = urlsplit(url)

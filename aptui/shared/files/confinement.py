@@ -2,7 +2,7 @@
 
 For reading, the system call `openat2` refuses symbolic links, `..` out of the folder, and absolute paths, in one step. If the
 kernel (5.6) or a container's filter does not offer it, each part of the path is opened on its own, without following links. Both
-refuse the same paths. `ConfinedTree` makes, moves and deletes what lies below a folder; it always opens part by part.
+methods refuse the same paths. `ConfinedTree` makes, moves and deletes files below a folder; it always opens part by part.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ _PACKED_BYTES = 16 << 20
 
 
 class CheckoutHead(Struct, frozen=True):
-    """A commit in hex, "" when none is known; `is_made_here`: HEAD moved there by a commit, so files did not change.
+    """A commit in hex, "" = unknown. `is_made_here`: HEAD moved because a commit was made, so no file changed.
 
-    `left` is the commit from which HEAD moved there at `moved_ms`; both are from the log of HEAD, which has whole seconds.
+    `left` is the previous commit of HEAD, and `moved_ms` the time of the move. The log of HEAD has both, with times in seconds.
     """
 
     commit: str = ""

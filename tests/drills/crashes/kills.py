@@ -116,7 +116,7 @@ def every_point(
     workers: int = 2,
     say: Say = print,
 ) -> Report:
-    """K3 and E1: kill at, or fail, the n-th call that changes the disk, n = 1, 2, 3 … until an engine finishes.
+    """K3 and E1: the n-th call that changes the disk kills the engine, or fails; n = 1, 2, 3 … until an engine finishes.
 
     Each point has the same kinds of edits; every second time the edits are reverted before the restart. The search for a mutant
     ends at its first violation. Most of a point's time is spent on starting `workers`.

@@ -62,7 +62,7 @@ class Somebody:
         theirs.close()
 
     def may(self, kind: str, what: str) -> bool:
-        """Return whether the attempts succeed."""
+        """Return whether an attempt of the other user succeeds."""
         self._ours.sendall(f"{kind}\0{what}".encode("utf-8", "surrogateescape"))
         answer = self._ours.recv(1)
         assert answer, "they are dead"

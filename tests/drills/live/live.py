@@ -455,7 +455,7 @@ def _under_mount(world: LiveWorld, command: list[str], name: str) -> Iterator[st
 
 
 def invisible(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """W6: writes without a notification, or that leave size and time: found immediately, by a second check, or at the next scan."""
+    """W6: writes without a notification or without a new size and time are found at once, by a second check or by the next scan."""
     report = Report("W6 live")
     world = LiveWorld(folder / "project")
     with serving(world, report, mutant=mutant) as engine:
@@ -574,7 +574,7 @@ NAMES: tuple[bytes, ...] = (
 
 
 def names(folder: Path, *, chosen: tuple[bytes, ...] = NAMES, verbs: bool = True, mutant: str = "", say: Say = print) -> Report:
-    """N1: every odd name is saved, renamed, deleted while the engine runs, and named to every verb."""
+    """N1: files with odd names are saved, renamed and deleted while the engine runs, and each verb gets each of these names."""
     report = Report("N1 live")
     world = LiveWorld(folder / "project", 'scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*"]}]\n')
     with serving(world, report, mutant=mutant) as engine:

@@ -25,7 +25,7 @@ def test_renamed_files_and_folders_are_processed(tmp_path: Path) -> None:
     assert not live.renames(tmp_path, 1, seed=12, files=60).violations
 
 
-def test_files_are_processed_in_whichever_way_a_program_saves_them(tmp_path: Path) -> None:
+def test_files_are_processed_no_matter_how_a_program_saves_them(tmp_path: Path) -> None:
     assert not live.saves(tmp_path, 1).violations
 
 
@@ -63,7 +63,7 @@ def test_products_deleted_by_hand_are_restored(tmp_path: Path) -> None:
     assert not live_scenes.products_by_hand(tmp_path).violations
 
 
-def test_many_changed_files_are_all_processed_and_none_of_them_twice(tmp_path: Path) -> None:
+def test_each_of_many_changed_files_is_processed_exactly_once(tmp_path: Path) -> None:
     assert not live_scenes.much(tmp_path, 200, seed=15).violations
 
 

@@ -34,7 +34,7 @@ _Scenes = dict[str, Callable[[], contextlib.AbstractContextManager[None]]]
 
 @contextlib.contextmanager
 def _mutated(name: str) -> Iterator[None]:
-    """Break the rule on purpose."""
+    """Break the rule that the mutant names, on purpose."""
     with contextlib.ExitStack() as stack:
         if name == "unreadable-is-gone":
             stack.enter_context(mock.patch.object(walk.Walk, "_doubt"))
@@ -48,7 +48,7 @@ def _unreadable(folder: Path, number: int) -> Iterator[None]:
     def scandir(path: object) -> Iterator[os.DirEntry]:
         if str(path) == str(folder):
             raise OSError(number, os.strerror(number), str(path))
-        return os.scandir(path)  # type: ignore[call-overload]  # as it is given
+        return os.scandir(path)  # type: ignore[call-overload]  # `path` is passed on unchanged
 
     with mock.patch.object(walk, "scandir", scandir):
         yield

@@ -75,7 +75,8 @@ class Stormy:
                     if found is not None:
                         found.append(path)
         if not texts and found is not None and "*" not in rest:
-            found.append(os.path.join(tops[0], rest))  # a dependency, too: the job runs again when the file appears
+            # The missing file is a dependency, so that the job runs again when the file appears.
+            found.append(os.path.join(tops[0], rest))
         return " ".join(text for _name, text in sorted(texts.items())) or "(missing)"
 
     @staticmethod

@@ -86,7 +86,7 @@ class ChainedWorld(World):
         return {name: data for name, data in super().products(cache).items() if not find_identified(name)}
 
     def half_products(self) -> list[str]:
-        """Return visible files that were never a whole version, including identity files."""
+        """Return products that do not equal any whole version, and incomplete identity files."""
         metas = {name: data for name, data in super().products().items() if find_identified(name)}
         return [*super().half_products(), *(f"{name}: half an identity file" for name, data in metas.items() if data[-1:] != b"}")]
 

@@ -80,9 +80,9 @@ class Programs:
         return subprocess.CompletedProcess(command, process.returncode, said, errors)
 
     def kill(self, victim: str, process: subprocess.Popen[bytes]) -> None:
-        """Kill the engine, all its processes, or one of its children (if it has any).
+        """Kill the engine, the engine with all its processes, or one child of the engine, if the engine has children.
 
-        A worker, or the process that ends leftovers of workers.
+        A child is a worker, or the process that ends processes left by workers.
         """
         workers = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
         if victim == "worker":

@@ -190,7 +190,7 @@ class LiveWorld(World):
         return made
 
     def half_products(self) -> list[str]:
-        """Return visible files that were never a whole version (O2)."""
+        """Return products that do not equal any whole version of their source (O2)."""
         found = []
         for top in self.cache.glob("*/"):
             for folder, _below, names in os.walk(top) if top.name not in (".aptui", ".cookies") else ():

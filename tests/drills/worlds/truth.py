@@ -26,9 +26,9 @@ _HEARD_S = 90.0
 The scan every ten minutes would find a missed change.
 """
 _VICTIMS = ("family", "engine", "worker", "batch")
-"""The processes that are killed.
+"""The processes that a round kills.
 
-The engine with its workers, the engine alone, a worker, or a later batch with its workers.
+These are the engine with its workers, the engine alone, a worker, or a later batch with its workers.
 """
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]

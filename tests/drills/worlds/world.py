@@ -111,7 +111,7 @@ class World(Project):
     # --------------------------------------------------------------------------------------------------------------- oracle
 
     def half_products(self) -> list[str]:
-        """Return visible files that were never a whole product (O2)."""
+        """Return products that do not equal any whole version (O2)."""
         return [
             f"{name}: no version of it was ever like this ({len(data)} bytes)"
             for name, data in self.products().items()

@@ -100,7 +100,7 @@ def test_links_below_proc_self_are_refused(opener: Opener) -> None:
 @pytest.mark.parametrize(
     ("path", "code"), [(b"linux/none", errno.ENOENT), (b"none/a", errno.ENOENT), (b"linux/a.txt/x", errno.ENOTDIR)]
 )
-def test_missing_path_raises_an_error_with_its_errno(opener: Opener, cache: int, path: bytes, code: int) -> None:
+def test_missing_path_raises_the_errno_of_the_system_call(opener: Opener, cache: int, path: bytes, code: int) -> None:
     with pytest.raises(OSError) as caught:
         opener(cache, path)
     assert caught.value.errno == code

@@ -1,4 +1,4 @@
-"""Files that a command names in its depfile are watched: inside a scan folder, deleted or restored."""
+"""The files that a command names in its depfile are inputs: the job runs again when one of them is changed, deleted or restored."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

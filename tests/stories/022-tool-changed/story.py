@@ -1,4 +1,4 @@
-"""A tool whose bytes change runs the jobs of its builder again."""
+"""When the bytes of a tool change, the jobs of the builder that uses the tool run again."""
 
 import os
 

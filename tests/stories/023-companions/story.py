@@ -1,4 +1,4 @@
-"""A metadata companion that is added, changed or removed runs its source again; both ways of naming companions work."""
+"""When a metadata companion is added, changed or removed, its source is processed again; both ways of naming companions work."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,7 @@
-"""A declared dependency runs its dependents again: absolute, wildcard, and one that did not exist when it was declared."""
+"""When a declared dependency changes, the jobs that depend on it run again.
+
+The dependency is an absolute path, a wildcard, or a file that did not exist when it was declared.
+"""
 
 from scripted_source import SCRIPTED
 

@@ -1,6 +1,6 @@
-"""If two sources make the same product, both fail and the product is not placed.
+"""If two sources make the same product, both jobs fail and the product is not placed.
 
-When a source is deleted, the other source succeeds.
+When one source is deleted, the job of the other source succeeds.
 """
 
 CONFIG = """

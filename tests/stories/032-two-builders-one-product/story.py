@@ -1,4 +1,7 @@
-"""If two builders make the same product from one source, the builder that is listed first keeps it, even if the other is faster."""
+"""If two builders make the same product from one source, the builder that is listed first keeps the product.
+
+This holds even if the other builder is faster.
+"""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

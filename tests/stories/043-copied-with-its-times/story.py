@@ -1,4 +1,4 @@
-"""A file replaced by a copy with the same size and time is noticed by its inode; its content decides whether it runs."""
+"""A file replaced by a copy with the same size and time is noticed by its inode; the content decides whether its job runs."""
 
 import os
 import shutil

@@ -1,4 +1,7 @@
-"""A scan folder inside another owns what it contains if it stands earlier; a non-recursive one owns only its direct files."""
+"""A scan folder inside another scan folder owns the files that it contains if it is listed before the outer folder.
+
+A non-recursive scan folder owns only the files directly in it.
+"""
 
 CONFIG = """
 scan_folders:

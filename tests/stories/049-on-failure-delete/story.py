@@ -1,4 +1,4 @@
-"""With `on_failure: delete` the products of a failed job are deleted, and exist again when it succeeds."""
+"""With `on_failure: delete` the products of a failed job are deleted, and exist again when the job succeeds."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

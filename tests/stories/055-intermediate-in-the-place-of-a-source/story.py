@@ -1,4 +1,7 @@
-"""An intermediate never overrides a source: its job fails, in any order of events, and runs again when the source is deleted."""
+"""An intermediate never overrides a source.
+
+The job that makes the intermediate fails, in any order of events, and runs again when the source is deleted.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""Two sources that make the same intermediate both fail, and no job uses it; when one no longer makes it, the other succeeds."""
+"""If two sources make the same intermediate, both jobs fail, and no other job uses the intermediate.
+
+When one source no longer makes the intermediate, the job of the other source succeeds.
+"""
 
 from pathlib import Path
 

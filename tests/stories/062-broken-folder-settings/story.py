@@ -1,4 +1,4 @@
-"""Broken folder settings fail the sources below the folder.
+"""If the settings of a folder are broken, the sources below the folder fail.
 
 The error names file, line and column, and the last good products stay. The jobs run again when the file is corrected.
 """

@@ -1,6 +1,6 @@
 """`*` in a job dependency stands for the jobs of all matching sources, which may be added, changed and deleted.
 
-It never means the job's own source.
+The wildcard never matches the source of the job itself.
 """
 
 from scripted_source import SCRIPTED

@@ -1,6 +1,6 @@
-"""A changed matrix of macros runs only the variants that are new; those that stay keep their products.
+"""When a matrix of macros changes, only jobs of new variants run; variants that stay keep their products.
 
-The compiler here is a stand-in of the story's own: its product is its command line.
+The story has a stand-in for the compiler, whose product is its own command line.
 """
 
 import os
