@@ -57,7 +57,7 @@ _MOST_STAYING = 10_000
 
 
 class ClusterClient(Struct, frozen=True):
-    """Further settings of a `ClusterPool`: `tools` are pairs (builder, program); `folders` are the paths of the scan folders."""
+    """Settings of the cluster: `tools` are pairs (builder, program); `folders` are the paths of the scan folders."""
 
     place: Place
     blob_store: BlobStoreAddress
@@ -289,7 +289,7 @@ class ClusterPool(Pool):
         while self._come:
             task, result, stays = self._come.popleft()
             if self._away.get(task.order.run_key) is not task:
-                continue  # the run was stopped: its result is no longer needed
+                continue  # the engine has stopped this run and does not need its result
             del self._away[task.order.run_key]
             if isinstance(result, RunResult):
                 self._note(task, result, stays=stays)
@@ -307,7 +307,7 @@ class ClusterPool(Pool):
                 del self._staying[next(iter(self._staying))]
             self._staying[identity] = None
 
-    # --------------------------------------------------------------------------------------------------------------- clock
+    # -------------------------------------------------------------------------------------------------- limits and reports
 
     def next_deadline(self) -> float | None:
         """Return when to call `poll` next (monotonic), None = no call is needed."""

@@ -64,7 +64,7 @@ def inputs_of(pipeline: Pipeline, folders: Mapping[int, int], order: ProcessOrde
     if job is None or job.source.fact is None or not job.source.fact.digest:
         return None
     if any(kind in _OTHER_JOBS for kind, _name, _digest in job.planned_inputs):
-        return None  # the job may read products of other jobs, which only this machine's cache has
+        return None  # the job may read products of other jobs, and workers do not have these products
     found = {job.source.key: job.source.fact}
     for kind, name, digest in job.planned_inputs:
         if kind not in _FILES or digest == MISSING or name in found:
@@ -129,7 +129,7 @@ def _send_code(file: tuple[str, str], blob_store: Store) -> CodeFile:
         return CodeFile(to_text(os.fsencode(rel)), put_bytes(blob_store, opened.read()))
 
 
-# -------------------------------------------------------------------------------------------------------------- carriage
+# ---------------------------------------------------------------------------------------------------- transfers of files
 
 
 class InputTransfer:
@@ -206,7 +206,7 @@ class InputTransfer:
             raise HostError(f"product '{product.name}' is not in the store", where=self.store.address)
         if product.is_executable:
             mode = os.stat(path).st_mode
-            os.chmod(path, mode | (mode & 0o444) >> 2)  # all users who may read the product may execute it
+            os.chmod(path, mode | (mode & 0o444) >> 2)  # every user who may read the product may also execute it
         return replace(product, staged=to_text(os.fsencode(path)))
 
     def close(self) -> None:
@@ -215,7 +215,7 @@ class InputTransfer:
 
 
 def _as_here(result: RunResult, builder: Builder) -> RunResult:
-    """Return a remote result without the reads that a local worker would not have reported; remote workers report all reads."""
+    """Return a remote result without the reads that a local worker does not report; remote workers report all reads."""
     if builder.undeclared_reads is UndeclaredReads.ADD:
         return result
     reads = (read if read.is_hidden else replace(read, digest="") for read in result.reads if read.digest or read.is_hidden)

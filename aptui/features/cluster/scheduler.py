@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from aptui.engine.pool.sandbox import Sandbox
 
 
-# Dask as transport: certificates, results of tasks, error texts.
+# Helpers for Dask: certificates, the results of tasks, and texts of Dask's errors.
 
 
 def security_of(place: Place) -> Any:
@@ -84,7 +84,7 @@ async def _wait_for_end(client: Any, future: Any) -> None:
     """Wait until Dask has the result of a task."""
     from distributed import wait
 
-    with contextlib.suppress(CancelledError), client.as_current():  # the future reports a cancellation
+    with contextlib.suppress(CancelledError), client.as_current():  # the caller gets a cancellation from the future
         await wait([future])  # type: ignore[no-untyped-call]  # Dask has few annotations
 
 
@@ -127,7 +127,7 @@ def brief(error: BaseException) -> str:
     )
 
 
-# Remote workers: which jobs they may run, and the resources that a task requests.
+# Remote workers: the jobs that a worker may run, and the resources that a task requests from Dask.
 
 FIRST_NUMBER = 1000
 """Number of the scheduler in the list of workers. Remote workers get the next numbers, and keep them while the engine runs."""
@@ -283,7 +283,7 @@ class Scheduler:
         self._thread = threading.Thread(target=self._serve, name="aptui-cluster", daemon=True)
         self._thread.start()
 
-    # ----------------------------------------------------------------------------------------------- for the engine's loop
+    # ---------------------------------------------------------------------------------------- calls from the engine's loop
 
     def send(self, task: RemoteTask) -> None:
         """Send a task; `post` is called with its result, even if the task fails."""
@@ -304,7 +304,7 @@ class Scheduler:
         self._thread.join(2 * _CLOSE_S)
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # RuntimeError: the loop has ended
+        with contextlib.suppress(RuntimeError):  # `call_soon_threadsafe` raises RuntimeError if the loop has ended
             self._loop.call_soon_threadsafe(function, *arguments)
 
     # ---------------------------------------------------------------------------------------------------------- the thread
@@ -337,7 +337,7 @@ class Scheduler:
                 await self._prepare()
                 await self._serve_connection()
                 pause_s = _AGAIN_S
-            except UserError as error:  # do not retry: the configuration is wrong
+            except UserError as error:  # a retry cannot help, because the configuration is wrong
                 self._report(f"the cluster is not used: {error}")
                 return
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # Dask raises any exception; jobs can always run here
@@ -369,7 +369,7 @@ class Scheduler:
         except ImportError:
             raise UserError("'pool: dask' needs the package 'distributed'", hint=install_advice("dask")) from None
         for name in ("distributed", "distributed.client", "distributed.utils"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # this module reports errors itself
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # Dask's messages are hidden, because this module reports errors
         client: Any = Client(  # type: ignore[no-untyped-call]  # Dask has few annotations
             self._place.scheduler,
             asynchronous=True,
@@ -413,7 +413,7 @@ class Scheduler:
         last_answer_s = time.monotonic()
         while (
             time.monotonic() - last_answer_s < RECONNECT_TIMEOUT_S and client.status == "running"
-        ):  # with another status, the client is reconnecting and has lost its tasks
+        ):  # a client with another status is reconnecting and has lost its tasks
             with contextlib.suppress(OSError, TimeoutError):
                 known = await within(client.scheduler.identity(n_workers=-1), _PULSE_LIMIT_S)
                 busy = await within(client.scheduler.processing(workers=None), _PULSE_LIMIT_S)
@@ -556,7 +556,7 @@ class Scheduler:
         except asyncio.CancelledError as error:
             stays = doing.is_orphan and self._is_orphaned_twice(order)
             result = make_ended(order, Outcome.LOST if stays else Outcome.RETURNED, brief(error))
-        except CancelledError as error:  # Dask forgets tasks when it loses its scheduler
+        except CancelledError as error:  # Dask cancels tasks when it loses its scheduler
             result = make_ended(order, Outcome.RETURNED, brief(error))
             self._report_loss()
         except (KnownError, OSError, TimeoutError) as error:
@@ -610,7 +610,7 @@ class Scheduler:
         finally:
             future.release()
             del self._answer_futures[key]
-        if cluster_messages.is_whole(manifest):  # no thread: decoding needs no request to the store
+        if cluster_messages.is_whole(manifest):  # this manifest is decoded without the store, so no thread is needed
             return cluster_messages.unpack_record(manifest, cluster_messages.TaskAnswer, transfer.store)
         return await asyncio.to_thread(cluster_messages.unpack_record, manifest, cluster_messages.TaskAnswer, transfer.store)
 

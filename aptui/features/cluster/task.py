@@ -113,7 +113,7 @@ class _WorkerState:
 _state = _WorkerState()
 
 
-# ------------------------------------------------------------------------------------------------------ what Dask calls
+# -------------------------------------------------------------------------------------------- functions that Dask calls
 
 
 def dask_setup(worker: Worker) -> None:
@@ -176,7 +176,7 @@ def cancel(names: Sequence[str]) -> None:
         _state.unwanted[name] = None
 
 
-# ---------------------------------------------------------------------------------------------------------------- a job
+# -------------------------------------------------------------------------------------------------------------- one job
 
 
 class _Translator(Struct):
@@ -284,7 +284,7 @@ class _Job:
             error=into.text(result.error),
             products=tuple(_as_sent(product, into, lower) for product in result.products),
             discovered=tuple((into.path(path), digest) for path, digest in result.discovered),
-            used=Used(result.used.code),  # no file stamps: files were fetched by digest
+            used=Used(result.used.code),  # the stamps of files are left out, because the run used fetched copies
             log=tuple(into.record(record) for record in result.log),
             command_line=into.text(result.command_line),
             reprocess=tuple(into.path(path) for path in result.reprocess),
@@ -298,8 +298,9 @@ def _as_sent(product: StagedProduct, into: _Translator, lower: _Translator) -> S
     return replace(product, staged="", links=links)
 
 
-# Worker processes of a cluster worker: the engine's pool with its limits. A `Bench` belongs to one configuration of one project.
-# Its thread drives the pool; any thread may call it and wait for results.
+# The worker processes of a cluster worker are a pool like that of the engine, with the same limits. A `Bench` has the worker
+# processes of one configuration of one project. The thread of a `Bench` drives the pool; any thread may call a `Bench` and wait for
+# results.
 
 _GRACE_S = 1.0
 _CLOSE_S = 10.0
@@ -395,7 +396,7 @@ class Bench:
 
     def _take(self, results: list[Result]) -> None:
         for result in results:
-            if isinstance(result, RunResult):  # only runs are requested, so no other results arrive
+            if isinstance(result, RunResult):  # always true, because this class requests only runs
                 self._answers.pop(result.run_key).set_result(result)
 
 

@@ -104,7 +104,7 @@ async def _join(arguments: Namespace, folder: str, ended: asyncio.Event) -> None
     nanny = _nanny(arguments, folder)
     try:
         await asyncio.wait_for(nanny, _START_S)
-    except (OSError, TimeoutError, RuntimeError) as error:  # Dask raises "failed to start" as RuntimeError
+    except (OSError, TimeoutError, RuntimeError) as error:  # Dask raises RuntimeError if a worker failed to start
         await nanny.close()
         raise HostError(
             f"the worker cannot join the cluster: {error.__cause__ or error or 'no answer'}", where=arguments.scheduler
@@ -141,11 +141,11 @@ def _nanny(arguments: Namespace, folder: str) -> Any:
         host=arguments.host or ("127.0.0.1" if is_plain else None),
         security=security_of(place),
         resources=resources,
-        memory_limit=0,  # no limit here: jobs run in aptui's worker processes, which have limits
+        memory_limit=0,  # 0 = no limit for this process, because jobs run in aptui's worker processes, which have limits
         local_directory=folder,
         preload=[_PRELOAD],
         preload_argv=[],
-        config={"distributed.worker.profile.enabled": False},  # the profiler inspects each thread 100 times per second
+        config={"distributed.worker.profile.enabled": False},  # Dask's profiler would inspect each thread 100 times per second
         silence_logs=logging.WARNING,
     )
 

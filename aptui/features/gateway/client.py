@@ -241,7 +241,7 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # ----------------------------------------------------------------------------------------------------------- listening
+    # -------------------------------------------------------------------------------------------- reading and reconnecting
 
     async def _live(self) -> None:
         """Read from the connection; reconnect when it is lost."""
@@ -273,7 +273,7 @@ class AsyncClient:
             return 1002, Disconnected(f"the gateway sent an invalid message: {mistake.what}")
         if message.type is aiohttp.WSMsgType.CLOSE:
             code, why = message.data, f": {sanitize(message.extra)}" if message.extra else ""
-        # Prefer the gateway's close code. Over TLS our closing frame does not arrive, and the socket's own close code is 1006.
+        # Prefer the close code that the gateway sent. Our socket reports 1006 over TLS, because our closing frame does not arrive.
         code = code or self._socket.close_code
         number = f" (code {code})" if code not in (None, 1000) else ""
         return code, Disconnected(f"the connection to the gateway has ended{number}{why}")
@@ -286,11 +286,11 @@ class AsyncClient:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + way.reconnect_s
-        if loop.time() - self._began >= _PAUSES_S[1]:  # only a connection that lasted resets the pause
+        if loop.time() - self._began >= _PAUSES_S[1]:  # a connection that ended early does not reset the pause
             self._pause_s = _PAUSES_S[0]
         assert self._session is not None
         while True:
-            await asyncio.sleep(self._pause_s * random.uniform(0.5, 1.0))  # random, so that many clients do not reconnect at once
+            await asyncio.sleep(self._pause_s * random.uniform(0.5, 1.0))  # random, because many clients must not reconnect at once
             self._pause_s = min(2 * self._pause_s, _PAUSES_S[1])
             try:
                 url, token = way.place()
@@ -362,7 +362,7 @@ class AsyncClient:
         for asked in list(self._asked.values()):
             if not asked.answer.done():
                 asked.answer.set_exception(end)
-                asked.answer.exception()  # read the exception, because asyncio would log an unread one
+                asked.answer.exception()  # asyncio logs an exception that no code has read
 
 
 def _make_hello(fields: dict[str, Any]) -> Hello:

@@ -228,7 +228,7 @@ def protocol_document() -> _Json:
     records = [*(each for exchange in REQUESTS.values() for each in exchange[:2]), *NOTICES.values()]
     _out, schemas = msgspec.json.schema_components(records, ref_template=_REF)
     for schema in schemas.values():
-        if "description" in schema:  # a docstring: Python 3.13 and later strip its indentation, earlier versions do not
+        if "description" in schema:  # a docstring, whose indentation Python strips only from version 3.13 on
             schema["description"] = inspect.cleandoc(schema["description"])
     messages = {f"request_{name}": _request_message(name) for name in REQUESTS}
     messages |= {f"answer_{name}": _answer_message(name) for name in REQUESTS}

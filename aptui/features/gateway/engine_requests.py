@@ -14,7 +14,7 @@ from aptui.shared.connections.peers import GatewayReport, PeerOrder
 class Barrier(FeatureRequest, frozen=True):
     """Wait until the engine has processed all changes on the disk so far: files are read, their jobs are planned and saved.
 
-    Answered with {epoch, seq, is_whole}; `is_whole` is false if `limit_s` seconds have passed, or if a folder is watched by
+    The answer is {epoch, seq, is_whole}; `is_whole` is false if `limit_s` seconds have passed, or if a folder is watched by
     polling.
     """
 
@@ -23,7 +23,7 @@ class Barrier(FeatureRequest, frozen=True):
 
 
 class Readiness(FeatureRequest, frozen=True):
-    """Answered with {state, is_scanning, is_ready, pending, critical, analyses, failed}.
+    """Ask how much work is pending. The answer is {state, is_scanning, is_ready, pending, critical, analyses, failed}.
 
     `pending` and `critical` are {platform: number of pending jobs}; `analyses` counts sources whose jobs are not planned yet.
     `is_ready` is true once the first scan is complete and all its sources have jobs. The counts may be half a second old.
@@ -33,7 +33,7 @@ class Readiness(FeatureRequest, frozen=True):
 
 
 class WriteCatalog(FeatureRequest, frozen=True):
-    """Write the catalogs of all platforms. Answered with {} when the catalogs are on the disk."""
+    """Write the catalogs of all platforms. The answer {} is sent when the catalogs are on the disk."""
 
     wire_name: ClassVar = "write_catalog"
 
@@ -61,7 +61,7 @@ class ReportPeers(FeatureRequest, frozen=True):
 
 
 class OrderPeers(FeatureRequest, frozen=True):
-    """Change the gateway's connections. Answered with {} when the order is passed on; the gateway reports the result."""
+    """Change the gateway's connections. The answer {} is sent when the order is passed on; the gateway reports the result."""
 
     wire_name: ClassVar = "order_peers"
     order: PeerOrder

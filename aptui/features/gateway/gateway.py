@@ -185,7 +185,7 @@ async def _keep_watch(parts: GatewayParts, connections: ConnectionLimits) -> Non
         )
 
 
-# ----------------------------------------------------------------------------------------------------------- what is refused
+# ----------------------------------------------------------------------------------------------------- unsafe configurations
 
 
 def refuse_unsafe(serve: GatewaySettings, token_file: Path) -> None:
@@ -253,7 +253,8 @@ def run(
     """
     with contextlib.suppress(OSError):
         os.nice(_NICE)
-    # The collector skips imported modules, which are never freed. So it frees closed connections sooner.
+    # `freeze` makes the garbage collector skip the objects of imported modules, which are never freed. So the collector frees
+    # closed connections sooner.
     gc.freeze()
     gc.set_threshold(*_COLLECTED)
     asyncio.run(_run(config, say, reread, ends_with_input=ends_with_input))

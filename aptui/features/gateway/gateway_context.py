@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 DrawTexture: TypeAlias = "Callable[[str, str], tuple[str, bytes] | str]"
 
 
-# Background tasks with immediate error reports, signals that end a server, and outgoing HTTP sessions that close their sockets.
+# Helpers for servers: background tasks that report their errors at once, signals that end a server, and outgoing HTTP sessions that
+# close their sockets.
 
 _TURNS, _TURN_S = 100, 0.01
 """Maximum number of checks whether closed sockets are released, and the interval of the checks in seconds."""

@@ -143,7 +143,7 @@ class GatewayRequests:
             if not is_over and engine is not None and barrier.is_synced and barrier.ticket < 0 and self._is_all_known(engine):
                 if not engine.pipeline.jobs.memory.unsaved.has_any:
                     barrier.ticket = engine.ordered_ticket
-                elif not barrier.has_saved:  # clients read the database, where a source with unsaved jobs looks finished
+                elif not barrier.has_saved:  # unsaved jobs are not in the database, which clients read
                     engine.ask("save")
                     barrier.has_saved = True
             elif not is_over and engine is not None and barrier.is_synced and not barrier.has_hurried:
@@ -224,8 +224,8 @@ class GatewayRequests:
             for request in saving:
                 request.answer()
         else:
-            # If catalogs are being written already, they are written once more, but `_note_saved` is not called. `poll` then calls
-            # `begin` again, when nothing is left to write.
+            # If another caller's thread is already writing the catalogs, `begin` makes this thread write again, and `_note_saved`
+            # is not called. `poll` then calls `begin` again; its new thread has nothing left to write and calls `_note_saved`.
             engine.catalogs.begin(self._note_saved)
 
     def _note_saved(self) -> None:

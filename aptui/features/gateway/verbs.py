@@ -527,7 +527,8 @@ def _print_page(config: Config, address: str) -> None:
     printing.say(f"the demo's page is at  {address}")
     printing.say(f"save any file below '{printing.line(str(config.project_dir / 'assets'))}' and look at the page; Ctrl-C ends it")
     sys.stdout.flush()
-    # A text browser would use this terminal. Other users can read a browser's arguments; this token can only read products.
+    # The browser is opened on a desktop only, because a text browser would use this terminal. Other users can read the address in
+    # the browser's arguments; this is acceptable, because the token in the address allows only reading products.
     if printing.is_terminal(sys.stdin) and printing.is_terminal(sys.stdout) and any(map(os.environ.get, _DESKTOPS)):
         webbrowser.open(address)
 

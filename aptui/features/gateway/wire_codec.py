@@ -89,7 +89,7 @@ SCOPES = {
 """{scope: what a token with it may do}."""
 
 
-# --------------------------------------------------------------------------------------------------------------- the list
+# --------------------------------------------------------------------------------------------- requests and notifications
 
 
 class Exchange(NamedTuple):
@@ -209,7 +209,7 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
     for word in given.keys() - known - _ENVELOPE:
         raise RequestMistake(f"'{name}' has no field '{shorten(word)}'", suggest(word, known), number=number)
     request = _decode(frame, exchange.request, number, f"'{name}': ")
-    # the lists of names in a hello are deduplicated and cut later
+    # The bounds do not apply to a hello, because its lists of names are deduplicated and shortened later.
     if name != "hello" and (excess := codec.beyond(request, _BOUNDS)):
         raise RequestMistake(f"'{name}': {excess.what}", excess.hint, number=number)
     return number, name, request

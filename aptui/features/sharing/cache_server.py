@@ -372,7 +372,7 @@ def _token(request: web.Request) -> str:
 
 
 def _is_same(token: str, known: str) -> bool:
-    # A header may contain bytes that are not text.
+    # The tokens are compared as bytes, because a header may contain bytes that are not text.
     return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), known.encode("utf-8", "surrogateescape"))
 
 

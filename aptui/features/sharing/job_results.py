@@ -100,7 +100,7 @@ class FilePlaces(Struct, frozen=True):
         return f"{root}/{file_access.os_path(rel)}" if root else ""
 
     def counts(self, name: str) -> bool:
-        """Whether the named file is effective now if it was effective in the run, and hidden now if it was hidden.
+        """Whether the named file is still effective, or still hidden, as it was in the run.
 
         A missing file is treated as effective.
         """
@@ -258,10 +258,10 @@ def is_untouched(path: str, fact: FileFact) -> bool:
     return (now.st_size, now.st_mtime_ns, now.st_ctime_ns) == (fact.size, fact.mtime_ns, fact.ctime_ns)
 
 
-# Restores the products of an earlier run from this machine's store; the result is current until an input of the job changes.
+# Restores the products of an earlier run from this machine's store. The restored products stay until an input of the job changes.
 #
-# A restored job has no special status. It is up to date, like a job with a result from another machine, and the origin of its
-# result names the run.
+# A restored job has no special status. It is up to date, like a job with a result from another machine. The origin of the job's
+# result names the earlier run.
 
 
 class Restore(FeatureRequest, frozen=True):

@@ -168,7 +168,7 @@ def probe(sharing: SharedCacheSettings) -> ProbeAnswer:
             if sharing.needs_own_store:
                 refuse_others_store(sharing.store)
             seal_of(sharing)
-        except KnownError as error:  # with this error, a batch run continues without the shared cache
+        except KnownError as error:  # a batch run continues without the shared cache after such an error
             return ProbeAnswer(sharing.store.rpartition("@")[2], str(error), is_bad=True)
         with closing(open_store(sharing.store, sharing.namespace, limit_s=sharing.deadline_s)) as store:
             store.get_record(hashlib.sha256(os.urandom(32)).hexdigest())
@@ -179,7 +179,8 @@ def probe(sharing: SharedCacheSettings) -> ProbeAnswer:
                 message += ", and can be written to"
             return ProbeAnswer(store.address, message, milliseconds=spent_ms)
     except KnownError as error:
-        message = f"{error.what}; {error.hint}" if error.hint else error.what  # without `error.where`, which the caller prints
+        # `error.where` is left out, because the caller prints the address of the store.
+        message = f"{error.what}; {error.hint}" if error.hint else error.what
         return ProbeAnswer(sharing.store.rpartition("@")[2], message, is_bad=True)
 
 

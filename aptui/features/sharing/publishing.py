@@ -19,7 +19,8 @@ from aptui.features.sharing.stores.breaker import Breaker, DeadlineExecutor
 from aptui.shared.errors import KnownError
 from aptui.shared.result_store import Account, Mismatch, Store, StoreError, StoreFull, StoreRefused
 
-# A store has one entry at a base key: a record or, if the builder finds dependencies, a list of variants (`sharing.record`).
+# A store has one entry at the base key of a job: a record, or a list of variants if the builder finds dependencies while it runs
+# (`sharing.record`).
 
 Present = Callable[[Discovered], bool]
 """A function that returns whether all these dependencies have the same bytes on this machine."""
@@ -53,7 +54,7 @@ def read_result(store: Store, opens: Open, base: str, present: Present) -> Share
     entry = records.decode_record(*opens(data), base)
     if isinstance(entry, Record):
         return SharedResult(entry, data, base) if not entry.discovered else None
-    # a variant without dependencies always matches, so it is tried last
+    # The variant with the most dependencies is tried first, because a variant without dependencies always matches.
     for discovered, key in sorted(entry.variants, key=lambda pair: -len(pair[0])):
         if present(discovered) and (found := _variant(store, opens, base, discovered, key)):
             return found
@@ -89,7 +90,7 @@ def _publish_variant(store: Store, opens: Open, seal: Seal, result: SharedResult
         if before is None:
             store.put_record(key, result.data, if_absent=False)
     listed = there if isinstance(there, Variants) else Variants(base)
-    if isinstance(there, Record):  # the existing record, without found dependencies, becomes a variant
+    if isinstance(there, Record):  # the existing record has no found dependencies; it becomes a variant
         other = variant_key(base, ())
         store.put_record(other, records.seal_record(there, seal))
         listed = listed.put_variant((), other)
@@ -127,7 +128,7 @@ _IS_FULL = re.compile(
 
 
 def doubt(record: Record) -> str:
-    """Return why a record is not shared, "" = it may be.
+    """Return why a record must not be shared, "" = it may be shared.
 
     A run that failed because of a full disk may look successful (Bazel #4276).
     """

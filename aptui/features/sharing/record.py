@@ -33,14 +33,15 @@ from aptui.shared.files.replacing import read_private
 from aptui.shared.forms import prepare_form
 from aptui.shared.result_store import Mismatch
 
-# Seals of records: a checksum, the team's key and a writer's signature; readers open only what they trust.
+# A seal of a record has a checksum and, if configured, a code made with the team's key and a writer's signature. A reader opens
+# only records with the seal that its configuration requires.
 #
 # A sealed record consists of one line of text and the record's bytes:
 #
 # aptui-shared/1 <kind> sha256=<hex> [mac=<hex>] [by=<public key> sig=<hex>] [here=<hex>]
 #
-# Every seal covers kind and namespace, so that a record written to one namespace does not open in another. Seals are checked before
-# the record is parsed. `here` is the seal of one machine's own store (`local`).
+# Every seal covers the kind and the namespace, so that a record from one namespace cannot be opened in another namespace. A seal is
+# checked before the record is parsed. `here` is the seal of one machine's own store (`local`).
 
 TRUSTED = "trusted"
 """The namespace that all machines read; results in other namespaces are read only by their writers."""
@@ -193,9 +194,9 @@ def _is_signature(public: bytes, signature: bytes, data: bytes) -> bool:
 
 # The key of a result is the SHA-256 of all inputs of its job, the same on every machine.
 #
-# Dependencies that a builder finds while it runs are not known before the run. So a *base key* covers only the known inputs. The
-# store has either a record at the base key (the builder found no dependencies), or a list of variants. Each variant has the digests
-# of the found files and the key of its record.
+# Before a run, the dependencies that the builder will find during the run are unknown. So the *base key* covers only the inputs
+# that are known before the run. The entry at the base key is a record if the builder found no dependencies, otherwise a list of
+# variants. Each variant has the digests of the found files and the key of its record.
 
 FORMAT = 5
 """Format number, a part of every key; raised when the meaning of records or keys changes, so that older results are misses.

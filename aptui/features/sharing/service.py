@@ -148,7 +148,7 @@ class Service:
             self._namespaces[0], self.account, self._reporter, writing, writes=sharing.writes, may_differ=may_differ
         )
 
-    # ------------------------------------------------------------------------------------------------------------- reading
+    # ----------------------------------------------------------------------------------------------------- finding results
 
     def find(self, facts: JobFacts, present: Present, folder: str, *, is_shared: bool = True) -> CacheHit | None:
         """Return a job's result with its products in `folder`, None = no store has a result.
@@ -205,7 +205,7 @@ class Service:
                 with contextlib.suppress(OSError):
                     os.unlink(target)
             if not found.is_remote and found.namespace.local is not None:
-                found.namespace.local.drop_record(found.result.key)  # drop the record, because its blobs are missing
+                found.namespace.local.drop_record(found.result.key)  # blobs of this record are missing, so the record is useless
             return None
         if found.is_remote and found.namespace.fetched is not None:
             with contextlib.suppress(KnownError):
@@ -218,7 +218,7 @@ class Service:
         counts = {"remote_hits": -1} if hit.is_remote else {"local_hits": -1}
         self.account.count(hit.builder, misses=1, unusable=1, built_ms=-hit.record.duration_ms, **counts)
 
-    # ------------------------------------------------------------------------------------------------------------- writing
+    # ----------------------------------------------------------------------------------------------------- storing results
 
     def put(
         self,
@@ -256,7 +256,7 @@ class Service:
             if namespace.remote is not None:
                 namespace.remote.close()
 
-    # -------------------------------------------------------------------------------------------------------------- inside
+    # ------------------------------------------------------------------------------------------------------------- helpers
 
     def _read_local(self, namespace: Namespace, base: str, present: Present) -> SharedResult | None:
         if namespace.local is None:
@@ -409,7 +409,7 @@ def _download(
 def _place_all(namespace: Namespace, targets: Mapping[str, StagedProduct], spool: str) -> None:
     """Put verified blobs at their targets and into this machine's store."""
     for digest in {item.digest.hex() for item in targets.values() if item.is_executable}:
-        placing.make_executable(os.path.join(spool, digest))  # set the mode now, because later hard links share the mode
+        placing.make_executable(os.path.join(spool, digest))  # the mode is set before hard links to this file are made
     for target, item in targets.items():
         path = os.path.join(spool, item.digest.hex())
         if namespace.local is None or not _is_placed(namespace.local, path, target, item):

@@ -171,7 +171,7 @@ class SharedCache:
         """Numbers of hits and misses, and the time they saved."""
         return self._service.account
 
-    # ------------------------------------------------------------------------------------------------------------- looking
+    # ------------------------------------------------------------------------------------------------------------- lookups
 
     def take(self, orders: Sequence[Order], pipeline: Pipeline) -> list[Order]:
         """Start lookups for some of these orders; return the other orders, which must run."""
@@ -304,7 +304,7 @@ class SharedCache:
             self._made_here.add(result.run_key)
         return True
 
-    # ------------------------------------------------------------------------------------------------------------- keeping
+    # ----------------------------------------------------------------------------------------------------- storing results
 
     def note_committed(self, commits: CommitProducts, done: Iterable[int], pipeline: Pipeline) -> None:
         """Store the results of these runs, whose products are in the cache now."""

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 _FAILED = ("failed",)
 _TROUBLE = "shared cache"
-"""Text that identifies messages about the shared cache, because each of them contains it (`namespaces.TroubleReporter`)."""
+"""Text that every message about the shared cache contains; it identifies these messages (`namespaces.TroubleReporter`)."""
 
 
 class CommitReadiness(Struct, frozen=True):
@@ -200,7 +200,7 @@ def _git(folder: Path, *words: str) -> str:
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *words], capture_output=True, text=True, check=False
-        )  # the program `git` is searched for in PATH
+        )  # the name without a path is intended: PATH decides which `git` runs
     except OSError as error:
         raise HostError(f"git cannot be run: {(error.strerror or str(error)).lower()}", hint="install git") from None
     if done.returncode:
@@ -215,7 +215,7 @@ def _extract(top: Path, commit: str, target: Path) -> None:
     words = ["git", "-C", str(top), "archive", "--format=tar", commit]
     with (
         subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as archive,
-        # the program `tar` is searched for in PATH
+        # The name without a path is intended: PATH decides which `tar` runs.
         subprocess.Popen(["tar", "-x", "-C", str(target)], stdin=archive.stdout) as tar,
     ):
         assert archive.stdout is not None

@@ -237,7 +237,7 @@ def _init(arguments: Namespace) -> int:
     """Make the key that seals results, unless it exists, and print how teammates use it."""
     from aptui.features.sharing.record import make_key, read_key
 
-    # Allow loading the configuration while the key is still missing.
+    # Without this setting, a configuration that requires the key cannot be loaded before this verb has made the key.
     arguments.set = [*(getattr(arguments, "set", None) or ()), "shared_cache.trust=unsealed"]
     config = load_config(arguments)
     path = config.sharing.team_key_file or str(user_file().with_name("team.key"))

@@ -25,7 +25,7 @@ from aptui.worker.file_access import stat_key
 
 
 class FakeScheduler:
-    """Stores tasks; the test sets the workers."""
+    """Simulates the scheduler: stores the sent tasks, and has the workers that the test sets."""
 
     def __init__(self, *arguments: object) -> None:
         self.post = arguments[4]
@@ -126,7 +126,7 @@ def test_cluster_jobs_of_a_builder_are_limited(room):
 
 
 @pytest.mark.parametrize(("duration_ms", "under_way"), [(0, 40), (100, 32), (600, 12), (60_000, 10)])
-def test_cluster_gets_more_queued_jobs_when_jobs_are_short(room, duration_ms, under_way):
+def test_cluster_queues_more_jobs_in_advance_if_jobs_are_short(room, duration_ms, under_way):
     room.worker("a", slots=8, gpu=1)
     orders = [room.order(key, "bake") for key in range(1, 60)]
     room.send(*orders)
@@ -140,7 +140,7 @@ def test_cluster_gets_more_queued_jobs_when_jobs_are_short(room, duration_ms, un
     assert len(room.scheduler.sent) - 1 == under_way
 
 
-def test_cluster_job_waits_for_a_worker_with_its_tag_and_then_fails(room):
+def test_job_with_a_tag_fails_if_no_worker_with_this_tag_joins_in_time(room):
     room.worker("a")
     room.send(room.order(1, "bake"))
     room.pool.poll(room.now_s)
@@ -223,7 +223,7 @@ def test_workers_of_the_cluster_are_shown(room):
     ]
 
 
-def test_cluster_is_shown_as_lost_without_a_scheduler_and_as_starting_without_workers(room):
+def test_cluster_is_lost_without_a_scheduler_and_starting_without_workers(room):
     states = [room.pool.workers()[0].state]
     room.scheduler.is_connected = False
     states.append(room.pool.workers()[0].state)
@@ -252,7 +252,7 @@ def test_configured_share_limits_the_number_of_jobs_sent_to_the_cluster(tmp_path
     room.selector.close()
 
 
-# -------------------------------------------------------------------------------------------------------------- what travels
+# ----------------------------------------------------------------------------------------- messages, toolchains and products
 
 
 def test_long_answers_of_the_cluster_are_transferred_through_the_store(tmp_path):
@@ -302,7 +302,7 @@ def test_program_version_depends_only_on_the_code_that_runs_jobs(tmp_path, monke
     assert len(set(found)) == 3
 
 
-def test_jobs_that_need_folders_or_programs_of_this_machine_run_on_it(room):
+def test_jobs_that_need_local_folders_or_programs_run_locally(room):
     order = room.order(1)
     bound = ProcessOrder(*(getattr(order, name) if name != "params" else f'{{"to":"{order.root}/a"}}' for name in order.__slots__))
 
@@ -321,7 +321,7 @@ def transfer(tmp_path):
 BUILDER = Builder(bytes(16), "paint", BuilderKind.COMMAND, undeclared_reads=UndeclaredReads.WARN)
 
 
-def test_answer_of_the_cluster_is_refused_if_a_file_missing_there_exists_here(room, transfer):
+def test_cluster_answer_is_refused_if_a_file_missing_there_exists_locally(room, transfer):
     order = room.order(1)
     (room.folder / "assets" / "there.inc").write_text("x")
     reads = tuple(Read(f"{order.root}/{name}", "b.py:1") for name in ("nowhere.inc", "there.inc"))
@@ -341,7 +341,7 @@ def test_failed_cluster_job_runs_again_locally_unless_its_time_limit_was_exceede
     assert transfer.take(order, BUILDER, RunResult(1, Outcome.FAILED, "time limit of 60 s exceeded")).outcome == Outcome.FAILED
 
 
-def test_answer_for_a_changed_source_is_stale(room, transfer):
+def test_cluster_answer_is_stale_if_the_source_changed_during_the_run(room, transfer):
     order = room.order(1)
     (room.folder / "assets" / order.rel).write_text("newer")
 
@@ -425,7 +425,7 @@ def test_program_version_covers_all_modules_that_jobs_use():
     } <= files
 
 
-def test_different_environment_variable_of_a_builder_is_reported_as_a_difference(monkeypatch):
+def test_toolchain_difference_names_an_environment_variable_that_differs(monkeypatch):
     builder = Builder(bytes(16), "b", BuilderKind.COMMAND, variables=(("LEVEL", "digest of the engine"),))
     monkeypatch.setenv("LEVEL", "1")
     ours = environment.toolchains_of([builder])["b"]

@@ -33,7 +33,7 @@ BUILDER = Builder(bytes(16), "paint", BuilderKind.COMMAND)
 
 
 class KilledWorker(Exception):
-    """Stands for Dask's exception after too many workers died; only its name matters."""
+    """Replaces the exception that Dask raises after a task has killed too many workers; only the name of the class matters."""
 
 
 class FakeFuture:
@@ -51,7 +51,7 @@ class FakeFuture:
 
 
 class FakeClient:
-    """The used part of Dask's client. Every requested worker exists, and tasks end when the test ends them."""
+    """Simulates the used methods of Dask's client. Every requested worker exists, and a task ends when the test sets its result."""
 
     def __init__(self, *_arguments: object, **_more: object) -> None:
         FakeClient.made.append(self)
@@ -272,7 +272,7 @@ def test_job_runs_locally_after_all_its_workers_were_lost_twice(room):
     assert room.posted == [(1, Outcome.RETURNED, False), (1, Outcome.LOST, True)]
 
 
-def test_job_with_a_remaining_worker_is_retried_by_dask(room):
+def test_dask_retries_a_job_while_one_of_its_workers_remains(room):
     future = room.send(1)
     before = room.scheduler.workers
     room.client.workers = {"tcp://b:1": 2, "tcp://c:1": 2}
@@ -321,7 +321,7 @@ pytest.importorskip("distributed")
 
 
 class FakeNanny:
-    """A worker process that joins unless `troubles` is set. It ends at once, because its scheduler is gone."""
+    """A worker process that joins unless `troubles` has an error for it. It ends at once, as if its scheduler were gone."""
 
     troubles: list[Exception | None]
     ended: asyncio.Event
@@ -342,7 +342,7 @@ class FakeNanny:
 
     async def finished(self) -> None:
         if not FakeNanny.troubles:
-            FakeNanny.ended.set()  # This ends the test.
+            FakeNanny.ended.set()  # The worker waits for this event, and ends.
 
     async def close(self) -> None:
         self.is_closed = True

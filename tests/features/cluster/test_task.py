@@ -16,7 +16,7 @@ from aptui.features.sharing.stores.folder_store import FolderStore
 
 @dataclass
 class FakeBench:
-    """Runs nothing; `during` is called while a job runs."""
+    """Simulates a `Bench`: runs no job, and calls `during` instead."""
 
     jobs: str
     during: Callable[[], None] = lambda: None
@@ -78,21 +78,21 @@ def room(tmp_path):
         assert not list(Path(found.bench.jobs).iterdir())
 
 
-def test_task_runs_in_the_folder_of_its_files(room):
+def test_cluster_task_runs_in_the_folder_of_its_files(room):
     result = room.run()
 
     assert (result.run_key, result.outcome) == (7, Outcome.SUCCEEDED)
     assert room.bench.orders[0].root.startswith(room.bench.jobs)
 
 
-def test_task_cancelled_before_its_start_does_not_run(room):
+def test_cluster_task_cancelled_before_its_start_does_not_run(room):
     cluster_task.cancel(["another", "job-7"])
 
     assert room.run().outcome == Outcome.CANCELLED
     assert not room.bench.orders
 
 
-def test_task_cancelled_while_fetching_files_does_not_run(room):
+def test_cluster_task_cancelled_while_fetching_files_does_not_run(room):
     get_blob = room.store.get_blob
 
     def slow(digest: str, target: str, size: int) -> bool:
@@ -104,14 +104,14 @@ def test_task_cancelled_while_fetching_files_does_not_run(room):
     assert not room.bench.orders
 
 
-def test_task_cancelled_at_its_start_is_killed(room):
+def test_cluster_task_cancelled_at_its_start_is_killed(room):
     room.bench.during = lambda: cluster_task.cancel(["job-7"])
 
     assert room.run().outcome == Outcome.CANCELLED
     assert room.bench.cancelled == [41]
 
 
-def test_number_of_cancelled_names_without_a_task_is_limited(room):
+def test_cluster_worker_stores_a_limited_number_of_cancelled_task_names(room):
     cluster_task.cancel([f"job-{number}" for number in range(5000)])
 
     assert len(cluster_task._state.unwanted) <= cluster_task._MOST_UNWANTED

@@ -66,7 +66,7 @@ MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgqYMs1i3biQRInf1q
 htx1HI5jHKD6L3Qye5VVZOUrrVqhRANCAARVt46ZGRRSpfuVSLHUM0vBnV8tvVBG
 MfI7sv0I36juvKSwumBctQ/BOh95DykLmQK4txFVAQmT2i8rfgxAwIqQ
 -----END PRIVATE KEY-----
-"""  # certificates for tests only
+"""  # The certificate and this key are for tests only.
 
 
 @dataclass
@@ -125,7 +125,7 @@ class Garden:
 
 @contextmanager
 def garden(root: Path, settings: str = SETTINGS, files: dict[str, str] | None = None) -> Iterator[Garden]:
-    """Start all; `files` are written before the engine starts."""
+    """Start an engine and its gateway; `files` are written before the engine starts."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="g") as state:
         patch.setenv("XDG_STATE_HOME", state)
         gate = root / "gate"
@@ -153,7 +153,7 @@ def garden(root: Path, settings: str = SETTINGS, files: dict[str, str] | None = 
 
 
 def hear(client: Client, is_it: Callable[[Any], object]) -> Any:
-    """Return the first notification that matches."""
+    """Return the first notification for which `is_it` returns true."""
     deadline = time.monotonic() + PATIENCE_S
     heard = []
     while (left := deadline - time.monotonic()) > 0:

@@ -47,7 +47,7 @@ def told(records: list[dict[str, Any]]) -> list[tuple[str, str, bool]]:
 ALL_OF_A = [("source", "A.txt", False), ("product", "linux/a.txt", False)]
 
 
-def test_list_of_all_products_ends_with_the_number_for_the_next_request(
+def test_complete_change_list_ends_with_the_number_for_the_next_request(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     *listed, end = changes(capsys)
@@ -67,7 +67,9 @@ def test_list_of_all_products_ends_with_the_number_for_the_next_request(
     assert changes(capsys, "--since", str(numbers[-1])) == []
 
 
-def test_run_that_makes_identical_products_is_not_listed_as_a_change(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reprocessing_with_identical_products_is_not_listed_as_a_change(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
     end = changes(capsys)[-1]
 
     assert main.main(["reprocess", "A.txt"]) == 0
@@ -75,7 +77,7 @@ def test_run_that_makes_identical_products_is_not_listed_as_a_change(project: Pr
     assert changes(capsys, "--since", str(end["seq"])) == []
 
 
-def test_unknown_number_returns_resync(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_change_number_returns_resync(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     [answer] = changes(capsys, "--since", "12345")
     assert answer == {"seq": changes(capsys)[-1]["seq"], "kind": "resync"}
 
@@ -98,7 +100,9 @@ def test_invalid_number_is_refused(project: Project, number: str, capsys: pytest
     assert "is not the number of a change" in capsys.readouterr().err
 
 
-def test_changes_refuses_a_project_without_a_database(tmp_path: Path, project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changes_verb_refuses_a_project_without_a_database(
+    tmp_path: Path, project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
     empty = Project(tmp_path / "empty", SETTINGS)
 
     assert main.main(["changes", "--project", str(empty.root)]) == 3

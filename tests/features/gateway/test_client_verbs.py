@@ -31,7 +31,7 @@ def client(there: Garden, monkeypatch: pytest.MonkeyPatch):
     return lambda *words: main.main(["client", *words, "--url", there.url])
 
 
-def test_requests_are_answered_as_json(client, capsys: pytest.CaptureFixture[str]) -> None:
+def test_client_verb_prints_the_answers_of_requests_as_json(client, capsys: pytest.CaptureFixture[str]) -> None:
     assert client("status", "a.txt", "--platform", "linux") == 0
     assert json.loads(capsys.readouterr().out)["status"] == "compiled"
     assert client("jobs_info", "term=b.txt", "fence=false") == 0

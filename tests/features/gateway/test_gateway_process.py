@@ -43,7 +43,7 @@ class Served(Home):
 
     def living(self) -> int:
         """Wait until the gateway's process is alive."""
-        self.wait(lambda: self.pid)  # 0 means none: killing process 0 would kill the whole process group
+        self.wait(lambda: self.pid)  # A caller kills this id, and id 0 would kill the whole process group.
         return self.pid
 
     def configure(self, text: str) -> None:
@@ -158,7 +158,7 @@ def test_client_trusts_the_certificate_of_its_own_gateway_under_any_host_name(ho
     assert (refused.returncode, "is not trusted" in refused.stderr) == (2, True)
 
 
-def test_list_edited_on_the_screen_is_written_to_aptui_yaml_and_clients_stay_connected(home: Served) -> None:
+def test_editing_a_list_on_the_screen_writes_yaml_and_keeps_clients(home: Served) -> None:
     home.configure(ENABLED + "# the end\n")
     home.run("start")
     home.wait(lambda: home.pid)

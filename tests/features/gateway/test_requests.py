@@ -51,7 +51,8 @@ def test_barrier_request_is_answered_after_the_jobs_of_new_files_are_stored(
         request = Request(Barrier())
         project.desk.take(request)
         project.until(lambda: live.engine is not None and live.engine.pipeline.jobs.memory.unsaved.has_any, "its copy is made")
-        # During a commit no notification is received: the barrier's own notification waits for its end, and so does the barrier.
+        # During a commit, the engine receives no notification. So the notification about the barrier arrives after the commit, and
+        # the barrier can be passed only then.
         project.until(lambda: live.engine is not None and (live.engine.is_committing or is_all_known(live)), "all is known")
         for _turn in range(5):
             live.turn()

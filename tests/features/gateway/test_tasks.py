@@ -9,7 +9,7 @@ from aptui.features.gateway import gateway_context
 
 
 def told_of(error: BaseException) -> list[dict[str, Any]]:
-    """Return the reports of the loop's exception handler for a task that ends with `error` while it is still referenced."""
+    """Return what the loop's exception handler receives when a task that is still referenced ends with `error`."""
     heard: list[dict[str, Any]] = []
 
     async def fail() -> None:
@@ -19,13 +19,13 @@ def told_of(error: BaseException) -> list[dict[str, Any]]:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: heard.append(context))
         held = gateway_context.begin(fail(), "the watch")
         await asyncio.wait([held])
-        await asyncio.sleep(0)  # The task's callbacks run.
+        await asyncio.sleep(0)  # The loop runs the callbacks of the ended task.
 
     asyncio.run(main())
     return heard
 
 
-def test_failure_of_a_task_is_reported_at_once() -> None:
+def test_background_task_failure_is_reported_at_once() -> None:
     error = ValueError("odd")
 
     assert [(each["message"], each["exception"]) for each in told_of(error)] == [("the watch failed", error)]

@@ -46,7 +46,7 @@ _SERVED = {"own server", "nginx", "apache", "moto"}
 
 
 def _lane(kinds):
-    """Return the kinds as parameters; those behind a socket are marked `real`."""
+    """Return the kinds of stores as parameters; stores behind a socket are marked `real`."""
     return [pytest.param(kind, marks=pytest.mark.real if kind in _SERVED else ()) for kind in kinds]
 
 
@@ -96,7 +96,7 @@ def _made(kind, root, stack):
 
 
 def _sealed(store):
-    """A store of this machine accepts only records."""
+    """Mark the store of this machine, which accepts only sealed records."""
     store.takes_records_alone = True
     return store
 
@@ -116,7 +116,7 @@ def nginx():
 
 @pytest.fixture(scope="module")
 def apache():
-    with tempfile.TemporaryDirectory() as folder, room.apache(folder) as address:  # readable for the user `nobody`
+    with tempfile.TemporaryDirectory() as folder, room.apache(folder) as address:  # `tmp_path` is not readable for Apache's user
         yield address, Path(folder, "www")
 
 
@@ -135,7 +135,8 @@ def _place(address, root):
 def _bucket(address):
     import urllib.request
 
-    name = f"bucket{secrets.token_hex(8)}"  # A counter would repeat names, because a test imports this module again.
+    # The name is random, because a test imports this module again, and a counter would then repeat names.
+    name = f"bucket{secrets.token_hex(8)}"
     request = urllib.request.Request(f"{address}/{name}", method="PUT")
     with urllib.request.urlopen(request):
         pass

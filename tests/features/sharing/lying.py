@@ -15,11 +15,11 @@ HALF = ("half", "half and silent", "lost")
 """Faults of storing: half of the data, with or without an error, or nothing in spite of success."""
 FAULTS = ("down", "slow", "full", *SPOILED, *HALF)
 KINDS = (("ac",), ("cas",), ("ac", "cas"))
-"""Entries with the fault: records, blobs, or both."""
+"""Kinds of entries that a fault applies to: records, blobs, or both."""
 
 
 class LyingStore:
-    """A `Store`; like the others it verifies blobs, so that only stored or received data can be wrong."""
+    """A `Store` with faults. It verifies blobs as other stores do, so a fault can only change stored or received bytes."""
 
     address = "memory://lies"
 

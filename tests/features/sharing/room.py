@@ -193,7 +193,7 @@ class _Hostile(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(data)
 
-    # faults
+    # Faults: each of these methods sends a faulty answer.
 
     def unavailable(self):
         if self.command == "PUT":
@@ -288,7 +288,7 @@ class _Hostile(BaseHTTPRequestHandler):
         self._say(201)
 
 
-# ------------------------------------------------------------------------------------------------- servers of other people
+# ----------------------------------------------------------------------------------------------- servers of other projects
 
 
 @contextlib.contextmanager
@@ -300,7 +300,7 @@ def _program(command, port, log):
         assert process.poll() is None, Path(log).read_text()
         yield
     finally:
-        process.terminate()  # A killed server would leave its own processes to the test process.
+        process.terminate()  # The server ends its own child processes only if it is not killed.
         process.wait(30)
 
 

@@ -52,7 +52,7 @@ def open_server(tmp_path):
         yield address
 
 
-def test_results_of_this_machine_are_served(tmp_path):
+def test_cache_server_serves_the_results_of_this_machine(tmp_path):
     local = LocalStore(str(tmp_path / "store"), Seal())
     [(digest, path)] = files_of(tmp_path / "made", DATA).items()
     local.put_blob(digest, path)
@@ -66,7 +66,7 @@ def test_results_of_this_machine_are_served(tmp_path):
         store.close()
 
 
-def test_writing_needs_permission(tmp_path):
+def test_writing_to_the_cache_server_needs_permission(tmp_path):
     """A served store is read-only by default."""
     with serving(tmp_path / "store") as address:
         store = HttpStore(address)

@@ -111,7 +111,7 @@ def test_product_outside_the_cache_is_refused(name):
     ],
 )
 def test_invalid_fields_of_a_product_are_refused(change):
-    """Manifests are untrusted input; `staged` would be a file of this machine."""
+    """A record is untrusted input, and its field `staged` would name a file of this machine."""
     with pytest.raises(Mismatch):
         open_record(forged(lambda content: content["products"][0].update(change)), SEAL, BASE)
 
@@ -141,7 +141,7 @@ def test_invalid_fields_of_a_record_are_refused(change):
 
 
 def test_number_of_products_in_a_record_is_limited():
-    """At most 10,000 entries."""
+    """A record has at most 10,000 entries."""
     one = product(b"x")
     many = record(facts(), products=tuple(replace(one, name=str(number), sub_id=number) for number in range(MAX_PRODUCTS + 1)))
 
@@ -211,7 +211,7 @@ def test_record_whose_run_used_other_code_files_or_platform_is_detected():
     assert "another platform" in flaw_of_report(record(ours, products=(product(b"x", flags=2),)), ours)
 
 
-def test_key_of_a_job_is_the_same_on_every_machine_and_in_every_version_of_this_format():
+def test_job_key_stays_equal_on_all_machines_until_the_format_changes():
     assert base_key(facts()) == "807feaf0cd94a3364fb52828754685503962209d537d64a00520dd5e28c9b384"
 
 
@@ -281,14 +281,14 @@ def test_modified_record_is_refused():
         seal.open_sealed(with_field(forged, "mac", fields["mac"]))
 
 
-def test_list_of_variants_is_refused_as_a_record():
+def test_variant_list_is_refused_as_a_record():
     seal = Seal(team_key=TEAM)
 
     with pytest.raises(Mismatch):
         seal.open_sealed(seal.seal_body("variants", BODY).replace(b" variants ", b" record "))
 
 
-def test_a_record_of_one_namespace_does_not_open_in_another():
+def test_record_of_one_namespace_cannot_be_opened_in_another_namespace():
     """A record of an untrusted branch cannot be copied to the trusted namespace."""
     written = Seal("branch-7", TEAM, CI, (PUBLIC,)).seal_body("record", BODY)
 
@@ -351,7 +351,7 @@ def test_policy_digest_depends_on_every_trust_setting():
     assert replace(Seal(), signing_key=CI).policy == Seal().policy
 
 
-def test_key_readable_by_others_is_refused(tmp_path):
+def test_key_file_readable_by_other_users_is_refused(tmp_path):
     path = key_file(tmp_path, TEAM + b"\n")
     assert read_key(path) == TEAM
 

@@ -109,7 +109,7 @@ def test_running_engine_restores_products_and_replaces_them_after_the_next_edit(
 
 
 @pytest.mark.real
-def test_restored_products_are_not_found_by_facts_of_the_replaced_products(project: Path, run: Run) -> None:
+def test_search_does_not_find_restored_products_by_replaced_facts(project: Path, run: Run) -> None:
     (project / "builders").mkdir()
     (project / "builders" / "measure.py").write_text(MEASURE)
     source = project / "assets" / "a.wide"
@@ -141,7 +141,7 @@ def test_products_of_an_earlier_run_are_restored_for_a_failed_job(project: Path,
 
 
 @pytest.mark.real
-def test_restore_that_is_not_possible_is_reported(project: Path, twice: Path, run: Run, tmp_path: Path) -> None:
+def test_impossible_restore_is_reported(project: Path, twice: Path, run: Run, tmp_path: Path) -> None:
     assert "there is no run 9 of this job; there are 2; 1 is the last one" in run("restore", "a.up", "--run", "9")[2]
     assert "the store has no copies of sources" in run("restore", "plain.txt", "--run", "1")[2]
     for blob in (tmp_path / "store").rglob("*"):

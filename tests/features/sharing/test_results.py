@@ -64,7 +64,7 @@ def test_record_without_discoveries_does_not_hide_later_variants():
 
 
 def test_second_writer_receives_the_record_of_the_first_writer():
-    """First writer wins."""
+    """The first writer wins."""
     store = Records()
     for changes in ({}, {"discovered": A}):
         first, second = record(facts(), b"first", **changes), record(facts(), b"second", **changes)
@@ -101,7 +101,7 @@ def test_untrusted_record_is_neither_read_nor_overwritten(changes):
 
 
 def test_variant_with_another_key_is_refused():
-    """A store that exchanges records of a job."""
+    """A faulty store may return the record of another variant of the same job."""
     store, key = Records(), variant_key(BASE, A)
     store[BASE] = seal_record(Variants(BASE, ((A, key),)), SEAL)
     store[key] = seal_record(record(facts(), b"other", discovered=B), SEAL)

@@ -77,10 +77,10 @@ def bytes_of(hit):
     return tuple(Path(path).read_bytes() for path in hit.staged)
 
 
-# ------------------------------------------------------------------------------------------------------------ it is a hit
+# ------------------------------------------------------------------------------------------------------------- cache hits
 
 
-def test_result_of_one_machine_is_restored_on_another_with_log_and_counts(machines, share):
+def test_stored_result_is_restored_on_another_machine_with_log_and_counts(machines, share):
     ours = machines("maker", share).put(*CONTENTS)
     other = machines("other", share, "client")
 
@@ -96,7 +96,7 @@ def test_result_of_one_machine_is_restored_on_another_with_log_and_counts(machin
 
 
 @pytest.mark.parametrize("spare_bytes", [-1, 0])
-def test_result_that_would_fill_the_disk_is_not_fetched(machines, share, monkeypatch, spare_bytes):
+def test_shared_result_that_would_fill_the_disk_is_not_fetched(machines, share, monkeypatch, spare_bytes):
     machines("maker", share).put(*CONTENTS)
     other = machines("other", share, "client")
     free = (1 << 27) + sum(map(len, CONTENTS)) + spare_bytes
@@ -177,7 +177,7 @@ def test_stored_result_of_a_job_without_products_is_used(machines, share):
     assert machines("other", share, "client").find().staged == ()
 
 
-def test_without_sharing_only_the_local_store_is_used(machines, share):
+def test_only_the_local_store_is_used_if_sharing_is_disabled(machines, share):
     maker = machines("maker", share)
     maker.put(*CONTENTS, is_shared=False)
 
@@ -186,7 +186,7 @@ def test_without_sharing_only_the_local_store_is_used(machines, share):
     assert list(share.rglob("*")) == []
 
 
-# ---------------------------------------------------------------------------------------------------------- who may write
+# ---------------------------------------------------------------------------------------------------- permission to write
 
 
 def test_service_in_client_mode_never_writes_to_the_shared_store(machines, share):
@@ -198,7 +198,7 @@ def test_service_in_client_mode_never_writes_to_the_shared_store(machines, share
     assert not client.find().is_remote
 
 
-def test_results_of_an_untrusted_branch_are_restored_only_there(machines, share):
+def test_untrusted_branch_results_are_restored_only_on_this_branch(machines, share):
     """This prevents CREEP (CVE-2025-36852), also through the local store of a machine that works on both branches."""
     machines("branch", share, namespace="branch-7").put(b"evil")
 
@@ -220,7 +220,7 @@ def test_untrusted_branch_reads_trusted_results_and_writes_none(machines, share)
 
 
 @pytest.mark.parametrize("writer", [{}, {"team_key_file": b"the secret of another team"}])
-def test_without_the_team_key_no_record_is_trusted(machines, share, tmp_path, writer):
+def test_record_is_not_trusted_without_the_team_key(machines, share, tmp_path, writer):
     """Answers are verified before use: first the seal, then length and digest of every blob."""
     keys = {name: key_file(tmp_path, text, "theirs") for name, text in writer.items()}
     machines("stranger", share, **keys).put(b"evil")
@@ -238,7 +238,7 @@ def test_records_with_the_team_key_are_trusted(machines, share, tmp_path):
     assert bytes_of(machines("other", share, "client", **key).find()) == CONTENTS
 
 
-def test_result_of_a_member_without_a_writer_key_is_used_only_by_this_member(machines, share, tmp_path):
+def test_only_the_own_machine_uses_results_made_without_a_writer_key(machines, share, tmp_path):
     """Writing and reading are separate permissions."""
     signing = key_file(tmp_path, b"07" * 32, "signing")
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -263,11 +263,11 @@ def test_contradictory_sharing_configuration_is_a_user_error(tmp_path, changes):
         Service(sharing(tmp_path, **{"store": tmp_path} | changes))
 
 
-# ---------------------------------------------------------------------------------------------------- what is not shared
+# ------------------------------------------------------------------------------------------- results that are not shared
 
 
-def test_result_with_an_input_changed_during_the_run_is_not_stored(machines, share):
-    """Bazel #3360: the state of the inputs is unknown."""
+def test_job_result_is_not_stored_if_an_input_changed_during_the_run(machines, share):
+    """The run may have read the old or the new bytes of the input (Bazel #3360)."""
     maker = machines("maker", share)
     maker.put(*CONTENTS, is_current=lambda: False)
 
@@ -296,7 +296,7 @@ def test_product_changed_during_upload_is_not_published(machines, share):
 
 @pytest.mark.parametrize("text", ["write failed: No space left on device", "ENOSPC", "the disk is full", "fwrite: write error"])
 def test_product_truncated_by_a_full_disk_is_not_stored(machines, share, text):
-    """Bazel #4276: a builder exits with 0 although its product is malformed."""
+    """A builder may exit with 0 on a full disk although its product is malformed (Bazel #4276)."""
     maker = machines("maker", share)
     maker.put(*CONTENTS, log=(LogRecord(LogLevel.WARNING, "Image", text, 0),))
 
@@ -318,7 +318,7 @@ def test_first_writer_wins_and_differences_are_reported(machines, share):
     assert "builder 'image' makes different products from the same inputs" in second.said[0]
 
 
-def test_results_of_a_builder_marked_nondeterministic_are_uploaded_although_runs_differ(machines, share):
+def test_nondeterministic_results_are_uploaded_if_the_builder_may_differ(machines, share):
     """The builder is listed in `may_differ`."""
     machines("first", share).put(b"first")
     second = machines("second", share, may_differ=["image"])
@@ -342,7 +342,7 @@ def test_product_rebuilt_before_storing_is_not_stored(machines, share):
     assert list(share.glob("*/*/*")) == []
 
 
-# ---------------------------------------------------------------------------------------------------- a store that is bad
+# ---------------------------------------------------------------------------------------------------------- faulty stores
 
 
 LIES = [
@@ -508,7 +508,7 @@ def test_modified_product_is_noticed_and_rebuilt(machines, tmp_path, monkeypatch
     assert bytes_of(maker.find()) == CONTENTS
 
 
-# ------------------------------------------------------------------------------------------------------------- the account
+# ----------------------------------------------------------------------------------------------- counts of hits and misses
 
 
 def test_fetched_result_that_is_not_used_is_counted_as_a_cache_miss(machines, share):

@@ -48,7 +48,7 @@ builders:
 
 
 class Checkouts:
-    """Checkouts of one project on some machines; `ran` returns the stems built since the last call."""
+    """Checkouts of one project on some machines; `ran` returns the stems of the sources that were built since its last call."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._root, self._monkeypatch = root, monkeypatch
@@ -90,7 +90,7 @@ def products(project: Project) -> dict[str, bytes]:
 
 
 def facts(project: Project) -> list[tuple[object, ...]]:
-    """Return the facts about each job that a build and a hit must have in common."""
+    """Return the facts about each job that must be equal after a build and after a cache hit."""
     with closing(open_reader(project.cache / "assetdb.sqlite")) as database:
         return sorted((row.source, row.job_key, row.status, row.warnings, row.errors, bool(row.log)) for row in database.jobs())
 
@@ -109,7 +109,7 @@ def failed(ran: Ran) -> dict[str, str]:
     return {notice.source: notice.error for notice in ran.news if isinstance(notice, JobChanged) and notice.status == "failed"}
 
 
-# -------------------------------------------------------------------------------------------------------------- this machine
+# ------------------------------------------------------------------------------------------------- the store of this machine
 
 
 def test_second_checkout_runs_no_builder_and_is_identical(world: Checkouts) -> None:
@@ -177,7 +177,7 @@ def test_existing_products_are_stored_without_a_run(world: Checkouts) -> None:
     assert products(project)["a.out"] == b"ONE"
 
 
-def test_failed_job_is_not_stored_and_fails_everywhere(world: Checkouts) -> None:
+def test_failed_job_is_not_stored_and_fails_on_every_machine(world: Checkouts) -> None:
     first, second = world.checkout("one"), world.checkout("two")
     for project in (first, second):
         project.write("assets/a.up", "bad")
@@ -224,7 +224,7 @@ def test_stored_result_is_used_only_if_its_discovered_dependencies_match(world: 
     assert products(project)["x.glued"] == b"x.incgreen"
 
 
-def test_result_with_a_touched_input_is_not_stored(world: Checkouts) -> None:
+def test_job_result_is_not_stored_if_an_input_was_touched(world: Checkouts) -> None:
     first = world.checkout("one")
     with mock.patch("aptui.features.sharing.job_results.is_untouched", return_value=False):
         first.engine_run()
@@ -234,7 +234,7 @@ def test_result_with_a_touched_input_is_not_stored(world: Checkouts) -> None:
     assert world.ran() == ["a", "a", "b", "b"]
 
 
-# ------------------------------------------------------------------------------------------------------------------ the team
+# ----------------------------------------------------------------------------------------------------- the store of the team
 
 
 def test_client_fetches_results_of_a_server(world: Checkouts) -> None:
@@ -255,7 +255,7 @@ def test_client_fetches_results_of_a_server(world: Checkouts) -> None:
     world.share.mkdir()
     third = world.checkout("three", mode="client")
     third.engine_run()
-    assert counts(third) == (2, 0, 0)  # The fetched result is stored on this machine.
+    assert counts(third) == (2, 0, 0)  # The second checkout stored the fetched results on this machine.
 
 
 def test_client_stores_nothing_in_the_shared_cache(world: Checkouts) -> None:
@@ -303,7 +303,7 @@ def spoil(share: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["poisoned", "truncated", "missing", "of another job", "no record"])
-def test_job_with_an_invalid_stored_result_runs_here_and_the_error_is_reported(world: Checkouts, how: str) -> None:
+def test_invalid_stored_result_is_reported_and_its_job_runs_locally(world: Checkouts, how: str) -> None:
     first = world.checkout("one", mode="server")
     first.engine_run()
     world.ran()
@@ -343,7 +343,7 @@ def test_exception_in_sharing_is_a_cache_miss_and_is_reported_once(world: Checko
     assert failed(ran) == {}
 
 
-def test_job_runs_here_while_the_store_is_slow(world: Checkouts) -> None:
+def test_job_runs_locally_while_the_store_is_slow(world: Checkouts) -> None:
     first = world.checkout("one")
     first.engine_run()
     world.ran()
@@ -362,7 +362,7 @@ def test_job_runs_here_while_the_store_is_slow(world: Checkouts) -> None:
     assert products(second) == products(first)
 
 
-def test_result_that_arrives_first_cancels_the_run(world: Checkouts) -> None:
+def test_stored_result_that_arrives_during_a_run_cancels_the_run(world: Checkouts) -> None:
     first = world.checkout("one")
     first.engine_run()
     world.ran()
@@ -383,7 +383,7 @@ def test_result_that_arrives_first_cancels_the_run(world: Checkouts) -> None:
     assert products(second) == {"a.out": b"ONE"}
 
 
-def test_stored_results_equal_those_of_builders(world: Checkouts) -> None:
+def test_stored_results_equal_the_results_of_builders(world: Checkouts) -> None:
     """Two checkouts get the same edits, one with the store and one without; their final states must be equal."""
     dice = Random(8)
     plain, shared = world.checkout("plain", settings="local_store: {enabled: false}\n"), world.checkout("shared")
@@ -519,7 +519,7 @@ class Probe:
         ("listing", "ignore", "server"),
     ],
 )
-def test_stored_result_is_not_used_after_a_file_that_its_run_found_missing_exists(
+def test_stored_result_is_not_used_if_a_file_missing_in_its_run_now_exists(
     world: Checkouts, how: str, undeclared_reads: str, mode: str
 ) -> None:
     settings = f"  - {{name: probe, uses: probe}}\nundeclared_reads: {undeclared_reads}\n"
@@ -546,7 +546,7 @@ def test_stored_result_is_not_used_after_a_file_that_its_run_found_missing_exist
     assert built_again() == (before, True)
 
 
-def test_result_of_an_ignored_undeclared_read_is_not_stored(world: Checkouts) -> None:
+def test_job_result_with_an_ignored_undeclared_read_is_not_stored(world: Checkouts) -> None:
     project = world.checkout("one", settings="  - {name: probe, uses: probe}\nundeclared_reads: ignore\n")
     project.write("builders/probe.py", f"HOW = 'open'\n{PROBING}")
     project.write("assets/x.probe", "x")

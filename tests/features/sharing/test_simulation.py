@@ -62,7 +62,7 @@ class Sharers(RuleBasedStateMachine):
         self.folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         self.store = LyingStore()
         self._stack.enter_context(mock.patch.object(namespaces, "open_store", return_value=self.store))
-        self._stack.enter_context(mock.patch.object(os, "fsync"))  # This test has no power failures.
+        self._stack.enter_context(mock.patch.object(os, "fsync"))  # Without power failures, syncing only costs time.
         self.machines = {name: Machine(name, self.folder / name) for name in MACHINES}
         self.put = {job: {} for job in JOBS}
         """{job: {record: contents}} of all results."""
@@ -80,7 +80,7 @@ class Sharers(RuleBasedStateMachine):
             machine.service.close()
         self._stack.close()
 
-    # ------------------------------------------------------------------------------------------------------------ what may happen
+    # ---------------------------------------------------------------------------------------------------- steps of the simulation
 
     @initialize(weather=WEATHERS)
     def somebody_begins(self, weather):
@@ -116,7 +116,7 @@ class Sharers(RuleBasedStateMachine):
             machine.is_sound = False
             machine.own.clear()
 
-    # ---------------------------------------------------------------------------------------------------------- what must be
+    # ------------------------------------------------------------------------------------------------------------ invariants
 
     @invariant()
     def a_first_writer_stays_the_first(self):
@@ -135,7 +135,7 @@ class Sharers(RuleBasedStateMachine):
             account = machine.service.account.total()
             assert account.hits + account.misses == machine.finds
 
-    # ---------------------------------------------------------------------------------------------------------------- inside
+    # --------------------------------------------------------------------------------------------------------------- helpers
 
     @contextlib.contextmanager
     def _weather(self, weather):
@@ -179,7 +179,7 @@ class Sharers(RuleBasedStateMachine):
 
     def _settle(self, job, names):
         if self.store.fault == "slow":
-            self.store.released.set()  # uploads are asynchronous, but this test needs their result
+            self.store.released.set()  # let the slow upload end, because this test needs its result
         for name in names:
             assert self.machines[name].service.settle(20)
         if self.store.fault and self.store.fault != "down":
@@ -220,7 +220,8 @@ def _damage(path, how):
         os.truncate(path, len(data) // 2)
     else:
         path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-        os.utime(path, ns=(0, time.time_ns() + 1_000_000_000))  # The write seems to happen in a later tick of the clock.
+        # The modification time differs from that of the check even if both happen within one tick of the clock.
+        os.utime(path, ns=(0, time.time_ns() + 1_000_000_000))
 
 
 Sharers.TestCase.settings = settings(

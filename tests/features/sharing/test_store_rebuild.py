@@ -45,7 +45,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def build(run: Run) -> None:
-    """Process the project until every result is stored: one with an input that was just modified may not be."""
+    """Process the project until every result is stored. A result is not stored if its input was modified just before the run."""
     assert run("batch")[0] == 0
     for number in range(5):
         if not json.loads(run("cache", "prefetch", "--json")[1])["missing"]:
@@ -142,7 +142,7 @@ def test_reachable_and_writable_store_is_reported(tmp_path):
     assert "written" not in answer.message
 
 
-def test_error_of_a_store_is_reported_once_without_the_address_of_the_store(tmp_path):
+def test_store_error_is_reported_once_without_the_address_of_the_store(tmp_path):
     address = f"127.0.0.1:{room.free_port()}"
 
     answer = probe(sharing(tmp_path, f"http://me:secret@{address}", "client"))

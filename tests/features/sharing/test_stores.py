@@ -92,7 +92,7 @@ def test_record_and_blob_names_that_are_not_hex_digests_are_refused_by_every_sto
 
 
 def written_at_once(store):
-    """Write a record in eight threads; return (all written records, those of the winners)."""
+    """Write a record in each of eight threads; return (all written records, the records of the winners)."""
     start, written, won = threading.Barrier(8), [], []
 
     def write(number):

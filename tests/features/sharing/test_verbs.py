@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "xdg_cache_home" / "aptui" / "store"
 
 
-def test_run_prints_a_summary_of_stored_results(run: Run, tmp_path: Path) -> None:
+def test_batch_verb_prints_a_summary_of_stored_results(run: Run, tmp_path: Path) -> None:
     assert "from cache" not in run("batch")[1]
 
     code, out, _ = run("batch", "--set", f"cache={tmp_path / 'Other'}")
@@ -57,7 +57,7 @@ def test_run_prints_a_summary_of_stored_results(run: Run, tmp_path: Path) -> Non
     assert asked(run, "batch", "--set", f"cache={tmp_path / 'Third'}")["shared"]["local_hits"] == 2
 
 
-def test_log_and_why_show_the_origin_of_a_result(run: Run, tmp_path: Path) -> None:
+def test_verbs_log_and_why_show_the_origin_of_a_result(run: Run, tmp_path: Path) -> None:
     run("batch")
     there = ["--set", f"cache={tmp_path / 'Other'}"]
     run("batch", *there)
@@ -205,7 +205,7 @@ def test_served_results_can_be_fetched(run: Run, project: Path, tmp_path: Path) 
             served.terminate()
 
 
-def test_run_without_a_shared_cache_does_not_import_the_sharing_package(run: Run, project: Path) -> None:
+def test_batch_verb_without_a_shared_cache_does_not_import_sharing(run: Run, project: Path) -> None:
     run("batch")
     words = (
         "import sys; from aptui.cli import main as cli; cli.main(['batch']); "
@@ -289,10 +289,10 @@ def test_cache_ready_runs_code_of_a_commit_only_with_the_option(run: Run, projec
     assert canary.exists()
     canary.unlink()
     git(project, "checkout", "-q", branch)
-    assert run("cache", "ready", "HEAD")[0] == 1  # HEAD needs no option, because this checkout runs the same code.
+    assert run("cache", "ready", "HEAD")[0] == 1  # The code of HEAD is trusted, because the checkout already runs it.
 
 
-def test_token_file_readable_by_others_is_refused(tmp_path: Path) -> None:
+def test_token_file_readable_by_other_users_is_refused(tmp_path: Path) -> None:
     from aptui.features.sharing.verbs import _tokens
 
     file = tmp_path / "tokens"

@@ -336,7 +336,7 @@ class ClientConnection(HttpSocket):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register the connection, or refuse it."""
         super().connection_made(transport)
-        with contextlib.suppress(OSError):  # the client may have closed the socket already
+        with contextlib.suppress(OSError):  # `setsockopt` fails if the client has closed the connection already
             wire = transport.get_extra_info("socket")
             wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNREAD_LIMIT_S * 1000))
         peer = transport.get_extra_info("peername")

@@ -84,7 +84,7 @@ class Tokens:
     """The accepted tokens. The file is read again when it changes, so revoking a token has effect at once.
 
     Args:
-        file: what `path` returns.
+        file: the token file of this user; see `path`.
         local: an additional accepted token, which is not in the file and has every scope; "" = none.
     """
 
@@ -95,7 +95,7 @@ class Tokens:
         self._stamp: tuple[int, int, int] | None = None
 
     def owner_of(self, token: str) -> Token | None:
-        """Return the stored token for `token`. The time this takes does not depend on how many characters are right."""
+        """Return the stored token for `token`. The time of the comparison does not depend on how many characters are right."""
         digest, found = digest_of(token), None
         for each in (*self._own, *self.read_current()):
             if hmac.compare_digest(each.digest, digest) and not each.is_over:

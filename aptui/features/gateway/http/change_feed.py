@@ -88,7 +88,7 @@ class FeedPulse:
             yield
         finally:
             self._busy[identity.name] -= 1
-            self._busy += Counter()  # adding an empty Counter removes names with a count of zero
+            self._busy += Counter()  # adding an empty Counter removes the names whose count is zero
 
     async def beyond(self, count: int) -> None:
         """Wait until more than `count` database writes were detected, or the feed is closed."""
@@ -101,7 +101,7 @@ class FeedPulse:
             try:
                 moment = self._database.moment()
             except KnownError:
-                moment = self._moment  # while the database is being recreated, assume that nothing changed
+                moment = self._moment  # an engine is recreating the database; assume that nothing changed
             if moment != self._moment:
                 self._moment = moment
                 self._wake()
@@ -157,7 +157,7 @@ async def changes(request: web.Request) -> web.StreamResponse:
             await response.write_eof()
         except KnownError:
             if request.transport is not None:
-                request.transport.abort()  # abort the connection: an incomplete feed must not look complete
+                request.transport.abort()  # abort the connection, because a feed that ends normally looks complete
     return response
 
 

@@ -41,8 +41,8 @@ from aptui.store.queries.change_tail import CurrentDatabase, Moment
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.serving import Awaited, ProductFile
 
-# With `wait=1`, the gateway raises the priority of the product's jobs and answers when the jobs have ended. The jobs include
-# earlier changes on the disk.
+# For a request with `wait=1`, the gateway raises the priority of the product's jobs and answers when these jobs have ended. The
+# jobs use all changes that were on the disk before the request.
 
 TIMEOUT_S = 30.0
 TIMEOUT_MOST_S = 600.0

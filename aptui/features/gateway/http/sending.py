@@ -26,16 +26,16 @@ from aptui.store.queries import serving
 from aptui.store.queries.change_tail import CurrentDatabase, Moment
 from aptui.store.queries.serving import ProductFile
 
-# Opens products such that the file matches its database row, while engines replace products.
+# Opens products while engines replace products. The opened file always matches the row of the product in the database.
 #
-# A commit first writes a note of the files that it will rename, then renames them, and removes the note in the transaction that
-# writes the new rows (`engine.cache`). So a file matches its row if no note exists for the row, and nothing was written between
-# reading the row and opening the file. Else the opener tries again. If a note is not removed, the engine that wrote the note was
-# killed, and the opener compares the file's digest with the row.
+# A commit of an engine first writes a note that lists the files to rename, and then renames these files. The transaction that
+# writes the new rows removes the note (`engine.cache`). So a file matches its row if no note names the file, and if the database
+# did not change between reading the row and opening the file. Otherwise the opener tries again. If the note stays, the engine that
+# wrote the note was killed, and the opener compares the file's digest with the row.
 #
 # Small files that are requested repeatedly stay open until the next write to the database.
 #
-# The opener works in the event loop: its system calls take microseconds, less than passing the work to a thread.
+# The opener works in the event loop, because its system calls take less time than passing the work to a thread.
 
 _TIMEOUT_S = 1.0
 """Maximum duration of a commit, in seconds; after this time, `ProductOpener` compares the file's digest with the database row."""
@@ -155,7 +155,7 @@ class ProductOpener:
         try:
             descriptor, found = self._root.open_file(from_text(cache_path(product.name)))
         except OSError:
-            return None  # the file was deleted, or replaced by a folder or link: the engine will restore it
+            return None  # the engine will restore a file that was deleted, or replaced by a folder or link
         return OpenedProduct(product, descriptor, int(found.st_mtime), found.st_size)
 
     def _is_unchanged(self, taken: OpenedProduct) -> bool:
@@ -190,7 +190,7 @@ def _digest(descriptor: int) -> bytes:
 PRODUCT_OPENER = web.AppKey("product_opener", ProductOpener)
 
 
-# ETags, conditional requests and ranges (RFC 9110 §13, §14): decisions by headers.
+# Evaluates the request headers for ETags, conditions and ranges (RFC 9110 §13, §14).
 
 RANGES_MOST = 16
 """Maximum number of ranges in one request; with more, the whole file is sent, as §14.2 allows."""
@@ -235,7 +235,7 @@ def ranges_of(request: web.BaseRequest, size: int, etag: str, modified_s: int) -
     for word in words:
         match = _RANGE.fullmatch(word)
         if match is None or max(map(len, match.groups())) > _DIGITS_MOST or match[0] == "-":
-            return None  # an invalid `Range` header is ignored
+            return None  # RFC 9110 allows ignoring an invalid header `Range`
         if match[1] and match[2] and int(match[1]) > int(match[2]):
             return None
         wanted = _within(match[1], match[2], size)
@@ -287,7 +287,7 @@ _AT_ONCE_BYTES = 256 * 1024
 Larger answers use `sendfile`.
 """
 _CHUNK_BYTES = 256 * 1024
-_TYPES = MimeTypes(filenames=())  # not from the machine's files, so that all machines send the same types
+_TYPES = MimeTypes(filenames=())  # the type lists of the machine are not read, so that all machines send the same types
 for _type, _extension in (
     ("model/gltf+json", ".gltf"),
     ("model/gltf-binary", ".glb"),
@@ -315,9 +315,9 @@ for _type, _extension in (
     _TYPES.add_type(_type, _extension)
 _FIXED = {
     "Accept-Ranges": "bytes",
-    "Cache-Control": "private, no-cache",  # browsers may store the file, but must ask for changes
+    "Cache-Control": "private, no-cache",  # a browser may store the file, but must ask whether the file has changed
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
-    "sandbox",  # a product that is a web page must not run scripts
+    "sandbox",  # a product may be a web page, which must not run scripts
 }
 
 
@@ -438,7 +438,7 @@ async def _read(descriptor: int, start: int, length: int) -> bytes:
         if os.preadv(descriptor, [buffer], start, os.RWF_NOWAIT) == length:
             return bytes(buffer)
     except OSError:
-        pass  # the file is not in the kernel's memory, or the file system does not support RWF_NOWAIT
+        pass  # the kernel would read from the disk, or the file system does not support RWF_NOWAIT
     return await asyncio.to_thread(os.pread, descriptor, length, start)
 
 

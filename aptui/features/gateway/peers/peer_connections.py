@@ -60,7 +60,8 @@ if TYPE_CHECKING:
     from aptui.link.codec import NoticeLine
 
 
-# Admits clients by address: the allowed and rejected lists, host names, and a record of refused clients. `guard` checks tokens.
+# Decides by address whether a client may connect: has the allowed and rejected lists, resolves their host names, and records
+# refused clients. `guard` checks the tokens.
 
 _MOST_REJECTED = 256
 """Maximum number of remembered addresses, so that a client with many addresses does not fill the memory."""
@@ -104,7 +105,7 @@ class Admission:
         self.settings = settings
         await self.refresh()
 
-    # ---------------------------------------------------------------------------------------------------------- who calls
+    # ------------------------------------------------------------------------------------------ decisions about addresses
 
     def check(self, remote: str) -> str:
         """Return why a client at `remote` is refused, "" = it is accepted. Record the refusal."""
@@ -149,7 +150,7 @@ class Admission:
             self._local = (monotonic(), self._ask_local())
         return self._local[1]
 
-    # --------------------------------------------------------------------------------------------------------------- names
+    # ---------------------------------------------------------------------------------------------------------- host names
 
     async def refresh(self) -> None:
         """Resolve all names; a name that cannot be resolved now keeps its addresses."""
@@ -209,9 +210,10 @@ def _lines(file: Path) -> list[str]:
         return []
 
 
-# Outgoing connections. The gateway connects to a device again and again while it is enabled; then the device is the client of that
-# WebSocket. A device at a loopback address (USB forwarding) is called without TLS, every other device with TLS: a device may read
-# all products, and another machine could have its address. Its certificate identifies it (`trust`).
+# Outgoing connections. While a connection is enabled, the gateway connects to its device again and again. The connected device is
+# the client of the WebSocket. The gateway uses TLS unless the device has a loopback address (USB forwarding), because a device may
+# read all products, and because another machine could have the address of the device. The certificate identifies the device
+# (`trust`).
 
 RETRY_S = (0.5, 5.0)
 """Delay before the second attempt to connect (as in O3DE), and maximum delay, in seconds."""
@@ -432,7 +434,7 @@ class Peers:
         """Lock that is held while settings change, so that orders are applied one after another."""
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # ----------------------------------------------------------------------------------------------------------- its life
+    # ------------------------------------------------------------------------------------------------------ start and end
 
     async def open(self) -> None:
         """Read the settings, then start connecting and reporting."""
@@ -458,12 +460,12 @@ class Peers:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # ------------------------------------------------------------------------------------------------------------ the lists
+    # ------------------------------------------------------------------------------------------- allowed and rejected lists
 
     def refuses(self, remote: str) -> str:
         """Return why a client is refused, "" = it is accepted; for `guard.Guard.admissions`."""
         why = self.admission.check(remote)
-        if why and self.admission.turned_away[remote].count == 1:  # later refusals are only counted, and reported once per second
+        if why and self.admission.turned_away[remote].count == 1:  # `_check` reports the later refusals once per second
             self._on_change()
         return why
 
@@ -546,10 +548,10 @@ class Peers:
         async with self._alone:
             reread = self.context.reread
             if reread is not None:
-                with contextlib.suppress(KnownError):  # ignored here: the engine reports errors of the configuration
+                with contextlib.suppress(KnownError):  # the engine reports errors of the configuration
                     self.configured = peer_settings.read_peer_settings((await asyncio.to_thread(reread)).serve)
             settings = await asyncio.to_thread(peer_settings.read_stored, self._file)
-            self._stamps = self._now()  # read the stamps after `read_stored`, which may rename a damaged file
+            self._stamps = self._now()  # read the stamps last, because `read_stored` may rename a damaged file
             self.trouble = settings.trouble
             await self._use_settings(settings.effective_settings(self.configured))
 
@@ -557,7 +559,7 @@ class Peers:
         layers = self.context.config.layers if self.context.reread is not None else ()
         return tuple(map(file_stamp, (self._file, *(Path(file) for file, _digest in layers))))
 
-    # -------------------------------------------------------------------------------------------------------------- telling
+    # ------------------------------------------------------------------------------------------------ reports to the engine
 
     def report(self) -> GatewayReport:
         """Return the current report."""
@@ -598,7 +600,7 @@ class Peers:
             self._is_changed.clear()
             report = self.report()
             if report != self._reported and self.context.engine.is_here:
-                with contextlib.suppress(KnownError):  # if this fails, the next engine gets a full report
+                with contextlib.suppress(KnownError):  # after a failure, the next engine gets a full report
                     await self.context.engine.ask(engine_requests.ReportPeers(report))
                     self._reported = report
                     await asyncio.sleep(len(report.peers) / _LISTED_PER_S if len(report.peers) > _LISTED_PER_S else 0)

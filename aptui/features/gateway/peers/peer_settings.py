@@ -48,7 +48,7 @@ def read_peer_settings(serve: GatewaySettings) -> PeerSettings:
 
 
 def _normalize(settings: PeerSettings) -> PeerSettings:
-    """Return settings with canonical entries. An id of a connection, and an entry of a list, occurs once."""
+    """Return settings in which all entries are canonical, and no entry and no connection id is repeated."""
     allowed, rejected = (tuple(dict.fromkeys(map(canonical, entries))) for entries in (settings.allowed, settings.rejected))
     dials = {dial.id: dial for dial in map(check_dial, settings.connections)}
     return PeerSettings(tuple(dials.values()), allowed, rejected, settings.has_allow_list)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from aptui.features.gateway.access.guard import ClientIdentity
 
 
-# Raw TCP through a WebSocket: each binary frame contains the next bytes of the stream, in both directions (for remote shader
-# compilers).
+# Forwards raw TCP through a WebSocket, for example to a remote shader compiler. In both directions, each binary frame contains the
+# next bytes of the stream.
 
 _PIECE_BYTES = 1 << 16
 _HEARTBEAT_S = 30.0
@@ -224,7 +224,7 @@ class Proxy:
         try:
             await self._send_body(answer, response)
         except (aiohttp.ClientError, OSError, TimeoutError):
-            # Abort the connection: an incomplete answer must not look complete.
+            # Abort the connection, because an answer that ends normally looks complete.
             if request.transport is not None:
                 request.transport.abort()
         return response
@@ -287,7 +287,7 @@ def _may_leave(path: str) -> bool:
         plain = word
         while (decoded := unquote(plain)) != plain:  # each decoding shortens the text, so the loop ends
             plain = decoded
-        name = plain.partition(";")[0]  # Tomcat and others parse the text after ";" as parameters (RFC 3986 §3.3)
+        name = plain.partition(";")[0]  # some servers, such as Tomcat, read parameters after ";" (RFC 3986 §3.3)
         if name in (".", "..") or not plain.isprintable() or "\\" in plain or "/" in plain:
             return True
     return False

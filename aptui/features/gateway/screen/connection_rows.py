@@ -145,7 +145,7 @@ class ConnectionTables(Container):
         return (Part(f"{count:,}", "muted"),) if count else ()
 
     def show_rows(self, rows: Mapping[str, Sequence[ListedRow]], fitted: str, columns: Sequence[Column]) -> None:
-        """Show the rows of all tables; the table `fitted` gets these columns."""
+        """Show the rows of all tables, and set the columns of the table `fitted`."""
         if self.table(fitted).columns != columns:
             self.table(fitted).set_columns(columns)
         for name, found in rows.items():
@@ -155,7 +155,7 @@ class ConnectionTables(Container):
             bar.refresh_if_changed()
 
     def offer_keys(self, possible: object) -> None:
-        """Update the keys in the footer if `possible`, which determines them, has changed."""
+        """Update the keys in the footer if `possible`, the value that determines these keys, has changed."""
         if possible != self._offered:
             self._offered = possible
             self.refresh_bindings()

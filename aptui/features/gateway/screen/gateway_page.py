@@ -148,7 +148,7 @@ class Orders:
 
         try:
             config = load(config.project_dir)
-        except KnownError:  # the file may be half written; the engine reports errors that persist
+        except KnownError:  # another program may be writing the file; the engine reports errors that persist
             pass
         return peer_settings.read_peer_settings(config.serve)
 
@@ -206,7 +206,7 @@ class GatewayPage(ConnectionTables):
         self.orders = Orders(shell, shell.wake)
         self._keys = rows.RowKeys()
 
-    # ------------------------------------------------------------------------------------------------------------- the parts
+    # --------------------------------------------------------------------------------------------------------------- widgets
 
     def compose(self) -> ComposeResult:
         """Yield the widgets."""
@@ -279,7 +279,7 @@ class GatewayPage(ConnectionTables):
         self.query_one("#peer-facts", Fact).show(rows.peer_facts(row.data if row else None))
         self.offer_keys(self._possible())
 
-    # ------------------------------------------------------------------------------------------------------------ who is meant
+    # ------------------------------------------------------------------------------------------------ the row under the cursor
 
     def _peer(self) -> Peer | None:
         row = self.current("peers") if self.focused == "peers" else None
@@ -388,7 +388,7 @@ class GatewayPage(ConnectionTables):
             return
         self.confirm(f"remove {what}?", yes, partial(self.orders.do, order, done))
 
-    # ------------------------------------------------------------------------------------------------------------- the lists
+    # -------------------------------------------------------------------------------------------------- entries of the lists
 
     def action_move(self) -> None:
         """Move the entry under the cursor to the other list."""
@@ -442,7 +442,7 @@ class GatewayPage(ConnectionTables):
             no="leave it on",
         )
 
-    # ---------------------------------------------------------------------------------------------------------------- more
+    # --------------------------------------------------------------------------------------- commands and keys of the page
 
     def commands(self) -> Sequence[Command]:
         """Return the commands of this page."""

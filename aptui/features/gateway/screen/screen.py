@@ -172,7 +172,7 @@ class EnginePage(ConnectionTables):
         self.inquiry = EngineInquiry(shell, self.set_timer)
         self._is_zoomed = False
 
-    # ------------------------------------------------------------------------------------------------------------- the parts
+    # --------------------------------------------------------------------------------------------------------------- widgets
 
     def compose(self) -> ComposeResult:
         """Yield the widgets."""
@@ -397,7 +397,7 @@ class ConnectionsPane(Pane):
         """The engine's page."""
         return self.query_one(EnginePage)
 
-    # -------------------------------------------------------------------------------------------------------------- the pages
+    # ---------------------------------------------------------------------------------------------------------- the two pages
 
     def show_page(self, page: int) -> None:
         """Show a page and move the focus to it."""
@@ -409,7 +409,7 @@ class ConnectionsPane(Pane):
     def _show_page(self, page: int) -> None:
         self._page = page
         for number, part in ((_GATEWAY, self.gateway), (_ENGINE, self.engine)):
-            part.display = part.visible = number == page  # show the page first: an invisible page cannot get the focus
+            part.display = part.visible = number == page  # the page must be visible before it can get the focus
 
     def action_page(self) -> None:
         """Show the other page."""
@@ -426,7 +426,7 @@ class ConnectionsPane(Pane):
         self.query_one(TabLine).refresh_if_changed()
         (self.gateway if self._page == _GATEWAY else self.engine).put()
 
-    # -------------------------------------------------------------------------------------------------------------- the hooks
+    # ---------------------------------------------------------------------------------------------------- events from the app
 
     def on_mount(self) -> None:
         """Show the known facts."""
@@ -446,7 +446,7 @@ class ConnectionsPane(Pane):
     def on_news(self, batch: Batch) -> None:
         """Note events."""
         self.engine.inquiry.note(batch)
-        if batch.messages:  # an engine message may be about a gateway that could not start
+        if batch.messages:  # the message may say why a gateway could not start
             self.gateway.orders.read()
 
     def on_frame(self) -> None:

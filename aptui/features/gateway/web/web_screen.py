@@ -55,7 +55,7 @@ _TERMINAL = {"js/textual.js": "text/javascript", "css/xterm.css": "text/css"}
 
 The page of textual-serve itself is not served, because that page loads a font from another server.
 """
-# 'unsafe-inline': textual-serve's script writes its styles into the page.
+# 'unsafe-inline' is needed, because the script of textual-serve writes its styles into the page.
 _POLICY = "style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; connect-src 'self' {socket}"
 _IDENTITY = guard.ClientIdentity("web", frozenset(Scope), "")
 
@@ -108,7 +108,8 @@ class Web:
 
     async def _send_page(self, request: web.Request) -> web.Response:
         file, kind = _OWN[request.path]
-        return send_page(_FOLDER / file, kind, _POLICY.format(socket=f"ws://{request.host}"))  # the guard has checked the host
+        # `request.host` is safe to use, because the guard has checked the header `Host`.
+        return send_page(_FOLDER / file, kind, _POLICY.format(socket=f"ws://{request.host}"))
 
     async def _open_terminal(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
@@ -146,7 +147,7 @@ class Web:
                 request.transport.close()
 
 
-# --------------------------------------------------------------------------------------------------------------------- life
+# ------------------------------------------------------------------------------------------------------------ start and end
 
 
 class TerminalPage:
@@ -177,7 +178,7 @@ class TerminalPage:
         serve, token = GatewaySettings(port=self._port), tokens.fresh()
         listening = bind(serve.address, serve.port, "--port")
         try:
-            # The token file is empty, so that only `token` is accepted.
+            # This token file never exists, so the only accepted token is `token`.
             rules = Guard(serve, tokens.Tokens(Path(os.devnull, "none"), token), Audit(self._audit))
             app = Web(Server(shlex.join(bridge)), rules).application()
             self._server = LimitedServer(app, ConnectionLimits(2 * SCREENS_LIMIT + UNIDENTIFIED_LIMIT), handler_cancellation=True)

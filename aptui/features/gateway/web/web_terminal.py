@@ -40,7 +40,8 @@ def main(command: Sequence[str]) -> int:
     size = _size(os.environ.get("COLUMNS"), os.environ.get("ROWS"))
     environ = environment(os.environ)
     master, screens = os.openpty()
-    set_size(master, *size)  # set before the screen starts: a screen that draws only once would draw for a terminal of size 0
+    # The size is set before the screen starts, because a screen that draws only once would draw for a terminal of size 0.
+    set_size(master, *size)
     child = os.fork()
     if child == 0:
         _exec(command, environ, screens)
@@ -48,7 +49,7 @@ def main(command: Sequence[str]) -> int:
     os.write(1, _READY)
     with contextlib.suppress(BrokenPipeError):
         Bridge(master).run()
-    os.close(master)  # closing the terminal makes the kernel signal the screen
+    os.close(master)  # when the terminal is closed, the kernel sends SIGHUP to the screen
     return _wait_for_child(child)
 
 
@@ -117,7 +118,7 @@ class Bridge:
         readers = [_IN] + ([self._terminal] if not self._drawn else [])
         writers = ([self._terminal] if self._typed else []) + ([_OUT] if self._drawn else [])
         if self._is_over:
-            readers, writers = [_IN], [_OUT]  # send the screen's last output, unless the browser quits
+            readers, writers = [_IN], [_OUT]  # the screen has ended: send its last output unless the browser quits
         readable, writable, _ = select.select(readers, writers, [])
         if _OUT in writable:
             del self._drawn[: os.write(_OUT, self._drawn)]
@@ -134,7 +135,7 @@ class Bridge:
             data = os.read(self._terminal, _PIECE_BYTES)
         except BlockingIOError:
             return
-        except OSError:  # reading fails when the screen has ended
+        except OSError:  # a read fails after the screen has ended
             data = b""
         self._drawn += packet(b"D", data) if data else packet(b"M", b'{"type": "exit"}')
         self._is_over = not data

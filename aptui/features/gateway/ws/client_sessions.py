@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from aptui.store.queries.reader_pool import Database
 
 
-# WebSocket frames (RFC 6455, RFC 7692), built once for all receivers. For a thousand clients with the same subscription, JSON,
-# frame and compression are made once, and each client costs one system call. Each message is compressed on its own, for clients
-# that offered `permessage-deflate`; connections keep no compression context.
+# WebSocket frames (RFC 6455, RFC 7692) that are built once for all receivers. If a thousand clients have the same subscription, a
+# message is encoded and compressed once, and each client costs one system call. A message is compressed independently of other
+# messages, for clients that offered `permessage-deflate`.
 #
-# aiohttp makes the connection, reads, and handles control frames. aiohttp's writer keeps a compressor per connection, and the
-# compressor's context would miss frames that bypass the writer. So this module writes all messages after the upgrade.
+# aiohttp opens the connection, reads, and handles control frames. This module writes all messages after the upgrade, because the
+# writer of aiohttp compresses each message in the context of the earlier messages of the connection.
 
 _LAST, _DEFLATED = 0x80, 0x40
 _WINDOW = 15
@@ -140,7 +140,7 @@ class Wire:
 
 
 async def pages(database: Database, platforms: Sequence[str], size: int) -> AsyncIterator[tuple[tuple[int, int], Catalog]]:
-    """Yield the catalog of some platforms as ((epoch, seq) of the first page, part), each page by a short query.
+    """Yield ((epoch, seq) of the first page, part of the catalog) for each page of the catalog. A short query reads each page.
 
     Raises:
         KnownError: the database cannot be read.
@@ -538,7 +538,7 @@ class WireSessions:
             self._opening -= 1
             transport = request.transport
             if transport is not None and not transport.is_closing() and transport.get_write_buffer_size():
-                transport.abort()  # abort, because a client that does not read would keep the connection open forever
+                transport.abort()  # `close` would wait forever for a client that does not read
         return socket
 
     @contextlib.contextmanager

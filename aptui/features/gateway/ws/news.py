@@ -43,7 +43,7 @@ If there are many clients, they get few large frames; few clients get each notif
 _SLICE = wire_codec.QUEUE_LIMIT // 2
 """Maximum number of notifications in a frame; a frame in a queue must not exceed the client's limit."""
 _TAKING_S = 0.05
-"""Maximum wait (seconds) after each frame until clients whose queue was empty before have read the frame."""
+"""Maximum wait (seconds) after each frame for clients to read it. Clients with older queued frames are not waited for."""
 
 
 class NewsPublisher:
@@ -91,7 +91,7 @@ class NewsPublisher:
         """Stop publishing."""
         await gateway_context.end(*self._tasks)
 
-    # ------------------------------------------------------------------------------------------------------------- hearing
+    # ----------------------------------------------------------------------------------------------- notices of the engine
 
     def take_news(self, batch: Sequence[NoticeLine]) -> None:
         """Queue notices of the engine."""
@@ -128,7 +128,7 @@ class NewsPublisher:
         if not self._sessions.has_clients:
             self._ids = None
 
-    # ------------------------------------------------------------------------------------------------------------- telling
+    # -------------------------------------------------------------------------------------------- notifications to clients
 
     async def _publish_all(self) -> None:
         loop = asyncio.get_running_loop()
@@ -195,7 +195,7 @@ class NewsPublisher:
         return ()
 
     def _product(self, name: str, digests: dict[str, str], rows: dict[str, Served]) -> object | None:
-        digest = digests.pop(name, None)  # removed, so that each product is reported once
+        digest = digests.pop(name, None)  # the digest is removed, so that each product is reported once
         platform, _, path = name.partition("/")
         if digest is None or platform not in self._platforms:
             return None
@@ -249,7 +249,7 @@ class NewsPublisher:
                 try:
                     readiness = await self.engine.ask(engine_requests.Readiness())
                 except KnownError:
-                    self._is_unsure = True  # query again after the next event
+                    self._is_unsure = True  # after the next event, query the engine again
                     break
                 self._publish_readiness(readiness)
                 if readiness["state"] != "idle":

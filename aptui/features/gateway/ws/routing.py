@@ -59,7 +59,8 @@ if TYPE_CHECKING:
     from aptui.features.gateway.ws.client_sessions import WireSession
 
 
-# Answers about assets: status, sources, products, dependencies, jobs and bytes. Every list has a maximum length.
+# Answers requests about assets: status, sources, products, dependencies, jobs and bytes. Every list in an answer has a maximum
+# length.
 
 T = TypeVar("T")
 _WAIT_LIMIT_S = 3600.0
@@ -131,7 +132,7 @@ def refuse_excess(session: WireSession) -> None:
         raise RequestMistake(what, "ask again in a moment", code=_BUSY)
 
 
-# -------------------------------------------------------------------------------------------------------------- how far
+# ----------------------------------------------------------------------------------------------------- status of assets
 
 
 async def asset_status(session: WireSession, request: wire_records.AssetStatus) -> AssetState:

@@ -179,7 +179,7 @@ def find_unowned(
             if time.monotonic() - reported_at > _REPORT_EVERY_S:
                 reported_at = time.monotonic()
                 report(CheckProgress(count, 0, count, 0, 0, tuple(map(_as_unowned, found))))
-        found = still_orphans(found, reader, cache_dir)  # drop files that have got a row by now, because a commit was running
+        found = still_orphans(found, reader, cache_dir)  # a running commit may have added rows for these files
     return CheckProgress(count, 0, count, count, 0, tuple(map(_as_unowned, found)))
 
 
@@ -297,9 +297,9 @@ def gauge(share: float, cells: int) -> tuple[Part, ...]:
 
 # Checks of the cache on the Shared cache screen.
 #
-# A check finds products that differ from their records (`verify`), or files without a product (`unowned`).
+# The check `verify` finds products whose bytes differ from their database rows. The check `unowned` finds files without a product.
 #
-# A check runs in a thread and reports its findings so far. Repairs are requests to the engine; the screen deletes no files.
+# A check runs in a thread and reports findings while it runs. A repair is a request to the engine; the screen deletes no files.
 
 _CANCELLED = -1
 
@@ -397,7 +397,7 @@ class CacheExamination:
         self.ended_ms = _CANCELLED
         self._turned()
 
-    # ---------------------------------------------------------------------------------------------------------- in a sentence
+    # -------------------------------------------------------------------------------------------------- texts about the check
 
     def verdict(self, width: int, *, are_going: bool = False) -> tuple[Sequence[Part], Sequence[Part]]:
         """Return the text about the check for the line above the findings.
@@ -469,7 +469,7 @@ class RepairCommands:
         """Cancel running work."""
         self._checking.close()
 
-    # -------------------------------------------------------------------------------------------------------------- repair
+    # -------------------------------------------------------------------------------------------------- running jobs again
 
     def ask_to_repair(self, chosen: Sequence[CacheProblem] = ()) -> None:
         """Ask whether to run the jobs of the sources of `chosen` or of all findings again."""
@@ -491,7 +491,7 @@ class RepairCommands:
         done = f"{count(len(sources), 'source')} will be processed again; verify again when the engine is idle"
         self._shell.ask(ReprocessJobs(keys=tuple(key_of(source) for source in sources)), done)
 
-    # -------------------------------------------------------------------------------------------------------------- delete
+    # ------------------------------------------------------------------------------------------------------ deleting files
 
     def ask_to_delete(self) -> None:
         """Ask whether the engine shall delete the files without a product. Name the folders that the engine never checks."""

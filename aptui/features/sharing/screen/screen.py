@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 
-# Columns, cells and sort keys of the tables.
+# Functions for the columns, cells and sort keys of the tables.
 
 _BAR_CELLS = 12
 PLATFORMS = (
@@ -154,7 +154,7 @@ class CacheTables:
 
     def show_findings(self, progress: CheckProgress) -> None:
         """Show the findings so far."""
-        # a check only adds findings, so a change always changes their number
+        # An equal number means equal findings, because a check only adds findings.
         if len(progress.problems) != self._problems.row_count():
             self._problems.show(progress.problems)
         self.findings.refresh_model()
@@ -166,14 +166,14 @@ class CacheTables:
     def fit(self, size: Size, *, is_narrow: bool, is_zoomed: bool) -> None:
         """Shrink short tables to the lines they need."""
         platforms, builders, findings = (self._model(name).row_count() + 1 for name in ("platforms", "builders", "findings"))
-        # the minimum height is the heading and one row
+        # The minimum of two lines is enough for the heading and one row.
         self.platforms.styles.height = max(2, min(platforms, 5 if is_narrow else 9))
         for name in ("builders", "folders"):
             self._widgets[name].display = self._model(name).row_count() > 0
         self.builders.styles.height = min(builders, max(3, size.height // 4 + 1)) if is_narrow else "1fr"
         self.findings.styles.height = "1fr" if is_zoomed else min(findings, max(3, size.height // 2))
 
-    # ----------------------------------------------------------------------------------------------------------------- order
+    # ------------------------------------------------------------------------------------------------------------ sort order
 
     def restore_order(self) -> None:
         """Restore the saved sort order."""
@@ -274,7 +274,7 @@ class CachePane(Pane):
         self.set_class(event.size.width < WIDE_COLUMNS, "-narrow")
         self._fit_tables()
 
-    # ---------------------------------------------------------------------------------------------------------------- beat
+    # ------------------------------------------------------------------------------------------------------------- updates
 
     def activate(self) -> None:
         """Read the contents if they may have changed."""
@@ -341,7 +341,7 @@ class CachePane(Pane):
             case _:
                 return super().check_action(action, parameters)
 
-    # ----------------------------------------------------------------------------------------------------------- what is known
+    # ----------------------------------------------------------------------------------------------------------------- drawing
 
     def _show_inventory(self, contents: CacheInventory) -> None:
         self.tables.show_inventory(contents)
@@ -381,7 +381,7 @@ class CachePane(Pane):
         """Shrink short tables to the lines they need."""
         self.tables.fit(self.size, is_narrow=self.has_class("-narrow"), is_zoomed=self.has_class("-zoomed"))
 
-    # ---------------------------------------------------------------------------------------------------------------- the keys
+    # ----------------------------------------------------------------------------------- keys for settings, checks and repairs
 
     def action_share(self) -> None:
         """Open the menu of the shared cache: mode, location, patterns, test, save and discard."""
@@ -417,7 +417,7 @@ class CachePane(Pane):
         """Ask the engine to delete the files without a product, after confirmation."""
         self.repair_commands.ask_to_delete()
 
-    # ------------------------------------------------------------------------------------------------------------ the rest
+    # -------------------------------------------------------------------------------------------------- keys of the tables
 
     def on_rows_opened(self, event: Rows.Opened) -> None:
         """Open the menu of a finding."""

@@ -120,7 +120,7 @@ class SharedSettings:
         self._sums = shared_totals.read(self._shell.session.cache_dir).builders
         self.account = line(total(self._sums.values()))
 
-    # --------------------------------------------------------------------------------------------------------------- words
+    # ---------------------------------------------------------------------------------------------------- the summary line
 
     def summary(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         """Return the line about the team's cache.
@@ -140,7 +140,7 @@ class SharedSettings:
         if draft.patterns:
             enabled = sum(row.is_enabled for row in draft.patterns)
             left.append(Part(f"   {enabled} of {len(draft.patterns)} patterns", "muted"))
-        # Show the savings if the shared cache is used, or results came from other machines earlier.
+        # An inactive shared cache still has savings to show if earlier results came from other machines.
         has_account = self.account and (draft.mode != "inactive" or not self.account.startswith("0 %"))
         shows_account = has_account and (width >= _WIDE_COLUMNS or not is_news)
         return left, (Part(self.account, "muted"),) if shows_account else ()
@@ -223,7 +223,7 @@ class SharedSettings:
         self._changed()
         self.open_menu()
 
-    # ----------------------------------------------------------------------------------------------------------------- row actions
+    # --------------------------------------------------------------------------------------------------------- actions of the menu
 
     def discard(self) -> None:
         """Return to the configured settings."""
@@ -262,7 +262,7 @@ class SharedSettings:
                 write(folder, file, "shared_cache.patterns", [row.plain() for row in draft.patterns])
             if draft.store != before.store:
                 write(folder, file, "shared_cache.store", draft.store)
-            if draft.mode != before.mode:  # write the mode last, because a mode needs a location
+            if draft.mode != before.mode:  # the mode is written last, because a mode without a location is invalid
                 write(folder, file, "shared_cache.mode", draft.mode)
 
         def take_result(_nothing: None) -> None:

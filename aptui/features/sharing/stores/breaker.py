@@ -14,9 +14,9 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
-# Calls with a deadline: a few threads make the calls, and each caller waits until its deadline at most. A blocked thread is
-# abandoned and its answer is dropped, because an unreachable network share may block a system call forever. The threads do not keep
-# the process alive.
+# Calls with a deadline. A few threads make the calls, and a caller waits at most until its deadline. An unreachable network share
+# may block a system call forever. So a thread that is blocked is abandoned, and its later answer is dropped. The threads do not
+# keep the process alive.
 
 T = TypeVar("T")
 
@@ -103,7 +103,7 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether the store must not be called now."""
+        """Whether the breaker is open, so that the store must not be called now."""
         with self._lock:
             return self._failures >= self._limit and (self._is_probed or self._clock() < self._until)
 
@@ -129,7 +129,7 @@ class Breaker:
             self._until = self._clock() + self._rest_s
 
     def note_failure(self) -> bool:
-        """Note a failed or slow call; return whether that opened the breaker."""
+        """Note a failed or slow call; return whether this call opened the breaker."""
         with self._lock:
             was_probed, self._is_probed = self._is_probed, False
             self._failures += 1

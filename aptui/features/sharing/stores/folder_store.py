@@ -140,7 +140,7 @@ class FolderStore:
             return
         self._make_folder(os.path.dirname(folder))
         with contextlib.suppress(FileExistsError):
-            os.mkdir(folder, 0o755)  # not writable for other users, even with umask 0
+            os.mkdir(folder, 0o755)  # even with umask 0, other users must not write to the folder
             if shared := self._read_shared_mode():
                 os.chmod(folder, shared)
 
@@ -158,7 +158,8 @@ class FolderStore:
                 os.link(written, path)
             except FileExistsError:
                 return False
-            except OSError:  # if the disk has no hard links, another writer may win between check and rename
+            except OSError:
+                # The file system has no hard links. Another writer may win between this check and the rename.
                 if os.path.exists(path):
                     return False
                 os.rename(written, path)
@@ -189,7 +190,7 @@ def sweep(root: str, now: float) -> int:
 
 
 def _sync_folder(path: str) -> None:
-    with contextlib.suppress(OSError):  # some network file systems cannot sync folders
+    with contextlib.suppress(OSError):  # syncing a folder fails on some network file systems
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)

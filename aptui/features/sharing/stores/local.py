@@ -34,11 +34,11 @@ from aptui.shared.errors import HostError
 from aptui.shared.forms import prepare_form
 from aptui.shared.result_store import Mismatch
 
-# Maintenance of this machine's store: removes the least recently used results, checks the bytes of all files, and counts files.
+# Maintenance of this machine's store removes the least recently used results, checks the bytes of all files, and counts files.
 #
-# The access time of a record is the last use of its result. A blob's access time is less reliable: a product may be a hard link
-# to it, and reading the product reads the blob. So a blob is as old as the newest record that names it, and both are removed
-# together.
+# The access time of a record is the last use of its result. The access time of a blob is less reliable, because a product may be a
+# hard link to the blob, and reading this product changes the access time. So the last use of a blob is that of the newest record
+# that names the blob, and both files are removed together.
 
 GRACE_S = 600.0
 """Minimum age (seconds) since the last use of a result for its removal while an engine uses the store.
@@ -126,7 +126,7 @@ def _by_result(entries: list[_Entry]) -> list[_Entry]:
     """Return all files, sorted by the last use of their results, the least recently used first."""
     used: dict[tuple[str, str], float] = {}
     for newer in sorted(entry for entry in entries if not entry.is_blob):
-        # the newest record that names a blob determines its last use
+        # Newer records come later in the loop, so the newest record that names a blob determines the last use of the blob.
         used |= {(_top(newer), digest): newer.used for digest in _read_digests(newer)}
     return sorted(replace(entry, used=used.get((_top(entry), os.path.basename(entry.path)), entry.used)) for entry in entries)
 
@@ -324,7 +324,7 @@ class LocalStore(FolderStore):
             os.rename(written, path)
         finally:
             with contextlib.suppress(OSError):
-                os.unlink(written)  # rename(2) does nothing if the blob is a hard link to `written`
+                os.unlink(written)  # rename(2) keeps `written` if the blob is already a hard link to it
 
     def _put_at(self, path: str, target: str, *, is_executable: bool) -> None:
         if not placing.reflink(path, target):

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 
 from aptui.shared.result_store import Mismatch, StoreError, StoreFull, StoreRefused
 
-# Verified transfers from and to a store: only bytes with the right digest are published or stay at a target.
+# Verified transfers from and to a store. Bytes with a wrong digest are not published, and do not stay at a target.
 
 CHUNK_BYTES = 1 << 20
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -105,9 +105,9 @@ def write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-# A lease is a locked file that ends with its process. While any lease exists, recently used results stay. Writers share a lock;
-# removing files needs it exclusively for a moment. Correctness does not depend on the locks: a record whose blob is missing is a
-# miss.
+# A lease is a locked file, and its lock ends with the process. While any lease exists, a cleanup does not remove recently used
+# results. Writers share another lock, and a cleanup holds this lock exclusively while it removes files. Results are correct even if
+# the locks fail, because a record whose blob is missing counts as a miss.
 
 
 class Lease:
@@ -121,7 +121,7 @@ class Lease:
         self._descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with contextlib.suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.rename(hidden, self._path)  # the lease becomes visible to other processes only after it is locked
+        os.rename(hidden, self._path)  # other processes see the lease only after it is locked
 
     def close(self) -> None:
         """Release the lease; further calls do nothing."""
@@ -134,7 +134,7 @@ class Lease:
 
 
 def living(root: str) -> int:
-    """Return the number of valid leases, and remove the leases of killed processes."""
+    """Return the number of leases of running processes, and remove the leases of killed processes."""
     folder, count = os.path.join(root, "leases"), 0
     with contextlib.suppress(FileNotFoundError):
         for name in os.listdir(folder):

@@ -164,7 +164,7 @@ class HttpStore:
             self._check_answer(answer, method)
             yield answer
             if answer.status in {404, 412} or method in {"HEAD", "PUT"}:
-                answer.read(_SENT_AT_ONCE)  # read the text of an error page, so that the connection can be used again
+                answer.read(_SENT_AT_ONCE)  # the connection can be used again only after the whole answer was read
             if answer.isclosed() and len(self._idle) < _IDLE_CONNECTIONS:
                 self._idle.append(connection)
                 connection = None
@@ -253,9 +253,7 @@ class _Connection(http.client.HTTPConnection):
         for name, value in headers.items():
             self.putheader(name, value)
         self.endheaders()
-        with contextlib.suppress(
-            BrokenPipeError, ConnectionResetError
-        ):  # the server has answered without reading the rest of the body
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the server may answer before it has read the whole body
             for chunk in body:
                 self._send_slowly(chunk)
 
@@ -337,9 +335,10 @@ def _authority(user: str | None, password: str | None, token: str) -> dict[str, 
     return {"Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}
 
 
-# Shared results in an object store (S3 and compatible, Google, Azure) through obstore, which is imported on first use.
+# Stores shared results in an object store (S3 and compatible stores, Google, Azure). The library obstore, which is imported on
+# first use, calls the object store.
 #
-# Credentials and the region come from the usual places of the provider's tools.
+# obstore reads the credentials and the region from the same places as the provider's own tools.
 
 
 class ObjectStore:

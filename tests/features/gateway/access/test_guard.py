@@ -61,7 +61,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def knock(there: Served, path: str = "/v1/connect", **headers: str) -> int:
-    """Return the result of opening a WebSocket."""
+    """Return the HTTP status of the answer to a WebSocket upgrade."""
     with closing(http.client.HTTPConnection("127.0.0.1", there.port, timeout=10)) as connection:
         connection.request("GET", path, headers=KNOCK | {name.replace("_", "-"): value for name, value in headers.items()})
         return connection.getresponse().status
@@ -71,7 +71,7 @@ def bearer(there: Served) -> str:
     return f"Bearer {there.token}"
 
 
-# ---------------------------------------------------------------------------------------------------------------- the web
+# ------------------------------------------------------------------------------------------------- checks of web requests
 
 
 def test_token_never_begins_with_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def test_browser_sends_its_token_as_subprotocol_or_cookie(there: Served) -> None
     assert there.get(DOOR, Authorization="", Cookie=f"aptui-token={there.token}").status == 200
 
 
-def test_sec_8_answers_forbid_cors_and_content_sniffing_and_requests_of_html_forms_are_refused(there: Served) -> None:
+def test_sec_8_answers_forbid_cors_and_requests_of_html_forms_are_refused(there: Served) -> None:
     """Answers have no CORS header and have `X-Content-Type-Options`; the `Content-Type` of requests is checked."""
     reply = there.get(DOOR, Origin=f"http://127.0.0.1:{there.port}")
     refused = there.get(DOOR, Authorization="")
@@ -241,7 +241,7 @@ def test_token_names_are_unique_and_unknown_ones_cannot_be_revoked(tmp_path: Pat
 
 @pytest.fixture
 def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Served, ssl.SSLContext]]:
-    """A gateway with TLS, and a context that trusts its certificate."""
+    """A gateway with TLS, and a TLS context that trusts the gateway's certificate."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(http_sockets, "Acceptor", partial(http_sockets.Acceptor, handshake_s=2.0))
     (tmp_path / "c.pem").write_text(CERTIFICATE)
@@ -263,7 +263,7 @@ def test_gateway_with_tls_refuses_connections_without_tls(secure: tuple[Served, 
         secure[0].get(DOOR)
 
 
-def test_closing_client_closes_its_socket_even_if_the_gateway_does_not_answer(
+def test_client_closes_its_socket_even_if_the_gateway_does_not_answer(
     secure: tuple[Served, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aptui.features.gateway.client._FAREWELL_S", 0.1)
@@ -309,7 +309,7 @@ def test_client_that_is_refused_during_its_request_receives_the_whole_reason(
     until(lambda: not there.room.connections.all)
 
 
-# ----------------------------------------------------------------------------------------------------- what cannot start
+# -------------------------------------------------------------------------------------------- gateways that cannot start
 
 
 def test_gateway_that_cannot_listen_reports_the_reason(tmp_path: Path) -> None:
@@ -328,7 +328,7 @@ def test_gateway_that_cannot_listen_reports_the_reason(tmp_path: Path) -> None:
         gateway.tls_context(GatewaySettings(tls_cert="/no/such", tls_key="/no/such"))
 
 
-# ------------------------------------------------------------------------------------------------------------------ limits
+# --------------------------------------------------------------------------------------------------- limits of connections
 
 
 def test_connection_with_regular_requests_is_not_closed(there: Served) -> None:
@@ -398,7 +398,7 @@ def test_sec_10_oldest_unauthenticated_socket_is_closed_to_admit_a_new_connectio
 
 
 def test_sec_10_silent_sockets_before_tls_do_not_block_clients(secure: tuple[Served, ssl.SSLContext]) -> None:
-    """A socket counts from `accept` on, not from the end of its TLS handshake."""
+    """A socket counts as a connection from `accept` on, not only from the end of its TLS handshake."""
     there, trusting = secure
     with contextlib.ExitStack() as stack:
         before = len(os.listdir("/proc/self/fd"))
@@ -411,7 +411,7 @@ def test_sec_10_silent_sockets_before_tls_do_not_block_clients(secure: tuple[Ser
                 assert wire.recv(1) == b""
 
 
-def test_burst_of_clients_beyond_the_unauthenticated_limit_is_answered(there: Served) -> None:
+def test_burst_of_unauthenticated_clients_above_the_limit_is_answered(there: Served) -> None:
     said = (
         f"GET {DOOR} HTTP/1.1\r\nHost: 127.0.0.1:{there.port}\r\nAuthorization: {bearer(there)}\r\nConnection: close\r\n\r\n"
     ).encode()
@@ -487,7 +487,7 @@ def test_sec_10_number_of_clients_is_limited(tmp_path: Path) -> None:
             connection.close()
 
 
-def test_client_may_send_again_soon_after_it_reached_the_rate_limit() -> None:
+def test_rate_limit_admits_a_request_soon_after_the_limit_was_reached() -> None:
     now = [0.0]
     rate = Rate(100, lambda: now[0])
 
@@ -502,7 +502,7 @@ def test_client_may_send_again_soon_after_it_reached_the_rate_limit() -> None:
 
 
 def test_sec_6_local_token_is_readable_by_its_user_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder is 0700 before the file is created with 0600."""
+    """The folder has mode 0700 before the token file is created with mode 0600."""
     from aptui.link import places
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -562,7 +562,7 @@ def test_sec_11_refusals_in_the_audit_log_are_limited(tmp_path: Path, monkeypatc
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
-def test_errors_caused_by_clients_are_logged_ten_times_then_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_equal_client_errors_are_logged_ten_times_and_then_only_counted(capsys: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
     reports = ErrorReports(lambda: now[0])
 
@@ -573,5 +573,5 @@ def test_errors_caused_by_clients_are_logged_ten_times_then_counted(capsys: pyte
     assert capsys.readouterr().err == "OverflowError: 20 more like this\n"
 
 
-def test_closing_a_gateway_that_never_opened_is_harmless(tmp_path: Path) -> None:
+def test_gateway_that_never_opened_can_be_closed(tmp_path: Path) -> None:
     asyncio.run(gateway.Gateway(load.load(Project(tmp_path / "p", PLAIN).root), tmp_path / "t").close())

@@ -89,7 +89,7 @@ def test_change_feed_without_a_database_returns_503(place: Served) -> None:
 
 @pytest.fixture
 def follow(place: Served) -> Iterator[Callable[[str], http.client.HTTPResponse]]:
-    """Follows the feed with an `Authorization`, each time on a new connection."""
+    """A function that follows the feed with an `Authorization`, each time on a new connection."""
     with contextlib.ExitStack() as stack:
 
         def followed(bearer: str) -> http.client.HTTPResponse:
@@ -104,8 +104,8 @@ Follow = Callable[[str], http.client.HTTPResponse]
 
 
 def test_sec_10_streams_of_one_token_are_limited_and_closed(place: Served, follow: Follow) -> None:
-    """Streams of a token are limited, and some places are reserved for the owner."""
-    assert follow(f"Bearer {place.token}").status == 200  # the first request opens resources that stay open
+    """The number of streams per token is limited, and some streams are reserved for the user who runs the gateway."""
+    assert follow(f"Bearer {place.token}").status == 200  # the first request opens files that stay open
     before = len(os.listdir("/proc/self/fd"))
     bearers = [place.with_scopes(Scope.READ) for _ in range(5)]
 

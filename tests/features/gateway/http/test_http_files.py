@@ -85,7 +85,7 @@ def etag(data: bytes) -> str:
         ("server/empty.txt", b""),
     ],
 )  # fmt: skip
-def test_a_product_comes_with_its_digest(place: Served, path: str, data: bytes) -> None:
+def test_product_answer_has_the_digest_of_the_product_as_etag(place: Served, path: str, data: bytes) -> None:
     reply = place.get(f"/v1/products/{path}")
 
     assert (reply.status, reply.body) == (200, data)
@@ -144,7 +144,7 @@ def test_conditional_requests_return_304_or_412(place: Served) -> None:
 
 
 @pytest.mark.parametrize("length", [11, len(BIG)])
-def test_one_range_is_returned(place: Served, length: int) -> None:
+def test_one_requested_range_is_returned(place: Served, length: int) -> None:
     path, data = ("sub/a.txt", b"hello world") if length == 11 else ("big.bin", BIG)
     url = f"/v1/products/linux/{path}"
 
@@ -156,7 +156,7 @@ def test_one_range_is_returned(place: Served, length: int) -> None:
     assert (beyond.status, beyond["Content-Range"]) == (416, f"bytes */{length}")
 
 
-def test_several_ranges_are_returned_as_multipart(place: Served) -> None:
+def test_several_requested_ranges_are_returned_as_multipart(place: Served) -> None:
     reply = place.get("/v1/products/linux/big.bin", Range="bytes=0-9, 300000-899999, -5")
 
     assert reply.status == 206
@@ -231,10 +231,10 @@ def test_tree_lists_all_products_below_a_folder(place: Served, monkeypatch: pyte
     assert place.get("/v1/tree/lin").status == 404
 
 
-# ----------------------------------------------------------------------------------------------------------- aliases, scopes
+# -------------------------------------------------------------------------------------------------------- aliases and scopes
 
 
-def test_the_products_of_the_first_platform_have_an_alias(place: Served) -> None:
+def test_products_alias_serves_the_products_of_the_first_platform(place: Served) -> None:
     assert place.get("/v1/files/@products@/sub/a.txt").body == b"hello world"
     assert place.get("/v1/files/@products@/sub/a.txt?platform=server").body == b"hello world"
     assert place.get("/v1/files/@products@?list=plain").body.startswith(b"sub/\n")
@@ -271,7 +271,7 @@ def test_every_address_needs_scope_read(place: Served, path: str) -> None:
     assert place.get(f"/v1/{path}", Authorization="Bearer wrong").status == 401
 
 
-# ---------------------------------------------------------------------------------------------------- consistent, never half
+# -------------------------------------------------------------------------------------------- modified and replaced products
 
 
 @pytest.fixture
@@ -397,7 +397,7 @@ def test_gateway_serves_a_cache_that_was_deleted_and_created_again(own: Served) 
     assert own.get("/v1/products/linux/sub/a.txt").body == b"anew"
 
 
-# ------------------------------------------------------------------------------------------------------------------ waiting
+# --------------------------------------------------------------------------------------------------- requests with `wait=1`
 
 
 @pytest.fixture(scope="module")

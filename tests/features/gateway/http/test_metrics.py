@@ -43,7 +43,7 @@ def test_metrics_need_scope_read(place: Served) -> None:
     assert place.get("/metrics", Authorization=place.with_scopes(Scope.READ)).status == 200
 
 
-def test_metrics_of_a_project_without_a_database(place: Served) -> None:
+def test_metrics_request_without_a_database_returns_503(place: Served) -> None:
     (place.project.cache / "assetdb.sqlite").unlink()
 
     assert place.get("/metrics").status == 503

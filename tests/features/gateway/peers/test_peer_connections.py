@@ -62,7 +62,7 @@ async def admitted(settings: PeerSettings, remote: str, names: dict[str, str] | 
     return lists.why_not(remote) == ""
 
 
-# ------------------------------------------------------------------------------------------------------------ entries
+# -------------------------------------------------------------------------------------------- entries of access lists
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_access_list_text_is_split_at_commas_and_white_space_like_in_o3de():
     assert not is_host_name("10.0.0.256")
 
 
-# --------------------------------------------------------------------------------------------------------------- the lists
+# ---------------------------------------------------------------------------------------------- allowed and rejected lists
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_allowed_and_rejected_lists_decide_about_an_address(settings, remote, ma
     assert asyncio.run(admitted(settings, remote)) is may
 
 
-async def test_host_name_matches_its_addresses_and_nothing_while_unresolved():
+async def test_host_name_matches_only_its_resolved_addresses():
     names = {"tablet.local": f"{FAR} 2001:db8::7"}
     assert await admitted(listed("tablet.local"), FAR, names)
     assert await admitted(listed("tablet.local"), "2001:db8::7", names)
@@ -172,7 +172,7 @@ def test_list_entry_matches_only_its_own_addresses():
     assert entry_for(ip_address("10.0.0.1"), ["10.0.0.11"], {"x": {ip_address("10.0.0.1")}}) is None
 
 
-# ------------------------------------------------------------------------------------------------------ orders, and the file
+# ---------------------------------------------------------------------------------- orders of the screen and the stored file
 
 PHONE = Dial("phone", "192.168.1.20", 22229)
 
@@ -224,7 +224,7 @@ def test_saved_settings_override_the_configuration(tmp_path):
     assert os.stat(file).st_mode & 0o777 == 0o600
 
 
-def test_connection_list_that_changed_in_the_configuration_replaces_its_stored_change(tmp_path):
+def test_list_changed_in_the_configuration_replaces_the_stored_list(tmp_path):
     file = tmp_path / "connections.json"
     before = peer_settings.read_peer_settings(GatewaySettings(allowed=("10.0.0.1",)))
     peer_settings.change_settings(file, before, PeerOrder(PeerAction.ALLOW, entry=FAR))
@@ -272,11 +272,11 @@ def test_refused_change_leaves_the_connections_file_unchanged(tmp_path):
         peer_settings.change_settings(tmp_path / "connections.json" / "below", PeerSettings(), PeerOrder(PeerAction.LIST_OFF))
 
 
-# --------------------------------------------------------------------------------------------------------- a whole gateway
+# ------------------------------------------------------------------------------------------------------- a running gateway
 
 
 class EngineTold:
-    """The engine's side of the connections."""
+    """Simulates the gateway's connection to the engine, and stores the reports of the gateway."""
 
     def __init__(self) -> None:
         self.listeners, self.change_callbacks, self.reports = [], [], []
@@ -379,7 +379,7 @@ async def answering(words: bytes):
         (b"", ""),
     ],
 )
-async def test_server_that_is_not_a_device_is_reported(tmp_path, words, trouble):
+async def test_dialled_server_that_is_not_a_device_is_reported(tmp_path, words, trouble):
     server = await answering(words)
     number = server.sockets[0].getsockname()[1]
     async with server, gateway(tmp_path, GatewaySettings(connections=(ConfiguredDial("x", "127.0.0.1", number),))) as there:
@@ -467,7 +467,7 @@ def test_invalid_certificates_of_devices_are_refused(tmp_path):
             peer_connections.trust(serve)
 
 
-async def test_report_lists_a_limited_number_of_clients(tmp_path):
+async def test_gateway_report_lists_a_limited_number_of_clients(tmp_path):
     async with gateway(tmp_path) as there:
         identity = SimpleNamespace(address=FAR, name="x", may=lambda _scope: True)
         hello = SimpleNamespace(client="n" * 80, platforms=("linux",))
@@ -558,10 +558,10 @@ def test_connections_file_is_readable_json(tmp_path):
     }  # fmt: skip
 
 
-# ------------------------------------------------------------------------------------------------- with an engine between
+# ----------------------------------------------------------------------------------------------- a gateway and its engine
 
 
-def test_engine_passes_orders_to_the_gateway_and_reports_to_the_client(tmp_path):
+def test_engine_forwards_orders_to_the_gateway_and_its_reports_to_clients(tmp_path):
     with garden(tmp_path) as there, EngineClient.connect(places.socket_path(there.cache), kind="test") as person:
 
         def report() -> dict:

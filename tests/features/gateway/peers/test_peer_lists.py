@@ -35,7 +35,7 @@ def do(project, order, sets=()):
     return peer_settings.change_settings(project / "Cache" / peer_settings.PLACE, said, order, project)
 
 
-def test_change_is_written_to_the_list_in_the_configuration(project):
+def test_list_change_is_written_to_the_list_in_the_configuration(project):
     change = do(project, PeerOrder(PeerAction.REJECT, entry="5.6.7.8"))
 
     text = PROJECT + '    - "5.6.7.8"\n'
@@ -48,7 +48,7 @@ def test_change_is_written_to_the_list_in_the_configuration(project):
     assert (project / "aptui.yaml").read_text(encoding="utf-8") == after
 
 
-def test_changed_connections_and_the_disabled_allowed_list_are_written_to_the_configuration(project):
+def test_changed_connections_and_a_disabled_list_are_written_to_yaml(project):
     do(project, PeerOrder(PeerAction.ADD, dial=Dial("phone", "192.168.1.20")))
     do(project, PeerOrder(PeerAction.DISABLE, "phone"))
     do(project, PeerOrder(PeerAction.LIST_OFF))
@@ -59,7 +59,7 @@ def test_changed_connections_and_the_disabled_allowed_list_are_written_to_the_co
     assert "# the office" in (project / "aptui.yaml").read_text(encoding="utf-8")
 
 
-def test_change_is_written_to_the_file_of_the_user_if_that_file_has_the_list(project):
+def test_list_change_is_written_to_the_user_file_if_this_file_has_the_list(project):
     own = edit.writable_files(project)[1]
     own.parent.mkdir(parents=True)
     own.write_text("serve: {rejected: [9.9.9.9]}  # mine\n", encoding="utf-8")
@@ -70,7 +70,7 @@ def test_change_is_written_to_the_file_of_the_user_if_that_file_has_the_list(pro
     assert (project / "aptui.yaml").read_text(encoding="utf-8") == PROJECT
 
 
-def test_change_to_a_list_set_on_the_command_line_is_stored_as_an_override(project):
+def test_change_of_a_list_from_the_command_line_is_stored_as_an_override(project):
     change = do(project, PeerOrder(PeerAction.REJECT, entry="5.6.7.8"), sets=["serve.rejected=[7.7.7.7]"])
 
     assert (project / "aptui.yaml").read_text(encoding="utf-8") == PROJECT
@@ -78,7 +78,7 @@ def test_change_to_a_list_set_on_the_command_line_is_stored_as_an_override(proje
     assert peer_settings.overridden(change.settings, change.configured) == {"serve.rejected": ["7.7.7.7", "5.6.7.8"]}
 
 
-def test_change_is_stored_as_an_override_if_the_configuration_cannot_be_written(project, monkeypatch):
+def test_list_change_is_an_override_if_the_configuration_is_not_writable(project, monkeypatch):
     def refuse(*_):
         raise HostError("read-only file system")
 
@@ -95,7 +95,7 @@ def test_change_is_stored_as_an_override_if_the_configuration_cannot_be_written(
     assert not (project / "Cache" / peer_settings.PLACE).exists()
 
 
-def test_project_without_a_configuration_file_keeps_changes_as_override(project):
+def test_project_without_a_configuration_file_stores_changes_as_overrides(project):
     said = peer_settings.read_peer_settings(load(project).serve)
     (project / "aptui.yaml").unlink()
 

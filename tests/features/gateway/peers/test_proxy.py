@@ -1,4 +1,4 @@
-"""Forwarding for devices: requests and answers are complete and unchanged, or refused; bytes in both directions."""
+"""Forwarding for devices: a request or answer arrives complete and unchanged, or is refused. Raw bytes pass in both directions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def serving(app: web.Application):
 
 
 async def raw(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """A compiler: answers each line with its length, ends at `quit`."""
+    """Simulates a shader compiler: answers each line with the length of the line, and ends at `quit`."""
     try:
         while (line := await reader.readline()) and line != b"quit\n":
             writer.write(b"%d\n" % len(line) + line)
@@ -224,7 +224,7 @@ async def test_redirect_to_another_host_is_not_followed():
         assert len(there.service.heard) == 2 + len(elsewhere)
 
 
-# -------------------------------------------------------------------------------------------------------------- sick services
+# ----------------------------------------------------------------------------------------------------------- failing services
 
 
 async def test_silent_service_times_out():

@@ -80,7 +80,7 @@ def test_busy_engine_is_queried_every_second(room):
     assert len(room.asked) == 4
 
 
-def test_notices_within_a_second_are_combined(room):
+def test_notices_within_one_second_cause_only_one_query(room):
     room.inquiry.show(is_visible=True)
     room.inquiry.ask_if_due()
     room.answer()
@@ -117,7 +117,7 @@ def test_refused_query_keeps_the_last_state_on_the_connections_screen(room):
     assert room.inquiry.connections == (CLIENT,)
 
 
-def test_without_an_engine_no_query_is_sent(room):
+def test_screen_without_an_engine_sends_no_query(room):
     room.inquiry.note(Batch(connections=(CLIENT,), progress=IDLE))
     room.session.state = SessionState.REATTACHING
     room.inquiry.ask_if_due()
@@ -153,7 +153,7 @@ def told(health: Health | None, project: Project | None) -> list[tuple[str, ...]
     return [tuple(row.cells[name].text for name in names) for row in root_rows(health, project, "/cache")]
 
 
-def test_scan_folders_are_listed_first_by_priority() -> None:
+def test_scan_folders_are_listed_first_in_order_of_priority() -> None:
     art = ScanFolder(2, "art", "/art", -5, platforms=BOTH)
     game = ScanFolder(1, "game", "/game", 10, platforms=BOTH)
 
@@ -174,11 +174,11 @@ def test_nested_scan_folder_is_shown_with_the_watch_mode_of_its_parent_folder() 
 
 
 @pytest.mark.parametrize("health", [None, Health()])
-def test_without_an_engine_no_watched_folders_are_listed(health: Health | None) -> None:
+def test_watched_folders_are_not_listed_without_an_engine(health: Health | None) -> None:
     assert told(health, project(ScanFolder(1, "game", "/game"))) == []
 
 
-def test_without_a_configuration_all_watched_folders_are_listed() -> None:
+def test_all_watched_folders_are_listed_without_a_configuration() -> None:
     rows = root_rows(HEALTH)
 
     assert [row.cells["path"].text for row in rows] == ["/game", "/art", "/cache/linux", "/game/conf"]

@@ -1,4 +1,4 @@
-"""The Connections screen shows clients and workers, queries only during work, and drops and restarts on demand."""
+"""The Connections screen shows clients and workers, and can disconnect clients and restart workers."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _own_homes(tmp_path, monkeypatch):
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # Otherwise the pilot sleeps 40 ms after each key.
+    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # By default the pilot sleeps 40 ms after each key.
     monkeypatch.setattr("aptui.tui.drawing.FRAME_S", 0.01)
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -129,7 +129,7 @@ async def visit(tmp_path, *, session=None, size=LARGE):
         yield app, pilot, engine, pane
 
 
-async def test_engine_clients_workers_and_roots_are_shown(tmp_path):
+async def test_engine_page_shows_the_engine_clients_workers_and_folders(tmp_path):
     async with visit(tmp_path) as (app, pilot, _session, _pane):
         await until(pilot, lambda: "up 1h 02m" in text(app))
         said = text(app)
@@ -152,7 +152,7 @@ async def test_details_column_of_watched_folders_appears_only_with_details(tmp_p
         assert "Watches" in text(app)
 
 
-async def test_lost_connection_to_the_cluster_and_its_recovery_are_shown(tmp_path):
+async def test_loss_and_recovery_of_the_cluster_connection_are_shown(tmp_path):
     async with visit(tmp_path) as (app, pilot, session, _pane):
         session.workers = (replace(worker(1000, "lost", "cluster offline"), pid=0),)
         session.say(EngineMessage(1, 2, "the scheduler no longer answers"))
@@ -201,7 +201,7 @@ async def test_client_on_the_page_is_dropped_after_confirmation(tmp_path):
         await until(pilot, lambda: "client 2 is disconnected" in text(app))
 
 
-async def test_idle_worker_restarts_at_once_and_a_busy_one_after_confirmation(tmp_path):
+async def test_only_a_busy_worker_needs_confirmation_before_its_restart(tmp_path):
     async with visit(tmp_path, session=Engine(tmp_path / "cache", (worker(1), AT_WORK))) as (app, pilot, session, _pane):
         await pilot.press("tab", "r")
         await until(pilot, lambda: session.told == [RestartWorker(1)])
@@ -233,7 +233,7 @@ async def test_keys_of_the_engine_page_act_only_in_their_own_table(tmp_path):
         await until(pilot, lambda: "disconnect cli" not in text(app))
 
 
-async def test_key_on_a_worker_opens_its_job(tmp_path):
+async def test_enter_key_on_a_worker_shows_the_job_of_the_worker(tmp_path):
     async with visit(tmp_path, session=Engine(tmp_path / "cache", (worker(1), AT_WORK))) as (app, pilot, _session, _pane):
         await pilot.press("tab", "enter")
         await until(pilot, lambda: app.pane.name_of_pane == "connections")
@@ -241,7 +241,7 @@ async def test_key_on_a_worker_opens_its_job(tmp_path):
         await until(pilot, lambda: app.pane.name_of_pane == "jobs" and app.pane.revealed == [r'source:"^textures/rock\.png$"'])
 
 
-async def test_menu_and_commands_of_the_engine_page_and_copy_and_zoom_and_sort_keys_work(tmp_path):
+async def test_engine_page_executes_its_commands_and_keys(tmp_path):
     async with visit(tmp_path) as (app, pilot, session, pane):
         await pilot.press("j", "y")
         await until(pilot, lambda: app.copied[0].split("\t")[:4] == ["2", "cli", "bench", "77"])
@@ -330,7 +330,7 @@ async def test_engine_page_draws_control_characters_safely_at_every_screen_size(
         ("x: y.png (analysis)", "y.png"),
     ],
 )  # fmt: skip
-def test_source_of_a_worker_is_shown(job, source):
+def test_source_path_is_extracted_from_the_text_of_a_worker(job, source):
     assert source_of(job) == source
 
 
@@ -339,7 +339,7 @@ def test_engine_answer_in_an_unknown_format_is_ignored():
     assert read_answer(EngineStatus, {"pid": "x"}).pid == 0
 
 
-# ------------------------------------------------------------------------------------------------------------- the gateway
+# ------------------------------------------------------------------------------------------------------ the gateway's page
 
 FAR = "198.51.100.7"
 SETTINGS = PeerSettings(
@@ -431,7 +431,7 @@ async def test_valid_connection_is_added(tmp_path):
         await until(pilot, lambda: "connection 'phone2' is added" in text(app))
 
 
-async def test_a_connection_is_edited_switched_disconnected_and_removed(tmp_path):
+async def test_connection_is_edited_enabled_disconnected_and_removed_by_keys(tmp_path):
     async with visit_gateway(tmp_path) as (app, pilot, session, page):
         await pilot.press("O", "tab", "tab", *["backspace"] * 5, *"81", "enter")
         await until(pilot, lambda: session.told == [order(PeerAction.EDIT, "phone", Dial("phone", "192.168.1.20", 81))])
@@ -450,7 +450,7 @@ async def test_a_connection_is_edited_switched_disconnected_and_removed(tmp_path
         await until(pilot, lambda: page.focused == "peers")
 
 
-async def test_entries_are_added_moved_and_removed(tmp_path):
+async def test_access_list_entries_are_added_moved_and_removed_by_keys(tmp_path):
     async with visit_gateway(tmp_path) as (app, pilot, session, page):
         await pilot.press("tab", "m", "D", "a", *"10.0.0.0/99", "enter")
         await until(pilot, lambda: "is not a range of addresses" in text(app))
@@ -483,7 +483,7 @@ async def test_allowed_list_is_switched_off_after_confirmation(tmp_path):
         assert session.told == [order(PeerAction.LIST_OFF), order(PeerAction.LIST_ON)]
 
 
-async def test_menu_and_commands_of_the_gateway_page_and_its_zoom_and_sort_keys_work(tmp_path):
+async def test_gateway_page_executes_its_commands_and_keys(tmp_path):
     async with visit_gateway(tmp_path) as (app, pilot, session, page):
         for name, rest in (("allow", "a.local, b.local"), ("reject", "?"), ("forget", "10.9.0.1")):
             next(command for command in app.pane.commands() if command.name == name).run(rest)

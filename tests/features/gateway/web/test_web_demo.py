@@ -119,7 +119,7 @@ def until_pixel(page: chromium.Page, path: str, is_it) -> tuple[int, ...]:
     return seen
 
 
-# ------------------------------------------------------------------------------------------------------------ how it is served
+# ----------------------------------------------------------------------------------------------------------- files of the page
 
 
 def test_page_needs_no_token_and_loads_nothing_from_other_sites(here):
@@ -150,7 +150,7 @@ def test_page_has_no_inline_script():
     assert " on" not in text.replace(" on ", "").partition("<main>")[0]
 
 
-def test_texture_is_served_as_a_png_with_its_facts(here):
+def test_texture_is_served_as_a_png_with_its_size_and_format(here):
     reply = here.served.get("/demo/textures/linux/sign.ktx2")
     picture = Image.open(io.BytesIO(reply.body))
 
@@ -188,7 +188,7 @@ def test_demo_project_is_recognized_by_its_first_line(tmp_path):
     assert demo_page.is_demo(tmp_path)
 
 
-# -------------------------------------------------------------------------------------------------------------- in a browser
+# ----------------------------------------------------------------------------------------------------- the page in a browser
 
 
 @needs_browser
@@ -250,7 +250,7 @@ def test_demo_page_shows_a_decoded_texture_or_the_reason_for_not_showing_it(here
     try:
         assert facts.startswith("8 x 8, RGBA, sRGB · ")
         page.until(f"{card('sign.ktx2')}.querySelector('.facts.wrong')?.textContent === 'its file ends too early'")
-    finally:  # other tests show the same project
+    finally:  # other tests use the same project and expect the red picture
         here.project.write("assets/sign.ktx2", ktx2(RED))
         until_pixel(page, "sign.ktx2", lambda colour: colour == RED)
 
@@ -360,7 +360,7 @@ def test_demo_page_fits_the_window_and_uses_the_color_scheme_of_the_browser(here
     assert (max(ground) < 60) == (scheme == "dark")
 
 
-# -------------------------------------------------------------------------------------------------------------- as a command
+# -------------------------------------------------------------------------------------------------- the command `demo --web`
 
 
 def test_demo_web_command_prints_the_address_and_stops_its_engine_when_it_ends(tmp_path):

@@ -72,7 +72,7 @@ async def children_are_gone(before: set[str]) -> None:
     """Wait until textual-serve has ended the processes of its screens."""
     while any("waitpid-" in thread.name for thread in threading.enumerate()) or children() - before:
         await asyncio.sleep(0.005)
-    for _ in range(3):  # callbacks of the loop
+    for _ in range(3):  # The loop runs the callbacks of the ended processes.
         await asyncio.sleep(0)
 
 
@@ -90,10 +90,10 @@ async def until(socket: Any, words: str) -> str:
     return seen
 
 
-# ----------------------------------------------------------------------------------------------------------------- the door
+# ------------------------------------------------------------------------------------------------------- tokens and tickets
 
 
-async def test_ticket_needs_the_token(tmp_path):
+async def test_web_screen_ticket_is_issued_only_for_the_token(tmp_path):
     async with opened(tmp_path) as caller:
         assert await caller.status("/ticket", "POST") == 401
         assert await caller.status("/ticket", "POST", Authorization="Bearer " + caller.token[:-1]) == 401
@@ -101,7 +101,7 @@ async def test_ticket_needs_the_token(tmp_path):
         assert await caller.status("/ticket", "POST", Authorization=f"Bearer {caller.token}") == 200
 
 
-async def test_screen_needs_a_ticket_which_is_valid_once(tmp_path):
+async def test_web_screen_needs_a_ticket_that_is_valid_once(tmp_path):
     async with opened(tmp_path) as caller:
         ticket = await caller.ticket()
         async with caller.screen(ticket) as socket:
@@ -151,7 +151,7 @@ async def test_only_files_of_the_page_are_served(tmp_path):
             assert "default-src 'none'; script-src 'self';" in policy
 
 
-async def test_number_of_screens_is_limited(tmp_path, monkeypatch):
+async def test_number_of_web_screens_is_limited(tmp_path, monkeypatch):
     monkeypatch.setattr(serve_web, "SCREENS_LIMIT", 1)
     async with opened(tmp_path) as caller:
         spare = await caller.ticket()
@@ -163,7 +163,7 @@ async def test_number_of_screens_is_limited(tmp_path, monkeypatch):
             assert refused.value.status == 503
 
 
-async def test_every_screen_is_in_the_audit_log(tmp_path):
+async def test_every_web_screen_is_in_the_audit_log(tmp_path):
     async with opened(tmp_path) as caller, caller.screen(await caller.ticket()) as socket:
         await until(socket, "17 91")
         noted = json.loads((tmp_path / "audit.log").read_text())
@@ -229,7 +229,7 @@ def test_terminal_has_its_size_before_the_screen_program_starts():
     assert b"20 70" in said
 
 
-async def test_ended_screen_closes_the_socket(tmp_path):
+async def test_web_screen_that_has_ended_closes_its_socket(tmp_path):
     async with opened(tmp_path, ["echo", "bye"]) as caller, caller.screen(await caller.ticket()) as socket:
         assert "bye" in await until(socket, "bye")
         assert (await socket.receive()).type in {WSMsgType.CLOSE, WSMsgType.CLOSED}
@@ -289,12 +289,12 @@ def test_packet_with_a_length_of_gigabytes_ends_the_web_terminal():
                 process.stdin.write(bytes(1 << 16))
 
 
-# -------------------------------------------------------------------------------------------------------------- the browser
+# -------------------------------------------------------------------------------------------------- the screen in a browser
 
 
 @needs("chromium")
-async def test_a_browser_draws_the_screen_takes_keys_and_forgets_the_token(tmp_path):
-    """The terminal's picture cannot be read; only its input and output can."""
+async def test_browser_draws_the_screen_and_removes_the_token_from_the_address(tmp_path):
+    """This test checks the input and output of the terminal, because the drawn picture cannot be read."""
     drawn = tmp_path / "keys"
 
     def watch(address: str) -> None:

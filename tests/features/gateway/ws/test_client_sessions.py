@@ -231,7 +231,7 @@ def test_progress_of_a_running_job_is_notified_and_listed(there: Garden) -> None
     assert running_jobs(there.project.load()) == {}
 
 
-def test_clients_receive_only_their_platforms_and_kinds(there: Garden) -> None:
+def test_clients_receive_only_requested_platforms_and_notifications(there: Garden) -> None:
     everything = there.client()
     server = there.client(platforms=("server",), notices=("asset_changed",))
     there.write("both.txt", "both")
@@ -252,7 +252,7 @@ def test_client_is_notified_after_hello_that_no_critical_job_is_pending(there: G
     assert hear(later, lambda notice: isinstance(notice, wire_records.CriticalReady)).platform == "linux"
 
 
-def test_show_in_editor_reaches_a_connected_editor(there: Garden) -> None:
+def test_show_in_editor_request_is_sent_to_a_connected_editor(there: Garden) -> None:
     editor = there.client()
     with engine(there) as screen:
         screen.ask(ShowSource("a/rose.txt", "linux/a/rose.txt"), 5)
@@ -263,11 +263,11 @@ def test_show_in_editor_reaches_a_connected_editor(there: Garden) -> None:
     assert shown.uuid.startswith("{")
 
 
-# ------------------------------------------------------------------------------------------------------------ bad company
+# ---------------------------------------------------------------------------------------- invalid frames and slow clients
 
 
 class Bare:
-    """A WebSocket without a client library."""
+    """A WebSocket client on a plain socket, which can send invalid frames."""
 
     def __init__(self, there: Garden) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", there.served.port, timeout=10)
@@ -304,7 +304,7 @@ class Bare:
         return data
 
     def is_ended(self) -> bool:
-        """Return whether the other end closes; other frames are ignored."""
+        """Wait until the gateway closes the connection, and return True; other frames are ignored."""
         try:
             while (heard := self.socket.recv(65_536)) and b"\x88" not in heard:
                 pass
@@ -324,7 +324,7 @@ HELLO = json.dumps({"id": 1, "request": "hello", "protocol": wire_codec.VERSION,
 
 
 def test_sec_10_huge_frame_is_refused_by_its_header(there: Garden) -> None:
-    """Frame ≤ 1 MiB."""
+    """The maximum length of a frame is 1 MiB."""
     with Bare(there) as bare:
         bare.say(HELLO)
         bare.hear()
@@ -334,7 +334,7 @@ def test_sec_10_huge_frame_is_refused_by_its_header(there: Garden) -> None:
 
 
 def test_sec_10_frame_beyond_the_size_limit_is_refused_and_smaller_frame_is_read(there: Garden) -> None:
-    """Frame ≤ 1 MiB."""
+    """The maximum length of a frame is 1 MiB."""
     with Bare(there) as bare:
         bare.say(HELLO)
         bare.hear()
@@ -430,14 +430,14 @@ def test_sec_10_client_that_does_not_read_uses_limited_memory(there: Garden) -> 
         assert session.waiting_count <= wire_codec.QUEUE_LIMIT
 
 
-# --------------------------------------------------------------------------------------------------- engines come and go
+# -------------------------------------------------------------------------------------------- engines that start and end
 
 
-def test_engine_restart_is_notified_and_the_catalog_sent_again(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_engine_restart_is_notified_and_causes_a_new_catalog(tmp_path_factory: pytest.TempPathFactory) -> None:
     with garden(tmp_path_factory.mktemp("garden"), SETTINGS, {"a.txt": "a"}) as there:
         client = there.client(platforms=("linux",), wants_catalog=True)
         assert catalog(client).keys() == {"linux/a.txt"}
-        there.served.room.engine._client.hang_up()  # The gateway reacts as if the engine had died.
+        there.served.room.engine._client.hang_up()  # The gateway sees the same disconnection as after a crash of the engine.
 
         assert not hear(client, lambda notice: isinstance(notice, wire_records.EngineChanged)).is_here
         hear(client, lambda notice: isinstance(notice, wire_records.Resync))

@@ -1,6 +1,6 @@
 """Frames that are encoded once for many clients.
 
-Their content, their compression, and that a burst of them does not drop a client that reads.
+The tests check the content and the compression of the frames. A burst of notices must not disconnect a client that reads.
 """
 
 from __future__ import annotations

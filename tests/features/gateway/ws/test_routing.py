@@ -27,7 +27,7 @@ def test_ping_request_is_answered(there: Garden) -> None:
     assert there.client().ask(wire_records.Ping()) == wire_records.Done()
 
 
-def test_asset_status_of_an_existing_product_is_compiled_by_path_and_by_asset_id(there: Garden) -> None:
+def test_asset_status_by_path_or_asset_id_of_a_product_is_compiled(there: Garden) -> None:
     client = there.client()
 
     by_term = client.ask(wire_records.AssetStatus(platform="linux", term="a/rose.txt"))
@@ -39,7 +39,7 @@ def test_asset_status_of_an_existing_product_is_compiled_by_path_and_by_asset_id
     assert (by_term.assets[0].path, by_term.assets[0].size) == ("a/rose.txt", 3)
 
 
-def test_asset_status_is_unknown_for_an_empty_term_and_missing_for_a_term_without_a_match(there: Garden) -> None:
+def test_asset_status_is_unknown_without_a_term_and_missing_without_a_match(there: Garden) -> None:
     client = there.client()
 
     assert client.ask(wire_records.AssetStatus()).status is Status.UNKNOWN
@@ -109,7 +109,7 @@ def test_escalation_returns_the_number_of_jobs(there: Garden) -> None:
     assert client.ask(wire_records.Escalate(term="a/rose.txt")) == wire_records.Counted(0)
 
 
-def test_interest_request_accepts_a_path_or_product_or_asset_id_and_its_jobs_run_first(there: Garden) -> None:
+def test_interest_request_raises_jobs_of_assets_named_by_path_or_asset_id(there: Garden) -> None:
     client = there.client()
     there.gate.touch()
     there.write("first.slow", "x")
@@ -239,7 +239,7 @@ def test_product_without_dependencies_reports_none(there: Garden) -> None:
         client.ask(wire_records.Dependencies("{00000000-0000-0000-0000-000000000001}:0"))
 
 
-def test_preview_of_move_and_delete_changes_nothing(there: Garden) -> None:
+def test_check_move_and_check_delete_requests_change_no_file(there: Garden) -> None:
     client = there.client()
 
     moved = client.ask(wire_records.CheckMove("a/tulip.txt", "c/tulip.txt"))
@@ -250,7 +250,7 @@ def test_preview_of_move_and_delete_changes_nothing(there: Garden) -> None:
     assert there.project.path("assets/a/tulip.txt").exists()
 
 
-def test_saving_the_catalog_returns_after_the_write(there: Garden) -> None:
+def test_save_catalog_request_is_answered_after_the_write(there: Garden) -> None:
     client = there.client()
     there.write("fresh.txt", "fresh")
     there.ready(client, "fresh.txt")
@@ -260,7 +260,7 @@ def test_saving_the_catalog_returns_after_the_write(there: Garden) -> None:
     assert '"path":"fresh.txt"' in (there.cache / "linux.catalog.jsonl").read_text()
 
 
-def test_clearing_fingerprints_and_reprocessing_run_jobs_again(there: Garden) -> None:
+def test_jobs_run_again_after_clear_fingerprints_and_after_reprocess(there: Garden) -> None:
     client = there.client()
     before = client.ask(wire_records.JobsInfo(term="x.slow", platform="linux")).jobs[0].run_key
     run_key = lambda: client.ask(wire_records.JobsInfo(term="x.slow", platform="linux", fence=False)).jobs[0].run_key
@@ -295,7 +295,7 @@ def test_sec_9_product_replaced_by_a_symlink_is_not_followed(there: Garden) -> N
     product = there.cache / "linux" / "trap" / "door.txt"
 
     def is_refused() -> bool:
-        """Return whether the read met the link and was refused. The engine soon replaces the link by the product."""
+        """Return whether the read was refused because of the link. The engine soon replaces the link by the product."""
         product.unlink(missing_ok=True)
         with contextlib.suppress(FileExistsError):
             product.symlink_to(there.project.root / "aptui.yaml")
@@ -334,7 +334,7 @@ def test_sec_11_changing_requests_need_scopes_and_are_audited(there: Garden) -> 
 
 
 def test_request_of_any_size_does_not_stop_the_engine(there: Garden) -> None:
-    """Too large requests are refused, and a star in a term is literal."""
+    """A request that is too large is refused. A star in a search term has no special meaning."""
     client = there.client(Scope.READ, Scope.ESCALATE)
     epoch = there.project.live.engine.epoch
     unknown = "{00000000-0000-0000-0000-00000000abcd}"
@@ -366,7 +366,7 @@ def test_client_without_scope_escalate_does_not_raise_priorities(there: Garden) 
 
 
 def test_sec_10_escalations_per_second_are_limited(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Escalations are limited."""
+    """A client may raise priorities only a limited number of times per second."""
     monkeypatch.setattr("aptui.features.gateway.access.guard.ESCALATIONS_PER_S", 3)
     client = there.client(Scope.READ, Scope.ESCALATE)
     there.gate.touch()
@@ -400,7 +400,7 @@ def test_every_request_has_a_handler() -> None:
     ("is_here", "scopes", "is_told"),
     [(False, (Scope.READ,), False), (False, (Scope.READ, Scope.CONTROL), True), (True, (Scope.READ,), True)],
 )
-def test_absolute_paths_are_returned_only_to_local_clients_and_to_scope_control(
+def test_absolute_paths_are_returned_only_to_local_or_scope_control_clients(
     there: Garden, monkeypatch: pytest.MonkeyPatch, is_here: bool, scopes: tuple[Scope, ...], is_told: bool
 ) -> None:
     monkeypatch.setattr("aptui.features.gateway.access.guard.is_loopback", lambda _address: is_here)

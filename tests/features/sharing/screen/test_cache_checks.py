@@ -70,7 +70,7 @@ def finds(monkeypatch, *steps: CheckProgress) -> None:
     monkeypatch.setattr(cache_contents, "find_unowned", look)
 
 
-def test_findings_are_reported_before_the_end(room, monkeypatch):
+def test_check_findings_are_reported_before_the_check_ends(room, monkeypatch):
     finds(monkeypatch, CheckProgress(1, problems=(STRAY,)), CheckProgress(2, problems=(STRAY, LONELY)))
     room.look.find_unowned()
     assert said(room.look) == "Unowned files  0 folders looked intoc cancels"

@@ -80,7 +80,7 @@ def test_first_inventory_does_not_wait_for_an_idle_engine(room):
     assert len(room.reads) == 1
 
 
-def test_inventory_is_read_again_after_changes_during_reading(room):
+def test_inventory_is_read_again_if_assets_change_while_it_is_read(room):
     room.reader.read_if_stale()
     room.reader.note(Batch(are_assets_stale=True))
     end(room)

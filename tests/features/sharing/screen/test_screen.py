@@ -153,7 +153,7 @@ async def test_cache_check_without_findings_reports_a_valid_cache(tmp_path, stor
         assert app.pane.query_one("#cache-look").display
 
 
-async def test_verify_shows_progress_and_can_be_cancelled(tmp_path, store, monkeypatch):
+async def test_cache_check_shows_progress_and_can_be_cancelled(tmp_path, store, monkeypatch):
     goes_on, examined = threading.Event(), cache_contents.examine_products
     monkeypatch.setattr(cache_contents, "_REPORT_EVERY_S", -1.0)
 
@@ -179,7 +179,7 @@ async def test_verify_shows_progress_and_can_be_cancelled(tmp_path, store, monke
         await until(pilot, lambda: "being read already" in text(app))
 
 
-async def test_leaving_the_screen_during_a_cache_check_ends_its_thread(tmp_path, store, monkeypatch):
+async def test_leaving_the_screen_ends_the_thread_of_a_cache_check(tmp_path, store, monkeypatch):
     examined = cache_contents.examine_products
 
     def endless(reader, cache_dir):
@@ -210,7 +210,7 @@ async def test_unowned_files_are_listed_and_deleted_after_confirmation(tmp_path,
         await until(pilot, lambda: session.asked == [RescanSources()])
         assert (cache / "linux/data").stat().st_mtime_ns > 5
 
-        (cache / "linux/data/stray.tmp").unlink()  # the engine deletes them
+        (cache / "linux/data/stray.tmp").unlink()  # as the engine would delete this file
         session.say(EngineMessage(0, 1, "'linux/data/stray.tmp' in the cache does not belong to any product: deleted"))
         await until(pilot, lambda: not app.pane.repair_commands.going)
         await until(pilot, lambda: "are deleted" in text(app))
@@ -219,7 +219,7 @@ async def test_unowned_files_are_listed_and_deleted_after_confirmation(tmp_path,
         await until(pilot, lambda: "remove 'linux/lonely' by hand" in text(app))
 
 
-async def test_without_an_engine_findings_are_listed_without_repair(tmp_path, store):
+async def test_findings_are_listed_but_not_repaired_without_an_engine(tmp_path, store):
     damage(tmp_path)
     (tmp_path / "cache/linux/stray").write_bytes(b"")
     session = NoSession("game", tmp_path / "cache")
@@ -259,7 +259,7 @@ async def test_the_menu_of_a_finding_repairs_and_copies(tmp_path, store):
         assert "━" not in copied[3], "the bar of its share says nothing elsewhere"
 
 
-async def test_finding_opens_its_job(tmp_path, store, monkeypatch):
+async def test_enter_key_on_a_finding_shows_the_job_of_the_finding(tmp_path, store, monkeypatch):
     damage(tmp_path)
     shown = []
     probe = import_module("tui.fake_panes").JobsProbe

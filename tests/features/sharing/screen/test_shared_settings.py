@@ -51,12 +51,12 @@ async def in_cache(tmp_path, project, size=LARGE):
 
 
 def asking(app):
-    """Return whether a menu or prompt has the focus; an answered menu or prompt exists until it is removed."""
+    """Return whether a menu or prompt has the focus. An answered prompt loses the focus before it is removed."""
     return app.focused is not None and any(isinstance(each, (Menu, Prompt)) for each in app.focused.ancestors_with_self)
 
 
 async def choose(app, pilot, *keys):
-    """Open the menu and press keys; each key waits until its menu or prompt has opened."""
+    """Open the menu and press keys. Each key is pressed only after the menu or prompt for this key has opened."""
     for at, key in enumerate(keys):
         if at or key != "O":
             await until(pilot, lambda: asking(app))
@@ -139,7 +139,7 @@ async def test_time_saved_by_the_shared_cache_is_shown_in_one_line(tmp_path, pro
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-async def test_results_of_a_store_test_and_unsaved_changes_are_shown_on_every_screen(tmp_path, project, size):
+async def test_unsaved_changes_and_the_answer_of_a_store_are_shown_together(tmp_path, project, size):
     account = Account()
     account.count("data", local_hits=3, misses=1, built_ms=90_000, fetch_ms=1000)
     (tmp_path / "cache" / ".aptui").mkdir(exist_ok=True)

@@ -109,7 +109,7 @@ def scribble(path):
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def test_products_are_links_only_if_configured(tmp_path, monkeypatch):
+def test_products_are_hard_links_only_if_configured(tmp_path, monkeypatch):
     monkeypatch.setattr(placing, "reflink", lambda _source, _target: False)
     local = LocalStore(str(tmp_path / "store"), Seal())
     path = adopted(local, tmp_path)
@@ -174,7 +174,7 @@ def test_record_sealed_by_the_team_is_trusted(tmp_path):
     assert local.get_record(KEY) is None
 
 
-def test_record_of_another_projects_server_is_not_trusted(tmp_path):
+def test_record_from_the_server_of_another_project_is_not_trusted(tmp_path):
     """A cloned project with its own server cannot poison other projects on this machine."""
     root = str(tmp_path / "store")
     LocalStore(root, Seal(), origins=["http://evil"], origin="http://evil").put_record(KEY, RECORD)

@@ -55,8 +55,8 @@ def test_least_recently_used_results_are_removed_first(local, tmp_path, clock):
     assert (result.removed, result.freed_bytes, result.size_bytes, result.blobs) == (6, 6_000, 4_000, 4)
 
 
-def test_cleanup_removes_a_blob_with_its_record_even_if_its_product_was_read_later(tmp_path, clock):
-    """A product in a cache may be a hard link to its blob: a game that reads it makes the blob newer than the record."""
+def test_cleanup_removes_record_and_blob_although_the_product_was_read(tmp_path, clock):
+    """A product may be a hard link to its blob, so a game that reads the product makes the blob newer than the record."""
     local = LocalStore(str(tmp_path / "store"), Seal(), clock=clock)
     jobs = [facts(f"{number}.png") for number in range(8)]
     both = b"of two jobs" * 100
@@ -125,7 +125,7 @@ def test_only_one_process_cleans_at_a_time(local, clock):
         assert maintenance.gc(local.address, 1, clock=clock).is_busy
 
 
-def test_cleanup_is_blocked_while_a_result_is_stored(local):
+def test_cleanup_is_blocked_while_a_result_is_being_stored(local):
     with (
         placing.share_with_gc(local.address),
         open(os.path.join(local.address, "lock"), "rb+") as other,
@@ -134,7 +134,7 @@ def test_cleanup_is_blocked_while_a_result_is_stored(local):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_result_used_during_cleaning_stays(local, tmp_path, clock, monkeypatch):
+def test_stored_result_that_is_used_during_a_cleanup_stays(local, tmp_path, clock, monkeypatch):
     digests = fill(local, tmp_path, clock, count=2)
     alone = placing.alone
 

@@ -148,7 +148,7 @@ def test_store_accepts_a_server_that_closes_the_connection_after_its_answer(serv
 
 
 def test_closed_connection_is_replaced(tmp_path):
-    """A restarted server, as after an update, causes no miss."""
+    """A server may close idle connections when it restarts; this must not cause a cache miss."""
     port = free_port()
     answers = []
 
@@ -196,7 +196,7 @@ def test_invalid_store_address_is_a_user_error(address):
 
 
 def test_compressed_answer_is_refused(server, store):
-    """Nothing is decompressed, so no size is exceeded."""
+    """Answers are never decompressed, so a small compressed answer cannot exceed the size limit."""
     server.faults.append(Fault("packed", "/ac/"))
 
     with pytest.raises(Mismatch, match="compresses its answers"):
@@ -204,7 +204,7 @@ def test_compressed_answer_is_refused(server, store):
 
 
 def test_large_records_of_a_server_are_read_one_at_a_time():
-    """Endless answers would fill the memory once for each record."""
+    """Several endless answers that are read at the same time would fill the memory."""
     body = bytes(8 << 20)
     with socket.create_server(("127.0.0.1", 0), backlog=16) as listening:
 
