@@ -332,7 +332,7 @@ def test_cluster_answer_is_refused_if_a_file_missing_there_exists_locally(room, 
     assert transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, reads=reads[:1])).reads == ()
 
 
-def test_failed_cluster_job_runs_again_locally_unless_its_time_limit_was_exceeded(room, transfer):
+def test_failed_cluster_job_runs_locally_unless_it_exceeded_its_time_limit(room, transfer):
     order = room.order(1)
 
     with pytest.raises(InputElsewhere):

@@ -215,7 +215,7 @@ def test_time_limit_applies_on_the_cluster(room):
     assert room.scheduler.runs == {"tcp://a:1": 1}
 
 
-def test_worker_that_left_the_cluster_is_reported_and_its_number_is_not_reused(room):
+def test_worker_that_left_is_reported_and_its_number_is_not_reused(room):
     numbers = {address: worker.number for address, worker in room.scheduler.workers.items()}
 
     room.client.workers = {"tcp://b:1": 2, "tcp://c:1": 2}

@@ -32,9 +32,7 @@ def is_all_known(live: EngineSupervisor) -> bool:
     return live.watching.is_quiet and live.engine is not None and live.engine.pipeline.status().reading == 0
 
 
-def test_barrier_request_is_answered_after_the_jobs_of_new_files_are_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_barrier_is_answered_after_the_jobs_of_new_files_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = LiveProject(tmp_path / "project", SETTINGS)
     project.write("assets/a.txt", "a")
     may_commit, commit = threading.Event(), Cache.commit

@@ -297,7 +297,7 @@ def test_record_of_one_namespace_cannot_be_opened_in_another_namespace():
             trust.open_sealed(written)
 
 
-def test_record_sealed_only_with_the_team_key_is_refused_if_writers_are_configured():
+def test_record_without_a_writer_signature_is_refused_if_writers_are_set():
     """Reading needs the team's key and writing needs a writer's key; developers have only the team's key."""
     trust = Seal(team_key=TEAM, writers=(PUBLIC,))
 

@@ -90,7 +90,7 @@ def test_restored_products_stay_until_the_source_changes(project: Path, twice: P
 
 
 @pytest.mark.real
-def test_running_engine_restores_products_and_replaces_them_after_the_next_edit(project: Path, twice: Path, run: Run) -> None:
+def test_running_engine_keeps_restored_products_until_the_next_edit(project: Path, twice: Path, run: Run) -> None:
     run("start")
     try:
         code, said, told = run("restore", "a.up", "--run", "2")

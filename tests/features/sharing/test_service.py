@@ -545,7 +545,7 @@ def test_threads_can_find_and_store_results_concurrently(machines, share):
     assert all(machines("other", share, "client").find(facts(f"{number}.png")) for number in range(30))
 
 
-def test_exception_in_a_dependency_check_is_reported_and_counted_as_a_cache_miss(machines, share):
+def test_exception_in_a_dependency_check_is_reported_and_is_a_cache_miss(machines, share):
     maker = machines("maker", share)
     maker.put(b"found", discovered=(("x.h", "aa" * 32),))
 

@@ -127,7 +127,7 @@ def test_incomplete_requests_do_not_block_other_clients(tmp_path, connect):
         assert all(heard(one).partition(b"\r")[0] in (b"", b"HTTP/1.1 503 Service Unavailable") for one in slow[:8])
 
 
-def test_cache_server_at_its_connection_limit_answers_503_until_a_connection_ends(tmp_path, connect):
+def test_cache_server_answers_503_while_its_connection_limit_is_reached(tmp_path, connect):
     with serving(tmp_path / "store", is_writable=True, most_connections=2) as address:
         slow = [connect(address, HALF_AN_UPLOAD) for _ in range(2)]
         until(lambda: os.path.isdir(tmp_path / "store" / "tmp") and len(os.listdir(tmp_path / "store" / "tmp")) == 2)

@@ -78,7 +78,7 @@ def test_blob_of_another_length_than_recorded_is_refused(store, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../../../etc/passwd", "a" * 63, "A" * 64, "a" * 64 + "/x", ""])
-def test_record_and_blob_names_that_are_not_hex_digests_are_refused_by_every_store(store, tmp_path, name):
+def test_every_store_refuses_a_record_or_blob_name_that_is_not_a_digest(store, tmp_path, name):
     """A name is validated before it becomes a path."""
     for call in (
         lambda: store.get_record(name),
@@ -154,7 +154,7 @@ def test_unreachable_bucket_is_an_error_within_the_deadline(tmp_path):
 
 
 @pytest.mark.real
-def test_bucket_settings_are_read_from_the_environment_variables_of_the_provider(moto, monkeypatch):
+def test_bucket_settings_come_from_environment_variables_of_the_provider(moto, monkeypatch):
     from tests.features.sharing.conftest import _bucket
 
     bucket = _bucket(moto).address

@@ -165,7 +165,7 @@ def test_cache_test_reads_from_the_shared_cache_and_writes_to_it(run: Run, proje
     assert "and can be written to" in out
 
 
-def test_cache_test_fails_without_the_team_key_and_doctor_advises_to_copy_the_key(run: Run, project: Path, tmp_path: Path) -> None:
+def test_verbs_cache_test_and_doctor_report_a_missing_team_key(run: Run, project: Path, tmp_path: Path) -> None:
     (tmp_path / "share").mkdir()
     shared = f"shared_cache: {{mode: server, store: {tmp_path / 'share'}, team_key_file: {tmp_path / 'team.key'}}}\n"
     (project / "aptui.yaml").write_text(CONFIG + shared)

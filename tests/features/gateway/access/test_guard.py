@@ -172,7 +172,7 @@ def test_sec_7_other_machines_need_tls_and_a_token(tmp_path: Path) -> None:
         gateway.refuse_unsafe(GatewaySettings(address=address), file)
 
 
-def test_sec_7_gateway_is_disabled_by_default_and_its_default_address_is_loopback(tmp_path: Path) -> None:
+def test_sec_7_gateway_is_disabled_and_uses_loopback_by_default(tmp_path: Path) -> None:
     """TCP is disabled by default, and its default address is 127.0.0.1."""
     serve = load.load(Project(tmp_path / "p", PLAIN).root).serve
 
@@ -381,9 +381,7 @@ def test_sec_10_socket_without_a_complete_request_is_dropped(there: Served, monk
             pass
 
 
-def test_sec_10_oldest_unauthenticated_socket_is_closed_to_admit_a_new_connection(
-    there: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sec_10_new_connection_replaces_the_oldest_unauthenticated_socket(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sockets are limited; incomplete requests do not block clients."""
     connections = there.room.connections
     monkeypatch.setattr(connections, "_unknown_limit", 8)
@@ -440,9 +438,7 @@ def test_closed_unauthenticated_socket_receives_the_reason(there: Served, monkey
         assert first.recv(1000).startswith(b"HTTP/1.1 503 ")
 
 
-def test_sec_10_connections_of_one_token_are_limited_and_some_are_reserved_for_the_owner(
-    there: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sec_10_one_token_cannot_use_connections_reserved_for_the_owner(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(there.room.connections, "_limit", 40)
     with contextlib.ExitStack() as stack:
 

@@ -44,7 +44,7 @@ def test_conditional_requests_follow_the_rfc(headers: dict[str, str], status: in
 
 
 @pytest.mark.parametrize(("name", "status"), [("If-None-Match", 200), ("If-Match", 412)])
-def test_file_without_an_etag_matches_no_etag_of_a_request(name: str, status: int) -> None:
+def test_empty_etag_in_a_request_does_not_match_a_file_without_an_etag(name: str, status: int) -> None:
     assert status_of(make_mocked_request("GET", "/", {name: '""'}), "", MODIFIED) == status
 
 

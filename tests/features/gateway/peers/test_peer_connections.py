@@ -167,7 +167,7 @@ async def test_rejected_addresses_are_reported_once_and_limited_in_number():
     assert not lists.turned_away
 
 
-def test_list_entry_matches_only_its_own_addresses():
+def test_access_list_entry_matches_only_its_own_addresses():
     assert entry_for(ip_address("10.0.0.1"), ["10.0.0.10", "10.0.0.0/31"], {}) == "10.0.0.0/31"
     assert entry_for(ip_address("10.0.0.1"), ["10.0.0.11"], {"x": {ip_address("10.0.0.1")}}) is None
 
@@ -224,7 +224,7 @@ def test_saved_settings_override_the_configuration(tmp_path):
     assert os.stat(file).st_mode & 0o777 == 0o600
 
 
-def test_list_changed_in_the_configuration_replaces_the_stored_list(tmp_path):
+def test_configured_access_list_replaces_the_stored_list_after_a_change(tmp_path):
     file = tmp_path / "connections.json"
     before = peer_settings.read_peer_settings(GatewaySettings(allowed=("10.0.0.1",)))
     peer_settings.change_settings(file, before, PeerOrder(PeerAction.ALLOW, entry=FAR))

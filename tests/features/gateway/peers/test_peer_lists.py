@@ -35,7 +35,7 @@ def do(project, order, sets=()):
     return peer_settings.change_settings(project / "Cache" / peer_settings.PLACE, said, order, project)
 
 
-def test_list_change_is_written_to_the_list_in_the_configuration(project):
+def test_access_list_change_is_written_to_the_configured_list(project):
     change = do(project, PeerOrder(PeerAction.REJECT, entry="5.6.7.8"))
 
     text = PROJECT + '    - "5.6.7.8"\n'
@@ -59,7 +59,7 @@ def test_changed_connections_and_a_disabled_list_are_written_to_yaml(project):
     assert "# the office" in (project / "aptui.yaml").read_text(encoding="utf-8")
 
 
-def test_list_change_is_written_to_the_user_file_if_this_file_has_the_list(project):
+def test_access_list_change_is_written_to_the_user_file_that_has_the_list(project):
     own = edit.writable_files(project)[1]
     own.parent.mkdir(parents=True)
     own.write_text("serve: {rejected: [9.9.9.9]}  # mine\n", encoding="utf-8")
@@ -78,7 +78,7 @@ def test_change_of_a_list_from_the_command_line_is_stored_as_an_override(project
     assert peer_settings.overridden(change.settings, change.configured) == {"serve.rejected": ["7.7.7.7", "5.6.7.8"]}
 
 
-def test_list_change_is_an_override_if_the_configuration_is_not_writable(project, monkeypatch):
+def test_access_list_change_is_an_override_without_a_writable_configuration(project, monkeypatch):
     def refuse(*_):
         raise HostError("read-only file system")
 

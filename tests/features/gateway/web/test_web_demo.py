@@ -134,7 +134,7 @@ def test_page_needs_no_token_and_loads_nothing_from_other_sites(here):
 
 
 @pytest.mark.parametrize("name", ["page.js", "link.js", "mesh.js", "sound.js", "words.js", "page.css"])
-def test_files_of_the_page_are_served_and_refer_to_this_site_only(here, name):
+def test_demo_page_files_are_served_and_refer_to_this_site_only(here, name):
     reply = here.served.get(f"/demo/{name}", Authorization="")
 
     assert reply.status == 200
@@ -172,7 +172,7 @@ def test_paths_outside_the_demo_page_return_404(here, path):
     assert here.served.get(path, Authorization="").status == 404
 
 
-def test_product_request_without_a_token_is_refused_although_the_demo_page_needs_none(here):
+def test_product_request_needs_a_token_although_the_demo_page_needs_none(here):
     assert here.served.get("/v1/products/linux/icon.png", Authorization="").status == 401
 
 
@@ -192,7 +192,7 @@ def test_demo_project_is_recognized_by_its_first_line(tmp_path):
 
 
 @needs_browser
-def test_demo_page_removes_the_token_from_its_address_and_stays_open_after_a_reload(here, browser):
+def test_demo_page_works_after_a_reload_without_the_token_in_its_address(here, browser):
     page = opened_page(here, browser)
     assert page.evaluate("location.href") == f"{here.url}{demo_page.PAGE}"
     assert page.evaluate("document.cookie") == ""
@@ -327,7 +327,7 @@ def test_demo_page_redraws_a_saved_sound_and_plays_it(here, browser):
 
 
 @needs_browser
-def test_demo_page_highlights_a_changed_text_and_removes_the_card_of_a_deleted_source(here, browser):
+def test_demo_page_highlights_changed_text_and_removes_deleted_sources(here, browser):
     page = opened_page(here, browser)
     here.project.write("assets/note.txt", f"{time.time_ns()}\n")
     page.until(f"{card('note.txt')}.classList.contains('is-fresh')")

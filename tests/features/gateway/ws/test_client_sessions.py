@@ -83,7 +83,7 @@ def test_project_name_is_compared_without_case(there: Garden) -> None:
     assert there.client(project="GARDEN").welcome.project == "Garden"
 
 
-def test_unknown_protocol_version_or_a_first_request_other_than_hello_is_refused(there: Garden) -> None:
+def test_first_request_must_be_hello_with_a_known_protocol_version(there: Garden) -> None:
     for said, why in (
         ({"id": 1, "request": "hello", "protocol": 99, "client": "x"}, "you speak 99"),
         ({"id": 1, "request": "ping"}, "the first request must be 'hello'"),
@@ -333,7 +333,7 @@ def test_sec_10_huge_frame_is_refused_by_its_header(there: Garden) -> None:
     assert there.client().ask(wire_records.Ping()) == wire_records.Done()
 
 
-def test_sec_10_frame_beyond_the_size_limit_is_refused_and_smaller_frame_is_read(there: Garden) -> None:
+def test_sec_10_only_a_frame_beyond_the_size_limit_is_refused(there: Garden) -> None:
     """The maximum length of a frame is 1 MiB."""
     with Bare(there) as bare:
         bare.say(HELLO)

@@ -39,7 +39,7 @@ def test_asset_status_by_path_or_asset_id_of_a_product_is_compiled(there: Garden
     assert (by_term.assets[0].path, by_term.assets[0].size) == ("a/rose.txt", 3)
 
 
-def test_asset_status_is_unknown_without_a_term_and_missing_without_a_match(there: Garden) -> None:
+def test_asset_status_is_unknown_without_a_term_or_missing_without_a_match(there: Garden) -> None:
     client = there.client()
 
     assert client.ask(wire_records.AssetStatus()).status is Status.UNKNOWN
@@ -78,7 +78,7 @@ def test_running_job_is_found_by_each_form_of_a_search_term_and_by_asset_id(ther
     assert ask(asset=f"{uuid}:0") is Status.PROCESSING
 
 
-def test_wait_ready_ends_when_all_jobs_have_succeeded_or_the_first_job_has_failed(there: Garden) -> None:
+def test_wait_ready_is_answered_when_all_jobs_succeeded_or_one_job_failed(there: Garden) -> None:
     client = there.client()
     there.write("good.slow", "good")
     there.write("bad.slow", "fail")
@@ -109,7 +109,7 @@ def test_escalation_returns_the_number_of_jobs(there: Garden) -> None:
     assert client.ask(wire_records.Escalate(term="a/rose.txt")) == wire_records.Counted(0)
 
 
-def test_interest_request_raises_jobs_of_assets_named_by_path_or_asset_id(there: Garden) -> None:
+def test_interest_request_raises_priority_of_assets_by_path_or_asset_id(there: Garden) -> None:
     client = there.client()
     there.gate.touch()
     there.write("first.slow", "x")
@@ -122,7 +122,7 @@ def test_interest_request_raises_jobs_of_assets_named_by_path_or_asset_id(there:
     assert client.ask(wire_records.Interest()) == wire_records.Counted(0)
 
 
-def test_interest_request_with_too_many_assets_or_without_the_scope_is_refused(there: Garden) -> None:
+def test_interest_request_is_refused_without_scope_or_with_too_many_assets(there: Garden) -> None:
     client = there.client()
     with pytest.raises(Refusal, match="more than 1,000 assets and paths"):
         client.ask(wire_records.Interest(paths=("a",) * 600, assets=("{00000000-0000-0000-0000-00000000abcd}",) * 401))
@@ -400,7 +400,7 @@ def test_every_request_has_a_handler() -> None:
     ("is_here", "scopes", "is_told"),
     [(False, (Scope.READ,), False), (False, (Scope.READ, Scope.CONTROL), True), (True, (Scope.READ,), True)],
 )
-def test_absolute_paths_are_returned_only_to_local_or_scope_control_clients(
+def test_absolute_paths_are_returned_only_to_local_clients_or_with_control(
     there: Garden, monkeypatch: pytest.MonkeyPatch, is_here: bool, scopes: tuple[Scope, ...], is_told: bool
 ) -> None:
     monkeypatch.setattr("aptui.features.gateway.access.guard.is_loopback", lambda _address: is_here)

@@ -21,7 +21,7 @@ def failing(code):
 
 
 @pytest.mark.parametrize("code", [errno.EXDEV, errno.EIO])
-def test_file_is_copied_without_copy_file_range(tmp_path, monkeypatch, code):
+def test_copy_works_without_copy_file_range(tmp_path, monkeypatch, code):
     (tmp_path / "source").write_bytes(DATA)
     monkeypatch.setattr(os, "copy_file_range", failing(code))
 
@@ -62,7 +62,7 @@ def test_cached_digest_is_valid_until_the_file_is_written(tmp_path):
     assert not placing.is_remembered(str(path), path.stat())
 
 
-def test_file_is_published_without_hard_links(tmp_path, monkeypatch):
+def test_publishing_works_without_hard_links(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "link", failing(errno.EPERM))
     store = FolderStore(str(tmp_path))
 

@@ -1,10 +1,10 @@
-// The protocol as a page speaks it: one WebSocket for what happens, GET for bytes. What is drawn of it is page.js's business.
+// The connection to the gateway: a WebSocket for notifications, and GET requests for bytes. `page.js` draws the data.
 
 const VERSION = 1;
 const RETRY_MS = [250, 4000];
 
 export class Link {
-  /** `token` opens the gateway; `hear` is called with each array of notifications, `meet` with the welcome, `lose` with why there is no line. */
+  /** `token` opens the gateway; `hear` is called with each array of notifications, `meet` with the welcome, `lose` with the reason for a lost connection. */
   constructor(token, { hear, meet, lose }) {
     this.token = token;
     this.tell = { hear, meet, lose };
@@ -15,7 +15,7 @@ export class Link {
   open() {
     const address = new URL("/v1/connect", location.href);
     address.protocol = address.protocol.replace("http", "ws");
-    // A page can set no header on a WebSocket; the subprotocols are the one place where a token is in no log and no history.
+    // The token is sent as a subprotocol, because a page cannot set other headers of a WebSocket, and a token in the address would be logged.
     const socket = new WebSocket(address, ["aptui.v1", `aptui.token.${this.token}`]);
     socket.onopen = () => socket.send(JSON.stringify({ id: 1, request: "hello", protocol: VERSION, client: "demo page", wants_catalog: true }));
     socket.onmessage = ({ data }) => this.take(JSON.parse(data));
@@ -45,7 +45,7 @@ export class Link {
     return { Authorization: `Bearer ${this.token}` };
   }
 
-  /** Return the bytes of a product and their ETag, of a texture a picture and its facts; null where `etag` still names them. */
+  /** Return the bytes of a product and their ETag, or the picture and the facts of a texture; null if the product still has this ETag. */
   async product(asset, etag = "", root = "/v1/products") {
     const path = asset.path.split("/").map(encodeURIComponent).join("/");
     const headers = etag ? { ...this.headers(), "If-None-Match": etag } : this.headers();

@@ -1,4 +1,5 @@
-// Models: reads the part of glTF 2.0 (binary) that the demo's builders write, and turns it in the light; WebGL 2, or triangles on a 2D canvas.
+// Reads models in the part of binary glTF 2.0 that the demo's builders write, and draws them turning: with WebGL 2, or as triangles on a
+// 2D canvas.
 
 const READERS = { 5120: Int8Array, 5121: Uint8Array, 5122: Int16Array, 5123: Uint16Array, 5125: Uint32Array, 5126: Float32Array };
 const WIDTHS = { SCALAR: 1, VEC2: 2, VEC3: 3, VEC4: 4 };
@@ -47,7 +48,7 @@ function readPart(file, primitive, matrix, images) {
   return part;
 }
 
-/** Return the numbers of an accessor as they are meant: normalised integers between -1 and 1. */
+/** Return the numbers of an accessor; normalised integers are converted to numbers between -1 and 1. */
 function numbers({ tree, bytes, start }, index) {
   const accessor = tree.accessors[index], buffer = tree.bufferViews[accessor.bufferView];
   const Reader = READERS[accessor.componentType], width = WIDTHS[accessor.type];
@@ -108,7 +109,7 @@ function placed({ translation: t = [0, 0, 0], rotation: [x, y, z, w] = [0, 0, 0,
   ];
 }
 
-/** Return the matrix that brings a model before the eye: its middle at the origin, its radius one, turned, then away. */
+/** Return the view matrix of a model: moves its middle to the origin, scales its radius to one, turns it, and moves it away from the eye. */
 function seen({ middle, radius }, angle) {
   const [s, c, st, ct] = [Math.sin(angle), Math.cos(angle), Math.sin(TILT), Math.cos(TILT)];
   const turn = [c, s * st, -s * ct, 0, 0, ct, st, 0, s, -c * st, c * ct, 0, 0, 0, -DISTANCE, 1];
@@ -289,7 +290,7 @@ export class Stage {
     this.draw();
     if (STILL.matches) return;
     const took = performance.now() - now;
-    // Without WebGL a model may take long: the page has other things to do, too.
+    // Without WebGL, drawing a model may take long, so the page gets time for other work.
     if (took > 8) setTimeout(() => this.ask(), 4 * took);
     else this.ask();
   }

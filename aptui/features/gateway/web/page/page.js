@@ -1,4 +1,5 @@
-// The page: a card for each source whose products can be drawn, a line for every other product; each redrawn when the gateway says it changed.
+// The page shows a card for each source whose products can be drawn, and a line for every other product. A card is drawn again when the
+// gateway reports a change of its products.
 
 import { Link } from "./link.js";
 import { readModel, Stage } from "./mesh.js";
@@ -18,7 +19,7 @@ let incoming = null;
 
 // --------------------------------------------------------------------------------------------------------------------- cards
 
-/** What is common to cards: products of one source, fetched by ETag, drawn when all that changed are there. */
+/** The base class of cards: fetches the products of one source by ETag, and draws when all changed products have arrived. */
 class Card {
   constructor(kind, source) {
     this.source = source;
@@ -30,7 +31,7 @@ class Card {
     [this.tile, this.title, this.took, this.facts] = [".tile", "h3", ".took", ".facts"].map((each) => this.element.querySelector(each));
   }
 
-  /** Draw these products, the ones of the source. */
+  /** Draw these products, which are all products of the source. */
   async refresh(link, wanted) {
     const turn = ++this.turn, isFirst = this.kept.size === 0;
     this.name(wanted);
@@ -93,7 +94,7 @@ class Picture extends Card {
   }
 }
 
-/** A texture in a format of GPUs, which the gateway draws as a picture. */
+/** A texture in a GPU format. The gateway converts the texture to a picture. */
 class Texture extends Picture {
   root = "/demo/textures";
 
@@ -147,7 +148,7 @@ function flash(element) {
 
 // ------------------------------------------------------------------------------------------------------------------ shelves
 
-/** Bring the page in line with `assets`, for these sources, or all of them. */
+/** Add, update and remove the cards and lines of these sources, or of all sources, according to `assets`. */
 function arrange(sources = null) {
   const groups = new Map();
   for (const asset of assets.values()) {
@@ -274,7 +275,7 @@ function mood(text, kind) {
 
 // -------------------------------------------------------------------------------------------------------------------- token
 
-/** Return the token: from the address it was opened with, which forgets it, or what this tab remembers. */
+/** Return the token from the page's address, and remove it from the address; without one, return the token that this tab has stored. */
 function token() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   if (given) {

@@ -1,4 +1,4 @@
-// Sounds: decodes one, draws its waveform, plays it.
+// Decodes a sound, draws its waveform and plays it.
 
 const SAMPLE_RATE_HZ = 44100;
 const PLAY = "M4 2.5v11l9-5.5z", STOP = "M3.5 3.5h9v9h-9z";
@@ -6,7 +6,7 @@ const SVG = "http://www.w3.org/2000/svg";
 let speaker = null;
 
 export class Sound {
-  /** A button and a canvas in `tile`. */
+  /** The button and the canvas of a sound, in the element `tile`. */
   constructor(tile, name) {
     this.button = tile.appendChild(document.createElement("button"));
     this.button.setAttribute("aria-label", `Play ${name}`);

@@ -1,4 +1,4 @@
-// What the page says and which shelf a product stands on: pure, so that Node can test it without a browser.
+// The texts of the page, and the section for each product. These functions need no browser, so that Node can test them.
 
 export const KINDS = {
   textures: ["ktx2", "dds"],
@@ -11,7 +11,7 @@ export const kindOf = ({ path }) => Object.keys(KINDS).find((kind) => KINDS[kind
 
 export const sized = (bytes) => (bytes < 1024 ? `${bytes} B` : `${(bytes / 1024).toFixed(1)} KiB`);
 
-/** Return [text, mood] for what is left and what failed. */
+/** Return [text, mood] for the numbers of pending and failed jobs. */
 export function stateOf({ waiting, running, failed }) {
   const left = waiting + running, jobs = (count) => `${count} ${count === 1 ? "job" : "jobs"}`;
   if (left) return [`${jobs(left)} to do`, "busy"];

@@ -26,13 +26,13 @@ async function open() {
   document.getElementById("terminal").dataset.sessionWebsocketUrl = socket.href;
   const script = document.createElement("script");
   script.src = "/static/js/textual.js";
-  // It starts with the page's `load`, which is long past.
+  // The script of textual-serve starts at the event `load`, which is over, so the event is sent again.
   script.onload = () => window.onload(new Event("load"));
   document.head.append(script);
 }
 
 new MutationObserver(() => {
-  // Keys are the screen's from the first picture on: nobody should have to click into it.
+  // The terminal gets the focus with its first picture, so that the user need not click into it.
   if (body.classList.contains("-first-byte")) document.querySelector(".xterm-helper-textarea")?.focus();
   if (body.classList.contains("-closed")) tell("the screen was left");
 }).observe(body, { attributeFilter: ["class"] });
