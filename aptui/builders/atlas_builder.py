@@ -50,11 +50,11 @@ PAGE_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e02")
 
 MOST_SPRITES = 10_000
 _MOST_EMPTY = 1 << 22
-"""Number of pixels by which a frame may exceed its sheet: Aseprite trims transparent borders, so a frame may be larger."""
+"""Maximum number of pixels by which a frame may exceed its sheet, because sheets lack the transparent borders of frames."""
 _LEAST_RATIO = 1.02
 """Minimum ratio of a page's area to the area of its sprites. Smaller pages are not tried, because packing hardly ever succeeds."""
 _SMALLEST_SIDE, _STEP = 16, 8
-"""Pages whose sides are not powers of two: the first side that is tried, and the minimum increase to the next side (pixels)."""
+"""First side that is tried for a page, and the minimum increase to the next side (pixels), if sides need not be powers of two."""
 Side = Annotated[int, Meta(ge=0, le=16384)]
 PageTextures = Literal["files", "ktx2", "dds"]
 
@@ -218,7 +218,7 @@ class AtlasBuilder(SimpleBuilder):
                 raise JobError("Godot's atlases have no turned sprites; set rotate: false")
         for pattern in _list_patterns(request.read_source(), request.source):
             for file in request.matching(pattern):
-                with suppress(JobError, OSError):  # the job itself reports a mistake in the file
+                with suppress(JobError, OSError):  # errors are ignored here, because the job reports them
                     if _is_sheet(file.path):
                         request.depends_on(_read_sheet(file)[1])
 
@@ -243,7 +243,7 @@ class AtlasBuilder(SimpleBuilder):
             request.add_product(name, sub_id=number + 1, asset_type=PAGE_ASSET_TYPE, facts=facts)
         contents.frames.update(settings)
         text = describe_frames(contents, [name_page(name, options.textures) for name in names], sizes, options)
-        # The dependencies are asset ids, because the path of a picture names a source, not a product.
+        # The frame list names its pages by asset id, because the path of a picture would name a source instead of a product.
         needs = [ProductDependency(request.source_uuid, number + 1) for number in range(len(pages))]
         extension = "tpsheet" if options.format == "godot" else "json"
         request.write_product(
@@ -321,7 +321,7 @@ def _read_contents(files: list[MatchedFile], options: AtlasParams, request: Proc
     made = Contents()
     sheets = set()
     for file in files:
-        with suppress(JobError):  # reported below
+        with suppress(JobError):  # `_read_file` reports the error below
             sheets |= {_read_sheet(file)[1]} if _is_sheet(file.path) else set()
     files = [file for file in files if file.path not in sheets]
     known: dict[tuple[tuple[int, ...], bytes], Pixels] = {}
@@ -417,9 +417,9 @@ def _read_slices(slices: list[Slice], size: Size) -> FrameSettings:
 
 
 def pack(sprites: list[Sprite], options: AtlasParams, source: str) -> list[tuple[int, int]]:
-    """Place all sprites; return the sizes (width, height) of the pages.
+    """Place all sprites on pages, and return the sizes (width, height) of the pages.
 
-    Chooses the smallest page that holds all sprites; if the largest page is too small, uses several of the largest size.
+    The result is the smallest page that holds all sprites. If even the largest page is too small, several pages are used.
 
     Raises:
         JobError: a sprite is larger than a page.
@@ -427,7 +427,7 @@ def pack(sprites: list[Sprite], options: AtlasParams, source: str) -> list[tuple
     distinct = {id(each.pixels): each for each in sorted(sprites, key=lambda each: (-max(each.shape), -min(each.shape), each.name))}
     margin = 2 * options.extrude + options.padding
     boxes = [Item(each.shape[0] + margin, each.shape[1] + margin, key) for key, each in distinct.items()]
-    # A page has padding between sprites, but not at its right and lower edge.
+    # The sprites at the right and lower edges of a page need no padding, so `page_size` is larger than the page by one padding.
     sizes = _list_sizes(options)
     largest = max(sizes[-1])
     for width, height, key in boxes:

@@ -80,7 +80,7 @@ MARKS_ASSET_TYPE = UUID("b1a7e3d4-9c52-5f38-a6d1-4e8b0c6f1e04")
 """Asset type of the loop points and markers of a sound whose format has no place for them: JSON."""
 
 BLOCK_FRAMES, _BLOCK_CHANNELS = 65536, 8
-"""Number of frames in a block of at most 8 channels, and the number 8. With more channels a block has fewer frames."""
+"""Number of frames in a block of up to 8 channels, and this number of channels. A block of more channels has fewer frames."""
 
 _UNKNOWN_FRAMES = 1 << 62
 """A frame count of at least this means "unknown": libsndfile returns nearly 2**63 for a stream whose header has no length."""
@@ -143,7 +143,8 @@ class AudioBuilder:
     name: ClassVar[str] = "audio"
     version: ClassVar[str] = "1"
     patterns: ClassVar[tuple[str, ...]] = ("*.wav", "*.flac", "*.ogg", "*.mp3", "*.aif", "*.aiff")
-    # The wheels of these packages contain libsndfile, libFLAC and libsoxr; an upgrade of a package changes the bytes of products.
+    # The versions enter the fingerprint, because the packages contain libsndfile, libFLAC and libsoxr, which make the bytes of
+    # products.
     analysis_fingerprint: ClassVar[str] = library_versions("soundfile", "soxr")
     params_schema: ClassVar[dict[str, Any]] = {
         "type": "object",
@@ -224,7 +225,7 @@ def _open_sound(file: IO[bytes], layout: WavLayout | None, request: ProcessJobRe
 
     if layout is not None:
         _check_wav(layout, request)
-    # The path is passed as bytes, because soundfile cannot encode the surrogates of an undecodable name.
+    # The path is passed as bytes, because soundfile cannot encode a file name that is not valid UTF-8.
     source = PlainWav(file, layout) if layout is not None and layout.is_misread else os.fsencode(request.full_path)
     file.seek(0)
     with _quiet(describe_kind(file.read(16)) in ("", "an MP3 sound")), soundfile.SoundFile(source) as sound:
@@ -269,7 +270,7 @@ def _quiet(is_needed: bool) -> Iterator[None]:
 
 
 def _reason(code: int, file: IO[bytes]) -> str:
-    """Return the cause of libsndfile's error, without the text of libsndfile."""
+    """Return the cause of an error of libsndfile in plain words, because the text of libsndfile is meant for programmers."""
     head = file.read(4096)
     kind = describe_kind(head)
     noun = kind.split(" ", 1)[-1] if kind.startswith(_READABLE) else "sound"
@@ -380,7 +381,7 @@ def _measure(
     options: Mapping[str, Any],
     request: ProcessJobRequest,
 ) -> _Shape:
-    """Return how loudness, peak, trim and fades change a sound."""
+    """Measure a sound, and return the gain and the range of frames that the parameters `loudness`, `peak` and `trim` request."""
     target, threshold = options["loudness"], options["trim"]
     if target is not None and channel_count > _BLOCK_CHANNELS:
         raise _BadAudioError(f"loudness is measured of {_BLOCK_CHANNELS} channels at most, this has {channel_count}; use mono")
@@ -486,7 +487,7 @@ def _blocks(source: Any, request: ProcessJobRequest, *, warns: bool) -> Iterator
     text = f"ends after {read_count} of {source.frames} samples"
     if source.format != "MP3":
         raise _BadAudioError(f"damaged {source.format} sound: it {text}")
-    # The length of an MP3 without a length in its header is an estimate.
+    # A short MP3 gives only a warning, because libsndfile estimates the length if the header does not contain one.
     if warns:
         request.log.warning(f"{request.source}: it {text}")
 

@@ -71,7 +71,7 @@ class FontBuilder:
     name: ClassVar[str] = "font"
     version: ClassVar[str] = "1"
     patterns: ClassVar[tuple[str, ...]] = ("*.ttf", "*.otf", "*.woff", "*.woff2")
-    # The list also has the compressors, because an upgrade of a compressor changes the bytes of products.
+    # The fingerprint includes the compressors brotli and zlib, because an upgrade of a compressor may change the bytes of products.
     analysis_fingerprint: ClassVar[str] = f"{library_versions('fonttools', 'brotli')}, zlib {zlib.ZLIB_RUNTIME_VERSION}"
     params_schema: ClassVar[dict[str, Any]] = {
         "type": "object",
@@ -187,7 +187,7 @@ def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest
     name = f"{request.stem}.{extension}"
     if not is_cut and packing == font.flavor:
         return os.path.basename(request.source), data
-    font = _read(data, report)  # fontTools writes unread tables unchanged
+    font = _read(data, report)  # the font is opened again, because fontTools writes unread tables unchanged
     if is_cut:
         _leave_out(font, left_out, report)
         _cut(font, options, report)
@@ -233,7 +233,7 @@ def _check_directory(data: bytes) -> None:
     if not data.startswith(_SIGNATURES):
         raise BrokenFontError("is not a font: it does not begin with the signature of ttf, otf, woff or woff2")
     if data.startswith(b"wOF2"):
-        return  # all tables of a WOFF2 are in one compressed stream
+        return  # a WOFF2 stores all tables in one compressed stream, so its tables have no offsets
     is_woff = data.startswith(b"wOFF")
     start, size, count_at = (44, 20, 12) if is_woff else (12, 16, 4)
     if len(data) < start:
@@ -257,7 +257,7 @@ def _check_tables(font: Any, report: FontReport) -> list[str]:
         raise BrokenFontError(f"has no table '{missing[0]}'" + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""))
     if not any(all(tag in tags for tag in outline) for outline in _OUTLINES):
         raise BrokenFontError("has no outlines and no bitmaps: no table 'glyf', 'CFF ', 'CFF2', 'CBDT' or 'sbix'")
-    # These tables are read first, because other tables need their counts and glyph names.
+    # These tables are read first, because other tables need the counts and glyph names in these tables.
     first = [tag for tag in ("head", "maxp", "loca", "post") if tag in tags]
     unread = []
     for tag in [*first, *(tag for tag in tags if tag not in first)]:
@@ -300,7 +300,7 @@ def _check_table(font: Any, tag: str) -> None:
         count_composites(font)
 
 
-# ---------------------------------------------------------------------------------------------------------------- cutting
+# ------------------------------------------------------------------------------------------------------------- subsetting
 
 
 def _leave_out(font: Any, unread: list[str], report: FontReport) -> None:

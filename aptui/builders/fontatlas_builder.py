@@ -180,7 +180,7 @@ class MsdfBuilder(SimpleBuilder):
         ])  # fmt: skip
         with open(made, "rb") as file:
             metrics = json.load(file)
-        # aptui reads the kerning itself, because the program reads only the table 'kern', and many fonts have only GPOS
+        # aptui reads the kerning, because msdf-atlas-gen reads only the table 'kern', and many fonts have kerning only in GPOS.
         metrics["kerning"] = _describe_kerning(glyphs, kerning, units)
         facts = {"width": metrics["atlas"]["width"], "height": metrics["atlas"]["height"], "format": "png"}
         request.add_product(page, sub_id=1, asset_type=PAGE_ASSET_TYPE, facts=facts)
@@ -249,7 +249,7 @@ def choose_characters(
     wanted = {character for character in wanted if character.isprintable()}
     known = font.getBestCmap() or {}
     warn_of_missing_characters(font, "".join(sorted(wanted)), report)
-    # A font may lack characters of a range, because a range names a block of Unicode.
+    # Missing characters of a range give no warning, because a range usually is a whole block of Unicode.
     codes = sorted(({ord(character) for character in wanted} | set(code_points([*options.ranges]))) & known.keys())
     if not codes:
         raise BrokenFontError("lacks all characters that the parameters name")

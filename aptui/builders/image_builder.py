@@ -164,7 +164,7 @@ def decode_picture(data: bytes, job: PictureJob) -> Image.Image | DeepPicture:
     """Return the first frame of `data`, upright, in sRGB, in a mode of the requested format."""
     png = read_png(data) if data.startswith(SIGNATURE) else PngFile(data)
     opened = partial(open_picture, png.data, job.name, most_megapixels=job.options["max_megapixels"])
-    with warnings.catch_warnings(record=True) as noted:  # Pillow reports oddities in the file by `warnings.warn`
+    with warnings.catch_warnings(record=True) as noted:  # Pillow reports faults of the file by `warnings.warn`
         warnings.simplefilter("always")
         picture = opened()
         if png.bit_depth:
@@ -227,7 +227,7 @@ def _report_kind(kind: str, frame_count: int, job: PictureJob) -> None:
 
 
 def _report_encoding(png: PngFile, job: PictureJob) -> None:
-    """Report colours that differ from the file's declaration.
+    """Report that the colours of a PNG are used although the file declares another colour space or gamma.
 
     A profile overrides the chunk sRGB, which overrides gAMA (PNG, 4.3).
     """
@@ -282,7 +282,7 @@ def _to_srgb(picture: Image.Image, profile: bytes, job: PictureJob) -> Image.Ima
 
 def _fit_for_format(picture: Image.Image, job: PictureJob) -> Image.Image:
     """Return `picture` in a mode of the requested format, without metadata."""
-    picture.info = {}  # cleared, because writers would save the profile, comments and resolution in `info`
+    picture.info = {}  # cleared, because Pillow would write the profile, comments and resolution in `info`
     if job.options["grayscale"]:
         picture = picture.convert("LA" if picture.mode in ("RGBA", "LA") else "L")
     if job.format == "jpeg" and picture.mode in ("RGBA", "LA"):
@@ -346,7 +346,7 @@ def _write_level(picture: Image.Image | DeepPicture, level: int, job: PictureJob
     if job.format != "png":
         arguments["quality"] = job.options["quality"]
     if job.format == "webp" and job.options["lossless"]:
-        # With `lossless`, Pillow's `quality` would mean compression effort.
+        # `quality` is left out, because Pillow takes it as the compression effort if `lossless` is set.
         arguments = {"lossless": True}
     with open(job.request.product_path(name), "wb") as file:
         if isinstance(picture, DeepPicture):
@@ -363,6 +363,6 @@ def _save(picture: Image.Image, file: IO[bytes], name: str, kind: str, arguments
     except ValueError:
         raise PictureError(f"cannot write {name}: {kind} cannot hold this picture") from None
     except OSError as error:
-        if error.errno is not None:  # an error of the disk, not of Pillow
+        if error.errno is not None:  # the disk caused this error, for example because it is full
             raise
         raise PictureError(f"cannot write {name}: {kind} cannot hold this picture") from None

@@ -112,7 +112,7 @@ def _decode(data: bytes, request: ProcessJobRequest) -> str:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             what = "invalid UTF-8 at byte offset 0: this is UTF-16 or UTF-32; save it as UTF-8"
             raise BrokenTextError(what, "1:1") from None
-        # The bytes before the offset are valid UTF-8, so the column can count characters, as in all other messages.
+        # The bytes before the offset are valid UTF-8, so the message can count the column in characters, as all other messages do.
         before = data[: error.start].decode("utf-8")
         what = f"invalid UTF-8 at byte offset {error.start} (0x{data[error.start]:02x})"
         raise BrokenTextError(what, write_place(before, len(before))) from None

@@ -159,10 +159,10 @@ def _by_library(data: bytes, options: Mapping[str, Any], request: ProcessJobRequ
     lupa = library(_MODULES[options["version"]], "lupa")
     runtime = lupa.LuaRuntime(encoding=None, register_eval=False, register_builtins=False, unpack_returned_tuples=True)
     compile_ = runtime.execute(_LOAD)
-    # Remove a first line such as `#!/usr/bin/lua`, which only the program `lua` accepts. Its line end stays, so that lines keep
-    # their numbers.
+    # Remove a first line such as `#!/usr/bin/lua`, because only the program `lua` accepts such a line. The line end stays, so that
+    # the other lines keep their numbers.
     text = re.sub(rb"\A(?:\xef\xbb\xbf)?#[^\r\n]*", b"", data).removeprefix(b"\xef\xbb\xbf")
-    # Without the option `d`, LuaJIT writes constant tables in random order.
+    # The option `d` is set, because without `d` LuaJIT writes constant tables in random order.
     how = (b"sd" if options["strip"] else b"d") if options["version"] == "luajit" else options["strip"]
     made = compile_(text, b"=" + os.fsencode(request.source), how, is_dumped)
     if isinstance(made, tuple):
@@ -173,7 +173,8 @@ def _by_library(data: bytes, options: Mapping[str, Any], request: ProcessJobRequ
 def _by_program(compiler: str, options: Mapping[str, Any], request: ProcessJobRequest, *, is_dumped: bool) -> bytes:
     product = os.path.join(request.temp_dir, "luac.out")
     mode = ["-o", product, *(["-s"] if options["strip"] else [])] if is_dumped else ["-p"]
-    # The name is relative, because it becomes part of the bytecode. `./` before `-` keeps luac from reading it as an option.
+    # The path is relative, because luac writes the path into the bytecode. `./` is put before a leading `-`, because luac would
+    # read the path as an option.
     source = f"./{request.source}" if request.source.startswith("-") else request.source
     ended = run_program([compiler, *mode, "--", source], request.scan_folder)
     if ended.status != 0:

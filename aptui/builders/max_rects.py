@@ -102,7 +102,7 @@ def _cut(free: Any, at: Place) -> Any:
         parts.append(part)
     new = np.unique(np.concatenate(parts), axis=0)
     known = np.concatenate([others, new])
-    # Only a new rectangle can be inside another one, because none of the earlier free rectangles contained another.
+    # Only the new rectangles are checked, because none of the earlier free rectangles is inside another rectangle.
     is_inside = (
         (known[None, :, 0] <= new[:, None, 0])
         & (known[None, :, 1] <= new[:, None, 1])

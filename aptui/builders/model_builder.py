@@ -116,7 +116,7 @@ class ModelBuilder(SimpleBuilder):
             try:
                 uris = list(file_uris(parse_document(request.read_source()).tree))
             except (BrokenGltfError, OSError):
-                uris = []  # the job itself reports a mistake in the file
+                uris = []  # the error is ignored here, because the job reports it
             paths = (placed(request.source, uri) for uri in uris)
         request.source_dependencies += declare_sources(request.scan_folder, filter_allowed(request, paths))
 

@@ -350,7 +350,7 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
     path = request.product_path(name)
     if os.path.dirname(request.source).startswith("-"):
         raise ParamError("its folder's name begins with '-', which compilers take for an option")
-    # Names are relative, because messages and debug information contain the path of the source.
+    # The path is relative, because compilers write the path into messages and debug information.
     source = request.source if not request.source.startswith("-") else f"./{request.source}"
     folder = _folder_without_marks(data, included, options["include_paths"], request)
 
@@ -369,7 +369,7 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
         return [JobProduct(name, 0, SHADER_ASSET_TYPE)]
     products = [JobProduct(name, zlib.crc32(variant.encode()), SPIRV_ASSET_TYPE)]
     if options["reflect"] or options["cross"]:
-        # Compile again without optimisation, which removes names, and bindings that this variant does not use.
+        # The module is compiled again without optimisation, because optimisation removes names and unused bindings.
         named = os.path.join(request.temp_dir, "named.spv")
         compile_to(named, {"optimise": "none", "debug": True}, is_silent=True)
         products += _describe(named, base, options, request)
@@ -393,7 +393,7 @@ def _describe(named: str, base: str, options: Mapping[str, Any], request: Proces
         name = f"{base}.{language}"
         program, *arguments = _CROSS[language]
         output = [] if program == "naga" else ["--output"]
-        made = os.path.join(request.temp_dir, f"made.{language}")  # naga chooses the language by the extension
+        made = os.path.join(request.temp_dir, f"made.{language}")  # naga chooses the language by the file extension
         request.run_program([program, named, *arguments, *output, made])
         os.replace(made, request.product_path(name))
         products.append(JobProduct(name, zlib.crc32(name.encode()), SHADER_ASSET_TYPE))
@@ -410,7 +410,7 @@ def _folder_without_marks(data: bytes, included: Sequence[str], include_paths: S
         try:
             files[path] = read(request, path)
         except UnusableError:
-            continue  # the file does not exist, so the compiler does not find it either
+            continue  # a missing file has no byte order mark to remove
     marked = [path for path, text in files.items() if text.startswith(codecs.BOM_UTF8)]
     for path, text in files.items():
         if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -494,7 +494,7 @@ def _report(status: int, found: Sequence[CompilerMessage], output: str, *, reque
     for message in found:
         if not message.is_error and not is_silent:
             request.log.warning(_format_placed(message, request.source))
-    # If any error has a line, report only those: the linker fails after a compile error, and its message has no line.
+    # Errors without a line are left out if other errors have a line, because the linker only repeats a failure of the compiler.
     wrong = [each for each in found if each.is_error]
     errors = [_format_placed(each, request.source) for each in [each for each in wrong if each.where] or wrong]
     if status == 0:
@@ -511,6 +511,6 @@ def _report(status: int, found: Sequence[CompilerMessage], output: str, *, reque
 
 def _format_placed(message: CompilerMessage, source: str) -> str:
     file, colon, line = message.where.rpartition(":")
-    # If glslang only checks a shader, its messages name the source "0".
+    # The messages of glslang call the source "0" if glslang only checks a shader.
     place = f"{source if file == '0' else file}{colon}{line}".removeprefix("./")
     return f"{place or source}: {message.text}"

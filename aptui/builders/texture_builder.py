@@ -303,7 +303,7 @@ def _encode(images: list[Pixels], name: str, usage: str, options: TextureParams,
     is_color = usage in ("color", "ui")
     chains = [make_mips(image, usage, has_mips=has_mips, bleeds=options.bleed, coverage=options.coverage) for image in images]
     is_premultiplied = options.premultiply and is_color
-    if is_premultiplied:  # done after the mips, because averages need colours that are not multiplied by alpha
+    if is_premultiplied:  # done after the mips are made, because averages need colours that are not multiplied by alpha
         chains = [[premultiply(level) for level in chain] for chain in chains]
     total, done = sum(level.shape[0] * level.shape[1] for chain in chains for level in chain), 0
     effort = 0 if request.quality == "draft" else options.effort
@@ -355,7 +355,7 @@ def _encode_band(pixels: Pixels, name: str, usage: str, effort: int) -> bytes:
         params = etcpak.BC7CompressBlockParams()
         params.m_max_partitions = 64 * effort // 100
         arguments = (*arguments, params)
-    # compress_eac_r returns twice the bytes; the second half is not initialized.
+    # The result is cut, because compress_eac_r returns twice the needed bytes, and the second half is not initialized.
     return bytes(getattr(etcpak, f"compress_{name}")(*arguments)[: padded.size // 64 * FORMATS[name].size])
 
 

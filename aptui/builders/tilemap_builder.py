@@ -63,7 +63,7 @@ class TilemapBuilder(SimpleBuilder):
         try:
             reader.read(request.read_source())
         except (BrokenTextError, NamedFileError, MissingError, OSError):
-            pass  # the job itself reports a mistake in the file
+            pass  # the error is ignored here, because the job reports it
         paths = filter_allowed(request, (*reader.files, *reader.pictures))
         request.source_dependencies += declare_sources(request.scan_folder, paths)
 
@@ -127,7 +127,7 @@ def _check_pictures(reader: MapReader | LdtkReader, request: ProcessJobRequest) 
 
 
 def _name_textures(value: Any, extension: str) -> None:
-    """Put the extension of textures in place of those of all pictures that a map or a project names."""
+    """Replace the extension of every picture that a map or a project names by the extension of textures."""
     todo = [value]
     while todo:
         holder = todo.pop()

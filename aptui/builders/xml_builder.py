@@ -133,7 +133,7 @@ class _Element:
 class _XmlReading:
     """One pass of expat over a document; `needless` lists the (start, end) of bytes that programs ignore.
 
-    Expat reports only the start of each event; an event ends where the next event begins.
+    Expat reports only the start of each event, so an event ends where the next event begins.
     """
 
     def __init__(self, encoding: str | None, *, is_dtd_forbidden: bool) -> None:
@@ -178,7 +178,7 @@ class _XmlReading:
     def _end_pending(self, end: int) -> None:
         """Record the text that ends where the next event begins (`end`)."""
         if self._pending == "blanks" and b"&" in self._data[self._start : end]:
-            self._open[-1].has_text = True  # a blank that is written as &#32; is intended, so it counts as text
+            self._open[-1].has_text = True  # a blank that is written as &#32; is intended, so the blank counts as text
         elif self._pending == "blanks":
             self._open[-1].blanks.append((self._start, end))
         self._pending = ""
@@ -207,7 +207,8 @@ class _XmlReading:
     def _on_comment(self, _text: str) -> None:
         self._begin()
         if not self._is_in_dtd:
-            # Find the end of the comment here: if a DOCTYPE follows, expat reports it only after the start of its text.
+            # The end of the comment is searched here, because the next event may come too late: expat reports a DOCTYPE after its
+            # first characters.
             end = self._data.index(self._comment_end, self._start) + len(self._comment_end)
             self.needless.append((self._start, end))
 

@@ -38,7 +38,7 @@ class Extra(Struct, frozen=True):
     needs: str
 
 
-# The shape of a lantern: a cube. Each face has the texture of the floor.
+# The lantern is a cube. Each face has the texture of the floor.
 _LANTERN = """# Eight corners, six sides.
 mtllib lantern.mtl
 o lantern
@@ -233,7 +233,7 @@ EXTRAS = (
         "GPU textures",
         install_advice("textures"),
     ),
-    # without the program luac, the demo only copies the scripts
+    # The demo only copies its scripts if this host has neither lupa nor luac.
     Extra(
         "lua",
         can_compile,

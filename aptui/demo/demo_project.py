@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 MARKER = "# aptui demo project: made by `aptui demo`, which rewrites its files when it runs again."
-"""First line of the demo's `aptui.yaml`. If the `aptui.yaml` of a folder begins so, the demo may overwrite the folder's files."""
+"""First line of the demo's `aptui.yaml`. If the `aptui.yaml` of a folder begins with this line, the demo may replace its files."""
 
 INTENDED_FAILURES = ("data/broken.json",)
 """Sources whose jobs fail on every platform; paths are relative to the scan folder."""
@@ -198,9 +198,9 @@ _TEXTS = {
     '  {"name": "beetle", "health": 5, "speed": 0.75}\n]\n',
     "assets/data/dialogue.json": '{\n  "greeting": ["Good evening.", "Is it late?"],\n  "farewell": "It is hot \\u2013 mind."\n}\n',
     "assets/data/seed.json": '{\n  "world": 170141183460469231731687303715884105727,\n  "gravity": 9.80665\n}\n',
-    # This file gives a warning: most readers would use the second "night".
+    # This file gives a warning, because the key "night" is given twice.
     "assets/data/palette.json": '{\n  "day": "#ffe9b0",\n  "night": "#101830",\n  "dusk": "#b0607a",\n  "night": "#0a1020"\n}\n',
-    # This file fails: the comma after the second line is missing.
+    # This file fails, because the comma after the second line is missing.
     "assets/data/broken.json": '{\n  "level": 3\n  "name": "The Unlit Stair"\n}\n',
     "assets/scripts/main.lua": 'local lamp = require("lamp")\n\nfunction update(dt)\n  lamp.flicker(dt)\nend\n',
     "assets/scripts/lamp.lua": (
@@ -240,7 +240,7 @@ def write_project(folder: Path, *, has_page: bool = False) -> None:
 
 
 def _write_files(folder: Path, *, has_page: bool) -> None:
-    # aptui.yaml is written first, so that an interrupted demo is still recognized.
+    # aptui.yaml is written first, because the demo may replace the files of a folder only if it finds the aptui.yaml of a demo.
     _write(folder / "aptui.yaml", _config().encode())
     for path, text in _TEXTS.items():
         _write(folder / path, text.encode())

@@ -85,7 +85,8 @@ class _Mesh(Struct):
 
 
 def _normal(surface: Surface, u: float, v: float) -> Vector:
-    v = min(max(v, 2 * _STEP), 1 - 2 * _STEP)  # moved away from both edges, because a surface may end in a single point
+    # `v` keeps a distance from both edges, because a surface may end in a point, which has no normal.
+    v = min(max(v, 2 * _STEP), 1 - 2 * _STEP)
     across = _minus(surface(u + _STEP, v), surface(u - _STEP, v))
     along = _minus(surface(u, v + _STEP), surface(u, v - _STEP))
     x, y, z = (across[(i + 1) % 3] * along[(i + 2) % 3] - across[(i + 2) % 3] * along[(i + 1) % 3] for i in range(3))

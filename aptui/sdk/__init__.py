@@ -95,7 +95,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from aptui.sdk import programs  # this module is imported here, because most builders start no program
+    from aptui.sdk import programs  # imported here, because most builders start no program
 
     return getattr(programs, name)
 
@@ -154,7 +154,7 @@ class PlatformInfo(Struct, frozen=True):
 class SourceDependency(Struct):
     """Declares that the jobs of a source depend on another source.
 
-    Their fingerprints cover its bytes, and its change repeats the analysis.
+    The fingerprints of the jobs cover the bytes of the other source, and a change of the other source repeats the analysis.
 
     `uuid` wins over `path`. The file need not exist yet.
     """

@@ -101,7 +101,7 @@ def _normalize(name: str) -> str:
 def _version(name: str) -> str:
     if version := _list_installed().get(_normalize(name)):
         return version
-    from importlib import metadata  # slow to import, and only few builders need it
+    from importlib import metadata  # imported here, because the import is slow and few builders need `metadata`
 
     try:
         return metadata.version(name)

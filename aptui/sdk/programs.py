@@ -136,7 +136,7 @@ def run_program(
     with process:
         assert process.stdout is not None
         for limit, most in ((resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_DATA, memory_bytes)):
-            with suppress(OSError, ValueError):  # the program has ended, or has a lower limit already
+            with suppress(OSError, ValueError):  # the program may have ended, or may have a lower limit
                 resource.prlimit(process.pid, limit, (most, most))
         output = process.stdout.read(MOST_OUTPUT_CHARACTERS)
         while process.stdout.read(MOST_OUTPUT_CHARACTERS):

@@ -63,7 +63,7 @@ def unpack(products: dict[str, bytes], stem: str = "hud") -> dict[str, np.ndarra
     [{}, {"trim": False}, {"rotate": True}, {"power_of_two": False}, {"max_size": 256}, {"extrude": 0, "padding": 0}],
     ids=["default", "untrimmed", "rotated", "any size", "several pages", "tight"],
 )
-def test_game_finds_every_sprite_in_the_pages(bench: BuilderBench, params: dict[str, Any]) -> None:
+def test_frame_list_gives_the_position_of_every_sprite_on_the_pages(bench: BuilderBench, params: dict[str, Any]) -> None:
     sprites = draw_sprites(bench, 60)
     bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}')
 
@@ -75,7 +75,7 @@ def test_game_finds_every_sprite_in_the_pages(bench: BuilderBench, params: dict[
         assert (found[name][visible] == pixels[visible]).all(), name
 
 
-def test_pages_are_well_filled(bench: BuilderBench) -> None:
+def test_sprites_fill_at_least_85_percent_of_the_pages(bench: BuilderBench) -> None:
     draw_sprites(bench, 120, border=0)
     bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}')
 
@@ -99,7 +99,7 @@ def test_sprites_do_not_overlap_and_are_extruded(bench: BuilderBench) -> None:
     assert x[1] - x[0] >= 8 + 2 * 2 + 4
 
 
-def test_equal_pictures_are_stored_once(bench: BuilderBench) -> None:
+def test_equal_sprites_are_stored_once(bench: BuilderBench) -> None:
     for name in ("a", "b", "c"):
         write_sprite(bench, f"ui/{name}.png", np.full((8, 8, 4), 255, np.uint8))
     bench.write("hud.atlas", '{"sprites": ["./ui/*.png"]}')
@@ -109,7 +109,7 @@ def test_equal_pictures_are_stored_once(bench: BuilderBench) -> None:
     assert len({str(frame["frame"]) for frame in frames.values()}) == 1
 
 
-def test_slices_and_pivots_of_frames_are_written_as_an_array(bench: BuilderBench) -> None:
+def test_array_format_contains_the_slices_and_pivots_of_frames(bench: BuilderBench) -> None:
     write_sprite(bench, "menu/ui/a.png", np.full((20, 30, 4), 255, np.uint8))
     settings = '{"sprites": ["./ui/*.png"], "frames": {"menu/ui/a.png": {"slice": [4, 5, 6, 7], "pivot": [0.5, 1]}}}'
     bench.write("menu/hud.atlas", settings)
@@ -156,7 +156,7 @@ def write_sheet(bench: BuilderBench, **changes: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("is_array", [False, True])
-def test_frames_of_a_sheet_of_aseprite_are_sprites_and_tags_are_animations(bench: BuilderBench, is_array: bool) -> None:
+def test_frames_of_aseprite_become_sprites_and_its_tags_become_animations(bench: BuilderBench, is_array: bool) -> None:
     frames = SHEET["frames"]
     listed = [{"filename": name, **frame} for name, frame in frames.items()] if is_array else frames
     pixels = write_sheet(bench, frames=listed)
@@ -207,7 +207,7 @@ def test_picture_of_a_sheet_is_not_a_sprite(bench: BuilderBench) -> None:
 
 
 @pytest.mark.parametrize("form", ["hash", "array", "phaser", "godot"])
-def test_pages_can_be_named_as_the_gpu_textures_of_a_later_step(bench: BuilderBench, form: str) -> None:
+def test_textures_parameter_sets_the_extension_of_pages_in_the_frame_list(bench: BuilderBench, form: str) -> None:
     draw_sprites(bench, 30)
     bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}')
 
@@ -218,7 +218,7 @@ def test_pages_can_be_named_as_the_gpu_textures_of_a_later_step(bench: BuilderBe
     assert '"hud-1.png"' not in listed
 
 
-def test_phaser_gets_one_texture_with_a_list_of_frames_for_each_page(bench: BuilderBench) -> None:
+def test_phaser_format_has_one_texture_with_its_frames_for_each_page(bench: BuilderBench) -> None:
     sprites = draw_sprites(bench, 30)
     bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}')
 
@@ -230,7 +230,7 @@ def test_phaser_gets_one_texture_with_a_list_of_frames_for_each_page(bench: Buil
     assert sorted(frame["filename"] for each in textures for frame in each["frames"]) == sorted(sprites)
 
 
-def test_godot_gets_regions_and_margins(bench: BuilderBench) -> None:
+def test_godot_format_has_the_region_and_margin_of_each_sprite(bench: BuilderBench) -> None:
     draw_sprites(bench, 3)
     bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}')
 
@@ -264,7 +264,9 @@ def test_equal_sprites_give_equal_bytes(bench: BuilderBench) -> None:
         ("[" * 100_000, {}, "hud.atlas"),
     ],
 )
-def test_mistake_fails_with_an_explanation(bench: BuilderBench, text: str, params: dict[str, Any], message: str) -> None:
+def test_mistake_in_an_atlas_or_its_parameters_is_explained(
+    bench: BuilderBench, text: str, params: dict[str, Any], message: str
+) -> None:
     draw_sprites(bench, 1)
     bench.write("ui/a.txt", "no picture")
     bench.write("hud.atlas", text)
@@ -272,7 +274,7 @@ def test_mistake_fails_with_an_explanation(bench: BuilderBench, text: str, param
     assert message in bench.fail("hud.atlas", **params)
 
 
-def test_sprite_larger_than_the_largest_page_of_a_power_of_two_is_refused(bench: BuilderBench) -> None:
+def test_sprite_larger_than_the_largest_power_of_two_page_is_refused(bench: BuilderBench) -> None:
     write_sprite(bench, "ui/wide.png", np.full((8, 80, 4), 255, np.uint8))
     bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}')
 

@@ -36,7 +36,7 @@ def opened(products):
 
 
 @pytest.mark.parametrize(("wished", "bits"), [("wav", 16), ("wav", 24), ("flac", 16), ("flac", 24)])
-def test_samples_of_equal_or_lower_depth_stay_exact(bench, wished, bits):
+def test_samples_stay_exact_if_the_product_has_at_least_their_bit_depth(bench, wished, bits):
     every = np.arange(-32768, 32768, dtype=np.int16)
     source = bench.write("snd/a.b.wav", encoded(every))
 
@@ -71,7 +71,7 @@ def test_24_bit_samples_stay_exact_or_are_rounded_to_16_bits(bench):
         ("AIFF", "PCM_16", "a.aiff"),
     ],
 )
-def test_every_format_is_read(bench, kind, subtype, source):
+def test_sound_of_every_source_format_is_read(bench, kind, subtype, source):
     kind_made, _, rate, samples = opened(bench.build(bench.write(source, encoded(sine(), kind, subtype)), format="flac"))
 
     assert (kind_made, rate) == ("FLAC", RATE)
@@ -102,7 +102,7 @@ def test_stereo_of_a_sound_with_six_channels_is_refused(bench):
     assert bench.fail(source, channels="stereo").startswith("a.wav: 6 channels cannot become stereo")
 
 
-def test_flac_holds_eight_channels(bench):
+def test_flac_product_of_more_than_eight_channels_is_refused(bench):
     source = bench.write("a.wav", encoded(np.zeros((9, 9)), "WAV"))
 
     assert bench.fail(source, format="flac") == "a.wav: flac holds 8 channels, this has 9; use wav or mono"
@@ -122,7 +122,7 @@ def test_resampling_keeps_length_pitch_and_level(bench, rate, channels):
     assert abs(np.abs(samples[rate // 4 : rate // 2, 0]).max() - 0.8) < 0.01
 
 
-def test_the_block_size_does_not_change_a_conversion_without_resampling(bench, monkeypatch):
+def test_block_size_does_not_change_a_conversion_without_resampling(bench, monkeypatch):
     source = bench.write("a.wav", encoded(sine()))
     whole = bench.build(source, channels="stereo")
 
@@ -150,7 +150,7 @@ def test_equal_sources_give_equal_bytes_across_processes(bench, made_elsewhere, 
     assert made_elsewhere(bench, source, **params) == digests_of(first)
 
 
-def test_unknown_format_is_refused_with_the_known_ones(bench):
+def test_error_for_an_unknown_format_lists_the_known_formats(bench):
     error = bench.analyse("a.x", {"format": "ogg"}).error
 
     assert error == "builder 'mine' (audio): parameter 'format' must be one of wav, flac, vorbis, opus, mp3, adpcm, not 'ogg'"
@@ -178,7 +178,7 @@ def test_lossy_formats_keep_pitch_and_level(bench, form, name, kind, subtype, ra
 
 
 @pytest.mark.parametrize("channels", [1, 2])
-def test_adpcm_states_its_length_without_the_silence_of_its_last_block(bench, channels):
+def test_stored_length_of_an_adpcm_excludes_the_silence_in_its_last_block(bench, channels):
     data = bench.build(bench.write("a.flac", encoded(sine(channels=channels), "FLAC")), format="adpcm")["a.wav"]
 
     at = data.index(b"fact") + 8
@@ -187,7 +187,7 @@ def test_adpcm_states_its_length_without_the_silence_of_its_last_block(bench, ch
 
 @pytest.mark.parametrize(("quality", "kilobits"), [(1, 26), (30, 35), (60, 63), (100, 130)])
 @pytest.mark.parametrize("channels", [1, 2])
-def test_quality_of_opus_gives_the_bit_rates_of_vorbis_for_music(bench, quality, kilobits, channels):
+def test_opus_and_vorbis_have_similar_bit_rates_for_music_at_equal_quality(bench, quality, kilobits, channels):
     """The expected rates (kbit/s for each channel) are close to the rates of Vorbis for music."""
     times = np.arange(4 * RATE) / RATE
     music = 0.2 * sum(np.sin(2 * np.pi * 110 * number * times + number) / number for number in range(1, 40))
@@ -200,7 +200,7 @@ def test_quality_of_opus_gives_the_bit_rates_of_vorbis_for_music(bench, quality,
 
 
 @pytest.mark.parametrize("form", ["vorbis", "opus", "mp3"])
-def test_better_quality_takes_more_bytes(bench, form):
+def test_higher_quality_gives_more_bytes(bench, form):
     noise = np.random.default_rng(1).normal(0, 0.1, (RATE, 1))
     source = bench.write("a.wav", encoded(noise))
 
@@ -209,7 +209,7 @@ def test_better_quality_takes_more_bytes(bench, form):
     assert len(low) < len(high)
 
 
-def test_ogg_pages_have_one_serial_number_and_right_checksums(bench):
+def test_ogg_pages_have_one_serial_number_and_correct_checksums(bench):
     (data,) = bench.build(bench.write("a.wav", encoded(sine())), format="vorbis").values()
 
     at, serials = 0, set()
@@ -236,7 +236,7 @@ def test_ogg_pages_have_one_serial_number_and_right_checksums(bench):
         ({"format": "mp3"}, 3, "mp3 holds 2 channels, this has 3; use wav or mono"),
     ],
 )
-def test_sound_that_a_format_cannot_hold_is_refused(bench, params, channels, message):
+def test_sound_is_refused_if_the_product_format_cannot_store_it(bench, params, channels, message):
     source = bench.write("a.wav", encoded(sine(channels=channels)))
 
     assert bench.fail(source, **params) == f"a.wav: {message}"
@@ -274,7 +274,7 @@ def test_overshoot_of_a_lossy_decoder_is_logged_without_a_warning(bench):
     assert any("samples clipped" in text for severity, text in bench.lines if severity == 1)
 
 
-def test_nan_sample_becomes_silence_and_an_infinite_one_full_scale(bench):
+def test_nan_sample_becomes_silence_and_infinite_sample_becomes_full_scale(bench):
     *_, samples = opened(bench.build(bench.write("a.wav", encoded(np.array([np.nan, np.inf, -np.inf]), subtype="FLOAT"))))
 
     assert (samples[:, 0] * 32768).tolist() == [0, 32767, -32768]
@@ -310,7 +310,7 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize(("source", "data", "reason"), [case[1:] for case in DAMAGED], ids=[case[0] for case in DAMAGED])
-def test_damaged_file_fails_with_a_plain_reason(bench, source, data, reason):
+def test_damaged_sound_fails_with_a_plain_reason(bench, source, data, reason):
     assert bench.fail(bench.write(source, data)) == f"{source}: {reason}"
 
 
@@ -354,7 +354,7 @@ def test_wav_with_impossible_header_fails_with_the_reason(bench, data, reason):
 
 
 @pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3", "AIFF", "CAF", "AU"])
-def test_message_about_any_damaged_file_is_in_plain_words(bench, kind):
+def test_randomly_damaged_file_is_read_or_fails_in_plain_words(bench, kind):
     stream = io.BytesIO()
     soundfile.write(stream, sine(3000), RATE, format=kind)
     data = stream.getvalue()
@@ -384,7 +384,7 @@ def test_list_chunk_of_odd_size_is_accepted_with_and_without_a_pad_byte(bench, i
     assert (samples[:, 0] * 32768).tolist() == list(range(1000))
 
 
-def test_wav_that_was_never_finished_is_read_to_its_end(bench):
+def test_wav_whose_header_states_zero_bytes_of_sound_is_read_to_its_end(bench):
     *_, samples = opened(bench.build(bench.write("a.wav", wav((b"fmt ", wav_header()), (b"data", b"")) + SAMPLES)))
 
     assert (samples[:, 0] * 32768).tolist() == list(range(1000))
@@ -415,7 +415,7 @@ def test_sound_that_would_become_too_large_is_refused(bench):
     assert bench.fail(source, max_mib=0.3, format="flac") == f"a.wav: {reason}"
 
 
-def test_length_is_also_bounded_if_the_header_does_not_say(bench, monkeypatch):
+def test_sound_without_a_length_in_its_header_has_a_size_limit(bench, monkeypatch):
     monkeypatch.setattr(audio_builder, "_UNKNOWN_FRAMES", 1)
 
     assert bench.fail(bench.write("a.wav", encoded(sine(200_000))), max_mib=0.3).startswith("a.wav: too long: ")
@@ -447,7 +447,7 @@ def test_wav_that_is_shorter_than_its_header_declares_warns(bench):
     assert bench.warnings == [f"a.wav: its header promises {len(data) - 44} bytes of sound, the file has 10000"]
 
 
-def test_a_cut_mp3_warns(bench):
+def test_mp3_that_ends_too_early_warns(bench):
     data = encoded(sine(RATE), "MP3", "MPEG_LAYER_III")
     bench.build(bench.write("a.mp3", data[: len(data) // 2]))
 
@@ -549,7 +549,7 @@ SURROUND = np.concatenate([tone(level, 5, channels=1) for level in (-28, -28, -2
     ],
     ids=["3341-1", "3341-2", "3341-3", "3341-4", "3341-5", "3341-6", "BS.1770 calibration", "short", "silence"],
 )
-def test_loudness_is_that_of_the_published_test_signals(samples, expected):
+def test_loudness_of_published_reference_signals_is_measured_correctly(samples, expected):
     """The signals of EBU Tech 3341, table 1 (shorter), and the tone of BS.1770, annex 1, within its tolerance of 0.1."""
     assert loudness_of(samples) == pytest.approx(expected, abs=0.1)
     assert loudness_of(samples) == pytest.approx(loudness_of(samples, block=1000), abs=1e-9)
@@ -570,7 +570,7 @@ def test_loudness_is_reached_unless_the_peak_limit_is_reached_first(bench, param
     assert np.abs(samples).max() <= 10 ** (params.get("peak", -1) / 20)
 
 
-def test_peak_limit_changes_only_a_sound_that_is_louder(bench):
+def test_peak_limit_changes_only_sounds_that_exceed_the_limit(bench):
     loud, quiet = bench.write("loud.wav", encoded(sine(level=0.9))), bench.write("quiet.wav", encoded(sine(level=0.1)))
 
     assert np.abs(opened(bench.build(loud, peak=-6))[3]).max() == pytest.approx(10 ** (-6 / 20), abs=0.002)

@@ -79,7 +79,7 @@ def test_valid_font_is_copied_unchanged(bench):
 
 
 @pytest.mark.parametrize(("flavor", "signature"), [("woff", b"wOFF"), ("woff2", b"wOF2")])
-def test_packing_and_unpacking_keep_the_glyphs(bench, flavor, signature):
+def test_packing_and_unpacking_a_font_keeps_its_glyphs(bench, flavor, signature):
     packed = bench.build(bench.write("a.ttf", TTF), flavor=flavor)[f"a.{flavor}"]
 
     plain = bench.build(bench.write(f"b.{flavor}", packed), flavor="none")["b.ttf"]
@@ -172,7 +172,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("data", "error"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
-def test_broken_font_fails_and_names_the_table(bench, data, error):
+def test_error_for_a_broken_font_names_the_table(bench, data, error):
     found = bench.fail(bench.write("a.ttf", data))
 
     assert found.startswith(error)
@@ -209,7 +209,7 @@ def test_damaged_optional_table_is_kept_and_warns(bench, tag):
     assert tag not in opened(bench.build(source, text="a")["a.ttf"]) or tag in ("OS/2", "post")
 
 
-def test_messages_of_fonttools_are_only_in_the_log(bench):
+def test_messages_of_fonttools_appear_only_in_the_log(bench):
     source = bench.write("a.ttf", spoiled("GPOS", b"\0\1\0\0\0"))
 
     bench.build(source)
@@ -401,11 +401,11 @@ def test_font_that_expands_far_beyond_its_size_fails(bench, make, monkeypatch):
     assert len(steps) < 2 * (WORK_PER_BYTE * len(data) + 16 * FREE_WORK)
 
 
-def test_composite_glyphs_of_too_many_levels_fail(bench):
+def test_composite_glyphs_nested_too_deep_fail(bench):
     assert "composite glyphs of more than 64 levels" in bench.fail(bench.write("a.ttf", composites(100, 1)))
 
 
-def test_composite_glyph_that_holds_itself_fails(bench):
+def test_composite_glyph_that_contains_itself_fails(bench):
     font = opened(composites(4, 1))
     font["glyf"]["g2"].components[0].glyphName = "g3"
     font.recalcBBoxes = False

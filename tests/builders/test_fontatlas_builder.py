@@ -60,7 +60,8 @@ def test_distance_field_of_a_glyph_is_at_the_bounds_in_the_metrics(bench):
     top = metrics["atlas"]["height"] - box["top"]
     field = page[top : top + 86, box["left"] : box["right"]].astype(int)
     assert field.shape == (86, 61)
-    # Distances along the middle row, at the centres of pixels: the outline is 8 pixels from the left edge.
+    # The expected values are distances from the centres of the pixels of one row to the outline, which is 8 pixels from the left
+    # edge.
     expected = [128 + (column + 0.5 - 8) * 128 / 8 for column in range(16)]
     assert np.abs(field[43, :16] - np.clip(expected, 0, 255)).max() <= 4
     assert metrics["atlas"] | {"width": 0, "height": 0} == {
@@ -129,7 +130,7 @@ def test_kerning_is_read_from_gpos(bench, features, expected):
     assert found == expected
 
 
-def test_kerning_is_read_from_the_kern_table_without_gpos(bench):
+def test_kerning_is_read_from_the_kern_table_if_the_font_has_no_gpos(bench):
     font = TTFont(io.BytesIO(TTF), recalcTimestamp=False)
     table = KernTable_format_0()
     table.coverage, table.kernTable = 1, {("L", "a"): -30, ("L", "p"): 0}
@@ -173,7 +174,7 @@ def test_bmfont_file_lists_the_same_glyphs_with_positions_in_pixels(bench):
         (TTF[:-300], "a.ttf: table "),
     ],
 )
-def test_a_damaged_font_fails_in_one_line(bench, data, error):
+def test_damaged_font_fails_with_an_error_of_one_line(bench, data, error):
     assert bench.fail(bench.write("a.ttf", data)).startswith(error)
 
 
@@ -198,7 +199,7 @@ done
 
 
 @pytest.mark.real
-def test_msdf_runs_the_program_with_the_chosen_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_msdf_builder_passes_the_chosen_characters_to_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = BuilderBench(MsdfBuilder(), tmp_path / "bench")
     source = bench.write("lantern.ttf", add_kerning("feature kern { pos L a -80; } kern;"))
     (tmp_path / "bin").mkdir()
@@ -220,7 +221,7 @@ def test_msdf_runs_the_program_with_the_chosen_characters(tmp_path: Path, monkey
     assert words.endswith("0x4c, 0x61, 0x6d, 0x70")
 
 
-def test_msdf_fails_if_its_program_is_missing_and_names_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_msdf_builder_names_its_program_if_the_program_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = BuilderBench(MsdfBuilder(), tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
 

@@ -41,7 +41,7 @@ CONTAINERS = [
 
 
 @pytest.mark.parametrize(("data", "error"), [case[1:] for case in CONTAINERS], ids=[case[0] for case in CONTAINERS])
-def test_broken_glb_container_fails_and_names_the_byte(bench, data, error):
+def test_error_for_a_broken_glb_container_names_the_byte_offset(bench, data, error):
     assert bench.fail(bench.write("a.gltf", data)) == error
 
 
@@ -146,7 +146,7 @@ def put(tree, way, value):
 
 
 @pytest.mark.parametrize(("way", "value", "error"), MISTAKES, ids=[f"{way}={str(value)[:20]}" for way, value, _ in MISTAKES])
-def test_mistake_in_a_model_is_named_in_the_error(sample, way, value, error):
+def test_error_for_a_mistake_in_a_model_names_the_object(sample, way, value, error):
     sample = embedded(sample)
     put(sample.tree, way, value)
 
@@ -168,7 +168,7 @@ def change(sample, accessor, form, index, value):
     sample.numbers = bytes(data)
 
 
-def test_scene_that_lists_a_child_warns_unless_strict(bench, sample):
+def test_scene_that_lists_a_child_node_warns_and_fails_if_strict(bench, sample):
     sample.tree["scenes"][0]["nodes"] = [1]
     source = sample.write(bench)
 
@@ -189,7 +189,7 @@ def test_glb_whose_json_is_padded_with_nul_warns(bench, sample):
     assert bench.warnings == ["a.glb: the JSON of the GLB is padded with NUL, which must be blanks"]
 
 
-def test_buffer_without_bytes_in_the_model_warns_and_is_kept(bench, sample):
+def test_buffer_whose_bytes_are_not_stored_warns_and_is_kept(bench, sample):
     sample.tree["buffers"].insert(0, {"byteLength": 16})
     for view in sample.tree["bufferViews"]:
         view["buffer"] = 1
@@ -204,7 +204,7 @@ def test_buffer_without_bytes_in_the_model_warns_and_is_kept(bench, sample):
     assert tree["bufferViews"][9] == {"buffer": 1, "byteLength": 16}
 
 
-def test_model_with_no_buffer_bytes_is_packed(bench):
+def test_model_whose_only_buffer_has_no_stored_bytes_is_packed(bench):
     tree = {"asset": {"version": "2.0"}, "buffers": [{"byteLength": 16}], "bufferViews": [{"buffer": 0, "byteLength": 16}]}
 
     made, chunk = read_glb(bench.build(bench.write("a.gltf", json.dumps(tree)))["a.glb"])
@@ -224,7 +224,7 @@ def test_indices_written_as_floats_are_accepted(bench, sample):
     assert tree["meshes"][0]["primitives"][0]["indices"] == 3
 
 
-def test_joint_that_is_not_in_the_skin_is_named(sample):
+def test_joint_that_is_not_in_the_skin_is_an_error(sample):
     change(sample, 7, "B", 5, 9)
 
     errors, _ = mistakes(embedded(sample).tree, sample.numbers)
@@ -232,7 +232,7 @@ def test_joint_that_is_not_in_the_skin_is_named(sample):
     assert errors == ["node 1: joint 9 of attribute 'JOINTS_0' of mesh 0, primitive 0, is not in skin 0, which has 2 joints"]
 
 
-def test_negative_weights_are_named(sample):
+def test_negative_weights_are_an_error(sample):
     change(sample, 8, "f", 1, -0.5)
 
     errors, _ = mistakes(embedded(sample).tree, sample.numbers)
@@ -240,7 +240,7 @@ def test_negative_weights_are_named(sample):
     assert errors == [f"{ROCK}: attribute 'WEIGHTS_0' has negative weights"]
 
 
-def test_weights_that_do_not_add_up_warn(sample):
+def test_weights_that_do_not_add_up_to_one_warn(sample):
     change(sample, 8, "f", 4, 0.5)
 
     errors, warnings = mistakes(embedded(sample).tree, sample.numbers)
@@ -265,7 +265,7 @@ def test_skin_of_a_mesh_without_joints_warns(sample):
     assert mistakes(embedded(sample).tree, sample.numbers) == ([], [f"{ROCK}: has a skin, and no joints"])
 
 
-def test_index_that_restarts_a_primitive_is_named(sample):
+def test_index_that_restarts_a_primitive_is_an_error(sample):
     change(sample, 3, "H", 2, 0xFFFF)
 
     errors, _ = mistakes(embedded(sample).tree, sample.numbers)
@@ -288,7 +288,7 @@ PNG, JPEG = picture(), picture("JPEG")
         (JPEG[:2] + b"\xff\xda\0\x02\xff\xd9", "the JPEG is damaged: nothing says how large the picture is"),
     ],
 )
-def test_picture_that_is_cut_off_or_damaged_is_named(sample, data, error):
+def test_truncated_or_damaged_picture_in_a_model_is_an_error(sample, data, error):
     sample = embedded(sample)
     sample.tree["images"][0]["uri"] = data_uri(data)
 
@@ -340,7 +340,7 @@ def test_model_that_expands_far_beyond_its_files_is_refused(sample, monkeypatch)
 
 
 @pytest.mark.parametrize("depth", [900, 100_000])
-def test_deep_json_is_refused(bench, depth):
+def test_gltf_whose_json_is_nested_too_deep_is_refused(bench, depth):
     text = '{"asset": {"version": "2.0"}, "materials": [' + '{"a":' * depth + "1" + "}" * depth + "]}"
 
     response = bench.process(bench.write("a.gltf", text))
@@ -355,14 +355,14 @@ def test_number_of_thousands_of_digits_is_refused(bench):
     assert bench.fail(bench.write("a.gltf", text)) == f"a.gltf: the number {'1' * 40} is too large"
 
 
-def test_an_index_beyond_the_vertices_is_named(sample):
+def test_index_beyond_the_vertices_is_an_error(sample):
     sample = embedded(sample)
     change(sample, 3, "H", 4, 4)
 
     assert mistakes(sample.tree, sample.numbers)[0] == [f"{ROCK}: index 4 (accessor 3) is 4, and there are 4 vertices"]
 
 
-def test_invalid_number_is_named(sample):
+def test_number_that_is_not_finite_is_an_error(sample):
     sample = embedded(sample)
     change(sample, 1, "f", 7, float("nan"))
 
@@ -371,7 +371,7 @@ def test_invalid_number_is_named(sample):
     ]
 
 
-def test_times_that_do_not_rise_are_named(sample):
+def test_animation_times_that_do_not_rise_are_an_error(sample):
     sample = embedded(sample)
     change(sample, 5, "f", 1, 2.0)
 
@@ -388,7 +388,7 @@ def test_cycle_of_nodes_is_reported(sample):
     assert "nodes: 0, 2 form a cycle" in mistakes(sample.tree, sample.numbers)[0]
 
 
-def test_bounds_that_are_not_those_of_the_data_warn_or_fail(bench, sample):
+def test_wrong_bounds_of_an_accessor_warn_and_fail_if_strict(bench, sample):
     sample.tree["accessors"][0]["max"] = [1, 2, 0]
     source = sample.write(bench)
 
@@ -397,7 +397,7 @@ def test_bounds_that_are_not_those_of_the_data_warn_or_fail(bench, sample):
     assert bench.fail(source, strict=True) == f"rock.gltf: {POSITION}: max[1] is 2, and the data has 1"
 
 
-def test_bounds_rounded_to_the_precision_of_the_data_have_no_mistakes(sample):
+def test_bounds_rounded_to_the_precision_of_the_data_are_accepted(sample):
     sample = embedded(sample)
     change(sample, 0, "f", 3, 0.1)
     change(sample, 0, "f", 6, 0.1)
@@ -445,7 +445,7 @@ def test_all_mistakes_are_logged_and_the_first_is_the_error(bench, sample):
     assert [text.partition(": ")[2].partition(":")[0] for text in bench.errors] == [ROCK, "node 0 ('root')"]
 
 
-def test_any_changed_document_is_accepted_or_fails_with_a_named_mistake():
+def test_randomly_changed_document_is_packed_or_raises_a_named_mistake():
     """A changed tree is either accepted and can be packed, or raises a named mistake."""
     chance = random.Random(3)
     values = [None, True, -1, 0, 2, 1e9, 1.5, "x", [], [1], {}, {"index": 0}, {"bufferView": 0}]
@@ -482,7 +482,7 @@ def test_any_changed_document_is_accepted_or_fails_with_a_named_mistake():
     assert accepted > 10
 
 
-def test_missing_texture_coordinates_of_a_material_are_a_warning():
+def test_primitive_without_the_texture_coordinates_of_its_material_warns():
     sample = Sample()
     sample.tree["materials"][0]["normalTexture"] = {"index": 0, "texCoord": 1}
 
@@ -491,14 +491,14 @@ def test_missing_texture_coordinates_of_a_material_are_a_warning():
     assert warnings == ["mesh 0 ('rock'), primitive 0: its material needs TEXCOORD_1, which it does not have"]
 
 
-def test_texture_of_a_material_without_index_is_an_error():
+def test_material_texture_without_an_index_is_an_error():
     sample = Sample()
     sample.tree["materials"][0]["normalTexture"] = {"scale": 1}
 
     assert mistakes(embedded(sample).tree, sample.numbers)[0] == ["material 0: normalTexture has no index"]
 
 
-def test_message_about_a_huge_number_is_short():
+def test_error_about_a_huge_number_is_short():
     sample = Sample()
     sample.tree["bufferViews"][0]["byteOffset"] = 1e308
 

@@ -24,7 +24,7 @@ def grid(side):
 
 
 def transforms(indices):
-    """Return how often a vertex is transformed for each triangle, with a cache that forgets the oldest."""
+    """Return the number of transformed vertices for each triangle if the cache drops its oldest vertex first."""
     cache, misses = deque(maxlen=CACHE_VERTICES), 0
     for vertex in indices:
         if vertex not in cache:
@@ -33,7 +33,7 @@ def transforms(indices):
     return 3 * misses / len(indices)
 
 
-def test_cache_order_keeps_every_triangle_once_and_reduces_transforms():
+def test_cache_order_keeps_each_triangle_and_reduces_vertex_transforms():
     triangles = grid(60)
 
     order = cache_order(triangles)
@@ -48,7 +48,7 @@ def test_cache_order_accepts_degenerate_triangles(triangles):
     assert sorted(cache_order(np.array(triangles)).tolist()) == list(range(len(triangles)))
 
 
-def test_vertices_are_merged_dropped_and_put_in_order_of_use():
+def test_equal_vertices_are_merged_and_unused_vertices_are_dropped():
     places = np.array([[9, 9, 9], [0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 0]], "<f4")
     colours = np.array([[0], [5], [6], [7], [5]], "<u1")
 
@@ -60,7 +60,7 @@ def test_vertices_are_merged_dropped_and_put_in_order_of_use():
     assert second.tolist() == [2, 1, 0]
 
 
-def test_triangles_without_area_are_kept_if_the_list_has_only_such_triangles():
+def test_triangles_without_area_are_kept_if_the_list_has_no_other_triangles():
     _, (indices,) = order_vertices([np.zeros((3, 3), "<f4")], [np.array([0, 1, 2])])
 
     assert indices.tolist() == [0, 0, 0]

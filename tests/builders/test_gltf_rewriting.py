@@ -64,7 +64,7 @@ def test_rewriting_keeps_used_objects_and_their_numbers(sample):
     assert tree["animations"][0]["channels"] == [{"sampler": 0, "target": {"node": 2, "path": "rotation"}}]
 
 
-def test_objects_that_are_in_no_scene_are_removed(sample):
+def test_objects_that_no_scene_uses_are_removed(sample):
     tree = sample.tree
     tree["nodes"] = [{"name": "hidden", "mesh": 1, "camera": 0}, *tree["nodes"]]
     tree["nodes"][1]["children"] = [2, 3]
@@ -118,7 +118,7 @@ def test_primitives_with_equal_vertices_share_their_accessors(sample):
     assert len(tree["accessors"]) == 4
 
 
-def test_points_keep_their_order(sample):
+def test_vertices_of_a_point_primitive_keep_their_order(sample):
     without_skin(sample)
     sample.tree["meshes"][0]["primitives"][0] = {"attributes": {"POSITION": 0}, "mode": 0}
 
@@ -129,7 +129,7 @@ def test_points_keep_their_order(sample):
     assert numbers(primitive["attributes"]["POSITION"]) == [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]
 
 
-def test_morph_targets_follow_their_vertices(sample):
+def test_morph_targets_are_reordered_together_with_their_vertices(sample):
     without_skin(sample)
     sample.tree["meshes"][0]["primitives"][0]["targets"] = [{"POSITION": 0}, {"NORMAL": 1}]
 
@@ -175,7 +175,7 @@ def test_positions_of_a_skinned_mesh_are_not_quantised(sample):
         ({"extensionsUsed": ["KHR_materials_clearcoat", "KHR_lights_punctual"]}, ""),
     ],
 )
-def test_document_with_possible_unknown_references_cannot_be_rewritten(sample, change, reason):
+def test_document_that_may_have_unknown_references_cannot_be_rewritten(sample, change, reason):
     assert obstacle(parse_document(glb({**sample.tree, **change}, sample.numbers))) == reason
 
 
@@ -193,7 +193,7 @@ def test_wrong_index_in_an_extension_is_an_error(sample, where, extension):
         rewritten(sample)
 
 
-def test_many_vertex_sets_that_share_accessors_are_refused_at_the_size_limit(sample, monkeypatch):
+def test_vertex_sets_that_share_accessors_are_refused_above_the_size_limit(sample, monkeypatch):
     without_skin(sample)
     monkeypatch.setattr("aptui.builders.gltf.data.FREE_EXPANDED_BYTES", 0)
     monkeypatch.setattr("aptui.builders.gltf.data.MOST_EXPANDED_PER_BYTE", 1)

@@ -7,7 +7,8 @@ from aptui.builders.model_builder import ModelBuilder
 
 BUILDER = ModelBuilder
 
-# Four bent quads. Their texture is mirrored at the middle row, and two triangles lie side by side on the texture.
+# The mesh has four bent quads. Their texture is mirrored at the middle row of vertices, and two triangles lie side by side on the
+# texture.
 POSITIONS = [[0, 0, 0], [1, 0, 0.25], [2, 0, 0], [0, 1, 0], [1, 1, 0.5], [2, 1, 0.25], [0, 2, 0.5], [1, 2, 0], [2, 2, 0]]
 NORMALS = [[0, 0, 1], [-0.6, 0, 0.8], [0, 0, 1], [0, -0.6, 0.8], [0, 0, 1], [0.6, 0, 0.8], [0, 0, 1], [0, 0.6, 0.8], [0.8, 0, 0.6]]
 COORDINATES = [[0, 0], [0.5, 0], [0, 0.125], [0, 0.5], [0.5, 0.5], [0, 0.75], [0.25, 1], [0.5, 1], [0, 1]]
@@ -30,14 +31,14 @@ def tangents_of(positions=POSITIONS, normals=NORMALS, coordinates=COORDINATES):
     return compute_tangents(corners(positions), corners(normals), corners(coordinates))
 
 
-def test_tangents_of_all_corners_are_those_of_the_reference_program():
+def test_tangents_of_all_corners_equal_those_of_the_reference_program():
     found = tangents_of()
 
     assert found.dtype == np.dtype("<f4")
     assert found == pytest.approx(np.array(EXPECTED), abs=2e-5)
 
 
-def test_triangles_without_area_on_the_texture_get_unit_tangents_at_right_angles_to_the_normal():
+def test_triangle_without_texture_area_gets_tangents_across_its_normal():
     found = tangents_of(coordinates=[[0.5, 0.5]] * 9)
 
     assert np.linalg.norm(found[:, :3], axis=1) == pytest.approx(np.ones(24), abs=1e-6)
@@ -45,7 +46,7 @@ def test_triangles_without_area_on_the_texture_get_unit_tangents_at_right_angles
     assert set(found[:, 3].tolist()) == {1}
 
 
-def test_triangle_without_area_takes_the_tangents_of_its_vertices():
+def test_triangle_without_area_gets_the_tangents_of_its_vertices():
     flat = [0, 1, 1]
     positions, normals, coordinates = (
         np.vstack([corners(each), np.array(each, "f4")[flat]]) for each in (POSITIONS, NORMALS, COORDINATES)
@@ -57,7 +58,7 @@ def test_triangle_without_area_takes_the_tangents_of_its_vertices():
     assert found[24:].tolist() == [found[0].tolist(), found[1].tolist(), found[1].tolist()]
 
 
-def test_third_triangle_at_an_edge_has_its_own_tangents():
+def test_third_triangle_at_a_shared_edge_gets_separate_tangents():
     fin = np.array([[0, 0, 0], [1, 1, 0.5], [0, 0, 2]], "f4")
     texture = np.array([[0, 0], [0.5, 0.5], [-1, 0]], "f4")
     normals = np.array([NORMALS[0], NORMALS[4], [1, 0, 0]], "f4")
@@ -69,7 +70,7 @@ def test_third_triangle_at_an_edge_has_its_own_tangents():
     assert found[24:].tolist() == compute_tangents(fin, normals, texture).tolist()
 
 
-# ------------------------------------------------------------------------------------------------------- in the model builder
+# ---------------------------------------------------------------------------------------------- tangents in the model builder
 
 
 @pytest.fixture
@@ -115,7 +116,7 @@ def test_tangents_are_added_to_the_meshes_that_the_parameter_selects(build, samp
     assert set(map(tuple, found.get("TANGENT", []))) == ({(1, 0, 0, -1)} if is_added else set())
 
 
-def test_tangents_follow_the_texture_coordinates_of_the_normal_map(build, sample):
+def test_tangents_are_computed_from_the_coordinates_of_the_normal_map(build, sample):
     attributes = sample.tree["meshes"][0]["primitives"][0]["attributes"]
     attributes["TEXCOORD_1"] = len(sample.tree["accessors"])
     sample.tree["accessors"].append({**sample.tree["accessors"][2], "bufferView": len(sample.tree["bufferViews"])})
@@ -135,7 +136,8 @@ def test_vertex_with_two_tangents_becomes_two_vertices(build, sample):
     }
     sample.tree["meshes"][0]["primitives"][0]["attributes"] = kinds
     del sample.tree["skins"], sample.tree["animations"], sample.tree["nodes"][1]["skin"]
-    mirrored = np.array([[0, 0], [1, 0], [1, 1], [1, 0]], "<f4").tobytes()  # the second triangle shows the first one's texture
+    # The second triangle shows the texture of the first triangle, but mirrored.
+    mirrored = np.array([[0, 0], [1, 0], [1, 1], [1, 0]], "<f4").tobytes()
     view = sample.tree["bufferViews"][2]
     sample.numbers = sample.numbers[: view["byteOffset"]] + mirrored + sample.numbers[view["byteOffset"] + len(mirrored) :]
 
@@ -163,13 +165,13 @@ def test_added_tangents_are_quantised_with_the_other_attributes(build, sample):
     assert build(sample, tangents="all", quantise=True)["TANGENT"] == [[127, 0, 0, -127]] * 4
 
 
-def test_tangents_need_normals_and_texture_coordinates(build, sample):
+def test_mesh_without_normals_gets_no_tangents(build, sample):
     del sample.tree["meshes"][0]["primitives"][0]["attributes"]["NORMAL"]
 
     assert "TANGENT" not in build(sample, tangents="all")
 
 
-def test_model_that_cannot_be_rewritten_warns_that_it_gets_no_tangents(bench, sample):
+def test_model_that_cannot_be_rewritten_warns_and_gets_no_tangents(bench, sample):
     sample.tree["extensionsUsed"] = ["ACME_gizmo"]
 
     bench.build(bench.write("rock.glb", glb(sample.tree, sample.numbers)), tangents="needed")

@@ -72,7 +72,7 @@ MODES = [
 
 @pytest.mark.parametrize("wished", ["png", "webp", "jpeg"])
 @pytest.mark.parametrize(("mode", "kind", "kept"), MODES)
-def test_every_pixel_mode_is_handled(bench, mode, kind, kept, wished):
+def test_picture_of_every_pixel_mode_is_converted_to_every_format(bench, mode, kind, kept, wished):
     image = only(bench.build(bench.write("a.tif", encoded(picture(mode), kind)), format=wished, max_size=10))
 
     assert image.size == (10, 5)
@@ -80,7 +80,7 @@ def test_every_pixel_mode_is_handled(bench, mode, kind, kept, wished):
         assert image.mode == kept
 
 
-def test_big_endian_16_bit_grey_is_kept(bench):
+def test_big_endian_16_bit_grey_keeps_its_values(bench):
     grey = picture("I;16")
     pixels = grey.tobytes()
     swapped = bytes(byte for at in range(0, len(pixels), 2) for byte in (pixels[at + 1], pixels[at]))
@@ -90,14 +90,14 @@ def test_big_endian_16_bit_grey_is_kept(bench):
 
 
 @pytest.mark.parametrize("mode", ["I", "F"])
-def test_32_bits_a_channel_are_refused(bench, mode):
+def test_picture_with_32_bits_a_channel_is_refused(bench, mode):
     data = encoded(Image.new(mode, (4, 4), 7), "TIFF")
 
     assert bench.fail(bench.write("a.tif", data)) == "a.tif: 32 bits a channel are not supported; save it with 8 or 16 bits"
 
 
 @pytest.mark.parametrize("transparency", [0, b"\x00\x80\xff"])
-def test_a_palette_with_transparency_gets_alpha(bench, transparency):
+def test_palette_picture_with_transparency_gets_an_alpha_channel(bench, transparency):
     image = Image.new("P", (3, 1))
     image.putpalette([255, 0, 0, 0, 255, 0, 0, 0, 255])
     image.putdata([0, 1, 2])
@@ -109,7 +109,7 @@ def test_a_palette_with_transparency_gets_alpha(bench, transparency):
     assert not bench.warnings
 
 
-def test_a_transparent_colour_becomes_alpha(bench):
+def test_transparent_colour_of_a_png_becomes_alpha(bench):
     data = encoded(Image.new("RGB", (2, 2), (1, 2, 3)), transparency=(1, 2, 3))
 
     assert only(bench.build(bench.write("a.png", data))).getpixel((0, 0)) == (1, 2, 3, 0)
@@ -138,7 +138,7 @@ def test_grayscale_keeps_alpha_and_depth(bench, mode, grey):
     assert only(bench.build(bench.write("a.png", encoded(picture(mode))), grayscale=True)).mode == grey
 
 
-def test_mips_end_at_one_pixel_and_the_sub_id_is_the_level(bench):
+def test_mips_end_at_one_pixel_and_the_sub_id_contains_the_level(bench):
     source = bench.write("rock.png", encoded(picture(size=(20, 5))))
 
     response = bench.process(source, mips=True)
@@ -171,7 +171,7 @@ def test_picture_with_too_many_mip_levels_fails(bench):
 
 
 @pytest.mark.parametrize(("wished", "longest"), [("webp", 16383), ("jpeg", 65500)])
-def test_a_side_too_long_for_the_format_fails(bench, wished, longest):
+def test_picture_with_a_side_too_long_for_the_format_fails(bench, wished, longest):
     source = bench.write("a.png", encoded(Image.new("1", (longest + 1, 1))))
 
     assert (
@@ -207,7 +207,7 @@ def test_lower_quality_gives_fewer_bytes_and_lossless_keeps_the_pixels(bench):
     assert only(bench.build(source, format="webp", lossless=True)).tobytes() == picture().tobytes()
 
 
-def test_exif_orientation_is_applied_and_metadata_is_gone(bench):
+def test_exif_orientation_is_applied_and_metadata_is_removed(bench):
     exif = Image.Exif()
     exif[0x0112] = 6
     exif[0x010E] = "secret place"
@@ -237,13 +237,13 @@ def test_exif_data_that_pillow_cannot_read_warns(bench, monkeypatch):
 
 
 @pytest.mark.parametrize(("mode", "is_warned"), [("RGBA", True), ("LA", True), ("RGB", False)])
-def test_lost_alpha_warns(bench, mode, is_warned):
+def test_alpha_that_the_format_cannot_store_warns(bench, mode, is_warned):
     bench.build(bench.write("a.png", encoded(picture(mode))), format="jpeg")
 
     assert bench.warnings == (["a.png: jpeg has no alpha; laid on white"] if is_warned else [])
 
 
-def test_an_opaque_alpha_is_dropped_silently(bench):
+def test_opaque_alpha_channel_is_dropped_without_a_warning(bench):
     bench.build(bench.write("a.png", encoded(Image.new("RGBA", (8, 8), (9, 9, 9, 255)))), format="jpeg")
 
     assert not bench.warnings
@@ -256,7 +256,7 @@ def test_transparent_pixels_become_white_in_a_jpeg(bench):
 
 
 @pytest.mark.parametrize(("kind", "source"), [("GIF", "a.gif"), ("PNG", "a.png"), ("WEBP", "a.webp"), ("TIFF", "a.tif")])
-def test_animation_uses_its_first_frame_with_a_warning(bench, kind, source):
+def test_animation_is_reduced_to_its_first_frame_with_a_warning(bench, kind, source):
     frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue", "lime")]
     data = encoded(frames[0], kind, save_all=True, append_images=frames[1:], **({"lossless": True} if kind == "WEBP" else {}))
 
@@ -324,14 +324,14 @@ def test_project_can_allow_more_pixels_than_the_limit_of_pillow(bench):
 
 
 @pytest.mark.slow
-def test_a_decompression_bomb_fails(bench):
+def test_decompression_bomb_fails(bench):
     bomb = encoded(Image.new("1", (20000, 20000)))
 
     assert bench.fail(bench.write("a.png", bomb)).startswith("a.png: too many pixels: 400 million are more than 64 million; ")
 
 
 @pytest.mark.slow
-def test_picture_between_the_two_limits_of_pillow_is_accepted_without_a_warning(bench):
+def test_picture_between_the_two_limits_of_pillow_does_not_warn(bench):
     source = bench.write("a.png", encoded(Image.new("1", (9600, 9600))))
 
     assert only(bench.build(source, max_size=16, max_megapixels=100)).size == (16, 16)

@@ -20,7 +20,7 @@ INDENTS = st.none() | st.integers(0, 4) | st.sampled_from(["\t", "\r\n"])
 
 
 @given(tree=TREES, indent=INDENTS, is_ascii=st.booleans())
-def test_minified_text_is_equivalent_without_extra_blanks(tree, indent, is_ascii):
+def test_minified_text_equals_the_compact_output_of_json_dumps(tree, indent, is_ascii):
     text = json.dumps(tree, indent=indent, ensure_ascii=is_ascii)
 
     minified = json_builder._minify(text)
@@ -44,7 +44,7 @@ def test_comment_removal_keeps_text_without_comments_unchanged(tree, indent):
 
 
 @given(text=st.text(alphabet='{}[]",:\\/*\n 1a\u2028'))
-def test_text_is_accepted_exactly_if_the_standard_parser_accepts_it(text):
+def test_text_is_accepted_if_and_only_if_the_standard_parser_accepts_it(text):
     try:
         json.loads(text)
     except json.JSONDecodeError:
@@ -69,7 +69,7 @@ def test_minified_text_keeps_key_order_and_numbers_and_escapes(bench):
     assert bench.build(source)["a.json"].decode() == f'{{"z":{digits},"a":[1.10,1E400,-0.0,"\\u00e9 é \\" :, "]}}'
 
 
-def test_indent_formats_the_text(bench):
+def test_indent_parameter_puts_each_value_on_its_own_line(bench):
     source = bench.write("a.json", '{"a":[1,{}],"b":[]}')
 
     assert bench.build(source, indent=2)["a.json"].decode() == '{\n  "a": [\n    1,\n    {}\n  ],\n  "b": []\n}\n'
@@ -91,7 +91,7 @@ def test_equal_sources_give_equal_bytes_across_processes(bench, made_elsewhere, 
     assert made_elsewhere(bench, source) == digests_of(first)
 
 
-def test_request_stores_the_digest_of_the_source_that_was_read(bench):
+def test_process_job_request_stores_the_digest_of_the_source_that_it_read(bench):
     import hashlib
     from uuid import UUID
 
@@ -153,7 +153,7 @@ def test_each_duplicate_key_warns_with_its_line(bench):
     assert json.loads(product) == {"a": 4, "b": [{"x": 2, "y": 0}]}
 
 
-def test_very_many_duplicate_keys_give_one_summary_warning(bench):
+def test_duplicate_keys_above_the_limit_give_one_summary_warning(bench):
     bench.build(bench.write("a.json", "{" + ",".join(['"' + "k" * 100 + '":1'] * 300) + "}"))
 
     assert len(bench.warnings) == 201
@@ -193,10 +193,10 @@ def test_deleted_source_fails_and_is_named_in_the_error(bench):
     assert "gone.json" in response.error
 
 
-def test_indent_is_refused_only_with_an_explicit_minify(bench):
+def test_indent_is_refused_only_if_minify_is_set_explicitly(bench):
     assert bench.analyse("a.x", {"indent": 2}).result is Result.SUCCESS
     assert "'indent' contradicts 'minify: true'" in bench.analyse("a.x", {"indent": 2}, {"server": {"minify": True}}).error
 
 
-def test_wrong_parameter_also_fails_the_job(bench):
+def test_unknown_parameter_fails_the_job(bench):
     assert "unknown parameter 'x'" in bench.fail(bench.write("a.json", "[]"), x=1)

@@ -98,7 +98,7 @@ def test_keys_are_compared_with_the_template_beside_the_source(bench):
         ('msgid "a"\nmsgid_plural "b"\nmsgstr[0] "x"\nmsgstr[1] ""', "'a' has no text in de"),
     ],
 )
-def test_a_mistake_of_the_translator_is_a_warning_with_its_line(bench, entry, warning):
+def test_mistake_of_a_translator_gives_a_warning_with_its_line(bench, entry, warning):
     source = bench.write("de.po", po(entry + "\n"))
     line = 7 if entry.startswith("#") else 6
 
@@ -122,7 +122,7 @@ def test_a_mistake_of_the_translator_is_a_warning_with_its_line(bench, entry, wa
         'msgid "{size:.2f} {unit!r}"\nmsgstr "{unit} {size}"',
     ],
 )
-def test_a_correct_translation_has_no_warning(bench, entry):
+def test_correct_translation_gives_no_warning(bench, entry):
     bench.build(bench.write("de.po", po(entry + "\n")))
 
     assert bench.warnings == []
@@ -141,7 +141,7 @@ def test_a_correct_translation_has_no_warning(bench, entry):
         ("", (0, "the header has no usable Plural-Forms, which texts with a plural need")),
     ],
 )
-def test_plural_forms_are_checked(header, expected):
+def test_plural_forms_header_is_parsed_or_its_fault_is_named(header, expected):
     assert read_plural_forms(header) == expected
 
 
@@ -167,11 +167,11 @@ def test_plural_forms_are_checked(header, expected):
         ("a.txt", "", "a.txt: '.txt' is not a format of translations; supported are po, pot, csv, tsv, xlf and xliff"),
     ],
 )
-def test_a_damaged_file_fails_with_its_line(bench, name, text, error):
+def test_damaged_translation_file_fails_with_the_line_of_the_damage(bench, name, text, error):
     assert bench.fail(bench.write(name, text)).startswith(error)
 
 
-def test_missing_texts_give_one_warning_and_are_listed_in_the_log(bench, monkeypatch):
+def test_missing_texts_give_one_warning_and_the_log_lists_them(bench, monkeypatch):
     monkeypatch.setattr(locale_builder, "MOST_SHOWN", 3)
 
     bench.build(bench.write("a.csv", "key,en\n" + "".join(f"k{number},\n" for number in range(5))))
@@ -181,7 +181,7 @@ def test_missing_texts_give_one_warning_and_are_listed_in_the_log(bench, monkeyp
     assert listed[1:] == ["a.csv:3: 'k1' has no text in en", "a.csv:4: 'k2' has no text in en"]
 
 
-def test_very_many_wrong_placeholders_give_one_summary_warning(bench, monkeypatch):
+def test_wrong_placeholders_above_the_limit_give_one_summary_warning(bench, monkeypatch):
     monkeypatch.setattr(locale_builder, "MOST_SHOWN", 2)
 
     bench.build(bench.write("a.csv", "key,en,de\n" + "".join(f"{number},{{a}},{{b}}\n" for number in range(5))))
@@ -189,14 +189,14 @@ def test_very_many_wrong_placeholders_give_one_summary_warning(bench, monkeypatc
     assert bench.warnings[2:] == ["a.csv: 3 more of the kind: placeholder"]
 
 
-def test_po_file_in_another_charset_is_read(bench):
+def test_po_file_is_read_in_the_charset_that_its_header_names(bench):
     text = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=ISO-8859-15\\n"\nmsgid "a"\nmsgstr "€"\n'
 
     assert tables(bench, bench.write("a.po", text.encode("iso-8859-15")))["a.json"]["a"] == "€"
 
 
 @given(data=st.binary(max_size=300), name=st.sampled_from(["a.po", "a.csv", "a.xlf"]))
-def test_any_bytes_give_catalogs_or_one_clear_error(data, name):
+def test_random_bytes_give_catalogs_or_an_error_of_one_line(data, name):
     wrong = ""
     try:
         read_catalogs(name, data)

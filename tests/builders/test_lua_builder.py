@@ -46,7 +46,7 @@ def fake_luac(no_programs, monkeypatch):
 
 
 @pytest.mark.usefixtures("no_programs")
-def test_valid_script_is_copied_without_a_compiler(bench):
+def test_valid_script_is_copied_if_no_compiler_is_installed(bench):
     response = bench.process(bench.write("scripts/Main.lua", TEXT))
 
     (product,) = response.products
@@ -73,7 +73,7 @@ def test_script_is_checked_with_the_requested_version_of_the_language(bench):
 @pytest.mark.usefixtures("no_programs")
 @pytest.mark.parametrize("is_stripped", [True, False])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_bytecode_is_made_without_a_compiler_too(bench, version, is_stripped):
+def test_bytecode_is_compiled_by_lupa_if_no_compiler_is_installed(bench, version, is_stripped):
     source = bench.write("a.lua", TEXT)
 
     made = bench.build(source, compile="bytecode", version=version, strip=is_stripped)
@@ -104,12 +104,12 @@ def test_compiling_does_not_run_the_script(bench):
     assert bench.build(bench.write("a.lua", "while true do end error('ran')"), compile="bytecode")
 
 
-def test_bytecode_is_refused(bench):
+def test_source_that_is_already_bytecode_is_refused(bench):
     assert bench.fail(bench.write("a.lua", b"\x1bLuaT\x00")) == "a.lua: is bytecode already, not a script"
 
 
 @pytest.mark.real
-def test_a_compiler_runs_in_the_scan_folder_with_a_relative_name(bench, fake_luac):
+def test_compiler_runs_in_the_scan_folder_with_a_relative_source_name(bench, fake_luac):
     source = bench.write("scripts/a.lua", "fine")
 
     assert bench.build(source, strip=True) == {"a.lua": b"bytecode"}
@@ -128,7 +128,7 @@ def test_luac_checks_scripts_if_lupa_is_not_installed(bench, fake_luac):
 
 @pytest.mark.real
 @pytest.mark.usefixtures("fake_luac")
-def test_compiler_errors_have_their_line(bench):
+def test_compiler_error_has_the_line_in_the_script(bench):
     assert bench.fail(bench.write("a.lua", "broken")) == "a.lua:7: '=' expected near 'x'"
     assert bench.fail(bench.write("b.lua", "silent")) == "b.lua: does not compile"
 
@@ -150,7 +150,7 @@ def test_error_for_a_missing_library_and_compiler_names_the_remedy(bench):
 
 
 @pytest.mark.usefixtures("no_programs")
-def test_missing_compiler_from_the_parameters_is_named_in_the_error(bench):
+def test_error_names_a_missing_compiler_that_a_parameter_requests(bench):
     assert "needs the program 'luac9', which the parameter 'luac' names" in bench.fail(bench.write("a.lua", ""), luac="luac9")
 
 

@@ -43,20 +43,20 @@ def test_rectangles_are_placed_without_overlap_and_fill_the_page(can_rotate: boo
     assert bool(turned) is can_rotate
 
 
-def test_rectangle_of_the_size_of_the_page_fits_and_a_larger_rectangle_is_left() -> None:
+def test_rectangle_of_the_page_size_fits_and_a_larger_rectangle_does_not() -> None:
     assert place_items([Item(40, 30, 1)], (40, 30)) == ([Place(0, 0, 40, 30, 1)], [])
     assert place_items([Item(30, 40, 1)], (40, 30)) == ([], [Item(30, 40, 1)])
     assert place_items([Item(30, 40, 1)], (40, 30), can_rotate=True) == ([Place(0, 0, 40, 30, 1)], [])
 
 
-def test_search_stops_at_the_first_rectangle_that_does_not_fit() -> None:
+def test_placing_stops_at_the_first_misfit_if_all_rectangles_are_needed() -> None:
     items = [Item(10, 10, 1), Item(50, 50, 2), Item(5, 5, 3)]
 
     assert place_items(items, (20, 20)) == ([Place(0, 0, 10, 10, 1), Place(0, 10, 5, 5, 3)], [items[1]])
     assert place_items(items, (20, 20), is_all_needed=True) == ([Place(0, 0, 10, 10, 1)], [items[1]])
 
 
-def test_thousands_of_rectangles_are_placed_in_the_same_way_every_time() -> None:
+def test_thousands_of_rectangles_are_placed_equally_every_time() -> None:
     """The list of free rectangles stays short. If it kept contained rectangles, this test would not end."""
     items = make_items(2400)
     side = int((1.12 * sum(item.width * item.height for item in items)) ** 0.5)

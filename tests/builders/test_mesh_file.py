@@ -85,7 +85,7 @@ def test_vertices_of_different_colours_are_not_merged(bench):
     ]
 
 
-def test_package_that_trimesh_lacks_is_named(bench, monkeypatch):
+def test_error_names_a_missing_package_that_trimesh_needs(bench, monkeypatch):
     def load_scene(*_arguments, **_options):
         raise ModuleNotFoundError("No module named 'scipy'", name="scipy")
 
@@ -109,7 +109,7 @@ def test_texture_shared_by_many_materials_is_decoded_at_most_a_few_times(bench, 
     assert len(decoded) <= 4
 
 
-def test_textures_of_too_many_pixels_together_fail(bench, monkeypatch):
+def test_textures_with_too_many_pixels_in_total_fail(bench, monkeypatch):
     monkeypatch.setattr("aptui.builders.files.mesh_file.MOST_TEXTURE_MEGAPIXELS", 0.000007)
     bench.write("mat/a.mtl", "newmtl wood\nmap_Kd a.png\nbump a.png\nmap_Ks b.png\n")
     bench.write("mat/a.png", picture())
@@ -118,7 +118,7 @@ def test_textures_of_too_many_pixels_together_fail(bench, monkeypatch):
     assert "pixels together" in bench.fail(bench.write("a.obj", TEXTURED))
 
 
-def test_too_many_materials_fail(bench):
+def test_model_with_too_many_materials_fails(bench):
     text = SQUARE + "".join(f"usemtl m{number}\nf 1 2 3\n" for number in range(MOST_MATERIALS + 1))
 
     assert bench.fail(bench.write("a.obj", text)) == "a.obj: uses 4,097 materials; more than 4,096 are refused"
@@ -168,7 +168,7 @@ def test_a_textured_model_becomes_one_glb(bench):
     ]
     + [("a.ply", PLY + CORNERS + "3 0 1 2\n"), ("a.off", OFF), ("a.obj", f"{SQUARE}f 1 2 3".encode("utf-16"))],
 )
-def test_models_of_other_formats_become_triangles(bench, source, data):
+def test_model_of_every_mesh_format_becomes_triangles(bench, source, data):
     _, rows = model(bench, bench.write(source, data))
 
     assert len(rows["indices"]) in (3, 6)
@@ -189,7 +189,7 @@ def test_equal_vertices_are_merged_by_default(bench):
     assert len(model(bench, source, merge_vertices=False, optimise=False)[1]["POSITION"]) == 6
 
 
-def test_normals_are_kept_or_made_or_left_out(bench):
+def test_normals_parameter_keeps_or_computes_or_omits_normals(bench):
     given = bench.write("a.obj", f"{SQUARE}vn 0 1 0\nf 1//1 2//1 3//1\n")
     roof = bench.write("b.obj", ROOF)
 
@@ -218,14 +218,14 @@ def test_equal_sources_give_equal_bytes_across_processes(bench, made_elsewhere, 
 # ------------------------------------------------------------------------------------------------------------ dependencies
 
 
-def test_material_files_and_textures_are_dependencies_also_the_missing_ones(bench):
+def test_material_files_and_textures_are_dependencies_even_if_missing(bench):
     bench.write("art/mat/a.mtl", "newmtl wood\nmap_Kd -clamp on ..\\t\\my wood.png\nbump /n.png\n")
     source = bench.write("art/a.obj", "mtllib mat/a.mtl none.mtl\n" + SQUARE)
 
     assert bench.dependencies(source) == ["art/mat/a.mtl", "art/t/my wood.png", "art/none.mtl"]
 
 
-def test_reference_outside_the_project_fails_and_names_the_file_with_the_reference(bench):
+def test_error_for_a_path_outside_the_project_names_the_file_with_the_path(bench):
     (bench.folder / "key").write_bytes(b"newmtl canary\n")
     outside = "is outside the project's scan folders"
 
@@ -242,7 +242,7 @@ def test_reference_outside_the_project_fails_and_names_the_file_with_the_referen
 
 
 @pytest.mark.parametrize("kind", ["obj", "ply"])
-def test_a_texture_starts_no_program(bench, tmp_path, monkeypatch, kind):
+def test_postscript_file_as_a_texture_starts_no_program(bench, tmp_path, monkeypatch, kind):
     canary = tmp_path / "canary"
     (tmp_path / "bin").mkdir()
     for name in ("gs", "gswin64c", "gswin32c"):
@@ -284,7 +284,7 @@ def test_texture_named_by_a_ply_is_a_dependency(bench):
     assert bench.dependencies(bench.write("a.stl", stl())) == []
 
 
-def test_missing_or_damaged_companion_file_of_a_model_warns_with_its_name(bench):
+def test_missing_or_damaged_file_that_a_model_names_gives_a_warning(bench):
     source = bench.write("a.obj", TEXTURED.replace("wood", "oak").replace("mat/a.mtl", "mat/a.mtl gone.mtl"))
     bench.write("mat/a.mtl", "newmtl wood\nmap_Kd gone.png\nbump bad.png\n")
     bench.write("mat/bad.png", b"\x89PNG\r\n\x1a\n")
@@ -300,7 +300,7 @@ def test_missing_or_damaged_companion_file_of_a_model_warns_with_its_name(bench)
     assert "b.obj:10: material 'oak' is in no material file" in bench.warnings
 
 
-# ------------------------------------------------------------------------------------------------------------------ broken
+# ----------------------------------------------------------------------------------------------------------- broken models
 
 
 BROKEN = [
@@ -352,7 +352,7 @@ def test_parameters_of_each_platform_are_validated(bench):
     assert "parameter 'scale' must be a number" in bench.analyse(source, {}, {"server": {"scale": "2"}}).error
 
 
-def test_triangle_count_is_a_fact_of_the_product(bench):
+def test_triangle_count_of_a_model_is_a_fact_of_its_product(bench):
     (product,) = bench.process(bench.write("a.obj", ROOF)).products
 
     assert product.facts == {"triangles": 2, "format": "glb"}

@@ -37,14 +37,14 @@ def test_a_gltf_becomes_one_glb_with_its_buffer_and_images(bench, sample):
     assert mistakes(tree, chunk) == ([], [])
 
 
-def test_images_can_stay_separate_files(bench, sample):
+def test_images_stay_separate_files_on_request(bench, sample):
     tree, chunk = read_glb(bench.build(sample.write(bench), textures="files", optimise=False)["rock.glb"])
 
     assert tree["images"] == [{"uri": "rock%20face.png"}]
     assert len(chunk) == len(sample.numbers)
 
 
-def test_several_buffers_become_one_and_equal_images_are_held_once(bench, sample):
+def test_buffers_are_joined_and_equal_images_are_stored_once(bench, sample):
     sample.tree["buffers"].append({"uri": data_uri(b"\x07" * 9), "byteLength": 9})
     sample.tree["bufferViews"].append({"buffer": 1, "byteOffset": 1, "byteLength": 8})
     sample.tree["accessors"].append({"bufferView": 9, "componentType": 5121, "count": 8, "type": "SCALAR"})
@@ -73,7 +73,7 @@ def test_fallback_buffer_of_a_compression_extension_keeps_its_buffer_index(bench
     assert mistakes(tree, chunk) == ([], [])
 
 
-def test_output_copy_gives_an_unchanged_copy_of_the_source(bench, sample):
+def test_gltf_is_copied_unchanged_if_the_output_parameter_is_copy(bench, sample):
     source = sample.write(bench)
 
     response = bench.process(source, output="copy")
@@ -93,7 +93,7 @@ def test_product_depends_on_the_files_that_it_still_references(bench, sample):
     assert needs == {"copy": [numbers, image], "images": [image], "one": []}
 
 
-def test_checked_glb_may_be_copied_unchanged(bench, sample):
+def test_glb_is_copied_unchanged_if_the_output_parameter_is_copy(bench, sample):
     sample = embedded(sample)
     data = glb(sample.tree, sample.numbers)
 
@@ -163,7 +163,7 @@ def test_analysis_of_a_broken_source_succeeds_without_dependencies(bench, text):
 
 
 @pytest.mark.parametrize(("name", "what"), [("rock.bin", "buffer 0"), ("rock face.png", "image 0")])
-def test_missing_file_and_lfs_pointer_fail_and_are_named_in_the_error(bench, sample, name, what):
+def test_error_names_the_missing_file_or_lfs_pointer_that_a_model_needs(bench, sample, name, what):
     source = sample.write(bench)
     (bench.folder / "assets" / name).unlink()
 
@@ -181,13 +181,13 @@ def test_parameters_of_each_platform_are_validated(bench):
 
 
 @pytest.mark.parametrize(("mode", "count"), [(4, 2), (5, 4), (6, 4), (1, 0)])
-def test_triangle_count_is_a_fact_of_the_product(mode, count):
+def test_triangle_count_depends_on_the_primitive_mode(mode, count):
     tree = {"accessors": [{"count": 6}], "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "mode": mode}]}]}
 
     assert _count(tree) == (count, 6)
 
 
-def test_triangles_are_counted_by_their_indices(bench, sample):
+def test_triangle_count_of_a_product_is_computed_from_its_indices(bench, sample):
     (product,) = bench.process(sample.write(bench)).products
 
     indices = sample.tree["accessors"][sample.tree["meshes"][0]["primitives"][0]["indices"]]
@@ -380,9 +380,7 @@ def imports(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("source", "program"), [("a.dae", "assimp"), ("b.fbx", "blender"), ("c.blend", "blender"), ("d.usdc", "blender")]
 )
-def test_example_project_imports_other_formats_and_runs_jobs_again_after_a_new_program_was_installed(
-    tmp_path, imports, monkeypatch, sample, source, program
-):
+def test_imports_example_runs_its_jobs_again_after_its_program_changed(tmp_path, imports, monkeypatch, sample, source, program):
     (tmp_path / "model.glb").write_bytes(glb(embedded(sample).tree, sample.numbers))
     converter = imports.write(
         f"bin/{program}", CONVERTER.format(python=sys.executable, source=source, model=tmp_path / "model.glb")

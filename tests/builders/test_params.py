@@ -65,7 +65,7 @@ def test_default_parameters_pass_our_check_and_jsonschema(kind):
         (ModelBuilder, "lods", [0.5] * 9, "a list of at most 8, each a number above 0 and below 1, not [0.5, "),
     ],
 )
-def test_every_bound_of_a_parameter_is_named_in_the_error(kind, name, value, expected):
+def test_error_for_a_wrong_value_names_the_bounds_of_the_parameter(kind, name, value, expected):
     with pytest.raises(ParamError) as caught:
         check_params(schema_of(kind.params_schema), {name: value})
 
@@ -87,7 +87,7 @@ def test_every_parameter_is_in_the_manual_with_its_default(kind):
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_lfs_pointer_wrong_parameter_and_deleted_source_fail_with_the_source_name(bench, kind):
+def test_every_failure_of_a_builder_names_the_source(bench, kind):
     bench.builder = kind()
     source = bench.write(f"a{kind.patterns[0][1:]}", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
 
@@ -143,7 +143,7 @@ def test_parameter_values_are_checked_against_the_schema(kind, name, value, is_r
             check_params(schema, {name: value})
 
 
-def test_an_unknown_parameter_fails_analysis_naming_builder_and_nearest(bench):
+def test_error_for_an_unknown_parameter_names_a_similar_parameter(bench):
     bench.name = "textures"
     response = bench.analyse("a.x", {"fromat": "png"})
 
@@ -158,13 +158,13 @@ def test_unknown_parameter_without_a_similar_name_lists_the_known_names(bench):
     assert error.startswith("builder 'image': unknown parameter 'zzz', known are format, quality,")
 
 
-def test_a_wrong_value_fails_analysis_naming_the_nearest_value(bench):
+def test_error_for_a_wrong_value_names_a_similar_value(bench):
     error = bench.analyse("a.x", {"format": "WebPP"}).error
 
     assert error == "builder 'mine' (image): parameter 'format' must be one of png, webp, jpeg, not 'WebPP', did you mean 'webp'?"
 
 
-def test_wrong_value_of_one_platform_names_the_platform(bench):
+def test_error_for_a_wrong_value_of_one_platform_names_the_platform(bench):
     error = bench.analyse("a.x", {}, {"server": {"max_size": "big"}}).error
 
     assert (

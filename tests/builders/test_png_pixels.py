@@ -41,7 +41,7 @@ def opaque(depth):
 
 @pytest.mark.parametrize("is_interlaced", [False, True])
 @pytest.mark.parametrize(("kind", "depth"), KINDS)
-def test_samples_of_every_kind_stay_exact(bench, kind, depth, is_interlaced):
+def test_png_samples_of_every_colour_type_and_depth_stay_exact(bench, kind, depth, is_interlaced):
     rows = noise(kind, depth)
 
     (made,) = bench.build(bench.write("a.png", png(rows, depth, kind, is_interlaced=is_interlaced))).values()
@@ -53,7 +53,7 @@ def test_samples_of_every_kind_stay_exact(bench, kind, depth, is_interlaced):
 @pytest.mark.parametrize("is_interlaced", [False, True])
 @pytest.mark.parametrize("has_upper_bits", [False, True])
 @pytest.mark.parametrize(("kind", "depth"), [each for each in KINDS if each[0] in (0, 2)])
-def test_transparent_colour_clears_exactly_the_pixels_of_that_colour(bench, kind, depth, has_upper_bits, is_interlaced):
+def test_transparent_colour_affects_only_pixels_of_exactly_that_colour(bench, kind, depth, has_upper_bits, is_interlaced):
     rows = noise(kind, depth)
     colour = rows[4][5]
     stored = [value | (0xFFFF << depth & 0xFFFF if has_upper_bits else 0) for value in colour]
@@ -89,7 +89,7 @@ def test_palette_colours_and_their_alpha_stay_exact(bench, depth, alphas, is_int
 
 @pytest.mark.parametrize(("kind", "depth"), [(kind, 16) for kind in (0, 2, 4, 6)])
 @pytest.mark.parametrize("wished", ["webp", "jpeg"])
-def test_16_bits_are_rounded_with_a_warning_if_the_format_holds_8(bench, kind, depth, wished):
+def test_samples_of_16_bits_are_rounded_with_a_warning_for_8_bit_formats(bench, kind, depth, wished):
     value = 0x80FF if kind in (0, 2) else 0xFFFF
     rows = [[(value,) * CHANNELS[kind]] * 8] * 8
 
@@ -115,7 +115,7 @@ def test_alpha_of_16_bits_is_rounded_and_not_cut(bench, alpha, rounded):
 
 
 @pytest.mark.parametrize("kind", [0, 2, 4, 6])
-def test_deep_pictures_are_resized_with_16_bits(bench, kind):
+def test_picture_with_16_bits_keeps_them_when_it_is_resized(bench, kind):
     rows = [[(0x1234,) * CHANNELS[kind]] * 8] * 8
 
     products = bench.build(bench.write("a.png", png(rows, 16, kind)), max_size=4, mips=True)
@@ -124,7 +124,7 @@ def test_deep_pictures_are_resized_with_16_bits(bench, kind):
     assert {pixel for data in products.values() for row in samples_of(data)[2] for pixel in row} == {(0x1234,) * CHANNELS[kind]}
 
 
-def test_deep_picture_resize_ignores_transparent_colours(bench):
+def test_resizing_a_deep_picture_ignores_the_colours_of_transparent_pixels(bench):
     rows = [[(65535, 0, 0, 65535), (0, 65535, 0, 0)] * 2] * 4
 
     (made,) = bench.build(bench.write("a.png", png(rows, 16, 6)), max_size=2).values()
@@ -143,7 +143,7 @@ def test_grayscale_of_a_deep_picture_keeps_depth_and_alpha(bench, kind, grey):
     assert rows[0][0][1:] == ((77,) if kind == 6 else ())
 
 
-def test_deep_picture_is_turned_upright(bench):
+def test_deep_picture_is_turned_upright_by_its_exif_orientation(bench):
     exif = chunk(b"eXIf", b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0")
 
     (made,) = bench.build(bench.write("a.png", png([[(1, 2, 3), (40000, 5, 6)]], 16, 2, exif))).values()

@@ -56,7 +56,7 @@ def fake(no_programs, monkeypatch):
 
 
 @pytest.mark.real
-def test_a_product_has_the_name_of_its_source_with_spv(bench, fake):
+def test_product_name_is_the_name_of_the_source_followed_by_spv(bench, fake):
     fake()
 
     response = bench.process(bench.write("fx/Sky.frag", "void main() {}"))
@@ -101,7 +101,7 @@ ARGUMENTS = [
 
 @pytest.mark.real
 @pytest.mark.parametrize(("name", "params", "arguments"), ARGUMENTS)
-def test_the_compiler_is_called_in_the_scan_folder_with_relative_names(bench, fake, name, params, arguments):
+def test_compiler_runs_in_the_scan_folder_with_relative_names(bench, fake, name, params, arguments):
     note = fake(name)
 
     assert bench.build(bench.write("fx/a.frag", "fine"), **params)
@@ -129,7 +129,7 @@ note: did you mean 'none'?
 
 
 @pytest.mark.real
-def test_messages_of_slangc_in_several_lines_have_their_place(bench, no_programs):
+def test_slangc_message_over_several_lines_has_its_file_and_line(bench, no_programs):
     (no_programs / "slangc").write_text(f"#!/bin/sh\nprintf '%s' \"{NEW_SLANG}\" >&2\nexit 1\n")
     (no_programs / "slangc").chmod(0o755)
 
@@ -151,7 +151,7 @@ def test_modules_that_slang_imports_are_dependencies(bench, no_programs):
 
 
 @pytest.mark.real
-def test_hlsl_is_compiled_on_request(bench, fake):
+def test_hlsl_source_is_compiled_as_hlsl(bench, fake):
     note = fake()
 
     assert bench.build(bench.write("a.frag.hlsl", "fine"), entry_point="main_ps")
@@ -160,7 +160,7 @@ def test_hlsl_is_compiled_on_request(bench, fake):
 
 
 @pytest.mark.real
-def test_output_source_checks_a_shader_and_copies_it(bench, fake):
+def test_shader_is_checked_and_copied_if_the_output_parameter_is_source(bench, fake):
     fake()
 
     response = bench.process(bench.write("a.frag", "fine"), output="source")
@@ -212,7 +212,7 @@ def test_compiler_errors_have_file_and_line(bench, fake, name, text, error, logg
         ("glslc", "say a.frag:2: warning: extension not supported\n"),
     ],
 )
-def test_warnings_are_counted_and_do_not_fail(bench, fake, name, text):
+def test_compiler_warnings_are_logged_and_do_not_fail_the_job(bench, fake, name, text):
     fake(name)
 
     assert bench.build(bench.write("a.frag", text))
@@ -261,7 +261,7 @@ def test_unknown_shader_stage_fails(bench, fake):
 # ------------------------------------------------------------------------------------------------------------ dependencies
 
 
-def test_nested_includes_and_searched_missing_paths_are_dependencies(bench):
+def test_nested_includes_and_paths_of_missing_includes_are_dependencies(bench):
     bench.write("fx/near.glsl", '#include "../lib/far.glsl"\n')
     bench.write("lib/far.glsl", '  #  include   "near2.glsl" // comment\n#include "../fx/a.frag"\n')
     bench.write("inc/found.glsl", "")
@@ -281,7 +281,7 @@ def test_nested_includes_and_searched_missing_paths_are_dependencies(bench):
     ]
 
 
-def test_includes_of_all_platforms_are_dependencies_except_those_outside(bench):
+def test_includes_inside_the_project_are_dependencies_on_all_platforms(bench):
     source = bench.write("a.frag", '#include "x.glsl"\n#include "../../y.glsl"\n')
 
     response = bench.analyse(source, {}, {"server": {"include_paths": ["inc"]}})
@@ -306,7 +306,7 @@ def test_includes_of_all_platforms_are_dependencies_except_those_outside(bench):
         '#define KEY "../key.glsl"\n#include KEY\n',
     ],
 )
-def test_include_outside_the_project_starts_no_compiler(bench, tmp_path, text):
+def test_compiler_does_not_start_if_an_include_is_outside_the_project(bench, tmp_path, text):
     canary = tmp_path / "canary"
     compiler = tmp_path / "glslangValidator"
     compiler.write_text(f"#!/bin/sh\ntouch {canary}\n")
@@ -322,7 +322,7 @@ def test_include_outside_the_project_starts_no_compiler(bench, tmp_path, text):
 
 
 @pytest.mark.real
-def test_include_paths_stay_in_the_project(bench, tmp_path):
+def test_include_path_outside_the_project_is_refused(bench, tmp_path):
     compiler = tmp_path / "glslangValidator"
     compiler.write_text("#!/bin/sh\nexit 3\n")
     compiler.chmod(0o755)
@@ -386,7 +386,7 @@ MARK = b"\xef\xbb\xbf"
 
 
 @pytest.mark.real
-def test_shader_and_includes_with_a_byte_order_mark_are_compiled_without_it(bench, fake):
+def test_byte_order_marks_of_a_shader_and_its_includes_are_removed(bench, fake):
     note = fake()
     bench.write("fx/lib/light.glsl", MARK + b"say ERROR: fx/lib/light.glsl:1: a mark is here\n")
     text = b'#include "lib/light.glsl"\nsay WARNING: fx/a.frag:2: told\n'
@@ -400,7 +400,7 @@ def test_shader_and_includes_with_a_byte_order_mark_are_compiled_without_it(benc
 
 @pytest.mark.real
 @pytest.mark.parametrize("name", REAL)
-def test_real_compiler_takes_byte_order_marks(bench, name):
+def test_real_compiler_compiles_a_shader_with_byte_order_marks(bench, name):
     bench.write("light.glsl", MARK + b"float light() { return 1.0; }\n")
     source = bench.write("a.frag", MARK + FRAG.encode())
 
@@ -442,7 +442,7 @@ def test_macros_that_grow_endlessly_are_stopped_at_the_memory_limit(bench, name,
 # ------------------------------------------------------------------------------------------------ variants and reflection
 
 
-def test_each_combination_of_macros_is_a_job(bench, no_programs):
+def test_each_combination_of_macros_gets_a_separate_job(bench, no_programs):
     response = bench.analyse(bench.write("a.frag", ""), {"variants": {"LIGHTS": [1, 4], "FOG": [None, ""]}})
 
     jobs = [(job.job_key, job.params.get("macros")) for job in response.jobs if job.platform == "linux"]
@@ -488,7 +488,7 @@ def test_invalid_variants_fail_the_analysis(bench, no_programs, variants, error)
 
 
 @pytest.mark.real
-def test_missing_translator_is_named(bench, fake):
+def test_error_names_a_missing_shader_translator(bench, fake):
     fake()
 
     error = bench.fail(bench.write("a.frag", "fine"), cross=["metal"])
@@ -505,7 +505,7 @@ def test_module_that_cannot_be_reflected_fails(bench, fake):
 
 @pytest.mark.real
 @needs("glslangValidator")
-def test_reflection_names_what_the_shader_declares(bench):
+def test_reflection_lists_the_declarations_of_a_shader(bench):
     text = (
         "#version 450\nlayout(set=1, binding=2) uniform Fog { vec3 tint; float depth; } fog;\n"
         "layout(location=0) out vec4 colour;\nvoid main() { colour = vec4(fog.tint, fog.depth); }\n"
@@ -523,7 +523,7 @@ def test_reflection_names_what_the_shader_declares(bench):
 
 @pytest.mark.real
 @needs("glslangValidator", "spirv-cross")
-def test_spirv_module_is_translated(bench):
+def test_spirv_module_is_translated_into_other_shader_languages(bench):
     text = "#version 450\nlayout(location=0) out vec4 colour;\nvoid main() { colour = vec4(1.0); }\n"
 
     made = bench.build(bench.write("a.frag", text), cross=["essl300", "metal", "hlsl"])

@@ -52,7 +52,7 @@ def by_name(listed):
     return {each["name"]: each for each in listed}
 
 
-def test_reflection_lists_each_binding_with_set_and_number_and_type():
+def test_reflection_lists_the_set_and_number_of_each_binding():
     found = by_name(reflect(MODULE)["bindings"])
 
     assert {name: (each["set"], each["binding"], each["kind"]) for name, each in found.items()} == {
@@ -82,7 +82,7 @@ def test_reflection_lists_the_offset_of_each_member_of_a_block():
     assert by_name(found["bindings"])["lights"]["members"][1]["array"] == [0]
 
 
-def test_reflection_lists_inputs_and_outputs_and_constants_of_a_stage():
+def test_reflection_lists_inputs_outputs_and_constants_of_a_stage():
     found = reflect(MODULE)
 
     assert found["entry_points"] == [{"name": "main", "stage": "frag"}]
@@ -97,7 +97,7 @@ def test_bytes_that_are_not_a_valid_module_are_refused(data):
         reflect(data)
 
 
-def test_damaged_module_is_read_or_raises_a_named_error():
+def test_damaged_module_is_read_or_raises_broken_spirv_error():
     chance = random.Random(5)
     refused = 0
     for _ in range(400):

@@ -59,11 +59,11 @@ def test_column_is_numeric_only_if_all_its_cells_are_numbers(bench):
     assert build_value(bench, "b.csv", text, types="text")[0] == {"zip": "00501", "count": "1", "share": "0.5", "note": ""}
 
 
-def test_key_parameter_makes_an_object_of_the_rows(bench):
+def test_key_parameter_turns_the_rows_into_an_object(bench):
     assert build_value(bench, "a.csv", "id,n\na,1\nb,2\n", key="id") == {"a": {"n": 1}, "b": {"n": 2}}
 
 
-def test_output_is_indented_json_or_messagepack(bench):
+def test_table_is_written_as_indented_json_or_as_messagepack(bench):
     source = bench.write("a.csv", "id,n\né,1\n")
 
     assert bench.build(source, output="json") == {"a.json": '[\n  {\n    "id": "é",\n    "n": 1\n  }\n]\n'.encode()}
@@ -111,7 +111,7 @@ def test_violation_of_the_schema_is_reported_with_its_line(bench, name, text, er
     assert bench.dependencies(name, schema="s.json") == ["s.json"]
 
 
-def test_a_violation_in_toml_has_the_line_of_its_key(bench):
+def test_schema_violation_in_toml_has_the_line_of_its_key(bench):
     properties = {"enemy": {"items": {"properties": {"stats": {"properties": {"health": {"minimum": 1}}}}}}}
     bench.write("s.json", json.dumps({"properties": properties}))
     text = "[[enemy]]\nstats.health = 1\n[[enemy]]\n[enemy.stats] # of the second\nname = 'x'\nhealth = 0\n"
@@ -138,12 +138,12 @@ def test_integer_beyond_the_messagepack_range_fails_and_names_the_remedy(bench):
     assert bench.build(source)["a.json"] == f"[{'9' * 30}]\n".encode()
 
 
-def test_a_large_file_is_refused(bench):
+def test_table_above_the_size_limit_is_refused(bench):
     assert bench.fail(bench.write("a.csv", "a\n" + "x" * (1 << 20)), max_mib=1) == "a.csv: larger than 1 MiB; raise max_mib"
 
 
 @given(data=st.binary(max_size=200), name=st.sampled_from(["a.csv", "a.tsv", "a.toml", "a.json"]))
-def test_any_bytes_give_a_table_or_one_clear_error(data, name):
+def test_random_bytes_give_a_table_or_an_error_of_one_line(data, name):
     wrong = ""
     try:
         read_data(name, data)
@@ -161,7 +161,7 @@ def test_any_bytes_give_a_table_or_one_clear_error(data, name):
     ),
     indent=st.none() | st.integers(0, 2),
 )
-def test_position_of_every_json_value_is_where_it_is_written(tree, indent):
+def test_reported_position_of_a_json_value_is_where_the_value_begins(tree, indent):
     text = json.dumps(tree, indent=indent)
 
     def walk(value, path):

@@ -91,7 +91,7 @@ def bench(tmp_path: Path) -> BuilderBench:
     return BuilderBench(TextureBuilder(), tmp_path)
 
 
-def test_one_astc_encoder_serves_all_levels_and_textures(bench: BuilderBench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_astc_encoder_is_reused_for_all_levels_and_textures(bench: BuilderBench, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
     context = astc_encoder.ASTCContext
     monkeypatch.setattr(astc_encoder, "ASTCContext", lambda config: made.append(config) or context(config))
@@ -112,7 +112,7 @@ def test_one_astc_encoder_serves_all_levels_and_textures(bench: BuilderBench, mo
         ("rgba8", 4, 90),
     ],
 )  # fmt: skip
-def test_format_holds_the_picture_in_every_level(bench: BuilderBench, name: str, channels: int, least: float) -> None:
+def test_decoded_texture_resembles_its_source_in_every_level(bench: BuilderBench, name: str, channels: int, least: float) -> None:
     pixels = draw_photo()
     bench.write("photo.png", png(pixels))
 
@@ -141,7 +141,7 @@ def test_texture_format_is_chosen_by_platform_and_usage(
     assert choose_format(TextureParams(), PlatformInfo(platform_id, tags), usage, has_alpha=has_alpha) == expected
 
 
-def test_texture_format_for_a_tag_overrides_the_platform() -> None:
+def test_texture_format_for_a_platform_tag_overrides_the_default_format() -> None:
     options = TextureParams(formats={"desktop": "bc1", "android": "etc2"}, format="none")
 
     names = [
@@ -160,7 +160,7 @@ def test_texture_format_for_a_tag_overrides_the_platform() -> None:
         ("icon_ui@2x", "ui"), ("wall_n_02", "normal"), ("Helmet_metallicRoughness", "data"), ("hero_idle_02", "color"),
      ("rock_ao", "mask"), ("rock_orm", "data"), ("n", "normal")]
 )  # fmt: skip
-def test_texture_usage_is_chosen_by_the_end_of_the_name(stem: str, usage: str) -> None:
+def test_texture_usage_is_chosen_by_the_end_of_the_file_name(stem: str, usage: str) -> None:
     assert choose_usage("auto", stem) == usage
     assert choose_usage("ui", stem) == "ui"
 
@@ -191,7 +191,7 @@ def test_colours_are_averaged_in_linear_light_and_weighted_by_alpha() -> None:
     assert make_mips(half_clear, "color", has_mips=True, bleeds=True, coverage=None)[1].tolist() == [[[255, 0, 0, 128]]]
 
 
-def test_odd_sides_are_averaged_over_all_pixels() -> None:
+def test_mip_of_an_odd_side_averages_all_pixels() -> None:
     row = np.array([[[0, 0, 0, 255], [30, 0, 0, 255], [90, 0, 0, 255]]], np.uint8)
 
     assert make_mips(row, "data", has_mips=True, bleeds=True, coverage=None)[1].tolist() == [[[40, 0, 0, 255]]]
@@ -209,7 +209,7 @@ def test_transparent_pixels_get_the_colour_of_their_neighbours() -> None:
     assert (plain[0] == pixels).all()
 
 
-def test_mips_keep_the_alpha_coverage() -> None:
+def test_mips_keep_the_share_of_pixels_above_the_alpha_threshold() -> None:
     pixels = np.full((64, 64, 4), 255, np.uint8)
     pixels[..., 3] = (np.random.default_rng(2).random((64, 64)) < 0.3) * 255
     wanted = (pixels[..., 3] > 127).mean()
@@ -250,7 +250,7 @@ def test_premultiplication_does_not_change_normal_maps(bench: BuilderBench) -> N
 
 
 @pytest.mark.parametrize("name", ["bc1", "bc3", "bc7", "rgba8"])
-def test_pillow_reads_the_dds(bench: BuilderBench, name: str) -> None:
+def test_pillow_reads_a_dds_product(bench: BuilderBench, name: str) -> None:
     pixels = draw_photo()
     bench.write("photo.png", png(pixels))
 
@@ -261,7 +261,7 @@ def test_pillow_reads_the_dds(bench: BuilderBench, name: str) -> None:
     assert psnr(np.asarray(picture.convert("RGB")), pixels[..., :3]) > 33
 
 
-def test_channels_are_packed_from_other_files(bench: BuilderBench) -> None:
+def test_channels_of_other_files_are_packed_into_one_texture(bench: BuilderBench) -> None:
     for at, part in enumerate(("ao", "rough", "metal")):
         bench.write(f"rock/{part}_{part}.png", png(np.full((8, 8, 4), 50 * (at + 1), np.uint8)))
         bench.write(f"rock/wall_{part}.png", png(np.full((8, 8, 4), (60 * (at + 1), 1, 2, 255), np.uint8)))
@@ -285,7 +285,7 @@ def test_channels_are_packed_from_other_files(bench: BuilderBench) -> None:
         ({"usage": "colour"}, "usage"),
     ],
 )
-def test_mistake_fails_with_an_explanation(bench: BuilderBench, params: dict[str, object], message: str) -> None:
+def test_wrong_texture_parameter_fails_with_an_explanation(bench: BuilderBench, params: dict[str, object], message: str) -> None:
     bench.write("a.png", png(draw_photo(16, 12)))
     bench.write("small.png", png(draw_photo(8, 8)))
 

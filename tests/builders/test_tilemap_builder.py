@@ -75,7 +75,7 @@ def test_every_encoding_gives_the_same_tiles(bench, data):
     assert bench.warnings == []
 
 
-def test_zstd_is_read_if_its_package_is_installed(bench):
+def test_zstd_tiles_are_read_if_the_zstandard_package_is_installed(bench):
     if not has_library("zstandard"):
         assert "zstandard" in bench.fail(write_map(bench, packed(b"", "zstd")))
         return
@@ -100,7 +100,7 @@ def test_product_of_a_map_depends_only_on_its_pictures(bench):
 
 
 @pytest.mark.parametrize("kind", ["tmx", "ldtk"])
-def test_pictures_can_be_named_as_gpu_textures(bench, kind):
+def test_textures_parameter_sets_the_extension_of_pictures_in_a_map(bench, kind):
     source = write_map(bench)
     if kind == "ldtk":
         source = bench.write("maps/world.ldtk", json.dumps(ldtk()[0]))
@@ -111,7 +111,7 @@ def test_pictures_can_be_named_as_gpu_textures(bench, kind):
     assert tileset["image" if kind == "tmx" else "relPath"] == "../tiles/ground.ktx2"
 
 
-def test_chunks_of_an_infinite_map_stay_chunks(bench):
+def test_chunks_of_an_infinite_map_stay_separate(bench):
     chunks = (
         '<data encoding="csv"><chunk x="-2" y="0" width="2" height="1">1,2</chunk>'
         '<chunk x="0" y="0" width="1" height="1">9</chunk></data>'
@@ -123,7 +123,7 @@ def test_chunks_of_an_infinite_map_stay_chunks(bench):
     assert bench.warnings == ["maps/a.tmx:4: layer 'floor': tile 9 at column 0, row 0 is in no tileset"]
 
 
-def test_objects_have_their_shapes_and_properties(bench):
+def test_map_objects_have_their_shapes_and_properties(bench):
     objects = (
         '<group name="g"><objectgroup id="2" name="things" color="#ff0000">'
         '<object id="1" name="door" class="exit" '
@@ -196,7 +196,7 @@ COLLECTION = (
         (SPACED, "4,0,0,0,5,0", "tile 5 at column 1, row 1"),
     ],
 )  # fmt: skip
-def test_tile_outside_its_tileset_is_named_in_the_error(bench, tilesets, tiles, wrong):
+def test_tile_that_no_tileset_contains_gives_a_warning(bench, tilesets, tiles, wrong):
     source = write_map(bench, f"<data encoding='csv'>{tiles}</data>", tilesets=tilesets)
 
     bench.build(source)
@@ -206,7 +206,7 @@ def test_tile_outside_its_tileset_is_named_in_the_error(bench, tilesets, tiles, 
     assert not wrong or "is in no tileset" in bench.fail(source, strict=True)
 
 
-def test_missing_picture_or_picture_of_another_size_is_a_warning(bench):
+def test_picture_that_is_missing_or_has_another_size_gives_a_warning(bench):
     source = write_map(bench)
     bench.write("tiles/ground.png", png(8, 16))
 
@@ -264,7 +264,7 @@ def test_broken_map_fails_with_its_position(bench, name, text, error):
     assert bench.fail(bench.write(name, text)).startswith(error)
 
 
-def test_a_broken_or_missing_tileset_is_named(bench):
+def test_error_names_a_broken_or_missing_tileset(bench):
     source = write_map(bench)
     bench.write("tiles/ground.tsx", "<tileset>\n<image")
     broken = bench.fail(source)
@@ -283,7 +283,7 @@ def test_a_tileset_outside_the_project_is_refused(bench, name):
     assert bench.dependencies(source) == []
 
 
-def test_a_map_with_too_many_tiles_is_refused_before_they_are_read(bench, monkeypatch):
+def test_map_with_too_many_tiles_is_refused_before_its_tiles_are_read(bench, monkeypatch):
     monkeypatch.setattr(tiled_map, "MOST_TILES", 5)
 
     assert bench.fail(write_map(bench)) == "maps/a.tmx:4: the layers have more than 5 tiles"
@@ -321,7 +321,7 @@ def test_ldtk_project_includes_its_separate_levels_without_editor_rules(bench):
         ({"cells": 3}, "world.ldtk: 'L0', layer 'Ground': 3 cells, but its size needs 4"),
     ],
 )
-def test_contradictory_ldtk_level_is_a_warning(bench, change, warning):
+def test_contradiction_in_an_ldtk_level_gives_a_warning(bench, change, warning):
     project, level = ldtk(**change)
     project["levels"] = [level]
     project["defs"]["tilesets"][0]["relPath"] = None
@@ -345,7 +345,7 @@ FIELDS = st.sampled_from(
         ),
     )
 )
-def test_any_map_is_read_or_gives_one_clear_error(fields):
+def test_map_with_random_fields_is_read_or_gives_an_error_of_one_line(fields):
     text = json.dumps({**SIZE, **fields}).encode()
 
     def read(path):

@@ -39,12 +39,12 @@ def test_product_is_a_copy_with_the_name_of_its_source(bench):
         ("<?p  i ?><a  x = \"1\" y='&lt;'/>", "<?p  i ?><a  x = \"1\" y='&lt;'/>"),
     ],
 )
-def test_output_min_removes_only_comments_and_blanks_between_elements(bench, text, wished):
+def test_minified_xml_lacks_only_comments_and_blanks_between_elements(bench, text, wished):
     assert minified(bench, text) == wished.encode()
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "iso-8859-1"])
-def test_output_min_keeps_the_encoding(bench, encoding):
+def test_minified_xml_keeps_its_encoding(bench, encoding):
     name = "utf-16" if encoding.startswith("utf") else encoding
     text = f"<?xml version='1.0' encoding='{name}'?><a><!-- é --> <b>é</b> </a>"
 
@@ -76,7 +76,7 @@ def test_broken_document_fails_with_line_and_column(bench, data, error):
     assert bench.fail(bench.write("a.xml", data)) == error
 
 
-def test_an_external_entity_is_not_read(bench):
+def test_file_of_an_external_entity_is_not_read(bench):
     secret = bench.write("secret.txt", "hidden")
 
     assert "the entity 'x' is declared" in bench.fail(
@@ -91,13 +91,13 @@ def test_document_type_is_refused_if_the_parameter_forbids_it(bench):
     assert "a document type declaration, which dtd: forbid refuses" in bench.fail(source, dtd="forbid")
 
 
-def test_deep_nesting_is_handled(bench):
+def test_deeply_nested_xml_is_minified(bench):
     depth = 50_000
 
     assert bench.build(bench.write("a.xml", "<a>" * depth + "</a>" * depth), output="min")
 
 
-def test_git_lfs_pointer_fails_with_advice(bench):
+def test_git_lfs_pointer_fails_and_suggests_git_lfs_pull(bench):
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
 
     assert bench.fail(bench.write("a.xml", pointer)) == "a.xml: is a Git LFS pointer; run git lfs pull"
@@ -129,7 +129,7 @@ EAST_ASIAN = [
 
 
 @pytest.mark.parametrize(("name", "codec", "word"), EAST_ASIAN)
-def test_encodings_of_east_asia_are_read_and_kept(bench, name, codec, word):
+def test_east_asian_encodings_are_read_and_kept(bench, name, codec, word):
     text = f'<?xml version="1.0" encoding="{name}"?>\n<a> <!-- {word} --><b c="{word}">{word}</b> </a>'
     source = bench.write("a.xml", text.encode(codec))
 

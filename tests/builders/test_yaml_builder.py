@@ -15,7 +15,7 @@ def as_json(bench, text):
     return json.loads(bench.build(bench.write("a.yaml", text), output="min")["a.json"])
 
 
-def test_output_copy_keeps_every_byte(bench):
+def test_yaml_is_copied_byte_for_byte_if_the_output_parameter_is_copy(bench):
     text = "# head\na:   1\r\nb: 'x'\n---\n- 2\n"
 
     response = bench.process(bench.write("data/Level.yml", text))
@@ -49,7 +49,7 @@ def test_values_are_converted_by_the_rules_of_yaml_version_1_2(bench):
     }
 
 
-def test_own_keys_override_merged_keys_and_earlier_merges_override_later_ones(bench):
+def test_map_keys_override_merged_keys_and_earlier_merges_win(bench):
     text = "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc: {<<: [*a, *b], x: 3}\n"
 
     assert as_json(bench, text)["c"] == {"x": 3, "y": 1, "z": 2}
@@ -82,7 +82,7 @@ def test_broken_text_fails_with_line_and_column(bench, data, error):
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "{" * 100_000, "a:\n - " + "[{" * 50_000, "- [a, " + "[b, " * 50_000])
-def test_nested_lists_are_refused_early(bench, text, monkeypatch):
+def test_deeply_nested_lists_are_refused_before_they_are_parsed(bench, text, monkeypatch):
     parsed = []
     scanner = import_module("ruamel.yaml.scanner").RoundTripScanner
     base = import_module("ruamel.yaml.scanner").Scanner
@@ -121,7 +121,7 @@ def test_value_without_a_json_equivalent_fails_with_its_position(bench, text, er
     assert bench.fail(bench.write("a.yaml", text), output="json") == error
 
 
-def test_a_large_file_is_refused_unless_it_is_allowed(bench):
+def test_yaml_above_the_size_limit_is_refused_unless_a_parameter_allows_it(bench):
     source = bench.write("a.yaml", "# " + "x" * (1 << 20) + "\na: 1\n")
 
     assert "larger than 1 MiB; raise max_mib" in bench.fail(source)

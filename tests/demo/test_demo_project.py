@@ -189,7 +189,7 @@ def test_only_the_intended_demo_sources_fail_or_warn(outcome):
     assert set(warnings["data/palette.json"]) == {'data/palette.json:5:3: duplicate key "night", first on line 3'}
 
 
-def test_server_skips_textures_and_gets_smaller_products(outcome):
+def test_demo_skips_textures_and_shrinks_products_for_the_server_platform(outcome):
     products, _, _ = outcome
     counts = Counter((platform, path.split("/")[0]) for platform, path in products)
 
@@ -199,7 +199,7 @@ def test_server_skips_textures_and_gets_smaller_products(outcome):
     assert ("server", "sounds/chime.wav") in products
 
 
-def test_every_source_has_a_builder_or_is_a_dependency(project, config):
+def test_every_demo_source_has_a_builder_or_is_a_dependency(project, config):
     patterns = [pattern for entry in config["builders"] for pattern in patterns_of(entry)]
 
     unwanted = [source for source in sources(project, config) if not any(pattern.fullmatch(source) for pattern in patterns)]
@@ -241,7 +241,7 @@ def test_optional_demo_sources_with_all_requirements_are_built(config):
     assert used & {"lods", "mesh", "shader", "font", "texture", "lua"} == {extra.name for extra in demo_project.possible_extras()}
 
 
-def test_wordlist_builder_depends_on_stop_words(project):
+def test_wordlist_builder_depends_on_the_file_of_stop_words(project):
     builder = python_builders(project)["wordlist"]
     log = JobLog(lambda *_: None)
     response = builder.create_jobs(
@@ -263,7 +263,7 @@ def test_command_builder_of_the_demo_runs_on_this_host(project, config, tmp_path
     assert (tmp_path / "exit.txt").read_text() == source.read_text().upper()
 
 
-def test_writing_the_demo_again_changes_only_different_files(project, tmp_path):
+def test_writing_the_demo_again_replaces_only_edited_files(project, tmp_path):
     demo_project.write_project(tmp_path)
     (tmp_path / "Cache").mkdir()
     (tmp_path / "Cache" / "mine").write_text("mine")
@@ -281,14 +281,14 @@ def test_writing_the_demo_again_changes_only_different_files(project, tmp_path):
     assert {path: data for path, (_, data) in after.items() if path in written} == written
 
 
-def test_an_empty_folder_is_accepted(tmp_path):
+def test_demo_is_written_into_an_empty_folder(tmp_path):
     demo_project.write_project(tmp_path)
 
     assert (tmp_path / "aptui.yaml").read_text().splitlines()[0] == demo_project.MARKER
 
 
 @pytest.mark.parametrize("config_text", [None, "platforms: {}\n", "# aptui demo", demo_project.MARKER + "x\n", "\xff\n"])
-def test_folder_with_other_files_is_refused_and_unchanged(tmp_path, config_text):
+def test_demo_refuses_a_folder_with_other_files_and_leaves_it_unchanged(tmp_path, config_text):
     (tmp_path / "thesis.txt").write_text("years of work")
     if config_text is not None:
         (tmp_path / "aptui.yaml").write_text(config_text, encoding="latin-1")
@@ -307,14 +307,14 @@ def test_file_at_the_path_of_the_demo_folder_is_refused(tmp_path):
         demo_project.write_project(tmp_path / "file")
 
 
-def test_unwritable_folder_is_a_host_error(tmp_path):
+def test_unwritable_demo_folder_raises_a_host_error(tmp_path):
     (tmp_path / "file").write_text("")
 
     with pytest.raises(HostError, match=r"the demo cannot be written to .*: not a directory; name another folder"):
         demo_project.write_project(tmp_path / "file" / "demo")
 
 
-def test_explanation_of_the_demo_counts_products_by_kind_and_fits_a_small_screen(outcome):
+def test_explanation_of_the_demo_counts_products_and_fits_a_small_terminal(outcome):
     text = demo_project.explain(f"{platform}/{path}" for platform, path in outcome[0])
 
     assert all(source in text for source in demo_project.INTENDED_FAILURES + demo_project.INTENDED_WARNINGS)

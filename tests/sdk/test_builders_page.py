@@ -39,7 +39,7 @@ PRODUCTS = {
 
 
 @pytest.mark.real
-def test_example_builders_of_the_page_make_the_described_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_builders_of_the_builders_page_make_the_described_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "p", LISTINGS["aptui.yaml"])
     for name, text in LISTINGS.items():
@@ -57,7 +57,7 @@ def test_example_builders_of_the_page_make_the_described_products(tmp_path: Path
 
 
 @pytest.mark.real
-def test_example_rules_of_the_page_apply_to_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_rules_of_the_builders_page_apply_to_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "p", LISTINGS["rules/aptui.yaml"])
     project.write("builders/repeat.py", LISTINGS["builders/repeat.py"])
@@ -73,7 +73,7 @@ def test_example_rules_of_the_page_apply_to_their_files(tmp_path: Path, monkeypa
 
 
 @pytest.mark.real
-def test_example_chain_of_the_page_makes_its_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_chain_of_the_builders_page_makes_its_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "p", LISTINGS["chain/aptui.yaml"])
     project.write("builders/index.py", LISTINGS["builders/index.py"])
@@ -86,7 +86,7 @@ def test_example_chain_of_the_page_makes_its_products(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.real
-def test_example_with_steps_of_the_page_makes_its_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_steps_of_the_builders_page_make_their_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "p", LISTINGS["steps/aptui.yaml"])
     for number, name in enumerate(("red", "green")):
@@ -105,7 +105,7 @@ def test_example_with_steps_of_the_page_makes_its_products(tmp_path: Path, monke
 
 
 @pytest.mark.real
-def test_example_persistent_program_of_the_page_makes_its_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_persistent_program_of_the_builders_page_makes_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "p", LISTINGS["persistent/aptui.yaml"])
     project.write("tools/shout.py", LISTINGS["tools/shout.py"]).chmod(0o755)
@@ -118,7 +118,7 @@ def test_example_persistent_program_of_the_page_makes_its_products(tmp_path: Pat
 
 
 @pytest.mark.real
-def test_example_program_for_many_files_of_the_page_makes_its_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_batch_program_of_the_builders_page_makes_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "p", LISTINGS["batch/aptui.yaml"])
     project.write("tools/loud.py", LISTINGS["tools/loud.py"]).chmod(0o755)
@@ -131,7 +131,7 @@ def test_example_program_for_many_files_of_the_page_makes_its_products(tmp_path:
 
 
 @pytest.mark.real
-def test_example_test_of_the_page_passes(tmp_path: Path) -> None:
+def test_example_test_of_the_builders_page_passes(tmp_path: Path) -> None:
     for name, text in LISTINGS.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)

@@ -29,7 +29,7 @@ builders:
 
 
 @pytest.mark.real
-def test_own_tests_of_the_example_builders_pass() -> None:
+def test_example_builders_pass_their_own_tests() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", ".", "tests"],
         cwd=EXAMPLES, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": "builders"},
@@ -39,12 +39,12 @@ def test_own_tests_of_the_example_builders_pass() -> None:
 
 
 @pytest.mark.parametrize("name", PROTOTYPE_LINES)
-def test_example_has_at_most_60_percent_of_the_lines_without_the_kit(name: str) -> None:
+def test_kit_shortens_each_example_builder_to_at_most_60_percent(name: str) -> None:
     assert len((EXAMPLES / "builders" / name).read_text().splitlines()) <= 0.6 * PROTOTYPE_LINES[name]
 
 
 @pytest.mark.real
-def test_atlas_of_an_example_is_built_again_when_its_sprites_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_atlas_is_built_again_when_its_sprites_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "p", SETTINGS)
     (project.root / "builders").mkdir()

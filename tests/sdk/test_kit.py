@@ -51,7 +51,7 @@ def bench(tmp_path):
     return BuilderBench(Shout(), tmp_path)
 
 
-def test_options_record_becomes_a_schema_with_defaults_and_bounds_and_trusted_parameters():
+def test_options_record_becomes_a_schema_with_defaults_and_bounds():
     schema = schema_of(Options)
 
     assert schema["additionalProperties"] is False
@@ -76,13 +76,13 @@ def test_options_have_the_defaults_of_a_record_or_a_schema():
         ({"ratio": 0}, "parameter 'ratio' must be a number above 0, not 0"),
     ],
 )
-def test_wrong_parameter_fails_analysis_and_options(bench, params, error):
+def test_wrong_parameter_fails_the_analysis_and_the_reading_of_options(bench, params, error):
     with pytest.raises(ParamError, match=error.replace("?", r"\?")):
         read_options(Options, params)
     assert bench.analyse("a.words", params) == CreateJobsResponse(error=error)
 
 
-def test_simple_builder_has_one_job_per_platform_and_its_products(bench):
+def test_simple_builder_makes_products_by_one_job_per_platform(bench):
     bench.write("a.words", "hello ")
     bench.write("parts/b.txt", "you")
 
@@ -101,7 +101,7 @@ def test_job_error_fails_the_job_with_the_text_of_the_error(bench):
 
 
 @pytest.mark.real
-def test_output_of_a_program_is_logged_and_its_last_line_is_the_error(tmp_path):
+def test_program_output_is_logged_and_its_last_line_becomes_the_error(tmp_path):
     class Runs(SimpleBuilder):
         name = "runs"
 
@@ -138,7 +138,7 @@ def test_required_version_is_compared_with_the_installed_version(monkeypatch, re
     assert bool(found) == bool(fault)
 
 
-def test_bench_fails_a_builder_with_a_missing_program(bench, monkeypatch):
+def test_bench_fails_a_job_if_a_program_of_its_builder_is_missing(bench, monkeypatch):
     monkeypatch.setattr(Shout, "tools", ("no-such-program",), raising=False)
     bench.write("a.words", "x")
 

@@ -7,7 +7,7 @@ from aptui.builders.common import messages, summarize_errors
 from aptui.sdk import MissingError, find_program, has_library, library, program_digest, programs, run_program
 
 
-def test_error_for_a_package_that_is_not_installed_names_it():
+def test_error_names_a_package_that_is_not_installed():
     with pytest.raises(MissingError, match="needs the Python package 'Nope', which is not installed: pip install Nope"):
         library("no_such_module_here.part", "Nope")
 
@@ -39,7 +39,7 @@ def bin_folder(tmp_path, monkeypatch):
     return put
 
 
-def test_requested_program_is_used_instead_of_the_first_program_in_the_path(bin_folder):
+def test_requested_program_is_used_instead_of_the_first_one_in_the_path(bin_folder):
     one, two = bin_folder("one"), bin_folder("two")
 
     assert find_program(None, ("zero", "two", "one")) == two
@@ -61,7 +61,7 @@ def test_digest_of_a_program_changes_with_its_bytes(bin_folder):
 
 
 @pytest.mark.real
-def test_program_runs_in_its_folder_and_keeps_both_streams(bin_folder, tmp_path, monkeypatch):
+def test_program_runs_in_the_given_folder_and_returns_both_output_streams(bin_folder, tmp_path, monkeypatch):
     path = bin_folder("tool", '#!/bin/sh\necho "$PWD $1 $LC_ALL"\necho wrong >&2\nexit 3\n')
 
     ended = run_program([path, "a b"], str(tmp_path))

@@ -165,7 +165,7 @@ def _unescape(match: re.Match[str]) -> str:
 def _decode_po(data: bytes) -> str:
     charset = _CHARSET.search(data[:8192])
     name = charset[1].decode() if charset else "utf-8"
-    # gettext writes CHARSET as the placeholder into a new template
+    # gettext writes the word CHARSET into a new template instead of the name of an encoding
     if name.lower() in ("utf-8", "utf8", "charset", "ascii", "us-ascii"):
         return decode_text(data)
     try:

@@ -1,7 +1,7 @@
 """A picture with 16 bits a channel. Pillow keeps 16 bits only in grey pictures; of other pictures it reads the upper 8 bits.
 
-Pillow is made to decode the picture twice: with the opposite byte order it reads the lower byte of each sample. That is
-exact for PNG, and for TIFF unless its channels are stored apart and compressed.
+This module lets Pillow decode the picture twice, because with the opposite byte order Pillow reads the lower byte of each sample.
+The result is exact for PNG, and for TIFF unless its channels are stored apart and compressed.
 
 Tests: `tests/builders/files/test_deep_picture.py`.
 """
@@ -103,7 +103,7 @@ class DeepPicture:
         from PIL import Image
 
         small = np.empty(self.samples.shape, np.uint8)
-        for channel in range(len(self.mode)):  # one channel at a time, because the multiplication needs 32 bits a sample
+        for channel in range(len(self.mode)):  # one channel at a time, because the multiplication needs 32 bits for each sample
             small[..., channel] = (self.samples[..., channel].astype(np.uint32) * 255 + 32895) >> 16
         return Image.frombytes(self.mode, self.size, small.tobytes())
 
@@ -133,7 +133,7 @@ def is_deep(picture: ImageFile.ImageFile) -> bool:
 
 
 def read_deep(opened: Callable[[], ImageFile.ImageFile], load: Callable[[ImageFile.ImageFile], None]) -> DeepPicture | None:
-    """Return a deep picture with all its bits; None if Pillow gives only the upper 8.
+    """Return a deep picture with all its bits; None if Pillow gives only the upper 8 bits of each sample.
 
     Args:
         opened: function that opens the picture again, without decoding it.
@@ -147,9 +147,9 @@ def read_deep(opened: Callable[[], ImageFile.ImageFile], load: Callable[[ImageFi
     raw_mode = _raw_mode(picture.tile[0].args)
     if _has_deep_planes(picture):
         if any(tile.codec_name != "raw" for tile in picture.tile):
-            return None  # libtiff's decoder returns only the upper bytes of these pictures
+            return None  # libtiff, which decodes compressed pictures, returns only the upper byte of each sample
         raw_mode = f"{picture.mode};16{'L' if picture.tag_v2.prefix == b'II' else 'B'}"  # type: ignore[attr-defined]  # of TIFF
-    if raw_mode.startswith("LA;16"):  # two samples of 16 bits are read as the four bytes of an RGBA pixel
+    if raw_mode.startswith("LA;16"):  # a pixel has two samples of 16 bits, which are four bytes, as in an RGBA picture
         return DeepPicture(np.ascontiguousarray(_decode_as(picture, "RGBA", load)).view(">u2").astype(np.uint16), "LA")
     name, order = raw_mode.split(";16")
     is_premultiplied, name = name == "RGBa", name.replace("RGBa", "RGBA")
@@ -179,7 +179,7 @@ def _decode_as(picture: ImageFile.ImageFile, raw_mode: str, load: Callable[[Imag
     tiles = []
     for tile in picture.tile:
         name, separator, order = raw_mode.partition(";")
-        name = _raw_mode(tile.args) if _has_deep_planes(picture) else name  # each tile has one channel
+        name = _raw_mode(tile.args) if _has_deep_planes(picture) else name  # a tile that stores one channel keeps its own mode
         new_mode = f"{name}{separator}{order}"
         tiles.append(tile._replace(args=(new_mode, *tile.args[1:]) if isinstance(tile.args, tuple) else new_mode))
     picture.tile = tiles

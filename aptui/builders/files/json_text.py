@@ -151,12 +151,12 @@ def validate_json(text: str, *, comment_hint: str = "") -> bool:
     def refuse(_constant: str) -> NoReturn:
         raise _NotANumberError
 
-    # Numbers are not converted: int() refuses more than 4300 digits, float() rounds.
+    # The decoder does not convert numbers, because int() refuses more than 4300 digits and float() rounds.
     decoder = json.JSONDecoder(object_pairs_hook=examine, parse_int=_nothing, parse_float=_nothing, parse_constant=refuse)
     try:
         decoder.decode(text)
     except json.JSONDecodeError as error:
-        if _is_too_deep(text[: error.pos]):  # some versions of Python do not report deep nesting with an error of its own
+        if _is_too_deep(text[: error.pos]):  # some versions of Python report deep nesting as a JSONDecodeError
             raise _too_deep(text) from None
         what, position = explain(error, text)
         if comment_hint and text.startswith(("//", "/*"), position):
@@ -173,7 +173,7 @@ def validate_json(text: str, *, comment_hint: str = "") -> bool:
 
 
 def _is_too_deep(text: str) -> bool:
-    brackets = _ALL_BUT_BRACKETS.sub("", text)  # the pattern also finds brackets, and the quote of an unterminated string
+    brackets = _ALL_BUT_BRACKETS.sub("", text)  # brackets remain, and the quote of an unterminated string
     return max(accumulate(DEPTH.get(each, 0) for each in brackets), default=0) > DEEPEST_NESTING
 
 

@@ -99,7 +99,7 @@ class _Files:
             return self._materials.encode()
         path = name if self._materials else placed(self._request.source, name)
         data = read(self._request, path)
-        # trimesh lets Pillow guess the format, so it is given only pictures of listed formats.
+        # Pictures of other formats are refused here, because trimesh lets Pillow guess the format.
         open_picture(data, path, TEXTURE_FORMATS)
         return data
 
@@ -143,7 +143,7 @@ def _ply_textures(data: bytes, source: str) -> list[str]:
     return [placed(source, _text(name)) for name in _PLY_TEXTURE.findall(data[: _end_of_header(data)])]
 
 
-# ----------------------------------------------------------------------------------------------------------------- reading
+# ---------------------------------------------------------------------------------------------------- reading and checking
 
 
 def _load_scene(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
@@ -310,7 +310,7 @@ def _check_mesh(mesh: Any) -> None:
         raise _BrokenMeshError(f"face {face:,} refers to a vertex that is not there, there are {len(mesh.vertices):,}")
 
 
-# ---------------------------------------------------------------------------------------------------------------- changing
+# -------------------------------------------------------------------------------------------------------------- conversion
 
 
 def _convert(scene: Any, options: MeshParams) -> bytes:
@@ -319,7 +319,7 @@ def _convert(scene: Any, options: MeshParams) -> bytes:
     meshes = {}
     for name, mesh in scene.geometry.items():
         meshes[name] = _transform(trimesh, mesh, options)
-    # None = write normals only for meshes that have normals
+    # `include_normals=None` writes normals only for meshes that have normals.
     product: bytes = trimesh.Scene(meshes).export(file_type="glb", include_normals=None)
     return product
 
@@ -337,13 +337,13 @@ def _transform(trimesh: Any, mesh: Any, options: MeshParams) -> Any:
     turn = np.array([[1, 0, 0], [0, 0, 1], [0, -1, 0]] if options.up_axis == "z" else np.eye(3), dtype="float64")
     vertices, faces, visual = mesh.vertices, mesh.faces, mesh.visual
     if visual.kind == "face":
-        # glTF has colours only at vertices, so each coloured face gets its own vertices. trimesh would blend the colours of
+        # glTF stores colours at vertices, so each face gets separate vertices. Otherwise trimesh would blend the colours of
         # adjacent faces.
         corners, count = faces.reshape(-1), len(faces)
         vertices, faces = vertices[corners], np.arange(3 * count).reshape(count, 3)
         normals = None if normals is None else normals[corners]
         visual = trimesh.visual.ColorVisuals(vertex_colors=np.repeat(visual.face_colors, 3, axis=0))
-    # Make a new mesh, because a mesh keeps its old, wrong normals after a change of its vertices.
+    # This function makes a new mesh, because trimesh keeps the old normals of a mesh whose vertices are replaced.
     return trimesh.Trimesh(
         vertices=vertices @ turn.T * float(options.scale),
         faces=faces,

@@ -56,7 +56,8 @@ def make_mips(pixels: Pixels, usage: str, *, has_mips: bool, bleeds: bool, cover
     made: list[Pixels] = [
         np.dstack([_to_srgb(colour), _to_bytes(alpha * np.float32(255))]) for colour, alpha in zip(colours, alphas, strict=True)
     ]
-    # Visible pixels of the first level keep their exact bytes, because converting them to linear light and back would change some.
+    # Visible pixels of the first level keep their exact bytes, because a conversion to linear light and back would change some
+    # bytes.
     made[0] = np.where(pixels[..., 3:] > 0, pixels, made[0]) if is_bled else pixels
     return made
 
@@ -109,7 +110,7 @@ def _halve(level: Floats, axis: int) -> Floats:
     if size == 1:
         return level
     half = size // 2
-    # Slices, because numpy's moveaxis takes most of the time of a small level.
+    # The code uses slices, because numpy's moveaxis would take most of the time of a small level.
     first, second, third = (level[at::2] if axis == 0 else level[:, at::2] for at in range(3))
     if size % 2 == 0:
         return np.asarray((first + second) * np.float32(0.5))
@@ -166,7 +167,8 @@ def _linear(value: float) -> float:
 
 
 def _to_srgb(linear: Floats) -> Pixels:
-    # This is a table, because numpy's `power` gives other bits on processors with AVX-512, and products must be equal everywhere.
+    # The values come from a table, because numpy's `power` gives different bits on processors with AVX-512, but all machines must
+    # make equal products.
     made: Pixels = _srgb_table()[(np.clip(linear, 0, 1) * np.float32(65535) + np.float32(0.5)).astype(np.uint16)]
     return made
 

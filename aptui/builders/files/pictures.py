@@ -148,7 +148,7 @@ def count_frames(data: bytes, picture: Image.Image) -> int:
         return 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # the picture is opened a second time, because counting moves the first reader to another frame
+        # The picture is opened a second time, because counting the frames moves a reader to another frame.
         other: Image.Image = Image.open(BytesIO(data), formats=(picture.format,))
         if not getattr(other, "is_animated", False):
             return 1
@@ -178,7 +178,7 @@ def _pixel_limit(most_megapixels: float) -> Iterator[None]:
     usual, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, max(1, int(most_megapixels * 1_000_000))
     try:
         with warnings.catch_warnings():
-            # check_size refuses too large pictures with aptui's message
+            # Pillow's warning is ignored, because `check_size` reports a picture with too many pixels.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             yield
     finally:
@@ -235,7 +235,7 @@ def _reason(error: Exception, kind: str, data: bytes = b"") -> str:
     """Return why a reader failed, without the reader's own message; an error that no pattern matches is reported as damage."""
     text = str(error)
     name = _NAMES.get(kind, kind) or "picture"
-    cause = error.__cause__ or error  # Pillow's readers wrap the real cause in a SyntaxError
+    cause = error.__cause__ or error  # Pillow's readers raise a SyntaxError whose `__cause__` is the real error
     if isinstance(cause, EOFError) or _ENDS_EARLY.search(text):
         return f"damaged {name}: the file ends too early"
     if _UNSUPPORTED.search(text) or (kind == "TIFF" and isinstance(cause, KeyError)) or (kind == "BMP" and _is_odd_bmp(data)):

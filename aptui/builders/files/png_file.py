@@ -133,7 +133,7 @@ def check_length(file: PngFile) -> None:
                 packed = unpacker.unconsumed_tail
             at += 12 + length
     except zlib.error:
-        return  # the decoder reports it
+        return  # the decoder reports the damaged pixel data
     if missing > 0:
         raise PictureError("damaged PNG: the file ends too early")
 

@@ -56,7 +56,7 @@ def declare_sources(scan_folder: str, paths: Iterable[str]) -> list[SourceDepend
 
 def declare_needed(scan_folder: str, paths: Iterable[str], load: LoadBehavior) -> list[PathDependency]:
     """Return product dependencies on all products of the sources at `paths` (as in `declare_sources`)."""
-    # a path dependency that begins with "!" would exclude files
+    # `./` is put before a path that begins with "!", because a path dependency with a leading "!" would exclude files.
     written = (f"./{path}" if path.startswith("!") else path for path in _whole(scan_folder, paths))
     return [PathDependency(path, PathDependencyKind.SOURCE_FILE, load) for path in written]
 

@@ -108,7 +108,7 @@ class _Module:
                     raise BrokenSpirvError("a type of the SPIR-V module refers to itself")
                 self._types[words[0]] = (opcode, words[1:])
 
-    # ------------------------------------------------------------------------------------------------------------ the result
+    # ---------------------------------------------------------------------------------------------------------------- result
 
     def describe(self) -> Object:
         """Return the whole interface; its lists are sorted by binding, location or constant id."""

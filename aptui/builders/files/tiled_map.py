@@ -45,7 +45,7 @@ FLIPS = 0xF0000000
 
 _LAYERS = {"layer": "tilelayer", "objectgroup": "objectgroup", "imagelayer": "imagelayer", "group": "group"}
 """{element of TMX: type of the layer in TMJ}."""
-# Fields that Tiled always writes into JSON, and that readers of TMJ expect.
+# Readers of TMJ expect these fields, because Tiled always writes them into JSON.
 _LAYER_DEFAULTS = {"id": 0, "name": "", "opacity": 1, "visible": True, "x": 0, "y": 0}
 _OBJECT_DEFAULTS = {"id": 0, "name": "", "type": "", "rotation": 0, "visible": True, "width": 0, "height": 0, "x": 0, "y": 0}
 _TILESET_DEFAULTS = {"name": "", "margin": 0, "spacing": 0}
@@ -331,14 +331,14 @@ def _decompress(packed: bytes, compression: object, size: int, where: str, line:
                 return bytes(stream.read(size + 1))
     except MissingError:
         raise
-    except Exception as error:  # zstandard raises its own exception classes
+    except Exception as error:  # the optional package zstandard has exception classes of its own
         raise BrokenTextError(f"{where}: its {compression} data is damaged", line) from error
     if compression:
         raise BrokenTextError(f"{where}: unknown compression '{shorten(str(compression))}'; use zlib, gzip or zstd", line)
     return packed
 
 
-# ---------------------------------------------------------------------------------------------------------------- the two forms
+# ------------------------------------------------------------------------------------------------------------------ TMX and TMJ
 
 
 class _XmlFields(Fields):
@@ -443,7 +443,7 @@ def _layer(element: XmlElement) -> Fields:
 
 
 def _tile_data(element: XmlElement) -> Any:
-    tiles = list(element.find_all("tile"))  # without an encoding each tile is an XML element
+    tiles = list(element.find_all("tile"))  # each tile is an XML element if the data has no encoding
     return [each.attributes.get("gid", "0") for each in tiles] if tiles else element.text.strip()
 
 

@@ -289,7 +289,7 @@ def _count_kern(_font: Any, data: bytes, work: Work) -> None:
     if version == 1:
         (count,) = struct.unpack_from(">I", data, 4)
     for _ in range(count if count != 1 else 0):
-        work.spend(len(data) - at)  # fontTools copies all remaining bytes for each subtable
+        work.spend(len(data) - at)  # for each subtable, fontTools copies all bytes up to the end of the table
         at = min(len(data), at + struct.unpack_from(layout, data, at)[0])
 
 

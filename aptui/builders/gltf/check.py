@@ -69,7 +69,7 @@ class Checker(GltfContents):
         self._check_tree()
         self._each("animations", self._check_animation)
 
-    # ----------------------------------------------------------------------------------------------------------- the whole
+    # --------------------------------------------------------------------------------------------------------------- asset
 
     def _check_asset(self) -> None:
         asset = self._tree.get("asset")
@@ -381,7 +381,7 @@ class Checker(GltfContents):
         if self._once("falls", times, lambda array: bool((self._np.diff(array[:, 0]) <= 0).any() or array[0, 0] < 0)):
             raise BrokenGltfError(f"sampler {number}: the times of its input (accessor {times}) must be positive, and rise")
         expected_count = entry["count"] * (3 if way == "CUBICSPLINE" else 1)
-        is_list = output["type"] == "SCALAR"  # an animation of weights has one weight for each morph target
+        is_list = output["type"] == "SCALAR"  # an animation of weights has, at each time, one weight for each morph target
         if output["count"] % expected_count if is_list else output["count"] != expected_count:
             raise BrokenGltfError(f"sampler {number}: has {output['count']:,} values for {entry['count']:,} times ({way})")
 

@@ -123,7 +123,7 @@ class GltfContents:
         """
         return self._arrays.get(index)
 
-    # ------------------------------------------------------------------------------------------------------------- finding
+    # ------------------------------------------------------------------------------------------------ names and references
 
     @contextmanager
     def _name_errors(self, name: str) -> Iterator[None]:
@@ -166,7 +166,7 @@ class GltfContents:
             raise BrokenGltfError(f"{key} is {value!r}, and there are {count} {kind}")
         return value
 
-    # ------------------------------------------------------------------------------------------------------------ the bytes
+    # ------------------------------------------------------------------------------------------------ buffers and accessors
 
     def _check_data(self) -> None:
         """Check all buffers, buffer views and accessors."""
@@ -185,7 +185,7 @@ class GltfContents:
     def _check_buffer(self, index: int, buffer: Object) -> None:
         self._buffers[index] = None
         length = count_of(buffer, "byteLength")
-        if not length:  # gltfpack writes an empty buffer for an empty scene
+        if not length:  # a length of 0 is only a warning, because gltfpack writes an empty buffer for an empty scene
             self.warnings.append(f"buffer {index}: byteLength is 0, which must be an integer from 1")
         if has_no_bytes(self._document, index, buffer):
             if not is_fallback(buffer):
@@ -246,7 +246,7 @@ class GltfContents:
         view_index = self._one("bufferViews", accessor, "bufferView")
         if view_index is None:
             if "sparse" not in accessor:
-                return None  # the specification says that the values are zero, but with Draco the values are stored compressed
+                return None  # by the specification all elements are zero, but Draco stores the elements compressed
             return self._np.zeros((count, columns * rows), COMPONENTS[accessor["componentType"]])
         return self._elements(accessor, view_index, count, count_of(accessor, "byteOffset"))
 
@@ -255,7 +255,7 @@ class GltfContents:
             return None
         kind = self._np.dtype(COMPONENTS[accessor["componentType"]])
         columns, rows = SHAPES[accessor["type"]]
-        # Columns of matrices begin at multiples of 4 (§3.6.2.4).
+        # Each column of a matrix begins at a multiple of 4 bytes (§3.6.2.4).
         column = rows * kind.itemsize + (-(rows * kind.itemsize) % 4 if columns > 1 else 0)
         size = column * (columns - 1) + rows * kind.itemsize
         view = self._all("bufferViews")[view_index]
@@ -304,7 +304,7 @@ class GltfContents:
         if not isinstance(given, list) or not all(is_number(each) for each in given) or len(given) != len(found):
             raise BrokenGltfError(f"{key} must have {len(found)} numbers")
         if accessor.get("normalized") and accessor["componentType"] != FLOAT:
-            return  # exporters do not agree whether bounds are normalised
+            return  # such bounds are not checked, because some exporters normalise bounds and some do not
         values = self._np.array(given, dtype="float64").astype(found.dtype if accessor["componentType"] == FLOAT else "float64")
         is_near = self._np.isclose(values, found, rtol=1e-5, atol=1e-6)
         if not is_near.all():

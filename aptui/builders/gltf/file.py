@@ -147,7 +147,7 @@ def _jpeg_mistake(data: bytes) -> str:
         prefix, kind, length = struct.unpack_from(">BBH", data, at)
         if prefix != 0xFF or kind < 0xC0:
             return f"the JPEG is damaged at byte {at:,}"
-        if kind == 0xFF:  # a byte 0xFF that fills the space before a marker
+        if kind == 0xFF:  # any number of bytes 0xFF may precede a marker
             at += 1
             continue
         has_size |= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC)
@@ -170,7 +170,7 @@ def pack_glb(document: Document, read: Read, *, embeds_images: bool) -> bytes:
     remaining: list[dict[str, Any]] = []
     for index, buffer in enumerate(objects(tree, "buffers")):
         if not buffer["byteLength"]:
-            # an empty buffer is left out, because no buffer view refers to it; gltfpack writes an empty buffer for an empty scene
+            # An empty buffer, which gltfpack writes for an empty scene, is left out, because no buffer view refers to the buffer.
             continue
         if has_no_bytes(document, index, buffer):
             moved[index] = (len(remaining) + 1, 0)
@@ -295,7 +295,7 @@ def _parse_json(data: bytes) -> dict[str, Any]:
         value = float(text)
         if value in (float("inf"), float("-inf")):
             raise BrokenGltfError(f"the number {text[:40]} is too large")
-        # Some programs write indices and counts as floats; JSON has one number type.
+        # A whole number becomes an integer, because some programs write indices and counts as floats.
         return int(value) if value.is_integer() and 0 <= value < _LARGEST_WHOLE and not text.startswith("-") else value
 
     def integer(text: str) -> int:

@@ -64,7 +64,7 @@ def cache_order(triangles: Array) -> Array:
     _, flat = np.unique(triangles, return_inverse=True)
     flat = flat.reshape(-1)
     counts = np.bincount(flat)
-    users = (np.argsort(flat, kind="stable") // 3).tolist()  # the triangles of each vertex, one vertex after the other
+    users = (np.argsort(flat, kind="stable") // 3).tolist()  # numbers of the triangles that use vertex 0, then vertex 1, and so on
     ends = np.cumsum(counts).tolist()
     corners = flat.reshape(-1, 3).tolist()
     live, stamps = counts.tolist(), [0] * len(counts)

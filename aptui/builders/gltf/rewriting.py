@@ -251,7 +251,7 @@ class _Geometry:
         for index, mesh in enumerate(self._tree.get("meshes", ())):
             scale = self._scale_of(index, mesh) if self._quantises else None
             for primitive in mesh["primitives"]:
-                # Meshes that are scaled differently cannot share positions.
+                # Meshes share positions only if they are not scaled, because each scaled mesh has a scale of its own.
                 key = json.dumps([primitive["attributes"], primitive.get("targets"), index if scale else None], sort_keys=True)
                 sets.setdefault(key, []).append(primitive)
                 scales[key] = scale
@@ -347,7 +347,10 @@ class _Geometry:
         return importlib.import_module("numpy").arange(count)
 
     def _narrow(self, name: str, array: Array, scale: tuple[Array, float] | None, *, is_target: bool) -> tuple[Array, Object]:
-        """Return an attribute and the new members of its accessor. It gets fewer bits if this is requested or loses nothing."""
+        """Return an attribute and the new members of its accessor.
+
+        Fewer bits are used if the caller requests it or if nothing is lost.
+        """
         if name.startswith("JOINTS_") and array.dtype.itemsize > 1 and array.max() < 256:
             return array.astype("u1"), {}
         if not self._quantises or is_target:
@@ -362,7 +365,7 @@ class _Geometry:
             return array, {}
         if not name.startswith(("COLOR", "WEIGHTS")):
             _use_extension(self._tree, QUANTISATION)
-        # positions are not normalised, because some readers ignore this flag for positions
+        # Positions are not normalised, because some readers ignore `normalized` for positions.
         return narrow, {"normalized": name != "POSITION"}
 
     def _scale_of(self, index: int, mesh: Object) -> tuple[Array, float] | None:
@@ -426,7 +429,7 @@ class _Writer:
         array = self._np.ascontiguousarray(array).reshape(len(array), columns, rows)
         padding = -(rows * array.itemsize) % 4 if columns > 1 or target == _VERTICES else 0
         data = array
-        if padding:  # columns of matrices (§3.6.2.4) and attributes begin at multiples of 4
+        if padding:  # columns of matrices (§3.6.2.4) and attributes begin at multiples of 4 bytes
             data = self._np.zeros((len(array), columns, rows + padding // array.itemsize), array.dtype)
             data[:, :, :rows] = array
         stride = data.itemsize * data.shape[1] * data.shape[2] if target == _VERTICES else 0
@@ -454,7 +457,7 @@ class _Writer:
         key = (index, target, use)
         if key not in self._copies:
             source, array = self._contents.accessor(index), self._contents.array_of(index)
-            if array is None:  # all numbers are zero, so there are no bytes
+            if array is None:  # an accessor without bytes stands for zeros
                 self._copies[key] = len(self._accessors)
                 self._accessors.append({key: value for key, value in source.items() if key not in ("bufferView", "byteOffset")})
             else:

@@ -53,7 +53,7 @@ def compute_tangents(positions: Array, normals: Array, coordinates: Array) -> Ar
 def _weld(rows: Array) -> Array:
     """Return the vertex number of each row; equal rows get the same number."""
     np = _np()
-    rows = np.ascontiguousarray(rows + 0.0)  # adding 0 turns -0 into 0, which has other bytes
+    rows = np.ascontiguousarray(rows + 0.0)  # adding 0 turns -0 into 0, because -0 and 0 are equal but have different bytes
     _, same = np.unique(rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0], return_inverse=True)
     return same.reshape(-1)
 
@@ -63,7 +63,7 @@ def _directions(corners: Array, coordinates: Array) -> tuple[Array, Array, Array
     np = _np()
     first, second = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
     a, b = coordinates[:, 1] - coordinates[:, 0], coordinates[:, 2] - coordinates[:, 0]
-    area = a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]  # computed with 32 bits, so that the sign is the same as in mikktspace.c
+    area = a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]  # 32-bit floats, as in mikktspace.c, because rounding may decide the sign
     is_preserving = area > 0
     a, b, flip = a.astype("f8"), b.astype("f8"), np.where(is_preserving, 1.0, -1.0)[:, None]
     along = (b[:, 1:] * first - a[:, 1:] * second) * flip
@@ -135,10 +135,11 @@ def _mean_tangents(
     members = np.flatnonzero(groups >= 0)
     parts = groups[members]
     sums = np.stack([np.bincount(parts, weighted[members, axis], len(orientations)) for axis in range(3)], axis=1)
-    found = np.vstack([sums, np.zeros((1, 3))])[groups]  # a corner without group has group -1, and gets the last row
+    found = np.vstack([sums, np.zeros((1, 3))])[groups]  # a corner without a group has group -1, which selects the last row
     signs = np.where(np.array([*orientations, False]), 1.0, -1.0)[groups]
     found = _unit(found)
-    return np.where((_lengths(found) > 0)[:, None], found, projected[:, 0]), signs  # the sum is zero if all angles are 0
+    # If all angles are 0, the sum is zero, and the projected direction replaces the sum.
+    return np.where((_lengths(found) > 0)[:, None], found, projected[:, 0]), signs
 
 
 def _copy_to_flat(groups: Array, vertices: Array, is_flat: Array) -> Array:

@@ -33,7 +33,7 @@ def made(bench, source, data, **params):
     ("kind", "source", "options"),
     [("PNG", "a.png", {}), ("TIFF", "a.tif", {}), ("WEBP", "a.webp", {"lossless": True}), ("JPEG", "a.jpg", {"quality": 100})],
 )
-def test_colours_of_another_profile_become_srgb_in_every_format(bench, kind, source, options):
+def test_colours_with_a_linear_profile_become_srgb_in_every_source_format(bench, kind, source, options):
     data = encoded(Image.new("RGB", (16, 16), (128, 128, 128)), kind, icc_profile=LINEAR, **options)
 
     picture = made(bench, source, data)
@@ -43,7 +43,7 @@ def test_colours_of_another_profile_become_srgb_in_every_format(bench, kind, sou
     assert any("from the colour profile 'linear light' to sRGB" in text for _, text in bench.lines)
 
 
-def test_alpha_is_not_converted(bench):
+def test_alpha_is_unchanged_when_a_profile_converts_the_colours(bench):
     picture = made(bench, "a.png", encoded(Image.new("RGBA", (2, 2), (255, 0, 0, 77)), "PNG", icc_profile=SWAPPED))
 
     red, green, blue, alpha = picture.getpixel((0, 0))
@@ -62,7 +62,7 @@ def test_palette_colours_with_a_profile_are_converted_to_srgb(bench, transparent
 
 
 @pytest.mark.parametrize("mode", ["L", "LA"])
-def test_grey_profile_is_applied_to_grey(bench, mode):
+def test_grey_profile_is_applied_to_a_grey_picture(bench, mode):
     picture = made(bench, "a.png", encoded(Image.new("L", (2, 2), 128).convert(mode), "PNG", icc_profile=icc_samples.grey(1.0)))
 
     assert picture.mode == mode
@@ -75,14 +75,14 @@ def test_cmyk_profile_is_applied_to_cmyk_pictures(bench, kind, source):
 
     red, green, blue = made(bench, source, data).convert("RGB").getpixel((8, 8))
 
-    assert abs(red - 119) < 12  # 119 in sRGB is half the lightness.
+    assert abs(red - 119) < 12  # a grey of 119 in sRGB has half the lightness of white
     assert max(red, green, blue) - min(red, green, blue) < 12
     assert not bench.warnings
 
 
 def test_colours_with_an_srgb_profile_stay_unchanged(bench):
     rows = [[(value, 255 - value, value // 2) for value in range(256)]]
-    near = icc_samples.rgb(2.2)  # the curve of sRGB differs from this gamma, so the colours are converted
+    near = icc_samples.rgb(2.2)  # a gamma of 2.2 differs from the curve of sRGB, so the colours are converted
     for profile, is_same in ((SRGB, True), (near, False)):
         (product,) = bench.build(bench.write("a.png", png(rows, 8, 2, chunk(b"iCCP", b"x\0\0" + zlib.compress(profile))))).values()
         assert (samples_of(product)[2] == rows) == is_same
@@ -90,7 +90,7 @@ def test_colours_with_an_srgb_profile_stay_unchanged(bench):
 
 
 @pytest.mark.parametrize("profile", [b"junk", b"\0" * 200, SRGB[:200], SRGB[:400] + b"\xff" * 400, LINEAR[:128] + b"\xff" * 99])
-def test_damaged_profile_warns_and_leaves_the_colours(bench, profile):
+def test_damaged_profile_warns_and_does_not_change_the_colours(bench, profile):
     image = Image.new("RGB", (2, 2), (10, 20, 30))
 
     picture = made(bench, "a.png", encoded(image, "PNG", icc_profile=profile))
@@ -107,20 +107,20 @@ def test_damaged_profile_warns_and_leaves_the_colours(bench, profile):
         ("CMYK", SWAPPED, "'test' is for RGB pictures, this one is CMYK; it is ignored"),
     ],
 )
-def test_profile_of_another_kind_of_picture_warns(bench, mode, profile, words):
+def test_profile_for_another_pixel_mode_is_ignored_with_a_warning(bench, mode, profile, words):
     made(bench, "a.tif", encoded(Image.new(mode, (2, 2)), "TIFF", icc_profile=profile))
 
     assert bench.warnings == [f"a.tif: its colour profile {words}"]
 
 
-def test_srgb_profile_of_grey_picture_is_accepted_silently(bench):
+def test_srgb_profile_of_a_grey_picture_does_not_warn(bench):
     made(bench, "a.jpg", encoded(Image.new("L", (8, 8), 7), "JPEG", icc_profile=SRGB))
 
     assert not bench.warnings
 
 
 @pytest.mark.parametrize(("kind", "profile"), [(2, LINEAR), (6, LINEAR), (0, icc_samples.grey(1.0))])
-def test_profile_of_a_picture_that_keeps_16_bits_warns(bench, kind, profile):
+def test_profile_of_a_16_bit_picture_is_not_applied_and_warns(bench, kind, profile):
     rows = [[(1000,) * {0: 1, 2: 3, 6: 4}[kind]]]
     source = bench.write("a.png", png(rows, 16, kind, chunk(b"iCCP", b"x\0\0" + zlib.compress(profile))))
 
@@ -131,13 +131,13 @@ def test_profile_of_a_picture_that_keeps_16_bits_warns(bench, kind, profile):
     assert warning.endswith("is not applied to 16 bits a channel; save it in sRGB, or with 8 bits")
 
 
-def test_srgb_profile_of_16_bit_picture_is_accepted_silently(bench):
+def test_srgb_profile_of_a_16_bit_picture_does_not_warn(bench):
     bench.build(bench.write("a.png", png([[(1, 2, 3)]], 16, 2, chunk(b"iCCP", b"x\0\0" + zlib.compress(SRGB)))))
 
     assert not bench.warnings
 
 
-def test_profile_name_is_shown_as_one_printable_line(bench):
+def test_profile_name_is_logged_as_one_printable_line(bench):
     profile = icc_samples.rgb(1.0, name="a\x1b[31m\nb" + "c" * 500)
 
     made(bench, "a.png", encoded(Image.new("RGB", (2, 2)), "PNG", icc_profile=profile))

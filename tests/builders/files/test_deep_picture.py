@@ -58,7 +58,7 @@ def pixels(values, channels):
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("is_deflated", [False, True])
 @pytest.mark.parametrize(("channels", "extra", "kind"), [(3, None, 2), (4, 2, 6)])
-def test_16_bit_colour_of_tiff_stays_exact(bench, order, is_deflated, channels, extra, kind):
+def test_tiff_with_16_bit_colours_is_read_exactly(bench, order, is_deflated, channels, extra, kind):
     values = samples(channels)
     data = tiff(values, channels, 2, order=order, is_deflated=is_deflated, extra=extra)
 
@@ -70,7 +70,7 @@ def test_16_bit_colour_of_tiff_stays_exact(bench, order, is_deflated, channels, 
 
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize(("channels", "extra", "kind"), [(3, None, 2), (4, 2, 6)])
-def test_16_bit_channels_that_are_stored_apart_stay_exact(bench, order, channels, extra, kind):
+def test_tiff_with_separately_stored_16_bit_channels_is_read_exactly(bench, order, channels, extra, kind):
     values = samples(channels)
     apart = [value for channel in range(channels) for value in values[channel::channels]]
 
@@ -80,7 +80,7 @@ def test_16_bit_channels_that_are_stored_apart_stay_exact(bench, order, channels
     assert not bench.warnings
 
 
-def test_compressed_planar_16_bit_tiff_is_reduced_with_a_warning(bench):
+def test_tiff_with_compressed_16_bit_planes_is_cut_to_8_bits_and_warns(bench):
     values = samples(3)
     parts = [zlib.compress(struct.pack(f"<{len(values) // 3}H", *values[channel::3])) for channel in range(3)]
     data = tiff(b"".join(parts), 3, 2, planes=2, compressed_sizes=[len(part) for part in parts])
@@ -93,7 +93,7 @@ def test_compressed_planar_16_bit_tiff_is_reduced_with_a_warning(bench):
     ]
 
 
-def test_fourth_channel_without_alpha_is_dropped(bench):
+def test_fourth_channel_of_a_tiff_is_dropped_if_it_is_not_alpha(bench):
     values = samples(4)
 
     (made,) = bench.build(bench.write("a.tif", tiff(values, 4, 2, extra=0))).values()
@@ -111,7 +111,7 @@ def test_premultiplied_colours_of_a_tiff_are_divided_by_alpha(bench):
 
 @pytest.mark.parametrize(("photometric", "expected"), [(1, [0, 1000, 65535]), (0, [65535, 64535, 0])])
 @pytest.mark.parametrize("order", ["<", ">"])
-def test_16_bit_grey_of_tiff_is_inverted_if_zero_is_white(bench, photometric, expected, order):
+def test_tiff_with_16_bit_grey_is_inverted_if_zero_means_white(bench, photometric, expected, order):
     values = [0, 1000, 65535, *[0] * (SIZE[0] * SIZE[1] - 3)]
     source = bench.write("a.tif", tiff(values, 1, photometric, order=order))
     if photometric == 0 and order == ">":
@@ -123,15 +123,15 @@ def test_16_bit_grey_of_tiff_is_inverted_if_zero_is_white(bench, photometric, ex
     assert [pixel[0] for pixel in samples_of(made)[2][0][:3]] == expected
 
 
-def test_12_bit_grey_is_scaled_to_the_full_range_of_16_bits(bench):
-    row = b"\x00\x00\x01\x80\x0f\xff" + bytes(5)  # 0, 1, 0x800, 0xfff
+def test_tiff_with_12_bit_grey_is_scaled_to_the_full_range_of_16_bits(bench):
+    row = b"\x00\x00\x01\x80\x0f\xff" + bytes(5)  # the samples 0, 1, 0x800 and 0xfff, with 12 bits each
 
     (made,) = bench.build(bench.write("a.tif", tiff(row * SIZE[1], 1, 1, bits=12))).values()
 
     assert [value for (value,) in samples_of(made)[2][0][:4]] == [0, 16, 32775, 65535]
 
 
-def test_16_bit_cmyk_is_rounded_with_a_warning(bench):
+def test_tiff_with_16_bit_cmyk_is_rounded_to_8_bits_with_a_warning(bench):
     values = [0, 0, 0, 129] * (SIZE[0] * SIZE[1])
 
     (made,) = bench.build(bench.write("a.tif", tiff(values, 4, 5))).values()

@@ -11,14 +11,14 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"4d" * 3
 
 
 @pytest.mark.parametrize(("kind", "source"), [(JsonBuilder, "a.json"), (ImageBuilder, "a.png"), (AudioBuilder, "a.wav")])
-def test_lfs_pointer_as_source_fails_and_names_the_remedy(bench, kind, source):
+def test_source_that_is_an_lfs_pointer_fails_and_suggests_git_lfs_pull(bench, kind, source):
     bench.builder = kind()
 
     assert bench.fail(bench.write(source, POINTER)) == f"{source}: is a Git LFS pointer; run git lfs pull"
 
 
 @pytest.mark.parametrize("data", [b"", b"version 1", POINTER[:44], POINTER + b"x" * 1024])
-def test_other_content_is_not_an_lfs_pointer(tmp_path, data):
+def test_incomplete_or_oversized_pointer_file_is_not_an_lfs_pointer(tmp_path, data):
     path = tmp_path / "file"
     path.write_bytes(data)
 

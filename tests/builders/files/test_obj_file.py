@@ -8,14 +8,14 @@ CUBE = (
 )
 
 
-def test_obj_outline_counts_elements_and_lists_material_files_and_materials():
+def test_outline_of_an_obj_counts_elements_and_lists_material_names():
     outline = outline_obj(CUBE)
 
     assert outline.counts == {"v": 3, "vt": 1, "vn": 1}
     assert (outline.face_count, outline.libraries, outline.materials) == (2, ["a.mtl"], {"red brick": 7})
 
 
-def test_obj_faces_may_use_later_vertices_and_continued_lines():
+def test_obj_face_may_refer_to_later_vertices_and_span_several_lines():
     assert outline_obj("f 1 2 \\\n3\nv 0 0 0\r\nv 1 0 0\r\nv 1 \\\r\n1 0\r\n").face_count == 1
 
 
@@ -65,7 +65,7 @@ disp wall.png
 """
 
 
-def test_mtl_textures_are_found_after_their_options():
+def test_texture_name_in_an_mtl_is_found_behind_its_options():
     assert textures(MATERIALS) == [r"tex\wall one.png", "wall_n.png", "sky.png", "wall.png"]
     assert material_names(MATERIALS) == {"red brick", "plain"}
 

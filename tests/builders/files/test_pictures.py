@@ -85,7 +85,7 @@ UNSUPPORTED = [
 
 
 @pytest.mark.parametrize(("source", "data"), UNSUPPORTED)
-def test_variant_of_a_format_without_a_reader_is_reported_as_unsupported(bench, source, data):
+def test_variant_of_a_format_that_no_reader_supports_is_unsupported(bench, source, data):
     error = bench.fail(bench.write(source, data))
 
     assert error.startswith(f"{source}: unsupported ")
@@ -112,7 +112,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(("source", "data", "reason"), [case[1:] for case in HOSTILE], ids=[case[0] for case in HOSTILE])
-def test_headers_of_enormous_pictures_are_refused_at_once(bench, source, data, reason):
+def test_enormous_picture_is_refused_when_its_header_is_read(bench, source, data, reason):
     started = time.perf_counter()
 
     error = bench.fail(bench.write(source, data))
@@ -132,7 +132,7 @@ def test_progressive_jpeg_with_hundreds_of_scans_is_refused(bench):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_message_about_any_damaged_file_is_in_plain_words(bench, seed):
+def test_randomly_damaged_file_is_read_or_fails_in_plain_words(bench, seed):
     chance = random.Random(seed)
     for data in FILES:
         kind = next((each for each in ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "DDS") if _has_signature(data, each)), "tga")
@@ -184,7 +184,7 @@ OTHER_KINDS = [
 
 @pytest.mark.parametrize(("data", "reason"), OTHER_KINDS)
 @pytest.mark.parametrize("source", ["a.png", "a.jpg", "a.webp"])
-def test_error_names_the_real_kind_of_file(bench, data, reason, source):
+def test_error_for_a_file_with_a_wrong_extension_names_its_real_kind(bench, data, reason, source):
     assert bench.fail(bench.write(source, data)).startswith(f"{source}: {reason}")
 
 
@@ -230,7 +230,7 @@ def test_animation_whose_frames_are_not_counted_warns(bench, monkeypatch):
     assert bench.warnings == ["a.gif: only the first of its frames is used"]
 
 
-def test_counting_the_frames_of_a_tiff_with_cyclic_directories_ends():
+def test_frame_count_of_a_tiff_whose_directories_form_a_cycle_ends():
     data = bytearray(changed())
     struct.pack_into("<I", data, 10 + 12 * len(PLAIN), 8)
 
@@ -251,6 +251,6 @@ def test_lack_of_memory_is_not_reported_as_a_damaged_picture(monkeypatch, stage)
         open_picture(data, "a.png") if stage == "open" else load_picture(picture)
 
 
-def test_picture_that_cannot_be_opened_names_the_reason():
+def test_error_for_an_empty_picture_file_names_the_reason():
     with pytest.raises(PictureError, match="the file is empty"):
         open_picture(b"", "a.png")

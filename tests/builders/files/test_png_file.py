@@ -66,7 +66,7 @@ LARGE = [
 
 @pytest.mark.parametrize("is_behind", [False, True])
 @pytest.mark.parametrize("content", LARGE[:-1])
-def test_much_metadata_warns(bench, content, is_behind):
+def test_metadata_above_the_size_limit_is_ignored_with_a_warning(bench, content, is_behind):
     source = bench.write("a.png", png(ROWS, 8, 2, after=content) if is_behind else png(ROWS, 8, 2, content))
 
     (made,) = bench.build(source).values()
@@ -77,14 +77,14 @@ def test_much_metadata_warns(bench, content, is_behind):
     assert bench.fail(source, strict=True).endswith("(a failure because of 'strict')")
 
 
-def test_many_large_texts_are_each_bounded(bench):
+def test_many_large_texts_of_a_png_give_one_warning(bench):
     (made,) = bench.build(bench.write("a.png", png(ROWS, 8, 2, *LARGE[:1] * 80))).values()
 
     assert samples_of(made) == (8, 2, ROWS)
     assert len(bench.warnings) == 1
 
 
-def test_unpacked_texts_share_one_limit():
+def test_unpacked_texts_of_a_png_share_one_size_limit():
     text = chunk(b"zTXt", b"Comment\0\0" + zlib.compress(bytes(MIB)))
 
     file = read_png(png(ROWS, 8, 2, *[text] * 200))
@@ -103,7 +103,7 @@ def test_profile_that_cannot_be_unpacked_warns(bench, content):
 
 
 @pytest.mark.parametrize("wrong_length", [b"", b"\0", b"\0\1\0\2"])
-def test_transparency_of_a_wrong_length_warns(bench, wrong_length):
+def test_transparency_chunk_of_a_wrong_length_is_ignored_with_a_warning(bench, wrong_length):
     (made,) = bench.build(bench.write("a.png", png(ROWS, 8, 2, chunk(b"tRNS", wrong_length)))).values()
 
     assert samples_of(made) == (8, 2, ROWS)
@@ -112,7 +112,7 @@ def test_transparency_of_a_wrong_length_warns(bench, wrong_length):
 
 @pytest.mark.parametrize("text", [b"zTXt", b"tEXt", b"iTXt", b"gAMA", b"sRGB", b"cHRM", b"pHYs", b"acTL", b"tIME", b"cICP"])
 @pytest.mark.parametrize("content", [b"", b"\0", b"\xff" * 5, b"a\0\7"])
-def test_ancillary_chunks_with_odd_content_do_no_harm(bench, text, content):
+def test_ancillary_chunk_with_odd_content_does_not_change_the_pixels(bench, text, content):
     (made,) = bench.build(bench.write("a.png", png(ROWS, 8, 2, chunk(text, content)))).values()
 
     assert samples_of(made) == (8, 2, ROWS)
@@ -128,14 +128,14 @@ def test_ancillary_chunks_with_odd_content_do_no_harm(bench, text, content):
         (b"\0\0\1\0tEXtcut off here", "the file ends with bytes that do not belong to it"),
     ],
 )
-def test_invalid_end_after_all_pixels_warns(bench, end, remark):
+def test_png_whose_end_mark_is_missing_or_damaged_warns(bench, end, remark):
     (made,) = bench.build(bench.write("a.png", png(ROWS, 8, 2)[:-12] + end)).values()
 
     assert samples_of(made) == (8, 2, ROWS)
     assert bench.warnings[0] == f"a.png: {remark}"
 
 
-def test_bytes_after_the_end_are_ignored(bench):
+def test_bytes_after_the_end_of_a_png_are_ignored(bench):
     bench.build(bench.write("a.png", png(ROWS, 8, 2) + b"appended archive" * 100))
 
     assert not bench.warnings
@@ -178,7 +178,7 @@ def test_unknown_critical_chunk_is_reported_as_unsupported(bench, data):
 
 
 @pytest.mark.parametrize(("gamma", "is_noted"), [(45455, False), (45000, False), (100000, True), (55556, True)])
-def test_unusual_gamma_is_noted(bench, gamma, is_noted):
+def test_unusual_gamma_of_a_png_is_logged(bench, gamma, is_noted):
     bench.build(bench.write("a.png", png(ROWS, 8, 2, chunk(b"gAMA", struct.pack(">I", gamma)))))
 
     assert any("gAMA" in text for _, text in bench.lines) == is_noted
@@ -192,7 +192,7 @@ def test_png_with_a_different_colour_space_in_its_cicp_chunk_warns(bench, points
     assert bool(bench.warnings) == is_warned
 
 
-def test_decoder_gets_only_pixel_chunks():
+def test_decoder_receives_only_the_chunks_that_affect_pixels():
     file = read_png(png(ROWS, 8, 2, *LARGE[:2], chunk(b"tIME", b"\x07\xe8\1\1\0\0\0")))
 
     assert file.data == SIGNATURE + HEADER + PIXELS + END
@@ -205,7 +205,7 @@ def test_png_with_two_headers_is_refused():
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 @pytest.mark.parametrize("size", [(1, 1), (3, 5), (40, 2)])
-def test_written_png_samples_are_read_by_another_decoder(channels, size):
+def test_written_16_bit_png_is_read_by_another_decoder(channels, size):
     samples = np.random.default_rng(4).integers(0, 65536, (size[1], size[0], channels), dtype=np.uint16)
     stream = io.BytesIO()
 
@@ -218,7 +218,7 @@ def test_written_png_samples_are_read_by_another_decoder(channels, size):
 
 @pytest.mark.parametrize("is_interlaced", [False, True])
 @pytest.mark.parametrize(("depth", "colour_type"), [(1, 0), (8, 0), (8, 2), (4, 3), (16, 4), (8, 6)])
-def test_png_without_its_last_rows_is_damaged(depth, colour_type, is_interlaced):
+def test_png_without_its_last_rows_is_refused_as_damaged(depth, colour_type, is_interlaced):
     width, height = 9, 11
     rows = [[(1,) * CHANNELS[colour_type]] * width] * height
     whole = png(rows, depth, colour_type, is_interlaced=is_interlaced)

@@ -31,7 +31,7 @@ def test_reference_is_resolved_against_the_file_that_contains_it(source, path, w
     assert placed(source, path) == wished
 
 
-def test_dependencies_are_unique_and_absolute_outside_the_folder():
+def test_dependencies_are_unique_and_absolute_outside_the_scan_folder():
     assert [each.path for each in declare_sources("/game/assets", ["b", "a", "b", "../shared/x", "..x"])] == [
         "b",
         "a",
@@ -40,7 +40,7 @@ def test_dependencies_are_unique_and_absolute_outside_the_folder():
     ]
 
 
-def test_needed_path_is_relative_to_its_source_and_never_read_as_an_exclusion():
+def test_needed_path_with_a_leading_exclamation_mark_is_not_an_exclusion():
     found = declare_needed("/game/assets", ["a", "!b", "../c", "a"], LoadBehavior.PRE_LOAD)
 
     assert found == [
@@ -48,7 +48,7 @@ def test_needed_path_is_relative_to_its_source_and_never_read_as_an_exclusion():
     ]
 
 
-def test_unreadable_file_is_named(tmp_path):
+def test_error_for_an_unreadable_file_names_the_file(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "a").write_bytes(b"bytes")
 
@@ -108,7 +108,7 @@ def read_in(tree, path, **more):
         "a\0b",
     ],
 )
-def test_path_outside_the_scan_folders_is_refused_naming_its_source(tree, name):
+def test_error_for_a_path_outside_the_scan_folders_names_the_source(tree, name):
     with pytest.raises(ForbiddenNameError, match=r"^art/rock\.gltf names '"):
         read_in(tree, placed_name("art/rock.gltf", name, is_uri=True))
 
@@ -123,7 +123,7 @@ def test_absolute_path_is_refused_only_outside_the_project(tree):
     assert read_in(tree, placed_name("art/rock.gltf", "./a.bin")) == b"a"
 
 
-def test_project_reached_by_a_link_is_the_same_project(tree):
+def test_file_is_inside_the_project_if_a_link_leads_to_the_project(tree):
     (tree / "other_way").symlink_to(tree / "assets")
 
     assert read_named(str(tree / "other_way"), "art/a.bin") == b"a"

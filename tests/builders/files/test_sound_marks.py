@@ -43,7 +43,7 @@ INSTRUMENT = bytes((62, 0, 0, 0, 127, 1, 127))
 def wav(*chunks, is_before=False):
     data = encoded()
     added = b"".join(chunks)
-    data = data[:36] + added + data[36:] if is_before else data + added  # The format chunk stays before the added chunks.
+    data = data[:36] + added + data[36:] if is_before else data + added  # the first 36 bytes end with the format chunk
     return data[:4] + struct.pack("<I", len(data) - 8) + data[8:]
 
 
@@ -75,7 +75,7 @@ def cues_of(products):
 
 @pytest.mark.parametrize("is_before", [False, True])
 @pytest.mark.parametrize("params", [{}, {"bits": 24}, {"channels": "stereo"}])
-def test_loop_points_and_markers_of_a_wav_stay_as_they_are(bench, is_before, params):
+def test_loop_points_and_markers_of_a_wav_stay_unchanged(bench, is_before, params):
     parts = [chunk(b"smpl", smpl((0, 100, 2999), (1, 5, 9), extra=b"own")), chunk(b"cue ", cue(100, 3000))]
     parts += [chunk(b"LIST", LABELS), chunk(b"inst", INSTRUMENT)]
 
@@ -86,7 +86,7 @@ def test_loop_points_and_markers_of_a_wav_stay_as_they_are(bench, is_before, par
     assert not bench.warnings
 
 
-def test_marks_are_moved_when_the_sample_rate_changes(bench):
+def test_loop_points_and_markers_are_moved_when_the_sample_rate_changes(bench):
     source = bench.write("a.wav", wav(chunk(b"smpl", smpl((0, 100, 1999))), chunk(b"cue ", cue(400)), chunk(b"LIST", LABELS)))
 
     products = bench.build(source, sample_rate=16000)
@@ -99,7 +99,7 @@ def test_marks_are_moved_when_the_sample_rate_changes(bench):
     assert b"verse" in made[b"LIST"]
 
 
-def test_loop_of_the_whole_sound_ends_with_it_after_resampling(bench):
+def test_loop_over_the_whole_sound_still_covers_it_after_resampling(bench):
     ((_, first, last),) = loops_of(
         bench.build(bench.write("a.wav", wav(chunk(b"smpl", smpl((0, 0, FRAMES - 1))))), sample_rate=11025)
     )
@@ -121,7 +121,7 @@ MARKERS = [(1, 100, b"begin"), (2, 2000, b"end of it"), (3, 3000, b"")]
 
 
 @pytest.mark.parametrize(("mode", "kind"), [(1, 0), (2, 1)])
-def test_loops_and_markers_of_an_aiff_are_in_the_wav(bench, mode, kind):
+def test_loops_and_markers_of_an_aiff_are_written_into_the_wav(bench, mode, kind):
     instrument = struct.pack(">BbBBBBh6h", 64, 0, 0, 127, 1, 127, -3, mode, 1, 2, 0, 0, 0)
 
     products = bench.build(bench.write("a.aiff", aiff(instrument, MARKERS)))
@@ -142,7 +142,7 @@ def test_aiff_without_a_loop_has_only_its_markers(bench):
 
 
 def with_comments(kind, *comments):
-    """Return an Ogg or FLAC file with other comments in the place of its first, which is padded to hold them."""
+    """Return an Ogg or FLAC file with `comments` instead of its first comment, which is long enough to make room for them."""
     stream = io.BytesIO()
     text = b"".join(struct.pack("<I", len(each)) + each for each in comments)
     with soundfile.SoundFile(stream, "w", RATE, 1, format=kind) as sound:
@@ -194,8 +194,9 @@ def test_mp3_with_loop_tags_has_a_loop(bench, encoding, codec):
     assert loops_of(products) == [(0, 500, 1499)]
 
 
-def test_vorbis_comment_before_a_comment_with_a_digit_as_length_is_read(bench):
-    data = with_comments("FLAC", b"LOOPSTART=5", b"A=" + b"z" * 46)  # The length of the next comment, 48, is the character "0".
+def test_vorbis_comment_ends_before_a_length_byte_that_looks_like_a_digit(bench):
+    # The length of the second comment is 48, and the byte 48 is the character "0", which must not become a digit of LOOPSTART.
+    data = with_comments("FLAC", b"LOOPSTART=5", b"A=" + b"z" * 46)
 
     ((_, first, last),) = loops_of(bench.build(bench.write("a.flac", data)))
 
@@ -211,14 +212,14 @@ def test_vorbis_comment_before_a_comment_with_a_digit_as_length_is_read(bench):
         ((b"LOOPSTART=99999",), "a loop begins at sample 99999, the sound has 4000"),
     ],
 )
-def test_loop_tags_that_make_no_sense_warn(bench, tags, words):
+def test_loop_tags_with_impossible_values_warn(bench, tags, words):
     bench.build(bench.write("a.flac", with_comments("FLAC", *tags)))
 
     (warning,) = bench.warnings
     assert words in warning
 
 
-def test_marks_of_a_flac_are_in_a_file_beside_it(bench):
+def test_loop_points_and_markers_of_a_flac_product_get_a_separate_product(bench):
     labels = b"adtl" + chunk(b"labl", struct.pack("<I", 2) + b"chorus\0")
     source = bench.write("a.wav", wav(chunk(b"smpl", smpl((1, 1, 9))), chunk(b"cue ", cue(1, 2, 3)), chunk(b"LIST", labels)))
 
@@ -240,7 +241,7 @@ def test_marks_of_a_flac_are_in_a_file_beside_it(bench):
         (b"cue ", b"\1", "markers (cue)"),
     ],
 )
-def test_damaged_marks_warn(bench, kind, content, words):
+def test_damaged_loops_or_markers_of_a_wav_are_dropped_with_a_warning(bench, kind, content, words):
     made = chunks_of(bench.build(bench.write("a.wav", wav(chunk(kind, content)))))
 
     assert kind not in made
@@ -255,7 +256,7 @@ def test_damaged_markers_of_an_aiff_warn(bench):
     assert bench.warnings == ["a.aiff: its loop points or markers (INST, MARK) are damaged, so they are lost"]
 
 
-def test_wav_without_marks_has_only_the_chunks_of_format_and_samples(bench):
+def test_wav_without_loops_or_markers_has_only_format_and_sample_chunks(bench):
     assert set(chunks_of(bench.build(bench.write("a.wav", encoded())))) == {b"fmt ", b"data"}
 
 
