@@ -1,9 +1,9 @@
 """The `audio` builder: any sound that libsndfile reads becomes WAV, FLAC, Vorbis, Opus, MP3 or ADPCM.
 
 Sounds are read, mixed, resampled and written in blocks, so that memory does not grow with their length; the product has at most
-`max_mib`, whatever the header of the source says. Samples are rounded here and handed over as integers: libsndfile's own
-conversion of floats truncates, and wraps samples above 1. libsndfile draws a random serial number for an Ogg file, which
-`files.ogg_file` replaces.
+`max_mib`, whatever the header of the source says. This module rounds samples to integers, because libsndfile's conversion of floats
+truncates samples, and wraps samples above 1. libsndfile draws a random serial number for an Ogg file, which `files.ogg_file`
+replaces.
 """
 
 from __future__ import annotations

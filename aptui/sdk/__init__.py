@@ -185,7 +185,7 @@ class JobDescriptor(Struct):
     """One job that a source needs.
 
     `job_key` is its name, of 4,096 characters at most. `additional_fingerprint` is text that re-runs the job when it changes;
-    `params` are handed back to `process_job` and enter the fingerprint too. Higher `priority` runs first.
+    `params` are passed to `process_job`, and enter the fingerprint, too. Higher `priority` runs first.
     """
 
     job_key: str
@@ -257,15 +257,16 @@ class PathDependency(Struct):
 class JobProduct(Struct):
     """A product of a job.
 
-    `path`: relative to `request.products_dir` or absolute below it (moved), or an absolute path elsewhere (copied). Only its file
-    name enters the product's name: `<platform>/<folder of the source>/<file name>`, in lower case. `sub_id` identifies the product
-    among those of its source and must be stable and unique there: 0 for the only product of a job, and by default the CRC-32 of the
-    file name if there are several. `legacy_sub_ids` are the sub ids that it had in earlier versions of the builder.
+    `path` is relative to `request.products_dir`, or absolute. A file below `products_dir` is moved, a file elsewhere is copied.
+    Only the file name of `path` enters the product's name: `<platform>/<folder of the source>/<file name>`, in lower case. `sub_id`
+    identifies the product among those of its source and must be stable and unique there: 0 for the only product of a job, and by
+    default the CRC-32 of the file name if there are several. `legacy_sub_ids` are the sub ids that it had in earlier versions of
+    the builder.
 
-    `dependencies` and `path_dependencies` are the products that it needs at run time. `dependencies_handled` says that they are all
-    dependencies. A job that declares dependencies but never sets this for any product gets a warning.
+    `dependencies` and `path_dependencies` are the products that the product needs at run time. `dependencies_handled` declares that
+    both lists are complete. A job that declares dependencies but never sets this for any product gets a warning.
 
-    `folder` is for intermediates alone: a folder, relative to the scan folders, that stands in place of the source's.
+    `folder` is only for intermediate products: a folder, relative to the scan folders, that replaces the folder of the source.
 
     `facts` are for filters and checks, {name: number or text}: `width` and `height` in pixels, `format` (in lower case), `seconds`,
     `triangles`, `rate` (samples a second), which filters know, and any others (lower-case letters, digits and _). They affect

@@ -1,7 +1,7 @@
 """Optional Python packages and programs that builders need.
 
-Both are looked up when a job runs, not at import: workers without such sources do not load them, and if a package or program is
-missing, only its jobs fail, with advice how to get it.
+A job looks up its packages and programs when the job runs, so workers without such jobs do not load them. If a package or program
+is missing, only the jobs that need it fail, with advice on how to install it.
 
 Tests: `tests/sdk/test_programs.py`, `tests/sdk/test_kit.py`.
 """

@@ -161,7 +161,10 @@ class BuilderBench:
         return response
 
     def build(self, source: str, platform: str = "", **params: Any) -> dict[str, bytes]:
-        """Run a job that must succeed and return {name: bytes} of its products, which must be all files that it made."""
+        """Run a job that must succeed and return {name: bytes} of its products.
+
+        The job must not write other files into the products folder.
+        """
         response = self.process(source, platform, **params)
         assert response.result is Result.SUCCESS, response.error
         names = sorted(os.path.relpath(self.products_dir / each.path, self.products_dir) for each in response.products)

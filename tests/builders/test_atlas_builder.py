@@ -1,4 +1,4 @@
-"""The `atlas` builder: every sprite is at the position in the list of frames, pages are well filled, mistakes are explained."""
+"""The `atlas` builder: the list of frames gives the position of every sprite, pages are well filled, mistakes are explained."""
 
 from __future__ import annotations
 

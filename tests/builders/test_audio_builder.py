@@ -48,7 +48,7 @@ def test_samples_stay_exact_if_the_product_has_at_least_their_bit_depth(bench, w
     assert (samples[:, 0] * 32768 == every).all()
 
 
-def test_24_bit_samples_stay_exact_or_are_rounded_to_16_bits(bench):
+def test_samples_of_24_bits_stay_exact_unless_the_product_has_16_bits(bench):
     values = np.array([-(1 << 23), -129, -127, 0, 127, 129, 383, 385, (1 << 23) - 1], dtype=np.int32)
     source = bench.write("a.wav", encoded(values << 8, subtype="PCM_24"))
 
@@ -376,7 +376,7 @@ INNER_WORDS = re.compile(
 
 @pytest.mark.parametrize("is_padded", [True, False])
 @pytest.mark.parametrize("text", [b"INFOINAM\3\0\0\0abc", b"INFOabcd"])
-def test_list_chunk_of_odd_size_is_accepted_with_and_without_a_pad_byte(bench, is_padded, text):
+def test_wav_with_a_list_chunk_of_odd_size_is_read_with_or_without_padding(bench, is_padded, text):
     source = bench.write("a.wav", wav((b"fmt ", wav_header()), (b"LIST", text), (b"data", SAMPLES), is_padded=is_padded))
 
     *_, samples = opened(bench.build(source))
@@ -463,7 +463,7 @@ def test_a_missing_source_fails(bench):
     assert "gone.wav" in response.error
 
 
-def test_progress_rises_to_one(bench):
+def test_progress_of_an_audio_job_rises_to_one(bench):
     bench.build(bench.write("a.wav", encoded(np.zeros(200_000))))
 
     assert bench.progress == sorted(bench.progress)
@@ -550,7 +550,10 @@ SURROUND = np.concatenate([tone(level, 5, channels=1) for level in (-28, -28, -2
     ids=["3341-1", "3341-2", "3341-3", "3341-4", "3341-5", "3341-6", "BS.1770 calibration", "short", "silence"],
 )
 def test_loudness_of_published_reference_signals_is_measured_correctly(samples, expected):
-    """The signals of EBU Tech 3341, table 1 (shorter), and the tone of BS.1770, annex 1, within its tolerance of 0.1."""
+    """The signals are shorter forms of EBU Tech 3341, table 1, and the tone of BS.1770, annex 1.
+
+    The standard allows errors of 0.1.
+    """
     assert loudness_of(samples) == pytest.approx(expected, abs=0.1)
     assert loudness_of(samples) == pytest.approx(loudness_of(samples, block=1000), abs=1e-9)
 
@@ -577,7 +580,7 @@ def test_peak_limit_changes_only_sounds_that_exceed_the_limit(bench):
     assert np.abs(opened(bench.build(quiet, peak=-6))[3]).max() == pytest.approx(0.1, abs=0.001)
 
 
-def test_trim_cuts_silence_and_moves_the_marks(bench):
+def test_trim_removes_silence_and_moves_the_loop_points(bench):
     samples = np.concatenate([np.zeros((1000, 1)), sine(frames=5000), np.zeros((700, 1))])
     data = encoded(samples) + loop_chunk(1500, 2999)
     data = data[:4] + struct.pack("<I", len(data) - 8) + data[8:]

@@ -188,7 +188,7 @@ def test_font_without_expected_tables_or_names_warns(bench):
 
 
 @pytest.mark.parametrize("tag", ["name", "post", "OS/2"])
-def test_missing_optional_table_warns(bench, tag):
+def test_missing_optional_font_table_warns(bench, tag):
     source = bench.write("a.ttf", without(tag))
 
     assert bench.build(source)
@@ -200,7 +200,7 @@ def test_missing_optional_table_warns(bench, tag):
 
 
 @pytest.mark.parametrize("tag", ["GPOS", "GSUB", "VARC", "kern", "OS/2", "name", "post", "STAT", "gvar"])
-def test_damaged_optional_table_is_kept_and_warns(bench, tag):
+def test_damaged_optional_font_table_is_kept_and_warns(bench, tag):
     source = bench.write("a.ttf", spoiled(tag, b"\0\1\0\1\0\xff\0\xff\0\xff"))
 
     assert bench.build(source)["a.ttf"] == (bench.folder / "assets/a.ttf").read_bytes()

@@ -50,7 +50,7 @@ def glyph_of(metrics, character):
     return next(each for each in metrics["glyphs"] if each["unicode"] == ord(character))
 
 
-def test_distance_field_of_a_glyph_is_at_the_bounds_in_the_metrics(bench):
+def test_metrics_give_the_bounds_of_the_distance_field_of_a_glyph(bench):
     metrics, (page,) = draw(bench, size=100, spread=8)
 
     letter = glyph_of(metrics, "L")
@@ -79,7 +79,7 @@ def test_glyph_picture_covers_the_outline_of_the_glyph(bench):
     assert page[top : top + 14, box["left"] : box["right"]].min() == 255
 
 
-def test_glyphs_that_do_not_fit_go_to_further_pages(bench):
+def test_glyphs_that_do_not_fit_on_one_page_are_drawn_on_further_pages(bench):
     metrics, pages = draw(bench, size=40, max_size=64)
 
     assert len(pages) > 1
@@ -148,7 +148,7 @@ def test_kerning_pairs_above_the_limit_are_dropped_with_a_warning(bench, monkeyp
     assert "none is written" in bench.warnings[0]
 
 
-def test_bmfont_file_lists_the_same_glyphs_with_positions_in_pixels(bench):
+def test_bmfont_file_lists_the_glyphs_with_positions_in_pixels(bench):
     data = add_kerning(f"feature kern {{ {PAIRS} }} kern;")
 
     text = bench.build(bench.write("lantern.ttf", data), size=100, spread=8, format="bmfont")["lantern.fnt"].decode()

@@ -155,7 +155,7 @@ def test_error_for_a_mistake_in_a_model_names_the_object(sample, way, value, err
     assert errors[0] == error
 
 
-def test_sample_model_has_no_mistakes(sample):
+def test_checker_finds_no_mistake_in_the_sample_model(sample):
     sample = embedded(sample)
 
     assert mistakes(sample.tree, sample.numbers) == ([], [])
@@ -295,7 +295,7 @@ def test_truncated_or_damaged_picture_in_a_model_is_an_error(sample, data, error
     assert mistakes(sample.tree, sample.numbers)[0] == [f"image 0: {error}"]
 
 
-def test_complete_jpeg_has_no_mistakes(sample):
+def test_checker_finds_no_mistake_in_a_complete_jpeg(sample):
     sample = embedded(sample)
     sample.tree["images"][0]["uri"] = data_uri(JPEG)
 
@@ -407,7 +407,7 @@ def test_bounds_rounded_to_the_precision_of_the_data_are_accepted(sample):
 
 
 def sparse(sample, rows, values):
-    """Change positions of the sample sparsely."""
+    """Replace some positions of the sample by a sparse accessor."""
     numbers = struct.pack(f"<{len(rows)}H", *rows).ljust(4, b"\0") + struct.pack(f"<{len(values)}f", *values)
     sample.tree["bufferViews"].append({"buffer": 0, "byteOffset": len(sample.numbers), "byteLength": len(rows) * 2})
     sample.tree["bufferViews"].append({"buffer": 0, "byteOffset": len(sample.numbers) + 4, "byteLength": len(values) * 4})

@@ -60,7 +60,7 @@ def test_equal_vertices_are_merged_and_unused_vertices_are_dropped():
     assert second.tolist() == [2, 1, 0]
 
 
-def test_triangles_without_area_are_kept_if_the_list_has_no_other_triangles():
+def test_triangles_without_area_are_kept_if_a_list_has_no_other_triangles():
     _, (indices,) = order_vertices([np.zeros((3, 3), "<f4")], [np.array([0, 1, 2])])
 
     assert indices.tolist() == [0, 0, 0]
@@ -104,5 +104,5 @@ def test_quantised_weights_still_add_up_to_one():
 @pytest.mark.parametrize(
     ("name", "value"), [("TEXCOORD_0", 1.5), ("COLOR_0", 2.0), ("NORMAL", 3.0), ("WEIGHTS_0", 0.7), ("_AGE", 0.5)]
 )
-def test_attribute_out_of_range_is_not_quantised(name, value):
+def test_attribute_with_values_out_of_range_is_not_quantised(name, value):
     assert quantise_attribute(name, np.full((2, 3), value, "<f4")) is None

@@ -75,7 +75,7 @@ def test_indent_parameter_puts_each_value_on_its_own_line(bench):
     assert bench.build(source, indent=2)["a.json"].decode() == '{\n  "a": [\n    1,\n    {}\n  ],\n  "b": []\n}\n'
 
 
-def test_text_without_minify_and_indent_is_unchanged(bench):
+def test_json_is_unchanged_if_neither_minify_nor_indent_is_set(bench):
     text = '{ "a" :1 }\n\n'
 
     assert bench.build(bench.write("a.json", text), minify=False)["a.json"].decode() == text
@@ -166,7 +166,7 @@ def test_a_byte_order_mark_is_removed_with_a_warning(bench):
     assert bench.warnings == ["a.json:1:1: byte order mark removed; JSON does not allow it (RFC 8259, 8.1)"]
 
 
-def test_comments_are_removed_when_allowed(bench):
+def test_json_comments_are_removed_if_a_parameter_allows_comments(bench):
     source = bench.write("a.json", '// head\n{"a": "// no /* comment", /* a\n * b **/ "b": 1} // end')
 
     assert bench.build(source, allow_comments=True) == {"a.json": b'{"a":"// no /* comment","b":1}'}
@@ -186,7 +186,7 @@ def test_error_positions_are_right_in_a_file_with_comments(bench, text, error):
     assert bench.fail(bench.write("a.json", text), allow_comments=True) == error
 
 
-def test_deleted_source_fails_and_is_named_in_the_error(bench):
+def test_error_for_a_deleted_source_names_the_source(bench):
     response = bench.process("gone.json")
 
     assert response.result is Result.FAILED

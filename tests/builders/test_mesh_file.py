@@ -329,7 +329,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("source", "data", "error"), BROKEN)
-def test_broken_model_fails_and_is_named_in_the_error(bench, source, data, error):
+def test_error_for_a_broken_model_names_the_model(bench, source, data, error):
     found = bench.fail(bench.write(source, data))
 
     assert found.startswith(error)

@@ -82,7 +82,7 @@ def test_gltf_is_copied_unchanged_if_the_output_parameter_is_copy(bench, sample)
     assert (bench.products_dir / "rock.gltf").read_text() == json.dumps(sample.tree)
 
 
-def test_product_depends_on_the_files_that_it_still_references(bench, sample):
+def test_product_depends_on_the_files_that_it_still_names(bench, sample):
     source = sample.write(bench, "art/rock.gltf")
     needs = {
         output: [(each.path, each.load) for each in bench.process(source, **params).products[0].path_dependencies]
@@ -110,7 +110,7 @@ def test_equal_sources_give_equal_bytes_across_processes(bench, made_elsewhere, 
     assert made_elsewhere(bench, source) == digests_of(first)
 
 
-def test_numbers_and_text_in_the_json_stay_exact(bench, sample):
+def test_numbers_and_texts_in_the_json_of_a_model_stay_exact(bench, sample):
     sample.tree["extras"] = {"big": 12345678901234567890, "small": 1e-40, "minus": -0.0, "text": "é\u2028"}
 
     tree, _ = read_glb(bench.build(sample.write(bench))["rock.glb"])
@@ -261,7 +261,7 @@ def test_levels_of_detail_without_gltfpack_fail_and_name_the_remedy(bench, sampl
     assert bench.build(source)
 
 
-def test_model_that_gltfpack_would_damage_fails(bench, sample, gltfpack):
+def test_levels_of_detail_fail_if_gltfpack_would_damage_the_model(bench, sample, gltfpack):
     sample.tree["extensionsUsed"] = ["ACME_doors"]
     source = sample.write(bench)
 
@@ -320,7 +320,7 @@ def test_real_gltfpack_halves_a_model(bench):
     assert "EXT_meshopt_compression" in tree["extensionsRequired"]
 
 
-def test_trimesh_reads_the_same_surface_from_the_product(bench, sample):
+def test_product_has_the_same_surface_as_its_source_in_trimesh(bench, sample):
     trimesh = pytest.importorskip("trimesh")
     for key in ("skins", "animations"):
         del sample.tree[key]

@@ -45,7 +45,7 @@ def test_shipped_builder_has_a_valid_parameter_schema(kind):
 
 
 @pytest.mark.parametrize("kind", [*ALL, ModelBuilder])
-def test_default_parameters_pass_our_check_and_jsonschema(kind):
+def test_default_parameters_are_valid_for_check_params_and_jsonschema(kind):
     import jsonschema
 
     schema = schema_of(kind.params_schema)
@@ -202,6 +202,6 @@ def test_library_versions_of_a_missing_distribution_are_unknown():
     assert library_versions("no-such-distribution-here") == "no-such-distribution-here unknown"
 
 
-def test_text_of_any_error_becomes_one_line_that_is_not_empty():
+def test_text_of_any_error_becomes_one_nonempty_line():
     assert one_line(ValueError("a\n  b.")) == "a b"
     assert one_line(KeyError()) == "KeyError"

@@ -104,7 +104,7 @@ def test_samples_of_16_bits_are_rounded_with_a_warning_for_8_bit_formats(bench, 
 
 
 @pytest.mark.parametrize(("alpha", "rounded"), [(128, 0), (129, 1), (65406, 254), (65407, 255)])
-def test_alpha_of_16_bits_is_rounded_and_not_cut(bench, alpha, rounded):
+def test_alpha_of_16_bits_is_rounded_and_not_truncated(bench, alpha, rounded):
     import io
 
     from PIL import Image
@@ -151,7 +151,7 @@ def test_deep_picture_is_turned_upright_by_its_exif_orientation(bench):
     assert samples_of(made) == (16, 2, [[(1, 2, 3)], [(40000, 5, 6)]])
 
 
-def test_large_deep_picture_of_many_blocks_of_rows_stays_exact(bench):
+def test_large_deep_picture_is_written_exactly_in_several_blocks_of_rows(bench):
     chance = random.Random(5)
     smooth = [[(x * 30, y * 20, (x + y) * 9, 65535 - x * y // 4) for x in range(300)] for y in range(700)]
     rows = [[tuple(min(65535, value + chance.randrange(3)) for value in pixel) for pixel in row] for row in smooth]

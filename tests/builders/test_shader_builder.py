@@ -497,7 +497,7 @@ def test_error_names_a_missing_shader_translator(bench, fake):
 
 
 @pytest.mark.real
-def test_module_that_cannot_be_reflected_fails(bench, fake):
+def test_reflection_of_an_invalid_module_fails(bench, fake):
     fake()
 
     assert bench.fail(bench.write("a.frag", "fine"), reflect=True) == "a.frag: is not a SPIR-V module"

@@ -36,7 +36,7 @@ def build_value(bench, name, text, **params):
         ("a.yaml", "- {id: moth, health: 2, boss: false}\n- id: beetle\n  health: 5\n  boss: true\n"),
     ],
 )
-def test_every_format_gives_the_same_rows(bench, name, text):
+def test_every_table_format_gives_equal_rows(bench, name, text):
     assert build_value(bench, name, text) == [
         {"id": "moth", "health": 2, "boss": False},
         {"id": "beetle", "health": 5, "boss": True},

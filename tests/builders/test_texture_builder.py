@@ -231,7 +231,7 @@ def test_premultiplied_texture_has_the_flag_of_premultiplied_alpha(bench: Builde
     assert file.dfd[4 + 8 + 3] == 1, "the flag of premultiplied alpha"
 
 
-def test_premultiplied_mips_equal_the_straight_mips_times_alpha(bench: BuilderBench) -> None:
+def test_premultiplied_mips_equal_the_plain_mips_multiplied_by_alpha(bench: BuilderBench) -> None:
     pixels = np.zeros((2, 2, 4), np.uint8)
     pixels[0] = (255, 0, 0, 255)
     pixels[1] = (0, 255, 0, 51)

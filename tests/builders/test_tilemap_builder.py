@@ -1,4 +1,4 @@
-"""The `tilemap` builder: each encoding gives the same tiles, all that a map names is filled in, and mistakes have a line."""
+"""The `tilemap` builder: every encoding gives equal tiles, files that a map names are inserted, and mistakes have a line."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def packed(data, compression=""):
     ],
     ids=["csv", "elements", "base64", "zlib", "gzip"],
 )
-def test_every_encoding_gives_the_same_tiles(bench, data):
+def test_every_encoding_of_a_tile_layer_gives_equal_tiles(bench, data):
     level = build_map(bench, write_map(bench, data))
 
     assert level["layers"][0]["data"] == TILES
@@ -86,7 +86,7 @@ def test_zstd_tiles_are_read_if_the_zstandard_package_is_installed(bench):
     assert build_map(bench, write_map(bench, data))["layers"][0]["data"] == TILES
 
 
-def test_product_of_a_map_depends_only_on_its_pictures(bench):
+def test_product_of_a_map_contains_its_tileset_and_depends_on_its_pictures(bench):
     source = write_map(bench)
 
     level = build_map(bench, source)
@@ -144,7 +144,7 @@ def test_map_objects_have_their_shapes_and_properties(bench):
     assert text["text"] == {"wrap": True, "text": "Hi"}
 
 
-def test_template_fills_in_its_objects_and_adds_its_tileset_to_the_map(bench):
+def test_template_completes_its_objects_and_adds_its_tileset_to_the_map(bench):
     bench.write("tiles/things.tsx", TILESET.replace("ground", "things") + "</tileset>")
     bench.write("tiles/things.png", png(16, 16))
     bench.write(
@@ -299,7 +299,7 @@ def ldtk(tile=3, cells=4):
     return {"jsonVersion": "1.5.3", "defs": defs, "levels": [], "worlds": []}, {"identifier": "L0", "layerInstances": [layer]}
 
 
-def test_ldtk_project_includes_its_separate_levels_without_editor_rules(bench):
+def test_separate_levels_of_an_ldtk_project_are_inserted_into_the_product(bench):
     project, level = ldtk()
     project["levels"] = [{"identifier": "L0", "externalRelPath": "world/L0.ldtkl"}]
     bench.write("tiles/ground.png", png(16, 16))

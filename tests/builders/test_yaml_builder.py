@@ -100,7 +100,7 @@ def test_brackets_in_strings_are_not_counted_as_nesting(bench):
     assert bench.build(bench.write("a.yaml", art))
 
 
-def test_long_text_in_a_message_is_shortened(bench):
+def test_error_shortens_a_long_text_of_the_source(bench):
     assert len(bench.fail(bench.write("a.yaml", "a: *" + "x" * 5000))) < 300
     assert len(bench.fail(bench.write("a.yaml", "a: " + "9" * 5000), output="json")) < 300
 
@@ -162,7 +162,7 @@ def test_each_platform_may_have_its_own_schema(bench):
         ('{"$ref": "http://example.org/x"}', "a.yaml: the schema s.json: refers to 'http://example.org/x', which is not in it"),
     ],
 )
-def test_unusable_schema_fails_and_is_named_in_the_error(bench, schema, error):
+def test_error_for_an_unusable_schema_names_the_schema(bench, schema, error):
     if schema is not None:
         bench.write("s.json", schema)
 

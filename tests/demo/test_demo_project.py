@@ -180,7 +180,7 @@ def test_demo_makes_expected_number_of_unique_products(outcome):
     )
 
 
-def test_only_the_intended_demo_sources_fail_or_warn(outcome):
+def test_no_demo_source_fails_or_warns_unless_intended(outcome):
     _, errors, warnings = outcome
 
     assert tuple(errors) == demo_project.INTENDED_FAILURES
@@ -300,7 +300,7 @@ def test_demo_refuses_a_folder_with_other_files_and_leaves_it_unchanged(tmp_path
     assert snapshot(tmp_path) == before
 
 
-def test_file_at_the_path_of_the_demo_folder_is_refused(tmp_path):
+def test_demo_is_refused_if_its_folder_is_a_file(tmp_path):
     (tmp_path / "file").write_text("")
 
     with pytest.raises(UserError, match="is not a folder"):

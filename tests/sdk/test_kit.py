@@ -1,4 +1,4 @@
-"""The kit of builder authors: options from a declared form, products by name, programs with their output in the log."""
+"""The kit of builder authors: options from a record or a schema, products by name, programs with their output in the log."""
 
 from __future__ import annotations
 

@@ -14,7 +14,10 @@ SIZE = (7, 5)
 
 
 def tiff(values, channels, photometric, *, order="<", is_deflated=False, extra=None, planes=1, bits=16, compressed_sizes=()):
-    """Return a TIFF of one strip, or one for each channel; `values` are its samples in the order of the file, or bytes."""
+    """Return a TIFF with one strip, or with one for each channel.
+
+    `values` are samples in the order of the file, or encoded bytes.
+    """
     pixels = values if isinstance(values, bytes) else struct.pack(f"{order}{len(values)}H", *values)
     pixels = zlib.compress(pixels) if is_deflated else pixels
     sizes = compressed_sizes or [len(pixels) // (channels if planes == 2 else 1)] * (channels if planes == 2 else 1)

@@ -37,7 +37,7 @@ def test_obj_face_may_refer_to_later_vertices_and_span_several_lines():
         ("v 0 0 0\nf 1 \\\n 1 5\n", 2, "the face refers to 5, and there are 1 vertices"),
     ],
 )
-def test_broken_line_of_an_obj_is_named_in_the_error(text, line, what):
+def test_error_for_a_broken_obj_names_the_line(text, line, what):
     with pytest.raises(BrokenObjError) as caught:
         outline_obj(text)
 

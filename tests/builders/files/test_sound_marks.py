@@ -260,7 +260,7 @@ def test_wav_without_loops_or_markers_has_only_format_and_sample_chunks(bench):
     assert set(chunks_of(bench.build(bench.write("a.wav", encoded())))) == {b"fmt ", b"data"}
 
 
-def test_damaged_chunks_after_the_samples_are_accepted(bench):
+def test_randomly_damaged_chunk_of_loops_or_markers_is_accepted(bench):
     import random
 
     chance = random.Random(2)
