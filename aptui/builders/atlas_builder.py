@@ -211,7 +211,7 @@ class AtlasBuilder(SimpleBuilder):
     requires: ClassVar[tuple[str, ...]] = ("Pillow",)
 
     def analyse(self, request: CreateJobsRequest) -> None:
-        """Depend on all sprites that the patterns match, and on the pictures of sheets."""
+        """Declare all sprites that the patterns match, and the pictures of sheets, as dependencies."""
         for platform in request.platforms:
             options: AtlasParams = request.options_for(platform.id)
             if options.format == "godot" and options.rotate:

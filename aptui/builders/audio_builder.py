@@ -77,7 +77,7 @@ AUDIO_ASSET_TYPE = UUID("b1a7e3d4-9c52-5f38-a6d1-4e8b0c6f1e03")
 """Asset type of every product of this builder: a sound; the extension names its container."""
 
 MARKS_ASSET_TYPE = UUID("b1a7e3d4-9c52-5f38-a6d1-4e8b0c6f1e04")
-"""Asset type of the loop points and markers of a sound whose format has no place for them: JSON."""
+"""Asset type of a JSON file with the loop points and markers of a sound, if the format of the sound cannot store markers."""
 
 BLOCK_FRAMES, _BLOCK_CHANNELS = 65536, 8
 """Number of frames in a block of up to 8 channels, and this number of channels. A block of more channels has fewer frames."""

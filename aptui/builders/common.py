@@ -32,7 +32,10 @@ def one_job_per_platform(
     additional_fingerprint: str = "",
     contradiction: Contradiction = no_contradiction,
 ) -> CreateJobsResponse:
-    """Return one job for each platform of `request`, keyed by the builder's configured name; or the error in its parameters."""
+    """Return one job for each platform of `request`, or the error in the parameters.
+
+    The job key is the builder's configured name.
+    """
     named = f"builder {_show_value(request.builder_name)}" + (f" ({kind})" if kind != request.builder_name else "")
     jobs = []
     for platform in request.platforms:

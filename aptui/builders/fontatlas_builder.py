@@ -107,7 +107,7 @@ class FontAtlasBuilder(SimpleBuilder):
     requires: ClassVar[tuple[str, ...]] = ("freetype-py>=2.5", "fonttools>=4.40", "Pillow")
 
     def analyse(self, request: CreateJobsRequest) -> None:
-        """Depend on the files whose characters are drawn."""
+        """Declare the files whose characters are drawn as dependencies."""
         declare_files(request)
 
     def build(self, request: ProcessJobRequest) -> None:
@@ -159,7 +159,7 @@ class MsdfBuilder(SimpleBuilder):
     tools: ClassVar[tuple[str, ...]] = ("msdf-atlas-gen",)
 
     def analyse(self, request: CreateJobsRequest) -> None:
-        """Depend on the files whose characters are drawn."""
+        """Declare the files whose characters are drawn as dependencies."""
         declare_files(request)
 
     def build(self, request: ProcessJobRequest) -> None:
@@ -189,7 +189,7 @@ class MsdfBuilder(SimpleBuilder):
 
 
 def declare_files(request: CreateJobsRequest) -> None:
-    """Depend on the files whose characters are drawn."""
+    """Declare the files whose characters are drawn as dependencies."""
     patterns = {pattern for platform in request.platforms for pattern in request.options_for(platform.id).files}
     for pattern in sorted(patterns):
         request.matching(_place(pattern, request.source))

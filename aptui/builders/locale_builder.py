@@ -73,7 +73,7 @@ class LocaleBuilder(SimpleBuilder):
     params_schema: ClassVar[Any] = LocaleParams
 
     def analyse(self, request: CreateJobsRequest) -> None:
-        """Depend on the templates."""
+        """Declare the templates as dependencies."""
         templates = {request.options_for(platform.id).template for platform in request.platforms}
         for template in sorted(filter(None, templates)):
             request.depends_on(_place(template, request.source))

@@ -109,7 +109,7 @@ class ModelBuilder(SimpleBuilder):
         return response
 
     def analyse(self, request: CreateJobsRequest) -> None:
-        """Depend on all files that the model names, even if they are missing."""
+        """Declare all files that the model names as dependencies, even files that are missing."""
         if is_mesh(request.source):
             paths: Any = list_named_files(request)
         else:

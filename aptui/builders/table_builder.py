@@ -55,7 +55,7 @@ class TableBuilder(SimpleBuilder):
     requires: ClassVar[tuple[str, ...]] = ("ruamel.yaml",)
 
     def analyse(self, request: CreateJobsRequest) -> None:
-        """Depend on the schemas."""
+        """Declare the schemas as dependencies."""
         request.source_dependencies += declare_schemas(request)
 
     def build(self, request: ProcessJobRequest) -> None:

@@ -119,7 +119,7 @@ class TextureBuilder(SimpleBuilder):
     requires: ClassVar[tuple[str, ...]] = ("etcpak>=0.9.15", "astc-encoder-py>=0.1.12", "Pillow")
 
     def analyse(self, request: CreateJobsRequest) -> None:
-        """Depend on the other files that the parameters name as channels, faces or layers."""
+        """Declare the files that the parameters name as channels, faces or layers as dependencies."""
         named = set()
         for platform in request.platforms:
             options: TextureParams = request.options_for(platform.id)

@@ -58,7 +58,7 @@ class TilemapBuilder(SimpleBuilder):
     params_schema: ClassVar[Any] = TilemapParams
 
     def analyse(self, request: CreateJobsRequest) -> None:
-        """Depend on tilesets, templates, levels and pictures."""
+        """Declare the tilesets, templates, levels and pictures as dependencies."""
         reader = _reader(request)
         try:
             reader.read(request.read_source())

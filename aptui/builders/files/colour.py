@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 _SAME_LEVELS = 2
-"""A profile counts as sRGB if its colours differ from sRGB's by at most this (of 255): vendors round their profiles differently."""
+"""Maximum difference (of 255) between sRGB and a profile that counts as sRGB, because vendors round their profiles differently."""
 
 _MODE_SPACES = {"L": "GRAY", "LA": "GRAY", "RGB": "RGB", "RGBA": "RGB", "CMYK": "CMYK"}
 _SPACE_WORDS = {"GRAY": "grey", "RGB": "RGB", "CMYK": "CMYK", "Lab": "Lab"}

@@ -188,7 +188,7 @@ def _decode_as(picture: ImageFile.ImageFile, raw_mode: str, load: Callable[[Imag
 
 
 def _has_deep_planes(picture: ImageFile.ImageFile) -> bool:
-    """Return whether a TIFF stores each channel apart with 16 bits.
+    """Return whether a TIFF stores each channel separately, with 16 bits a sample.
 
     Pillow reads such samples as bytes, unless they are compressed.
     """

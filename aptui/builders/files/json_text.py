@@ -56,7 +56,7 @@ class DataText(Struct, frozen=True):
 
 
 class _NotANumberError(Exception):
-    """The parser found `NaN`, `Infinity` or `-Infinity`, and does not report its place."""
+    """The text contains `NaN`, `Infinity` or `-Infinity`, whose place the parser does not report."""
 
 
 def decode_text(data: bytes) -> str:

@@ -118,7 +118,7 @@ def _level(power: float) -> float:
 
 
 def _make_response(rate: int) -> Samples:
-    """Return the impulse response of both filters, one after the other."""
+    """Return the impulse response of the two filters in sequence."""
     import numpy as np
 
     frequency, gain, quality = _SHELF

@@ -251,7 +251,10 @@ def _read_header(content: memoryview, file: PngFile) -> None:
 
 
 def _is_decoders_transparency(content: memoryview, file: PngFile) -> bool:
-    """Return whether the decoder applies tRNS. Without a palette aptui applies it, because tRNS has unscaled samples (11.3.1.1)."""
+    """Return whether the decoder applies tRNS.
+
+    Without a palette, aptui applies tRNS, because its samples are not scaled (11.3.1.1).
+    """
     count = {GREY: 1, RGB: 3}.get(file.colour_type, 0)
     if count and len(content) == 2 * count:
         mask = (1 << file.bit_depth) - 1

@@ -24,7 +24,7 @@ placed = placed_name
 
 
 def filter_allowed(request: CreateJobsRequest, paths: Iterable[str]) -> Iterator[str]:
-    """Yield those of the `paths` that are inside the project.
+    """Yield the `paths` that are inside the project.
 
     Paths outside the project are not opened; the job reports them (`check_names`).
     """

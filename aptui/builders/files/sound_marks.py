@@ -347,7 +347,7 @@ def _read_tags(data: bytes, rate: int) -> Marks:
 
 
 def _vorbis_comments(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield (name without LOOP, value) of comments whose name begins with LOOP.
+    """Yield (name, value) of the comments whose name begins with LOOP; the yielded name lacks LOOP.
 
     The length of a comment is stored before its text.
     """
