@@ -66,7 +66,8 @@ _FOREIGN_PANES_AFTER_S = 1.0
 
 
 def _palette() -> type[Provider]:
-    from aptui.tui.frame.palette import ShellProvider  # imported here because the palette needs it, which opens later
+    # Imported here, because only the palette needs this class, and the palette opens later.
+    from aptui.tui.frame.palette import ShellProvider
 
     return ShellProvider
 
@@ -108,7 +109,8 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         panes: Sequence[PaneSpec] | None = None,
         theme: str = "", driver: type[Driver] | None = None,
     ) -> None:  # fmt: skip
-        # For NO_COLOR, Textual would draw greys; our theme without colours uses attributes.
+        # If NO_COLOR is set, Textual turns all colours into greys. The filters for this are removed, because our theme without
+        # colours uses text attributes instead.
         super().__init__(driver_class=driver)
         self.no_color = False
         self._filters = [each for each in self._filters if type(each).__name__ not in {"Monochrome", "NoColor"}]
@@ -135,9 +137,10 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.bar = CommandBar(self, self.switcher.remember_focus, self.switcher.refocus)
         self.themes = ThemeManager(self, self.switcher.remember_focus, self.switcher.refocus, person, theme)
         self.engine = EngineControl(session, self, self.exit)
-        self._action_targets |= PARTS  # assigned to a private attribute: Textual has no public way to add objects with actions
+        # `_action_targets` is private, but Textual has no public way to add objects that have actions.
+        self._action_targets |= PARTS
 
-    # ------------------------------------------------------------------------------------------------------------ the frame
+    # ---------------------------------------------------------------------------------------------------- widgets and start
 
     def get_default_screen(self) -> Screen[None]:
         """Return the only screen."""
@@ -184,13 +187,14 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.keys.report_mistakes()
         self.session.on_state.append(lambda: self.in_ui(self._show_engine))
         await self.switcher.show_first()
-        # The read begins after a paint. A read during the pane's import would save no time: Python runs one thread at a time.
+        # The read begins after a paint. Reading during the import of the pane saves no time, because Python runs one thread at a
+        # time.
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
         self.set_timer(_FIRST_ROWS_WITHIN_S, self.drawing.screen.show)
         self.jobs.open()
-        self.wake()  # draws again: frames that panes requested before the feed existed were empty
+        self.wake()  # draw again, because the frames that panes requested before the feed existed were empty
         self.session.open()
         self._show_engine()
         _collect_garbage_again()
@@ -214,7 +218,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         """The reader of jobs and notices, None until it is opened."""
         return self.jobs.feed
 
-    # ----------------------------------------------------------------------------------------------------------- the frames
+    # -------------------------------------------------------------------------------------------------------------- drawing
 
     def wake(self) -> None:
         """Request a frame; thread-safe and cheap."""
@@ -268,7 +272,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         """Return (key, id, description) of all actions with a key that are active in the current pane."""
         return actions_of(self.drawing.screen, self.keys.keymap)
 
-    # -------------------------------------------------------------------------------------------- commands, questions, words
+    # ----------------------------------------------------------------------------------------- commands, questions, messages
 
     def commands(self) -> list[Command]:
         """Return the commands that the `:` line accepts now."""
@@ -376,7 +380,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
             self.show_toast(f"'{character}' does nothing here; '?' shows the keys", seconds=2)
         return False
 
-    # ------------------------------------------------------------------------------------------------- copying
+    # ----------------------------------------------------------------------------------------------- clipboard
 
     def copy_text(self, text: str, *, raw: bool = False) -> None:
         """Copy text to the clipboard of the user's terminal, and report by which route."""
@@ -387,7 +391,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         if self.pane is not None:
             self.pane.reload()
 
-    # ------------------------------------------------------------------------------------------------------------ the end
+    # --------------------------------------------------------------------------------------------------------------- exit
 
     def exit(self, *arguments: Any, **named: Any) -> None:
         """Store the pane's values that the next start restores, then quit."""

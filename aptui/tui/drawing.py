@@ -107,7 +107,7 @@ class FrameClock:
             pass  # the event loop is closed
 
     def _do(self, do: Callable[..., object], *arguments: Any) -> None:
-        if self._app.is_running:  # an app that ended before this call has no screen
+        if self._app.is_running:  # without a running app there is no screen to draw on
             do(*arguments)
 
     def _arm(self) -> None:
@@ -142,7 +142,8 @@ class FrameClock:
 
     def _frame(self) -> None:
         if self._is_amid:
-            self._is_asked_amid = True  # a new request: the updates in the current frame may lack the one that it is for
+            # A frame is being drawn in parts, and may lack the change that this request is for. So another frame follows.
+            self._is_asked_amid = True
             return
         self._is_woken = self._is_news_due = self._is_asked_amid = False
         self._spent_s = 0.0
@@ -154,7 +155,7 @@ class FrameClock:
             self._after(wait_s, self._part)
             return
         began_s = self._clock()
-        self._is_amid = False  # the flag is reset even if `draw` raises
+        self._is_amid = False  # reset before `draw`, because `draw` may raise an error
         is_amid = self._draw()
         self._ended_s = self._clock()
         self._spent_s += self._ended_s - began_s
@@ -182,7 +183,8 @@ class MainScreen(Screen[None], inherit_bindings=False):
     ]
 
     def __init__(self) -> None:
-        # This class is set at once, since nearly all terminals are tall. Set when the size is known, it would restyle every widget.
+        # The screen begins with the class `-tall`, because nearly all terminals are tall. If the class were added when the size is
+        # known, every widget would be styled again.
         super().__init__(id="_default", classes="-tall")
         if is_supported():
             self._compositor = ChangedLines()
@@ -242,7 +244,7 @@ class FrameDrawing:
 
     def draw_lines(self) -> None:
         """Draw the lines above and below the pane if their content changed."""
-        # The lines are queried once: they stay mounted, and a query of the whole tree costs a third of a frame.
+        # The widgets are queried only once, because they stay mounted. A query of all widgets takes a third of a frame's time.
         self._lines = self._lines or tuple(self.screen.query("StatusLine, TabBar, Rule, Banner").results(Line))
         for line in self._lines:
             line.refresh_if_changed()

@@ -30,7 +30,7 @@ def find_known_names(app: Shell) -> dict[bytes, str]:
     remembered: dict[str, object] = app.memory.get(BUILDERS_KEY, {})
     try:
         names = {bytes.fromhex(uuid): f"{name}" for uuid, name in remembered.items()}
-    except ValueError:  # ignored: the user may have edited the file of remembered values
+    except ValueError:  # invalid values are ignored, because the user may have edited the file
         names = {}
     return names | ({builder.uuid: builder.name for builder in app.config.project.builders} if app.config else {})
 

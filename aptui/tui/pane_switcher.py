@@ -157,7 +157,7 @@ class PaneSwitcher(Actions):
     def _stage(self) -> ContentSwitcher:
         return self._app.query_one("#stage", ContentSwitcher)
 
-    # ----------------------------------------------------------------------------------------------------------------- news
+    # -------------------------------------------------------------------------------------------------------------- updates
 
     def hand_out(self, feed: Feed) -> bool:
         """Hand some of the waiting updates to all panes; return whether more are left."""
@@ -222,5 +222,5 @@ class PaneSwitcher(Actions):
 
 
 def _first_part(pane: Container) -> Widget | None:
-    # An input, visible or not, gets the focus only when the user asks for it.
+    # Inputs are left out, because an input gets the focus only when the user asks for it.
     return next((each for each in pane.query("*") if each.focusable and not isinstance(each, Input)), None)

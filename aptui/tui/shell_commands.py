@@ -49,7 +49,7 @@ class CommandBar(Actions):
     def update_hints(self) -> None:
         """Draw the hints again, because other keys are active now."""
         if not self._app.screen_stack:
-            return  # ignored: Textual sends the signal also when the app ends
+            return  # Textual sends this signal also when the app ends, and then no screen exists
         for hints in self._app.screen.query(Hints):
             hints.refresh_if_changed()
 

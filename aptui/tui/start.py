@@ -62,7 +62,8 @@ def run(
     memory = state.project_memory(folder, session.cache_dir)
     early = _read_early(session.cache_dir, memory)
     _import_libraries()
-    from aptui.tui.terminal import driver, safety, skeleton  # imported here, because the jobs are read during these imports
+    # Imported here, because another thread reads the jobs during these imports.
+    from aptui.tui.terminal import driver, safety, skeleton
 
     if not driver.is_possible():
         early.close()
@@ -111,7 +112,7 @@ def _import_libraries() -> None:
         try:
             with substitute("textual.command", **_COMMANDS):
                 import_module("textual.app")
-        except ImportError:  # another version of Textual uses more names of the module
+        except ImportError:  # another version of Textual imports more names from `textual.command`
             import_module("textual.app")
     import_numpy()
 

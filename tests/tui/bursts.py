@@ -75,7 +75,7 @@ class Typist:
         else:
             for key in script:
                 _press(self._pane, key)
-                # Half of the keys follow at once, as from a fast typist.
+                # Half of the keys follow at once, as if a fast typist pressed them.
                 time.sleep(pauses.choice((0.0, pauses.uniform(0, LONGEST_PAUSE_S))))
         outer.wait(lambda outer: len(copied_texts(outer.seen)) > before, f"a copy after {script!r}", timeout_s=_PATIENCE_S)
         return copied_texts(outer.seen)[-1]
@@ -98,7 +98,7 @@ def _type_at_once(pane: Pane, script: str) -> None:
     for number, part in enumerate(parts):
         if number:
             pane.keys("Escape")
-            time.sleep(0.06)  # A terminal waits less for the rest of a sequence.
+            time.sleep(0.06)  # a terminal waits less than this for the rest of a sequence
         if part:
             pane.keys(*("Enter" if key == "⏎" else "Space" if key == " " else key for key in part))
 

@@ -150,7 +150,7 @@ class Scene:
 
     def __init__(self, place: Path) -> None:
         self.place, self.project = place, place / "demo"
-        # All optional builders count as possible, as on the machine of the recording.
+        # The recording was made on a machine with all optional packages, so all optional builders count as possible.
         with patch.object(demo_project, "EXTRAS", tuple(replace(each, is_possible=lambda: True) for each in demo_project.EXTRAS)):
             demo_project.write_project(self.project)
         self.config = load.load(self.project)
@@ -174,7 +174,7 @@ class Scene:
     @asynccontextmanager
     async def opened(self, size: tuple[int, int], theme: str = "dark") -> AsyncIterator[tuple[AptuiApp, Hands]]:
         """Open the real screens in a terminal of `size`, without memories of an earlier visit."""
-        # Products and sources come from the database; settled jobs are not reported again.
+        # The notices of jobs are left out, because the rows of settled jobs come from the database.
         engine = Engine(self.config.cache_dir, [each for each in self.notices() if not isinstance(each, JobChanged)])
         memory, person = (UiMemory(self.place / f"{name}-{size}-{theme}.json") for name in ("project", "person"))
         app = AptuiApp(engine, self.config, memory=memory, person=person, theme=theme)

@@ -88,7 +88,7 @@ def test_settle_of_a_background_worker_raises_timeout_error(handler):
     worker.close()
 
 
-def test_second_background_task_is_refused_while_one_runs_and_each_end_is_reported():
+def test_second_background_task_is_refused_while_the_first_task_runs():
     ends: list[object] = []
     done = threading.Semaphore(0)
 

@@ -61,7 +61,7 @@ def test_calls_after_the_end_of_the_app_are_dropped():
 
     screen.clock.in_ui(done.append, 1)
     screen.loop.run(screen.loop.now_s + 0.01)
-    screen.clock.in_ui(done.append, 2)  # This call stands for an answer that arrives after the app was closed.
+    screen.clock.in_ui(done.append, 2)  # an answer may arrive after the app was closed
     screen.clock._app.is_running = False
     screen.loop.run(screen.loop.now_s + 0.01)
 

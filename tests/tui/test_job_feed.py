@@ -21,7 +21,7 @@ def app_with(memory: UiMemory, *, has_more: bool = True) -> SimpleNamespace:
     )
 
 
-def test_found_builder_names_are_remembered(tmp_path):
+def test_builder_names_that_were_found_are_remembered(tmp_path):
     memory = UiMemory(tmp_path / "memory.json")
     app = app_with(memory)
     assert find_known_names(app) == {SHIPPED.uuid: "image"}
@@ -32,7 +32,7 @@ def test_found_builder_names_are_remembered(tmp_path):
     assert find_known_names(app_with(UiMemory(tmp_path / "memory.json"))) == {SHIPPED.uuid: "image", OWN.uuid: "wordlist"}
 
 
-def test_no_search_for_builder_names_if_the_configuration_has_all_of_them(tmp_path):
+def test_builder_names_are_not_searched_if_the_configuration_has_all_names(tmp_path):
     assert make_finder(app_with(UiMemory(tmp_path / "memory.json"), has_more=False)) is None
 
 

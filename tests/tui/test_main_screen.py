@@ -60,7 +60,7 @@ def test_first_frame_has_rows(tmp_path, monkeypatch, drawn):
     in_shell(tmp_path, do, panes=WAITING)
 
 
-def test_first_frame_without_rows_after_the_timeout(tmp_path, monkeypatch, drawn):
+def test_first_frame_is_drawn_without_rows_after_the_timeout(tmp_path, monkeypatch, drawn):
     monkeypatch.setattr(app_module, "_FIRST_ROWS_WITHIN_S", 0.01)
 
     async def do(_app, pilot, _session) -> None:

@@ -190,7 +190,7 @@ def test_info_shows_engine_cache_and_pane_status(tmp_path):
     in_shell(tmp_path, ask, size=LARGE)
 
 
-def test_command_is_completed_run_and_remembered(tmp_path):
+def test_typed_command_can_be_completed_and_is_remembered(tmp_path):
     async def say(app, pilot, _session):
         await pilot.press("colon", *"pro", "tab", "space", *"b", "tab", "enter")
         await pilot.pause()
@@ -261,7 +261,7 @@ def test_q_quits_and_the_engine_keeps_running(tmp_path):
     assert app.return_code == 0
 
 
-def test_stop_engine_asks_first(tmp_path):
+def test_stop_command_for_the_engine_asks_for_a_confirmation(tmp_path):
     async def press(app, pilot, session):
         await pilot.press("Q")
         await until(pilot, lambda: "stop the engine? 12 jobs are running" in text(app))
@@ -354,7 +354,7 @@ def test_message_of_a_copy_is_one_line_at_80_columns(tmp_path):
     in_shell(tmp_path, press, size=SMALL)
 
 
-def test_redraw_key_reads_the_data_again_and_plain_lines_key_reports_a_missing_scrollback(tmp_path):
+def test_redraw_key_reads_again_and_plain_lines_key_needs_a_scrollback(tmp_path):
     async def press(app, pilot, _session):
         await pilot.press("ctrl+l", "backslash")
         await until(pilot, lambda: "refreshed" in app.pane.noted)
@@ -429,7 +429,7 @@ def test_mouse_setting_is_remembered(tmp_path):
     assert UiMemory(tmp_path / "person.json").get("mouse", True) is False
 
 
-def test_pixels_setting_is_remembered_although_this_terminal_shows_none(tmp_path):
+def test_pixels_setting_is_remembered_even_if_the_terminal_has_no_pixels(tmp_path):
     async def press(app, pilot, _session):
         await pilot.press("%")
         await until(pilot, lambda: "this terminal shows no pixels" in text(app))
@@ -452,7 +452,7 @@ def test_click_on_a_tab_or_hint_runs_its_action(tmp_path):
     in_shell(tmp_path, click)
 
 
-def test_the_tab_is_remembered(tmp_path):
+def test_current_tab_of_the_screen_is_remembered(tmp_path):
     async def go(app, pilot, _session):
         await pilot.press("3")
 

@@ -62,9 +62,8 @@ def toured(size: tuple[int, int]) -> dict[str, str]:
                         await hands.press(*pressed.split())
                     if not await _becomes(lambda words=words: words in "\n".join(here.lines(app)), patience_s):
                         patience_s = _LITTLE_S
-                for theme in THEMES[
-                    :: 1 if at % 2 else -1
-                ]:  # begins with the previous theme: a change of the theme is most of the work
+                # The loop begins with the theme that is shown already, because changing the theme takes most of the time.
+                for theme in THEMES[:: 1 if at % 2 else -1]:
                     app.theme = theme
                     expected = text_of(file_of(name, size, theme))
                     if UPDATES:

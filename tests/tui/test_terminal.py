@@ -148,7 +148,7 @@ def test_read_only_screen_offers_no_changes(old_home: Home) -> None:
     assert old_home.engines() == [engine]
 
 
-def test_a_database_is_shown_without_an_engine(old_home: Home, tmp_path: Path) -> None:
+def test_read_only_screen_shows_a_database_without_an_engine(old_home: Home, tmp_path: Path) -> None:
     for file in (old_home.project / "Cache").glob("assetdb.sqlite*"):
         shutil.copy(file, tmp_path)
     with old_home.terminal("open", str(tmp_path / "assetdb.sqlite")) as term:
@@ -158,7 +158,7 @@ def test_a_database_is_shown_without_an_engine(old_home: Home, tmp_path: Path) -
         leave(term)
 
 
-def test_resizes_and_invalid_bytes_and_hostile_text_do_not_break_the_screen(old_home: Home) -> None:
+def test_screen_survives_resizes_invalid_bytes_and_hostile_text(old_home: Home) -> None:
     with old_home.terminal() as term:
         shows(term, "connected", "bad.json", "✗ failed")
         for number, size in enumerate(((20, 6), (140, 40), (33, 9), (80, 24), (20, 6), (61, 7), (200, 50), (120, 30)) * 2):
@@ -195,7 +195,7 @@ def test_limited_terminals_show_rows_and_accept_keys(old_home: Home, environ: di
         leave(term)
 
 
-def test_a_dumb_terminal_gets_plain_lines(old_home: Home) -> None:
+def test_dumb_terminal_gets_plain_lines(old_home: Home) -> None:
     with old_home.terminal(TERM="dumb") as term:
         shows(term, "this terminal shows plain lines")
         term.send("\x03")

@@ -84,7 +84,7 @@ def test_long_list_of_changes_is_cut_in_the_question_and_complete_in_the_sheet()
     assert len(screen.asked) == 2, "the question comes back when the sheet is closed"
 
 
-def test_running_engine_is_not_asked_about() -> None:
+def test_trust_question_is_not_asked_while_an_engine_is_running() -> None:
     screen, _, _ = ask("it runs 1 hook", changes=["a.py changed", "b.py changed"], is_running=True)
 
     assert (screen.asked, screen.toasts) == ([], ["a.py changed; b.py changed"])

@@ -71,7 +71,7 @@ class Home:
         for mine in ("TMUX", "TMUX_PANE", "STY", "NO_COLOR", "LC_ALL"):
             homes[mine] = ""
         self.environ = {**os.environ, **homes, **python, "TERM": "xterm-256color", "LANG": "C.UTF-8", "ESCDELAY": "25"}
-        # An exported size may differ from that of the terminal.
+        # The exported size differs from the size of the terminal, because the screen must ignore these variables.
         self.environ |= {"COLUMNS": "80", "LINES": "24"}
         self.environ = {name: value for name, value in self.environ.items() if value}
 
@@ -104,7 +104,8 @@ class Home:
     def terminal(self, *words: str, columns: int = 120, lines: int = 30, **environ: str) -> Terminal:
         """Open the screen in a terminal without tmux."""
         self.forget()
-        # The harness runs commands in the tests' folder, without empty variables.
+        # `Terminal` starts commands in the folder of the tests and drops empty variables. So `env -C` changes the folder, and an
+        # empty value removes a variable.
         gone = {name: "" for name in os.environ if name not in self.environ}
         command = ["env", "-C", str(self.project), *self.command, *words]
         return Terminal(command, columns, lines, {**gone, **self.environ, **environ})

@@ -94,7 +94,8 @@ class TreeHealth:
 
 def health_cell(counts: dict[str, int]) -> Cell:
     """Return the worst problem in words and the others as signs: `✗ 2 failed  ! 3  · 12`; empty without problems."""
-    words = [word for word in counts if word != "errors" or "failed" not in counts]  # "failed" and "errors" have the same sign
+    # The signs of "failed" and of "errors" are equal, so only one of them is shown.
+    words = [word for word in counts if word != "errors" or "failed" not in counts]
     if not words:
         return Cell("")
     signs = [f"{glyph(ROLES.get(word, word))} {counts[word]:,}" for word in words]
@@ -233,7 +234,7 @@ class AssetTree(Struct):
             if isinstance(term, TextMatch):
                 Filter(text, (term,)).check()
                 texts = self._paths() if "/" in term.raw else self.names
-                # a word such as "failed", which is a status in other filters, is a name here
+                # In other filters, a word such as "failed" is a status. In a search for assets, the word is a part of a name.
                 hits = texts.matches(f"(?i){term.raw}", len(self))
                 found &= ~hits if term.is_negated else hits
         return found
@@ -317,7 +318,7 @@ def build_tree(kind: Kind, files: FilesRead, folder_keys: FolderKeys, moment: tu
         values[first], values[nodes] = of_folders, of_files
         return values
 
-    # One more at the end, for the index -1, "at the top".
+    # The last element is for the index -1, which stands for files and folders at the top.
     first_or_top, level_or_top = np.append(first, -1), np.append(level, -1)
     order = lay_out(np.int64, np.arange(len(place)), len(place) + np.arange(len(at)))
     return AssetTree(
@@ -362,7 +363,7 @@ def _layout(above: Codes, files: Ints) -> tuple[npt.NDArray[np.int64], npt.NDArr
         if above[folder] >= 0:
             sizes[above[folder]] += sizes[folder]
     first = [0] * len(above)
-    free = [0] * (len(above) + 1)  # the next free node below each folder; the last one is for the top
+    free = [0] * (len(above) + 1)  # the next free node below each folder; the last element is the next free node at the top
     for folder, parent in enumerate(above.tolist()):
         first[folder] = free[parent]
         free[parent] += sizes[folder]

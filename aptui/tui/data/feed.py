@@ -172,24 +172,24 @@ class Feed:
         self._subscribed: Moment = (0, 0)
         self._is_connected = False
         self._is_read_due = True
-        self._has_failed = False  # whether the last read failed
+        self._has_failed = False
         self._reads, self._reading = 0, 0
-        # Drained notices that may not be in the database yet; they are applied again to rows that were read in between.
+        # Drained notices whose changes may not be in the database yet. They are applied again to rows that were read in between.
         self._delivered: dict[JobKey, JobNews] = {}
         self._tidied_ms = 0
         self._thread: threading.Thread | None = None
-        self._is_reading = (
-            False  # whether the thread will check once more for a pending read; a thread that is about to end is alive, too
-        )
+        # Whether the thread will check once more for a pending read. A thread that is about to end does not check, but is alive.
+        self._is_reading = False
         self._closed = threading.Event()
 
-    # ----------------------------------------------------------------------------------------------- the session's thread
+    # ------------------------------------------------------------------------------------- called in the session's thread
 
     def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
         """Note that notices arrive from now on, and {id: duration} of the running jobs; everything has to be read."""
         now_ms = self._clock_ms()
         with self._lock:
-            # Notices of an earlier connection are in the answer of the new one, or in the rows to be read.
+            # The notices of an earlier connection are discarded: their changes are in the answer to the new subscription, or in the
+            # rows of the next read.
             self._pending.jobs.clear()
             self._pending.running = {job_id: now_ms - for_ms for job_id, for_ms in running.items()}
             self._subscribed = (epoch, seq)
@@ -213,10 +213,10 @@ class Feed:
             for line in news:
                 notice = line.notice
                 if isinstance(notice, JobChanged):
-                    # `drain` finds out whether it is later than the rows.
+                    # Every notice counts as later than the rows until `drain` has compared it with the rows.
                     key = notice.job_id or notice.key
                     jobs.pop(key, None)
-                    jobs[key] = JobNews(notice, True, received_ms, line[:2])  # attribute access is slower
+                    jobs[key] = JobNews(notice, True, received_ms, line[:2])  # a slice, because attribute access is slower
                 else:
                     self._note(notice)
             epoch = max((line.epoch for line in news), default=0)
@@ -299,7 +299,7 @@ class Feed:
             with self._lock:
                 self._reading -= 1
                 self._pending.error, self._has_failed = error, bool(error)
-                # Two reads may overlap; the one that began last is the newest.
+                # Two reads may overlap. Only the read that began last gives its rows, because these rows are the newest.
                 if table is not None and number == self._reads:
                     self._adopt(table)
             self._wake()
@@ -322,7 +322,7 @@ class Feed:
 
     def _read_until_current(self) -> None:
         while self._goes_on():
-            with suppress(KnownError):  # the next frame shows it
+            with suppress(KnownError):  # the next frame shows the error
                 self._catch_up()
 
     def _goes_on(self) -> bool:
@@ -345,7 +345,7 @@ class Feed:
         more, self._more_builders = self._more_builders, None
         if more is None:
             return
-        with suppress(KnownError):  # a builder that cannot be imported has only its UUID
+        with suppress(KnownError):  # if a builder cannot be imported, its UUID is shown instead of its name
             found = more()
             if any(self._builders.get(uuid) != name for uuid, name in found.items()):
                 self._builders.update(found)
@@ -388,7 +388,7 @@ class Feed:
         with closing(open_reader(self._database)) as reader:
             return reader.moment()
 
-    # -------------------------------------------------------------------------------------------------------------- the UI
+    # ------------------------------------------------------------------------------------------- called in the UI's thread
 
     def drain(self) -> Batch:
         """Return the updates since the last call. Changes of jobs wait while a read is due."""

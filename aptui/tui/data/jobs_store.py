@@ -299,7 +299,7 @@ class JobsStore:
     def _count_jobs(self, row: int) -> int:
         """Return the number of jobs of a row's source, also of those that the filter hides."""
         if not self._filter.terms:
-            return 0  # all are shown
+            return 0  # without a filter all jobs are shown, so the number is not needed
         derived = self._current_derived()
         if derived.job_counts is None:
             alive = self._table.number("alive").astype(np.bool_)
@@ -372,7 +372,7 @@ class JobsStore:
             sources, expanded = self._table.text("source")[0], self._table.rows_of(sorted(self._expanded))
             self._shown.lines.update(sources[self._shown.rows], sources[expanded[expanded >= 0]])
 
-    # ------------------------------------------------------------------------------------------------------------- facts
+    # -------------------------------------------------------------------------------------------------- facts about jobs
 
     @property
     def filter(self) -> Filter:
@@ -528,7 +528,7 @@ class JobsStore:
         self._table.warm()
         give_memory_back()
 
-    # -------------------------------------------------------------------------------------------------------------- news
+    # ----------------------------------------------------------------------------------------------------------- updates
 
     def apply(self, batch: Batch) -> bool:
         """Apply updates and finished views; return whether anything looks different."""
@@ -544,7 +544,7 @@ class JobsStore:
             self._running = dict(batch.running)
             self._overlay(self._running, PROCESSING)
         if table is not None:
-            self._request_view()  # after `running`, because running jobs come first
+            self._request_view()  # called after `running` is set, because running jobs are the first rows of the view
         if batch.jobs:
             self._apply_news(batch.jobs)
         if batch.percents:
@@ -570,7 +570,7 @@ class JobsStore:
                 raise TimeoutError
             self.refresh()
 
-    # ---------------------------------------------------------------------------------------------------------- internal
+    # -------------------------------------------------------------------------------------------- views and changed rows
 
     def _request_view(self, *, sorts_anew: bool = True) -> None:
         self._number += 1
@@ -588,7 +588,7 @@ class JobsStore:
             self.error, self._wanted = view.error, self._filter
             self._done = view.request.number
             if self._next is not None and not isinstance(view.error, InternalError):
-                self._request_view()  # new rows with the old filter
+                self._request_view()  # The new rows have no view yet, so a view with the previous filter is requested.
             return
         if isinstance(self.error, InternalError):
             self.error = None
@@ -602,7 +602,8 @@ class JobsStore:
         self._shown.lines = SourceLines() if view.request.by_source else None
         self._lay_lines()
         if view.is_complete:
-            if not follows_first:  # these widths are those of a sample of all jobs, so columns do not move
+            # The first jobs came with the widths of a sample of all jobs. These widths stay, so that the columns do not move.
+            if not follows_first:
                 self.needs = view.needs
             self._done, self._sorted_changes = view.request.number, view.request.changes
             self._shown.late_count = 0
@@ -628,13 +629,13 @@ class JobsStore:
         status = np.array([_CODES[notice.status] for notice in notices], np.int8)
         is_running = status == PROCESSING
         self._note_running(keys, is_running, received_ms, [notice.run_key for notice in notices])
-        # As in the Asset Processor's Jobs tab: a failed analysis is listed, any other is not.
+        # The list shows an analysis only if it failed, as the Jobs tab of the Asset Processor does.
         stays, later = np.where(key_of < 0, status == FAILED, status != _GONE), np.array(is_later)
         rows = table.rows_of(key_of)
         leaving = rows[later & ~stays]
         put = np.flatnonzero(later & stays)
         if len(put):
-            # A running job is pending in the database; only notices show that it runs.
+            # In the database a running job is pending. Only notices report that the job runs.
             statuses = np.where(is_running, PENDING, status)[put].tolist()
             ended = [
                 0 if code == PENDING else notices[at].completed_ms or received_ms[at]

@@ -244,7 +244,7 @@ class LinkSession:
         self._read_s, self._read_stamps = 0.0, _stamps(self.cache_dir)
         self._thread = threading.Thread(target=self._run, name="aptui-session", daemon=True)
 
-    # ---------------------------------------------------------------------------------------------------------- any thread
+    # ------------------------------------------------------------------------------------------------ called in any thread
 
     def clock_ms(self) -> int:
         """Return the time."""
@@ -307,7 +307,7 @@ class LinkSession:
         if self._thread.ident is not None:
             self._thread.join(1.0)
 
-    # --------------------------------------------------------------------------------------------------------- its thread
+    # ---------------------------------------------------------------------------------------- run in the session's thread
 
     def _run(self) -> None:
         tries = 0
@@ -375,18 +375,19 @@ class LinkSession:
                     self._tries_now.clear()
         except KnownError as refused:
             self._refusal = str(refused)
-            # Another run may have got the cache before the engine.
+            # The start fails if another run took the cache first. Then the session starts an engine after that run.
             self._wants_engine = refused.exit_code == BusyError.exit_code and self._places.holder() != 0
             self._turn(SessionState.DETACHED, self._refusal)
         return None
 
     def _follow(self, client: EngineClient) -> None:
         """Subscribe, then hand notices to the listeners until the connection ends."""
-        # Imported here: importing these records takes a good part of the time until the first paint, and this thread runs later.
+        # These records are imported in this thread, because importing them takes a large part of the time until the first paint.
         from aptui.core.notices import JobChanged  # imported here to start faster
         from aptui.link.port import PROTOCOL, Subscribe
 
-        self._wants_engine, self._refusal = False, ""  # an engine that is stopped from now on stays stopped
+        # If the engine is stopped from now on, the session does not start another engine.
+        self._wants_engine, self._refusal = False, ""
         hello = client.hello
         ours = hello.protocol == PROTOCOL
         self.engine = EngineFacts(hello.pid, hello.version, hello.epoch, hello.started_ms, client.path, ours, hello.ports)
@@ -400,7 +401,8 @@ class LinkSession:
         while not self._is_closing:
             news = client.news(None)
             for line in news:
-                if not isinstance(line.notice, JobChanged):  # nearly all notices are of this kind, up to ten thousand a second
+                # Nearly all notices are `JobChanged`, up to ten thousand a second, and are skipped here.
+                if not isinstance(line.notice, JobChanged):
                     self._note(line.notice)
             for listener in self.listeners:
                 listener.receive(news)
@@ -472,7 +474,7 @@ def describe_terminal() -> str:
     """Return the user and the terminal of this screen for the list of clients: `ada@pts/3`."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name
+    except (KeyError, OSError):  # the user id has no name in the system's list of users
         user = f"{os.getuid()}"
     try:
         return f"{user}@{os.ttyname(2).removeprefix('/dev/')}"

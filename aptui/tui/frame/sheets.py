@@ -196,7 +196,8 @@ class Sheet(Vertical):
         self.query_one(Lines).focus()
 
     def _leave_search(self) -> None:
-        self.screen.set_focus(self.query_one(Lines))  # focuses at once, because the user may have typed keys ahead
+        # `set_focus` takes effect at once, because the user may have typed more keys already.
+        self.screen.set_focus(self.query_one(Lines))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  # Textual defines this signature
         """Return whether an action is possible: only some sheets have a search."""
@@ -204,7 +205,8 @@ class Sheet(Vertical):
 
     def action_search(self) -> None:
         """Focus the input of the search."""
-        self.screen.set_focus(self.query_one(Input))  # focuses at once, because more keys may have been typed ahead
+        # `set_focus` takes effect at once, because the user may have typed more keys already.
+        self.screen.set_focus(self.query_one(Input))
 
     def action_close(self) -> None:
         """Clear the filter if there is one, otherwise close the sheet."""
@@ -260,7 +262,7 @@ def help_lines(
     for key, (_node, binding, _is_enabled, _tooltip) in active.items():
         action = keymap.actions.get(binding.id or "")
         does = action.does if action else binding.description
-        if binding.id and does:  # Textual's own bindings, for moving and editing, have no id
+        if binding.id and does:  # Textual's own bindings, for moving and editing, have no id and are left out
             keys.setdefault(binding.id, []).append(key)
             is_move = binding.id.partition(".")[0] in MOVES
             group = "everywhere" if action is not None and action.scope == EVERYWHERE else "move" if is_move else title

@@ -77,7 +77,7 @@ class TabBar(Line):
         if health.role not in {"", "muted"} or state.role != "muted":
             middle = _join(health, state)
             less = least = _join(state if state.role != "muted" else health)
-        else:  # no problem: the text about the connection is dropped first, because line 1 implies it
+        else:  # without a problem, the text about the connection is dropped first, because line 1 implies the connection
             middle, less, least = _join(platforms, health), _join(platforms), _join(state)
         for gap, is_short, right in (
             (3, False, full), (2, False, full), (2, False, middle), (2, True, full), (2, True, middle), (2, False, less),
@@ -200,7 +200,7 @@ def banner_text(session: Session) -> str:
     engine = session.engine
     start = "" if session.is_read_only else " · ':start' starts one"
     if trouble.startswith("no engine"):
-        trouble = ""  # leaves the rest out: it only adds the path of the socket, which `i` shows
+        trouble = ""  # the full text would only add the path of the socket, which the info sheet (key `i`) shows
     match session.state:
         case SessionState.WAITING:
             return f"! {trouble}; the engine starts after it"
@@ -317,7 +317,7 @@ class StatusLine(Line):
         if news := self._news():
             counts = (*counts, Part(sanitize(news), "accent", "bar.open('news')"))
         name = sanitize(session.project_name)
-        # The least important items are dropped first.
+        # If line 1 is too narrow, its least important items are dropped first.
         is_narrow = width < _ROOMY
         fewer = [(counts[:count], ()) for count in range(len(counts), -1, -1)]
         places = _places(session, self._engine_root())
@@ -401,7 +401,7 @@ def _counts(progress: Progress | None, *, is_attached: bool) -> tuple[Part, ...]
         return tuple(parts)
     if left := _time_left(progress):
         parts.append(Part(left, "accent"))
-    # Analyses come before running jobs: they are the reason why the number of jobs is an estimate.
+    # The number of analyses comes before the running jobs, because it is the reason why the number of jobs is an estimate.
     if analyses:
         parts.append(Part(f"{analyses:,} to analyse", "muted"))
     if progress.jobs_running:

@@ -152,7 +152,7 @@ class TerminalControl(Actions):
         def accept() -> None:
             pixels = output.pixels if output is not None else None
             if output is not None and pixels is not None and pixels.is_wrapped:
-                output.restore_pictures()  # another terminal may show the tmux session now
+                output.restore_pictures()  # all pictures are sent again, because another terminal may show the tmux session now
             if isinstance(app, DiffRenderingApp):
                 app.pixels_changed.publish(None)
             then(pixels)

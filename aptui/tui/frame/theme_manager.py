@@ -60,7 +60,7 @@ class ThemePicker(Vertical):
         """Offer these themes."""
         self._names, self._before, self._themes = [theme.name for theme in themes], current, themes
         self.display = True
-        if not self.children:  # mounted only when the picker opens, which is rare
+        if not self.children:  # the widgets are mounted only when the picker opens, because most users never open it
             about = Lines(name="picker-about")
             about.can_focus = False
             self.mount(Lines(name="picker-names", has_cursor=True), about)
@@ -174,7 +174,7 @@ class ThemeManager(Actions):
         self._app.refresh_css(animate=False)
         self._app.screen_stack[0].refresh(layout=True)
 
-    # ------------------------------------------------------------------------------------------------------- files that change
+    # ----------------------------------------------------------------------------------------------------- changed theme files
 
     def watch(self) -> None:
         """Start a thread that checks the times of theme files, so that edits are shown at once."""

@@ -142,7 +142,7 @@ def _on_checker(picture: Grid, ground: Ground, height: int, side: int = _CHECKER
 
 def _in_colours(picture: Grid, manner: Manner, ground: Ground, *, is_utf8: bool) -> list[list[Segment]]:
     upper, lower = picture[0::2], picture[1::2]
-    if not is_utf8:  # ASCII has no half block
+    if not is_utf8:  # ASCII has no half block, so each cell gets one colour
         upper = lower = np.where(lower[..., 3:] > 0, (upper + lower) / 2, upper)
     to_colours = _palette if manner is Manner.PALETTE else _round_colours
     tops, bottoms = to_colours(upper[..., :3]), to_colours(lower[..., :3])

@@ -110,12 +110,13 @@ def _decode_answer(view: PictureView) -> tuple[dict[str, object], bytes]:
     plugin = f"PIL.{READERS[form]}ImagePlugin" if READERS[form] else "texture2ddecoder"
     for name in ("copy", "PIL.MpoImagePlugin", "PIL.TiffImagePlugin", plugin):
         try:
-            import_module(name)  # modules that readers import lazily
+            # Imported now, because the readers would import these modules after the process has lost its rights.
+            import_module(name)
         except ImportError:
             return {"why": f"a preview of {form} needs the Python package {name}, which is not installed"}, b""
     warnings.simplefilter("ignore")
     _drop_rights(_memory_bytes(view))
-    Image.MAX_IMAGE_PIXELS = None  # the limit below is used instead
+    Image.MAX_IMAGE_PIXELS = None  # Pillow's limit is turned off, because the limit below replaces it
     with open(0, "rb", closefd=False) as stream:
         if READERS[form]:
             picture: Image.Image = Image.open(_skip_levels(stream, view.level) if view.level else stream, formats=[form.upper()])
@@ -134,7 +135,7 @@ def _decode_answer(view: PictureView) -> tuple[dict[str, object], bytes]:
 
 def _draw(view: PictureView) -> tuple[dict[str, object], bytes]:
     """Return the answer for a sound, a font or a model."""
-    # These modules import this module.
+    # The module is imported here, because it imports this module.
     drawing = import_module(f"aptui.tui.pictures.{'wireframe' if view.form == 'GLB' else 'media_drawing'}")
     drawing.import_modules(view.form)
     _drop_rights(_memory_bytes(view))

@@ -187,7 +187,7 @@ def objection(facts: Facts, size_bytes: int) -> str:
 def decode(path: str, view: PictureView, stop: threading.Event) -> Pixels | str:
     """Return the picture of a file, or the reason why it cannot be decoded. Blocks until then, or until `stop` is set."""
     try:
-        # Non-blocking, so that a pipe does not block the thread.
+        # Opened without blocking, because opening a pipe would block the thread.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         return (error.strerror or "it cannot be read").lower()
@@ -222,7 +222,7 @@ def _answer(process: subprocess.Popen[bytes], view: PictureView, stop: threading
                 answer += piece
         return answer
     finally:
-        process.kill()  # in case it has not ended
+        process.kill()  # the decoder may still be running
 
 
 def _read(answer: bytes, view: PictureView) -> Pixels | str:

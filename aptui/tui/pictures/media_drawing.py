@@ -95,7 +95,7 @@ def _open_wave(stream: BinaryIO) -> tuple[int, int, Read]:
         data = sound.readframes(count)
         if size == 1:
             return array("h", [(value - 128) * 256 for value in data])
-        # The two high bytes of each sample.
+        # A sample is reduced to its two high bytes, because 16 bits are enough for a drawing.
         return array("h", b"".join(data[at + size - 2 : at + size] for at in range(0, len(data) - size + 1, size)))
 
     return sound.getnframes(), sound.getnchannels(), read

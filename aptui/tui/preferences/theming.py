@@ -54,7 +54,7 @@ def _nearest(colour: str) -> str:
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
 
     def distance(other: tuple[int, int, int]) -> float:
-        mean = (red + other[0]) / 2  # approximate weights, because the eye is more sensitive to some colours
+        mean = (red + other[0]) / 2  # the weights are approximate; they exist because the eye sees some colours better than others
         weights = (2 + mean / 256, 4, 2 + (255 - mean) / 256)
         return sum(weight * (mine - theirs) ** 2 for weight, mine, theirs in zip(weights, (red, green, blue), other, strict=True))
 
@@ -272,7 +272,7 @@ def _complete(name: str, parts: Mapping[str, tuple[dict[str, Any], str]], seen: 
     return ThemeFile(name, part.get("description", ""), is_dark, is_ansi, colors, roles, file)
 
 
-# ── to Textual ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── conversion to Textual's themes ────────────────────────────────────────────────────────────────────────────────────
 
 
 def theme_of(theme: ThemeFile) -> Theme:
@@ -307,7 +307,7 @@ def _stock_variables(theme: ThemeFile) -> dict[str, str]:
         "input-cursor-text-style": "reverse" if is_bare else "none",
     }
     if theme.is_ansi:
-        # ANSI themes set exactly the variables that Textual reads from them.
+        # Textual reads `_ANSI_VARIABLES` from an ANSI theme, so exactly these variables are set.
         ours |= {name: plain if is_bare else "ansi_blue" if name.endswith("background") else plain for name in _ANSI_VARIABLES}
         ours |= {"ansi-background": paper, "ansi-foreground": plain}
     return ours

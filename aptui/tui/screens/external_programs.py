@@ -55,7 +55,8 @@ def copy_paths(shell: Shell, paths: Sequence[str]) -> None:
     if not names:
         shell.show_toast("there is nothing to copy", "warning")
         return
-    plain = [_LONE_BYTES.sub("", name) for name in names]  # not checked: such bytes are harmless in a terminal
+    # Invalid bytes are left out of the check, because they are harmless in a terminal.
+    plain = [_LONE_BYTES.sub("", name) for name in names]
     shell.copy_text("\n".join(names), raw=all(sanitize(name) == name for name in plain))
 
 

@@ -51,10 +51,11 @@ if TYPE_CHECKING:
     from aptui.tui.terminal.pixels import PixelScreen
 
 
-# Input as text that Textual understands, with any bytes and any splits.
+# The input decoder returns text that Textual understands, whatever bytes arrive and wherever a read ends.
 #
-# The pieces of a reply, a mouse report or the end of a paste are joined, however late the second piece arrives. Textual would take
-# the first piece for keys after a tenth of a second. Esc and the key that arrived with it become two keys.
+# A read may end inside a reply, a mouse report or the end of a paste. The decoder joins the pieces, however late the second piece
+# arrives, because Textual would take the first piece for keys after a tenth of a second. If Esc and a key arrive together, they
+# become two keys.
 
 _PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 _ESCAPED = re.compile(r"\x1b([\r !-NQ-WYZ\\`ac-eg-~])")
@@ -129,7 +130,8 @@ class InputDecoder:
         if is_raw:
             return text
         if was_escape and _ESCAPED.match(f"\x1b{text[:1]}"):
-            # Textual may still wait for the rest of that Esc, or not; in both cases this sequence is the key alone.
+            # After that Esc, Textual may or may not wait for the rest of a sequence. In both cases, the sequence that is returned
+            # here means only the key.
             return f"\x1b[{ord(text[0])}u{apart(text[1:])}"
         if was_escape and _ESCAPED_CTRL.match(f"\x1b{text[:1]}"):
             return _with_ctrl(text[0]) + apart(text[1:])
@@ -199,7 +201,8 @@ class Terminal(LinuxDriver):
 
     def __init__(self, app: Any, *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        # The module `linux_driver` imported this function by name; mypy does not accept an assignment to it.
+        # `linux_driver` has imported `getincrementaldecoder` by name, so the name is replaced in that module. `setattr` does this,
+        # because mypy does not accept an assignment.
         make_decoder = partial(input_decoder, is_asked=self._is_asked, take_answers=self._take_answers)
         setattr(linux_driver, "getincrementaldecoder", make_decoder)  # noqa: B010
         stream: TextIO | None = sys.__stderr__
@@ -262,7 +265,8 @@ class Terminal(LinuxDriver):
         """Take over the terminal again and set all its modes: a shell or another program may have changed them."""
         if self._modes is None:
             return
-        termios.tcsetattr(self.fileno, termios.TCSANOW, self._modes)  # a process in the background is stopped again here (SIGTTOU)
+        # If this process is in the background, the call stops it again (SIGTTOU).
+        termios.tcsetattr(self.fileno, termios.TCSANOW, self._modes)
         self.write(_ENTERED)
         self._enable_bracketed_paste()
         self._disable_line_wrap()
@@ -343,7 +347,7 @@ class Terminal(LinuxDriver):
     def _end_question(self, question: PixelQuestion, then: Callable[[], object]) -> None:
         """Find out, in a thread, what the answers mean."""
         if self._pixel_question is not question:
-            return  # it has ended, or another one was asked
+            return  # the question has ended, or a newer question has replaced it
         self._pixel_question = None
 
         def find() -> None:
@@ -371,7 +375,7 @@ class Terminal(LinuxDriver):
             return
         for meant in as_meant(message, _keys_of(self._app)):
             handled = asyncio.run_coroutine_threadsafe(_handle(self._app, meant), self._loop)
-            # The timeout prevents a deadlock: when the app's loop ends the input, the loop waits for this thread.
+            # The timeout prevents a deadlock: when the app ends, its loop waits for this thread, so the key may never be handled.
             while not (self._is_leaving or self.exit_event.is_set()) and not futures.wait([handled], 0.05).done:
                 pass
 
@@ -445,7 +449,7 @@ async def _handle(app: App[Any], message: Message) -> None:
             for pump in way * _ROUNDS:
                 await _wait_until_passed(pump)
     except TimeoutError:
-        pass  # the next key is not delayed longer than `_KEY_WITHIN_S` by a slow handler
+        pass  # a slow handler delays the next key by at most `_KEY_WITHIN_S`
 
 
 async def _is_let_through(app: App[Any], message: events.Key | events.Paste) -> bool:

@@ -55,7 +55,7 @@ class PixelScreen(Struct, frozen=True):
     is_wrapped: bool = False
 
 
-# ------------------------------------------------------------------------------------------------------------- the question
+# ----------------------------------------------------------------------------------- queries about pixels and their answers
 
 _PROBE = 31
 """Number of the picture in the question; the terminal does not store it."""
@@ -167,7 +167,7 @@ def _has_placeholders(name: str) -> bool:
     )
 
 
-# ------------------------------------------------------------------------------------------------------------ the sequences
+# --------------------------------------------------------------------------------------------- sequences that show pictures
 
 PLACEHOLDER = "\U0010eeee"
 _MARKS = (

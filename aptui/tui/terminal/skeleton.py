@@ -46,7 +46,7 @@ def hide() -> None:
     try:
         os.write(2, _LEAVE.encode())
     except OSError:
-        pass  # ignored: the terminal is gone
+        pass  # the terminal no longer exists
 
 
 def frame(project_name: str, width: int, height: int) -> str:
@@ -61,7 +61,8 @@ def frame(project_name: str, width: int, height: int) -> str:
     rule = ("─" if is_unicode else "-") * max(0, width - 2)
     lines = {1: f" aptui  {name}   opening"}
     if height >= 10:
-        # The lower rule is left out. It takes half a kilobyte unless the terminal can repeat characters, which is not known yet.
+        # The lower rule is left out: it takes half a kilobyte if the terminal cannot repeat characters, and the program does not
+        # know yet whether the terminal can.
         lines |= {2: f" {_TABS}", 3: f" {rule}"}
     return "".join(f"\x1b[{row};1H{text[:width]}" for row, text in lines.items())
 

@@ -84,7 +84,7 @@ def fit(text: str, width: int, *, align: str = "left", spans: Spans = (), offset
     lead = len(text) - len(text.lstrip(" "))
     if offset or not 0 < lead <= width // 2:
         return _shorten(text, width, spans, keeps_name="/" in text and not offset and not is_prose)
-    # The indent of a name in a tree shows its depth, so it is never cut.
+    # The indent of a name in a tree shows the depth of the node, so the indent is never cut.
     name, spans = text[lead:], tuple((start - lead, end - lead) for start, end in spans if start >= lead)
     cut = _shorten(name, width - lead, spans, keeps_name="/" in name and not is_prose)
     return Fitted(" " * lead + cut.text, tuple((start + lead, end + lead) for start, end in cut.spans))
@@ -107,7 +107,7 @@ def _shorten(text: str, width: int, spans: Spans, *, keeps_name: bool) -> Fitted
     end = len(text) - _count_in(text[::-1], tail)
     cut = text[:start] + glyph("ellipsis") + text[end:]
     moved = _move_place(spans, start, end)
-    if (wide := width_of(cut)) < width:  # only half of a wide letter would fit into the last cell
+    if (wide := width_of(cut)) < width:  # a wide letter does not fit into the last cell, so a blank takes its place
         cut += " " * (width - wide)
     return Fitted(cut, moved)
 
@@ -162,7 +162,7 @@ def _break(text: str, start: int, count: int, width: int) -> int:
         word = text[max(blank, start) : start + 2 * width + 1].lstrip(" ").partition(" ")[0]
         if blank < 0 or width_of(word) > width:
             slash = text.rfind("/", half, start + count)
-            if slash < 0:  # breaks at an earlier slash if the rest of the word then fits into the next row
+            if slash < 0:  # a slash in the first half is used if the rest of the word then fits into the next row
                 slash = text.rfind("/", start + 1, half)
                 slash = slash if width_of(text[slash + 1 : slash + 2 + width].partition(" ")[0]) <= width else -1
             return slash + 1 if slash > 0 else start + count
@@ -195,7 +195,9 @@ class Painter:
             style = self.ground + own + bar
             if bar.bgcolor and not bar.reverse:
                 style += Style(color=legible(own.color or style.color or bar.bgcolor, bar.bgcolor, facts().colours))
-            if bar.reverse:  # changes the style: dim letters on a reversed bar cannot be read, nor white letters on yellow
+            # Dim letters on a reversed bar are illegible, as are white letters on a yellow bar. So the bar uses only the colours of
+            # the ground.
+            if bar.reverse:
                 style += Style(dim=False, color=self.ground.color or _DEFAULT, bgcolor=self.ground.bgcolor or _DEFAULT)
         return style + self._role("match") if is_match else style
 

@@ -63,7 +63,7 @@ class Listing(Generic[T]):
         """Return the record with this key."""
         return self._rows[self._places[key]][1]
 
-    # ----------------------------------------------------------------------------------------------------- as `TableModel`
+    # --------------------------------------------------------------------------------------------- methods of `TableModel`
 
     def row_count(self) -> int:
         """Return the number of records."""

@@ -79,7 +79,7 @@ class WrappedLines(RowLines):
 
     def refresh_row(self, index: int) -> None:
         """Draw a row again."""
-        if not self._laid:  # no row is known at this position yet
+        if not self._laid:  # no lines are laid out yet, so the place of the row is unknown
             self.view.refresh()
             return
         lines = [y for y, (row, _) in enumerate(self._laid) if row == index]
@@ -262,7 +262,7 @@ class LogPane(Rows):
         self._renew()
         self.post_message(self.ModesChanged(self))
 
-    # -------------------------------------------------------------------------------------------------------------- as `Rows`
+    # ------------------------------------------------------------------------------------------------------ methods of `Rows`
 
     def _place(self, index: int) -> int:
         return index if self._shown is None else self._shown[index]

@@ -84,7 +84,8 @@ class _PopUp(Widget):
         close_pop_ups(screen)
         pop_up._focused_before = screen.focused
         pop_up._place = place
-        pop_up._put(pop_up.expect_size(screen.size), screen.size)  # otherwise the first frame would show the pop-up in the corner
+        # Placed before it is mounted; otherwise the first frame would show the pop-up in the corner.
+        pop_up._put(pop_up.expect_size(screen.size), screen.size)
         screen.mount(pop_up)
         if pop_up.can_focus:  # focuses at once, for keys that were typed ahead
             screen.set_focus(pop_up)
@@ -247,7 +248,7 @@ class Menu(_PopUp, can_focus=True):
         active = self.screen.active_bindings.get(event.key)
         if active is None or not (active.node is self or active.binding.id in _HOLD_EVERYWHERE):
             event.stop()
-            event.prevent_default()  # stops the event: widgets behind the menu must not get keys
+            event.prevent_default()  # widgets behind the menu must not receive the key
 
     def on_click(self, event: events.Click) -> None:
         """Choose the clicked item."""
@@ -329,7 +330,7 @@ class Confirm(Question):
         place: tuple[int, int] | None = None,
     ) -> Question:
         """Ask; `answer` is called with True or False."""
-        choices = [("y", yes, partial(answer, True)), ("n", no, partial(answer, False))]  # `answer` takes True or False
+        choices = [("y", yes, partial(answer, True)), ("n", no, partial(answer, False))]
         return cls.put(app, question, choices, place=place)
 
 

@@ -19,9 +19,9 @@ from textual.widget import Widget
 from aptui.tui.widgets.cells import Painter, merge, pad, painter_of
 
 # Textual draws borders, outlines, padding, tints and hatches around each line. Even for a widget without these, Textual's code
-# takes three times as long as the line itself. It also makes a new strip each time, so that the caches of strips (cuts, terminal
-# colours) have no hits. `_PlainCache` overrides `StylesCache.render_line`, which is private to Textual and therefore pinned with
-# its version.
+# takes three times as long as drawing the line itself. Textual also makes a new strip each time, although a strip caches its cuts
+# and its terminal colours. `_PlainCache` overrides `StylesCache.render_line` to avoid this. That method is private to Textual, so
+# the project pins the version of Textual.
 
 _AROUND = ("outline_top", "outline_right", "outline_bottom", "outline_left", "tint", "hatch", "text_opacity")
 

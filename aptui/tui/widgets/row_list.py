@@ -162,12 +162,12 @@ class Rows(RowView, can_focus=True):
         """
         self._empty_text = ""
 
-    # ------------------------------------------------------------------------------------------------ what a subclass says
+    # -------------------------------------------------------------------------------------- attributes that subclasses set
 
     leads: ClassVar[bool] = True
     """Whether another widget shows details of the cursor's row. If not, the cursor is visible only while the list has the focus."""
 
-    # ------------------------------------------------------------------------------------------------------- what others use
+    # --------------------------------------------------------------------------------------------- members for other widgets
 
     @property
     def empty_text(self) -> str:
@@ -194,11 +194,13 @@ class Rows(RowView, can_focus=True):
         self.cursor = min(self.cursor, max(0, count - 1)) if index is None else index
         is_other_count, self.shown_count = count != self.shown_count, count
         if is_other_count:
-            # Assigned without Textual's watcher, which would lay out the whole screen although nothing moves.
+            # The size is assigned without Textual's watcher, because the watcher would lay out the whole screen although nothing
+            # moves.
             self.set_reactive(Rows.virtual_size, Size(self.virtual_size.width, count + self.HEADER_LINES))
         key = self.key_of(self.cursor) if count else None
         if self.is_attached:
-            self.starts_at_top &= self.top == max(0, before - self.page_rows + 1)  # otherwise the user has scrolled
+            # If `top` has another value, the user has scrolled.
+            self.starts_at_top &= self.top == max(0, before - self.page_rows + 1)
             top = max(0, self.cursor - self.page_rows + 1) if self.starts_at_top else self.top + self.cursor - before
             self.row_lines.keep_place(top - self.top)
             self.row_lines.refresh_changed()

@@ -83,7 +83,7 @@ def lay_out(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
     flexible = [at for at, column in enumerate(remaining) if not column.width]
     if spare > 0 and flexible:
         _share(remaining, widths, flexible, spare)
-    for at in reversed(range(len(remaining))):  # no more columns may be dropped, so the last columns become narrower
+    for at in reversed(range(len(remaining))):  # no more columns can be dropped, so the last columns become narrower
         if spare < 0:
             given = min(-spare, max(0, widths[at] - (1 if at else 0)))
             widths[at] -= given
@@ -266,7 +266,7 @@ class Table(Rows):
             return ""
         return "\t".join(self._model.cell(index, each.id).text.strip() for each in self._columns if not each.is_picture)
 
-    # -------------------------------------------------------------------------------------------------------------- as `Rows`
+    # ------------------------------------------------------------------------------------------------------ methods of `Rows`
 
     def count_rows(self) -> int:
         """Return the number of rows."""
@@ -334,7 +334,8 @@ class Table(Rows):
 
     def _cells_of(self, index: int, key: int) -> tuple[Cell, ...]:
         """Return the cells of a row, read once per version."""
-        version, layout = self._model.version, self._lay_columns()  # a change of the width discards all stored cells
+        # If the width has changed, `_lay_columns` discards all stored cells.
+        version, layout = self._model.version, self._lay_columns()
         known = self._cells.get(key)
         if known is not None and known[0] == version:
             return known[1]
@@ -407,7 +408,7 @@ class SideTable(Table):
     leads: ClassVar[bool] = False
 
 
-# Keys and values, for the context of a log line and for panels of facts.
+# The rest of this module is a table of keys and values. It shows the context of a log line, or facts in a panel.
 
 _WIDEST_KEY, _LEAST_VALUE = 28, 12
 _AROUND_VALUE = 3

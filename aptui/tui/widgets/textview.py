@@ -74,7 +74,7 @@ class TextPreview(Struct, frozen=True):
 def read_preview(path: str | os.PathLike[str]) -> TextPreview:
     """Return the preview of a file; an error becomes the text of the preview. The function blocks: call it in a thread."""
     try:
-        # opened without blocking, because a pipe in a scan folder must not block the thread
+        # Opened without blocking, because a pipe in a scan folder must not block the thread.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as stream:
             data = stream.read(READ_BYTES) or b""

@@ -98,7 +98,7 @@ class _OpenNodes:
         self.view: Ids = np.zeros(0, np.int32)
         self.renew()
 
-    # the members of `TableModel`
+    # The next methods are the members of `TableModel`.
 
     @property
     def version(self) -> int:
@@ -124,7 +124,7 @@ class _OpenNodes:
         shift = len(before)
         return Cell(before + cell.text, cell.role, tuple((start + shift, end + shift) for start, end in cell.spans))
 
-    # members for the tree
+    # The other methods are used only by the tree.
 
     def index_of_node(self, node: int) -> int | None:
         at = int(np.searchsorted(self.view, node))
@@ -142,7 +142,7 @@ class _OpenNodes:
             return
         model = self.model
         self._structure = model.structure_version
-        self._mask = None  # its node numbers are out of date; the screen filters again
+        self._mask = None  # the mask has the previous node numbers; the screen computes a new mask
         arrived = {key for key in self._awaited if (node := model.node_of(key)) is not None and not model.is_unread(node)}
         self._awaited -= arrived
         self._exceptions ^= arrived if not self._is_usually_open else set()

@@ -66,7 +66,7 @@ def test_problem_counts_of_a_node_equal_the_sum_over_its_files(rows: list[tuple[
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from(UNWELL), st.integers(1, 12_000)), unique_by=lambda row: row[:2]))
-def test_widest_health_cell_is_known(rows: list[tuple[int, str, int]]) -> None:
+def test_no_health_cell_is_wider_than_the_calculated_width(rows: list[tuple[int, str, int]]) -> None:
     tree = tree_of(PATHS)
     health = health_of(tree, rows)
 
@@ -75,7 +75,7 @@ def test_widest_health_cell_is_known(rows: list[tuple[int, str, int]]) -> None:
     assert bool(rows) == bool(health.most_cells())
 
 
-def test_next_bad_file_wraps_around() -> None:
+def test_search_for_the_next_file_with_a_problem_wraps_around() -> None:
     tree = tree_of(PATHS)
     first, second = tree.node_of(4), tree.node_of(1)
     assert first is not None

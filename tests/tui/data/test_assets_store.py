@@ -78,7 +78,7 @@ def test_tree_of_random_paths_is_valid(paths: list[str]) -> None:
         assert tree.folders.get(tree.path(node).lower(), -1) == node or not tree.is_folder(node)
 
 
-def test_keys_are_stable_when_a_tree_is_rebuilt() -> None:
+def test_node_keys_stay_the_same_when_a_tree_is_rebuilt() -> None:
     keys = FolderKeys()
     before = tree_of(PATHS, keys)
     after = tree_of([*PATHS, "aaa/new.txt"], keys)
@@ -185,7 +185,7 @@ def reader(store: Store) -> Reader:
     return store.reader()
 
 
-def test_details_of_a_source_have_products_dependencies_jobs_and_uuid(reader: Reader) -> None:
+def test_source_details_contain_products_dependencies_jobs_and_uuid(reader: Reader) -> None:
     details = assets.source_details(reader, 1)
 
     assert details is not None
@@ -208,7 +208,7 @@ def test_unresolved_dependencies_are_shown_as_written(reader: Reader) -> None:
     ]
 
 
-def test_intermediate_leads_to_its_source_and_is_listed_at_its_source(reader: Reader) -> None:
+def test_intermediate_asset_and_its_source_refer_to_each_other(reader: Reader) -> None:
     mesh, material = assets.source_details(reader, 2), assets.source_details(reader, 3)
 
     assert mesh is not None
@@ -219,7 +219,7 @@ def test_intermediate_leads_to_its_source_and_is_listed_at_its_source(reader: Re
     assert material.made_from.source_id == 2
 
 
-def test_product_has_facts_and_dependencies(reader: Reader) -> None:
+def test_product_details_contain_facts_and_dependencies(reader: Reader) -> None:
     details = assets.product_details(reader, 4)
 
     assert details is not None
@@ -254,7 +254,7 @@ def test_assets_are_found_by_uuid_and_asset_id(reader: Reader, form: str) -> Non
     assert assets.parse_asset_id("rock") is None
 
 
-def test_analysis_durations_of_selected_sources(reader: Reader) -> None:
+def test_analysis_durations_are_read_for_the_selected_sources(reader: Reader) -> None:
     assert assets.analysis_durations(reader, [1, 2, 3]) == {1: 30, 2: 50}
 
 
@@ -271,7 +271,7 @@ def test_builder_metrics_are_read(reader: Reader) -> None:
     assert [(entry.source, entry.source_id) for entry in metrics.analysis_entries(reader, MESH)] == [("mesh/rock.fbx", 2)]
 
 
-def test_cache_is_summarised(reader: Reader) -> None:
+def test_cache_contents_are_summed_by_platform_folder_and_builder(reader: Reader) -> None:
     contents = metrics.cache_contents(reader, since_ms=5000)
 
     assert contents.platforms == (Amount("common", 2, 60), Amount("linux", 1, 100), Amount("server", 1, 200))
@@ -292,7 +292,7 @@ def held(store: Store) -> Iterator[tuple[AssetsStore, threading.Event]]:
     made.close()
 
 
-def test_trees_are_read_on_demand_and_when_stale(held: tuple[AssetsStore, threading.Event], store: Store) -> None:
+def test_asset_trees_are_read_on_demand_and_after_changes(held: tuple[AssetsStore, threading.Event], store: Store) -> None:
     trees, woken = held
     trees.mark_stale()
     assert trees.version == 0
@@ -355,7 +355,7 @@ def test_search_finds_nodes_by_text_and_uuid_and_highlight_marks_matches(
     assert not model.is_unread(0)
 
 
-def test_missing_database_is_an_error(tmp_path: Path) -> None:
+def test_asset_trees_report_a_missing_database_as_an_error(tmp_path: Path) -> None:
     trees = AssetsStore(tmp_path / "none.sqlite")
     assert trees.tree(Kind.SOURCES) is None
     trees.settle()

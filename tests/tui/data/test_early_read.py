@@ -51,7 +51,7 @@ def shown(made: Feed) -> list[str]:
     return [table.words("platform", row) for row in range(table.row_count())]
 
 
-def test_early_read_is_used_once(store: Store, later_reads: list[object]) -> None:
+def test_early_read_of_the_jobs_is_used_only_once(store: Store, later_reads: list[object]) -> None:
     made = Feed(store.path, reads_alone=False, early=EarlyRead(store.path))
 
     assert shown(made) == [f"p{number}" for number in range(1, JOBS + 1)]
@@ -62,7 +62,7 @@ def test_early_read_is_used_once(store: Store, later_reads: list[object]) -> Non
     made.close()
 
 
-def test_change_after_the_early_read_is_read(store: Store, later_reads: list[object]) -> None:
+def test_database_change_after_the_early_read_causes_another_read(store: Store, later_reads: list[object]) -> None:
     early = EarlyRead(store.path)
     until(lambda: early._parts.qsize() >= 4, "the early read", 10)
     store.put(put_job=[job_row(JOBS + 1, platform="new")], put_state=[("seq", "41")])
@@ -73,7 +73,7 @@ def test_change_after_the_early_read_is_read(store: Store, later_reads: list[obj
     made.close()
 
 
-def test_database_created_after_the_early_read_is_read(tmp_path: Path, later_reads: list[object]) -> None:
+def test_database_that_is_created_after_the_early_read_is_read(tmp_path: Path, later_reads: list[object]) -> None:
     early = EarlyRead(tmp_path / "assetdb.sqlite")
     until(lambda: early._parts.qsize() == 1, "that there is none", 10)
 
@@ -95,7 +95,7 @@ def test_early_read_waits_while_too_many_parts_are_queued(store: Store, monkeypa
     assert build_job_table(parts, {}).row_count() == JOBS
 
 
-def test_closed_early_read_ends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thread_of_the_early_read_ends_after_close(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "CHUNK", 4)
     monkeypatch.setattr(early_read, "_MOST_WAITING", 1)
     early = EarlyRead(store.path)

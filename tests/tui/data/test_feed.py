@@ -176,7 +176,7 @@ BREAKS = st.sampled_from([("subscribe",), ("subscribe",), ("lose",), ("restart",
 
 @settings(max_examples=250, deadline=None)
 @example([("read",), ("look",), ("drop", 2), ("look",), ("read",)])  # the rows were read before the drained notices were saved
-@example([("read",), ("look",), ("read", ("drop", 2), ("look",))])  # drained while rows are read
+@example([("read",), ("look",), ("read", ("drop", 2), ("look",))])  # the notices are drained while the rows are being read
 @given(st.lists(st.one_of(MOVES, MOVES, LOOKS, LOOKS, READS, READS, BREAKS), min_size=6, max_size=30))
 def test_rows_equal_the_database_after_any_order_of_events(steps: list[Any]) -> None:
     world = World()
@@ -192,7 +192,7 @@ def test_rows_equal_the_database_after_any_order_of_events(steps: list[Any]) -> 
         world.store.close()
 
 
-# --------------------------------------------------------------------------------------------------------------- one by one
+# ------------------------------------------------------------------------------------------------------------- single cases
 
 
 @pytest.fixture
@@ -200,7 +200,7 @@ def feed() -> Feed:
     return feed_of(lambda: table({1: "completed"}, (1, 5)))
 
 
-def test_notices_wait_until_rows_are_read(feed: Feed) -> None:
+def test_notices_are_kept_until_the_rows_are_read(feed: Feed) -> None:
     feed.note_subscription(1, 5, {1: 0})
     feed.receive([NoticeLine(1, 6, notice(1))])
 
@@ -214,7 +214,7 @@ def test_notices_wait_until_rows_are_read(feed: Feed) -> None:
     assert not feed.drain()
 
 
-def test_notice_up_to_the_moment_of_the_rows_is_not_marked_as_later(feed: Feed) -> None:
+def test_notice_that_the_rows_already_contain_is_not_marked_as_later(feed: Feed) -> None:
     feed.note_subscription(1, 3, {})
     feed.receive([NoticeLine(1, 5, notice(1))])
     feed.receive([NoticeLine(1, 6, notice(2))])
@@ -233,7 +233,7 @@ def test_newest_notice_of_a_job_replaces_older_ones(feed: Feed) -> None:
     assert [(news.notice.job_id, news.notice.status) for news in feed.drain().jobs] == [(0, "failed"), (1, "failed")]
 
 
-def test_changed_jobs_are_split_into_parts_and_the_first_part_has_everything_else(feed: Feed) -> None:
+def test_first_part_of_the_updates_has_everything_but_other_changed_jobs(feed: Feed) -> None:
     feed.note_subscription(1, 5, {3: 0})
     feed.receive([NoticeLine(1, number, notice(number)) for number in range(6, 13)])
     feed.receive([NoticeLine(1, 13, EngineMessage(0, 30, "a"))])
@@ -249,7 +249,7 @@ def test_changed_jobs_are_split_into_parts_and_the_first_part_has_everything_els
     assert batch.parts() == [batch]
 
 
-def test_new_epoch_is_read_again(feed: Feed) -> None:
+def test_rows_are_read_again_when_the_engine_has_a_new_epoch(feed: Feed) -> None:
     feed.note_subscription(1, 5, {})
     feed.read()
     feed.drain()
@@ -328,7 +328,7 @@ def test_failed_read_is_repeated_when_the_database_exists(tmp_path: Path) -> Non
     feed.note_subscription(1, 5, {})
     feed.read()
     feed.drain()
-    with pytest.raises(UserError):  # a pane was opened while there was no database
+    with pytest.raises(UserError):  # this read fails, because the database does not exist at the moment
         feed.read()
     feed.receive([NoticeLine(1, 6, notice(1))])
     assert not feed.is_read_due, "there is nothing to read yet"
@@ -342,7 +342,7 @@ def test_failed_read_is_repeated_when_the_database_exists(tmp_path: Path) -> Non
     assert not feed.is_read_due
 
 
-# ------------------------------------------------------------------------------------------------------- a real database
+# -------------------------------------------------------------------------------------------------- with a real database
 
 
 @pytest.fixture
@@ -357,7 +357,7 @@ def until(condition: threading.Event) -> None:
     condition.clear()
 
 
-def test_feed_reads_again_when_the_database_has_caught_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_feed_reads_again_when_the_database_contains_the_awaited_changes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.put(put_state=[("epoch", "3"), ("seq", "7")])
     woken = threading.Event()
     feed = Feed(store.path, {}, wake=woken.set)
@@ -381,7 +381,7 @@ def test_refresh_at_the_end_of_a_read_is_not_lost() -> None:
         def is_behind(self) -> bool:
             if not self.was_asked:
                 self.was_asked = True
-                self.refresh()  # as the UI may do when the thread has checked for requests but has not ended yet
+                self.refresh()  # the UI may call this when the thread has checked for requests but has not ended yet
             return False
 
     reads = threading.Semaphore(0)
@@ -394,7 +394,7 @@ def test_refresh_at_the_end_of_a_read_is_not_lost() -> None:
     assert not feed.is_read_due
 
 
-def test_slow_builder_names_follow_the_rows(store: Store) -> None:
+def test_builder_names_that_are_slow_to_find_arrive_after_the_rows(store: Store) -> None:
     woken, has_rows = threading.Event(), threading.Event()
 
     def more() -> dict[bytes, str]:
@@ -412,7 +412,7 @@ def test_slow_builder_names_follow_the_rows(store: Store) -> None:
     assert second.words("builder", 0) == "image"
 
 
-def test_known_builder_names_cause_no_read() -> None:
+def test_builder_names_that_are_known_already_cause_no_second_read() -> None:
     asked, reads = threading.Event(), []
 
     def more() -> dict[bytes, str]:
@@ -435,7 +435,7 @@ def test_closed_feed_does_not_read(store: Store) -> None:
     assert feed.drain().table is None
 
 
-def test_news_of_a_job_have_the_time_of_receipt(feed: Feed) -> None:
+def test_notice_of_a_job_has_the_time_of_its_receipt(feed: Feed) -> None:
     feed.note_subscription(1, 5, {})
     feed.read()
     feed.receive([NoticeLine(1, 6, notice(1))])

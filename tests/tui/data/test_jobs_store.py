@@ -130,7 +130,7 @@ def test_jobs_and_failed_analyses_are_sorted_by_time(jobs: JobsStore) -> None:
     assert jobs.total == jobs.hit_count == 6
 
 
-def test_failed_jobs_among_keys_are_found_also_before_any_job_is_read(jobs: JobsStore) -> None:
+def test_failed_jobs_are_selected_by_key_even_before_jobs_are_read(jobs: JobsStore) -> None:
     assert jobs.find_failed_among([1, 2, 5, 99]) == {2, 5}
     with closing(JobsStore()) as empty:
         assert empty.find_failed_among([1]) == set()
@@ -156,7 +156,7 @@ def test_cells_have_readable_text(jobs: JobsStore) -> None:
 @pytest.mark.parametrize(
     ("errors", "warnings", "said"), [(2, 1, "✗ 2 errors, 1 warning"), (1, 12, "✗ 1 error, 12 warnings"), (1, 0, "✗ 1 error")]
 )
-def test_a_completed_job_shows_errors_and_warnings(jobs: JobsStore, errors: int, warnings: int, said: str) -> None:
+def test_completed_job_shows_errors_and_warnings(jobs: JobsStore, errors: int, warnings: int, said: str) -> None:
     jobs.apply(news(notice(3, "textures/sand.PNG", errors=errors, warnings=warnings)))
     resort(jobs)
 
@@ -164,7 +164,7 @@ def test_a_completed_job_shows_errors_and_warnings(jobs: JobsStore, errors: int,
     assert jobs.needs["status"] >= len(said)
 
 
-def test_failed_first_order(jobs: JobsStore) -> None:
+def test_failed_jobs_come_first_in_the_order_failed_first(jobs: JobsStore) -> None:
     jobs.set_sort("failed", is_descending=True)
     jobs.apply(
         news(
@@ -191,7 +191,7 @@ def test_every_column_has_a_cell_and_sorts_both_ways(jobs: JobsStore) -> None:
     assert rows(jobs, "source") == [*["mesh/rock.fbx"] * 2, *["Textures/rock.png"] * 2, "textures/sand.PNG", "x.lua"]
 
 
-def test_running_jobs_come_first_after_resort(jobs: JobsStore) -> None:
+def test_running_jobs_come_first_after_the_rows_are_sorted_again(jobs: JobsStore) -> None:
     before = shown(jobs)
     jobs.apply(news(notice(4, "mesh/rock.fbx", "processing")))
     assert shown(jobs) == before
@@ -210,20 +210,20 @@ def test_jobs_running_at_the_subscription_come_first(filled: Store) -> None:
         assert shown(jobs)[0] == 4
 
 
-def test_status_sorts_by_urgency(jobs: JobsStore) -> None:
+def test_sorting_by_status_puts_the_most_urgent_job_first(jobs: JobsStore) -> None:
     sort(jobs, "status", is_descending=False)
 
     assert rows(jobs, "status") == ["✗ failed", "✗ failed", "✗ failed", "! 2 warnings", "· pending", "✓ completed"]
 
 
-def test_a_row_is_found_by_its_key_while_it_is_shown(jobs: JobsStore) -> None:
+def test_row_is_found_by_its_key_while_it_is_shown(jobs: JobsStore) -> None:
     assert [jobs.index_of(key) for key in (1, 5, 99)] == [0, 2, None]
 
     filtered(jobs, "platform:server")
     assert [jobs.index_of(key) for key in (1, 5)] == [None, 0]
 
 
-def test_info_of_a_hidden_job(jobs: JobsStore) -> None:
+def test_facts_about_a_job_that_the_filter_hides_are_returned(jobs: JobsStore) -> None:
     filtered(jobs, "lua")
 
     info = jobs.info(5)
@@ -232,7 +232,7 @@ def test_info_of_a_hidden_job(jobs: JobsStore) -> None:
     assert jobs.info(99) is None
 
 
-def test_counts_are_of_all_jobs(jobs: JobsStore) -> None:
+def test_status_counts_include_jobs_that_the_filter_hides(jobs: JobsStore) -> None:
     filtered(jobs, "lua")
 
     assert jobs.counts() == {"pending": 1, "processing": 0, "completed": 2, "failed": 3, "cancelled": 0, "warnings": 1, "errors": 0}
@@ -255,7 +255,7 @@ def test_failures_are_grouped_by_cause(jobs: JobsStore) -> None:
         ("warnings", 1, 1, None),
     ],
 )
-def test_next_failure_wraps_around(jobs: JobsStore, word: str, index: int, step: int, expected: int | None) -> None:
+def test_search_for_the_next_failure_wraps_around(jobs: JobsStore, word: str, index: int, step: int, expected: int | None) -> None:
     assert jobs.next_with(word, index, step) == expected
 
 
@@ -294,7 +294,7 @@ def test_invalid_filter_keeps_the_last_view(jobs: JobsStore, text: str) -> None:
     assert filtered(jobs, "") == [1, 3, 5, ANALYSIS, 2, 4]
 
 
-def test_failed_view_has_its_reason(jobs: JobsStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_view_that_cannot_be_computed_reports_the_reason(jobs: JobsStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(_pattern: str) -> Any:
         raise HostError("filters need the library 'google-re2'")
 
@@ -306,7 +306,7 @@ def test_failed_view_has_its_reason(jobs: JobsStore, monkeypatch: pytest.MonkeyP
     assert len(shown(jobs)) == 6
 
 
-# -------------------------------------------------------------------------------------------------------------------- news
+# ----------------------------------------------------------------------------------------------------------------- updates
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -323,7 +323,7 @@ def test_error_while_sorting_keeps_rows_and_later_views(jobs: JobsStore, monkeyp
     assert jobs.error is None
 
 
-def test_a_row_that_changes_stays_where_it_is(jobs: JobsStore) -> None:
+def test_changed_row_stays_in_its_place(jobs: JobsStore) -> None:
     before = jobs.version
     jobs.apply(news(notice(2, "Textures/rock.png", platform="server")))
 
@@ -334,7 +334,7 @@ def test_a_row_that_changes_stays_where_it_is(jobs: JobsStore) -> None:
     assert shown(jobs)[0] == 2
 
 
-def test_new_row_comes_last_until_resort(jobs: JobsStore) -> None:
+def test_new_row_is_last_until_the_rows_are_sorted_again(jobs: JobsStore) -> None:
     jobs.apply(news(notice(9, "new.png")))
 
     assert shown(jobs)[-1] == 9
@@ -345,7 +345,7 @@ def test_new_row_comes_last_until_resort(jobs: JobsStore) -> None:
     assert filtered(jobs, "new") == [9]
 
 
-def test_row_that_fails_the_filter_stays_while_on_the_screen(jobs: JobsStore) -> None:
+def test_row_that_no_longer_passes_the_filter_stays_while_it_is_visible(jobs: JobsStore) -> None:
     assert filtered(jobs, "failed") == [5, ANALYSIS, 2]
 
     jobs.hold(0, 1)
@@ -358,7 +358,7 @@ def test_row_that_fails_the_filter_stays_while_on_the_screen(jobs: JobsStore) ->
     assert shown(jobs) == [ANALYSIS]
 
 
-def test_filter_reads_logs_in_the_worker_and_not_for_notices(filled: Store, tmp_path: Path) -> None:
+def test_filter_reads_logs_in_its_thread_but_not_after_each_notice(filled: Store, tmp_path: Path) -> None:
     log = tmp_path / "logs" / "JobLogs" / "a.log"
     log.parent.mkdir(parents=True)
     write_log(log, [LogRecord(LogLevel.WARNING, "image", "no mipmaps", 1)], 1, 0)
@@ -389,7 +389,7 @@ def test_deleted_job_is_removed_at_once(jobs: JobsStore) -> None:
     assert shown(jobs) == [1, 5, ANALYSIS, 2, 4, 3]
 
 
-def test_an_analysis_is_listed_only_while_it_failed(jobs: JobsStore) -> None:
+def test_analysis_is_listed_only_if_its_last_run_failed(jobs: JobsStore) -> None:
     key = f"CreateJobs_{{{BUILDER.hex()}}}"
     analysis: Callable[[str], JobChanged] = lambda status: notice(0, "x.lua", status, platform="all", job_key=key)
 
@@ -419,7 +419,7 @@ def test_notices_before_the_moment_of_the_rows_only_show_that_a_job_runs(jobs: J
     assert not jobs.tick()
 
 
-def test_progress_of_a_running_job_is_its_status_until_the_run_ends(jobs: JobsStore) -> None:
+def test_status_of_a_running_job_shows_the_progress_until_the_run_ends(jobs: JobsStore) -> None:
     jobs.apply(Batch(running={1: NOW_MS}, percents={1: JobProgress(1, 1, 0, 40), 4: JobProgress(1, 4, 8, 50)}))
     assert jobs.cell(0, "status").text == "▶ 40 %"
     assert jobs.cell(5, "status").text != "▶ 50 %", "this job does not run"
@@ -445,7 +445,7 @@ def test_reread_rows_keep_keys_and_running_jobs(jobs: JobsStore, filled: Store) 
     assert jobs.cell(0, "status").text == "▶ processing"
 
 
-def test_changes_while_a_view_is_computed_are_in_the_view(jobs: JobsStore) -> None:
+def test_changes_that_arrive_while_a_view_is_computed_appear_in_the_view(jobs: JobsStore) -> None:
     jobs.set_filter("status:failed")
     jobs.apply(news(notice(1, "Textures/rock.png", "failed"), notice(20, "late.png", "failed"), notice(5, status="")))
     jobs.settle()
@@ -453,7 +453,7 @@ def test_changes_while_a_view_is_computed_are_in_the_view(jobs: JobsStore) -> No
     assert sorted(shown(jobs)) == [ANALYSIS, 1, 2, 20]
 
 
-def test_many_rows_show_a_first_screenful_and_then_all(jobs: JobsStore) -> None:
+def test_view_of_many_rows_shows_one_screenful_before_all_rows(jobs: JobsStore) -> None:
     jobs.apply(news(*(notice(100 + number, f"many/{number}.bin") for number in range(5000))))
     found = filtered(jobs, "many/")
 
@@ -461,7 +461,7 @@ def test_many_rows_show_a_first_screenful_and_then_all(jobs: JobsStore) -> None:
     assert len(set(found)) == 5000
 
 
-def test_a_database_without_jobs_is_an_empty_list(store: Store) -> None:
+def test_database_without_jobs_gives_an_empty_table(store: Store) -> None:
     jobs = JobsStore()
     jobs.apply(Batch(table=table_of(store)))
     jobs.settle()
@@ -470,7 +470,7 @@ def test_a_database_without_jobs_is_an_empty_list(store: Store) -> None:
     jobs.close()
 
 
-def test_a_critical_job_has_a_sign_before_its_path_and_hits_are_marked_behind_it(jobs: JobsStore) -> None:
+def test_hits_in_the_path_of_a_critical_job_are_marked_after_its_sign(jobs: JobsStore) -> None:
     jobs.apply(news(notice(3, "textures/sand.PNG", is_critical=True)))
     found, cell = filtered(jobs, "is:critical sand"), jobs.cell(0, "source")
     assert jobs.needs["source"] == len(cell.text)
@@ -520,13 +520,13 @@ def test_error_in_a_row_omits_the_path_of_its_source(error: str, shown: str) -> 
         ),
     ],
 )
-def test_row_has_short_origin_of_a_fetched_result(jobs: JobsStore, reason: str, shown_reason: str) -> None:
+def test_row_of_a_fetched_result_shows_a_short_origin(jobs: JobsStore, reason: str, shown_reason: str) -> None:
     jobs.apply(news(notice(3, "textures/sand.PNG", reason=reason)))
 
     assert jobs.cell(shown(jobs).index(3), "reason").text == shown_reason
 
 
-# ---------------------------------------------------------------------------------------------- the first jobs before the others
+# -------------------------------------------------------------------------------------- the first jobs, before all jobs are read
 
 
 def read_first_and_all(path: Path) -> tuple[JobTable, JobTable]:
@@ -543,7 +543,7 @@ def look(store: JobsStore, lines: int) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("by_source", [True, False])
-def test_first_jobs_look_the_same_when_all_jobs_follow(by_source: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_jobs_look_the_same_after_all_jobs_are_read(by_source: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "_LEAST_JOBS", 5_000)
     first, table = read_first_and_all(generate.make(tmp_path, 5_000))
     store = JobsStore(clock_ms=lambda: NOW_MS)
@@ -565,7 +565,7 @@ def test_first_jobs_look_the_same_when_all_jobs_follow(by_source: bool, tmp_path
 
 
 @pytest.mark.parametrize(("failed_analyses", "alike"), [(0, {"platform", "key", "reason"}), (1, {"reason"})])
-def test_first_jobs_have_the_same_alike_columns_as_all_jobs(
+def test_first_jobs_hide_the_same_uniform_columns_as_all_jobs(
     failed_analyses: int, alike: set[str], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts, "_LEAST_JOBS", 200)
@@ -581,7 +581,7 @@ def test_first_jobs_have_the_same_alike_columns_as_all_jobs(
     assert (first.platform_count, table.platform_count) == (1, 1)
 
 
-def test_jobs_of_few_sources_are_not_read_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_jobs_are_not_read_separately_if_they_have_only_one_source(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "_LEAST_JOBS", 200)
     store.put(put_source=[source_row()], put_job=[job_row(number, platform=f"p{number}") for number in range(1, 201)])
 
@@ -589,7 +589,7 @@ def test_jobs_of_few_sources_are_not_read_first(store: Store, monkeypatch: pytes
         assert not any(isinstance(part, FirstJobs) for part in parts.read_job_parts(reader, wants_first=True))
 
 
-def test_first_jobs_do_not_replace_all_jobs(filled: Store, jobs: JobsStore) -> None:
+def test_first_jobs_that_arrive_late_do_not_replace_all_jobs(filled: Store, jobs: JobsStore) -> None:
     before = jobs.row_count()
 
     jobs.apply(Batch(first=JobTable({}, ANALYSES)))

@@ -9,7 +9,9 @@ import pytest
 from waiting import PATIENCE_S, until
 
 from aptui.core.notices import EngineMessage, Progress
-from aptui.link.client import EngineClient  # imported here, because it would keep a protocol that a test has replaced
+
+# Imported before a test replaces the protocol, because the client module keeps the protocol of its first import.
+from aptui.link.client import EngineClient
 from aptui.link.port import PingEngine, RescanSources, StopEngine
 from aptui.shared.errors import BusyError, HostError, KnownError
 from aptui.tui.data import session as session_module
@@ -88,7 +90,7 @@ def test_session_subscribes_and_passes_notices_in_order(link_room):
         session.close()
 
 
-def test_answer_and_refusal_of_a_request_are_returned(link_room):
+def test_session_returns_the_answer_or_the_refusal_of_a_request(link_room):
     with link_room.running() as engine:
         session, _ = opened(engine.room.server.path)
         until(lambda: session.state is SessionState.ATTACHED)
@@ -99,7 +101,7 @@ def test_answer_and_refusal_of_a_request_are_returned(link_room):
         session.close()
 
 
-def test_lost_engine_is_noticed_and_the_session_reconnects(link_room):
+def test_session_reconnects_after_it_has_lost_the_engine(link_room):
     with link_room.running() as engine:
         session, listener = opened(engine.room.server.path)
         until(lambda: session.state is SessionState.ATTACHED)
@@ -120,7 +122,7 @@ def test_session_reconnects_when_the_engine_is_back(link_room):
         session.close()
 
 
-def test_engine_is_started_once_if_none_listens(link_room):
+def test_session_starts_an_engine_only_once_if_no_engine_is_listening(link_room):
     started = []
 
     def refuse() -> None:
@@ -156,7 +158,7 @@ def test_start_request_beside_a_running_engine_is_dropped(link_room):
     assert not started
 
 
-def test_session_waits_for_another_run_then_starts_an_engine():
+def test_session_starts_an_engine_after_another_run_has_ended():
     holders, started = [4711], []
 
     def start() -> None:
@@ -170,7 +172,7 @@ def test_session_waits_for_another_run_then_starts_an_engine():
     assert "4711" in session.trouble
     with pytest.raises(HostError, match="one starts after the other run"):
         session.ask(PingEngine()).result(PATIENCE_S)
-    session.start_engine()  # the session does this in any case
+    session.start_engine()  # this request has no effect, because the session starts an engine in any case
     holders[0] = 0
     until(lambda: started)
     session.close()
@@ -178,7 +180,7 @@ def test_session_waits_for_another_run_then_starts_an_engine():
     assert started == [[0]]
 
 
-def test_writes_of_another_run_are_read_while_waiting(tmp_path, monkeypatch):
+def test_database_is_read_again_while_another_run_writes_to_it(tmp_path, monkeypatch):
     monkeypatch.setattr(session_module, "READ_AGAIN_S", 0.0)
     database, tries = tmp_path / "assetdb.sqlite", []
 
@@ -203,7 +205,7 @@ def test_writes_of_another_run_are_read_while_waiting(tmp_path, monkeypatch):
     assert all(each == ("subscribed", 0, 0, {}) for each in listener.calls)
 
 
-def test_session_waits_for_a_run_that_took_the_cache_first():
+def test_session_waits_for_a_run_that_took_the_cache_before_its_engine():
     holders, started = [0], []
 
     def start() -> None:
@@ -223,7 +225,7 @@ def test_reason_of_a_failed_start_is_shown_until_connected():
         raise HostError("the daemon does not start", hint="mend it")
 
     session, listener = opened("/nowhere/engine.sock", refuse)
-    listener.wait_until(lambda calls: calls)  # the engine was searched once more, and not found
+    listener.wait_until(lambda calls: calls)  # the session has tried once more to find an engine
     until(lambda: session.state is SessionState.DETACHED)
     session._tries_now.set()
     until(lambda: not session._tries_now.is_set())
@@ -270,7 +272,7 @@ def test_database_is_read_beside_an_engine_of_another_protocol(link_room, monkey
 @pytest.mark.parametrize(
     ("version", "is_so"), [("0.0.9", True), ("0.1.0", False), ("", False), ("9.0", False), ("0.1.0+dirty", False)]
 )
-def test_an_older_engine_is_known_by_its_version(version, is_so):
+def test_older_engine_is_recognised_by_its_version(version, is_so):
     assert is_older(version) is is_so
 
 

@@ -71,7 +71,7 @@ def test_deleted_row_is_removed_even_on_the_screen() -> None:
     assert (made.rows.tolist(), made.lingering) == ([0], set())
 
 
-def test_row_that_passes_the_filter_again_keeps_its_place_and_is_no_longer_lingering() -> None:
+def test_row_that_passes_the_filter_again_stays_and_no_longer_lingers() -> None:
     made, table = shown(2, 1, 0)
     made.hold(0, 2)
     table.passing = {0}

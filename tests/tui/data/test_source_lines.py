@@ -37,7 +37,7 @@ def test_jobs_of_an_expanded_source_are_lines_below_it() -> None:
     assert lines.top_of(5) == 2
 
 
-def test_table_without_rows_has_no_lines() -> None:
+def test_table_of_sources_without_rows_has_no_lines() -> None:
     lines = SourceLines()
     lines.update(np.empty(0, np.int32), np.array([5]))
 
@@ -45,7 +45,7 @@ def test_table_without_rows_has_no_lines() -> None:
 
 
 @pytest.mark.parametrize("ids", [[4, 9], [-3, 8], [1 << 40, (1 << 40) + 1]])
-def test_key_of_a_source_holds_its_smallest_job(ids: list[int]) -> None:
+def test_key_of_a_source_contains_its_smallest_job_id(ids: list[int]) -> None:
     key = source_key(np.array(ids, np.int64))
 
     assert is_source_key(key)

@@ -85,7 +85,7 @@ CHANGES = st.builds(
 )
 STEPS = st.one_of(
     st.lists(CHANGES, min_size=1, max_size=4),
-    st.integers(1, 9),  # this job is gone
+    st.integers(1, 9),  # the id of a job that is deleted
     st.sampled_from(tuple(FILTERS)),
     st.tuples(st.sampled_from(tuple(ORDERS)), st.booleans()),
     st.tuples(st.just("hold"), st.integers(0, 4)),
@@ -141,7 +141,7 @@ class Played:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEPS, min_size=1, max_size=14))
-def test_settled_rows_equal_a_plain_filter_and_sort(steps: list[object]) -> None:
+def test_table_rows_equal_a_plain_filter_and_sort_after_all_updates(steps: list[object]) -> None:
     played = Played(steps)
     store, rows, text = played.store, played.rows, played.text
     order, is_descending = store.sort
@@ -180,7 +180,7 @@ def some(*keys: int, status: str = "completed") -> list[Row]:
 @example([some(1, 2, 3), ("expand", 0), some(5, 6), ("expand", 1), ("expand", 0), "failed", ""])
 @example([some(1, 5, 9), some(5, status="failed"), ("expand", 0), "failed", 1, ""])
 @given(st.lists(STEPS, min_size=1, max_size=14))
-def test_settled_lines_of_sources_equal_a_plain_list(steps: list[object]) -> None:
+def test_lines_of_sources_equal_a_plain_list_after_all_updates(steps: list[object]) -> None:
     played = Played(steps, by_source=True)
     store = played.store
     order, is_descending = store.sort
@@ -284,10 +284,11 @@ CLASH = [("game", "D.txt", "1"), ("game", "d.txt", "2"), ("game", "e.txt", "3")]
 
 
 @settings(max_examples=60, deadline=None)
-# One of two clashing files is deleted, another file changes.
+# One of two clashing files is deleted, and another file changes.
 @example([CLASH, [("game", "D.txt", None), ("game", "e.txt", "4")]], 0, 400)
 @example([[("game", "a.s", "FAIL ANALYSIS")], [("game", "a.s", None), ("game", "b.s", "x")]], 0, 400)
-@example([[("shared", "a.s", "FAIL ANALYSIS")], [("game", "a.s", "FAIL ANALYSIS")]], 0, 400)  # another scan folder has it now
+# The same path now fails in another scan folder.
+@example([[("shared", "a.s", "FAIL ANALYSIS")], [("game", "a.s", "FAIL ANALYSIS")]], 0, 400)
 @example([[("game", "d.txt", "x")], [("game", "d.txt", None), ("game", "D.txt", "x")]], 0, 400)
 @given(
     st.lists(st.lists(EDITS, min_size=1, max_size=5), min_size=1, max_size=6),

@@ -63,7 +63,7 @@ def test_sigstop_and_fg_restore_the_screen(shell: Pane) -> None:
     os.kill(screen, signal.SIGSTOP)
     shell.shows("Stopped")
     shell.type("stty sane; echo; echo here we $((40 + 2))")
-    shell.keys("C-j")  # After SIGSTOP, the terminal still has the modes of the screen.
+    shell.keys("C-j")  # C-j replaces Enter, because after SIGSTOP the terminal still has the modes of the screen
     shell.shows("here we 42")
     shell.type("fg")
     shell.keys("Enter")
@@ -77,7 +77,7 @@ def test_sigstop_and_fg_restore_the_screen(shell: Pane) -> None:
     shell.shows(" echo ", " icanon ")
 
 
-def test_sigcont_without_a_stop_starts_no_second_reader(shell: Pane) -> None:
+def test_sigcont_without_a_stop_starts_no_second_thread_that_reads_keys(shell: Pane) -> None:
     pane = shell.tmux.open("open", "Cache")
     pane.shows("bad.json", "q quit")
 
@@ -92,7 +92,7 @@ def test_sigcont_without_a_stop_starts_no_second_reader(shell: Pane) -> None:
     pane.wait_until_gone()
 
 
-def test_ctrl_z_without_a_shell_does_not_stop() -> None:
+def test_ctrl_z_does_not_suspend_the_screen_without_a_shell() -> None:
     code = "import os, sys; from aptui.tui.frame.terminal_control import has_shell; sys.exit(has_shell(os.getpid(), os.getppid()))"
 
     alone = subprocess.run([sys.executable, "-c", code], start_new_session=True, check=False)
@@ -100,7 +100,7 @@ def test_ctrl_z_without_a_shell_does_not_stop() -> None:
     assert alone.returncode == 0
 
 
-def test_process_below_a_shell_or_script_can_stop() -> None:
+def test_child_process_of_a_shell_or_script_can_be_suspended() -> None:
     code = (
         "import os, sys; from aptui.tui.frame.terminal_control import has_shell; sys.exit(not has_shell(os.getpid(), os.getppid()))"
     )

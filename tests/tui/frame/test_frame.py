@@ -39,7 +39,7 @@ def test_status_line_has_the_progress_as_a_sentence(session: FakeSession) -> Non
     assert "● building 38 %  38 of 100 jobs · 3 failed · 9.0 s left · 2 running · 3.8 a second" in said
 
 
-def test_remaining_time_is_calculated_from_the_rate_until_the_engine_reports_an_estimate(session: FakeSession) -> None:
+def test_job_rate_gives_the_remaining_time_until_the_engine_estimates_it(session: FakeSession) -> None:
     session.latest_progress, session.project_name = progress(analyses_waiting=4555, eta_ms=0), "game"
     said = ["".join(part.text for part in StatusLine(session).parts(width)) for width in (80, 140)]
 
@@ -88,7 +88,7 @@ def test_line_1_shows_engine_root_and_ports_if_there_is_room(session: FakeSessio
 
 
 @pytest.mark.parametrize(("took_ms", "said"), [(76_000, "0.5 a second"), (86_000, "26.5 a minute"), (3_800_000, "0.6 a minute")])
-def test_low_job_rate_is_shown_as_jobs_per_minute(session: FakeSession, took_ms: int, said: str) -> None:
+def test_low_rate_of_finished_jobs_is_shown_per_minute(session: FakeSession, took_ms: int, said: str) -> None:
     session.latest_progress = progress(processing_ms=took_ms)
 
     assert f" · {said}" in "".join(part.text for part in StatusLine(session).parts(140))

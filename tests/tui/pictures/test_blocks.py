@@ -48,7 +48,7 @@ def test_picture_fills_its_area_and_keeps_its_aspect_ratio(picture, room, expect
     assert fit_size(*picture, *room) == expected
 
 
-def test_cell_shows_two_pixels_and_a_blank_shows_two_equal_pixels():
+def test_cell_shows_two_pixels_by_a_half_block_or_equal_pixels_by_a_blank():
     cells = shown(Pixels(2, 2, RED + RED + BLUE + RED), 2, 1)
 
     assert cells == [[("▀", (255, 0, 0), (0, 0, 255)), (" ", (192, 192, 192), (255, 0, 0))]]
@@ -74,7 +74,7 @@ def test_reduced_picture_is_an_average_weighted_by_alpha():
     assert other[2][0] < 30, "no red of what is not there"
 
 
-def test_256_colours_are_not_exceeded():
+def test_picture_uses_at_most_256_colours():
     gradient = Pixels(64, 32, b"".join(bytes((x * 4, y * 8, 90, 255)) for y in range(32) for x in range(64)))
     console = Console(color_system="256", force_terminal=True)
 
@@ -101,11 +101,11 @@ def test_shades_are_stretched_unless_the_picture_is_uniform():
     assert text(Pixels(2, 2, (GREY + bytes((130, 130, 130, 255))) * 2), 2, 1) == ["▒▒"]
 
 
-def test_without_half_blocks_cells_have_one_colour():
+def test_cells_have_one_colour_if_the_terminal_lacks_half_blocks():
     assert shown(Pixels(1, 2, WHITE + BLACK), 1, 1, is_utf8=False) == [[(" ", (192, 192, 192), (126, 126, 126))]]
 
 
-def test_picture_with_fewer_colours_has_fewer_bytes():
+def test_picture_with_fewer_colours_needs_fewer_bytes():
     noise = Pixels(40, 40, bytes(each for at in range(1600) for each in (at * 7 % 256, at * 13 % 256, at * 29 % 256, 255)))
 
     counts = [bytes_of(draw_picture(noise, 40, 20, manner, DARK)) for manner in Manner]
@@ -120,7 +120,7 @@ def drawing(*rows: str) -> Pixels:
     return Pixels(len(rows[0]), len(rows), data, is_drawing=True)
 
 
-def test_lines_of_a_drawing_are_dots_in_their_colour():
+def test_lines_of_a_drawing_are_shown_as_dots_in_their_colour():
     cells = shown(drawing("##  ", "#   ", "#   ", "#   ", "#   "), 2, 2)
 
     assert [[cell[:2] for cell in line] for line in cells] == [

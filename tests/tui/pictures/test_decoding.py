@@ -84,7 +84,7 @@ def test_textures_for_gpus_are_decoded(tmp_path, name, data):
 
 
 @pytest.mark.parametrize(("form", "encode"), [("KTX 2", encode_ktx2), ("DDS", encode_dds)])
-def test_level_of_a_texture_is_decoded(tmp_path, form, encode):
+def test_requested_level_of_a_texture_is_decoded(tmp_path, form, encode):
     levels = [[RED_BLOCK * 8], [BLUE_BLOCK * 2], [RED_BLOCK]]
     (tmp_path / "a").write_bytes(encode(Texture("bc1", 16, 8, levels, is_srgb=False)))
 
@@ -142,7 +142,7 @@ def in_process(code: str, stdin=subprocess.DEVNULL) -> bytes:
     return subprocess.run(command, stdin=stdin, capture_output=True, check=True, timeout=60).stdout
 
 
-def test_memory_limit_is_reported(tmp_path):
+def test_decoder_that_exceeds_its_memory_limit_is_reported(tmp_path):
     (tmp_path / "a.png").write_bytes(png_of(4000, 4000, bytes(4000 * (4000 * 4 + 1))))
 
     with open(tmp_path / "a.png", "rb") as file:

@@ -5,7 +5,7 @@ from aptui.tui.pictures.glb_facts import describe_glb
 
 
 @pytest.mark.parametrize(("mode", "triangles"), [(4, 2), (5, 4), (6, 4), (1, 0)])
-def test_triangles_are_counted_by_the_mode_of_primitives(mode, triangles):
+def test_triangle_count_depends_on_the_mode_of_each_primitive(mode, triangles):
     tree = {"accessors": [{"count": 6}], "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "mode": mode}]}]}
 
     assert describe_glb(glb(tree))[:2] == [("Triangles", str(triangles)), ("Vertices", "6")]
@@ -23,7 +23,7 @@ def test_facts_of_a_glb_are_counts_and_the_size_of_the_scene():
     assert (facts["Meshes"], facts["Animations"]) == ("1", "1")
 
 
-def test_facts_of_a_glb_are_read_from_its_json_alone():
+def test_only_the_json_part_of_a_glb_file_is_read_for_its_facts():
     data = glb({"asset": {"version": "2.0"}, "meshes": []}, bytes(5000))
 
     assert describe_glb(data[:200]) == [("Triangles", "0"), ("Vertices", "0"), ("Meshes", "0")]

@@ -21,7 +21,7 @@ def texture(name: str) -> Texture:
     [(name, encode_ktx2, ktx2_levels) for name in ("bc1", "bc7", "astc_5x5", "rgba8", "r8")]
     + [(name, encode_dds, dds_levels) for name in ("bc1", "bc3", "bc4", "bc5", "bc7", "rgba8", "r8")],
 )
-def test_levels_are_where_the_encoder_wrote_them(name, encode, find):
+def test_levels_are_found_at_the_offsets_where_the_encoder_wrote_them(name, encode, find):
     made = texture(name)
     data = encode(made)
 
@@ -31,7 +31,7 @@ def test_levels_are_where_the_encoder_wrote_them(name, encode, find):
     assert [data[each.start : each.start + each.size] for each in found] == [level for (level,) in made.levels]
 
 
-def test_names_of_formats():
+def test_texture_format_numbers_have_readable_names():
     assert ktx2_format(encode_ktx2(texture("astc_5x5"))) == "ASTC 5x5"
     assert dds_format(encode_dds(texture("bc7"))) == "DXGI format 98"
 
@@ -47,14 +47,14 @@ def old_dds(code: bytes, bits: int) -> bytes:
         (b"DXT1", 0, [32, 8, 8, 8]), (b"DXT5", 0, [64, 16, 16, 16]), (b"\0\0\0\0", 24, [192, 48, 12, 3]), (b"YUY2", 0, [0]),
     ],
 )  # fmt: skip
-def test_levels_of_dds_without_the_header_of_directx_10(code, bits, sizes):
+def test_levels_are_found_in_a_dds_file_without_a_directx_10_header(code, bits, sizes):
     found = dds_levels(old_dds(code, bits))
 
     assert [each.size for each in found] == sizes
     assert found[0].start == 128
 
 
-def test_hostile_headers_list_few_levels():
+def test_hostile_texture_header_gives_at_most_16_levels():
     data = bytearray(encode_ktx2(texture("bc1")))
     data[20:28], data[40:44] = b"\xff" * 8, b"\xff" * 4
     dds = bytearray(encode_dds(texture("bc1")))

@@ -61,7 +61,7 @@ def test_square_is_drawn_with_its_diagonal_and_nothing_else(tmp_path):
 
 
 @pytest.mark.parametrize(("mode", "order"), [(5, (0, 1, 2, 3)), (6, (1, 3, 2, 0))])
-def test_strips_and_fans_are_triangles(tmp_path, mode, order):
+def test_strips_and_fans_are_drawn_as_triangles(tmp_path, mode, order):
     expected = drawn(glb(tmp_path / "a.glb"))[..., 3]
 
     assert (drawn(glb(tmp_path / "b.glb", order=order, mode=mode))[..., 3] == expected).mean() > 0.95
@@ -78,7 +78,7 @@ def test_quantised_points_and_interleaved_points_look_the_same(tmp_path):
     assert (drawn(glb(tmp_path / "c.glb", rows, byteStride=20)) == expected).all()
 
 
-def test_node_places_its_mesh(tmp_path):
+def test_mesh_is_drawn_at_the_place_of_its_node(tmp_path):
     wide = drawn(glb(tmp_path / "a.glb", node={"scale": [9, 1, 1]}))
     high = drawn(glb(tmp_path / "b.glb", node={"scale": [1, 9, 1]}))
 
@@ -86,7 +86,7 @@ def test_node_places_its_mesh(tmp_path):
     assert high.shape[0] == VIEW.height > high.shape[1]
 
 
-def test_front_is_bright_and_back_is_dark(tmp_path):
+def test_front_of_a_model_is_bright_and_its_back_is_dark(tmp_path):
     front = drawn(glb(tmp_path / "a.glb"))
     back = drawn(glb(tmp_path / "b.glb", order=(0, 2, 1, 2, 3, 1)))
 
@@ -134,7 +134,7 @@ def test_edges_are_drawn_in_pieces_and_thinned_out_if_there_are_too_many(tmp_pat
 
 
 @pytest.mark.real
-def test_model_is_drawn_by_the_process_without_rights(tmp_path):
+def test_model_is_drawn_by_the_process_without_privileges(tmp_path):
     picture = decode(str(glb(tmp_path / "a.glb")), VIEW, threading.Event())
 
     assert isinstance(picture, Pixels), picture

@@ -75,7 +75,7 @@ def test_muted_text_has_no_more_contrast_than_plain_text_with_16_colours(name: s
     assert styles[0].dim or contrast(muted, behind) <= contrast(plain, behind)
 
 
-def test_legible_changes_a_colour_only_until_the_contrast_suffices() -> None:
+def test_legible_colour_differs_from_the_given_colour_only_as_needed() -> None:
     bar = Color.parse("#2b3647")
     red = Color.parse("#ef6f6c")
 

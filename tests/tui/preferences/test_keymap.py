@@ -134,7 +134,7 @@ def test_normalise_keys_accepts_other_spellings_of_key_names():
     assert normalise(",") == ("comma",)
 
 
-# ── what is remembered ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── remembered values ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"\xff\xfe", b"[" * 100_000])
@@ -165,7 +165,7 @@ def test_history_keeps_each_text_once_and_the_latest_text_last(tmp_path):
     assert len(memory.history("filters")) == 100
 
 
-def test_two_screens_that_save_remembered_values_lose_none(tmp_path: Path) -> None:
+def test_two_screens_do_not_overwrite_each_others_remembered_values(tmp_path: Path) -> None:
     one, other = person_memory(tmp_path), person_memory(tmp_path)
     other.put("theme", "light")
     other.remember("commands", "theme light")

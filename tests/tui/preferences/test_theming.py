@@ -83,7 +83,7 @@ def test_unchanged_theme_file_is_not_parsed(own, monkeypatch):
     assert set(theming.load_themes().by_name) == SHIPPED
 
 
-def test_unreadable_theme_file_is_reported(own):
+def test_theme_file_that_cannot_be_read_is_reported(own):
     with pytest.raises(UserError, match="cannot be read"):
         yaml_files.compile_file(own / "absent.yaml", theming.check_theme)
 
@@ -138,7 +138,7 @@ def test_theme_picker_previews_a_theme_and_then_restores_or_keeps_it(tmp_path):
         await pilot.press("colon", *"theme", "enter")
         await pilot.press("down")
         await until(pilot, lambda: app.theme == "deuteranopia")
-        await until(pilot, lambda: "told apart with" in text(app))  # The description below the names is shown completely.
+        await until(pilot, lambda: "told apart with" in text(app))  # the description below the names is shown completely
         await pilot.press("escape")
         await until(pilot, lambda: app.theme == "dark")
         await pilot.press("colon", *"theme", "enter")
@@ -148,7 +148,7 @@ def test_theme_picker_previews_a_theme_and_then_restores_or_keeps_it(tmp_path):
     assert in_shell(tmp_path, pick).person.get("theme", "") == "ansi-light"
 
 
-def test_theme_key_selects_the_next_theme_and_an_unknown_theme_name_is_reported(tmp_path):
+def test_theme_key_selects_the_next_theme_and_an_unknown_name_is_reported(tmp_path):
     async def cycle(app, pilot, _session):
         await pilot.press("T")
         await until(pilot, lambda: app.theme == "deuteranopia")

@@ -116,7 +116,7 @@ def test_old_copies_are_deleted(tmp_path):
     assert len(list((tmp_path / "copies").iterdir())) == MOST_COPIES
 
 
-# ── through a real tmux ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── tests with a real tmux ────────────────────────────────────────────────────────────────────────────────────────────
 
 CONFIGURATIONS = {
     "default": "",

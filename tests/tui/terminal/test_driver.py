@@ -31,7 +31,7 @@ def test_terminal_size_ignores_exported_variables(monkeypatch: pytest.MonkeyPatc
         assert Terminal._get_terminal_size(driver) == (160, 45)
 
 
-def test_default_size_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_size_has_a_default_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.__stdin__", None)
     with open(os.devnull, "w") as stream:  # The null device is not a terminal.
         assert Terminal._get_terminal_size(SimpleNamespace(_file=stream)) == (80, 25)
@@ -39,7 +39,7 @@ def test_default_size_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.real
 @pytest.mark.parametrize("output", ["", "stock"])
-def test_last_of_two_resizes_wins(output: str) -> None:
+def test_last_of_two_quick_resizes_is_applied(output: str) -> None:
     with pty_room.Terminal([sys.executable, "-m", "tests.tui.terminal.late_size"], environ={"APTUI_OUTPUT": output}) as term:
         term.wait_for("size 80 24.")
         term.resize(90, 25)
@@ -64,7 +64,7 @@ def test_waiting_for_a_key_inspects_no_signatures(monkeypatch: pytest.MonkeyPatc
             await driver._handle(app, events.Key("a", "a"))
             monkeypatch.setattr(_callback, "signature", lambda func: (looks.append(func), inspect.signature(func))[1])
             await driver._handle(app, events.Key("b", "b"))
-            monkeypatch.undo()  # closing the app inspects signatures
+            monkeypatch.undo()  # undone before the app closes, because closing the app inspects signatures
 
     asyncio.run(run())
 
@@ -78,7 +78,7 @@ def test_sigcont_restarts_the_screen_only_after_a_stop(resumes: bool, started: i
     driver = object.__new__(Terminal)
     driver._modes, driver._auto_restart, driver._must_signal_resume = None, True, resumes
 
-    driver._sigcont_application()  # also between the end of a shell and the return of the screen
+    driver._sigcont_application()  # SIGCONT may arrive also between the end of a shell and the return of the screen
 
     assert len(starts) == started
 
@@ -106,7 +106,7 @@ ANSWERS = "\x1b[6;18;9t\x1b[?62;4;22c"
         (ANSWERS, "linux", None),
     ],
 )  # fmt: skip
-def test_terminal_is_asked_for_pixels_and_its_answer_or_a_timeout_ends_the_question(answers, term, expected, monkeypatch) -> None:
+def test_pixel_question_ends_with_the_answer_of_the_terminal_or_a_timeout(answers, term, expected, monkeypatch) -> None:
     monkeypatch.setattr(driver, "_PIXELS_WITHIN_S", 60 if answers else 0.05)
     monkeypatch.setattr(driver, "read_cell", lambda _fd: (0, 0))
     for name in ("TMUX", "STY"):

@@ -37,28 +37,28 @@ def found(*pieces: str, environ=XTERM, window=(0, 0)):
     [
         (KITTY_OK + name("kitty(0.35.2)") + CELL + KIND, KITTY),
         (KITTY_OK + name("ghostty 1.1.3") + CELL + KIND, KITTY),
-        (KITTY_OK + name("kitty(0.26.5)") + CELL + KIND, None),  # no placeholders yet
+        (KITTY_OK + name("kitty(0.26.5)") + CELL + KIND, None),  # this version of kitty has no placeholders
         (KITTY_OK + name("WezTerm 20240203-110809-5046fc22") + CELL + SIXEL_KIND, SIXEL),
         (name("foot(1.16.2)") + CELL + "\x1b[?1;0;1024S" + SIXEL_KIND, SIXEL),
         (name("XTerm(379)") + CELL + "\x1b[?1;0;16S" + SIXEL_KIND, PixelScreen(Protocol.SIXEL, (9, 18), 16)),
         (name("XTerm(379)") + CELL + "\x1b[?1;3S" + SIXEL_KIND, SIXEL),
-        (name("kitty(0.35.2)") + CELL + KIND, None),  # the name alone does not count
+        (name("kitty(0.35.2)") + CELL + KIND, None),  # the terminal did not confirm the protocol, and its name is not enough
         ("\x1b_Gi=31;ENOTSUP\x1b\\" + name("kitty(0.35.2)") + CELL + KIND, None),
         (CELL + KIND, None),
-        (SIXEL_KIND, None),  # cells of unknown size
+        (SIXEL_KIND, None),  # the size of a cell is unknown
         ("", None),
     ],
 )
-def test_answer_decides_about_pixels(answers, expected):
+def test_terminal_answers_decide_whether_pixels_are_used(answers, expected):
     assert found(answers) == expected
 
 
-def test_size_of_the_window_replaces_the_answer_about_a_cell():
+def test_window_size_has_precedence_over_the_answer_about_the_cell_size():
     assert found(SIXEL_KIND, window=(9, 18)) == SIXEL
     assert found(CELL, SIXEL_KIND, window=(1, 1)) == SIXEL
 
 
-def test_window_size_gives_the_size_of_a_cell():
+def test_cell_size_is_computed_from_the_window_size():
     one, other = pty.openpty()
     with closing(os.fdopen(one, "rb")), closing(os.fdopen(other, "rb")):
         assert read_cell(other) == (0, 0)
@@ -67,7 +67,7 @@ def test_window_size_gives_the_size_of_a_cell():
     assert read_cell(other) == (0, 0)
 
 
-def test_answers_are_taken_out_of_keys_and_from_pieces():
+def test_answers_in_pieces_are_removed_from_the_typed_keys():
     question = PixelQuestion(XTERM)
 
     assert question.take_answers(f"j{KITTY_OK}k{CELL}") == ("jk", "")
@@ -86,7 +86,7 @@ def test_terminal_that_cannot_answer_is_not_asked(environ):
     assert not PixelQuestion(environ).is_possible
 
 
-def test_tmux_is_asked_what_it_answers_itself():
+def test_tmux_is_asked_only_questions_that_it_answers_itself():
     question = PixelQuestion({"TERM": "tmux-256color", "TMUX": "/tmp/x,1,0"})
 
     assert question.is_possible
@@ -100,14 +100,14 @@ def test_tmux_is_asked_what_it_answers_itself():
     [
         ("kitty(0.35.2)\tRGB", "on", KIND, PixelScreen(Protocol.KITTY, (9, 18), is_wrapped=True)),
         ("kitty(0.35.2)\tRGB", "off", KIND, None),
-        ("kitty(0.35.2)\tRGB\nXTerm(379)\t256", "all", KIND, None),  # one of two terminals
+        ("kitty(0.35.2)\tRGB\nXTerm(379)\t256", "all", KIND, None),  # only one of the two terminals shows pixels
         ("XTerm(379)\t256,sixel", "off", SIXEL_KIND, SIXEL),
         ("XTerm(379)\t256", "off", SIXEL_KIND, None),
         ("XTerm(379)\t256,sixel", "off", KIND, None),
         ("", "on", SIXEL_KIND, None),
     ],
 )
-def test_terminals_around_tmux_decide(tmp_path, clients, passes_on, kind, expected):
+def test_terminals_that_show_tmux_decide_whether_pixels_are_used(tmp_path, clients, passes_on, kind, expected):
     program = tmp_path / "tmux"
     program.write_text(f"#!/bin/sh\ncase $1 in list-clients) printf '{clients}\\n';; *) echo {passes_on};; esac\n")
     program.chmod(0o755)
@@ -116,7 +116,7 @@ def test_terminals_around_tmux_decide(tmp_path, clients, passes_on, kind, expect
     assert found(CELL + kind, environ=environ) == expected
 
 
-# The encoders, against small decoders of the protocols.
+# The tests below decode the output of the encoders with small decoders.
 
 COLOURS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255], [0, 0, 0]], np.uint8)
 
@@ -152,7 +152,7 @@ def decode_sixel(text: str) -> np.ndarray:
     return pixels[: int(head[2])]
 
 
-def test_sixel_shows_the_picture():
+def test_decoded_sixel_equals_the_picture():
     picture = encode(image(), 20, SIXEL)
 
     assert (picture.columns, picture.rows, picture.removal) == (3, 2, "")
@@ -204,7 +204,7 @@ def test_kitty_stores_the_picture_for_placeholders(is_wrapped):
     assert removal == "\x1b_Ga=d,d=I,i=77,q=2\x1b\\"
 
 
-def test_placeholder_names_row_and_column():
+def test_placeholder_contains_its_row_and_column():
     assert (len(NUMBERS), len(set(NUMBERS))) == (297, 297)
     assert placeholder(0, 1) == "\U0010eeee\u0305\u030d"
     assert placeholder(255, 0) == "\U0010eeee\ua8e5\u0305"

@@ -46,7 +46,7 @@ def test_control_characters_are_replaced_without_changing_the_width(payload):
     assert Strip([Segment(out)]).cell_length == Strip([Segment("ab"), Segment(payload * 2), Segment("yz")]).cell_length
 
 
-def test_control_characters_are_replaced_by_visible_ones():
+def test_control_characters_are_replaced_by_visible_characters():
     assert rendered(Segment("a\x1b]0;b   ")) == "a␛]0;b  "
 
 
@@ -63,7 +63,7 @@ def test_text_without_colours_keeps_its_attributes():
 
 
 @pytest.mark.parametrize(("colours", "start"), [(16, "\x1b[91m"), (256, "\x1b[38;5;"), (safety.TRUECOLOUR, "\x1b[38;2;")])
-def test_colours_are_limited_to_the_terminal(colours, start):
+def test_colours_are_limited_to_those_that_the_terminal_shows(colours, start):
     assert rendered(Segment("x", Style(color="#ff5555")), facts=safety.TerminalFacts(colours=colours)).startswith(start)
 
 
@@ -162,7 +162,7 @@ def test_no_control_sequence_of_content_reaches_a_terminal(columns, lines, envir
         mark = len(terminal.seen)
         terminal.send("\t\tjk")
         terminal.wait(lambda term: len(term.seen) > mark, "an answer to a key")
-        terminal.send("\x11")  # ctrl+q
+        terminal.send("\x11")  # Ctrl+Q quits
         assert terminal.wait_until_ended() == 0
         output = bytes(terminal.seen).decode("utf-8", "strict")
 

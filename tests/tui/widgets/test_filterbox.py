@@ -10,7 +10,7 @@ from tui.shell_room import layouts_of
 pytestmark = pytest.mark.real
 
 
-def test_filter_line_reports_each_key_and_keeps_a_history_and_escape_restores_the_filter():
+def test_filter_line_reports_each_key_and_escape_restores_the_filter():
     box, told = FilterBox(history=["failed platform:pc", "png"]), []
 
     async def script(app, pilot):

@@ -87,7 +87,7 @@ def test_wrapped_lines_show_all_text_and_keep_cursor_visible():
     play(pane, script, size=(40, 10))
 
 
-def test_hits_are_highlighted_and_stepped_through():
+def test_log_search_highlights_hits_and_steps_through_them():
     pane = LogPane(MemoryLines(log(*"I" * 30)))
 
     async def script(app, pilot):
@@ -145,7 +145,7 @@ def test_growing_or_truncated_log_file_is_followed(big):
 
 
 @pytest.mark.parametrize("text", ["", "\n", "a", "a\n", "\n\n\n", "a\nb", "x" * BLOCK_BYTES + "\n" + "y", ("z" * 63 + "\n") * 8192])
-def test_files_that_are_empty_or_have_odd_line_ends_or_long_lines_have_the_expected_lines(tmp_path, text):
+def test_unusual_log_files_have_the_expected_lines(tmp_path, text):
     path = tmp_path / "odd"
     path.write_text(text)
     source = FileLines(path)

@@ -45,7 +45,7 @@ def test_menu_gives_one_answer_and_restores_the_focus(keys, answer):
 
 @pytest.mark.parametrize("place", [None, (40, 10)])
 @pytest.mark.parametrize("opens", [Menu.ask, Confirm.ask, Prompt.ask])
-def test_pop_up_is_in_its_place_at_its_first_drawing(opens, place):
+def test_pop_up_is_in_its_final_place_when_it_is_first_drawn(opens, place):
     async def script(app, pilot):
         first = (ITEMS,) if opens == Menu.ask else ("Run 2,000 jobs again?",)
         box = opens(app, *first, print, **({} if opens == Prompt.ask else {"place": place}))

@@ -174,7 +174,7 @@ def pixels_of(view, y=1):
 
 
 @pytest.mark.parametrize("protocol", list(Protocol))
-def test_picture_is_pixels_if_the_terminal_shows_them(protocol):
+def test_picture_is_drawn_with_pixels_if_the_terminal_supports_pixels(protocol):
     output = FakeOutput(protocol)
 
     async def look(app, pilot, view):
@@ -225,7 +225,7 @@ def test_picture_becomes_pixels_once_the_line_is_known_to_be_fast(monkeypatch):
     play(look, byte_s=None, output=FakeOutput(Protocol.SIXEL))
 
 
-def test_picture_that_turns_out_too_long_is_drawn_with_blocks(monkeypatch):
+def test_picture_with_too_many_bytes_of_pixels_is_drawn_with_blocks(monkeypatch):
     monkeypatch.setattr(picture_drawing, "_PIXELS_A_BYTE", 1_000_000)
     output = FakeOutput(Protocol.KITTY)
 

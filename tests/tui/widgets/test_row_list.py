@@ -9,7 +9,7 @@ from tui.shell_room import layouts_of
 from .widgets_room import COLUMNS, Numbers, drawn, lines_of, play
 
 
-def test_key_reads_visible_rows_only():
+def test_only_visible_rows_are_read_after_a_key():
     model = Numbers()
     table = Table(COLUMNS, model)
 
@@ -183,7 +183,7 @@ def test_marks_and_cursor_are_visible_without_colour():
     play(table, script)
 
 
-def test_mouse_moves_opens_menus_and_sorts():
+def test_mouse_can_move_the_cursor_open_a_menu_or_sort():
     table = Table(COLUMNS, Numbers())
 
     async def script(app, pilot):

@@ -153,7 +153,7 @@ class AssetActions:
             items = [MenuItem(str(at), ref.text) for at, ref in enumerate(refs[:_PRODUCTS_LISTED])]
             Menu.ask(self._shell.app, items, lambda at: follow(refs[int(at)]) if at else None, title="Products")
 
-    # ------------------------------------------------------------------------------------------ other programs, the clipboard
+    # --------------------------------------------------------------------------------------- other programs and the clipboard
 
     def _open_in(self, command: Callable[[Mapping[str, str]], list[str]], panel: Panel) -> None:
         """Open the file in `$PAGER` or `$EDITOR`."""
@@ -207,7 +207,7 @@ class AssetActions:
                 return preview.text_of(preview.cursor_key)
         return ""
 
-    # ------------------------------------------------------------------------------------------------------------- reprocess
+    # ---------------------------------------------------------------------------------------------------- running jobs again
 
     def _reprocess(self) -> None:
         """Run the jobs of the marked rows again, or of the row under the cursor."""

@@ -92,7 +92,7 @@ class References(LazyTree):
         identity = branch.data[:3] if isinstance(branch.data, Ref) else branch.data
         place = (-1 if parent is None else parent.key, identity)
         branch.key = self._keys.setdefault(place, len(self._keys))
-        while branch.key in self._by_key:  # the reference occurs twice
+        while branch.key in self._by_key:  # another branch has this key, because the same reference occurs twice
             place = (*place, 0)  # type: ignore[assignment]  # each turn makes the tuple longer
             branch.key = self._keys.setdefault(place, len(self._keys))
         branch.parent = parent

@@ -29,7 +29,7 @@ def read_why(reader: Reader, source: str) -> TextPreview:
     """Return the explanation of every job of a source, as lines of the preview."""
     row = reader.source(source)
     jobs = sorted(reader.jobs_of(row.source_id) if row else [], key=lambda job: job.status != "failed")
-    lines = [line for job in jobs for line in explain_job(job, "", reader)][1:]  # removes the blank line at the top
+    lines = [line for job in jobs for line in explain_job(job, "", reader)][1:]  # the first line is blank
     nothing = "" if lines else "it has no jobs: its analysis found nothing to do, or has not run"
     return TextPreview(nothing, tuple(tuple((part.text, part.role) for part in line) for line in lines), is_numbered=False)
 
@@ -69,7 +69,7 @@ class SelectedAsset:
         if self.place is not None and self.place[0] is self._trees.kind and self.place[1] < 0:
             self.show_row(self.place[1])
 
-    # ------------------------------------------------------------------------------------------------------------------ news
+    # --------------------------------------------------------------------------------------------------------------- updates
 
     def note(self, batch: Batch) -> None:
         """Note whether notices concern the shown asset."""
@@ -105,7 +105,7 @@ class SelectedAsset:
         if later is not None and later[0] == (panel.kind, panel.key):
             later[1](panel)
 
-    # --------------------------------------------------------------------------------------------------------- what is done
+    # -------------------------------------------------------------------------------------------------------------- actions
 
     def when_read(self, do: Callable[[Panel], object]) -> None:
         """Call `do` with the asset under the cursor after it was read, never with the asset shown before."""
@@ -278,7 +278,7 @@ class AssetNavigation:
         self._find_moved_file()
         trees, wanted = self._trees, self._trees.wanted
         if wanted is None or wanted[0] is not trees.kind or trees.model.tree is None or self._search.is_under_way:
-            return  # removes the search, which could hide the asset
+            return  # nothing is requested in this tree, or the tree or a search is not complete yet
         trees.wanted = None
         node = trees.model.node_of(wanted[1])
         if node is None:

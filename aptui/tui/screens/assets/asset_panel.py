@@ -221,7 +221,8 @@ def _intermediate_ref(row: ProductRow, source_id: int, uuid: bytes) -> Ref:
 def _dependency_ref(edge: DeclaredDependency) -> Ref:
     if edge.source_id or edge.kind != "source":
         return Ref(SOURCE if edge.source_id else "", edge.source_id, edge.text, edge.kind, role="" if edge.source_id else "muted")
-    return Ref("", 0, edge.text, "not an asset", role="muted")  # the file has no builder, or the file does not exist
+    # No source has this path: the file has no builder, or does not exist.
+    return Ref("", 0, edge.text, "not an asset", role="muted")
 
 
 def _finding_ref(finding: CheckFinding) -> Ref:
@@ -291,7 +292,7 @@ def _unmet_ref(path: str) -> Ref:
 
     The line is a warning unless the path is a pattern or an exclusion, which need no product.
     """
-    if path.startswith(":"):  # "!" is O3DE's sign of an exclusion
+    if path.startswith(":"):  # an exclusion begins with ":" in the database; the screen shows it with "!", as O3DE's files do
         return Ref("", 0, f"!{path[1:]}", "exclusion")
     return Ref("", 0, path, "pattern") if "*" in path else Ref("", 0, path, "path", role="warning")
 
@@ -347,7 +348,7 @@ def read_links(reader: Reader, ref: Ref, above: Collection[int]) -> tuple[Ref, .
     return tuple(each._replace(ask="", note=f"{glyph('ascending')} above") if each.key in above else each for each in found)
 
 
-# ----------------------------------------------------------------------------------------------------------------- finding
+# ---------------------------------------------------------------------------------------------- finding an asset by a name
 
 
 def find(reader: Reader, text: str, places: AssetPlaces) -> tuple[Kind, int] | None:

@@ -136,8 +136,8 @@ class AssetTrees(Vertical):
             self.view.refresh()
 
 
-# Searches in the front tree of the Assets screen: for the typed text, for the next hit, for the next source with
-# problems.
+# The rest of this module searches the tree that the Assets screen shows. It finds typed text, the next hit, and the next source
+# with problems.
 
 SEARCH = "search"
 """Kind of the search queries."""

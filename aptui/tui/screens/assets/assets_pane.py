@@ -267,7 +267,7 @@ class AssetsPane(Pane):
         self.screen_layout.fit(event.size.width)
         self._show_tabs()
 
-    # ------------------------------------------------------------------------------------------------------------- as a pane
+    # ----------------------------------------------------------------------------------------------------- methods of `Pane`
 
     def activate(self) -> None:
         """Focus the tree instead of the search."""
@@ -332,7 +332,7 @@ class AssetsPane(Pane):
             return "the asset"
         return "the preview" if queries.has_follow_up(PREVIEW) else ""
 
-    # ------------------------------------------------------------------------------------------------------------- the trees
+    # ----------------------------------------------------------------------------------------------------------------- trees
 
     def show_tree(self, kind: Kind) -> None:
         """Put another tree in front."""
@@ -372,7 +372,7 @@ class AssetsPane(Pane):
             self.selected.clear()
         self._show_tree()
 
-    # ------------------------------------------------------------------------------------------------------- what parts tell
+    # ------------------------------------------------------------------------------------------------- events of the widgets
 
     def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
         """Show the row under the cursor; the cursor may have moved on since the message."""

@@ -240,7 +240,7 @@ class BuildersPane(Pane):
         """Put the details beside the list if there is room, else below it."""
         self.parts.resize()
 
-    # -------------------------------------------------------------------------------------------------------------- the hooks
+    # ------------------------------------------------------------------------------------------------------ methods of `Pane`
 
     def name_awaited(self, focused: Widget | None) -> str:
         """Return what the next key waits for: the read of the builders."""
@@ -440,8 +440,7 @@ class BuildersPane(Pane):
         """Open the menu of sort orders; choosing the current column reverses its order."""
         self.order.ask(self.shell.app)
 
-    # -------------------------------------------------------------------------------------------------------------------- row
-    # actions
+    # ------------------------------------------------------------------------------------------------------------------ row actions
 
     def action_jobs(self) -> None:
         """Show the jobs of the builder."""

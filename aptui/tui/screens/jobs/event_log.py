@@ -165,7 +165,8 @@ def title(log: EventLog, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
     wanted = cell_len(sanitize(info.source))
     least = min(wanted, cell_len(sanitize(info.source.rpartition("/")[2])) + _ELLIPSIS_CELLS)
     forms = _list_failing_parts(job_details, log.shell.session.clock_ms()) if is_read and job_details is not None else []
-    # To make room for the text "failing since …", the number of lines is dropped first, then the number of the run, then a word.
+    # The text "failing since …" needs room. The number of lines is dropped first, then the number of the run, then the word
+    # "Event".
     none, short_head = Part(""), [Part("Log", role), head[1]]
     levels: list[tuple[list[Part], list[Part], Part]]
     levels = [(head, tail, count), (head, tail, none), (head, [], none), (short_head, [], none)]
@@ -184,7 +185,7 @@ def _run_parts(info: JobRowInfo | None, job_details: JobDetails | None) -> list[
     if job_details is not None and job_details.running_key:
         parts.append(Part(f" · run {job_details.running_key}", "muted"))
     elif job_details is not None and job_details.run is not None:
-        # Runs are numbered as in `log --history` and `restore`: 1 is the last run.
+        # Run 1 is the last run, as in `log --history` and `restore`.
         number = f" · run {job_details.at + 1} of {len(job_details.runs)}"
         parts.append(Part(number, "muted" if job_details.is_newest else "warning"))
     if info is not None and info.status == "processing":
@@ -295,7 +296,7 @@ class EventLog(Vertical):
         """The widget of the context of the line under the cursor."""
         return self.side.panel
 
-    # ------------------------------------------------------------------------------------------------------------ the job
+    # --------------------------------------------------------------------------------------------------- the selected job
 
     def show(self, info: JobRowInfo | None, *, expects: tuple[str, int] | None = None, run_key: int = 0) -> None:
         """Show the log of a job once it is read; None = no job is selected.
@@ -373,7 +374,7 @@ class EventLog(Vertical):
         self.search.forget(is_other=True)
         pane.set_window_cells(window_cells(job_details))
         pane.set_source(MemoryLines(job_details.lines if job_details else ()))
-        self.side.clear()  # hides the shown context, which belonged to a line of another log
+        self.side.clear()  # the shown context belongs to a line of another log
         if pane.is_following:
             pane.action_last()
         else:
@@ -403,7 +404,7 @@ class EventLog(Vertical):
         else:
             self.shell.show_toast("there is no later run" if step > 0 else "no earlier run is kept", seconds=2)
 
-    # ---------------------------------------------------------------------------------------------------------- its places
+    # -------------------------------------------------------------------------------------------------------------- layout
 
     def lay_out(self, only: str, *, is_alone: bool = False, is_tall: bool = False) -> None:
         """Show the pane "log" or "details".
@@ -424,7 +425,7 @@ class EventLog(Vertical):
 
     def _show_details(self) -> None:
         """Divide the room between log and details."""
-        # before the first layout the width is unknown and this value is a guess
+        # Before the first layout the width is unknown. Then the class `-wide` decides, which is a guess.
         shows_wide = self.size.width >= WIDE if self.size.width else self.has_class("-wide")
         is_tall = self._is_tall and not self._is_alone
         is_wide = shows_wide and not self._is_alone and not is_tall
@@ -474,7 +475,7 @@ class EventLog(Vertical):
     def _show_context(self, key: int | None) -> bool:
         """Show the context of a line; return whether the shown context changed."""
         records = self.records
-        is_hidden = self.has_class("-tall") and self._only != "details"  # the log shows the context below its line
+        is_hidden = self.has_class("-tall") and self._only != "details"  # the log itself shows the context, below the line
         context = records[key].context if key is not None and key < len(records) and not is_hidden else ()
         return self.side.show(context, self.job_details if self._shows_both else None)
 
@@ -532,7 +533,7 @@ class EventLog(Vertical):
         event.stop()
         self.search.leave(stays=event.is_remembered)
 
-    # ------------------------------------------------------------------------------------------------------- levels, copying
+    # ---------------------------------------------------------------------------------------------------- levels and copying
 
     def action_levels(self) -> None:
         """Open the menu of log levels."""

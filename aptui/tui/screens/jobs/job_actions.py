@@ -260,7 +260,7 @@ class RowActions:
         cache = self._shell.session.cache_dir
         return [f"{cache}/{cache_path(product.name)}" for info in infos if info.key > 0 for product in reader.products_of(info.key)]
 
-    # ----------------------------------------------------------------------------------------------------------- the engine
+    # ----------------------------------------------------------------------------------------------- requests to the engine
 
     def reprocess(self, infos: Infos) -> None:
         """Run jobs again; ask for a confirmation if there are many."""

@@ -312,7 +312,7 @@ class RunningLog:
         except UserError:
             pid = self._shell.session.engine.pid
         except (KnownError, msgspec.ValidationError):
-            pass  # no retry here: the next frame sends the request again
+            pass  # no retry is needed, because the next frame sends the request again
         self._shell.in_ui(self._accept, found, pid)
 
     def _accept(self, found: RunningLines, old_engine_pid: int) -> None:

@@ -114,7 +114,7 @@ def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
     is_to_come = job_details.is_newest and info.status in _TO_COME
     error = (run.error if run else "") or (row.error if row else "") or info.error
     reason = info.reason if is_to_come else (run.reason if run else "") or info.reason
-    if reason.strip() == error.strip():  # the reason of a refused job is its error message
+    if reason.strip() == error.strip():  # a refused job has its error message as its reason, and the message is shown already
         reason = ""
     facts = [
         ("Source", info.source),

@@ -65,7 +65,7 @@ class Head:
         hits, total = self._store.hit_count, self._store.total
         if not self._store.has_rows:
             return ""
-        # a filter with a mistake does not change the rows
+        # A filter with a mistake does not change the rows.
         if self._store.is_filtering and self._choices.mistake() is None:
             return "filtering…"  # the rows still belong to the previous filter
         words = f"{hits:,} of {total:,}" if self._store.filter.terms else count(total, "job")
@@ -268,7 +268,7 @@ class JobsPane(ThreePanes):
             yield RunningStrip(self, self.store)
             yield JobsTableView(self.store, id="jobs-table")
             yield CausesTable(id="jobs-causes")
-        # The first classes must be right, or everything is styled twice.
+        # The classes are set before the first frame, because a later change would style every widget a second time.
         width = self.app.size.width
         self.set_class(width >= BESIDE, "-beside")
         yield EventLog(is_wide=WIDE <= width < BESIDE, is_tall=width >= BESIDE)
@@ -301,7 +301,7 @@ class JobsPane(ThreePanes):
             if thread is not None:
                 thread.close()
 
-    # ----------------------------------------------------------------------------------------------------------- the parts
+    # ------------------------------------------------------------------------------------- selection and methods of `Pane`
 
     @property
     def database(self) -> Path:
@@ -390,7 +390,8 @@ class JobsPane(ThreePanes):
             self.shell.show_toast(fixed)
         if (read := batch.table or batch.first) is not None and not self._knows_platforms:
             self._knows_platforms = True
-            self.choices.group_by_source(platform_count=read.platform_count)  # before `apply`, which computes the rows
+            # Called before `apply`, because `apply` computes the rows.
+            self.choices.group_by_source(platform_count=read.platform_count)
         self.store.apply(batch)
         self._trouble = batch.error or (self._trouble if batch.table is None else "")
         self.selection.note(batch)
@@ -411,7 +412,7 @@ class JobsPane(ThreePanes):
         stays = has_marks or self.table.is_held or self._is_on_failure()
         self.table.follows_top = not stays and self._part == "table"
         self.table.refresh_model()
-        if not self.box.display:  # the columns stay the same while the user types
+        if not self.box.display:  # the columns keep their widths while the user types a filter
             self.choices.fit_columns()
         self.goal.apply()
         self.by_cause.draw()
@@ -447,7 +448,7 @@ class JobsPane(ThreePanes):
         if self.box.display:
             self.choices.show_count(self.box, self.head.count_words())
 
-    # --------------------------------------------------------------------------------------------------------------- leaving
+    # ------------------------------------------------------------------------------------------------ the key for going back
 
     def action_back(self) -> None:
         """Leave the list of causes or the zoom, else clear the marks, else clear the filter."""
@@ -463,7 +464,7 @@ class JobsPane(ThreePanes):
             self.choices.filter_by("")
             self.shell.show_toast(f"filter cleared: {text}", seconds=2)
 
-    # ------------------------------------------------------------------------------------------------------------- the table
+    # --------------------------------------------------------------------------------------------------- events of the table
 
     def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
         """Show the log of the job under the cursor."""

@@ -378,7 +378,7 @@ class Choices:
         except KnownError:
             return ()
 
-    # --------------------------------------------------------------------------------------------- lines, order, columns
+    # ------------------------------------------------------------------------------------------ lines, order and columns
 
     def group_by_source(self, *, platform_count: int) -> None:
         """Show one line per source if the user chose that. The default is one line per source if there are several platforms."""

@@ -100,9 +100,8 @@ def search(text: str, columns: LogColumns) -> LineSearch:
 def window_cells(job_details: JobDetails | None) -> int:
     """Return the width of the window column: the width of the widest window name in the first lines."""
     windows = {record.window for record in (job_details.records[:_SAMPLED_RECORDS] if job_details else ())}
-    windows |= (
-        {"aptui"} if job_details and job_details.running_key else set()
-    )  # this name is the origin of the last line of every log
+    # The last line of every log has the window name "aptui", but the log of a running job does not have its last line yet.
+    windows |= {"aptui"} if job_details and job_details.running_key else set()
     return min(_WIDEST_WINDOW, max(map(cell_len, windows), default=1))
 
 

@@ -363,7 +363,7 @@ class TableChanges:
     def _check_again(self) -> None:
         self._waits = False
         if self._is_on_top:
-            self._sort()  # no wake here: the store asks for a frame when the rows are sorted
+            self._sort()  # no wake is needed, because the store asks for a frame when the rows are sorted
 
     @property
     def _is_on_top(self) -> bool:

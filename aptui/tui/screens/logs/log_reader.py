@@ -235,7 +235,7 @@ def parse_large(data: bytes) -> LogPaneLine:
     return draw_record((_records(data) or [joblog.JobLogLine(1, "", data.decode("utf-8", "surrogateescape"), 0)])[-1])
 
 
-# ── the thread ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the reading thread ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 _VIEW, _CHECK = "view", "look"
@@ -316,7 +316,7 @@ class LogReader:
     def _begin(self, wanted: _ParsedView) -> None:
         """Read a log, its end first."""
         if self._large is not None and self._large_path != wanted.view.path:
-            self._retired.append(self._large)  # not closed here: the pane may still show the file
+            self._retired.append(self._large)  # the file is closed later, because the pane may still show it
             self._large = None
         self._file, self._end = OpenLogFile(wanted.view.path), 0
         size = self._file.size
@@ -360,7 +360,7 @@ class LogReader:
                 batch.append(_LogRow(start, found[-1], level_letter(found[-1].level), has_context))
             has_context = not found and not skips_first and (has_context or bool(raw))
             skips_first = False
-            if is_ended and not has_context:  # context records without their line are read again later
+            if is_ended and not has_context:  # context without its line is read again later, together with the line
                 self._end = start + len(raw) + 1
             if len(batch) >= _MOST_LINES:
                 _add(wanted, piece, batch)
@@ -370,7 +370,7 @@ class LogReader:
 
     def _publish(self, piece: LogPiece) -> None:
         with self._lock:
-            if not self._worker.is_superseded(_VIEW):  # the result is dropped if another view was requested during the read
+            if not self._worker.is_superseded(_VIEW):  # if another view was requested during the read, the lines are dropped
                 self._pieces.append(piece)
         self._wake()
 
@@ -389,7 +389,7 @@ def _physical(file: OpenLogFile, first: int, last: int) -> Iterator[tuple[int, b
         for raw in lines:
             yield start, raw, True
             start += len(raw) + 1
-        if len(rest) > _BLOCK_BYTES:  # longer lines are left out
+        if len(rest) > _BLOCK_BYTES:  # the line is longer than a block, so the part read so far is dropped
             rest = b""
     if rest:
         yield at - len(rest), rest, False

@@ -142,7 +142,7 @@ def parse_filter(text: str) -> LineFilter:
             field = "level"
         elif pattern in _WHOLE_WORDS and term.field == "status":
             field, pattern = "level", _WHOLE_WORDS[pattern]
-        elif term.field == "status":  # lines have no status "failed", so the word is searched as text
+        elif term.field == "status":  # a line has no status, so a word such as "failed" is searched as text
             pattern = f"(?i){term.raw}"
         terms.append(LineTerm(field, pattern, term.is_negated))
         patterns.append(TextMatch("source", pattern, term.is_negated, term.column, term.raw))

@@ -244,7 +244,7 @@ class LogsPane(Pane):
         self._asked: LogView | None = None
         """The view that is being read, until its first line arrives."""
 
-    # ------------------------------------------------------------------------------------------------------------- the parts
+    # --------------------------------------------------------------------------------------------------------------- widgets
 
     def compose(self) -> ComposeResult:
         """Create the widgets."""
@@ -269,7 +269,7 @@ class LogsPane(Pane):
         if self._reader is not None:
             self._reader.close()
 
-    # -------------------------------------------------------------------------------------------------------------- the hooks
+    # ------------------------------------------------------------------------------------------------------ methods of `Pane`
 
     def activate(self) -> None:
         """Check for new lines."""
@@ -328,7 +328,7 @@ class LogsPane(Pane):
             Command("older-log", "choose an older log", lambda _rest: self.action_files()),
         )
 
-    # --------------------------------------------------------------------------------------------------------------- the view
+    # -------------------------------------------------------------------------------------------------------- the shown lines
 
     def _find_files(self) -> bool:
         """List the logs; if no log exists, show the messages that the engine sends."""
@@ -355,7 +355,7 @@ class LogsPane(Pane):
 
     def _accept(self, piece: LogPiece) -> None:
         self._accept_lines(piece)
-        # The end of a long log arrives first; a hit in it is the nearest one.
+        # The end of a long log arrives first. A hit in this part is the nearest hit, so the search does not wait for the rest.
         if piece.view == self._asked and (piece.is_whole or piece.hits or not piece.view.search):
             self._asked = None
             self.search.reach_hit()
@@ -491,7 +491,7 @@ class LogsPane(Pane):
 
         if is_for_threads:
             run_in_background("aptui-copy", copy)
-        else:  # read in this thread, which is fast because the source has few lines
+        else:  # this source has few lines, so this thread reads them quickly
             copy()
 
     def action_menu(self, place: tuple[int, int] | None = None) -> None:

@@ -175,7 +175,7 @@ class ToolsPane(Pane):
         """Make the note shorter on low screens."""
         self.set_class(event.size.height < _ROOMY_LINES, "-low")
 
-    # ---------------------------------------------------------------------------------------------------------------- beat
+    # --------------------------------------------------------------------------------------------------- methods of `Pane`
 
     def activate(self) -> None:
         """Check for changes of files on disk."""
@@ -398,13 +398,14 @@ class ToolsPane(Pane):
     def _run_set_command(self, rest: str) -> None:
         key, _, text = rest.partition(" ")
         if any(each.key == key for each in listed.ADJUSTABLE):
-            # The focus returns to the pane first, because a pop-up restores the previous focus.
+            # The prompt opens after the focus has returned to the pane, because a prompt gives the focus back to the widget that
+            # had it before.
             self.call_after_refresh(self._editor.adjust, key, text.strip())
         else:
             known = ", ".join(each.key for each in listed.ADJUSTABLE)
             self.shell.show_toast(f"'{key}' cannot be set here; these can: {known}", "warning")
 
-    # ------------------------------------------------------------------------------------------------------------ the rest
+    # ---------------------------------------------------------------------------------------------------- copying and zoom
 
     def action_copy(self) -> None:
         """Copy the marked rows, or the row under the cursor."""

@@ -15,8 +15,9 @@ from rich.cells import split_graphemes
 
 # A pen is the style of a cell in the terms of a terminal: attributes, two colours, a link.
 #
-# A `StyleCache` makes each pen once, so that cells look alike if and only if they have the same pen object: thousands of cells are
-# compared by identity. A blank shows little of its pen, so all pens that look the same on blanks share one pen for blanks, `blank`.
+# A `StyleCache` makes each pen only once, so two cells look alike if and only if they have the same pen object. Thousands of cells
+# can therefore be compared by identity. A blank shows only a part of its pen, so all pens that look the same on a blank share one
+# pen for blanks, `blank`.
 
 _OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27", "9": "29"}
 _SEEN_ON_BLANKS = frozenset({"4", "6", "7", "9", "21", "51", "52", "53"})
@@ -55,7 +56,8 @@ class StyleCache:
         """Return the pen with these parameters of SGR."""
         found = self._pens.get((sgr, link))
         if found is None:
-            if len(self._pens) > _MOST_PENS:  # clears the cache: too many links; a pen that is made twice only costs bytes
+            # Many different links have filled the cache. Clearing it is safe, because a pen that is made twice only costs bytes.
+            if len(self._pens) > _MOST_PENS:
                 self._pens.clear()
                 self._changes.clear()
             attributes, foreground, background = _part_sgr(sgr)
@@ -82,7 +84,7 @@ class StyleCache:
 def _link_change(old: Pen | None, new: Pen) -> str:
     if new.link == ("" if old is None else old.link):
         return ""
-    # The parts of a link have one id: otherwise a link on two lines would be two links.
+    # All parts of a link have the same id. Otherwise a terminal would show a link on two lines as two links.
     return f"\x1b]8;id={zlib.crc32(new.link.encode())};{new.link}\x1b\\" if new.link else "\x1b]8;;\x1b\\"
 
 
@@ -124,10 +126,11 @@ def _part_sgr(sgr: str) -> tuple[tuple[str, ...], str, str]:
     return tuple(sorted(attributes)), foreground, background
 
 
-# Sequences that save bytes; each is sent only if the terminal supports it.
+# Some sequences save bytes, but a sequence is sent only if the terminal supports it.
 #
-# The name in TERM shows which sequences it supports. terminfo is not read: on a build machine it may lack the user's terminal. The
-# name does not show whether REP works (mosh calls itself xterm and drops it); `layer` tests it on the terminal.
+# The name in TERM shows which sequences the terminal supports. The terminfo database is not read, because a build machine may lack
+# the entry of the user's terminal. The name does not show whether REP works (mosh calls itself xterm and drops REP), so `layer`
+# tests REP on the terminal.
 
 _ERASES_IN_COLOUR = re.compile(
     r"(xterm|linux|rxvt|konsole|vte|gnome|st|putty|foot|alacritty|kitty|wezterm|ghostty|contour|mlterm|iterm2?)(?![a-z])"
@@ -151,7 +154,8 @@ class Abilities(Struct, frozen=True):
 def abilities_of(environ: Mapping[str, str]) -> Abilities:
     """Return the abilities of the terminal that the environment variables name."""
     term = environ.get("TERM", "")
-    # tmux fills with the background for every TERM; screen does so only if configured, which cannot be detected.
+    # Tmux fills erased cells with the background for every TERM. GNU screen does so only if the user has configured it, which
+    # cannot be detected.
     return Abilities(
         erases_in_colour=bool(environ.get("TMUX") or _ERASES_IN_COLOUR.match(term)),
         is_modern=not _BEFORE_1983.match(term),

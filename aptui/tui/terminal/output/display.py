@@ -58,8 +58,9 @@ def is_tested(packages: Path) -> bool:
     return any(packages.glob(f"textual-{TESTED_SERIES}*.dist-info"))
 
 
-# Textual renders all lines of every widget within the box around all changes. If one letter changes in the status line and one in
-# the hints, that box is the whole screen. Nearly all of the result is then discarded, like the backgrounds that children cover.
+# Textual renders everything inside the smallest box that contains all changes. If one letter changes in the status line and one
+# letter in the hints, this box is the whole screen. Textual then discards nearly all rendered lines. It also renders and discards
+# the parts of a widget that other widgets cover.
 
 
 class ChangedLines(Compositor):

@@ -40,10 +40,11 @@ _QUESTION = "\x1b[6n"
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 _TESTED_COLUMN = 3
 _TESTS = {
-    # In the last line, which is empty until the first frame; blanks are repeated, because tmux repeats only ASCII.
+    # The tests write in the last line of the screen, which is empty until the first frame. They repeat a blank and a no-break
+    # space, because tmux repeats only ASCII characters.
     REPEATS_ASCII: ("\x1b[999;1H \x1b[2b", ""),
     REPEATS_ALL: ("\x1b[999;1H\xa0\x1b[2b", ""),
-    SCROLLS_COLUMNS: ("\x1b[?69h\x1b[4;9s\x1b[999;6H\r", "\x1b[s\x1b[?69l"),  # \r goes to the left margin
+    SCROLLS_COLUMNS: ("\x1b[?69h\x1b[4;9s\x1b[999;6H\r", "\x1b[s\x1b[?69l"),  # \r moves the cursor to the left margin
 }
 """{ability: (output that moves the cursor to `_TESTED_COLUMN` if the terminal has the ability, output that undoes it)}."""
 _HARMLESS = re.compile(r"(?:\x1b\][^\x1b\x07]*(?:\x07|\x1b\\)|\x07|\x1b\[[?>=<][0-9;]*\$?[a-zA-Z])*(?:\x1bP\x1b\].*)?", re.DOTALL)
@@ -92,7 +93,7 @@ class OutputLayer:
         self._last_number = _FIRST_NUMBER + random.randrange(256 - _FIRST_NUMBER)
         self._picture_of: dict[Pen, int] = {}
 
-    # ------------------------------------------------------------------------------------------------------------- the line
+    # --------------------------------------------------------------------------------------- the connection to the terminal
 
     def open(self) -> None:
         """Start with unknown content of the terminal, and test its abilities."""
@@ -161,7 +162,7 @@ class OutputLayer:
         if self._is_open and not _HARMLESS.fullmatch(data):
             self.forget()
 
-    # --------------------------------------------------------------------------------------------------------- the pictures
+    # ------------------------------------------------------------------------------------------------------------- pictures
 
     def new_number(self) -> int:
         """Return a number for a picture that no other picture of this screen has."""
@@ -211,7 +212,7 @@ class OutputLayer:
             for row in range(picture.rows)
         )
 
-    # ----------------------------------------------------------------------------------------------------------- the frames
+    # --------------------------------------------------------------------------------------------------------------- frames
 
     def show(self, update: object, console: Console, size: tuple[int, int], cursor: tuple[int, int]) -> bool:
         """Accept an update; return whether its kind is supported.
@@ -273,7 +274,7 @@ class OutputLayer:
         if not self._is_open or not self._drawn or not (self._dirty or not self._is_known or self._cursor != self._left_at):
             return
         if not self._is_taken():
-            return  # no timer here: the driver calls `wake` after each write
+            return  # no timer is needed, because the driver calls `wake` after each write
         wait_s = self.pace.wait_s(self._clock())
         if wait_s > 0:
             self._timer = self._loop.call_later(wait_s, self._flush)

@@ -21,7 +21,7 @@ from msgspec import Struct
 from aptui.tui.terminal.output.cell_rows import REST, Abilities, Pen, Row, StyleCache
 from aptui.tui.terminal.pixels import PLACEHOLDER
 
-# Lines that only moved up or down: found by their texts, so that the terminal scrolls them.
+# Lines that only moved up or down are found by their texts, so that the terminal can scroll them.
 
 T = TypeVar("T")
 Columns = tuple[int, int]
@@ -64,7 +64,7 @@ def _shift(before: Mapping[int, str], after: Mapping[int, str], count: int) -> t
     """Return (number of lines that need no repainting after a scroll, the scroll)."""
     hits = [line for line, text in after.items() if before.get(line + count) == text and not text.isspace()]
     top, bottom = min(hits + [line + count for line in hits]), max(hits + [line + count for line in hits])
-    # A scroll also moves the unchanged lines in its range, which would then have to be painted again.
+    # A scroll also moves the unchanged lines in its range. These lines must be painted again, so they reduce the gain.
     gain = len(hits) - sum(line not in after for line in range(top, bottom + 1))
     return (gain, Shift(top, bottom, count)) if gain >= _LEAST_GAIN else None
 
@@ -135,7 +135,7 @@ class FramePainter:
         self._go(cursor[1], cursor[0])
         return "".join(self._out)
 
-    # -------------------------------------------------------------------------------------------------------- which cells
+    # ------------------------------------------------------------------------------------------------- the cells to write
 
     def _line(self, y: int, old: Row, new: Row) -> None:
         differing = _differing(old, new)
@@ -167,7 +167,7 @@ class FramePainter:
     def _erases(self, pen: Pen) -> bool:
         return pen.is_bare and (self._abilities.erases_in_colour or not pen.background)
 
-    # ------------------------------------------------------------------------------------------------------- what is written
+    # ------------------------------------------------------------------------------------------------ the sequences to write
 
     def _span(self, y: int, row: Row, start: int, end: int) -> None:
         """Write the cells of a line in a range of columns."""
@@ -240,7 +240,7 @@ class FramePainter:
         return self._pen is not None and self._erases(self._pen.blank)
 
     def _put(self, text: str) -> None:
-        # `safety` has made the text safe already; this check is the last one.
+        # `safety` has made the text safe already. This is the last check before the text is sent.
         self._out.append(text if text.isprintable() else "".join(each if each.isprintable() else "?" for each in text))
 
     def _advance(self, count: int) -> None:
@@ -280,7 +280,7 @@ class FramePainter:
         if pen is not None and not (text == " " and self._pen is not None and self._pen.blank is pen):
             self._set_pen(pen)
 
-    # -------------------------------------------------------------------------------------------------------------- lines
+    # ----------------------------------------------------------------------------------------------------- scrolled lines
 
     def _find_columns(self, changed: Sequence[int], lines: Mapping[int, Collection[Columns]]) -> Columns:
         """Return the columns that may scroll: those of the widget that drew most cells of the changed lines, or all columns."""
@@ -304,7 +304,8 @@ class FramePainter:
         block, start, end = self._rows[shift.top : shift.bottom + 1], *columns
         if any(REST in (row.texts[start], *row.texts[end : end + 1]) for row in block):
             return changed  # the border of the columns would divide a wide character
-        # New lines get the current background, or on some terminals the default one: without a background both are the same.
+        # Most terminals fill new lines with the current background, some with the default background. With the plain pen, both
+        # backgrounds are the same.
         self._set_pen(self._pens.plain)
         self._out.append(_region(shift, None if end - start == self._width else columns))
         self._y = self._x = None
@@ -345,7 +346,8 @@ def _text(row: Row, columns: Columns) -> str | None:
 def _differing(old: Row, new: Row) -> list[int]:
     """Return the columns whose cells must be written, from left to right."""
     places = range(len(new.texts))
-    # No Python statement runs for each cell, because this code handles every line of every frame.
+    # Every line of every frame is compared here. `compress` and `map` are used, because a Python statement for each cell would be
+    # too slow.
     here = {
         *compress(places, map(operator.ne, old.texts, new.texts)),
         *compress(places, map(operator.is_not, old.pens, new.pens)),

@@ -56,7 +56,7 @@ def test_zoom_key_waits_until_the_preview_of_the_row_is_read(tmp_path, monkeypat
 
 
 @pytest.mark.usefixtures("store")
-def test_keys_and_menu_copy_an_asset_run_its_jobs_again_and_show_its_jobs(tmp_path):
+def test_asset_actions_work_from_keys_and_from_the_menu(tmp_path):
     async def act(app, pilot, pane, session):
         await go(pilot, pane, "textures/rock.png")
         for key, expected in (
@@ -91,7 +91,7 @@ def test_keys_and_menu_copy_an_asset_run_its_jobs_again_and_show_its_jobs(tmp_pa
 
 @pytest.mark.usefixtures("store")
 @on_assets()
-async def test_marked_assets_are_copied_and_run_again_together_and_a_folder_runs_again_after_a_question(app, pilot, pane, session):
+async def test_marked_assets_run_again_at_once_but_folders_after_a_question(app, pilot, pane, session):
     await go(pilot, pane, "mesh/rock.fbx")
     await press(pilot, "space")
     await go(pilot, pane, "textures/rock.png")
@@ -146,7 +146,7 @@ def test_hostile_names_are_displayed_safely_and_copied_byte_for_byte(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_pager_and_editor_get_the_path_and_the_shell_starts_in_its_folder(tmp_path, monkeypatch):
+def test_other_programs_get_the_path_of_an_asset_and_the_shell_its_folder(tmp_path, monkeypatch):
     for name, value in (("PAGER", "view -x"), ("VISUAL", ""), ("EDITOR", "'broken"), ("SHELL", "/bin/zsh"), ("DISPLAY", "")):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
@@ -212,7 +212,7 @@ def test_picture_under_the_cursor_is_decoded_after_a_delay(tmp_path, monkeypatch
         await until(pilot, lambda: "#ff0000" in {str(each.style.bgcolor.name) for each in view.render_line(0)})
         assert "PNG 64 × 32, RGB, 8 bits" in text(app)
         assert "Format" not in text(app)
-        pane.selected.mark_stale()  # reading the same file again draws no second picture
+        pane.selected.mark_stale()  # the pane reads the same file again, but must not decode the picture again
         pane.on_frame()
         await until(pilot, lambda: not pane.readers.queries.is_busy)
         assert begun == ["rock.png"]
@@ -260,7 +260,7 @@ def test_late_picture_does_not_replace_newer_preview(tmp_path, monkeypatch):
         (64 << 20, "64 MiB"),
     ],
 )
-def test_size_text_is_abbreviated(size, shown):
+def test_size_of_a_file_is_shown_in_an_abbreviated_unit(size, shown):
     assert size_text(size) == shown
 
 

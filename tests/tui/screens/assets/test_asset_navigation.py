@@ -5,7 +5,7 @@ from aptui.tui.screens.assets import asset_navigation
 from aptui.tui.screens.assets.asset_navigation import Stop, WayBack
 
 
-def test_new_place_drops_the_places_ahead_in_the_history():
+def test_visiting_a_new_place_removes_the_places_ahead_in_the_history():
     way = WayBack()
     way.go((Kind.SOURCES, 1), Stop(Kind.SOURCES, 2))
     way.go((Kind.SOURCES, 2), Stop(Kind.PRODUCTS, 3))
@@ -16,7 +16,7 @@ def test_new_place_drops_the_places_ahead_in_the_history():
     assert [way.walk(None, -1), way.walk(None, -1), way.walk(None, -1)] == [Stop(Kind.SOURCES, 2), Stop(Kind.SOURCES, 1), None]
 
 
-def test_way_back_returns_to_the_row_that_the_cursor_left():
+def test_going_back_returns_to_the_row_that_the_cursor_left():
     way = WayBack()
     way.go(None, Stop(Kind.SOURCES, 1))
     way.go((Kind.SOURCES, 7), Stop(Kind.SOURCES, 2))
@@ -24,7 +24,7 @@ def test_way_back_returns_to_the_row_that_the_cursor_left():
     assert way.walk((Kind.SOURCES, 2), -1) == Stop(Kind.SOURCES, 7)
 
 
-def test_way_back_returns_the_name_of_the_origin_screen_once():
+def test_going_back_returns_the_name_of_the_origin_screen_only_once():
     way = WayBack()
 
     assert way.pop_origin() == ""
@@ -32,7 +32,7 @@ def test_way_back_returns_the_name_of_the_origin_screen_once():
     assert [way.pop_origin(), way.pop_origin()] == ["jobs", ""]
 
 
-def test_way_back_drops_oldest_places(monkeypatch):
+def test_history_of_visited_places_drops_the_oldest_places(monkeypatch):
     monkeypatch.setattr(asset_navigation, "_MOST_PLACES", 2)
     way = WayBack()
     for key in range(4):

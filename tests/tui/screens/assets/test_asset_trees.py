@@ -68,7 +68,7 @@ async def test_zoom_key_shows_preview_on_narrow_screen_and_returns_to_tree(app, 
 
 @pytest.mark.usefixtures("store")
 @on_assets()
-async def test_search_counts_hits_and_n_walks_them_and_escape_restores_the_tree(app, pilot, pane):
+async def test_n_walks_the_hits_of_a_search_and_escape_restores_the_tree(app, pilot, pane):
     await press(pilot, "-")
     await press(pilot, "/", *"rock")
     await until(pilot, lambda: "2 of 5" in text(app))
@@ -104,7 +104,7 @@ async def test_search_counts_hits_and_n_walks_them_and_escape_restores_the_tree(
 
 @pytest.mark.usefixtures("store")
 @on_assets()
-async def test_keys_and_clicks_and_commands_switch_between_the_asset_trees(app, pilot, pane):
+async def test_asset_trees_can_be_switched_by_key_or_click_or_command(app, pilot, pane):
     for key, kind in (
         ("t", Kind.INTERMEDIATES),
         (">", Kind.PRODUCTS),
@@ -200,7 +200,7 @@ def test_problems_are_read_again_until_the_database_agrees_with_the_notices(tmp_
         pane.on_news(changed("failed", moment=(1 << 40, 1)))
         pane.shell.wake()
         await until(pilot, lambda: pane.readers.store.unwell is not before and "with errors" in row_of(app, "scripts"))
-        store.put(put_job=[job_row(4, 4, state="failed", status=2, warnings=0)])  # without a notice
+        store.put(put_job=[job_row(4, 4, state="failed", status=2, warnings=0)])  # the database changes, but no notice is sent
         await until(pilot, lambda: "✗ 1 failed" in row_of(app, "scripts"))
         await until(pilot, lambda: pane.live.is_at_rest)
 
@@ -227,7 +227,7 @@ def test_problem_column_is_not_cut_in_narrow_tree(width, ids):
 
 @pytest.mark.usefixtures("store")
 @on_assets(size=LARGE)
-async def test_running_job_causes_no_read_and_product_tree_explains_that_it_has_no_failed_jobs(app, pilot, pane):
+async def test_running_job_causes_no_read_of_the_asset_problems(app, pilot, pane):
     await until(pilot, lambda: pane.trees.model.health is not None)
     pane.on_news(changed("processing"))
     assert pane.live.is_at_rest
@@ -236,7 +236,7 @@ async def test_running_job_causes_no_read_and_product_tree_explains_that_it_has_
 
 
 @pytest.mark.usefixtures("store")
-def test_keys_wait_for_search_result(tmp_path, monkeypatch):
+def test_keys_wait_for_the_result_of_an_asset_search(tmp_path, monkeypatch):
     may_search = threading.Event()
     search = tree_search.search
     monkeypatch.setattr(tree_search, "search", lambda *what: may_search.wait() and search(*what))
@@ -294,7 +294,7 @@ def test_keys_wait_until_the_requested_asset_and_screen_are_shown(tmp_path, monk
 
 
 @pytest.mark.usefixtures("store")
-def test_keys_wait_for_the_first_tree_but_keys_that_leave_the_pane_do_not(tmp_path, monkeypatch):
+def test_keys_wait_for_the_first_tree_unless_they_leave_the_pane(tmp_path, monkeypatch):
     may_read = threading.Event()
     read_tree = assets_store.read_tree
     monkeypatch.setattr(assets_store, "read_tree", lambda *what: may_read.wait() and read_tree(*what))

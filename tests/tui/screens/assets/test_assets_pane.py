@@ -54,7 +54,7 @@ def test_source_details_show_facts_and_references(tmp_path, size, theme):
 
 @pytest.mark.usefixtures("store")
 @on_assets()
-async def test_enter_follows_references_and_brackets_walk_back_and_forward(app, pilot, pane):
+async def test_enter_follows_a_reference_and_bracket_keys_go_back_or_forward(app, pilot, pane):
     await go(pilot, pane, "mesh/rock.fbx")
     await press(pilot, "enter")
     await until(pilot, lambda: app.focused is pane.query_one(ReferenceTree))
@@ -81,7 +81,7 @@ async def test_enter_follows_references_and_brackets_walk_back_and_forward(app, 
 
 @pytest.mark.usefixtures("store")
 @on_assets()
-async def test_product_dependencies_open_step_by_step_without_cycles(app, pilot, pane):
+async def test_expanded_product_dependency_shows_a_cycle_only_as_a_mark(app, pilot, pane):
     await go(pilot, pane, "common/mesh/rock.model", Kind.PRODUCTS)
     for expected in (
         f"{uuid_text(uuid_of(2))}:7", "Last processed", "Job key", "common", "50 B", "Outgoing dependencies (1)", "Unmet path",
@@ -107,7 +107,8 @@ def test_asset_is_found_by_each_of_its_names(tmp_path):
             ("TEXTURES/Rock.png", rock), (f"{mesh}:7", model), (f"{tmp_path}/textures/rock.png", rock),
             (f"{tmp_path}/{model[0]}", model),
             (mesh, ("mesh/rock.fbx", Kind.SOURCES)), (f" {model[0]} ", model),
-            ("common/mesh/rock.mat", ("mesh/rock.mat", Kind.INTERMEDIATES)),  # a job's name for its intermediate product
+            # The name by which a job refers to its intermediate product.
+            ("common/mesh/rock.mat", ("mesh/rock.mat", Kind.INTERMEDIATES)),
         ):  # fmt: skip
             pane.reveal(name)
             await at(pilot, pane, path, kind)
@@ -117,7 +118,7 @@ def test_asset_is_found_by_each_of_its_names(tmp_path):
 
 @pytest.mark.usefixtures("store")
 @on_assets(size=(20, 6))
-async def test_tiny_screen_is_usable(app, pilot, pane):
+async def test_assets_screen_is_usable_at_a_tiny_size(app, pilot, pane):
     await go(pilot, pane, "textures/rock.png")
     await press(pilot, "enter", "z", "tab", "t", "/", "x", "enter", ".")
     assert app.is_running
@@ -125,7 +126,7 @@ async def test_tiny_screen_is_usable(app, pilot, pane):
 
 @pytest.mark.usefixtures("store")
 @on_assets()
-async def test_zoom_shows_only_the_focused_part_and_tab_moves_to_the_next(app, pilot, pane):
+async def test_zoom_shows_only_the_focused_part_and_tab_shows_the_next_part(app, pilot, pane):
     await go(pilot, pane, "scripts/door.lua")
     await until(pilot, lambda: "lua" in pane.query_one(FilePreview).title())
     app.set_focus(pane.trees.view)
@@ -161,7 +162,7 @@ async def test_back_returns_to_the_jobs_screen_that_led_to_the_asset(app, pilot,
 
 
 @pytest.mark.usefixtures("store")
-def test_long_list_of_references_is_reachable_to_its_end(tmp_path, store):
+def test_cursor_reaches_the_end_of_a_long_list_of_references(tmp_path, store):
     with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
         connection.executemany(
             "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags,"
@@ -210,7 +211,7 @@ async def test_reference_to_an_unknown_asset_shows_a_message(app, pilot, pane):
     await until(pilot, lambda: "'nobody.txt' is not an asset" in text(app))
 
 
-def test_missing_database_is_reported_in_place_of_the_tree(tmp_path):
+def test_missing_asset_database_is_reported_in_place_of_the_tree(tmp_path):
     async def look(app, pilot, _session):
         await until(pilot, lambda: "there is no asset database" in text(app))
         await press(pilot, "enter", "y", ".", "x", "J", "o", "n", "p", "[", "r")
@@ -219,7 +220,7 @@ def test_missing_database_is_reported_in_place_of_the_tree(tmp_path):
 
 
 @pytest.mark.parametrize("state", [SessionState.ATTACHING, SessionState.ATTACHED])
-def test_missing_database_is_shown_as_nothing_processed_while_an_engine_may_create_it(tmp_path, state):
+def test_missing_database_that_an_engine_may_create_is_shown_as_empty(tmp_path, state):
     async def look(app, pilot, _session):
         await until(pilot, lambda: "nothing was processed yet" in text(app))
         assert "no asset database" not in text(app)
@@ -249,7 +250,7 @@ def test_parentheses_step_through_the_levels_of_a_texture(tmp_path):
 
 @pytest.mark.usefixtures("store")
 @pytest.mark.skipif(shutil.which("git") is None, reason=MACHINE + "git is not installed")
-def test_equals_sign_shows_the_committed_picture_beside_the_current_one(tmp_path):
+def test_equals_sign_shows_the_committed_and_the_current_picture_together(tmp_path):
     def git(*words: str) -> None:
         subprocess.run(
             ["git", "-c", "user.name=Bea", "-c", "user.email=b@x", *words], cwd=tmp_path, check=True, capture_output=True

@@ -169,7 +169,7 @@ def test_builder_list_shows_reading_before_its_first_read(tmp_path, store, monke
         may_read.set()
 
 
-def test_filter_typed_before_first_read_applies_to_it(tmp_path, store, monkeypatch):
+def test_filter_typed_before_the_first_read_applies_to_the_first_rows(tmp_path, store, monkeypatch):
     may_read = threading.Event()
     find = builder_facts.find
     monkeypatch.setattr(reading, "find", lambda places: may_read.wait(20) and find(places))
@@ -219,7 +219,7 @@ def test_origin_of_a_pattern_takes_the_remaining_width():
     assert wide["place"] >= len(place)
 
 
-def test_names_patterns_and_platforms_of_builders_are_not_cut_if_they_fit(tmp_path, store):
+def test_builder_names_patterns_and_platforms_are_not_cut_if_they_fit(tmp_path, store):
     name = "a_name_longer_than_the_list_had_room"
     patterns = ("stone/*.png", "textures/*.tga")
     long = structs.replace(UPPER, uuid=b"L" * 16, name=name, patterns=tuple(glob(each) for each in patterns))
@@ -243,7 +243,7 @@ def test_names_patterns_and_platforms_of_builders_are_not_cut_if_they_fit(tmp_pa
     visit(tmp_path, open_metrics, size=(160, 40), builders=(IMAGES, long))
 
 
-def test_metrics_drop_averages_and_bars_before_they_cut_names():
+def test_metrics_table_drops_averages_and_bars_before_it_cuts_names():
     name = "images/creatures/iceblock.sprite"
     entry = Entry(name, "textures", "linux", 4, 0, 1, 1)
 
@@ -267,7 +267,7 @@ def test_builder_list_gets_the_lines_that_few_patterns_leave_free(tmp_path, stor
     visit(tmp_path, look, size=(80, 24), builders=many)
 
 
-def test_patterns_details_and_metrics_are_those_of_the_builder_under_the_cursor(tmp_path, store):
+def test_cursor_in_the_builder_list_selects_patterns_details_and_metrics(tmp_path, store):
     async def walk(app, pilot, _session, pane):
         for part in ("*.png", "glob", r".*\.tga", "regex", "/game/aptui.yaml:4:11", " Patterns (2)▾"):
             await until(pilot, lambda part=part: part in text(app))
@@ -314,7 +314,7 @@ def test_metrics_are_filtered_and_sorted(tmp_path, store):
     visit(tmp_path, sort)
 
 
-def test_metrics_are_sorted_by_count_and_by_average(tmp_path, store):
+def test_metrics_can_be_sorted_by_count_or_by_average(tmp_path, store):
     more = [job_row(6 + at, 1, duration_ms=10 * at, platform=platform) for at, platform in enumerate(("pc", "mac"))]
     store.put(put_job=more)
     by_count, by_average = [f"textures/rock_{at}.png" for at in (1, 2, 3)], [f"textures/rock_{at}.png" for at in (2, 3, 1)]
@@ -358,7 +358,7 @@ def test_builder_filter_applies_while_typing_and_keeps_the_rows_after_a_mistake(
     visit(tmp_path, narrow)
 
 
-def test_order_of_the_builder_list_is_chosen_and_remembered(tmp_path, store):
+def test_chosen_order_of_the_builder_list_is_remembered(tmp_path, store):
     async def sort(app, pilot, _session, pane):
         await pilot.press("S", "1")
         await until(pilot, lambda: names(pane)[0] == "Image")
@@ -415,7 +415,7 @@ def test_revealing_a_builder_waits_until_the_builders_are_read(tmp_path, store):
     )  # fmt: skip
 
 
-def test_ended_jobs_are_counted_while_screen_is_visible(tmp_path, store):
+def test_ended_jobs_are_counted_while_the_builders_screen_is_visible(tmp_path, store):
     async def end(app, pilot, session, pane):
         store.put(put_job=[job_row(6, 1, builder=OTHER, duration_ms=5000)])
         news = JobChanged(0, 6, "a", 1, "pc", "Image", "upper", "completed", "", "", 0, 0, 3, "", 1)
@@ -434,7 +434,7 @@ def test_ended_jobs_are_counted_while_screen_is_visible(tmp_path, store):
     visit(tmp_path, end)
 
 
-def test_broken_builder_shows_reason(tmp_path, store):
+def test_broken_builder_shows_the_reason_of_its_failure(tmp_path, store):
     async def trip(app, pilot, session, _pane):
         session.latest_health = Health(broken_builders=(("Image", "its worker died 3 times"),))
         session.say(HealthChanged(0, session.latest_health))
@@ -465,7 +465,7 @@ def test_error_of_completing_builders_is_reported_and_other_facts_are_shown(tmp_
     visit(tmp_path, look, complete=complete)
 
 
-def test_without_configuration_builders_of_database_are_shown(tmp_path, store):
+def test_builders_of_the_database_are_shown_without_a_configuration(tmp_path, store):
     async def look(app, pilot, _session, pane):
         assert len(names(pane)) == 3
         await until(pilot, lambda: "only the database names this builder" in text(app))
@@ -475,7 +475,7 @@ def test_without_configuration_builders_of_database_are_shown(tmp_path, store):
     visit(tmp_path, look, has_config=False)
 
 
-def test_without_database_configuration_is_shown(tmp_path):
+def test_builders_of_the_configuration_are_shown_without_a_database(tmp_path):
     async def look(app, pilot, _session, pane):
         assert names(pane) == ["Image", "upper"]
         await pilot.press("m")
@@ -484,7 +484,7 @@ def test_without_database_configuration_is_shown(tmp_path):
     visit(tmp_path, look)
 
 
-def test_copy_menu_zoom_and_back_keys(tmp_path, store):
+def test_builders_screen_handles_the_keys_for_copying_zoom_and_going_back(tmp_path, store):
     async def use(app, pilot, _session, pane):
         await pilot.press("y", "y", "y", "n", "y", "a")
         await until(pilot, lambda: app.copied[0].startswith("Image\tpython\t7\t*.png, .*\\.tga\t3"))
@@ -544,5 +544,5 @@ def test_builder_without_runs_has_a_dash_for_its_durations(spent, expected):
 @pytest.mark.parametrize(
     ("limit_s", "said"), [(45, "45 s"), (0.5, "0.5 s"), (120, "2m"), (150, "2m 30s"), (3600, "1h"), (5400, "1h 30m")]
 )
-def test_limits_are_formatted_as_durations(limit_s, said):
+def test_time_limits_of_a_builder_are_formatted_as_durations(limit_s, said):
     assert builder_facts._limit(limit_s) == said

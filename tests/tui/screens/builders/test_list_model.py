@@ -58,7 +58,7 @@ def test_list_and_details_match_model_after_any_filter_and_order(tmp_path: Path,
     chance = random.Random(seed)
 
     async def play(app: Any, pilot: Any, session: Any, pane: Any) -> None:
-        pane.reading.poll = lambda: None  # The test sets the result of a read.
+        pane.reading.poll = lambda: None  # nothing is read, because the test sets the result of a read
         text, order = "", pane.widgets.list.sort
         for _ in range(_STEPS):
             before, step = pane.current, chance.choice(("read", "health", "filter", "sort", "go", "reveal"))

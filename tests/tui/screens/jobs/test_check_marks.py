@@ -42,7 +42,7 @@ def product(number: int, job: int, size: int) -> tuple[object, ...]:
     return (number, job, f"linux/{number}.dds", 0, b"T" * 16, 0, 1, b"D" * 32, size)
 
 
-def test_check_marks_show_level_and_count_for_findings_of_products_and_names_and_for_blocked_jobs(store: Store) -> None:
+def test_check_mark_of_a_job_shows_the_level_and_number_of_its_findings(store: Store) -> None:
     with closing(open_reader(store.path)) as reader:
         found = check_marks(reader, CHECKS)
 
@@ -54,7 +54,7 @@ def test_check_marks_show_level_and_count_for_findings_of_products_and_names_and
         assert findings_of(reader, CHECKS, "y/none.txt") == []
 
 
-def test_check_marks_are_shown_and_found_by_filter(store: Store) -> None:
+def test_check_marks_are_shown_in_rows_and_matched_by_the_filter(store: Store) -> None:
     with closing(open_reader(store.path)) as reader, closing(JobsStore()) as jobs:
         jobs.apply(Batch(table=read_job_table(reader, {}, AnalysisKeys())))
         jobs.settle()
@@ -90,7 +90,7 @@ def test_check_marks_are_shown_and_found_by_filter(store: Store) -> None:
         assert jobs.cell(row, "status").text == "! 1 check"  # The marks also appear in rows that are read again.
 
 
-def test_check_thread_works_on_request_and_closes_during_its_pause(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_thread_reads_on_request_and_can_be_closed_during_its_pause(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marks_module, "_REST_S", 600.0)
     woken = threading.Event()
     with closing(CheckMarks(store.path, CHECKS, woken.set)) as marks:
@@ -103,7 +103,7 @@ def test_check_thread_works_on_request_and_closes_during_its_pause(store: Store,
         assert marks.pop() is None
 
 
-def test_nothing_is_read_if_no_checks_are_configured(tmp_path: Path) -> None:
+def test_products_are_not_read_if_no_checks_are_configured(tmp_path: Path) -> None:
     with closing(CheckMarks(tmp_path / "none", (), lambda: None)) as marks:
         marks.mark_stale()
         assert not marks._worker.is_busy

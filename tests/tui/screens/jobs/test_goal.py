@@ -39,7 +39,7 @@ def screen():
     return Screen()
 
 
-def test_cursor_goes_to_visible_job_at_once(screen):
+def test_cursor_goes_to_a_requested_visible_job_at_once(screen):
     screen.goal.set_job(2)
     screen.goal.apply()
 
@@ -79,7 +79,7 @@ def test_cursor_is_placed_on_the_first_row_only_once(screen):
     assert screen.done == ["first"]
 
 
-def test_new_and_fixed_failures_since_the_last_visit_are_counted_in_line_1_and_listed_by_news(tmp_path, monkeypatch):
+def test_changed_failures_since_the_last_visit_are_counted_and_listed(tmp_path, monkeypatch):
     for module in (job_details, selection):
         monkeypatch.setattr(module, "author_of", lambda _folder, commit: {"b" * 40: "Bea"}.get(commit, ""))
     memory = UiMemory(tmp_path / "project.json")

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.real
 
 
 @on_jobs()
-async def test_run_again_cancel_and_run_next_act_on_marked_jobs(app, pilot, pane):
+async def test_marked_jobs_can_be_run_again_or_cancelled_or_run_next(app, pilot, pane):
     await pilot.press("r")
     await until(pilot, lambda: "queued to run again" in text(app))
     await pilot.press("plus")
@@ -81,7 +81,7 @@ async def test_digits_typed_in_an_open_menu_do_not_switch_panes(app, pilot, pane
 
 
 @on_jobs()
-async def test_selected_job_keeps_cursor_after_run_again(app, pilot, pane):
+async def test_cursor_stays_on_a_job_that_the_user_runs_again(app, pilot, pane):
     await until(pilot, lambda: pane.table.cursor_key == 1)
     await pilot.press("r")
     await until(pilot, lambda: app.session.asked == [ReprocessJobs(job_ids=(1,))])
@@ -184,7 +184,7 @@ async def test_read_only_screen_offers_no_requests(app, pilot, pane):
     assert app.session.asked == []
 
 
-def test_log_source_and_folder_open_in_other_programs(tmp_path, monkeypatch):
+def test_log_source_and_folder_of_a_job_open_in_other_programs(tmp_path, monkeypatch):
     monkeypatch.setenv("PAGER", "less -S")
     monkeypatch.setenv("EDITOR", "ed")
     monkeypatch.delenv("VISUAL", raising=False)
@@ -226,7 +226,7 @@ def test_log_source_and_folder_open_in_other_programs(tmp_path, monkeypatch):
     in_jobs(tmp_path, open_)
 
 
-def test_rows_are_copied_as_paths_uuid_products_command_and_report(tmp_path):
+def test_job_rows_are_copied_in_each_offered_form(tmp_path):
     async def copy(app, pilot, pane):
         await papers_of(pilot, pane, 1)
         await pilot.press("y", "enter")  # Two keys copy the first error.
@@ -257,7 +257,7 @@ def test_rows_are_copied_as_paths_uuid_products_command_and_report(tmp_path):
 
 
 @on_jobs()
-async def test_log_line_is_copied_with_or_without_details_or_with_the_whole_log_or_as_a_bug_report(app, pilot, pane):
+async def test_log_line_is_copied_in_each_offered_form(app, pilot, pane):
     await pilot.press("enter")
     await papers_of(pilot, pane, 1)
     for key in "ydab":

@@ -53,7 +53,7 @@ async def test_running_job_shows_facts_of_its_previous_run_as_last_run(app, pilo
 
 
 @on_jobs()
-async def test_why_sheet_shows_the_reason_of_a_run_and_its_inputs_and_earlier_runs(app, pilot, pane):
+async def test_why_sheet_shows_reason_inputs_and_earlier_runs_of_a_job(app, pilot, pane):
     await pilot.press("x")
     await until(pilot, lambda: "Inputs of the last" in text(app))
     for part in (
@@ -75,7 +75,7 @@ async def test_why_sheet_wraps_long_lines(app, pilot):
     assert "IDAT chunk is broken" in said
 
 
-def test_only_last_of_many_requested_jobs_is_read(tmp_path):
+def test_only_the_last_of_many_requested_jobs_is_read(tmp_path):
     with database(tmp_path) as store:
         store.put(
             put_source=[source_row(at, f"a/{at:04}.png") for at in range(1, 201)],
@@ -157,7 +157,7 @@ def test_unreadable_database_is_reported_in_place_of_rows(tmp_path: Path):
     in_shell(tmp_path, look, panes=[PANES[0]], session=Session(cache))
 
 
-def test_refused_job_shows_reason_once():
+def test_refused_job_shows_its_reason_only_once():
     why = "product 'a.webp' is made by 'b.png' as well"
     info = JobRowInfo(1, "a.png", "game", "linux", "images", "images", "failed", 0, 1, 1, 0, why, why, "", 1, 1)
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.real
 
 
 @on_jobs()
-async def test_panes_show_job_log_and_details_of_first_error(app, pilot, pane):
+async def test_jobs_screen_shows_the_log_and_the_details_of_the_first_error(app, pilot, pane):
     await papers_of(pilot, pane, 1)
     await sees(
         pilot,
@@ -36,7 +36,7 @@ async def test_panes_show_job_log_and_details_of_first_error(app, pilot, pane):
     await pilot.press("j", "j", "j")  # The cursor moves past the other failed job and the failed analysis.
     await papers_of(pilot, pane, 3)
     await sees(pilot, app, "sand is warm")
-    await until(pilot, lambda: "Heat" in text(app))  # without an error the cursor is on the first warning
+    await until(pilot, lambda: "Heat" in text(app))  # the log has no error, so the cursor is on its first warning
 
 
 @on_jobs()
@@ -47,7 +47,7 @@ async def test_log_line_without_details_shows_facts_about_the_job(app, pilot, pa
     await sees(pilot, app, "── About this job ──", "Ran because  the source changed", "Error        IDAT chunk is broken")
     assert "Details of this line" not in text(app)
     head = next(at for at, line in enumerate(lines(app)) if "Event log" in line)
-    assert lines(app)[head + 1].startswith("▌")  # Wrapped lines draw the cursor again, too.
+    assert lines(app)[head + 1].startswith("▌")  # the cursor is drawn again also when lines are wrapped
 
 
 @on_jobs()
@@ -65,7 +65,7 @@ async def test_enter_goes_to_first_error_and_escape_returns(app, pilot, pane):
     await until(pilot, lambda: app.focused is pane.table)
 
 
-def test_tab_walks_the_panes_and_zoom_hides_others_on_a_small_screen(tmp_path):
+def test_tab_visits_the_parts_and_zoom_hides_other_parts_on_a_small_screen(tmp_path):
     async def walk(app, pilot, pane):
         log = pane.event_log
         assert log.log_pane.display
@@ -97,7 +97,7 @@ def test_tab_walks_the_panes_and_zoom_hides_others_on_a_small_screen(tmp_path):
         assert all(len(line) <= 80 for line in lines(app))
 
     app = in_jobs(tmp_path, walk, size=SMALL)
-    drawn = 100 * (24 - 5 - 2 - 7) // (24 - 5)  # the height that seven rows leave to the log
+    drawn = 100 * (24 - 5 - 2 - 7) // (24 - 5)  # the percentage of the height that remains for the log below seven rows
     assert app.memory.get("jobs.split", 0) == drawn + 16
 
 
@@ -136,7 +136,7 @@ async def test_empty_details_have_no_title(app, pilot, pane):
 
 
 @on_jobs()
-async def test_event_log_search_and_levels(app, pilot, pane):
+async def test_event_log_can_be_searched_and_filtered_by_level(app, pilot, pane):
     log = pane.event_log
     await pilot.press("enter")
     await papers_of(pilot, pane, 1)
@@ -187,7 +187,7 @@ def test_log_is_read_again_after_a_run_even_before_the_new_row_is_stored(tmp_pat
 
 
 @on_jobs(running=(3,))
-async def test_lost_engine_ends_running_state_on_screen(app, pilot, pane):
+async def test_lost_engine_ends_the_running_state_of_jobs_on_the_screen(app, pilot, pane):
     pane.choices.filter_by("sand")
     await until(pilot, lambda: pane.table.cursor_key == 3 and "▶ processing" in text(app) and "▶ running" in text(app))
     for listener in app.session.listeners:
@@ -196,7 +196,7 @@ async def test_lost_engine_ends_running_state_on_screen(app, pilot, pane):
 
 
 @on_jobs()
-async def test_cursor_moves_and_notices_do_not_lay_out_screen(app, pilot, pane):
+async def test_cursor_moves_and_notices_cause_no_layout_of_the_screen(app, pilot, pane):
     await papers_of(pilot, pane, pane.table.cursor_key)
     await pilot.pause(0.3)
     layouts = layouts_of(app)
@@ -211,7 +211,7 @@ async def test_cursor_moves_and_notices_do_not_lay_out_screen(app, pilot, pane):
 
 
 @on_jobs()
-async def test_durations_update_while_running_and_idle_draws_nothing(app, pilot, pane):
+async def test_durations_are_updated_only_while_jobs_run(app, pilot, pane):
     await pilot.pause(0.3)
     drawn: list[object] = []
     app._display = lambda *arguments: drawn.append(arguments)
@@ -234,7 +234,7 @@ async def test_untrusted_text_is_shown_without_escape_sequences_and_markup(app, 
     await until(pilot, lambda: "it last ran because" in text(app))
     assert "\x1b" not in text(app)
     await pilot.press("escape", "full_stop")
-    # Its log is gone.
+    # The log file of this job does not exist.
     await sees(pilot, app, "[/oops] [red]x[/red]", "textures/bad\\xe9name.png", "the log 'gone.log' does not exist")
     assert "\x1b" not in text(app)
     await pilot.press("escape")

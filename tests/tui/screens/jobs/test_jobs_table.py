@@ -32,13 +32,13 @@ async def test_columns_are_as_wide_as_their_texts(app, pilot, pane):
     shown = {column.id: width for column, width in pane.table._lay_columns()}
     texts = [pane.store.cell(index, "platform").text for index in range(pane.store.row_count())]
     assert shown["platform"] == max(8, *map(len, texts))
-    assert shown["key"] == 16  # Longer names exist, but other columns need width, too.
+    assert shown["key"] == 16  # some names are longer, but other columns need width, too
     assert shown["source"] == 28  # the minimum width; all paths are shorter
     assert shown["reason"] > shown["source"]
     assert not any(pane.store.cell(index, "reason").text.startswith(" ") for index in range(pane.store.row_count()))
 
 
-def test_short_paths_leave_room_for_more_columns_on_80_columns(tmp_path):
+def test_short_paths_leave_room_for_more_table_columns_on_80_cells(tmp_path):
     needs = {"source": 24, "platform": 5, "key": 9, "reason": 40}
 
     def shown(alike: set[str], source: int = 24) -> set[str]:
@@ -51,7 +51,7 @@ def test_short_paths_leave_room_for_more_columns_on_80_columns(tmp_path):
     assert shown(set(), source=40) == {"status", "completed", "platform"}, "the path is worth more"
 
 
-def test_added_columns_are_dropped_last():
+def test_columns_that_the_user_added_are_dropped_last():
     def shown(ids: tuple[str, ...]) -> set[str]:
         return {column.id for column, _ in lay_out(choose_columns(ids, alike={"errors"}, needs={"source": 24}), 78)}
 
@@ -59,7 +59,7 @@ def test_added_columns_are_dropped_last():
     assert "builder" in shown((*USUAL, "builder"))
 
 
-def test_without_failures_a_narrow_table_drops_the_reason_before_the_duration():
+def test_narrow_table_without_failures_drops_reasons_before_durations():
     def kept(width: int) -> set[str]:
         columns = choose_columns(USUAL, has_failed=False, alike={"platform"}, needs={"source": 24, "reason": 14})
         return {column.id for column, _ in lay_out(columns, width)}
@@ -70,7 +70,7 @@ def test_without_failures_a_narrow_table_drops_the_reason_before_the_duration():
 
 
 @on_jobs()
-async def test_order_failed_first_is_the_default_and_one_key_restores_it(app, pilot, pane):
+async def test_default_order_is_failed_first_and_one_key_restores_it(app, pilot, pane):
     await sees(pilot, app, "failed first")
     await pilot.press("S", "s")
     await sees(pilot, app, "sorted by Source ↑")
@@ -82,7 +82,7 @@ async def test_order_failed_first_is_the_default_and_one_key_restores_it(app, pi
 
 
 @on_jobs(filler=many)
-async def test_log_takes_the_height_that_few_rows_leave_free_until_the_user_moves_the_border(app, pilot, pane):
+async def test_log_takes_the_free_height_of_a_short_table_until_the_user_sets_it(app, pilot, pane):
     height = pane.event_log.size.height
     assert height == pane.size.height * 40 // 100
     await typed(pilot, pane, "sand")
@@ -208,7 +208,7 @@ async def test_invalid_filter_is_shown_and_filters_nothing(app, pilot, pane):
 
 
 @on_jobs()
-async def test_excluded_word_that_is_a_platform_names_the_field(app, pilot, pane):
+async def test_excluded_platform_name_gets_a_hint_about_the_platform_field(app, pilot, pane):
     await typed(pilot, pane, "!linux")
 
     await sees(pilot, app, "'linux' is a platform: !platform:linux   7 of 7")
@@ -220,7 +220,7 @@ async def test_empty_table_names_watched_folders_and_patterns(app, pilot, pane):
 
 
 @on_jobs()
-async def test_status_menu_toggles_until_escape(app, pilot, pane):
+async def test_status_menu_toggles_statuses_until_escape(app, pilot, pane):
     await pilot.press("s")
     await until(pilot, lambda: "completed with warnings" in text(app))
     await pilot.press("f")
@@ -251,7 +251,7 @@ async def test_status_menu_toggles_until_escape(app, pilot, pane):
         (("f", "f"), ""),
     ],
 )
-def test_status_menu_enter_keeps_toggled_statuses(tmp_path, keys, found):
+def test_enter_in_the_status_menu_keeps_the_toggled_statuses(tmp_path, keys, found):
     async def pick(app, pilot, pane):
         await pilot.press("s", *keys, "enter")
         await settled(pilot, pane)
@@ -262,7 +262,7 @@ def test_status_menu_enter_keeps_toggled_statuses(tmp_path, keys, found):
 
 
 @on_jobs()
-async def test_typing_replaces_kept_filter(app, pilot, pane):
+async def test_typing_in_the_filter_line_replaces_the_previous_filter(app, pilot, pane):
     pane.choices.filter_by("status:failed")
     await settled(pilot, pane)
     await pilot.press("slash", *"sand", "enter")
@@ -324,7 +324,7 @@ async def test_filter_is_not_shown_while_failures_are_grouped_by_cause(app, pilo
     await sees(pilot, app, "platform:pc failed")
 
 
-def test_order_chosen_by_header_or_menu_or_command_is_remembered(tmp_path):
+def test_table_remembers_the_order_chosen_by_header_or_menu_or_command(tmp_path):
     async def order(app, pilot, pane):
         await pilot.click(pane.table, offset=(18, 0))
         await settled(pilot, pane)

@@ -24,7 +24,7 @@ def status(pane, index: int = 0) -> list[str]:
     return [pane.store.cell(index, column).text for column in ("status", "source", "platform")]
 
 
-def test_table_has_a_line_for_each_source_with_two_platforms_and_t_shows_jobs(tmp_path):
+def test_project_with_two_platforms_lists_sources_until_t_is_pressed(tmp_path):
     memory = UiMemory(tmp_path / "memory.json")
 
     async def turn(app, pilot, pane):
@@ -39,7 +39,7 @@ def test_table_has_a_line_for_each_source_with_two_platforms_and_t_shows_jobs(tm
         await until(pilot, lambda: pane.table.cursor_key == 2 == pane.selection.key)
         await pilot.press("t")
         await settled(pilot, pane)
-        await until(pilot, lambda: pane.store.row_count() == 8)  # still expanded
+        await until(pilot, lambda: pane.store.row_count() == 8)  # the source is still expanded
         assert (pane.table.cursor_key, pane.selection.key) == (2, 2)
         await pilot.press("t")
         await settled(pilot, pane)
@@ -95,7 +95,7 @@ async def test_filter_shows_only_passing_jobs_of_a_source(app, pilot, pane):
 
 
 @on_two_platforms
-async def test_actions_and_copies_are_about_all_jobs_of_a_source(app, pilot, pane):
+async def test_actions_and_copies_of_a_source_include_all_its_jobs(app, pilot, pane):
     await papers_of(pilot, pane, 1)
     await pilot.press("r")
     await until(pilot, lambda: app.session.asked == [ReprocessJobs(job_ids=(1, 2))])
@@ -144,7 +144,7 @@ async def test_log_stays_on_its_job_until_another_job_of_the_source_is_worse(app
         app.wake()
 
     pane.reveal("sand")
-    await papers_of(pilot, pane, 3)  # with a warning
+    await papers_of(pilot, pane, 3)  # the log of job 3 has a warning
     assert status(pane) == ["! 1 warning", f"▸ {SAND}", "1 of 3 jobs"]
     assert [pane.store.cell(0, column).text for column in ("key", "number")] == ["3 keys", ""]
     tell(3, "processing", warnings=1)
@@ -165,7 +165,7 @@ async def test_log_stays_on_its_job_until_another_job_of_the_source_is_worse(app
 
 
 @on_two_platforms
-async def test_key_for_the_next_failure_stops_once_at_a_collapsed_source_and_at_each_job_of_an_expanded_source(app, pilot, pane):
+async def test_failure_key_visits_a_collapsed_source_once_but_each_expanded_job(app, pilot, pane):
     async def walk(count: int) -> list[int]:
         places = []
         for _ in range(count):

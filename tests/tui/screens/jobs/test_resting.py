@@ -41,7 +41,7 @@ def test_rows_are_not_sorted_during_input_or_just_after_a_sort() -> None:
     assert selection.HOLD_S + selection.AGAIN_S < 2
 
 
-def test_changed_row_under_the_cursor_is_marked_as_just_changed_for_less_than_a_second() -> None:
+def test_changed_row_under_the_cursor_is_marked_for_less_than_a_second() -> None:
     clock = Clock()
     rest = Resting(clock)
 
@@ -108,7 +108,7 @@ async def test_cursor_stays_on_its_failure_and_running_jobs_are_shown_in_a_strip
 
 
 @on_jobs(filler=many)
-async def test_newer_failures_are_visible_above_the_cursor_until_a_key_moves_it(app, pilot, pane):
+async def test_newer_failures_are_visible_above_the_cursor_until_it_moves(app, pilot, pane):
     def fail(job_id: int) -> None:
         app.session.say(notice(job_id, "failed", source=f"many/{job_id}.png", completed_ms=NOW_MS + job_id * 1000), job_id)
 
@@ -133,7 +133,7 @@ async def test_newer_failures_are_visible_above_the_cursor_until_a_key_moves_it(
 async def test_details_of_the_previous_job_are_replaced_when_a_job_is_selected(app, pilot, pane):
     await newest_first(pilot, pane)
     await until(pilot, lambda: pane.event_log.has_details)
-    pane.table.move_to_key(5)  # its log is empty
+    pane.table.move_to_key(5)  # the log of job 5 is empty
     await until(pilot, lambda: pane.event_log.job_details.info.key == 5 and not pane.event_log.is_reading)
     await until(pilot, lambda: "About this job" in text(app) and "IDAT" not in text(app).partition("Event log")[2])
 
@@ -153,7 +153,7 @@ async def test_help_opened_over_a_menu_receives_the_keys_and_closes_with_escape(
 
 
 @on_jobs()
-async def test_keys_wait_for_rows_and_filter_and_log(app, pilot, pane):
+async def test_keys_wait_until_rows_filter_and_log_are_ready(app, pilot, pane):
     assert pane.name_awaited(pane.table) == ""
     pane.store._number += 1  # The rows for the filter are being computed.
     assert pane.name_awaited(pane.table) == "the filter"
@@ -181,7 +181,7 @@ async def test_keys_wait_for_rows_and_filter_and_log(app, pilot, pane):
 
 
 @on_jobs()
-async def test_keys_typed_before_first_rows_are_handled_after(app, pilot, pane):
+async def test_keys_typed_before_the_first_rows_are_handled_after_them(app, pilot, pane):
     async def type_all() -> None:
         for letter in "/frozen":  # Outside the filter, f opens the causes and r runs a job again.
             await driver._handle(app, events.Key(_character_to_key(letter), letter))

@@ -123,7 +123,7 @@ def test_lines_of_a_running_job_are_replaced_by_its_log_without_moving(tmp_path)
     in_jobs(tmp_path, run, filler=keep)
 
 
-def test_cursor_on_the_last_line_of_a_running_log_is_on_the_last_line_after_the_run(tmp_path):
+def test_cursor_on_the_last_line_of_a_log_stays_last_when_the_run_ends(tmp_path):
     async def run(app, pilot, pane):
         runs = Runs(app)
         await select(pilot, pane, 3)
@@ -163,7 +163,7 @@ async def test_earlier_run_of_a_job_can_be_shown_while_its_next_run_is_active(ap
     runs = Runs(app, job_id=1)
     await select(pilot, pane, 1)
     await until(pilot, lambda: "giving up" in text(app))
-    await pilot.press("enter", "escape")  # the cursor stays on a job that the user acted on
+    await pilot.press("enter", "escape")  # after these keys, the cursor stays on the job, because the user acted on it
     runs.said = ("now",)
     app.session.say(notice(1, "processing", source="textures/rock_01.png"), 2)
     await until(pilot, lambda: "image  now" in text(app))
@@ -181,7 +181,7 @@ async def test_earlier_run_of_a_job_can_be_shown_while_its_next_run_is_active(ap
 
 
 @on_jobs(filler=keep)
-async def test_search_finds_new_lines_of_running_job(app, pilot, pane):
+async def test_log_search_finds_new_lines_of_a_running_job(app, pilot, pane):
     runs = await at_work(app, pilot, pane)
     await pilot.press("enter")
     await pilot.press("slash")
@@ -210,7 +210,7 @@ def test_pager_shows_lines_of_running_job(tmp_path, monkeypatch):
     in_jobs(tmp_path, run, filler=keep)
 
 
-# -------------------------------------------------------------------------------------------------------------- when it asks
+# ----------------------------------------------------------------------------------- requests for the lines of a running job
 
 
 class Asking:
@@ -264,7 +264,7 @@ def test_next_request_for_running_lines_waits_for_the_answer_and_the_interval(as
     assert asking.shown == [["one", "two"]]
 
 
-def test_lines_of_new_run_replace_those_of_previous_run(asking: Asking) -> None:
+def test_lines_of_a_new_run_replace_the_lines_of_the_previous_run(asking: Asking) -> None:
     asking.answer(7, 2, "one", "two")
     asking.look(AGAIN_S)
     asking.answer(8, 1, "anew")
@@ -284,7 +284,7 @@ def test_cursor_passing_running_jobs_sends_no_request(asking: Asking) -> None:
     assert asking.shown == []
 
 
-def test_no_request_for_running_lines_is_sent_without_an_engine_that_supports_it(asking: Asking) -> None:
+def test_running_lines_are_not_requested_from_an_engine_without_support(asking: Asking) -> None:
     asking.answers[-1].set_exception(UserError("there is no verb 'read_run_log'"))
     asking.look(60)
     asking.look(60)

@@ -127,7 +127,8 @@ def text_of(rows: RecordLines, key: int) -> str:
     return rows.line(at).text
 
 
-@settings(max_examples=60, deadline=None, phases=set(Phase) - {Phase.shrink})  # Ten steps need no shrinking.
+# A failure after ten steps can be read without shrinking.
+@settings(max_examples=60, deadline=None, phases=set(Phase) - {Phase.shrink})
 @given(st.lists(STEPS, min_size=1, max_size=10))
 def test_log_lines_match_a_reference_model_after_any_tab_and_search(steps: list[object]) -> None:
     CountedFile.reads = 0

@@ -100,7 +100,7 @@ async def count_is(pilot, pane, count: int) -> None:
     await until(pilot, lambda: pane.pane.count_rows() == count)
 
 
-def test_standard_tabs_show_their_levels_and_tab_is_remembered(tmp_path, log):
+def test_standard_tabs_show_their_levels_and_the_chosen_tab_is_remembered(tmp_path, log):
     async def walk(app, pilot, _session, pane):
         assert len(shown(pane)) == 8
         await pilot.press("less_than_sign")
@@ -140,7 +140,7 @@ def test_new_messages_appear_at_once_and_are_followed(tmp_path, log):
     visit(tmp_path, hear)
 
 
-def test_new_lines_do_not_lay_out_screen(tmp_path, log):
+def test_new_log_lines_cause_no_layout_of_the_screen(tmp_path, log):
     async def hear(app, pilot, session, pane):
         layouts = layouts_of(app)
         await pilot.press("j", "k")
@@ -153,7 +153,7 @@ def test_new_lines_do_not_lay_out_screen(tmp_path, log):
     visit(tmp_path, hear)
 
 
-def test_incomplete_line_is_completed_later(tmp_path, log):
+def test_incomplete_log_line_is_completed_by_a_later_read(tmp_path, log):
     async def write(app, pilot, session, pane):
         with (folder_of(tmp_path) / "aptui.log").open("ab") as stream:
             stream.write(f"~~{NOW_MS}~~1~~1~~none~~half a ".encode())
@@ -168,7 +168,7 @@ def test_incomplete_line_is_completed_later(tmp_path, log):
     visit(tmp_path, write)
 
 
-def test_rotated_log_is_replaced_by_new_one(tmp_path, log):
+def test_rotated_log_is_replaced_by_the_new_log(tmp_path, log):
     async def roll(app, pilot, session, pane):
         log._roll(NOW_MS // 1000)
         log.append(record(W, "a new file"))
@@ -196,7 +196,7 @@ def test_truncated_log_is_read_again(tmp_path, log):
     visit(tmp_path, cut)
 
 
-def test_keys_toggle_levels_and_wrapping_and_jump_to_errors(tmp_path, log):
+def test_logs_screen_has_keys_for_levels_wrapping_and_errors(tmp_path, log):
     async def jump(app, pilot, _session, pane):
         at = lambda: pane.pane.current().text  # a short name for a long expression
         await pilot.press("E")
@@ -216,7 +216,7 @@ def test_keys_toggle_levels_and_wrapping_and_jump_to_errors(tmp_path, log):
     assert app.memory.get("logs.wrap", False)
 
 
-def test_search_finds_all_lines_and_n_walks_hits(tmp_path, log):
+def test_log_search_finds_all_matching_lines_and_n_walks_the_hits(tmp_path, log):
     async def look(app, pilot, _session, pane):
         await find(pilot, pane, "line$")
         await until(pilot, lambda: "2 of 8" in text(app))
@@ -251,7 +251,7 @@ def test_invalid_filter_keeps_view_and_shows_position(tmp_path, log):
     visit(tmp_path, look)
 
 
-def test_search_is_remembered(tmp_path, log):
+def test_search_of_the_logs_screen_is_remembered(tmp_path, log):
     async def begin(_app, pilot, _session, pane):
         await find(pilot, pane, "rock")
         await pilot.press("enter")
@@ -324,7 +324,7 @@ def test_marked_lines_and_all_lines_are_copied(tmp_path, log):
     visit(tmp_path, copy)
 
 
-def test_user_can_add_change_move_and_remove_a_tab_and_it_is_remembered(tmp_path, log):
+def test_tabs_that_the_user_changes_on_the_logs_screen_are_remembered(tmp_path, log):
     async def make(app, pilot, _session, pane):
         await pilot.press("t", "a", *"scan", "tab", *"^scan(", "enter")
         await until(pilot, lambda: "unclosed group" in text(app))
@@ -431,7 +431,7 @@ def test_logs_screen_works_at_every_size(tmp_path, log, size):
     visit(tmp_path, press, size=size)
 
 
-# ── without a screen ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── tests without a screen ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(

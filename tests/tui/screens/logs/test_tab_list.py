@@ -48,7 +48,7 @@ def test_next_tab_after_the_last_tab_is_the_first_tab():
     assert shown == ["Debug"]
 
 
-def test_own_tabs_are_moved_removed_and_remembered(menu):
+def test_tabs_of_the_user_are_moved_removed_and_remembered(menu):
     found, shown, memory = tabs(tabs=OWN, tab=4)
     found.ask()
 
@@ -77,7 +77,7 @@ def test_changed_tab_keeps_its_place_and_a_new_tab_becomes_the_last(menu):
     assert shown == ["other", "more"]
 
 
-def test_cancelled_form_changes_nothing(menu):
+def test_cancelled_tab_form_changes_nothing(menu):
     found, shown, _memory = tabs(tabs=OWN)
 
     found.edit(None)

@@ -253,7 +253,7 @@ def test_setting_is_written_to_chosen_file_only(tmp_path, project):
     in_tools(tmp_path, write, project=project)
 
 
-def test_command_adds_ignore_rule_to_users_file(tmp_path, project):
+def test_set_command_adds_an_ignore_rule_to_the_file_of_the_user(tmp_path, project):
     own = tmp_path / "XDG_CONFIG_HOME" / "aptui" / "aptui.yaml"
 
     async def add(app, pilot, _session):
@@ -274,7 +274,7 @@ def test_command_adds_ignore_rule_to_users_file(tmp_path, project):
     in_tools(tmp_path, add, project=project)
 
 
-def test_setting_of_users_file_is_written_there_without_question(tmp_path, project):
+def test_setting_in_the_file_of_the_user_is_written_without_a_question(tmp_path, project):
     own = tmp_path / "XDG_CONFIG_HOME" / "aptui" / "aptui.yaml"
     own.parent.mkdir(parents=True)
     own.write_text("workers: 5\n", encoding="utf-8")
@@ -329,7 +329,7 @@ def test_screen_tools_need_no_engine_and_no_project(tmp_path):
     in_tools(tmp_path, use_them, session=session)
 
 
-def test_read_only_screen_offers_no_engine_tools_and_settings(tmp_path, project):
+def test_read_only_screen_offers_no_engine_tools_or_settings(tmp_path, project):
     session = Engine(tmp_path / "cache")
     session.is_read_only = True
 
@@ -482,7 +482,7 @@ def test_running_scan_and_refused_configuration_are_shown():
     assert (rows["reload"].now, rows["reload"].note) == ("not in use", "line 3 is broken")
 
 
-def test_cursor_stays_on_the_first_row_until_the_user_moves_it_and_then_on_its_row(tmp_path):
+def test_cursor_stays_on_the_first_row_until_the_user_moves_the_cursor(tmp_path):
     session = Engine(tmp_path / "cache", SessionState.DETACHED)
 
     async def come(app, pilot, session):

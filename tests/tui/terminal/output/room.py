@@ -81,7 +81,7 @@ class SideBySide:
             columns, lines, erases_in_colour=abilities.erases_in_colour, repeats=repeats, scrolls_columns=scrolls_columns
         )
         for each in (self.stock, self.ours):
-            each.feed("\x1b[?7l")  # lines do not wrap: Textual sends this to every terminal
+            each.feed("\x1b[?7l")  # turns off line wrapping, as Textual does in every terminal
         self.sent: list[str] = []
         self.byte_count = 0
         self.stock_byte_count = 0

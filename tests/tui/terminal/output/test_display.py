@@ -129,7 +129,7 @@ def test_hidden_widgets_are_not_rendered(monkeypatch):
     asyncio.run(draw())
 
 
-def test_output_layer_supports_the_installed_textual() -> None:
+def test_installed_textual_is_supported_by_the_output_layer() -> None:
     assert is_supported()
 
 

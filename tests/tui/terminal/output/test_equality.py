@@ -94,7 +94,7 @@ def test_scrolling_tables_show_the_same_cells_as_stock_output(scrolls_columns):
         assert (step, screen.differences()) == (step, [])
 
 
-def test_a_storm_of_resizes_ends_with_the_same_cells():
+def test_many_quick_resizes_end_with_the_same_cells_as_stock_output():
     draw, screen = Draughtsman(2), SideBySide(30, 8)
     screen.show(picture([[Segment("x" * 30)]] * 8))
 
@@ -102,7 +102,7 @@ def test_a_storm_of_resizes_ends_with_the_same_cells():
         columns, lines = draw.randint(2, 40), draw.randint(1, 12)
         screen.resize(columns, lines)
         if draw.randrange(2):
-            screen.loop.run()  # a frame of the old size arrives in between
+            screen.loop.run()  # a frame of the previous size arrives before the next frame
         text = Segment("岩 ab " * 6, Style(bgcolor="blue"))
         screen.show(picture([list(Segment.adjust_line_length([text], columns))] * lines))
 
@@ -156,7 +156,7 @@ def test_accent_at_the_start_of_a_segment_joins_the_letter_before_it():
     assert screen.differences() == []
 
 
-def test_a_wide_character_that_is_cut_leaves_a_blank():
+def test_wide_character_that_is_cut_leaves_a_blank():
     screen = SideBySide(6, 1)
     screen.show(picture([[Segment("岩石火")]]))
 

@@ -20,7 +20,7 @@ def draw(screen: SideBySide, *lines: str) -> str:
     return "".join(screen.sent)
 
 
-def test_frames_are_merged_while_the_line_is_busy():
+def test_frames_are_merged_while_the_connection_is_busy():
     screen = SideBySide(12, 2)
     screen.show(text("one", ""))
     assert "two" in draw(screen, "two", "")
@@ -92,7 +92,7 @@ def test_idle_output_layer_sends_nothing():
         "\x1bP\x1b]52;c;QUJD\x1b\\\x1bP\x07\x1b\\",
     ],
 )
-def test_output_that_cannot_change_cells_causes_no_redraw(data):
+def test_bytes_that_cannot_change_cells_cause_no_redraw(data):
     screen = SideBySide(12, 1)
     screen.show(text("one"))
 
@@ -104,7 +104,7 @@ def test_output_that_cannot_change_cells_causes_no_redraw(data):
 
 
 @pytest.mark.parametrize("data", ["\x1b[2J", "oops", "\x1b[5;5Hx", "\x1b_Ga=T;AAAA\x1b\\", "\x1bPq#0~\x1b\\"])
-def test_output_that_may_change_cells_causes_a_full_redraw(data):
+def test_bytes_that_may_change_cells_cause_a_full_redraw(data):
     screen = SideBySide(12, 1)
     screen.show(text("one"))
     screen.sent.clear()
@@ -152,13 +152,13 @@ def test_layer_sends_hostile_text_in_a_harmless_form():
     assert not set("\x07\x9d\x9c\u202e\x7f") & set(sent)
 
 
-def test_output_layer_refuses_an_update_of_an_unknown_type():
+def test_update_of_an_unknown_type_is_refused_by_the_output_layer():
     screen = SideBySide(12, 1)
 
     assert not screen.layer.show("text", screen.console, screen.size, (0, 0))
 
 
-# Pictures as pixels.
+# The tests below are about pictures that are sent as pixels.
 
 SIXEL, KITTY = PixelPicture(20, 3, 2, "\x1bPqA\x1b\\"), PixelPicture(30, 3, 2, "\x1b_Gi=30;A\x1b\\", "\x1b_Ga=d\x1b\\")
 
@@ -248,7 +248,7 @@ def test_kitty_picture_is_stored_before_its_placeholders_and_removed_at_the_end(
     assert len(screen.ours.pixels) == 5
 
 
-def test_numbers_of_pictures_are_colours_and_follow_each_other():
+def test_picture_numbers_are_valid_colours_and_consecutive():
     layer = SideBySide(12, 5).layer
     numbers = [layer.new_number() for _ in range(300)]
 
@@ -256,7 +256,7 @@ def test_numbers_of_pictures_are_colours_and_follow_each_other():
     assert (min(numbers), max(numbers)) == (16, 255)
 
 
-def test_cells_of_pictures_in_foreign_text_are_made_harmless():
+def test_picture_placeholders_in_foreign_text_are_made_harmless():
     screen = SideBySide(12, 1)
     evil = f"{chr(safety.FIRST_COLUMN)}{placeholder(0, 0)}x"
 

@@ -63,7 +63,7 @@ def test_timeout_doubles_on_a_hanging_line():
     assert len(sent) < 12
 
 
-def test_unexpected_reply_is_ignored():
+def test_unexpected_reply_to_a_frame_is_ignored():
     pace = proven()
 
     pace.note_answer(2.0)

@@ -43,7 +43,7 @@ def test_end_of_a_line_is_erased_if_erasing_keeps_the_background():
     assert painted(["ab"], abilities=Abilities(erases_in_colour=False)).startswith(sent + " " * 38)
 
 
-def test_run_of_equal_cells_uses_the_repeat_sequence_if_the_terminal_supports_it():
+def test_equal_cells_are_sent_by_the_repeat_sequence_if_it_is_supported():
     assert "-\x1b[29b" in painted(["-" * 30 + "x"], tested=[REPEATS_ASCII])
     assert "─\x1b[29b" in painted(["─" * 30 + "x"], tested=[REPEATS_ASCII, REPEATS_ALL])
     assert "─" * 30 in painted(["─" * 30 + "x"], tested=[REPEATS_ASCII])

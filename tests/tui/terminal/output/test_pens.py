@@ -50,7 +50,7 @@ def test_pens_that_look_alike_on_blank_cells_share_one_blank_pen():
     assert case.pen("31", "https://a").blank is case.pen("31", "https://a")
 
 
-def test_number_of_pens_is_limited():
+def test_pen_cache_holds_a_limited_number_of_pens():
     case = StyleCache()
 
     for number in range(9000):

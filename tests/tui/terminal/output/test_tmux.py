@@ -58,7 +58,7 @@ class Person:
 
 
 @pytest.mark.parametrize(("term", "columns", "lines"), [("xterm-256color", 120, 30), ("screen", 80, 24)], ids=str)
-def test_same_keys_show_the_same_cells_with_stock_output_and_our_output(
+def test_screen_has_the_same_cells_with_stock_output_and_our_output(
     home: Home, tmp_path: Path, term: str, columns: int, lines: int
 ) -> None:
     with Tmux(home, columns, lines) as tmux:
