@@ -350,7 +350,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         """Keep the focused widget while the terminal has no focus: Textual would remove the focus, which closes menus."""
 
     def on_app_focus(self) -> None:
-        """Reload theme files that changed while the terminal had no focus. A tmux session may be in another terminal now."""
+        """Reload changed theme files. Ask for pixels again, because a tmux session may be shown in another terminal now."""
         self.themes.reload()
         if safety.facts().multiplexer and self.person.get("pixels", False):
             self.terminal.ask_for_pixels()

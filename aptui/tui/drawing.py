@@ -81,7 +81,7 @@ class FrameClock:
         self._spent_s = 0.0
 
     def start(self) -> None:
-        """Store the context of the app's thread, in which calls from other threads run; without a context they are dropped."""
+        """Store the context of the app's thread, in which calls from other threads run; without it, such calls are dropped."""
         self._context = contextvars.copy_context()
 
     def wake(self) -> None:

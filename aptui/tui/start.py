@@ -101,7 +101,10 @@ def _read_early(cache_dir: Path, memory: UiMemory) -> EarlyRead:
 _COMMANDS = dict.fromkeys(
     ("CommandListItem", "CommandPalette", "DiscoveryHit", "Hit", "Hits", "Provider", "SimpleProvider"), object
 )
-"""Names that Textual's app imports for its own palette. Ours imports the real module, and with it a tenth of Textual, later."""
+"""Names that Textual's app imports for its own palette, which is not used.
+
+The real module imports a tenth of Textual's code, so only the palette of this screen imports it, later.
+"""
 
 
 def _import_libraries() -> None:

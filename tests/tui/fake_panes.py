@@ -83,7 +83,7 @@ PROBES = [
 
 
 class FakeSession:
-    """An engine that only answers; `asked` has the requests."""
+    """A session with prepared answers in place of an engine; `asked` has the requests."""
 
     def __init__(self, cache_dir: Path, state: SessionState = SessionState.ATTACHED) -> None:
         self.project_name, self.cache_dir, self.is_read_only = "AutomatedTesting", cache_dir, False

@@ -23,7 +23,7 @@ from tests.waiting import PATIENCE_S, until
 
 _QUESTION = b"\x1b[6n"
 _ANSWER = b"\x1b[1;4R"
-"""A reply with the cursor's place: behind a repeated blank."""
+"""A reply to a query for the cursor: column 4, where the cursor is after a repeated blank."""
 _REST_S, _LONGEST_S = 0.01, 0.05
 """Pause between output and the next check of the screen, and maximum pause (seconds)."""
 
@@ -83,7 +83,7 @@ class Terminal:
                 return
 
     def _answer(self) -> None:
-        """Reply to queries since the last time."""
+        """Reply to the queries that arrived since the last call."""
         while (at := self.seen.find(_QUESTION, self._asked)) >= 0:
             self._asked = at + len(_QUESTION)
             self.send(_ANSWER)

@@ -41,7 +41,7 @@ TOUR = {
     "tools": [("7", "Drain")],
     "help": [("question_mark", "search the help")],
 }
-"""{name of a snapshot: (keys pressed after the previous one, words that show their effect)}."""
+"""{name of a snapshot: (keys pressed after the previous snapshot, words that the screen shows then)}."""
 _PATIENCE_S, _LITTLE_S = 6.0, 0.3
 """Timeouts of a step (seconds): normally, and after one step has failed, so that the others do not take minutes."""
 

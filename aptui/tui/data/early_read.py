@@ -21,7 +21,7 @@ _MOST_WAITING = 16
 
 
 class EarlyRead:
-    """Parts of the table of jobs, read by a thread from now on.
+    """Reads the table of jobs in parts, in a thread that starts at once.
 
     Args:
         database: the asset database, which may be missing.

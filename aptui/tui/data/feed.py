@@ -185,7 +185,7 @@ class Feed:
     # ------------------------------------------------------------------------------------- called in the session's thread
 
     def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
-        """Note that notices arrive from now on, and {id: duration} of the running jobs; everything has to be read."""
+        """Note that notices arrive from now on; all rows have to be read. `running` is {id: duration in ms} of the running jobs."""
         now_ms = self._clock_ms()
         with self._lock:
             # The notices of an earlier connection are discarded: their changes are in the answer to the new subscription, or in the
@@ -252,7 +252,7 @@ class Feed:
 
     @property
     def is_read_due(self) -> bool:
-        """Whether everything has to be read (again)."""
+        """Whether all rows have to be read, for the first time or again."""
         with self._lock:
             return self._is_read_due
 
@@ -270,7 +270,7 @@ class Feed:
         self._wake()
 
     def refresh(self) -> None:
-        """Read everything in a thread; if it is reading, it reads again after that."""
+        """Read all rows in a thread; if the thread is reading already, it reads again afterwards."""
         with self._lock:
             self._is_read_due = True
             if self._closed.is_set() or self._is_reading:

@@ -75,7 +75,7 @@ def source_cell(table: JobTable, row: int, spans: Sequence[tuple[int, int]]) -> 
 
 
 class SourceJobs(Struct, frozen=True):
-    """The shown jobs of one source: their rows, the worst of them, and how many are in its state, of how many jobs."""
+    """The shown jobs of one source: their rows, the worst job, the number of jobs in its state, and the number of all jobs."""
 
     rows: Rows
     worst: int
@@ -154,7 +154,7 @@ def word_of(table: JobTable, row: int) -> str:
 
 
 def _mark(table: JobTable, row: int) -> CheckMark | None:
-    """Return the findings of checks of a completed job; a blocked job has them in its error."""
+    """Return the findings of checks of a completed job; a blocked job has its findings in its error."""
     return table.checks.mark(row) if table.value("status", row) == COMPLETED else None
 
 
@@ -318,7 +318,10 @@ _CHEAP_SORT = 200_000
 
 
 class ViewRequest(Struct, frozen=True):
-    """The rows to show and their order; `number` rises with each request; `changes` counts the changes of the table."""
+    """A request for the rows to show and their order.
+
+    Each request has a higher `number`; `changes` is the number of changes of the table before the request.
+    """
 
     number: int
     table: JobTable
@@ -331,10 +334,10 @@ class ViewRequest(Struct, frozen=True):
 
 
 class View(Struct, frozen=True):
-    """Rows in order; if it is not complete, the first screenful. `error` is the reason for a view without rows.
+    """The rows of a view in order, or the first screenful if the view is not complete; `error` is why a view has no rows.
 
-    `needs` is the width of texts by column, of the first screenful and a sample of the other rows. Rows of one source are
-    together if the request says `by_source`.
+    `needs` is the width of texts by column, of the first screenful and a sample of the other rows. If the request has `by_source`,
+    the rows of each source are together.
     """
 
     request: ViewRequest
@@ -437,7 +440,7 @@ class ViewWorker:
 
 
 def _gather(request: ViewRequest, rows: Codes) -> Codes:
-    """Return rows with those of each source together, if the view has lines of sources."""
+    """Return the rows; if the view has lines of sources, the rows of each source are together."""
     if not request.by_source:
         return rows
     return order_of_sources(request.table, rows, request.field, is_descending=request.is_descending)

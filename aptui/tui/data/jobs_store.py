@@ -58,7 +58,7 @@ _LEAST_SIZE = 1024
 
 
 class ShownRows:
-    """The shown rows in order; `lingering` are those that stay only because they are on the screen.
+    """The shown rows in order; `lingering` rows fail the filter, but stay while they are on the screen.
 
     With `lines`, a line shows a source, and the rows of a source are together.
     """
@@ -89,7 +89,10 @@ class ShownRows:
         return int(self.lines_of(np.array([np.argmax(self.rows == row)]))[0])
 
     def places_of_source(self, row: int, sources: Rows) -> tuple[int, int]:
-        """Return the range in `rows` of the source of a row; without lines, that of its first row. It is empty if none is shown."""
+        """Return the range of the rows of a row's source, as positions in `rows`; (0, 0) if no row of the source is shown.
+
+        Without lines, return the range of only the first row.
+        """
         if self.lines is not None and 0 <= row < len(self._is_shown) and self._is_shown[row]:
             return self.lines.rows_around(int(np.argmax(self.rows == row)))
         places = np.flatnonzero(sources[self.rows] == sources[row])
@@ -98,7 +101,7 @@ class ShownRows:
         return (int(places[0]), int(places[0]) + 1) if self.lines is None else self.lines.rows_around(int(places[0]))
 
     def lines_of(self, places: Rows) -> Rows:
-        """Return the lines of these places in `rows`."""
+        """Return the lines of rows, which are given by their positions in `rows`."""
         return places if self.lines is None else self.lines.lines_of(places)
 
     def hold(self, start: int, end: int) -> None:
@@ -139,7 +142,7 @@ class ShownRows:
         return bool(len(come) or len(leave))
 
     def _add(self, rows: Codes, sources: Rows | None) -> None:
-        """Add rows: below those of their source, or last."""
+        """Add rows below the other rows of their source, or at the end."""
         if sources is None:
             self.rows = np.concatenate([self.rows, rows])
             self.late_count += len(rows)
@@ -213,7 +216,7 @@ class JobsStore:
         self._percents: dict[int, JobProgress] = {}
         self._by_source = False
         self._expanded: set[int] = set()
-        """A job of each expanded source."""
+        """Ids of jobs: one job of each expanded source."""
         self._derived = _Derived(-1)
         self._spans: dict[int, tuple[tuple[int, int], ...]] = {}
         self._found: Mapping[int, CheckMark] = {}
@@ -326,7 +329,7 @@ class JobsStore:
             self._request_view()
 
     def jobs_of(self, key: int) -> list[int]:
-        """Return the shown jobs of a source's key; of any other key, the key itself."""
+        """Return the shown jobs of the source with this key; if the key belongs to a job, return only this job."""
         if not is_source_key(key):
             return [key]
         row = self._table.row_of(job_of_key(key))
@@ -336,10 +339,10 @@ class JobsStore:
         return [int(job) for job in self._table.number("id")[self._shown.rows[start:end]]]
 
     def job_at(self, key: int, current: int | None = None) -> int:
-        """Return the job whose log belongs to a line: for a source the worst.
+        """Return the job whose log is shown for a line; for a source, this is its worst job.
 
         Args:
-            current: the job whose log is shown; it stays if it is one of them and none has a worse problem.
+            current: the job whose log is shown now; it stays if it is in the line and no other job has a worse problem.
         """
         jobs = self.jobs_of(key)
         if not is_source_key(key) or not jobs:
@@ -411,12 +414,12 @@ class JobsStore:
 
     @property
     def total(self) -> int:
-        """Number of all jobs, also while the table has only the first ones."""
+        """Number of all jobs, also while the table has only the first jobs."""
         return self._table.alive_count if self._table.whole is None else self._table.whole.job_count
 
     @property
     def has_rows(self) -> bool:
-        """Whether rows can be shown: those of all jobs, or of the first ones."""
+        """Whether rows can be shown: the rows of all jobs, or of the first jobs."""
         return self.is_loaded or self._table.whole is not None
 
     @property
@@ -451,7 +454,7 @@ class JobsStore:
         return status_counts(self._table)
 
     def info(self, key: int) -> JobRowInfo | None:
-        """Return the facts of a job, shown or not; of a source, those of its worst job."""
+        """Return the facts of a job, even if the filter hides it; for a source, return the facts of its worst job."""
         return job_info(self._table, self.job_at(key))
 
     def keys(self, start: int, end: int) -> list[int]:
@@ -459,7 +462,7 @@ class JobsStore:
         return [self.key(index) for index in range(start, min(end, self.row_count()))]
 
     def next_with(self, word: str, index: int, step: int) -> int | None:
-        """Return the nearest line before (-1) or after (1) that failed or has errors ("errors"), or has warnings."""
+        """Return the nearest line that failed or has errors ("errors"), or that has warnings, before (-1) or after (1) a line."""
         return nearest(self._shown.lines_of(find_with(self._table, self._shown.rows, word)), index, step)
 
     def count_failed_above(self, index: int) -> int:
@@ -485,7 +488,7 @@ class JobsStore:
         return failure_groups(self._table)
 
     def tick(self) -> bool:
-        """Redraw the durations of running jobs, once a second; return whether there are any."""
+        """Redraw the durations of running jobs, once a second; return whether any job is running."""
         self.version += bool(self._running)
         return bool(self._running)
 

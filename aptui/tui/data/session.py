@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from aptui.shared.health import Connection, Health
 
 BACK_OFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""Delays before each new attempt to connect (seconds); the last one repeats. Connecting to a dead socket takes microseconds."""
+"""Delays before each new attempt to connect (seconds); the last delay repeats. Connecting to a dead socket takes microseconds."""
 START_WITHIN_S = 30.0
 """Maximum time of an engine from its start until it listens (seconds)."""
 READ_AGAIN_S = 2.0
 """Minimum interval of reads while another run writes (seconds)."""
 _SOON_S = 0.5
-"""Interval of checks whether another run has ended (seconds); each reads one file of the kernel."""
+"""Interval of checks whether another run has ended (seconds); each check reads one file of the kernel."""
 
 
 class SessionState(StrEnum):
@@ -70,7 +70,7 @@ class EngineFacts(Struct, frozen=True):
 
 
 class NoticeListener(Protocol):
-    """Receives notices in the session's thread; `feed.Feed` is one."""
+    """Interface of objects that receive notices in the session's thread, such as `feed.Feed`."""
 
     def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
         """Note that notices arrive from now on, and the running jobs, {job id: duration in ms}."""
@@ -102,7 +102,7 @@ class Session(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Why there is no engine, for the user; "" = all is well."""
+        """The problem of the connection to the engine, in words for the user; "" = no problem."""
 
     @property
     def engine(self) -> EngineFacts:
@@ -128,7 +128,7 @@ class Session(Protocol):
         """Return the time (ms since 1970)."""
 
     def open(self) -> None:
-        """Begin to connect; add listeners before."""
+        """Begin to connect; the caller adds the listeners before this call."""
 
     def ask(self, verb: Verb) -> Future[Answer]:
         """Send a request; the future fails with a `KnownError` if there is no engine or it refuses."""
@@ -280,7 +280,7 @@ class LinkSession:
         return answer
 
     def start_engine(self) -> None:
-        """Start an engine now; do nothing if one is connected."""
+        """Start an engine now; do nothing if an engine is connected."""
         if self._client is None:
             self._wants_engine = self._places.start is not None and not self.is_read_only
             self._tries_now.set()
@@ -298,7 +298,7 @@ class LinkSession:
         self.ask(StopEngine(is_when_idle))
 
     def close(self) -> None:
-        """Disconnect and wait for the thread up to 1 s: it may be starting an engine, which must not delay the user."""
+        """Disconnect, and wait at most 1 s for the thread, because the thread may be busy with the start of an engine."""
         self._is_closing = True
         self._tries_now.set()
         client = self._client
@@ -339,7 +339,7 @@ class LinkSession:
             self._have_read()
 
     def _have_read(self) -> None:
-        """Have listeners read the database without an engine; after a subscription they read it again."""
+        """Have listeners read the database without an engine; after a subscription, listeners read the database again."""
         self._read_s, self._read_stamps = time.monotonic(), _stamps(self.cache_dir)
         for listener in self.listeners:
             listener.note_subscription(0, 0, {})

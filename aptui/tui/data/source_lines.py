@@ -25,12 +25,12 @@ def source_key(job_ids: npt.NDArray[np.number]) -> int:
 
 
 def job_of_key(key: int) -> int:
-    """Return the id of a job: of the source with this key, else the key itself."""
+    """Return the id of the first job of the source with this key; the key of a job is returned as it is."""
     return key - _SOURCES if is_source_key(key) else key
 
 
 def is_source_key(key: int) -> bool:
-    """Return whether a key is that of a source."""
+    """Return whether a key is the key of a source, not of a job."""
     return key > _LEAST_SOURCE_KEY
 
 
@@ -72,7 +72,7 @@ class SourceLines:
         return self.source_count if self._tops is None else int(self._tops[-1])
 
     def rows_of(self, line: int) -> tuple[int, int]:
-        """Return the range of rows of a line: all of a source with several, or one."""
+        """Return the range of rows of a line: all rows of a source, or the row of one job."""
         source, member = self._place(line)
         start, end = int(self._starts[source]), int(self._starts[source + 1])
         return (start, end) if member < 0 else (start + member, start + member + 1)
@@ -88,7 +88,7 @@ class SourceLines:
         return self._tops is not None and int(self._tops[source + 1] - self._tops[source]) > 1
 
     def is_member(self, line: int) -> bool:
-        """Return whether a line is that of a job below its source."""
+        """Return whether a line shows a job below the line of its source."""
         return self._place(line)[1] >= 0
 
     def top_of(self, row: int) -> int:
@@ -97,7 +97,7 @@ class SourceLines:
         return source if self._tops is None else int(self._tops[source])
 
     def lines_of(self, rows: Rows) -> Rows:
-        """Return the lines of rows: that of a collapsed source once, that of each job of an expanded source; both are in order."""
+        """Return the lines of rows: one line for a collapsed source, one line for each job of an expanded source; all in order."""
         sources = np.searchsorted(self._starts, rows, "right") - 1
         if self._tops is None:
             return without_repeats(sources)

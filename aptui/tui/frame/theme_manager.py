@@ -60,7 +60,7 @@ class ThemePicker(Vertical):
         """Offer these themes."""
         self._names, self._before, self._themes = [theme.name for theme in themes], current, themes
         self.display = True
-        if not self.children:  # the widgets are mounted only when the picker opens, because most users never open it
+        if not self.children:  # the widgets are mounted only when the picker opens, because users rarely open it
             about = Lines(name="picker-about")
             about.can_focus = False
             self.mount(Lines(name="picker-names", has_cursor=True), about)

@@ -110,7 +110,7 @@ def _decode_answer(view: PictureView) -> tuple[dict[str, object], bytes]:
     plugin = f"PIL.{READERS[form]}ImagePlugin" if READERS[form] else "texture2ddecoder"
     for name in ("copy", "PIL.MpoImagePlugin", "PIL.TiffImagePlugin", plugin):
         try:
-            # Imported now, because the readers would import these modules after the process has lost its rights.
+            # Imported now, because the readers would import these modules after this process has given up its privileges.
             import_module(name)
         except ImportError:
             return {"why": f"a preview of {form} needs the Python package {name}, which is not installed"}, b""

@@ -64,7 +64,7 @@ _ESCAPED = re.compile(r"\x1b([\r !-NQ-WYZ\\`ac-eg-~])")
 b and f are left out, because terminals send them for ^← and ^→.
 """
 _ESCAPED_CTRL = re.compile(r"\x1b([\x01-\x07\x0b\x0c\x0e-\x1a])")
-"""Esc and a key with Ctrl, which Textual would take for that key alone; without Tab, Enter and Backspace, which are keys."""
+"""Matches Esc and a key with Ctrl, because Textual would ignore the Esc. The bytes of Tab, Enter and Backspace are left out."""
 _TORN = re.compile(r"\x1b\[[0-9;:<=>?]+[ -/]*\Z")
 """Matches the first piece of a terminal's reply, which a user cannot type."""
 _BEGUN, _BEGUN_PASTE_END = re.compile(r"\x1b\[\Z"), re.compile(r"\x1b\[?\Z")

@@ -66,11 +66,11 @@ _ANSWERS = re.compile(
     r"\x1b?(?:_G(?P<kitty>[^\x1b]*)\x1b\\|P>\|(?P<name>[^\x1b]*)\x1b\\|\[6;(?P<high>\d{1,4});(?P<wide>\d{1,4})t"
     r"|\[\?1;0;(?P<colours>\d{1,9})S|\[\?1;[1-9][\d;]*S|\[\?(?P<kind>[\d;]*)c)"
 )
-"""Matches an answer. Its first byte may be missing: it was handled as the key Esc if the rest came late."""
+"""Matches an answer. Its first byte, Esc, may be missing, because it was handled as a key if the rest came late."""
 _BEGUN = re.compile(r"\x1b[_P][^\x1b]*\x1b?\Z")
 """Matches the first piece of an answer that is not a control sequence."""
 _SIXEL = "4"
-"""Parameter of the answer about the kind of terminal that means sixel."""
+"""Parameter in the answer about the kind of terminal; a terminal with this parameter supports sixel."""
 _PLACEHOLDERS_SINCE = ("kitty", (0, 28)), ("ghostty", (1, 0))
 """(name, version) of the terminals with Unicode placeholders. Other terminals answer the question, but show boxes."""
 _TMUX_LIMIT_S = 2.0
@@ -99,7 +99,7 @@ class PixelQuestion:
 
     @property
     def text(self) -> str:
-        """The question. tmux gets the part that it answers; it would take the other part for a title."""
+        """The question. tmux gets only the part that it answers, because it would take the other part for a title."""
         return ("" if self._multiplexer else _KITTY_QUESTION) + _CELL_QUESTION + _COLOUR_QUESTION + _LAST_QUESTION
 
     def take_answers(self, text: str) -> tuple[str, str]:

@@ -103,7 +103,7 @@ def _colours(term: str, color_term: str) -> int:
     return 0 if re.match(r"vt\d|.*-m(ono)?$", term) else 16
 
 
-# ── the guard in Textual ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── the wall: the last check of text ──────────────────────────────────────────────────────────────────────────────────
 
 
 class _Wall(Struct):
@@ -190,7 +190,7 @@ def _render(strip: Strip, console: Console) -> str:
 PICTURE = "picture"
 """Key of the metadata of styles of cells that show a picture as pixels: (number of the picture, row in it)."""
 FIRST_COLUMN = 0x100000
-"""Code point of a cell in the first column of a picture; the next columns follow. No foreign text contains these code points."""
+"""Code point of a cell in the first column of a picture; the next columns have the next code points, never foreign text."""
 
 
 def picture_row(text: str, style: Style | None) -> tuple[int, int] | None:

@@ -80,7 +80,7 @@ class LineSource(Protocol):
 
 
 class MemoryLines:
-    """Lines in memory: all, or those that `keep` names. The key of a line is its position among all lines."""
+    """Lines in memory; `keep` can limit the lines that are shown. The key of a line is its position among all lines."""
 
     def __init__(self, lines: Iterable[LogPaneLine] = ()) -> None:
         self._lines = list(lines)

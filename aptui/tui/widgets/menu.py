@@ -422,7 +422,7 @@ class Field(Struct, frozen=True):
 class Form(_PopUp):
     """Several lines to fill in; Tab and the arrows move between them.
 
-    The answer is {field id: text}, None after Esc. `check` returns (field id, what is wrong with it), None if nothing is.
+    The answer is {field id: text}, None after Esc. `check` returns (field id, mistake in its text), None = no mistake.
     """
 
     WIDTH: ClassVar[int] = 66
@@ -533,7 +533,7 @@ class Prompt(Form):
 
         Args:
             value: the initial text.
-            check: returns what is wrong with a text, "" if nothing is.
+            check: returns the mistake in a text, "" = no mistake.
         """
 
         def check_line(values: dict[str, str]) -> tuple[str, str] | None:

@@ -130,7 +130,7 @@ class RowView(ScrollView, PlainLines):  # `ScrollView` is the first base, becaus
         return [key]
 
     def row_state(self, index: int) -> tuple[object, ...]:
-        """Return everything except the theme that the picture of a row depends on; rows of equal state look the same."""
+        """Return the state of a row: all that its picture depends on, except the theme. Rows with equal states look the same."""
         raise NotImplementedError
 
     def draw_row(self, state: tuple[object, ...]) -> list[Segment]:

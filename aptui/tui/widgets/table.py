@@ -64,7 +64,7 @@ class Column(Struct, frozen=True):
 def lay_out(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
     """Return the columns that fit into `width` cells, with their widths, in their order.
 
-    When a wide column is dropped, narrow ones that were dropped earlier come back, unless a text would be cut then.
+    When a wide column is dropped, narrow columns that were dropped earlier are shown again, unless a text would be cut then.
     """
     remaining = list(columns)
     while (

@@ -1,4 +1,4 @@
-"""A preview: `TextView` shows the start of a file with syntax colours, a binary one in hexadecimal, or a picture.
+"""A preview: `TextView` shows the start of a file with syntax colours, a binary file in hexadecimal, or a picture.
 
 Sizes are bounded; the caller reads files in a thread.
 

@@ -187,7 +187,7 @@ class _OpenNodes:
         self._rebuild()
 
     def show_only(self, nodes: Ids | Sequence[int] | None, *, is_new: bool) -> None:
-        """Restrict the view to these nodes and their ancestors, all open at first. None ends this and restores the open nodes."""
+        """Show only these nodes and their ancestors, all open at first. None shows all nodes, open as they were before."""
         self.renew()
         if nodes is None:
             if self._before_filter is not None:
@@ -356,7 +356,7 @@ class Branch(Struct):
     """A node of a `LazyTree`.
 
     Args:
-        cells: {column id: cell}; missing ones are empty.
+        cells: {column id: cell}; a missing cell is empty.
         data: the record by which the screen identifies the node; a record may occur several times in the tree.
         has_children: whether it may have children.
     """

@@ -1,4 +1,4 @@
-"""How folders are: what the database knows not to be well, added up over everything below."""
+"""A folder in a tree shows how many of the files below it have problems, according to the database."""
 
 from __future__ import annotations
 

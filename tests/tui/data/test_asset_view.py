@@ -1,4 +1,4 @@
-"""Whatever came and went, was opened, closed and searched: the rows of a tree are those of plain Python, and so is its cursor."""
+"""After any changes and searches, the rows and the cursor of a tree equal those of a model in plain Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aptui.tui.widgets.table import Column
 from aptui.tui.widgets.tree import VTree
 
 POOL = ("b/rock.png", "B/sand/rock.fbx", "a.txt", "b/sand/wall.png", "c/Rock.mat", "b.txt", "c/d/e/f.txt", "rock/a.txt")
-"""A file has its place here, from 1 on, as its id; `b` and `B` are one folder."""
+"""The id of a file is its position in this list, counted from 1; `b` and `B` are the same folder."""
 SEARCHES: dict[str, Callable[[str], object]] = {
     "rock": lambda name: re.search("rock", name, re.IGNORECASE),
     "(?-i)Rock": lambda name: "Rock" in name,
@@ -93,19 +93,19 @@ class Plain:
 
 
 def is_at(path: str, above: str) -> bool:
-    """Whether a path is another one, or lies below it."""
+    """Return whether a path equals another path, or is below it."""
     return path == above or path.startswith(f"{above}/")
 
 
 class Tree(VTree):
-    """The widget without an app, which would receive its messages."""
+    """A tree widget that drops its messages, because a test has no app to receive them."""
 
     def post_message(self, _message: object) -> bool:
         return True
 
 
 class Screen:
-    """Tree, model and search as the pane brings them together, without threads and without a terminal."""
+    """The tree, its model and the search, connected as in the pane, but without threads and without a terminal."""
 
     def __init__(self) -> None:
         self.plain, self._folder_keys = Plain(), FolderKeys()

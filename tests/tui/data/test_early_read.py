@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def later_reads(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """A list that grows with each read of the feed's own."""
+    """A list that gets an item each time when the feed itself reads the database."""
     reads: list[object] = []
 
     def note(*arguments: object) -> object:

@@ -1,4 +1,4 @@
-"""The rows of the Jobs screen: filtered, sorted, kept up to date, and nothing jumps."""
+"""The rows of the Jobs screen are filtered, sorted and kept up to date, and they do not jump."""
 
 from __future__ import annotations
 

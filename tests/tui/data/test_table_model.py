@@ -1,4 +1,4 @@
-"""At rest the rows are those of a plain list that Python filters and sorts, and those of an engine whose notices they follow."""
+"""After all updates, the rows equal a plain list that Python filters and sorts, and the jobs of the engine that sent notices."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def told(row: Row) -> JobNews:
 
 
 class Played:
-    """A table after some steps, the rows that a plain list has then, and the words of the filter."""
+    """A table after some steps, the rows of a plain list after the same steps, and the text of the filter."""
 
     def __init__(self, steps: list[object], *, by_source: bool = False) -> None:
         self.store = JobsStore(clock_ms=lambda: NOW_MS)
@@ -217,7 +217,7 @@ def test_lines_of_sources_equal_a_plain_list_after_all_updates(steps: list[objec
 
 
 def is_member(store: JobsStore, index: int) -> bool:
-    """Return whether a line is that of a job below its source, by its indent."""
+    """Return whether a line shows a job below its source: the line is indented."""
     return store.cell(index, "source").text.startswith("    ")
 
 

@@ -1,4 +1,4 @@
-"""Pixels become cells: as large as the room, with their colours; transparent pixels differ from opaque ones."""
+"""Pictures are drawn as coloured cells that fill the area; transparent pixels differ from opaque pixels."""
 
 import pytest
 from rich.color import ColorType

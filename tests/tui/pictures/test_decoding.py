@@ -1,4 +1,4 @@
-"""Pictures are decoded elsewhere: every format that is promised, and whatever hostile files do ends in one sentence."""
+"""A separate process decodes pictures of every supported format; a hostile file only causes an error of one sentence."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def halves(size=(8, 4), mode="RGBA") -> Image.Image:
 
 
 def png_of(width: int, height: int, data: bytes = b"") -> bytes:
-    """Return a PNG whose header says this size, whatever its data are."""
+    """Return a PNG with this size in its header; its data need not match the size."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
@@ -137,7 +137,7 @@ def test_huge_picture_is_refused_by_parent_and_decoder(tmp_path):
 
 
 def in_process(code: str, stdin=subprocess.DEVNULL) -> bytes:
-    """Return what Python says that runs `code` after importing the decoder."""
+    """Return the output of a Python process that imports the decoder and then runs `code`."""
     command = [sys.executable, "-P", "-c", f"from aptui.tui.pictures import decoder\n{code}"]
     return subprocess.run(command, stdin=stdin, capture_output=True, check=True, timeout=60).stdout
 

@@ -1,4 +1,4 @@
-"""The headers of pictures are understood, and nothing more of them is read."""
+"""The facts about a picture come from its header; the rest of the file is not read."""
 
 import struct
 

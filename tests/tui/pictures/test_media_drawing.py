@@ -1,4 +1,4 @@
-"""Sounds and fonts become pictures in the process that decodes hostile files; damaged files end in one sentence."""
+"""The process that decodes hostile files also draws sounds and fonts; a damaged file is reported in one sentence."""
 
 from __future__ import annotations
 

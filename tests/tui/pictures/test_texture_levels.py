@@ -1,4 +1,4 @@
-"""Headers of textures: every level is found where the encoder wrote it, and hostile headers list few levels."""
+"""Headers of textures: every level is found where the encoder wrote it, and a hostile header gives few levels."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""The size comes from the terminal, also while it changes quickly; keys that were typed ahead or split."""
+"""The driver reads the size of the terminal, even during quick resizes, and keys that were typed ahead or split."""
 
 import asyncio
 import fcntl

@@ -1,4 +1,4 @@
-"""Pixels: only the terminal's answer turns them on, and its sequences show the picture that was encoded."""
+"""Pixels are used only if the terminal's answers allow them, and the sent sequences show the encoded picture."""
 
 import base64
 import os

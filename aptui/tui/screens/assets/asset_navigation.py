@@ -41,7 +41,7 @@ class SelectedAsset:
         self._readers, self._trees, self._detail = readers, trees, detail
         self.panel: Panel | None = None
         self.place: Place | None = None
-        """The row, in the trees, of the shown asset."""
+        """The row of the shown asset in the trees."""
         self._is_stale = False
         self._later: tuple[Place, Callable[[Panel], object]] | None = None
 

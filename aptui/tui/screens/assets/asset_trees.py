@@ -136,8 +136,7 @@ class AssetTrees(Vertical):
             self.view.refresh()
 
 
-# The rest of this module searches the tree that the Assets screen shows. It finds typed text, the next hit, and the next source
-# with problems.
+# The next classes search the tree that the Assets screen shows: for typed text, the next hit, and the next source with problems.
 
 SEARCH = "search"
 """Kind of the search queries."""
@@ -302,7 +301,7 @@ _NOTHING = {
 
 
 class LiveTrees:
-    """Reads trees again after notices and shows the newest; the interval grows with the duration of a read.
+    """Reads trees again after notices and shows the newest trees; the interval grows with the duration of a read.
 
     Args:
         came: called when a newer state of the front tree is shown.

@@ -29,7 +29,7 @@ _MOST_BYTES = 128 << 20
 
 
 class AnonymousFile:
-    """A file in memory with some bytes, as long as this object exists."""
+    """A file in memory that has these bytes; the file exists as long as this object."""
 
     def __init__(self, data: bytes) -> None:
         self._fd = os.memfd_create("earlier", os.MFD_CLOEXEC)
@@ -61,7 +61,7 @@ class EarlierVersion(NamedTuple):
 
 
 class VersionPair(NamedTuple):
-    """An earlier version, its preview, and the preview of the current file; both are pictures."""
+    """An earlier version, its preview, and the preview of the current file; both previews are pictures."""
 
     version: EarlierVersion
     before: Preview
@@ -128,7 +128,7 @@ def _find_committed(file: str) -> EarlierVersion | str:
 
 
 def _read_committed(folder: Path, name: str) -> bytes:
-    """Return the bytes of a committed file, also of a file of Git LFS that is here; b"" if they are missing or too long."""
+    """Return the bytes of a committed file, also of a Git LFS file whose content is on this machine; b"" = missing or too long."""
     size = ask_git(folder, "cat-file", "-s", name) or ""
     data = (read_git(folder, "cat-file", "blob", name) or b"") if size.isdigit() and int(size) <= _MOST_BYTES else b""
     if not (pointed := read_pointed(data).hex()):

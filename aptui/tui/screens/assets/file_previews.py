@@ -72,7 +72,7 @@ class Preview(Struct, frozen=True):
         return f"level {level + 1} of {len(self.levels)}: {width:,} × {height:,}, {size_text(size)}, {self.text.kind}"
 
     def beside(self, label: str, now: Preview, level: int) -> Lines:
-        """Return the lines above this picture at the left and the picture `now` at the right."""
+        """Return the lines above two pictures: this picture at the left, and the picture `now` at the right."""
         return (
             (("left   ", "key"), (f"{make_safe(label)}  ", "value"), (self.title(level), "muted")),
             (("right  ", "key"), ("now  ", "value"), (now.title(level), "muted")),

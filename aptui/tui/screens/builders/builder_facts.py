@@ -294,7 +294,7 @@ METRICS = (
     Column("bar", "Share", BAR_CELLS, drop_rank=5),
 )
 MOST = 1000
-"""Maximum number of entries that are read for each group: the slowest."""
+"""Maximum number of entries that are read for each group; the slowest entries are read."""
 SORTED_BY = ("name", "count", "total", "average", "slowest")
 LARGEST_FIRST = frozenset(SORTED_BY[1:])
 _MOST_NAME = 32

@@ -440,7 +440,7 @@ class BuildersPane(Pane):
         """Open the menu of sort orders; choosing the current column reverses its order."""
         self.order.ask(self.shell.app)
 
-    # ------------------------------------------------------------------------------------------------------------------ row actions
+    # ------------------------------------------------------------------------------------------------------------ row actions
 
     def action_jobs(self) -> None:
         """Show the jobs of the builder."""

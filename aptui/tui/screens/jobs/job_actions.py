@@ -230,14 +230,17 @@ class RowActions:
         Menu.run_one(self._shell.app, choices, title="Copy")
 
     def _with_errors(self, infos: Infos) -> Infos:
-        """Return the jobs with errors, or all if none has; of the jobs of one line with the same error, only the first."""
+        """Return the jobs with errors, or all jobs if no job has errors.
+
+        Of several jobs of one line with the same error, return only the first.
+        """
         found = [info for info in infos if info.status == "failed" or info.errors] or infos
         if not self._view.store.by_source:
             return found
         return list({(info.source, info.error or info.key): info for info in reversed(found)}.values())[::-1]
 
     def _copy_errors(self, infos: Infos) -> None:
-        """Copy the first error of each job. If a log is not shown, it is read for this."""
+        """Copy the first error of each job, after reading the logs in a thread."""
 
         def read() -> list[JobDetails]:
             reader = self._view.event_log.reader

@@ -326,7 +326,7 @@ class RunningLog:
 
 
 def _with(known: RunningLines, run_key: int, stamp: int, records: tuple[LogRecord, ...]) -> RunningLines:
-    """Return the known lines and the new ones; `LogPaneLine`s that exist are reused."""
+    """Return the lines of the run with the new records; the `LogPaneLine`s of known records are reused."""
     if not run_key:
         return known
     is_more = run_key == known.run_key and records[: len(known.records)] == known.records

@@ -165,7 +165,7 @@ class TabList:
     """The standard tabs, then the user's own tabs.
 
     Args:
-        show: called when another tab is to be shown, or the shown one changed.
+        show: called when another tab is to be shown, or the shown tab changed.
     """
 
     def __init__(self, shell: Shell, show: Callable[[], None]) -> None:

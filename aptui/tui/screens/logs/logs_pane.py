@@ -45,7 +45,7 @@ class LogsSearch:
 
     Args:
         changed: called when the search changed.
-        is_reading: returns whether its result is still being read.
+        is_reading: returns whether the result of the search is still being read.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class LogsSearch:
         self._changed()
 
     def reach_hit(self) -> None:
-        """Go to the nearest hit before the cursor, else to the nearest after it, if a move was requested."""
+        """Go to the nearest hit before the cursor, else to the nearest hit after the cursor, if a move was requested."""
         if not self._wants_hit:
             return
         self._wants_hit = False
@@ -185,7 +185,7 @@ class LogFiles:
             self._shell.show_toast("no older log is kept" if step > 0 else "this is the newest log")
 
     def show(self, age: int) -> None:
-        """Show a log, 0 = the current one."""
+        """Show a log, 0 = the current log."""
         self.age = age
         self._show()
 

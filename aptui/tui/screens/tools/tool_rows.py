@@ -86,7 +86,7 @@ _ZERO_MEANINGS = {"workers": "one per core", "limits.memory": "unlimited", "limi
 class ToolFacts:
     """The facts from which the rows are made.
 
-    `options` None and `failed` -1 = unknown; `settings` None = they cannot be changed here.
+    `options` None and `failed` -1 = unknown; `settings` None = the settings cannot be changed here.
     """
 
     is_attached: bool = False

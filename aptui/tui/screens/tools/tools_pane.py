@@ -146,7 +146,7 @@ class ToolsPane(Pane):
         self._note = ""
         self._are_settings_stale = True
         self._stays_on_top = True
-        """True until the user moves the cursor: until then, rows that appear above the cursor do not push it down."""
+        """True until the user moves the cursor: until then, the cursor stays on the first row even if rows appear above it."""
 
     def compose(self) -> ComposeResult:
         """Yield the tables and the note."""

@@ -51,7 +51,7 @@ _HARMLESS = re.compile(r"(?:\x1b\][^\x1b\x07]*(?:\x07|\x1b\\)|\x07|\x1b\[[?>=<][
 """Matches titles, the clipboard, links, the bell, modes, queries: output that does not change cells, cursor or pen."""
 _MOST_PENS_REMEMBERED = 4096
 _FIRST_NUMBER = 16
-"""Smallest number of a picture. Numbers begin at random: another program in the same tmux may have pictures too."""
+"""Smallest number of a picture. The first number is random, because another program in the same tmux may show pictures, too."""
 
 
 class OutputLayer:

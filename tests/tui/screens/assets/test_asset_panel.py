@@ -1,4 +1,4 @@
-"""Panels of files beside the tree."""
+"""The panel beside the tree shows facts about a source or a product."""
 
 import os
 from contextlib import closing

@@ -104,7 +104,7 @@ def store(tmp_path):
 
 
 def visit(tmp_path, do: Callable, *, size=LARGE, builders=(IMAGES, UPPER), complete=None, has_config=True):
-    """Open the screen on Builders, wait until they were read, do something."""
+    """Open the Builders screen, wait until the builders are read, and run a script."""
 
     async def main(app, pilot, session):
         app.copied = []

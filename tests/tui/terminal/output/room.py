@@ -1,4 +1,4 @@
-"""Two model terminals: one gets the output of Textual, the other that of the output layer."""
+"""Two model terminals: one gets the output of Textual, the other the output of the output layer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FakeLoop:
         """Do nothing: cancelled timers are skipped."""
 
     def run(self, seconds: float = 0.0) -> None:
-        """Run due callbacks, advance the clock, and run those that are due then."""
+        """Run the due callbacks, advance the clock, and run the callbacks that are due after that."""
         self.now_s += seconds
         due = [each for each in self._later if each.when() <= self.now_s and not each.cancelled()]
         self._later = [each for each in self._later if each.when() > self.now_s and not each.cancelled()]
@@ -114,7 +114,7 @@ class SideBySide:
         return sent
 
     def resize(self, columns: int, lines: int) -> None:
-        """Become another size."""
+        """Resize both terminals."""
         self.size = (columns, lines)
         self.stock.resize(columns, lines)
         self.ours.resize(columns, lines)

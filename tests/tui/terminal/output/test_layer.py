@@ -1,4 +1,4 @@
-"""Frames are sent when the line is free; other output passes, and changed cells are repaired."""
+"""Frames are sent when the connection is free; cells that other output changed are drawn again."""
 
 import pytest
 from rich.segment import Segment
