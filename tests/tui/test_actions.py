@@ -27,7 +27,7 @@ def app(tmp_path):
 
 
 @pytest.mark.parametrize("binding", [*Binding.make_bindings(AptuiApp.BINDINGS)], ids=lambda each: each.id)
-def test_key_names_an_existing_action(app, binding):
+def test_every_key_names_an_existing_action(app, binding):
     part, name, parameters = parse(binding.action)
     place = getattr(app, part) if part in PARTS else app
 
@@ -54,7 +54,7 @@ def test_actions_that_need_an_engine_are_hidden_without_an_engine(app):
         assert app.engine.check_action("pause", ())
 
 
-def test_commands_name_existing_actions(app, monkeypatch):
+def test_commands_of_the_colon_line_name_existing_actions(app, monkeypatch):
     named: list[str] = []
     monkeypatch.setattr(app, "act", named.append)
 

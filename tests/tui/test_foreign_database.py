@@ -68,7 +68,7 @@ PANES = {
 }
 
 
-def test_panes_show_a_foreign_database_and_change_nothing(game):
+def test_panes_show_a_foreign_database_without_changing_it(game):
     before = bytes_of(game)
 
     async def look(app, hands):

@@ -186,7 +186,7 @@ def test_frame_requested_between_parts_of_updates_is_drawn_after_the_last_part()
     assert len(screen.drawn_s) == 3
 
 
-def test_wait_after_a_frame_in_parts_is_proportional_to_the_duration_of_all_parts():
+def test_wait_after_a_frame_in_parts_grows_with_the_duration_of_all_parts():
     screen = Screen()
     screen.parts, screen.takes_s = 4, 0.05
 

@@ -122,7 +122,7 @@ def test_updates_reach_all_panes_and_only_the_visible_pane_draws(tmp_path):
     in_shell(tmp_path, tell)
 
 
-def test_frame_requested_before_the_feed_is_drawn_later(tmp_path):
+def test_frame_that_is_requested_before_the_feed_opens_is_drawn_later(tmp_path):
     def too_early(app):
         open_feed = app.jobs.open
         app.jobs.open = lambda: (app.drawing.draw(), open_feed())

@@ -70,7 +70,7 @@ def test_screen_is_read_only_and_shows_the_error_if_trust_cannot_be_stored() -> 
     assert (done, screen.toasts) == (["restrict"], ["disk full"])
 
 
-def test_long_list_of_changes_is_cut_in_the_question_and_complete_in_the_sheet() -> None:
+def test_long_list_of_changes_is_cut_in_the_question_but_not_in_the_sheet() -> None:
     runs = [f"  command number {at} with a text that is longer than a line" for at in range(20)]
     screen, question, _ = ask(*runs)
     assert screen.asked[0][0].splitlines()[-1] == "  and 12 more"

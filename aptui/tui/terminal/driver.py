@@ -375,7 +375,8 @@ class Terminal(LinuxDriver):
             return
         for meant in as_meant(message, _keys_of(self._app)):
             handled = asyncio.run_coroutine_threadsafe(_handle(self._app, meant), self._loop)
-            # The timeout prevents a deadlock: when the app ends, its loop waits for this thread, so the key may never be handled.
+            # The timeout prevents a deadlock: when the event loop ends the input, the loop waits for this thread and cannot handle
+            # the key.
             while not (self._is_leaving or self.exit_event.is_set()) and not futures.wait([handled], 0.05).done:
                 pass
 

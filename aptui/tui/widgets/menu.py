@@ -84,10 +84,10 @@ class _PopUp(Widget):
         close_pop_ups(screen)
         pop_up._focused_before = screen.focused
         pop_up._place = place
-        # Placed before it is mounted; otherwise the first frame would show the pop-up in the corner.
+        # The pop-up is placed before it is mounted; otherwise the first frame would show the pop-up in the corner.
         pop_up._put(pop_up.expect_size(screen.size), screen.size)
         screen.mount(pop_up)
-        if pop_up.can_focus:  # focuses at once, for keys that were typed ahead
+        if pop_up.can_focus:  # focuses at once, because the user may have typed more keys already
             screen.set_focus(pop_up)
 
     _place: Offset | None = None
@@ -493,7 +493,8 @@ class Form(_PopUp):
             return
         lines = list(self.query(Input))
         at = next((at for at, line in enumerate(lines) if line.has_focus), 0)
-        self.screen.set_focus(lines[(at + _STEPS[event.key]) % len(lines)])  # focuses at once, for keys that were typed ahead
+        # `set_focus` takes effect at once, because the user may have typed more keys already.
+        self.screen.set_focus(lines[(at + _STEPS[event.key]) % len(lines)])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Give the answer; if a field has a mistake, show the mistake and go to the field."""

@@ -124,7 +124,7 @@ def test_sources_with_problems_are_read_from_the_database(tmp_path: Path) -> Non
     }  # fmt: skip
 
 
-def test_query_of_problems_reads_no_healthy_job(tmp_path: Path) -> None:
+def test_query_for_asset_problems_reads_no_job_without_a_problem(tmp_path: Path) -> None:
     with database(tmp_path) as store, closing(open_reader(store.path)) as reader:
         asked: list[str] = []
         reader._database.set_trace_callback(asked.append)
@@ -137,7 +137,7 @@ def test_query_of_problems_reads_no_healthy_job(tmp_path: Path) -> None:
     assert "aptui_analyses_unfinished" in plan
 
 
-def test_model_applies_new_health_to_the_same_tree(tmp_path: Path) -> None:
+def test_tree_model_applies_new_problem_counts_to_the_same_tree(tmp_path: Path) -> None:
     with database(tmp_path) as made:
         made.put(put_source=[source_row(1, "x/1.txt")], put_job=[job_row(1, 1, warnings=0)])
         with closing(AssetsStore(made.path)) as store:

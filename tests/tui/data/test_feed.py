@@ -373,7 +373,7 @@ def test_feed_reads_again_when_the_database_contains_the_awaited_changes(store: 
     assert not feed.is_behind
 
 
-def test_refresh_at_the_end_of_a_read_is_not_lost() -> None:
+def test_refresh_request_at_the_end_of_a_read_is_not_lost() -> None:
     class Asked(Feed):
         was_asked = False
 

@@ -179,7 +179,7 @@ def test_failed_jobs_come_first_in_the_order_failed_first(jobs: JobsStore) -> No
     assert shown(jobs) == [5, ANALYSIS, 2, 8, 3, 9, 1, 10, 4]
 
 
-def test_every_column_has_a_cell_and_sorts_both_ways(jobs: JobsStore) -> None:
+def test_every_column_has_cells_and_can_be_sorted_both_ways(jobs: JobsStore) -> None:
     for column in COLUMNS:
         orders = []
         for is_descending in (False, True):
@@ -202,7 +202,7 @@ def test_running_jobs_come_first_after_the_rows_are_sorted_again(jobs: JobsStore
     assert shown(jobs)[-1] == 4
 
 
-def test_jobs_running_at_the_subscription_come_first(filled: Store) -> None:
+def test_jobs_that_are_running_at_the_subscription_come_first(filled: Store) -> None:
     with closing(JobsStore(clock_ms=lambda: NOW_MS)) as jobs:
         jobs.apply(Batch(table=table_of(filled), running={4: NOW_MS}))
         jobs.settle()
@@ -310,7 +310,7 @@ def test_view_that_cannot_be_computed_reports_the_reason(jobs: JobsStore, monkey
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_error_while_sorting_keeps_rows_and_later_views(jobs: JobsStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_sort_keeps_the_current_rows_and_does_not_stop_later_views(jobs: JobsStore, monkeypatch: pytest.MonkeyPatch) -> None:
     before = shown(jobs)
     with monkeypatch.context() as patched:
         patched.setattr(job_infos, "order_rows", lambda *_arguments, **_named: [].pop())
@@ -435,7 +435,7 @@ def test_status_of_a_running_job_shows_the_progress_until_the_run_ends(jobs: Job
     assert jobs.percent_of(1) == -1
 
 
-def test_reread_rows_keep_keys_and_running_jobs(jobs: JobsStore, filled: Store) -> None:
+def test_rows_that_are_read_again_keep_their_keys_and_running_jobs(jobs: JobsStore, filled: Store) -> None:
     jobs.apply(news(notice(4, "mesh/rock.fbx", "processing")))
     filled.put(put_job=[job_row(6, 3, platform="mac", completed_ms=NOW_MS)], drop_job=[(1,)])
     jobs.apply(Batch(table=table_of(filled)))

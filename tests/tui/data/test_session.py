@@ -68,7 +68,7 @@ def opened(socket: str, start=None, holder=int, **options) -> tuple[LinkSession,
     return session, listener
 
 
-def test_subscription_has_durations_of_running_jobs():
+def test_answer_to_a_subscription_contains_durations_of_running_jobs():
     session, listener = LinkSession(EnginePlaces("game", Path("/c"), "", None, int)), RecordingListener()
     session.listeners.append(listener)
     session._note_subscription({"epoch": 7, "seq": 1, "running": [4, 9], "running_ms": [18_000, 20]})
@@ -139,7 +139,7 @@ def test_session_starts_an_engine_only_once_if_no_engine_is_listening(link_room)
     assert len(started) == 2
 
 
-def test_start_request_beside_a_running_engine_is_dropped(link_room):
+def test_start_request_is_dropped_while_an_engine_is_running(link_room):
     started, tries = [], []
 
     def connect(path: str) -> EngineClient:

@@ -30,7 +30,7 @@ def shell(tmp_path: Path) -> Iterator[Pane]:
         yield Pane(tmux, pane, int(pid))
 
 
-def test_ctrl_z_suspends_and_fg_continues(shell: Pane) -> None:
+def test_ctrl_z_suspends_the_screen_and_fg_continues_it(shell: Pane) -> None:
     shell.type(f"{shlex.join(shell.tmux.home.command)} open Cache")
     shell.keys("Enter")
     shell.shows("bad.json", "q quit")

@@ -149,7 +149,7 @@ def test_progress_bar_has_sections_for_done_failed_running_and_remaining_jobs(se
     assert (lengths[1], lengths[2], sum(lengths)) == (1, 1, 100)
 
 
-def test_read_only_screen_is_marked(session: FakeSession) -> None:
+def test_status_line_marks_a_read_only_screen(session: FakeSession) -> None:
     session.is_read_only = True
 
     assert "· read only" in "".join(part.text for part in StatusLine(session).parts(140))

@@ -82,7 +82,7 @@ def test_damaged_file_is_reported(tmp_path: Path, form: str, head: bytes) -> Non
     assert why.startswith(("it cannot be decoded", "its file ends too early"))
 
 
-def test_header_of_a_sound_has_channels_rate_and_duration(tmp_path: Path) -> None:
+def test_sound_header_contains_channels_sample_rate_and_duration(tmp_path: Path) -> None:
     head = sound(tmp_path / "a.wav", channels=2).read_bytes()[:100]
 
     assert image_facts(head, "a.wav") == Facts("WAV", 0, 0, "2 channels, 800 Hz, 16 bits, 1.0 s")

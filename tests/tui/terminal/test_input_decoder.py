@@ -74,7 +74,7 @@ ANSWER = b"\x1b[12;140R"
 
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("at", range(2, len(ANSWER)))
-def test_split_reply_is_not_a_key(at: int, waits: bool) -> None:
+def test_reply_that_arrives_in_two_reads_is_not_a_key(at: int, waits: bool) -> None:
     messages = messages_of(b"j" + ANSWER[:at], ANSWER[at:] + b"k", waits=waits, is_asked=True)
 
     assert keys_of(messages) == ["j", "k"]
@@ -93,7 +93,7 @@ def test_esc_and_typed_text_are_not_a_reply(is_asked: bool) -> None:
 
 
 @pytest.mark.parametrize("at", range(3, 11))
-def test_split_mouse_report_is_not_a_key(at: int) -> None:
+def test_mouse_report_that_arrives_in_two_reads_is_not_a_key(at: int) -> None:
     report = b"\x1b[<0;12;30M"
 
     messages = messages_of(report[:at], report[at:] + b"k")

@@ -19,7 +19,7 @@ from aptui.tui.widgets.cells import fit, wrap
         ("a\x1b[31mb\u202e", 5, "ab\ufffd  "),
     ],
 )
-def test_text_fits_its_cells(text, width, shown):
+def test_shortened_text_fits_exactly_into_its_cells(text, width, shown):
     from rich.cells import cell_len
 
     fitted = fit(text, width).text

@@ -128,7 +128,7 @@ def test_only_changed_rows_are_painted_again(monkeypatch):
     play(table, script)
 
 
-def test_screen_is_laid_out_only_when_scroll_bar_changes():
+def test_screen_is_laid_out_only_when_a_scroll_bar_changes():
     model, details = Numbers(100), KeyValue()
     table = Table(COLUMNS, model)
 

@@ -7,7 +7,7 @@ from aptui.tui.widgets.table import Column, KeyValue, Table, lay_out
 from .widgets_room import COLUMNS, WIDE, Numbers, drawn, lines_of, play
 
 
-def test_auto_height_table_grows_with_rows():
+def test_table_with_automatic_height_grows_with_its_rows():
     model = Numbers(3)
     table = Table(COLUMNS, model)
 
@@ -94,7 +94,7 @@ def test_table_fits_any_screen():
     play(table, script, size=(80, 24))
 
 
-def test_row_painted_before_header_has_current_columns():
+def test_row_that_is_painted_before_the_header_has_current_columns():
     table = Table(COLUMNS, Numbers(10))
 
     async def script(app, pilot):
@@ -105,7 +105,7 @@ def test_row_painted_before_header_has_current_columns():
     play(table, script)
 
 
-def test_long_texts_scroll_horizontally():
+def test_long_texts_in_a_table_can_be_scrolled_horizontally():
     table = Table((Column("source", "Source", 0, 8),), Numbers(10))
 
     async def script(app, pilot):

@@ -78,7 +78,7 @@ def test_keys_open_close_and_walk_the_nodes_of_a_tree():
     play(tree, script, size=(40, 12))
 
 
-def test_open_nodes_survive_renumbering():
+def test_open_nodes_stay_open_when_nodes_are_renumbered():
     model = Folders()
     tree = VTree(NAME, model)
 

@@ -154,8 +154,8 @@ class Abilities(Struct, frozen=True):
 def abilities_of(environ: Mapping[str, str]) -> Abilities:
     """Return the abilities of the terminal that the environment variables name."""
     term = environ.get("TERM", "")
-    # Tmux fills erased cells with the background for every TERM. GNU screen does so only if the user has configured it, which
-    # cannot be detected.
+    # The program tmux fills erased cells with the background for every TERM. GNU screen does so only if the user has configured it,
+    # which cannot be detected.
     return Abilities(
         erases_in_colour=bool(environ.get("TMUX") or _ERASES_IN_COLOUR.match(term)),
         is_modern=not _BEFORE_1983.match(term),

@@ -342,7 +342,7 @@ def test_average_in_the_builder_list_excludes_analysis_jobs(tmp_path, store):
     assert (row.cells["average"].text, row.order["average"]) == ("150 ms", 150.0)
 
 
-def test_builder_filter_applies_while_typing_and_keeps_the_rows_after_a_mistake(tmp_path, store):
+def test_builder_filter_applies_while_typing_and_a_mistake_keeps_the_rows(tmp_path, store):
     async def narrow(app, pilot, _session, pane):
         await pilot.press("slash", *"up$")
         await until(pilot, lambda: names(pane) == ["upper"])

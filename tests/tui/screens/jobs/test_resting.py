@@ -181,7 +181,7 @@ async def test_keys_wait_until_rows_filter_and_log_are_ready(app, pilot, pane):
 
 
 @on_jobs()
-async def test_keys_typed_before_the_first_rows_are_handled_after_them(app, pilot, pane):
+async def test_keys_that_are_typed_early_wait_for_the_first_rows(app, pilot, pane):
     async def type_all() -> None:
         for letter in "/frozen":  # Outside the filter, f opens the causes and r runs a job again.
             await driver._handle(app, events.Key(_character_to_key(letter), letter))

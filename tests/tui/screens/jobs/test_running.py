@@ -271,7 +271,7 @@ def test_lines_of_a_new_run_replace_the_lines_of_the_previous_run(asking: Asking
     assert asking.shown[-1] == ["anew"]
 
 
-def test_cursor_passing_running_jobs_sends_no_request(asking: Asking) -> None:
+def test_cursor_that_passes_running_jobs_causes_no_request(asking: Asking) -> None:
     for job_id in range(10, 30):
         asking.running_id = job_id
         asking.look(FIRST_S / 2)

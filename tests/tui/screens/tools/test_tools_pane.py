@@ -175,7 +175,7 @@ def test_switches_on_the_tools_screen_send_requests_to_the_engine(tmp_path):
     in_tools(tmp_path, turn)
 
 
-def test_paused_queue_can_run_next_job_and_resume(tmp_path):
+def test_paused_queue_can_run_the_next_job_or_resume(tmp_path):
     async def walk(app, pilot, session):
         assert "next" not in ids(app)
         session.latest_health = Health(roots=WELL.roots, is_paused=True)

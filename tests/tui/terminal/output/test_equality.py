@@ -136,7 +136,7 @@ def table_pieces(rows: int, of: range, height: int) -> list[tuple[int, int, list
 
 
 @pytest.mark.parametrize("table", [range(94), range(66, 160)], ids=["left", "right"])
-def test_table_beside_another_widget_is_scrolled_without_sending_the_other_widget(table):
+def test_scrolling_a_table_does_not_send_the_widget_beside_it_again(table):
     screen = SideBySide(160, 45)
     screen.show(picture([[Segment(f"fact {y} of the job ".ljust(160))] for y in range(45)]))
     screen.show(pieces(45, 160, table_pieces(0, table, 45)))

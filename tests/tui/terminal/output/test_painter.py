@@ -24,7 +24,7 @@ def painted(*pictures, abilities=Abilities(), tested=(), columns=(), width=40, p
     return sent
 
 
-def test_changed_letter_is_drawn_with_one_letter_and_cursor_moves():
+def test_changed_letter_is_drawn_by_a_cursor_move_and_one_letter():
     assert painted(["", "count: 1"], ["", "count: 2"]) == "\x1b[2;8H2\x1b[H"
 
 

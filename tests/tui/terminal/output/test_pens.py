@@ -17,7 +17,7 @@ def look(*sequences):
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])
-def test_sequence_for_every_pen_change_gives_the_new_pen(one_by_one):
+def test_sequence_for_a_pen_change_always_results_in_the_new_pen(one_by_one):
     case = StyleCache()
 
     for old, new in itertools.product(LOOKS, LOOKS):
@@ -36,7 +36,7 @@ def test_sequence_for_a_pen_change_contains_only_differences():
     assert case.change(None, case.pen("31")) == "\x1b[0;31m"
 
 
-def test_removing_bold_keeps_faint():
+def test_turning_bold_off_does_not_turn_faint_off():
     case = StyleCache()
 
     assert case.change(case.pen("1;2;38;2;100;100;100"), case.pen("2;38;2;100;100;100")) == "\x1b[22;2m"

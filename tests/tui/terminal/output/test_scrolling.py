@@ -29,6 +29,6 @@ def test_scrolling_is_not_used_if_lines_that_did_not_move_would_be_drawn_again()
     assert find_shift(before, after) is None
 
 
-def test_lines_that_scroll_in_are_blank():
+def test_lines_that_enter_the_screen_by_scrolling_are_blank():
     assert shift_lines("bcde", 1) == ["c", "d", "e", None]
     assert shift_lines("bcde", -2) == [None, None, "b", "c"]
