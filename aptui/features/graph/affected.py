@@ -34,18 +34,16 @@ from aptui.store.queries.assets import INTERMEDIATE_FLAG
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.source_edges import DeclaredEdge, SourceEdges
 
-# Finds the jobs that changed files run again, through source dependencies, intermediates and job dependencies as in
-# `core.state.graph`.
+# This part finds the jobs that run again because files changed. It follows source dependencies, intermediates and job dependencies
+# in the same way as `core.state.graph`, and only reads the database.
 #
-# The database is only read.
+# All jobs of a changed source run again. If another source declares the changed source, the jobs of the builder that made the
+# declaration run again, too. Declarations are followed in turn, because a manifest has all transitive dependencies. A dependency
+# that was found while a job ran belongs only to that run and is not followed further. When a job runs again, jobs that depend on
+# its fingerprint or its products are affected; order-only dependencies affect no job.
 #
-# All jobs of a changed source run again. A source that declares the changed source runs the jobs of the declaring builder again.
-# The same holds for sources that declare this source in turn, because a manifest has all transitive dependencies. Dependencies that
-# were found during processing belong to one run and are not followed further. When a job runs again, jobs that depend on its
-# fingerprint or its products are affected; order-only dependencies affect no job.
-#
-# Whether new products equal the old products is unknown beforehand. If they are equal, jobs that depend only on products do not
-# run. Without `through_products`, dependencies on products are not followed, and every job in the result certainly runs.
+# Before a job runs, it is unknown whether its new products will equal the old products. If the products are equal, jobs that depend
+# only on products do not run. Without `through_products`, such jobs are left out, so that every job in the result certainly runs.
 
 _JOBS_SQL = """SELECT j.JobID, s.SourceID, s.SourceName, j.Platform, j.JobKey, j.BuilderGuid FROM json_each(?) k
 CROSS JOIN Sources s ON s.SourceID = k.value CROSS JOIN Jobs j ON j.SourcePK = s.SourceID
@@ -332,7 +330,7 @@ def _folders(config: Config) -> list[ScanFolder]:
 
 
 def _differing(top: str, commit: str, paths: Iterable[str]) -> Iterator[str]:
-    """Yield the absolute paths of files whose bytes differ from those of a commit; a changed file mode runs nothing."""
+    """Yield the absolute paths of files whose bytes differ from those of a commit; a change of only the file mode is ignored."""
     options = ("--raw", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff", "--no-textconv")
     output = _ask_git(top, ("diff", *options, commit, "--", *paths))
     for facts, path in zip(output, output, strict=True):
@@ -366,7 +364,7 @@ class _AffectedAnswer(NamedTuple):
 
 
 def _git(folder: str, *words: str) -> _AffectedAnswer:
-    """Run Git; it must not write its index, because a running engine would treat this as a Git operation in progress."""
+    """Run Git without writing its index, because a running engine would take that for a Git operation in progress."""
     try:
         answer = run_git(from_text(folder), "-c", "core.fileMode=false", *words, limit_s=_GIT_LIMIT_S)
     except FileNotFoundError:
@@ -456,7 +454,7 @@ def _classify(key: str, rel: str, changed_in: set[str], changes: _Changes, proje
 
 
 def _owners(rel: str, config: Config) -> list[str]:
-    """Return the paths of the sources whose companion a file may be, in lower case (the inverse of `core.state.graph`)."""
+    """Return the paths (lower case) of the sources that may have this file as a companion: the inverse of `core.state.graph`."""
     key = rel.lower()
     owner = owner_of(key)  # type: ignore[arg-type]
     found: list[str] = [owner] if owner else []
@@ -511,7 +509,7 @@ def _spread_changes(project: OpenedProject, changes: _Changes, builders: list[by
     spreading.spread(changes.keys)
     if builders:
         spreading.touch_builders(builders, "its builder changed")
-    if changes.adjusted and through_products:  # uncertain, because folder settings may have no effect on a job
+    if changes.adjusted and through_products:  # uncertain, because a folder setting may not affect a job
         spreading.touch_sources(changes.adjusted)
     return spreading
 

@@ -41,14 +41,14 @@ class _Direction(Struct):
     loose: dict[Node, list[UnmetNeed]] = field(default_factory=dict)
 
     def others(self) -> dict[Node, list[Edge]]:
-        """Return {node: its edges}; the node is the end of its edges at which the listing starts."""
+        """Return {node at which the listing of an edge starts: its edges}."""
         found: dict[Node, list[Edge]] = {}
         for edge in self.edges:
             found.setdefault(edge.needs if self.is_out else edge.needed, []).append(edge)
         return found
 
     def end(self, edge: Edge) -> Node:
-        """Return the end of an edge that the listing reaches."""
+        """Return the other node of an edge, to which the listing leads."""
         return edge.needed if self.is_out else edge.needs
 
 

@@ -118,7 +118,7 @@ class Alerter:
                 return
             (self._failing.add if is_failed else self._failing.discard)(key)
             event, opposite = ("failed", "mended") if is_failed else ("mended", "failed")
-            if self._news[opposite].pop(key, None) is None and job.status:  # a deleted job is not reported as fixed
+            if self._news[opposite].pop(key, None) is None and job.status:  # a job without a status was deleted, not fixed
                 self._news[event][key] = (str(job.source), job.platform, job.job_key, job.builder, job.error)
                 self._wake_thread()
 
@@ -194,7 +194,7 @@ class Alerter:
 
     def _ring_bell(self, _alert: Alert, digest: Digest) -> None:
         if printing.is_terminal(self._terminal):
-            text = printing.line(digest["text"]).replace(";", ",")  # a semicolon may start a second command of the terminal
+            text = printing.line(digest["text"]).replace(";", ",")  # because a semicolon may begin another terminal command
             self._terminal.write(f"\a\x1b]9;{text}\a")
             self._terminal.flush()
 

@@ -61,7 +61,7 @@ from aptui.worker.commands.command_job import values_of
 # sources/: the job's source and all inputs, under their paths in the scan folders.
 # run.sh (only for commands): runs the same command line over the sources beside it, without aptui.
 #
-# Only files that the job's manifest names are packed, and the code of builders; never environment variables.
+# A capsule has only the files that the job's manifest names and the code of builders, never environment variables.
 
 _FILES = ("source", "dependency", "discovered", "companion")
 """Kinds of inputs in a manifest that are files."""

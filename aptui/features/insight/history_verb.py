@@ -39,8 +39,8 @@ from aptui.store.queries.session_history import (
     sessions,
 )
 
-# Compares the project at the ends of two sessions: finds jobs that began to fail, were fixed, take longer, grew, were added or
-# deleted.
+# A comparison of two sessions lists the jobs that began to fail, were fixed, take longer, grew, were added or were deleted between
+# the ends of the two sessions.
 
 _LEAST_BYTES = 1024
 _LEAST_SHARE = 0.01
@@ -377,13 +377,12 @@ def _change_json(change: JobComparison, project: OpenedProject) -> dict[str, Any
     }
 
 
-# `aptui trace`: writes the stored runs of a session as a trace for Perfetto and Chrome's tracing page.
-
-# How a session spent its time: the runs on lanes, the dependencies between the runs, and the critical path.
+# `aptui trace` writes the stored runs of a session as a trace for Perfetto and Chrome's tracing page. The trace shows the runs on
+# lanes, the dependencies between the runs, and the critical path.
 #
-# A session stores when a run's result was committed and how long the run took, but not its worker. Runs are therefore laid out on
-# the fewest lanes without overlap; a lane stands for any worker. Results that were committed together belong to runs that one
-# worker made in sequence: they are laid out in sequence, ending at the commit.
+# A session stores when a run's result was committed and how long the run took, but not which worker made the run. Runs are
+# therefore laid out on as few lanes as possible without overlap, and a lane does not stand for a particular worker. If results were
+# committed together, one worker made their runs one after another, so these runs are laid out one after another up to the commit.
 
 _EDGES_SQL = f"""SELECT DISTINCT j.JobID, e.target FROM json_each(?) k JOIN Jobs j ON j.JobID = k.value
 JOIN aptui_edges e ON e.source_id = j.SourcePK AND e.builder = j.BuilderGuid WHERE e.kind = {int(EdgeKind.JOB)}"""
@@ -468,8 +467,8 @@ def _critical(found: Timeline) -> list[int]:
     before: dict[int, int] = {}
     for span in sorted(found.spans, key=lambda span: (span.run.ended_after_ms, span.run.job_id)):
         job_id = span.run.job_id
-        # Count a needed job only if its run ended earlier, so that the job is in `total`. This rule also ends cycles, and skips
-        # later runs of a job.
+        # A needed job counts only if its run ended before this run. Such a job is in `total` already, so a dependency cycle cannot
+        # cause an endless loop, and a later run of the needed job is ignored.
         known = [need for need in found.needs.get(job_id, ()) if need in total]
         longest = max(known, key=total.__getitem__, default=0)
         total[job_id] = durations[job_id] + total.get(longest, 0)

@@ -172,7 +172,7 @@ def _unpack(bounded: _BoundedStream, folder: Path, limit_bytes: int) -> None:
         bounded.most_bytes_at_once = _PIECE_BYTES
         for member in members:
             _write_member(tar, member, folder)
-        while bounded.read(_PIECE_BYTES):  # read to the end, because the checksum of the whole file is there
+        while bounded.read(_PIECE_BYTES):  # read up to the end of the file, because the checksum is stored there
             pass
 
 
@@ -350,7 +350,7 @@ def confine(folder: Path) -> ReceivedProject:
 
 def _take_builder(entry: object) -> object:
     if not isinstance(entry, dict):
-        return entry  # the loader of the configuration reports the invalid entry
+        return entry  # the configuration loader reports this invalid entry
     return {key: value for key, value in entry.items() if key in _BUILDER_KEYS}
 
 

@@ -17,7 +17,7 @@ from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow, Reader
 
-# Failed and waiting jobs, warnings and errors, grouped by folder, owner, builder or platform.
+# The report counts failed jobs, waiting jobs, warnings and errors for each folder, owner, builder or platform.
 
 _COMPLETED_SQL = """SELECT s.SourceName, f.DisplayName, j.BuilderGuid, j.Platform, j.WarningCount, j.ErrorCount
 FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE j.Status = 4"""
@@ -161,8 +161,8 @@ def _cells(row: ReportRow) -> list[str]:
     return [row.name, f"{row.jobs:,}", *(f"{figure:,}" if figure else "" for figure in figures)]
 
 
-# Owners of a file: the last pattern of CODEOWNERS that matches the file names its owners, as on GitHub and GitLab.
-# All of GitLab's sections are treated as one section; owners in a section's heading are ignored.
+# As on GitHub and GitLab, the owners of a file are those of the last pattern in CODEOWNERS that matches the file. GitLab's sections
+# are read as a single section, and owners in the heading of a section are ignored.
 
 PLACES = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
 NO_OWNER = "(nobody)"

@@ -112,7 +112,7 @@ def _compare(old: WorkSession, new: WorkSession, found: Comparison, width: int) 
     yield (Part(f" From session {old.number} to {new.number}", "title"), Part(f"  {_jobs(found.jobs_run)} ran"))
     yield (Part(f" {_moment(old.ended_ms)} to {_moment(new.ended_ms)}; {old.failing:,} failed before, {new.failing:,} after"),)
     groups = [(title_of(kind).capitalize(), found.changes[kind], kind) for kind in KINDS if kind in found.changes]
-    # The headings of all changes come first, so that hundreds of failures do not hide that a job became slow.
+    # All headings are displayed first, because otherwise the user may overlook a slow job below hundreds of failures.
     heads = [f"{len(changes):,} {head.lower()}" for head, changes, _kind in groups]
     yield (Part(f" {' · '.join(heads) or 'all is as it was'}", "muted"),)
     for head, changes, kind in groups:

@@ -19,7 +19,7 @@ from aptui.shared.files.replacing import not_written
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.session_history import WorkSession, runs_until, session_at
 
-# Sizes of products by folder, type, builder or platform, and their growth since the end of a session.
+# Products are grouped by folder, type, builder or platform. A group has a size, and its growth since the end of a session.
 
 _PRODUCTS_SQL = """SELECT s.SourceName, p.ProductName, j.BuilderGuid, j.Platform, COALESCE(o.size, 0)
 FROM Products p JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK
@@ -110,7 +110,7 @@ def folder_of(source: str, depth: int) -> str:
     return "/".join(source.split("/")[:-1][:depth]) or "."
 
 
-# `aptui size --html`: the sizes as one self-contained page with bars.
+# `aptui size --html` writes the sizes as bars into an HTML page that loads no other file.
 
 _MOST = 5_000
 """Maximum number of rows on a page; browsers display more too slowly."""

@@ -205,7 +205,7 @@ if __name__ == "__main__":
     _write_registry(Path(sys.argv[1]), sys.argv[2], sys.stdout.buffer)
 
 
-# Adopts a cache of O3DE's Asset Processor: the processor's database and products are renamed, never deleted.
+# When aptui adopts a cache of O3DE's Asset Processor, it renames the processor's database and products, and never deletes them.
 
 
 def adopt(config: Config) -> str:

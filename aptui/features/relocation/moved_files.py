@@ -30,11 +30,11 @@ from aptui.shared.errors import KnownError, UserError
 from aptui.shared.files.git_commits import run_git
 from aptui.shared.files.replacing import replacing
 
-# References in the text of a file: replace old paths and UUIDs in all spellings; all other bytes stay.
+# A rewrite replaces old paths and UUIDs in the text of a file. All other bytes of the file stay as they are.
 #
-# A path is found in these spellings: with `/`, `\`, `\\` or `\/`, in any case, below the scan folder's path or an alias such as
-# `@projectroot@`, relative to the folder of the file that contains it, or with `%20` in a URL. A UUID is found with and without
-# dashes and braces, in any case.
+# A path may be spelled with `/`, `\`, `\\` or `\/`, in upper or lower case, and with `%20` in a URL. The path may begin with the
+# scan folder's path or with an alias such as `@projectroot@`, or be relative to the folder of the file that contains the reference.
+# A UUID may be spelled with or without dashes and braces, in upper or lower case.
 
 LIMIT_BYTES = 64 << 20
 _SEPARATOR = r"(?:\\\\|\\/|[\\/])"
@@ -197,9 +197,7 @@ def _tree_regex(node: dict[str, Any]) -> str:
     branches = []
     for character, child in node.items():
         text, below = _character_regex(character), child
-        while (
-            character and len(below) == 1 and "" not in below
-        ):  # while only one character can follow, append it instead of opening a group
+        while character and len(below) == 1 and "" not in below:  # characters without an alternative need no group in the regex
             ((next_character, below),) = below.items()
             text += _character_regex(next_character)
         if character:
@@ -505,7 +503,7 @@ def delete(path: str) -> None:
 
 
 def remove_empty(folder: str, root: str, keeps: Sequence[str]) -> list[str]:
-    """Remove a folder and its parents below `root` while they are empty, except `keeps` (scan folders); return the removed ones."""
+    """Remove a folder and its parents below `root` while they are empty, except `keeps` (scan folders); return these folders."""
     gone: list[str] = []
     while is_below(folder, root) and folder not in keeps:
         try:
@@ -517,7 +515,7 @@ def remove_empty(folder: str, root: str, keeps: Sequence[str]) -> list[str]:
     return gone
 
 
-# Relocations of files that Git tracks: `git mv`, `git rm`, if the user requests them.
+# If the user requests it, files that Git tracks are moved with `git mv` and deleted with `git rm`.
 
 _LIMIT_S = 120.0
 

@@ -35,7 +35,8 @@ from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import ProductRow, Reader, SourceRow
 from aptui.store.queries.source_edges import SourceEdges
 
-# Finds the dependants of many sources at once: sources, jobs and products that depend on them by path or UUID.
+# The dependants of a source are the sources, jobs and products that depend on it by path or UUID. The functions below find the
+# dependants of many sources with a few queries.
 
 _BY_PATH = frozenset({EdgeKind.PATH, EdgeKind.JOB, EdgeKind.DISCOVERED})
 _TYPE_BITS = {EdgeKind.JOB: 2}
@@ -131,7 +132,7 @@ def _by_products(reader: Reader, moved: Sequence[KnownSource]) -> Iterator[tuple
         for product in item.products:
             by_path.setdefault(product.name.partition("/")[2].lower(), item)
         by_path[item.source.source.lower()] = item
-    # Read the whole table once, because neither column has an index.
+    # The query reads the whole table once, because neither of the two columns in its WHERE clause has an index.
     sql = f"""{_DEPENDENTS_SQL} WHERE hex(d.DependencySourceGuid) IN (SELECT value FROM json_each(?))
         OR (d.UnresolvedPath <> '' AND lower(d.UnresolvedPath) IN (SELECT value FROM json_each(?)))"""
     uuids = [uuid.hex().upper() for uuid in by_uuid]
@@ -147,7 +148,7 @@ def _by_products(reader: Reader, moved: Sequence[KnownSource]) -> Iterator[tuple
         )  # fmt: skip
 
 
-# Records of a planned relocation: items, mentions, problems; `make_plan` creates them.
+# `make_plan` creates these records, which describe a relocation: the files to move, the texts to update, and the problems.
 
 
 class Mention(Struct, frozen=True):
@@ -188,7 +189,7 @@ class Plan(Struct):
         )
 
 
-# Dependants of moved or deleted files, the effect on the dependants, and the renames that update the dependants' texts.
+# For each moved or deleted file, the plan lists the file's dependants, whether they would break, and how their texts are updated.
 
 OWN = -1
 """Value used instead of a target's index for references in a moved file that are relative to the file's own folder."""
@@ -237,8 +238,8 @@ def _note_own(plan: Plan, reader: Reader) -> None:
 
     The moved files may name these dependencies by a path relative to the old folder.
     """
-    # For a file at the top of a scan folder, a path relative to the file's folder is also a path in the scan folder, which stays
-    # valid.
+    # A file at the top of a scan folder is left out. A path relative to such a file is also a path relative to the scan folder, so
+    # it stays valid after the move.
     movers = {
         item.source_id: item
         for item in plan.items
@@ -473,7 +474,7 @@ def _set_destinations(plan: Plan, found: FoundSource, target: Destination) -> No
     for item in plan.items:
         owner = sent.get(item.owner) if item.owner else None
         if item.owner and owner is None:
-            continue  # the source of this metadata file was skipped, because it is already at its destination
+            continue  # the source of this metadata file is already at its destination
         new = _destination_beside(item, owner) if owner is not None else _absolute(found.folder, target.of(item.old))
         place = plan.tree.owner(new)
         if new == item.old_file:

@@ -36,10 +36,11 @@ from aptui.shared.errors import HostError
 from aptui.shared.files.replacing import list_begun, replace_bytes
 from aptui.store.queries.reader import open_reader
 
-# The journal of a relocation: the whole plan, written before the first file changes, so that a killed relocation can be completed.
+# The journal has the whole plan of a relocation. It is written before the first file changes, so that a killed relocation can be
+# completed.
 #
-# It is in the cache's recovery folder. The next engine, `aptui batch`, or the next relocation completes it. Each step runs only if
-# the file is still as the plan found it, so a completed step does not run twice.
+# The journal is in the cache's recovery folder. The next engine, `aptui batch` or the next relocation completes the killed
+# relocation. A step runs only if its file is still in the state that the plan recorded, so no step runs twice.
 
 Stamp = tuple[int, int, int]
 """(inode, size, mtime_ns); a rename does not change the stamp."""
@@ -131,7 +132,7 @@ def complete(config: Config) -> RelocationReport | None:
         journal = json.decode(path.read_bytes(), type=Journal)
     except FileNotFoundError:
         return None
-    except (DecodeError, ValidationError):  # the journal is incomplete, so the relocation had not begun
+    except (DecodeError, ValidationError):  # an incomplete journal proves that no file was moved yet
         path.unlink()
         return None
     _refuse_outside(journal, path, {str(config.project_dir), *(folder.path for folder in config.project.scan_folders)})
@@ -177,7 +178,7 @@ def _complete_item(item: RelocationItem, stamp: Stamp, *, is_delete: bool) -> Re
 
 def _complete_rewrite(rewrite: Rewrite, prefixes: Iterable[str]) -> Update:
     file = rewrite.new_file if os.path.lexists(native(rewrite.new_file)) else rewrite.file
-    if digest_of(file) == rewrite.digest:  # a file with another digest was updated already, or was edited later
+    if digest_of(file) == rewrite.digest:  # a different digest means that the file was updated already or edited later
         try:
             _rewrite_file(file, rewrite.renames, prefixes)
         except UnreadableError as error:

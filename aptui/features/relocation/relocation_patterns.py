@@ -64,7 +64,7 @@ def from_switches(switches: Iterable[str]) -> Relocate | None:
     source, destination = given.get("delete", ""), ""
     if is_move:
         parts = given["move"].split(",")
-        if len(parts) != 2 or not all(parts):  # the two parts are a source and a destination
+        if len(parts) != 2 or not all(parts):  # `parts` must be a source and a destination
             raise RelocationError(
                 "a move needs a source and a destination",
                 "Invalid format for move command.  Expected format is move=<source>,<destination>",

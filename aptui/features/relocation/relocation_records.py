@@ -211,7 +211,7 @@ def shorten_report(report: RelocationReport, limit: int) -> RelocationReport:
     )
 
 
-# The report of a relocation as lines with roles, for the terminal and the screen; without colours.
+# The report of a relocation consists of lines. Each part of a line has a role, which the terminal and the screen show as a colour.
 
 Line = tuple[str, str]
 """A styled text within a line: (text without control characters, role).

@@ -86,12 +86,12 @@ class RelocationRequests:
         if self._thread is not None or not self._waiting:
             return
         order, engine = self._waiting[0][1], self._live.engine
-        # wait, because a scan would find only a part of the move
+        # Wait until the scan has ended, because a scan during the move would find only some of the moved files.
         if order.is_confirmed and engine is not None and engine.scans.is_scanning:
             if now >= self._give_up_at:
                 self._report = BusyError("a scan takes too long", hint="try again when the engine is idle")
                 self._finish()
-                self._live.wake()  # start the next request now, and send the answer
+                self._live.wake()  # so that the loop sends this answer and starts the next request now
             return
         self._thread = threading.Thread(target=self._run, args=(order,), name="relocation")
         self._thread.start()

@@ -296,7 +296,7 @@ class RelocationPreview(_PopUp):
                 self._moved(path)
         elif self.is_attached:
             self._show()
-        elif report.is_performed:  # the preview was closed before the answer came
+        elif report.is_performed:  # the user closed the preview before the answer came
             self.app.show_toast(next(iter(summarize_report(report)))[0], "warning")  # type: ignore[attr-defined]  # the app is ours
 
     def _show_refusal(self, error: KnownError) -> None:

@@ -167,7 +167,8 @@ def _exists(path: str) -> bool:
     return os.path.lexists(os_path(head))
 
 
-# `aptui identities`: sources with a UUID from a `.meta` file, unusable `.meta` files, and sources moved without their `.meta`.
+# `aptui identities` lists sources whose UUID is in a `.meta` file, `.meta` files that cannot be used, and sources that were moved
+# without their `.meta` file.
 
 _SOURCES_SQL = """
 SELECT f.ScanFolder, s.SourceName, s.SourceGuid, o.identity, COALESCE(

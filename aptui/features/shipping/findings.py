@@ -199,7 +199,8 @@ def _junit(wanted: Sequence[str], found: Iterable[LintFinding]) -> Iterator[str]
     yield "</testsuite></testsuites>"
 
 
-# `aptui check`: apply the checks of `aptui.yaml` to the last results: names, sizes, facts, budgets, lint, commands.
+# `aptui check` applies the checks of `aptui.yaml` to the last results. A check may concern names, sizes, facts, budgets, the
+# findings of `lint`, or the result of a command.
 
 _COMMAND_LIMIT_S = 60.0
 _MOST_CHARS = 1000
@@ -277,7 +278,7 @@ def _of_commands(project: OpenedProject, checks: Sequence[Check]) -> list[CheckF
     """
     if not checks:
         return []
-    from aptui.engine.pool.sandbox import sandbox_of  # imported on demand: only checks with commands need the engine's modules
+    from aptui.engine.pool.sandbox import sandbox_of  # imported here, because only checks with commands need it
 
     config = project.config
     sandbox = sandbox_of(config, stages=False, notify=lambda text: printing.complain(f"aptui: {printing.line(text)}", "yellow"))

@@ -333,9 +333,11 @@ def specialist(path: str, head: bytes) -> Specialist | None:
     )
 
 
-# The reader process of the search for missing dependencies: receives a path, returns names; has no database.
+# The code below runs in the reader process of the search for missing dependencies. The process receives paths of files and returns
+# the names in these files. It does not open the database.
 #
-# It speaks JSON Lines over its standard streams and exits when its input is closed, so it never outlives a killed engine.
+# Requests and answers are JSON lines on stdin and stdout. The process exits when stdin is closed, as it also is when the engine is
+# killed, so the process never runs longer than its engine.
 
 _PIECE_BYTES = 1 << 20
 

@@ -22,7 +22,7 @@ from aptui.link.port import FeatureRequest
 from aptui.store.queries.assets import INTERMEDIATE_FLAG, NOTHING_MISSING, parse_asset_id
 from aptui.store.queries.reader import Reader
 
-# Requests to the engine about undeclared references of products: search for references, delete the findings.
+# A client sends these requests to the engine, to search products for undeclared references, or to delete the findings.
 
 
 class ScanMissing(FeatureRequest, frozen=True):
@@ -66,7 +66,7 @@ _REAL = f"(p.Flags & {INTERMEDIATE_FLAG}) = 0"
 _OF_PRODUCT = "JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK"
 _INNER = "substr(p.ProductName, instr(p.ProductName, '/') + 1)"
 _PLATFORM = "substr(p.ProductName, 1, instr(p.ProductName, '/') - 1)"
-# The queries filter products without joins first, and then join only the remaining products.
+# For speed, the queries choose products without a join, and then join the other tables only for the chosen products.
 _JOBS_OF = (
     "SELECT j.JobID FROM Sources s JOIN aptui_sources w ON w.source_id = s.SourceID JOIN Jobs j ON j.SourcePK = s.SourceID WHERE"
 )
@@ -99,7 +99,7 @@ class Scanned(NamedTuple):
 class MissingTarget(NamedTuple):
     """A product that a name refers to.
 
-    `inner` is its path in lower case without the platform, `platforms` are the platforms it is made for.
+    `inner` is its path in lower case without the platform, `platforms` are the platforms for which the product is made.
     """
 
     uuid: bytes

@@ -218,7 +218,7 @@ def _is_text(path: str) -> bool:
         with open(path, "rb", buffering=0) as file:
             head = file.read(_HEAD_BYTES)
     except OSError:
-        return True  # search the file, so that the search reports why it cannot be read
+        return True  # treat the file as text, so that the search reports the error
     return b"\0" not in head or head.startswith((b"\xff\xfe", b"\xfe\xff"))
 
 
@@ -300,9 +300,7 @@ def _json(tally: Tally, rows: Sequence[FoundName], files: Sequence[FileFound], m
     }
 
 
-# For `bundle` and `scan-missing`: whether the cache is up to date with the sources.
-#
-# Nothing is processed, and no digest is computed.
+# `bundle` and `scan-missing` check that the cache is up to date with the sources. The check runs no job and computes no digest.
 
 _ADVICE = "'aptui batch' processes it; --unsettled packs the last good products"
 _MOST_NAMES = 3
@@ -315,7 +313,7 @@ def refuse_stale(config: Config, platform: str) -> None:
         UserError: a source, a builder, the configuration, or a product in the cache changed since the platform was processed.
     """
     trust.require_for_builders(config, "the check that the cache is current")
-    if platform not in {item.id for item in config.project.platforms}:  # a disabled platform keeps its products
+    if platform not in {item.id for item in config.project.platforms}:  # a disabled platform keeps its products, so check it, too
         config = load.load(config.project_dir, platforms=(platform,))
     opening = PreparedSession(config, platforms=(platform,))
     try:

@@ -37,10 +37,10 @@ from aptui.features.shipping.missing_rows import DeclaredReference, KnownName, M
 from aptui.shared.globs import PATTERN_LIMIT
 from aptui.store.queries.reader import Reader, open_reader
 
-# Reader processes of the search for missing dependencies, seen from the searcher: `read` takes a path and returns a future.
+# The search for missing dependencies reads files in separate processes. `Readers.read` starts to read a file and returns a future.
 #
-# Each process has a thread that talks to it and waits for it. If a process dies, the file that it was reading is reported as
-# broken, and the next file gets a new process.
+# For each reader process, a thread of this process sends the requests and waits for the answers. If a reader process dies while it
+# reads a file, the file is reported as broken, and a new process reads the next file.
 
 
 class Reading(Struct, frozen=True):
@@ -123,7 +123,7 @@ class Readers:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=python_environment(),
-                start_new_session=True,  # so that Ctrl-C in the terminal reaches only this program
+                start_new_session=True,  # because Ctrl-C in the terminal must not interrupt the reader
             )
             self._processes.add(process)
         assert process.stdin is not None
@@ -140,7 +140,7 @@ class Readers:
 def _bury(process: subprocess.Popen[bytes]) -> None:
     for stream in (process.stdin, process.stdout):
         if stream is not None:
-            with contextlib.suppress(OSError):  # closing flushes the stream, which fails if the process has ended
+            with contextlib.suppress(OSError):  # `close` flushes the stream and fails if the process has ended
                 stream.close()
     process.wait()
 
@@ -151,9 +151,9 @@ def _reading(answer: dict[str, Any]) -> Reading:
     return Reading(bytes.fromhex(answer["digest"]), Names.from_json(answer["names"]))
 
 
-# Files in scan folders with rules about undeclared dependencies: `*_Dependencies.xml` names products that are always shipped,
-# `*.filetag` products that are not scanned.
-# Both kinds of files are at the top of a scan folder. If such a file cannot be read, it is reported and its rules are not used.
+# Two kinds of files at the top of a scan folder have rules for the search. The products that a `*_Dependencies.xml` file names are
+# always shipped, so a reference to one of these products need not be declared. The products that a `*.filetag` file names are not
+# scanned. If a file with rules cannot be read, the search reports the file and ignores its rules.
 
 _SIZE_MAX = 16 << 20
 _EXACT, _WILDCARD = 0, 1
@@ -278,9 +278,8 @@ def _linear(regex: str) -> Callable[[str], object]:
     return match
 
 
-# The meaning of names in a file: the assets they refer to, and which of them are not declared.
-#
-# The database is queried through `missing_rows.KnownName`.
+# The functions below find the assets that the names in a file refer to, and the references that the file's builder did not declare.
+# They query the database through `missing_rows.KnownName`.
 
 
 class ScannedProduct(NamedTuple):

@@ -123,7 +123,7 @@ class MissingScans(AssetExtension):
     def _is_engine_idle(self) -> bool:
         progress = self._shell.session.latest_progress
         if progress is None or self._shell.session.state is not SessionState.ATTACHED:
-            return True  # enabled without an engine: the request reports the error
+            return True  # no engine is attached, so the command is enabled and its request reports the error
         return not progress.is_working
 
     def scan(self) -> None:

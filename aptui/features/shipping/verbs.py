@@ -159,7 +159,7 @@ def bundle(arguments: Namespace) -> int:
         else:
             found = closure(graph, _seeds(arguments.seeds, place, graph, platform), arguments.seeds, platform)
         if not arguments.unsettled and place.config is not None:
-            # imported on demand, because this import loads many engine modules
+            # Imported here, because this import loads many modules of the engine, which the other commands do not need.
             from aptui.features.shipping.missing_verb import refuse_stale
 
             refuse_stale(place.config, graph.platform)
@@ -285,7 +285,7 @@ def _list_in(name: str) -> AssetList:
     return read(data, name)
 
 
-# Bundles: a zip of products with a manifest; equal products give equal bytes. `shipping` chooses the products.
+# A bundle is a zip of products with a manifest. Equal products give equal bytes.
 
 MANIFEST = "manifest.json"
 """Name of the manifest in a bundle. No product has this name, because names of products begin with their platform."""

@@ -40,7 +40,7 @@ def spread(rows: Rows) -> Spread:
     return spread
 
 
-def test_change_of_a_file_affects_sources_that_declare_its_path_or_pattern_or_uuid(rows: Rows, spread: Spread) -> None:
+def test_change_of_a_file_affects_sources_that_declare_the_file(rows: Rows, spread: Spread) -> None:
     rows.depend(1, "S0")
     rows.depend(2, path_uuid("s1").hex(), UUID)
     rows.depend(3, "?2", WILDCARD)
@@ -49,14 +49,14 @@ def test_change_of_a_file_affects_sources_that_declare_its_path_or_pattern_or_uu
     assert spread("s2") == {"s2", "s3"}
 
 
-def test_change_does_not_spread_further_through_discovered_dependencies(rows: Rows, spread: Spread) -> None:
+def test_change_spreads_only_one_step_through_discovered_dependencies(rows: Rows, spread: Spread) -> None:
     rows.depend(1, "s0", FOUND)
     rows.depend(2, "s1")
 
     assert spread("s0") == {"s0", "s1"}
 
 
-def test_change_spreads_through_job_dependencies_to_jobs_and_their_dependants(rows: Rows, spread: Spread) -> None:
+def test_change_spreads_through_job_dependencies(rows: Rows, spread: Spread) -> None:
     rows.depend(1, "s0", JOB)
     rows.depend(2, "s1", JOB)
     rows.depend(3, "s1")
@@ -65,7 +65,7 @@ def test_change_spreads_through_job_dependencies_to_jobs_and_their_dependants(ro
 
 
 def plan(rows: Rows, owner: int, *dependencies: JobDependency, platform: str = "linux") -> None:
-    """Record in the analysis of a source that its job depends on others."""
+    """Record in the analysis of source `owner` that the job of this source has these dependencies."""
     packed = pack_analysis(Job(None, BUILDER, "", "", plans=(JobPlan("main", platform, job_dependencies=dependencies),)))
     with closing(sqlite3.connect(rows.path)) as database, database:
         database.execute(
@@ -84,20 +84,20 @@ def plan(rows: Rows, owner: int, *dependencies: JobDependency, platform: str = "
         (DependencyKind.ORDER_ONLY, False, False),
     ],
 )
-def test_spread_of_a_change_through_a_job_dependency_depends_on_the_kind_of_dependency(
+def test_kind_of_a_job_dependency_decides_whether_a_change_spreads(
     rows: Rows, spread: Spread, kind: DependencyKind, is_possible: bool, is_certain: bool
 ) -> None:
     plan(rows, 1, JobDependency(PathKey("s0"), "main", "linux", kind))
     rows.depend(2, "s1", JOB)
 
     assert ("s1" in spread("s0")) is is_possible
-    assert ("s2" in spread("s0")) is is_possible  # The job of s2 has no plan, so the kind of its dependency is unknown.
+    assert ("s2" in spread("s0")) is is_possible  # s2 has no plan that says the kind of its dependency.
     assert ("s1" in spread("s0", through_products=False)) is is_certain
     assert "s2" not in spread("s0", through_products=False)
 
 
 @pytest.mark.parametrize(("key", "platform"), [("main", "server"), ("other", "linux")])
-def test_dependency_on_another_job_of_the_source_does_not_spread_the_change(
+def test_change_does_not_spread_to_dependants_of_another_job_of_the_source(
     rows: Rows, spread: Spread, key: str, platform: str
 ) -> None:
     plan(rows, 1, JobDependency(PathKey("s0"), "main", "linux", DependencyKind.ORDER))
@@ -117,7 +117,7 @@ def test_change_runs_only_jobs_of_the_builder_that_declared_the_dependency(rows:
         assert [job.source for job in spreading.jobs()] == ["s0"]  # s1 has no job of the builder OTHER.
 
 
-def test_changed_file_without_jobs_affects_sources_that_declare_it(rows: Rows, spread: Spread) -> None:
+def test_change_of_a_file_without_jobs_affects_sources_that_declare_it(rows: Rows, spread: Spread) -> None:
     rows.depend(1, "base.hlsl")
     rows.depend(2, "*.hlsl", WILDCARD)
 
@@ -152,7 +152,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, COUNT - 1), st.integers(0, COUNT - 1))
 
 @settings(max_examples=10, deadline=None)
 @given(sources=PAIRS, jobs=PAIRS, changed=st.integers(0, COUNT - 1))
-def test_affected_jobs_equal_the_result_of_a_reference_computation(
+def test_affected_jobs_equal_those_of_a_simple_reference_implementation(
     tmp_path_factory: pytest.TempPathFactory, sources: list[tuple[int, int]], jobs: list[tuple[int, int]], changed: int
 ) -> None:
     rows = Rows(tmp_path_factory.mktemp("oracle") / "assetdb.sqlite", COUNT)

@@ -85,7 +85,7 @@ def test_any_query_text_is_parsed_or_gives_a_query_error(text: str) -> None:
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Iterator[AssetGraph]:
-    """0 needs 1 and 2, both need 3."""
+    """Asset 0 needs assets 1 and 2, and each of these two needs asset 3."""
     rows = Rows(tmp_path / "assetdb.sqlite", 5)
     rows.need([(0, 1), (0, 2), (1, 3), (2, 3)])
     with closing(open_reader(rows.path)) as reader:

@@ -128,7 +128,7 @@ def edges(out: str, way: str) -> set[tuple[str, str, str]]:
 # -------------------------------------------------------------------------------------------------------------------- deps
 
 
-def test_deps_shows_both_directions(run: Run, there: Path) -> None:
+def test_deps_lists_dependencies_and_dependants(run: Run, there: Path) -> None:
     code, out, _ = run("deps", "one.note")
 
     assert code == 0
@@ -141,7 +141,7 @@ def test_deps_tree_lists_indirect_dependencies(run: Run, there: Path) -> None:
     assert out.splitlines() == ["a.txt needed by:", "  source  one.note", "    source  two.note", "      job  wait.after"]
 
 
-def test_deps_in_a_copied_project_reads_the_files_of_the_copy(
+def test_deps_in_the_copy_of_a_project_reads_the_files_of_the_copy(
     run: Run, there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(there, tmp_path / "copy", symlinks=True)
@@ -235,7 +235,7 @@ def test_query_lists_a_set_with_sources_first(run: Run, there: Path) -> None:
     ]  # fmt: skip
 
 
-def test_query_without_a_path_reports_that_no_path_exists(run: Run, there: Path) -> None:
+def test_query_reports_that_no_path_exists(run: Run, there: Path) -> None:
     code, out, complaint = run("query", "somepath(a.txt, one.note)")
 
     assert (code, out) == (0, "")
@@ -298,7 +298,7 @@ def statuses(answer: dict[str, Any]) -> dict[str, str]:
 
 
 @needs_git
-def test_affected_names_every_job_that_then_runs(
+def test_affected_lists_every_job_that_the_next_batch_runs(
     run: Run, tmp_path: Path, no_git_around: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_homes(tmp_path, monkeypatch)
@@ -319,7 +319,7 @@ def test_affected_names_every_job_that_then_runs(
         "all.note": "affected", "b2.txt": "new",
     }  # fmt: skip
     summary = json.loads(out[out.index("{") :])
-    assert len(answer["jobs"]) + 2 == summary["jobs_run"]  # Jobs of the new source are unknown until the source is processed.
+    assert len(answer["jobs"]) + 2 == summary["jobs_run"]  # `affected` cannot know the two jobs of the new source.
     assert "linux/a.txt" in answer["products"]
 
 
@@ -346,7 +346,7 @@ def test_affected_leaves_out_disabled_platforms(run: Run, repository: Path) -> N
 
 
 @needs_git
-def test_affected_finds_changed_companions_and_builder_code_and_ignores_other_files(run: Run, repository: Path) -> None:
+def test_affected_finds_changed_companions_and_changed_builder_code(run: Run, repository: Path) -> None:
     (repository / "base/a.txt").write_text("still overridden")
     (repository / "assets/x.tmp").write_text("ignored")
     (repository / "assets/one.note.info").write_text("more")
@@ -375,7 +375,7 @@ def test_affected_ignores_changed_file_modes_and_unused_builder_code(run: Run, r
 
 
 @needs_git
-def test_affected_marks_jobs_as_uncertain_that_run_only_if_a_product_changes(
+def test_affected_job_is_uncertain_if_it_depends_only_on_a_product(
     run: Run, tmp_path: Path, no_git_around: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_homes(tmp_path, monkeypatch)
@@ -432,7 +432,7 @@ def test_affected_jobs_are_uncertain_after_changed_folder_settings(run: Run, rep
     assert not any(job["certain"] for job in answer["jobs"])
 
 
-def test_wildcard_lists_files_that_are_not_sources(
+def test_deps_lists_files_that_match_a_wildcard_but_are_not_sources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own_homes(tmp_path, monkeypatch)

@@ -78,7 +78,7 @@ def test_only_new_failures_and_recoveries_are_sent(tmp_path: Path, heard: list[d
     assert heard[1]["text"] == "game: all is done, 4 jobs run, 1 failed"
 
 
-def test_job_that_recovers_at_once_or_is_deleted_is_not_reported(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+def test_job_that_recovers_at_once_or_is_deleted_causes_no_alert(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
     room = Room(tmp_path, *ALL[:2], failing=(3,))
     for notice in (job(1), job(1, "completed"), job(2), job(2, ""), job(3, "")):
         room.alerter(notice)
@@ -104,7 +104,7 @@ def test_alert_digest_is_sent_when_idle_or_after_a_quiet_period(tmp_path: Path, 
     room.alerter.close()
 
 
-def test_alert_digest_when_idle_is_sent_only_after_long_work(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+def test_alert_about_the_end_of_work_is_sent_only_after_long_work(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
     room = Room(tmp_path, ALL[2])
     for seconds in (1, 2 * LONG_S):
         room.alerter(progress(waiting=1))
@@ -116,7 +116,7 @@ def test_alert_digest_when_idle_is_sent_only_after_long_work(tmp_path: Path, hea
     assert [digest["count"] for digest in heard] == [1]
 
 
-def test_without_alerts_no_thread_starts(tmp_path: Path) -> None:
+def test_alerter_without_alerts_starts_no_thread(tmp_path: Path) -> None:
     room = Room(tmp_path)
     room.alerter(job(1))
     room.alerter.close(has_rested=True)
@@ -126,7 +126,7 @@ def test_without_alerts_no_thread_starts(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_program_gets_the_digest_without_a_shell(tmp_path: Path) -> None:
+def test_alert_program_gets_the_digest_without_a_shell(tmp_path: Path) -> None:
     code = "import os,sys; open('told','w').write(sys.stdin.read()+os.environ['APTUI_EVENT']+sys.argv[1])"
     room = Room(tmp_path, Alert("failed", (sys.executable, "-c", code, "$HOME; x")))
     room.alerter(job(1))
@@ -183,7 +183,7 @@ def hook() -> Iterator[str]:
 
 
 @pytest.mark.real
-def test_webhook_gets_the_digest_and_redirects_are_not_followed(tmp_path: Path, hook: str) -> None:
+def test_webhook_gets_the_digest_and_its_redirect_is_not_followed(tmp_path: Path, hook: str) -> None:
     room = Room(tmp_path, Alert("failed", webhook=f"{hook}/x?a=b"), Alert("failed", webhook=f"{hook}/elsewhere"))
     room.alerter(job(1))
     room.alerter.close()
@@ -193,7 +193,7 @@ def test_webhook_gets_the_digest_and_redirects_are_not_followed(tmp_path: Path, 
     assert room.said == ["on.failed.webhook: '127.0.0.1' answered 302 Found"]
 
 
-def test_terminal_bell_message_has_no_escape_sequences_from_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_escape_sequences_in_names_do_not_reach_the_terminal_with_the_bell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alerter.printing, "is_terminal", lambda _stream: True)
     room = Room(tmp_path, Alert("failed", bell=True))
     room.alerter(job(1, name="a;\x1b[31m\x07.png"))

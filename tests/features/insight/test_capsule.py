@@ -62,7 +62,7 @@ def test_capsule_of_a_command_builder_has_a_script_that_runs_without_aptui(run: 
     assert (there / "out/b.txt").read_text() == "B"
 
 
-def test_capsule_run_makes_the_same_products_as_the_recorded_run(run: Run, tmp_path: Path) -> None:
+def test_running_a_capsule_makes_the_products_of_the_recorded_run(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "b.tgz"
     run("capsule", "sub/b.up", "--out", str(file))
 
@@ -71,17 +71,17 @@ def test_capsule_run_makes_the_same_products_as_the_recorded_run(run: Run, tmp_p
     assert (code, json.loads(out)["same"], json.loads(out)["differences"]) == (0, True, [])
 
 
-def test_capsule_bytes_do_not_depend_on_its_name(run: Run, tmp_path: Path) -> None:
+def test_bytes_of_a_capsule_do_not_depend_on_its_file_name(run: Run, tmp_path: Path) -> None:
     first, second = tmp_path / "a.tgz", tmp_path / "b.tgz"
 
     assert run("capsule", "sub/b.up", "--out", str(first))[0] == 0
-    time.sleep(1.01)  # After a second, a stored time would differ.
+    time.sleep(1.01)  # A time in the capsule would differ after one second.
     assert run("capsule", "sub/b.up", "--out", str(second))[0] == 0
 
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_capsule_of_a_failed_job_reproduces_the_failure_and_includes_dependencies(run: Run, tmp_path: Path) -> None:
+def test_capsule_of_a_failed_job_includes_dependencies_and_fails_again(run: Run, tmp_path: Path) -> None:
     broken, words = tmp_path / "bad.tgz", tmp_path / "x.tgz"
     run("capsule", "tables/bad.json@linux", "--out", str(broken))
     code, out, _ = run("capsule", "run", str(broken), "--trust-code")
@@ -93,7 +93,7 @@ def test_capsule_of_a_failed_job_reproduces_the_failure_and_includes_dependencie
     assert run("capsule", "run", str(words), "--trust-code")[0] == 0
 
 
-def test_capsule_run_with_a_different_outcome_is_reported(run: Run, tmp_path: Path) -> None:
+def test_different_outcome_of_running_a_capsule_is_reported(run: Run, tmp_path: Path) -> None:
     file, other = tmp_path / "b.tgz", tmp_path / "other.tgz"
     run("capsule", "sub/b.up", "--out", str(file))
     with tarfile.open(file) as tar, tarfile.open(other, "w:gz") as changed:
@@ -157,7 +157,7 @@ def made_by_script(file: Path, folder: Path) -> str:
 
 
 @pytest.mark.parametrize(("words", "quality"), [(("--draft",), "draft"), ((), "final")])
-def test_capsule_run_uses_the_quality_of_the_recorded_run(
+def test_running_a_capsule_uses_the_quality_of_the_recorded_run(
     drafts: Run, tmp_path: Path, words: tuple[str, ...], quality: str
 ) -> None:
     file = tmp_path / "a.tgz"

@@ -28,7 +28,7 @@ def names(found: Comparison) -> dict[str, list[str]]:
     return {kind: [change.new.source for change in changes] for kind, changes in found.changes.items()}
 
 
-def test_comparison_lists_new_and_lasting_and_fixed_failures(store: Store) -> None:
+def test_comparison_of_sessions_lists_new_lasting_and_fixed_failures(store: Store) -> None:
     failed, good = {"outcome": 1}, {"outcome": 0}
     session(store, 100, {1: good, 2: failed, 3: failed, 4: failed})
     session(store, 200, {1: failed, 2: good, 3: failed, 5: failed})
@@ -44,7 +44,7 @@ def test_comparison_lists_new_and_lasting_and_fixed_failures(store: Store) -> No
     assert found.jobs_run == 4
 
 
-def test_failure_fixed_between_both_sessions_is_not_listed_as_a_change(store: Store) -> None:
+def test_failure_that_began_and_ended_between_the_sessions_is_not_listed(store: Store) -> None:
     session(store, 100, {1: {}})
     session(store, 200, {1: {"outcome": 1}})
     session(store, 300, {1: {}})
@@ -52,7 +52,7 @@ def test_failure_fixed_between_both_sessions_is_not_listed_as_a_change(store: St
     assert not compared(store, "1", "3").changes
 
 
-def test_slower_and_faster_jobs_are_compared_with_all_earlier_runs(store: Store) -> None:
+def test_comparison_of_sessions_finds_slower_and_faster_jobs(store: Store) -> None:
     for key in (100, 200, 300):
         session(store, key, {1: {"duration_ms": 100 + key // 100}, 2: {"duration_ms": 1000}, 3: {"duration_ms": 100}})
     session(store, 400, {1: {"duration_ms": 500}, 2: {"duration_ms": 100}, 3: {"duration_ms": 110}})
@@ -63,7 +63,7 @@ def test_slower_and_faster_jobs_are_compared_with_all_earlier_runs(store: Store)
     assert found.changes["slower"][0].pace.runs == 3
 
 
-def test_comparison_lists_products_that_grew(store: Store) -> None:
+def test_comparison_of_sessions_lists_products_that_grew(store: Store) -> None:
     session(store, 100, {1: {}, 2: {}})
     job(store, 1, 201)
     job(store, 2, 202)
@@ -76,13 +76,13 @@ def test_comparison_lists_products_that_grew(store: Store) -> None:
     assert found.changes["grew"][0].growth == 8990
 
 
-def test_job_that_was_deleted_and_returned_is_neither_deleted_nor_new(store: Store) -> None:
+def test_job_that_was_deleted_and_added_again_is_not_listed_as_a_change(store: Store) -> None:
     session(store, 100, {1: {}, 2: {}}, NOW - 9000, NOW - 5000)
     store.put(drop_source=[(1,), (2,)])
     job(store, 2, 203)
     row = store.rows("SELECT job_id FROM aptui_gone_jobs ORDER BY 1")
     assert row == [(1,), (2,)]
-    # A job that returned has another number.
+    # Source 2 is deleted and then added again, with new ids for the source and its job.
     store.put(drop_source=[(2,)])
     store.put(put_source=[source_row(7, "2.png")], put_job=[job_row(7, 7, run_key=204)], put_run=[run_row(7, 204)])
     store.put(put_session=[session_row(NOW - 4000, NOW + 3_600_000)])

@@ -20,7 +20,7 @@ STATUS: dict[str, Any] = {
 
 
 def parsed(told: str) -> dict[str, str]:
-    """Return {name and labels: value}; every line is valid, and every name has its type before it, once."""
+    """Return {name and labels: value}; check that each line is valid and that each name has one type line before its values."""
     found: dict[str, str] = {}
     kinds: set[str] = set()
     *lines, end, nothing = told.split("\n")
@@ -58,7 +58,7 @@ def test_database_metrics_do_not_need_an_engine(store: Store) -> None:
     assert not any(key.startswith("aptui_queue") for key in found)
 
 
-def test_running_engine_adds_its_own_metrics() -> None:
+def test_status_of_a_running_engine_adds_metrics() -> None:
     found = parsed(text(of_engine(STATUS)))
 
     assert (found["aptui_engine_up"], found["aptui_queue_jobs_waiting"], found["aptui_queue_jobs_running"]) == ("1", "7", "0")

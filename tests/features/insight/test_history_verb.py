@@ -28,7 +28,7 @@ def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return project
 
 
-def test_sessions_are_listed_newest_first(run: Run) -> None:
+def test_history_lists_sessions_with_the_newest_first(run: Run) -> None:
     code, out, _ = run("history", "--json")
 
     second, first = json.loads(out)
@@ -40,7 +40,7 @@ def test_sessions_are_listed_newest_first(run: Run) -> None:
     assert len(out.splitlines()) == 2
 
 
-def test_session_shows_its_runs(run: Run) -> None:
+def test_history_of_one_session_lists_its_runs(run: Run) -> None:
     _, out, _ = run("history", "last", "--json")
     found = json.loads(out)
 
@@ -51,7 +51,7 @@ def test_session_shows_its_runs(run: Run) -> None:
     assert "tables/bad.json@linux" in out
 
 
-def test_two_sessions_are_compared_in_the_order_of_their_time(run: Run) -> None:
+def test_history_compares_the_earlier_of_two_sessions_with_the_later(run: Run) -> None:
     _, out, _ = run("history", "2", "1", "--json")
     found = json.loads(out)
 
@@ -76,7 +76,7 @@ def test_two_sessions_are_compared_in_the_order_of_their_time(run: Run) -> None:
         (("--limit", "x"), "invalid int value"),
     ],
 )
-def test_unknown_session_is_refused(run: Run, words: tuple[str, ...], said: str) -> None:
+def test_history_refuses_an_unknown_session(run: Run, words: tuple[str, ...], said: str) -> None:
     code, out, err = run("history", *words)
 
     assert (code, out) == (3, "")

@@ -173,7 +173,7 @@ def test_malformed_capsule_is_refused_before_anything_runs(run: Run, tmp_path: P
     [b"", b"nonsense", gzip.compress(b"x" * 5000), gzip.compress(b"\0" * 20_000), b"\x1f\x8b" + b"\xff" * 90],
     ids=["empty", "text", "letters", "zeros", "damaged"],
 )
-def test_file_of_another_kind_is_refused(run: Run, tmp_path: Path, junk: bytes) -> None:
+def test_file_that_is_not_a_capsule_is_refused(run: Run, tmp_path: Path, junk: bytes) -> None:
     file = tmp_path / "x.tgz"
     file.write_bytes(junk)
 
@@ -214,7 +214,7 @@ def test_capsule_with_too_many_members_is_refused(run: Run, tmp_path: Path, monk
     assert (code, "more than 10 members" in error) == (3, True)
 
 
-def test_capsule_settings_outside_its_folder_are_ignored(run: Run, tmp_path: Path) -> None:
+def test_settings_of_a_capsule_that_lead_outside_its_folder_are_ignored(run: Run, tmp_path: Path) -> None:
     victim, hook = tmp_path / "victim", tmp_path / "hook"
     (victim / "linux").mkdir(parents=True)
     (victim / "linux/keep.txt").write_text("x")
@@ -302,7 +302,8 @@ def test_user_at_a_terminal_is_asked_for_consent_to_run_capsule_code(
 def begin(file: Path, folder: Path) -> subprocess.Popen[bytes]:
     """Start a capsule whose job sleeps, and wait until the job runs."""
     environment = {**os.environ, "TMPDIR": str(folder / "tmp")}
-    # A new interpreter is needed: a fork would keep another TMPDIR. SIGHUP is reset, because nohup ignores it.
+    # The test starts a new interpreter, because a fork would not use this TMPDIR. The command resets SIGHUP, because the signal is
+    # ignored when the tests run under nohup.
     start = "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); from aptui.cli.main import main; sys.exit(main())"
     words = [sys.executable, "-c", start, "capsule", "run", str(file), "--trust-code"]
     process = subprocess.Popen(words, env=environment, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -313,7 +314,7 @@ def begin(file: Path, folder: Path) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_interrupted_run_leaves_no_folder(run: Run, tmp_path: Path, number: signal.Signals) -> None:
+def test_interrupted_capsule_leaves_no_folder(run: Run, tmp_path: Path, number: signal.Signals) -> None:
     sleeping = [{**COMMAND, "command": "sleep 30; cp {source} {products_dir}"}]
     process = begin(pack(tmp_path / "x.tgz", make_members(builders=sleeping)), tmp_path)
     process.send_signal(number)
@@ -322,7 +323,7 @@ def test_interrupted_run_leaves_no_folder(run: Run, tmp_path: Path, number: sign
     assert left_folders(tmp_path) == []
 
 
-def test_next_run_deletes_the_folder_of_a_killed_run(run: Run, tmp_path: Path) -> None:
+def test_folder_of_a_killed_capsule_is_deleted_when_the_next_capsule_runs(run: Run, tmp_path: Path) -> None:
     sleeping = [{**COMMAND, "command": "sleep 5; cp {source} {products_dir}"}]
     file = pack(tmp_path / "x.tgz", make_members(builders=sleeping))
     process = begin(file, tmp_path)

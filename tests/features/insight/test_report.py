@@ -41,7 +41,7 @@ def test_report_by_folder_lists_the_failed_jobs(run: Run) -> None:
 
 
 @pytest.mark.real
-def test_report_of_all_groups_has_every_job_once(run: Run) -> None:
+def test_report_with_all_groups_counts_every_job_once(run: Run) -> None:
     _, out, _ = run("status", "--json")
     known = sum(json.loads(out)["jobs"].values())
 
@@ -51,7 +51,7 @@ def test_report_of_all_groups_has_every_job_once(run: Run) -> None:
 
 
 @pytest.mark.real
-def test_last_codeowners_pattern_owns_a_failure(run: Run) -> None:
+def test_last_matching_codeowners_pattern_decides_who_owns_a_failed_job(run: Run) -> None:
     _, out, _ = run("report", "--by", "owner", "--all", "--json")
 
     found = {row["name"]: row for row in json.loads(out)}
@@ -111,13 +111,13 @@ def test_invalid_report_options_are_refused(run: Run, processed: Path) -> None:
         ("/*", "a.png", True),
     ],
 )
-def test_codeowners_pattern_matches(pattern: str, path: str, is_meant: bool) -> None:
+def test_codeowners_pattern_matches_the_expected_paths(pattern: str, path: str, is_meant: bool) -> None:
     owners = Owners("/repo", [(pattern, ("@me",))])
 
     assert owners.of(f"/repo/{path}") == ("@me" if is_meant else NO_OWNER)
 
 
-def test_file_is_unowned_if_its_last_matching_codeowners_pattern_has_no_owner(tmp_path: Path) -> None:
+def test_codeowners_pattern_without_an_owner_makes_a_file_unowned(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".github").mkdir()
     (tmp_path / ".github/CODEOWNERS").write_text("# all\n* @all\n\n[Section] @x\n/free/\n/art/ @art me@example.org # us\n")

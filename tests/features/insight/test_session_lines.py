@@ -49,7 +49,7 @@ def said(lines: list[Parts]) -> list[str]:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_sessions_are_listed(store: Store, width: int) -> None:
+def test_sheet_lists_the_sessions(store: Store, width: int) -> None:
     night(store)
 
     listed = said(history(store.reader(), [], str, width))
@@ -60,7 +60,7 @@ def test_sessions_are_listed(store: Store, width: int) -> None:
     assert all(len(line) <= width for line in listed[:-1])
 
 
-def test_sheets_show_one_session_or_a_comparison_of_two(store: Store) -> None:
+def test_sheet_shows_one_session_or_the_comparison_of_two_sessions(store: Store) -> None:
     night(store)
     reader = store.reader()
 
@@ -92,7 +92,7 @@ def test_time_line_has_a_row_for_each_lane(store: Store, width: int) -> None:
     assert any(part.role == "failed" for parts in lines for part in parts)
 
 
-def test_sizes_are_listed_with_bars(store: Store) -> None:
+def test_sheet_lists_sizes_with_bars(store: Store) -> None:
     night(store)
     reader = store.reader()
 
@@ -166,7 +166,7 @@ def session(store: Store, **changes: Any) -> None:
     store.put(put_session=[session_row(1000, 9000, **changes)])
 
 
-def test_runs_are_laid_out_on_the_fewest_lanes(store: Store) -> None:
+def test_timeline_uses_the_fewest_lanes(store: Store) -> None:
     ran(store, 1, 1000, 3000)
     ran(store, 2, 1500, 2000)
     ran(store, 3, 2000, 2500)
@@ -181,8 +181,8 @@ def test_runs_are_laid_out_on_the_fewest_lanes(store: Store) -> None:
     }  # fmt: skip
 
 
-def test_runs_committed_together_are_placed_one_after_another_on_a_lane(store: Store) -> None:
-    for number in range(1, 41):  # two messages with twenty runs each, whose results are committed together
+def test_timeline_places_runs_with_the_same_commit_one_after_another(store: Store) -> None:
+    for number in range(1, 41):  # forty runs that are committed at the same time
         ran(store, number, 2990, 3000)
     ran(store, 41, 2000, 2800)
     session(store)
@@ -210,7 +210,7 @@ def test_critical_path_is_the_longest_chain(store: Store) -> None:
     assert (found.critical, found.critical_ms) == ([1, 2, 3], 3000)
 
 
-def test_job_waits_for_the_job_that_made_its_source(store: Store) -> None:
+def test_timeline_shows_that_a_job_waits_for_the_job_that_made_its_source(store: Store) -> None:
     ran(store, 1, 1000, 2000, platform="common", name="common/2.png")
     ran(store, 2, 2000, 2100)
     session(store)
@@ -240,7 +240,7 @@ def test_timeline_omits_dependencies_on_runs_of_other_sessions(store: Store) -> 
     assert (found.needs, found.critical) == ({}, [2])
 
 
-def test_time_line_of_an_empty_session_is_empty(store: Store) -> None:
+def test_timeline_of_an_empty_session_is_empty(store: Store) -> None:
     session(store)
 
     found = timeline(store.reader(), 1)

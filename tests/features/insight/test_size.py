@@ -35,7 +35,7 @@ def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return project
 
 
-def test_sizes_by_builder_with_growth(run: Run) -> None:
+def test_size_lists_builders_with_the_growth_of_their_products(run: Run) -> None:
     _, out, _ = run("size", "--by", "builder", "--json", "--diff", "1")
 
     found = {item["name"]: item for item in json.loads(out)}
@@ -55,7 +55,7 @@ def _commits(processed: Path) -> None:
             database.execute("UPDATE aptui_sessions SET commit_id = ? WHERE session_id = ?", (commit, number))
 
 
-def test_growth_since_a_commit_equals_growth_since_its_session(run: Run) -> None:
+def test_size_accepts_a_commit_in_place_of_its_session(run: Run) -> None:
     _, out, _ = run("size", "--by", "builder", "--json", "--diff", "ABC1dd")
 
     assert json.loads(out) == json.loads(run("size", "--by", "builder", "--json", "--diff", "1")[1])
@@ -75,7 +75,7 @@ def test_html_page_of_sizes_loads_no_other_file(run: Run, tmp_path: Path) -> Non
     assert run("size", "--html", str(tmp_path / "none/size.html"))[0] == 3
 
 
-def test_names_in_the_html_page_of_sizes_are_escaped() -> None:
+def test_html_page_of_sizes_escapes_names() -> None:
     row = SizeRow("<script>x</script>\x1b[0m&\udcff", 1, 10)
 
     page = size_page([row], row, SizeBy.FOLDER, "<b>", None)
@@ -106,7 +106,7 @@ def test_invalid_size_options_are_refused(run: Run, words: tuple[str, ...], said
     assert said in err
 
 
-def test_trace_file_places_every_run_on_a_lane(run: Run, tmp_path: Path) -> None:
+def test_trace_places_every_run_on_a_lane(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "night.json"
     code, out, _ = run("trace", "1", "--out", str(file))
 
@@ -129,7 +129,7 @@ def test_unwritable_trace_is_refused(run: Run, tmp_path: Path) -> None:
     assert run("trace", "88")[0] == 3
 
 
-def test_jobs_that_became_slower_are_marked(run: Run) -> None:
+def test_job_that_became_slower_is_marked_by_jobs_and_status(run: Run) -> None:
     _, out, _ = run("jobs", "--slower", "--json")
     (found,) = json.loads(out)
     assert (found["source"], found["slower"]["median_s"], found["slower"]["earlier_runs"]) == ("sub/b.up", 0.001, 1)

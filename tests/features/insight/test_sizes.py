@@ -38,13 +38,15 @@ def filled(store: Store) -> Store:
         (SizeBy.PLATFORM, 1, [("linux", 3, 537)]),
     ],
 )
-def test_products_are_grouped(filled: Store, by: SizeBy, depth: int, found: list[tuple[str, int, int]]) -> None:
+def test_sizes_are_grouped_by_folder_type_builder_or_platform(
+    filled: Store, by: SizeBy, depth: int, found: list[tuple[str, int, int]]
+) -> None:
     names = {BUILDER: "image"}
 
     assert [(row.name, row.count, row.size) for row in sizes(filled.reader(), by, names.__getitem__, depth)] == found
 
 
-def test_growth_since_a_session(filled: Store) -> None:
+def test_groups_of_products_have_their_growth_since_a_session(filled: Store) -> None:
     filled.put(put_session=[session_row(NOW - 9000, NOW - 5000)])
     product(filled, 2, "textures/b.png", "linux/textures/b.dds", 1030, 12)
     filled.put(drop_source=[(3,)])
@@ -75,5 +77,5 @@ def test_empty_database_has_no_sizes(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("source", "depth", "folder"), [("a.txt", 3, "."), ("a/b/c.txt", 1, "a"), ("a/b/c.txt", 9, "a/b")])
-def test_source_is_grouped_by_its_first_folders(source: str, depth: int, folder: str) -> None:
+def test_sources_are_grouped_by_their_first_folders(source: str, depth: int, folder: str) -> None:
     assert folder_of(source, depth) == folder

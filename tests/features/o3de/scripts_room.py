@@ -77,7 +77,7 @@ MOCK = f'{HEAD}{REGISTER}{CREATE}{PROCESS}\nhandler = register("Crate Builder", 
 
 
 def processing(body: str) -> str:
-    """Return a script whose processing is `body`, with `request`, `response` (a success) and `api` at hand."""
+    """Return a script that processes a job with `body`, which can use `request`, `response` (a success) and `api`."""
     code = textwrap.indent(textwrap.dedent(body), "    ")
     process = (
         f"def process(args):\n    request, response = args[0], api.ProcessJobResponse()\n    response.resultCode = 0\n{code}\n"
@@ -87,14 +87,14 @@ def processing(body: str) -> str:
 
 
 class ScriptedProject(Project):
-    """A project with scripts in gems ("Gems/NAME") and in itself ("")."""
+    """A project with scripts in gems ("Gems/NAME") and in the project's own folder ("")."""
 
     def __init__(self, root: Path, *homes: str, settings: str = SETTINGS) -> None:
         super().__init__(root, settings)
         self.homes = homes or ("",)
 
     def script(self, code: str, home: str = "", name: str = SCRIPTS.name) -> Path:
-        """Write the bootstrap file of a home, or another file beside it."""
+        """Write the bootstrap file of a gem or of the project, or another file in the same folder."""
         return self.write(str(Path(home, SCRIPTS).with_name(name)), code)
 
     def stand_in(self, platforms: tuple[str, ...] = ("linux",)):

@@ -34,7 +34,7 @@ def listed(project):
     return {str(path.relative_to(project.cache)): path.read_bytes() for path in project.cache.rglob("*") if path.is_file()}
 
 
-def test_o3de_cache_is_refused_unchanged(project):
+def test_refused_o3de_cache_stays_unchanged(project):
     before = listed(project)
 
     with pytest.raises(UserError, match=r"written by O3DE's Asset Processor"):
@@ -53,7 +53,7 @@ def test_live_engine_refuses_an_o3de_cache(project):
     assert sorted(project.cache.rglob("*")) == before
 
 
-def test_adopted_o3de_cache_is_set_aside(project):
+def test_adoption_renames_the_files_of_o3de_in_the_cache(project):
     before = listed(project)
 
     told = adopt(load.load(project.root))
@@ -71,7 +71,7 @@ def test_adopted_o3de_cache_is_set_aside(project):
     assert f"'{HOST}.1.old'" in told
 
 
-def test_adoption_happens_once(project):
+def test_o3de_cache_is_adopted_only_once(project):
     adopt(load.load(project.root))
     project.engine_run()
     before = listed(project)

@@ -21,11 +21,11 @@ def test_container_type_ids_equal_those_of_the_engine() -> None:
     assert type_text(bits_of(8)) == "{E5848517-FBDC-5D0F-9012-B16951027D9E}"
 
 
-def test_asset_id_from_a_path_ignores_case() -> None:
+def test_asset_id_of_a_path_does_not_depend_on_upper_or_lower_case() -> None:
     assert type_text(path_uuid("Textures\\_dev_purple.tif")) == "{A2482826-053D-5634-A27B-084B1326AAE5}"
 
 
-def test_written_registry_is_read_back() -> None:
+def test_saved_asset_registry_is_loaded_unchanged() -> None:
     written = stream_of(
         [RegistryAsset(ONE, 7, "a/b.txt", TWO, 300, ((TWO, 1, 2),), (9,)), RegistryAsset(TWO, 1, "c" * 300, b"", -1)]
     )

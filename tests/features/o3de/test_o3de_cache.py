@@ -79,7 +79,7 @@ def test_live_engine_writes_the_runtime_catalog_when_idle_and_at_close(tmp_path:
     assert paths(tmp_path) == [b"b.txt"]
 
 
-def test_engine_does_not_wait_for_a_running_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_does_not_wait_while_a_catalog_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours(tmp_path, "a.txt")
     begun, may_end = threading.Event(), threading.Event()
 
@@ -107,7 +107,7 @@ def test_engine_does_not_wait_for_a_running_write(tmp_path: Path, monkeypatch: p
 def test_large_runtime_catalog_is_written_by_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours(tmp_path, "a.txt")
     monkeypatch.setattr(o3de_cache, "_LARGE_BYTES", 0)
-    monkeypatch.setattr(o3de_cache, "write_stream", None)  # The catalog must not be written in this process.
+    monkeypatch.setattr(o3de_cache, "write_stream", None)  # A call of `write_stream` in this process would fail.
     catalogs = RuntimeCatalogs(tmp_path, ("linux",), rest_s=0.0)
 
     catalogs.begin(lambda: None)

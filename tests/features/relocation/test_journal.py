@@ -66,7 +66,9 @@ def is_whole(room: RelocationRoom) -> bool:
 
 
 @pytest.mark.parametrize("repeats", [True, False])
-def test_move_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repeats: bool) -> None:
+def test_move_that_was_killed_at_any_step_is_completed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repeats: bool
+) -> None:
     for step in itertools.count(1):
         room = make_project(tmp_path / str(step))
         order = {"updates_references": True, "excludes_metadata": False}
@@ -87,11 +89,11 @@ def test_move_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: pytes
         assert is_whole(room), (step, room.files())
         assert not relocate.path_of(room.root / "Cache").exists()
         assert not [name for name in room.files() if "aptui" in name]
-    assert step > 15  # The steps are moves, rewrites, and writes of the journal itself.
+    assert step > 15  # Moves, rewrites, and writes of the journal count as steps.
     assert is_whole(room)
 
 
-def test_deletion_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deletion_that_was_killed_at_any_step_is_completed_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for step in itertools.count(1):
         room = make_project(tmp_path / str(step))
         with monkeypatch.context() as patch:

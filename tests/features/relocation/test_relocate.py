@@ -43,7 +43,7 @@ def refusal(room: RelocationRoom, source: str, destination: str = "") -> Relocat
 # ----------------------------------------------------------------------------------------------------------------- effects
 
 
-def test_preview_changes_nothing(room: RelocationRoom) -> None:
+def test_relocation_preview_changes_no_file(room: RelocationRoom) -> None:
     room.source("assets/a.png")
 
     report = room.ask("a.png", "new/a.png")
@@ -53,7 +53,7 @@ def test_preview_changes_nothing(room: RelocationRoom) -> None:
     assert room.files() == ["a.png"]
 
 
-def test_file_is_moved_into_a_subfolder_and_out_of_a_subfolder(room: RelocationRoom) -> None:
+def test_file_can_be_moved_into_a_subfolder_or_out_of_a_subfolder(room: RelocationRoom) -> None:
     room.source("assets/a.png", "A")
     room.source("assets/sub/b.png", "B")
 
@@ -64,7 +64,7 @@ def test_file_is_moved_into_a_subfolder_and_out_of_a_subfolder(room: RelocationR
     assert room.text("assets/sub/deep/c.png") == "A"
 
 
-def test_folder_is_moved_completely_and_the_empty_folder_is_removed(room: RelocationRoom) -> None:
+def test_moved_folder_is_complete_and_its_old_folder_is_removed(room: RelocationRoom) -> None:
     for name in ("art/a.png", "art/deep/b.png", "art/deep/er/c.png"):
         room.source(f"assets/{name}")
 
@@ -76,7 +76,7 @@ def test_folder_is_moved_completely_and_the_empty_folder_is_removed(room: Reloca
     assert (report.counts.sources, report.counts.done) == (3, 3)
 
 
-def test_empty_folders_stay_on_request(room: RelocationRoom) -> None:
+def test_move_keeps_empty_folders_if_the_user_requests_it(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
 
     room.do("art/*", "pictures/*", leaves_empty_folders=True)
@@ -92,7 +92,7 @@ def test_scan_folder_is_never_removed(room: RelocationRoom) -> None:
     assert (room.root / "assets").is_dir()
 
 
-def test_deletion_deletes_only_matching_files(room: RelocationRoom) -> None:
+def test_files_that_do_not_match_the_pattern_are_not_deleted(room: RelocationRoom) -> None:
     for name in ("a.png", "b.png", "sub/a.png"):
         room.source(f"assets/{name}")
 
@@ -121,7 +121,7 @@ def test_file_that_is_already_at_its_destination_is_skipped(room: RelocationRoom
     assert room.files() == ["art/a.png"]
 
 
-def test_matched_files_that_are_not_sources_are_skipped(room: RelocationRoom) -> None:
+def test_move_skips_matched_files_that_are_not_sources(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.write("assets/art/notes.doc")
 
@@ -131,7 +131,7 @@ def test_matched_files_that_are_not_sources_are_skipped(room: RelocationRoom) ->
     assert room.files() == ["art/notes.doc", "new/a.png"]
 
 
-def test_file_name_that_is_not_utf8_moves(room: RelocationRoom) -> None:
+def test_file_whose_name_is_not_utf8_can_be_moved(room: RelocationRoom) -> None:
     name = to_text(b"\xff\xfe.png")
     room.source("assets/other.png")
     (room.root / "assets" / os.fsdecode(b"\xff\xfe.png")).write_bytes(b"!")
@@ -146,16 +146,16 @@ def test_file_name_that_is_not_utf8_moves(room: RelocationRoom) -> None:
 # ---------------------------------------------------------------------------------------------------------------- refusals
 
 
-def test_file_without_jobs_is_refused(room: RelocationRoom) -> None:
+def test_move_of_a_file_that_is_not_a_source_is_refused(room: RelocationRoom) -> None:
     room.write("assets/art/notes.doc")
 
     assert refusal(room, "art/notes.doc").reference.startswith("Search matched an existing file but it is not a source asset.")
     assert refusal(room, "art/*").reference.startswith("Wildcard search matched one or more files but none are source assets")
 
 
-def test_one_immovable_file_stops_the_whole_move(room: RelocationRoom) -> None:
+def test_no_file_is_moved_if_one_of_the_files_cannot_be_moved(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
-    room.source("assets/art/b.png").chmod(0o466)  # Only the write permission of the owner matters.
+    room.source("assets/art/b.png").chmod(0o466)  # A file is read-only if its owner may not write to it.
 
     report = room.do("art/*", "new/*")
 
@@ -165,7 +165,7 @@ def test_one_immovable_file_stops_the_whole_move(room: RelocationRoom) -> None:
     assert room.do("art/b.png").refusals == ("'art/b.png': the file is read-only",)
 
 
-def test_existing_destination_is_refused_in_any_case(room: RelocationRoom) -> None:
+def test_destination_that_exists_in_upper_or_lower_case_is_refused(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     room.write("assets/sub/B.png")
 
@@ -182,7 +182,7 @@ def test_move_that_changes_only_the_case_of_a_name_is_refused(room: RelocationRo
     assert "case alone" in room.do("sub/*", "Sub/*").items[0].problem
 
 
-def test_two_files_with_one_destination_are_refused(room: RelocationRoom) -> None:
+def test_move_of_two_files_to_the_same_destination_is_refused(room: RelocationRoom) -> None:
     room.source("assets/a1.png")
     room.source("assets/a2.png")
 
@@ -204,7 +204,7 @@ def test_relocation_does_not_follow_links(room: RelocationRoom) -> None:
     assert os.listdir(outside) == ["x.png"]
 
 
-def test_destination_in_cache_or_outside_is_refused(room: RelocationRoom) -> None:
+def test_destination_in_the_cache_or_outside_scan_folders_is_refused(room: RelocationRoom) -> None:
     room.source("assets/a.png")
 
     for place in (f"{room.root}/Cache/", f"{room.root}/a.png"):
@@ -212,7 +212,7 @@ def test_destination_in_cache_or_outside_is_refused(room: RelocationRoom) -> Non
     assert refusal(room, f"{room.root}/Cache/assetdb.sqlite").reference.startswith("Path ")
 
 
-def test_destination_that_is_ignored_or_overridden_or_without_a_builder_gives_a_warning(room: RelocationRoom) -> None:
+def test_move_warns_if_the_source_would_no_longer_be_processed(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     room.source("assets/b.png")
     room.source("shared/c.png")
@@ -223,7 +223,7 @@ def test_destination_that_is_ignored_or_overridden_or_without_a_builder_gives_a_
     assert "overridden by" in room.ask("c.png", "sub/d.png").warnings[0]
 
 
-def test_missing_database_is_refused(tmp_path: Path) -> None:
+def test_relocation_without_a_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     (tmp_path / "aptui.yaml").write_text(
         "scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ['*']}]\ncache: Cache\n"
@@ -239,7 +239,7 @@ def test_missing_database_is_refused(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------------------------- metadata
 
 
-def test_metadata_moves_and_is_renamed_with_its_source(room: RelocationRoom) -> None:
+def test_metadata_file_is_moved_and_renamed_with_its_source(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     for name in ("A.PNG.meta", "a.png.Info", "a.settings"):
         room.write(f"assets/{name}", name)
@@ -253,7 +253,7 @@ def test_metadata_moves_and_is_renamed_with_its_source(room: RelocationRoom) -> 
     assert item_of(report, "a.settings").owner == "a.png"
 
 
-def test_metadata_is_deleted_with_its_source(room: RelocationRoom) -> None:
+def test_metadata_file_is_deleted_with_its_source(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     room.write("assets/a.png.meta")
     room.source("assets/b.png")
@@ -274,7 +274,7 @@ def test_excluded_metadata_file_is_not_moved(room: RelocationRoom) -> None:
     assert [skipped.path for skipped in report.skipped] == ["art/a.png.meta"]
 
 
-def test_wildcard_move_includes_each_metadata_file_once(room: RelocationRoom) -> None:
+def test_move_of_a_wildcard_moves_each_metadata_file_once(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.write("assets/art/a.png.meta")
     room.write("assets/art/lost.info")
@@ -347,7 +347,7 @@ def test_source_that_depends_on_itself_can_be_moved(room: RelocationRoom) -> Non
 
 
 @pytest.mark.parametrize("destination", ["new/", ""])
-def test_dependants_prevent_the_move_unless_broken_dependencies_are_allowed(room: RelocationRoom, destination: str) -> None:
+def test_move_that_breaks_dependants_is_refused_by_default(room: RelocationRoom, destination: str) -> None:
     room.source("assets/a.png")
     room.source("assets/a.scene", "a.png")
     room.depend("assets/a.scene", "a.png")
@@ -363,7 +363,7 @@ def test_dependants_prevent_the_move_unless_broken_dependencies_are_allowed(room
     assert room.text("assets/a.scene") == "a.png"
 
 
-def test_dependant_that_is_also_deleted_does_not_block_a_deletion(room: RelocationRoom) -> None:
+def test_source_can_be_deleted_together_with_its_dependant(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.source("assets/art/a.scene")
     room.depend("assets/art/a.scene", "art/a.png")
@@ -373,7 +373,7 @@ def test_dependant_that_is_also_deleted_does_not_block_a_deletion(room: Relocati
     assert room.files() == []
 
 
-def test_uuid_reference_stays_valid_if_the_meta_file_is_moved_too(room: RelocationRoom) -> None:
+def test_reference_by_uuid_stays_valid_if_the_meta_file_is_moved_too(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     room.write("assets/a.png.meta", uuid_hex(1))
     room.source("assets/a.scene", uuid_hex(1))
@@ -399,7 +399,7 @@ def test_relative_references_stay_valid_if_both_files_move_together(room: Reloca
 # -------------------------------------------------------------------------------------------------------------- references
 
 
-def test_references_are_rewritten_and_other_bytes_stay(room: RelocationRoom) -> None:
+def test_move_rewrites_references_and_keeps_all_other_bytes(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     old = room.with_path_uuid("assets/art/a.png")
     body = f"\ufeffart/a.png\r\nArt\\A.png {{{old}}} art/a.png.bak \r".encode() + b"\xff"
@@ -414,7 +414,7 @@ def test_references_are_rewritten_and_other_bytes_stay(room: RelocationRoom) -> 
     assert (report.counts.updated, report.updates[0].count, fates(report)) == (1, 3, {"a.scene": "mended"})
 
 
-def test_product_path_is_rewritten(room: RelocationRoom) -> None:
+def test_reference_to_a_product_path_is_rewritten(room: RelocationRoom) -> None:
     room.source("assets/Art/Rock.png", product="linux/art/rock.png.dds")
     room.source("assets/a.scene", "art/rock.png.dds", product="linux/a.scene")
     room.need("assets/a.scene", "assets/Art/Rock.png")
@@ -448,7 +448,7 @@ def test_relative_reference_in_a_moved_file_is_updated(room: RelocationRoom) -> 
     assert room.text("assets/scenes/a.scene") == '"../art/a.png" "art/a.png"'
 
 
-def test_reference_that_is_not_found_is_reported(room: RelocationRoom) -> None:
+def test_dependant_whose_text_has_no_reference_is_reported(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     room.source("assets/a.scene", "images: [a]")
     room.depend("assets/a.scene", "a.png")
@@ -513,7 +513,7 @@ def test_metadata_is_moved_back_if_its_source_cannot_be_moved(room: RelocationRo
     }
 
 
-def test_failed_move_overwrites_no_file_and_removes_the_folders_it_created(tmp_path: Path) -> None:
+def test_failed_move_overwrites_no_file_and_leaves_no_new_folders(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
     (tmp_path / "b").write_text("b")
 
@@ -551,7 +551,7 @@ def test_engine_cannot_start_during_a_move(room: RelocationRoom) -> None:
         pass
 
 
-def test_long_report_is_shortened_with_its_counts(room: RelocationRoom) -> None:
+def test_shortened_relocation_report_keeps_the_total_counts(room: RelocationRoom) -> None:
     for at in range(5):
         room.source(f"assets/art/{at}.png").chmod(0o444 if at == 4 else 0o644)
 
@@ -595,7 +595,7 @@ def test_relocation_does_not_use_git_by_default(git: RelocationRoom) -> None:
 
 
 @pytest.mark.real
-def test_git_failure_is_reported(git: RelocationRoom) -> None:
+def test_error_of_git_during_a_move_is_reported(git: RelocationRoom) -> None:
     (git.root / "assets/a.png").write_text("changed")
 
     report = git.do("a.png", uses_scm=True)
@@ -628,7 +628,7 @@ def filled(store: Store) -> Store:
     return store
 
 
-def test_existing_sources_of_a_scan_folder_are_found_with_their_products(store: Store) -> None:
+def test_database_query_finds_the_named_sources_with_their_products(store: Store) -> None:
     reader = filled(store).reader()
 
     known = sources_in(reader, "project", "/moved/since", ["Ä/Rock.png", "ä/rock.png", "none.png"])
@@ -650,7 +650,7 @@ def test_database_query_finds_dependants_by_path_uuid_and_product(store: Store) 
     }
 
 
-def test_queried_path_dependencies_keep_their_spelling(store: Store) -> None:
+def test_path_dependency_in_the_database_keeps_its_spelling(store: Store) -> None:
     reader = filled(store).reader()
 
     assert needs_of(reader, [2, 3, 4]) == {2: ["Ä/Rock.png"]}
@@ -673,9 +673,7 @@ def assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.real
-def test_repair_restores_the_uuid_of_a_source_moved_without_its_identity_file(
-    assets: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_repair_restores_the_uuid_of_a_source_moved_without_its_meta_file(assets: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run: Run = runner(capsys)
     (assets / "a.txt").write_text("the bytes by which it is known")
     (assets / "a.txt.meta").write_text(document(OLD))

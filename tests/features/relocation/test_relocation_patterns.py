@@ -63,14 +63,14 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Disk:
 
 
 @pytest.mark.parametrize("switch", ["leaveEmptyFolders", "allowBrokenDependencies", "confirm", "excludeMetaDataFiles"])
-def test_relocation_option_without_move_or_delete_is_refused(switch: str) -> None:
+def test_relocation_switch_without_move_or_delete_is_refused(switch: str) -> None:
     with pytest.raises(RelocationError) as caught:
         from_switches([switch])
 
     assert caught.value.reference == f"Command --{switch} must be used with command --move or --delete"
 
 
-def test_option_update_references_is_refused_without_a_move() -> None:
+def test_updatereferences_switch_is_refused_without_a_move() -> None:
     with pytest.raises(RelocationError) as caught:
         from_switches(["delete=a", "updateReferences"])
 
@@ -161,11 +161,11 @@ def test_invalid_source_is_refused(disk: Disk, source: str, said: str) -> None:
     assert disk.refusal_of(source).startswith(said)
 
 
-def test_inner_wildcard_matches_one_level(disk: Disk) -> None:
+def test_wildcard_inside_a_source_pattern_matches_one_folder_level(disk: Disk) -> None:
     assert disk.found("/p/dev/*/file*") == ["duplicate/file1.tif", "subfolder2/file.tif"]
 
 
-def test_file_in_a_subfolder_of_a_flat_scan_folder_is_outside_the_scan_folders(disk: Disk) -> None:
+def test_subfolder_of_a_scan_folder_that_is_not_recursive_is_outside(disk: Disk) -> None:
     assert disk.refusal_of("/p/flat/sub/deep.png").startswith("Path /p/flat/sub/deep.png points to a file outside")
     assert disk.refusal_of("sub/deep.png").startswith("Path sub/deep.png points to a file outside")
 
@@ -231,7 +231,7 @@ def test_invalid_destination_is_refused(disk: Disk, source: str, destination: st
     assert disk.refusal_of(source, destination).startswith(said)
 
 
-def test_inner_wildcard_of_a_destination_does_not_match_a_slash(disk: Disk) -> None:
+def test_wildcard_inside_a_destination_does_not_match_a_slash(disk: Disk) -> None:
     target = read_destination(FoundSource(disk.folders[1], "*/c/*", ("a/b/c/d/otherfile.tif",)), "*/d/*", disk.tree)
 
     with pytest.raises(RelocationError) as caught:

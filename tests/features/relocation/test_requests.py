@@ -97,7 +97,7 @@ def test_relocation_preview_does_not_move_files_or_hold_changes(project: LivePro
     assert (project.root / "assets/art/a.png").exists()
 
 
-def test_deletion_removes_products(project: LiveProject) -> None:
+def test_deletion_of_a_source_removes_its_products(project: LiveProject) -> None:
     assert relocate(project, Relocate("art/*", is_delete=True, is_confirmed=True)).is_whole
     project.until_idle()
 
@@ -115,7 +115,7 @@ def test_relocation_requests_run_one_after_another(project: LiveProject) -> None
     assert project.live.health.holds == ()
 
 
-def test_waiting_relocation_requests_are_limited_and_dropped_with_their_client(project: LiveProject) -> None:
+def test_relocation_requests_are_limited_and_end_with_their_client(project: LiveProject) -> None:
     waiting = [begun(project, Relocate("other.txt", is_delete=True)) for _ in range(34)]
     assert [each.refused != "" for each in waiting] == [False] * 32 + [True] * 2
     project.desk.forget_client(waiting[0].client)

@@ -143,7 +143,7 @@ def test_folder_is_deleted(tmp_path):
         ("/p/a/b.png", "a/b.png", "", ""),
     ],
 )
-def test_new_path_of_a_move_is_that_of_the_file_or_folder(source, old, new, path):
+def test_screen_goes_to_the_new_path_of_a_moved_file_or_folder(source, old, new, path):
     report = RelocationReport(Relocate(source), (RelocationItem(old, f"/p/{old}", "project", new),))
 
     assert new_path(report) == path
@@ -153,12 +153,12 @@ def test_new_path_of_a_move_is_that_of_the_file_or_folder(source, old, new, path
     ("key", "typed", "asked"),
     [(-1, "stones", "stones/*"), (-1, "old/", "old/textures/*"), (3, "a.png", "a.png"), (3, "old/", "old/")],
 )
-def test_typed_destination_of_folders_and_files(key, typed, asked):
+def test_typed_destination_is_completed_for_a_folder_but_not_for_a_file(key, typed, asked):
     assert destination_of(Panel(Kind.SOURCES, key, "deep/textures"), typed) == asked
 
 
 @pytest.mark.usefixtures("store")
-def test_refused_destination_can_be_corrected(tmp_path):
+def test_user_can_correct_a_refused_destination(tmp_path):
     async def move(app, pilot, pane, _session):
         await to_preview(app, pilot, pane, "/outside/")
         await shows(app, pilot, "outside the scan folders")
@@ -220,7 +220,7 @@ class Alone(NoSession):
     "line",
     ["", "short", "a/very/long/path/that/goes/on/and/on → another/very/long/path/which/is/here", "    " + "x" * 200, "漢字" * 40],
 )
-def test_long_line_is_wrapped_completely(line, width):
+def test_long_line_of_a_relocation_report_is_wrapped_completely(line, width):
     parts = ["".join(part.text for part in parts) for parts in _wrap(line, "", width)]
 
     assert all(width_of(part) <= width for part in parts)

@@ -37,7 +37,7 @@ def mended(text: str, *renames: Rename) -> str:
         ("the file Textures/rock.png.", "the file Stones/rock 2.png."),
     ],
 )
-def test_path_spellings_are_found(text: str, expected: str) -> None:
+def test_every_spelling_of_a_path_is_found(text: str, expected: str) -> None:
     assert mended(text) == expected
 
 
@@ -64,7 +64,7 @@ def test_reference_to_a_longer_name_is_not_matched(text: str) -> None:
         (f"x{DASHED}", f"x{DASHED}"),
     ],
 )
-def test_uuid_spellings_are_found(text: str, expected: str) -> None:
+def test_every_spelling_of_a_uuid_is_found(text: str, expected: str) -> None:
     assert mended(text) == expected
 
 
@@ -97,7 +97,7 @@ def test_reference_whose_text_stays_valid_is_reported_as_unchanged() -> None:
         (b"\xfe\xff" + "ä textures/a.png".encode("utf-16-be"), b"\xfe\xff" + "ä b.png".encode("utf-16-be")),
     ],
 )
-def test_rewrite_keeps_encoding_and_byte_order_mark_and_line_ends(before: bytes, after: bytes) -> None:
+def test_rewrite_keeps_encoding_byte_order_mark_and_line_ends(before: bytes, after: bytes) -> None:
     assert mend(before, [Rename("textures/a.png", "b.png", 0)], ()).data == after
 
 
@@ -105,20 +105,20 @@ def test_name_with_non_ascii_letters_is_found_in_any_case() -> None:
     assert mended("BILDER/ÄPFEL.png", Rename("Bilder/Äpfel.png", "obst.png", 0)) == "obst.png"
 
 
-def test_longest_path_is_matched() -> None:
+def test_longest_matching_path_is_replaced() -> None:
     short, long = Rename("a/b", "x", 0), Rename("a/b/c.png", "y", 1)
     other = Rename("a/bc", "z", 2)
 
     assert mended("a/b a/b/c.png a/bc a\\b a/b/c", short, long, other) == "x y z x a/b/c"
 
 
-def test_thousands_of_names_are_found_in_one_pass() -> None:
+def test_rewrite_finds_thousands_of_names_in_one_pass() -> None:
     renames = [Rename(f"images/set{at // 100}/picture{at}.png", f"art/{at}.png", at) for at in range(3_000)]
     text = "\n".join(f"{rename.old} and images/set{rename.target}/none.png" for rename in renames) * 3
 
     found = mend(text.encode(), renames, ())
 
-    assert found.count == 9_000 - 2  # Two names are hidden where the text is repeated without a line end.
+    assert found.count == 9_000 - 2  # Without a line end, the copies join two names into other names.
     assert len(found.changed) == 3_000
 
 
@@ -137,7 +137,7 @@ def test_binary_data_is_refused() -> None:
         ("A/b", "a/b/c", "c"),
     ],
 )
-def test_path_is_written_relative_to_a_folder(folder: str, path: str, expected: str) -> None:
+def test_relative_path_between_a_file_and_a_folder_is_computed(folder: str, path: str, expected: str) -> None:
     assert write_as_seen_from(folder, path) == expected
 
 

@@ -53,7 +53,7 @@ def test_confirmed_move_is_processed_by_the_next_run(run: Run, project: Path) ->
     assert "1 of 1 file moved" in out
     assert "empty folder removed" in out
     assert (project / "assets/new/b.up").exists()
-    assert done["jobs_run"] == 1 + 2  # Two jobs of tables/bad.json fail in every run.
+    assert done["jobs_run"] == 1 + 2  # The two failing jobs of tables/bad.json run every time.
 
 
 def test_deletion_accepts_a_pattern(run: Run, project: Path) -> None:
@@ -64,7 +64,7 @@ def test_deletion_accepts_a_pattern(run: Run, project: Path) -> None:
     assert not (project / "assets/tables").exists()
 
 
-def test_dependants_refuse_the_move_with_exit_code_3(run: Run, project: Path) -> None:
+def test_move_that_breaks_dependants_exits_with_3(run: Run, project: Path) -> None:
     refused = run("move", "assets/a.txt", "assets/c.txt", "--confirm")
     allowed = run("move", "assets/a.txt", "assets/c.txt", "--confirm", "--allow-broken-dependencies")
 
@@ -75,7 +75,7 @@ def test_dependants_refuse_the_move_with_exit_code_3(run: Run, project: Path) ->
     assert (project / "assets/c.txt").exists()
 
 
-def test_references_are_rewritten(run: Run, project: Path) -> None:
+def test_move_command_rewrites_references(run: Run, project: Path) -> None:
     (project / "assets/x.words").write_text("see a.txt")
 
     code, out, _ = run("move", "assets/a.txt", "assets/new/b.txt", "--confirm", "--update-references")
@@ -98,7 +98,7 @@ def test_ambiguous_path_is_refused(run: Run, project: Path, monkeypatch: pytest.
     assert not (project / "assets/sub/b.up").exists()
 
 
-def test_paths_are_relative_to_the_current_folder(run: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_move_command_resolves_paths_from_the_current_folder(run: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project / "assets/tables")
 
     code, out, _ = run("move", "twice.json", "deep/")
@@ -160,7 +160,7 @@ class FakeEngine:
         pass
 
 
-def test_running_engine_moves_and_failure_exits_with_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_move_that_fails_in_a_running_engine_exits_with_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = FakeEngine()
     monkeypatch.setattr(EngineClient, "of", lambda *_args, **_named: engine)
 

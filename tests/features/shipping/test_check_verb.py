@@ -41,7 +41,7 @@ def write(project: Path, checks: str) -> None:
 
 
 @pytest.mark.real
-def test_check_findings_are_shown_by_check_and_batch_and_status(project: Path, run: Run) -> None:
+def test_findings_of_checks_are_shown_by_check_batch_and_status(project: Path, run: Run) -> None:
     write(project, "checks: {square: {files: [art/*], power_of_two: true}, names: {name: '[a-z.]+'}, all: {budget: 3}}")
 
     batch, told, _ = run("batch")
@@ -72,7 +72,7 @@ def test_failing_check_makes_every_batch_exit_with_1(project: Path, run: Run) ->
 
 
 @pytest.mark.real
-def test_check_leaves_out_platforms_that_are_not_processed(project: Path, run: Run) -> None:
+def test_check_ignores_platforms_that_are_not_processed(project: Path, run: Run) -> None:
     def platforms_of(*words: str) -> tuple[int, set[str]]:
         code, told, _ = run(*words, "--json")
         answer = json.loads(told)
@@ -167,11 +167,11 @@ def test_timeout_of_a_check_kills_the_children_of_its_command(project: Path, run
         except OSError:
             return True
 
-    until(is_dead)  # the kernel delivers the signal a moment later on a busy machine
+    until(is_dead)  # polled, because a busy kernel may deliver the signal late
 
 
 @pytest.mark.real
-def test_missing_program_of_a_check_is_reported(project: Path, run: Run) -> None:
+def test_check_whose_program_is_missing_is_reported(project: Path, run: Run) -> None:
     write(project, "checks: {mine: {command: [no-such-program]}}")
     run("batch")
 

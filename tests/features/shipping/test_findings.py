@@ -56,7 +56,7 @@ def test_lint_finds_a_reference_that_is_spelled_differently(project: Path, capsy
 
 
 @pytest.mark.real
-def test_lint_finds_an_unmet_dependency(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lint_finds_a_dependency_that_matches_no_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (only,) = found(project, capsys, "--only", "dead")
 
     assert only["asset"].endswith("/level.ref")
@@ -64,7 +64,7 @@ def test_lint_finds_an_unmet_dependency(project: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.real
-def test_lint_finds_unreachable_products_only_if_roots_are_given(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lint_finds_unreachable_products_only_with_the_roots_option(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found(project, capsys, "--only", "unreachable") == []
 
     (only,) = found(project, capsys, "--only", "unreachable", "--roots", "level.ref")

@@ -48,7 +48,7 @@ def names_in(data: bytes | str, *, limit: int = LINE_LIMIT, piece: int = PIECE) 
     "text",
     [UUID, PLAIN, PLAIN.lower(), f"{{{PLAIN}}}", f'a="{UUID}"', f"of={PLAIN}", f"{UUID}, and", f"{PLAIN}.", f"x {UUID}:[1a]"],
 )
-def test_uuid_spellings_are_found(text: str) -> None:
+def test_every_spelling_of_a_uuid_is_found(text: str) -> None:
     assert list(names_in(text).uuids) == [BYTES]
 
 
@@ -62,7 +62,7 @@ def test_hex_text_of_another_length_is_not_a_uuid(text: str) -> None:
 @pytest.mark.parametrize(
     "text", [f"{UUID}:7", f"{{{UUID}}}:[7]", f"{{{PLAIN}}}-7 inline", f"{PLAIN}:7", f"{PLAIN}-7", f"<{UUID}>:(7)"]
 )
-def test_asset_id_is_not_also_found_as_a_uuid(text: str) -> None:
+def test_asset_id_is_not_found_a_second_time_as_a_uuid(text: str) -> None:
     names = names_in(text)
 
     assert list(names.assets) == [(BYTES, 7)]
@@ -89,20 +89,20 @@ def test_too_large_sub_id_is_ignored() -> None:
         ("no extension textures/rock, another one rock.dds, none rock.", []),
     ],
 )
-def test_path_spellings_are_found(text: str, expected: list[str]) -> None:
+def test_every_spelling_of_a_path_is_found(text: str, expected: list[str]) -> None:
     found = names_in(text).paths
 
     assert [path for path in expected if path not in found] == []
     assert bool(found) == bool(expected)
 
 
-def test_name_that_occurs_repeatedly_is_reported_once_with_its_first_spelling() -> None:
+def test_repeated_name_is_reported_once_with_its_first_spelling() -> None:
     names = names_in("Textures\\Rock.png textures/rock.png TEXTURES//ROCK.PNG")
 
     assert names.paths == {"textures/rock.png": "Textures\\Rock.png"}
 
 
-def test_found_names_do_not_depend_on_the_size_of_the_read_blocks() -> None:
+def test_name_search_does_not_depend_on_the_size_of_the_read_blocks() -> None:
     text = f"\x00a.png\r\n{UUID}:7, 'b/c.png' and {PLAIN}\nd\\e.txt \xff.png".encode("latin-1") * 3
     whole = names_in(text)
 
@@ -110,7 +110,7 @@ def test_found_names_do_not_depend_on_the_size_of_the_read_blocks() -> None:
     assert all(names_in(text, piece=size) == whole for size in (1, 2, 3, 7, 40, 64))
 
 
-def test_names_per_line_are_limited() -> None:
+def test_name_search_limits_the_number_of_names_per_line() -> None:
     line = " ".join(f"{number}.png" for number in range(40)) + " " + " ".join(f"{number:032x}" for number in range(1, 41))
 
     few, all_of_it = names_in(f"first.png\n{line}\nlast.png", limit=30), names_in(line, limit=0)
@@ -120,7 +120,7 @@ def test_names_per_line_are_limited() -> None:
     assert not names_in("\n".join(line.split()), limit=30).is_partial
 
 
-def test_limit_of_names_per_line_spans_several_read_blocks() -> None:
+def test_limit_of_names_per_line_applies_across_several_read_blocks() -> None:
     line = b" ".join(b"%06d.png" % number for number in range(20_000))
 
     names = names_in(line, limit=100, piece=4096)
@@ -129,7 +129,7 @@ def test_limit_of_names_per_line_spans_several_read_blocks() -> None:
     assert list(names_in(line + b"\nend.png", limit=100, piece=4096).paths)[-1] == "end.png"
 
 
-def test_names_per_file_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_search_limits_the_number_of_names_per_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(missing_records, "NAMES_MAX", 50)
 
     names = names_in("\n".join(f"{number}.c" for number in range(90)))
@@ -146,7 +146,7 @@ def test_names_per_file_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_hostile_line_takes_linear_time(pattern: bytes) -> None:
     line = (pattern * HOSTILE)[:HOSTILE]
 
-    # A quadratic scan would take hours, and the test's time limit would end it.
+    # A scan in quadratic time would exceed the time limit of the test.
     assert len(names_in(line)) <= 10
     assert len(names_in(line, limit=0)) <= 10
 
@@ -225,11 +225,11 @@ def reader(filled: Store) -> Reader:
         (uuid_of(1).hex(), [1, 2, 3]), (f"{uuid_of(1).hex()}:1", [2]), ("half", []), ("common/levels/half.tmp", []),
     ],
 )  # fmt: skip
-def test_products_are_chosen_by_pattern(reader: Reader, pattern: str, expected: list[int]) -> None:
+def test_scan_chooses_products_by_pattern(reader: Reader, pattern: str, expected: list[int]) -> None:
     assert sorted(each.product_id for each in choose_scanned(reader, [pattern] if pattern else [])) == expected
 
 
-def test_products_are_chosen_by_id_and_pattern(reader: Reader) -> None:
+def test_scan_chooses_products_by_id_and_pattern(reader: Reader) -> None:
     assert sorted(each.product_id for each in choose_scanned(reader, ["server/*"], [4])) == [3, 4]
 
 
@@ -294,7 +294,7 @@ def test_scan_results_are_deleted_with_their_product(filled: Store) -> None:
     assert filled.count("MissingProductDependencies") == filled.count("aptui_missing_scans") == 0
 
 
-def test_scan_results_of_changed_products_are_dropped(filled: Store) -> None:
+def test_scan_results_are_deleted_after_their_product_changed(filled: Store) -> None:
     one = choose_scanned(filled.reader(), ["linux/levels/one_a.bin"])[0]
     rows = result_rows(one._replace(product_id=99), [], NOTHING, STAMP) + result_rows(
         one._replace(name="linux/other.bin"), [], NOTHING, STAMP
@@ -310,7 +310,7 @@ def test_scan_results_of_changed_products_are_dropped(filled: Store) -> None:
     assert filled.count("MissingProductDependencies") == filled.count("aptui_missing_scans") == 0
 
 
-def test_scan_results_of_remade_products_are_dropped(filled: Store) -> None:
+def test_scan_results_are_deleted_after_their_product_was_made_again(filled: Store) -> None:
     one = choose_scanned(filled.reader(), ["linux/levels/one_a.bin"])[0]
     rows = result_rows(one, [MissingHit("rock.dds", uuid_of(1), 0, "textures/rock.dds")], "", STAMP)
 
@@ -340,7 +340,7 @@ def test_missing_dependency_table_has_the_column_order_of_o3de(filled: Store) ->
     assert row[5:8] == (uuid_of(1), 0, "r")
 
 
-def test_declared_dependencies_of_many_products_are_read(filled: Store) -> None:
+def test_declared_dependencies_are_read_for_many_products(filled: Store) -> None:
     with closing(sqlite3.connect(filled.path, isolation_level=None)) as database:
         database.execute(
             "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags,"
@@ -352,5 +352,5 @@ def test_declared_dependencies_of_many_products_are_read(filled: Store) -> None:
     of_source = read_declared_by_sources(filled.reader(), ["levels/one_a.lvl"])["levels/one_a.lvl"]
 
     assert found == {4: DeclaredReference({(uuid_of(1), 1)}, {uuid_of(1)}, {"sounds/bang.wav"}), 5: DeclaredReference()}
-    assert of_source.has_path("textures/rock.png")  # a dependency on a source
+    assert of_source.has_path("textures/rock.png")  # this path is declared as a source dependency
     assert of_source.has_path("sounds/bang.wav")

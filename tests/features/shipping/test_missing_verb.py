@@ -73,7 +73,7 @@ def test_scan_missing_prints_json(run: Run) -> None:
     ]
 
 
-def test_text_sources_are_searched(run: Run) -> None:
+def test_scan_missing_with_sources_searches_text_sources(run: Run) -> None:
     run("batch")
 
     found = json.loads(run("scan-missing", "*.txt", "*.lua", "*.png", "--sources", "--json")[1])
@@ -82,7 +82,7 @@ def test_text_sources_are_searched(run: Run) -> None:
     assert "door.lua" in run("scan-missing", "--sources")[1]
 
 
-def test_unchanged_products_are_not_read_again(run: Run, project: Path) -> None:
+def test_scan_missing_does_not_read_unchanged_products_again(run: Run, project: Path) -> None:
     run("batch")
     run("scan-missing")
     assert " 0 of them read" in run("scan-missing")[1]
@@ -108,7 +108,7 @@ def test_scan_results_can_be_cleared(run: Run, project: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"), [(("nothing*",), "no product matches"), (("--folders", "nowhere"), "there is no folder 'nowhere'")]
 )
-def test_mistakes_in_a_scan_missing_command_are_reported(run: Run, words: tuple[str, ...], expected: str) -> None:
+def test_scan_missing_reports_mistakes_in_its_command_line(run: Run, words: tuple[str, ...], expected: str) -> None:
     run("batch")
 
     code, _, err = run("scan-missing", *words)
@@ -117,7 +117,7 @@ def test_mistakes_in_a_scan_missing_command_are_reported(run: Run, words: tuple[
     assert expected in err
 
 
-def test_unprocessed_project_is_refused(run: Run) -> None:
+def test_scan_missing_refuses_a_project_that_was_never_processed(run: Run) -> None:
     code, _, err = run("scan-missing")
 
     assert code == 3
@@ -125,7 +125,7 @@ def test_unprocessed_project_is_refused(run: Run) -> None:
 
 
 @pytest.mark.parametrize("platforms", ["linux,web", "web"])
-def test_processed_project_gives_no_warning(run: Run, project: Path, platforms: str) -> None:
+def test_scan_missing_of_a_processed_project_gives_no_warning(run: Run, project: Path, platforms: str) -> None:
     config = project / "aptui.yaml"
     config.write_text(f"{config.read_text()}\nplatforms: {{web: {{}}}}\n")
     run("batch", "--platforms", platforms)
@@ -150,7 +150,7 @@ builders:
     assert "server/door.lua" not in out
 
 
-def test_unprocessed_changes_give_a_warning(run: Run, project: Path) -> None:
+def test_scan_missing_warns_about_changes_that_are_not_processed(run: Run, project: Path) -> None:
     run("batch")
     (project / "assets" / "new.txt").write_text("images/door.png")
 

@@ -114,7 +114,7 @@ def room(tmp_path: Path) -> Iterator[Room]:
 # --------------------------------------------------------------------------------------------------------------- findings
 
 
-def test_paths_and_uuids_in_text_are_found(room: Room) -> None:
+def test_search_finds_paths_and_uuids_in_text(room: Room) -> None:
     uuid = room.add("textures/my-rock-01.png")
     tree = room.add("textures/tree.png")
     text = (
@@ -142,7 +142,7 @@ def test_path_in_a_text_refers_to_a_source_or_a_product(room: Room, name: str) -
     assert [meant for _, meant in room.missing("scripts/door.lua")] == ["linux/sounds/bang.ogg"]
 
 
-def test_each_relative_path_is_resolved_separately(room: Room) -> None:
+def test_relative_paths_in_one_text_are_resolved_separately(room: Room) -> None:
     for name in "abc":
         room.add(f"sprites/bag/{name}.png")
     room.add("sprites/bag/bag.txt", "a.png b.png c.png sub/a.png")
@@ -225,13 +225,13 @@ def test_file_with_too_many_names_in_a_line_is_marked_as_partially_scanned(room:
     assert (room.missing("a.txt"), room.says("a.txt")) == ([("b.png", "linux/b.png")], [])
 
 
-def test_killed_reader_process_fails_only_the_file_that_it_was_reading(tmp_path: Path) -> None:
+def test_killed_reader_process_affects_only_the_file_that_it_was_reading(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "good.txt").write_text("a.txt")
     with Readers(1, ["txt"], 0) as readers:
         stuck = readers.read(str(tmp_path / "pipe"))
-        writing = os.open(tmp_path / "pipe", os.O_WRONLY)  # `open` returns when the reader process has opened the pipe.
-        (process,) = readers._processes  # This process is killed.
+        writing = os.open(tmp_path / "pipe", os.O_WRONLY)  # `os.open` blocks until the reader process has opened the pipe.
+        (process,) = readers._processes
         process.kill()
         broken, good = stuck.result(20), readers.read(str(tmp_path / "good.txt")).result(20)
         os.close(writing)
@@ -246,7 +246,7 @@ def test_closed_readers_leave_no_process(tmp_path: Path) -> None:
     readers = Readers(1, ["txt"], 0)
     stuck = readers.read(str(tmp_path / "pipe"))
     writing = os.open(tmp_path / "pipe", os.O_WRONLY)
-    (process,) = readers._processes  # The test waits for the end of this process.
+    (process,) = readers._processes
 
     readers.close()
     os.close(writing)
@@ -270,7 +270,7 @@ def test_unchanged_product_is_not_read_again(room: Room) -> None:
 
 
 @pytest.mark.parametrize("change", ["digest", "limit", "extension"])
-def test_file_is_read_again_after_a_change_of_its_bytes_or_the_limit_or_the_extensions(room: Room, change: str) -> None:
+def test_file_is_read_again_if_its_bytes_or_the_scan_settings_change(room: Room, change: str) -> None:
     room.add("a.txt", "b.txt c.new")
     room.add("b.txt")
     room.scan("a.txt")
@@ -346,7 +346,7 @@ def test_unreadable_rules_are_reported(room: Room) -> None:
 
 
 @pytest.mark.parametrize(("regex", "form"), [("(a|aa)*(a|aa)*b", 2), ("*?" * 60 + "!", 1)])
-def test_hostile_scan_rules_end_within_the_time_limit(room: Room, regex: str, form: int) -> None:
+def test_hostile_regex_in_scan_rules_takes_linear_time(room: Room, regex: str, form: int) -> None:
     (room.root / "assets" / "exclude.filetag").write_text(TAGS.format(pattern=regex, form=form, tag="shader"))
     began = time.process_time()
 
@@ -442,7 +442,7 @@ def test_busy_engine_refuses_a_search(project: LiveProject) -> None:
         project.until_idle()
 
 
-def test_search_ends_with_its_client_or_engine(project: LiveProject) -> None:
+def test_search_ends_when_its_client_disconnects_or_the_engine_stops(project: LiveProject) -> None:
     with project.running() as live:
         project.until(lambda: live.watching.is_quiet)
         request = Request(ScanMissing(), client=5)

@@ -35,7 +35,7 @@ def asked(session, kind):
 
 
 @pytest.mark.usefixtures("store")
-def test_products_sources_and_folders_are_scanned_and_cleared(tmp_path):
+def test_user_can_scan_or_clear_products_sources_and_folders(tmp_path):
     async def ask(app, pilot, pane, session):
         await go(pilot, pane, MODEL, Kind.PRODUCTS)
         await press(pilot, "U")
@@ -107,7 +107,7 @@ def test_busy_engine_refuses_to_scan_from_the_screen(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_scan_needs_an_engine(tmp_path):
+def test_scan_is_disabled_without_an_engine(tmp_path):
     async def look(_app, pilot, pane, _session):
         await go(pilot, pane, MODEL, Kind.PRODUCTS)
 
@@ -119,7 +119,7 @@ def test_scan_needs_an_engine(tmp_path):
 
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_scan_line_shows_progress_and_end(tmp_path, size):
+def test_scan_line_shows_the_progress_and_the_result_of_a_scan(tmp_path, size):
     async def look(app, pilot, pane, session):
         session.say(MissingScan(1, "linux/levels", 40, 7, 3))
         await shows(app, pilot, "Scanning 40 files for linux/levels: 7 done, 3 missing")

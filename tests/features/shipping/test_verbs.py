@@ -39,7 +39,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 
 @pytest.fixture
 def rows(tmp_path: Path) -> Rows:
-    """0 needs 1 needs 2; 3 needs 4."""
+    """Asset 0 needs asset 1, which needs asset 2; asset 3 needs asset 4."""
     cache = tmp_path / "cache"
     (cache / "linux").mkdir(parents=True)
     rows = Rows(cache / "assetdb.sqlite", 5, sizes=[len(data) for data in CONTENT.values()])
@@ -78,7 +78,7 @@ def test_asset_list_names_the_product_that_needs_each_product(run: Run, rows: Ro
 
 
 @pytest.mark.parametrize("seed", ["s3", "linux/p3", "p3", "linux/*3", "cache/linux/p3", "{asset id}"])
-def test_seed_of_an_asset_list_may_be_a_path_or_product_or_asset_id(run: Run, rows: Rows, seed: str) -> None:
+def test_asset_list_accepts_a_path_product_or_asset_id_as_seed(run: Run, rows: Rows, seed: str) -> None:
     from aptui.store.queries.assets import asset_id_text
 
     uuid, sub_id, _platform = rows.products[4]
@@ -89,7 +89,7 @@ def test_seed_of_an_asset_list_may_be_a_path_or_product_or_asset_id(run: Run, ro
     assert [item["name"] for item in json.loads(out)["products"]] == ["linux/p3", "linux/p4"], complaint
 
 
-def test_orphans_are_products_that_no_seed_reaches_or_no_product_needs(run: Run, rows: Rows) -> None:
+def test_orphans_option_lists_products_that_no_seed_or_product_needs(run: Run, rows: Rows) -> None:
     _, unreached, _ = run("assetlist", "--orphans", "s0", "--json")
     _, unneeded, _ = run("assetlist", "--orphans", "--json")
 
@@ -167,7 +167,7 @@ def test_bundle_with_a_changed_product_is_not_written(run: Run, rows: Rows, data
     assert sorted(path.name for path in Path().iterdir()) == ["a.zip", "cache"]
 
 
-def test_unsettled_cache_is_refused_by_default(run: Run, rows: Rows) -> None:
+def test_bundle_refuses_a_cache_with_pending_work_by_default(run: Run, rows: Rows) -> None:
     with closing(sqlite3.connect(rows.path)) as database, database:
         database.execute("UPDATE Jobs SET Status = 2 WHERE JobID = 5")
 
@@ -177,7 +177,7 @@ def test_unsettled_cache_is_refused_by_default(run: Run, rows: Rows) -> None:
     assert (code, "1 failed, such as s4" in complaint, told) == (3, True, 0)
 
 
-def test_bundle_of_outdated_list_is_refused(run: Run, rows: Rows) -> None:
+def test_bundle_of_an_asset_list_with_a_changed_product_is_refused(run: Run, rows: Rows) -> None:
     run("assetlist", "s0", "--output", "list.json")
     change(rows, 1, b"other")
 
@@ -186,7 +186,7 @@ def test_bundle_of_outdated_list_is_refused(run: Run, rows: Rows) -> None:
     assert (code, "'linux/p1' has changed since" in complaint) == (3, True)
 
 
-def test_product_name_outside_the_cache_is_refused(run: Run, rows: Rows) -> None:
+def test_asset_list_with_a_product_outside_the_cache_is_refused(run: Run, rows: Rows) -> None:
     with closing(sqlite3.connect(rows.path)) as database, database:
         database.execute("UPDATE Products SET ProductName = 'linux/../../secret' WHERE ProductID = 2")
 
@@ -209,7 +209,7 @@ def test_asset_list_that_is_not_a_regular_file_is_refused(run: Run, tmp_path: Pa
         assert "aptui assetlist SEED --output FILE" in err
 
 
-def test_two_lists_are_compared(run: Run, rows: Rows) -> None:
+def test_compare_prints_the_differences_of_two_asset_lists(run: Run, rows: Rows) -> None:
     run("assetlist", "s0", "s4", "--output", "old.json")
     change(rows, 0, b"x" * 400)
     change(rows, 1, b"x")
@@ -238,7 +238,7 @@ def test_two_lists_are_compared(run: Run, rows: Rows) -> None:
         '{"format": "aptui asset list", "version": 1, "platform": "x", "seeds": [], "products": {"a": 1}}',
     ],
 )  # fmt: skip
-def test_invalid_list_is_refused(run: Run, tmp_path: Path, text: str) -> None:
+def test_compare_refuses_an_invalid_asset_list(run: Run, tmp_path: Path, text: str) -> None:
     Path("list.json").write_text(text)
 
     code, _, complaint = run("compare", "list.json", "list.json")
@@ -247,11 +247,11 @@ def test_invalid_list_is_refused(run: Run, tmp_path: Path, text: str) -> None:
     assert complaint.startswith("aptui: list.json: ")
 
 
-def test_missing_list_is_refused(run: Run) -> None:
+def test_compare_refuses_a_missing_asset_list(run: Run) -> None:
     assert run("compare", "none.json", "none.json")[0] == 3
 
 
-def test_bundle_of_changed_sources_is_refused(
+def test_bundle_is_refused_while_sources_have_unprocessed_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own_homes(tmp_path, monkeypatch)
@@ -323,7 +323,7 @@ def platforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     return _Platforms(tmp_path, capsys)
 
 
-def test_bundle_does_not_need_the_other_platforms(platforms: _Platforms) -> None:
+def test_bundle_of_a_platform_does_not_need_the_other_platforms(platforms: _Platforms) -> None:
     platforms.batch("desktop,mobile")
     assert platforms.bundle("desktop") == platforms.bundle("mobile") == ""
     assert "has no products for platform 'linux'" in platforms.bundle("linux")
@@ -337,7 +337,7 @@ def test_bundle_does_not_need_the_other_platforms(platforms: _Platforms) -> None
     assert "changed since" in platforms.bundle("desktop")
 
 
-def test_bundle_of_platforms_that_were_processed_one_by_one(platforms: _Platforms) -> None:
+def test_platforms_that_were_processed_separately_can_be_bundled(platforms: _Platforms) -> None:
     platforms.batch("desktop")
     platforms.batch("mobile")
     assert platforms.bundle("desktop") == platforms.bundle("mobile") == ""

@@ -22,10 +22,11 @@ from aptui.features.o3de.bundling.asset_lists import ComparisonKind, unreadable_
 from aptui.features.o3de.bundling.object_stream import Element
 from aptui.shared.errors import HostError, UserError
 
-# Comparison rules (`.rules`), bundle settings (`.bundlesettings`) and the manifest in a bundle (`manifest.xml`).
+# This part reads and writes comparison rules (`.rules`), bundle settings (`.bundlesettings`) and the manifest of a bundle
+# (`manifest.xml`).
 #
-# No files written by O3DE were available for a comparison. Fields and type ids follow O3DE's documentation and serialization;
-# enumerations are written as their number of 8 bits.
+# The formats were not compared with files that O3DE wrote, because none were available. Fields and type ids follow O3DE's
+# documentation and serialization code; an enumeration value is written as a number of 8 bits.
 
 RULES_SUFFIX, SETTINGS_SUFFIX, BUNDLE_SUFFIX = ".rules", ".bundlesettings", ".pak"
 MANIFEST, CATALOG = "manifest.xml", "DeltaCatalog.xml"

@@ -61,7 +61,7 @@ class Seed(Struct, frozen=True):
 class SeedList:
     """The seeds of one file, in their order.
 
-    A file stays JSON or XML (ObjectStream), whichever it was; a new file is JSON, as the engine writes it.
+    An existing file keeps its format, JSON or XML (ObjectStream). A new file is JSON in the form that the engine writes.
 
     Args:
         text: the file, "" for a new one.
@@ -101,7 +101,7 @@ class SeedList:
             self.seeds[at] = replace(self.seeds[at], flags=self.seeds[at].flags | flags)
 
     def remove(self, guid: str, sub_id: int, flags: int) -> bool:
-        """Remove some platforms of an asset, or the asset if no platform remains; return whether it was listed."""
+        """Remove some platforms of an asset, or the asset if no platform remains; return whether the asset was listed."""
         at = self._find(guid, sub_id)
         if at is None:
             return False

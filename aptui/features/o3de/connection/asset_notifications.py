@@ -40,7 +40,7 @@ class AssetNotifications:
     """Sends notifications to the sessions of a server.
 
     Args:
-        database: completes the notices.
+        database: has the facts about products that the engine's notices lack.
     """
 
     server: O3deServer
@@ -129,7 +129,7 @@ class AssetNotifications:
         for at, news in enumerate(pending):
             match news.notice:
                 case ProductsChanged(products=products):
-                    # clients must see the start of a job before the change of its products
+                    # a client must receive the start of a job before the changes of its products
                     self._send_starts(_list_jobs_of(pending, at), sources)
                     for name, _digest in products:
                         self._send_product(name, digests, rows)

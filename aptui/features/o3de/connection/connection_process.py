@@ -81,7 +81,7 @@ async def _serve(settings: ConnectionSettings, listening: socket.socket) -> None
     over = asyncio.Event()
 
     def wait_for_end() -> None:
-        sys.stdin.read()  # this call returns when the engine ends
+        sys.stdin.read()  # blocks until the engine ends, because the end of the engine closes this pipe
         os.kill(os.getpid(), signal.SIGTERM)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)

@@ -59,7 +59,7 @@ class ConnectionSupervisor:
         self._problem = ""
         live.parts.append(self)
         live.endings.append(self.close)
-        self.poll(time.monotonic())  # opened now, so that the port is known when a client of the engine asks for it
+        self.poll(time.monotonic())  # open the port now, because a client may ask the engine for the port at once
 
     @property
     def port(self) -> int:
@@ -109,7 +109,7 @@ class ConnectionSupervisor:
             self._fail(str(error), now)
             return
         assert child.stdin is not None
-        with contextlib.suppress(OSError):  # if the process has ended already, its descriptor reports the end
+        with contextlib.suppress(OSError):  # if the process has ended already, `watch` reports the end
             child.stdin.write(json.dumps(msgspec.to_builtins(self._settings)).encode() + b"\n")
             child.stdin.flush()
         self._process.watch(child)

@@ -113,7 +113,7 @@ class ClientAnswers:
             try:
                 await self._engine.ask(barrier(_BARRIER_S), 2 * _BARRIER_S)
             except KnownError:
-                return  # the request is answered from the database without waiting
+                return  # the engine cannot wait, so the request is answered from the database now
 
     # -------------------------------------------------------------------------------------------------------------- status
 

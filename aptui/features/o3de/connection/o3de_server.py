@@ -38,7 +38,10 @@ NEGOTIATION_SERIAL = 0x0FFF_FFFF
 ANSWER_FLAG = 1 << 31
 _HEAD = struct.Struct("<III")
 _CLIENTS_LIMIT, _SILENT_LIMIT = 64, 32
-"""Maximum numbers of clients, and of clients that have not negotiated; of too many such clients, the oldest is disconnected."""
+"""Maximum number of clients, and maximum number of clients that have not negotiated.
+
+Above the second limit, the client that has waited longest for its negotiation is disconnected.
+"""
 MOST_BYTES = 16 << 20
 """Maximum payload of a client in bytes; clients write larger files in parts."""
 _NEGOTIATION_BYTES = 1 << 16
@@ -273,9 +276,9 @@ class O3deServer:
         except RefusedClient as error:
             self._say(str(error))
         except (EOFError, OSError):
-            pass  # the client is gone
+            pass  # the client has disconnected
         except asyncio.CancelledError:
-            pass  # the server ends
+            pass  # the server is stopping
         finally:
             self._silent.pop(session, None)
             self._tasks.discard(task)
@@ -327,7 +330,7 @@ class O3deServer:
         session.send(number, serial, encode(answer))
         why = refuse(self._settings, session.name, request["ApiVersion"], facts)
         if why:
-            # The client must get the answer, because it compares the values too, and reports the difference.
+            # The answer must be sent before the connection ends, because the client reports the difference to its user.
             session.begin(session.write_all())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(session.wait_until_sent(), _NEGOTIATION_S)
@@ -350,7 +353,7 @@ class O3deServer:
                 found = None if exchange is None else answers.find_handler(exchange.request.name)
                 if exchange is None or found is None:
                     if serial and not serial & ANSWER_FLAG:
-                        # without an answer, a client of O3DE would wait without a limit
+                        # send an empty answer, because a client of O3DE waits for an answer without a timeout
                         session.send(number, serial | ANSWER_FLAG, b"")
                     continue
                 try:
@@ -377,7 +380,7 @@ class O3deServer:
                 session.begin(self._welcome(session))
 
     async def _welcome(self, session: O3deSession) -> None:
-        with contextlib.suppress(KnownError):  # before the first run, the asset database and products do not exist
+        with contextlib.suppress(KnownError):  # before the first run, the project has no asset database and no products
             await self._on_connect(session)
         session.release_backlog()
 
@@ -387,7 +390,7 @@ class O3deServer:
         try:
             values = await work
         except KnownError:
-            values = {}  # all fields get their default values, such as not found, nothing or failed
+            values = {}  # each field then has its default value, for example "not found" or "failed"
         except Exception as error:  # noqa: BLE001 - our mistake ends one connection, and is reported
             session.end(f"a request of {session.name} failed ({exchange.request.name}): {type(error).__name__}: {error}")
             return

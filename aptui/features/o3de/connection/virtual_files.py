@@ -64,7 +64,7 @@ class VirtualFiles:
             "@user@": (user_dir, True),
         }
         if "/" in platform or platform in ("", ".", ".."):
-            del places["@products@"]  # a client without a platform of the project has no products
+            del places["@products@"]  # the project has no products for the platform of this client
         self._folders = {
             alias: _Folder(ConfinedTree(os.fsencode(path)), os.path.normpath(to_text(os.fsencode(path))), is_writable)
             for alias, (path, is_writable) in places.items()
@@ -158,7 +158,7 @@ class VirtualFiles:
             folder.tree.make_folder(below.rpartition(b"/")[0])
         descriptor = folder.tree.open_file(below, flags)
         if mode & _MODE_WRITE:
-            os.ftruncate(descriptor, 0)  # truncated here and not with O_TRUNC, because only now the file is known to be regular
+            os.ftruncate(descriptor, 0)  # truncate only now, after `open_file` has checked that the file is regular
         self._last_handle += 1
         self._files[self._last_handle] = _OpenFile(descriptor, reads, to_write)
         return {"FileHandle": self._last_handle, "ResultCode": _OK}
@@ -198,7 +198,7 @@ class VirtualFiles:
         return {"ResultCode": _OK}
 
     def _flush(self, request: O3deMessage) -> dict[str, Any]:
-        self._find_file(request["FileHandle"])  # data need not be flushed, because writes are not buffered in this process
+        self._find_file(request["FileHandle"])  # nothing to flush, because this process does not buffer writes
         return {"ResultCode": _OK}
 
     # --------------------------------------------------------------------------------------------------------------- facts

@@ -35,9 +35,8 @@ from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.store import joblog
 from aptui.store.queries.reader import Reader, open_reader
 
-# Finds the UUID of `AssetBuilder`'s source, the settings of its folders, and the state of jobs that it depends on.
-#
-# The asset database is read if it exists, and is never written.
+# `AssetBuilder` needs the UUID of its source, the settings of the source's folders, and the state of the jobs that the source
+# depends on. It reads the asset database if the database exists, and never writes to the database.
 
 _NO_JOB = "not processed yet"
 

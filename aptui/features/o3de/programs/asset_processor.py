@@ -166,7 +166,7 @@ class _Processor:
             done = self._done
             for waiting in [item for item in self._waiting if item.is_synced and item.besides != done]:
                 if not self.is_idle():
-                    break  # a callback started new work
+                    break  # the previous callback has started new work
                 self._waiting.remove(waiting)
                 self._reported = done
                 waiting.then()
@@ -175,7 +175,7 @@ class _Processor:
         if self.printer.is_scan_open:
             self.printer.end_scan()
             self.printer.end_analysis(processor_run.source_count(self._start))
-        if self._done_at_idle != self._done:  # nothing is printed if only very recent files were checked a second time
+        if self._done_at_idle != self._done:  # a second check of recently changed files is not work
             self._start.console.say(phrases.IDLE.format(now - self._busy_since_s))
         self._done_at_idle = self._done
 

@@ -62,7 +62,7 @@ class _Batch:
     def run(self) -> bool:
         """Process everything; return whether the run was completed."""
         first = self._start.first_port
-        first = first and first + 1  # the port of the settings is for AssetProcessor
+        first = first and first + 1  # the configured port itself is for AssetProcessor
         with (
             selectors.DefaultSelector() as selector,
             processor_run.open_ports(self._start, selector, self, ListenerClosed(selector, first, self._start.report_rejected)),
@@ -101,7 +101,7 @@ class _Batch:
         engine.open()
         try:
             self._engine = engine
-            if self._is_quitting:  # quit was requested before there was an engine
+            if self._is_quitting:  # the request to quit came before the engine was created
                 engine.stop()
             self._roots = {folder.id: folder.path for folder in engine.project.scan_folders}
             engine.start_scan()

@@ -172,7 +172,8 @@ def _make(orders: Sequence[_Order], given: BundlerSwitches, project: BundlerProj
             output.say(f"Bundle '{path}' was written ({path.stat().st_size:,} bytes).")
 
 
-# `comparisonRules` and `compare` handle sequences of comparisons. The inputs are files, or earlier results named `$name`.
+# `comparisonRules` and `compare` handle sequences of comparisons. The input of a comparison is a file, or the result `$name` of an
+# earlier comparison.
 
 _VARIABLE = "$"
 

@@ -31,7 +31,7 @@ from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.files.replacing import replace_bytes
 from aptui.shared.sanitize import sanitize
 
-# Prints the lines and writes the files of `AssetBundlerBatch`.
+# `BundlerOutput` prints the lines of `AssetBundlerBatch` and writes its files.
 
 
 class BundlerOutput:

@@ -22,10 +22,12 @@ from aptui.features.o3de.project_facts import StatsForm
 from aptui.shared.errors import HostError
 from aptui.store import joblog
 
-# The report of times that O3DE's asset processor prints when it ends; callers measure the times.
+# O3DE's asset processor prints a report of times when it ends. The functions below format the report from times that the caller
+# measured.
 #
-# Names of statistics are O3DE's: `CreateJobs,<path>,<builder>`, `ProcessJob,<scan folder>,<path>,<job key>,<platform>,<{guid}>`,
-# `HashFile,<path>`. O3DE computes wrong sums by job key and by platform; the sums here are correct.
+# The statistics have the names of O3DE: `CreateJobs,<path>,<builder>`,
+# `ProcessJob,<scan folder>,<path>,<job key>,<platform>,<{guid}>` and `HashFile,<path>`. The sums by job key and by platform differ
+# from O3DE, because O3DE computes these two sums wrongly.
 
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _ANALYSIS_TIME, _PROCESSING, _HASHING = "CreateJobs", "ProcessJob", "HashFile"
@@ -308,7 +310,7 @@ class EventPrinter:
     def _print_message(self, message: EngineMessage) -> None:
         if message.text.startswith(CYCLE_PROBLEM):
             products = message.text.removeprefix(CYCLE_PROBLEM).split(JOIN)[:-1]
-            for at in range(len(products)):  # O3DE prints a line for each product
+            for at in range(len(products)):  # as in O3DE, print the cycle once for each product, which comes first
                 self._complain(phrases.format_preload_cycle([*products[at:], *products[: at + 1]]))
         elif message.level >= LogLevel.ERROR:
             self._complain(message.text)

@@ -168,7 +168,7 @@ def _update_failures(updates: Iterable[Update]) -> Iterator[str]:
         yield from (f"\t\t{old} -> {new}" for old, new in update.possible[:1])
 
 
-# Moves and deletes files as the command line requests, once, at the end of the work, with O3DE's report.
+# If the command line requests to move or delete files, the program does so once, after all jobs, and prints O3DE's report.
 
 _COMMANDS = ("move", "delete")
 _OTHERS = ("confirm", "leaveEmptyFolders", "allowBrokenDependencies", "updateReferences", "excludeMetaDataFiles", "enablescm")
@@ -217,7 +217,7 @@ def _perform(start: RunRequest, order: Relocate) -> RelocationReport:
         return msgspec.convert(ask_holder(start.config, busy, order), prepare_form(RelocationReport))
 
 
-# Searches for missing dependencies at the end of an asset processor's work (`--dsp` and related switches).
+# With `--dsp` and related switches, an asset processor searches for missing dependencies after all jobs.
 
 
 def scan_missing(start: RunRequest, pattern: str) -> None:

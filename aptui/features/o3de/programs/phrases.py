@@ -18,9 +18,8 @@ from aptui.shared.errors import HostError, KnownError
 from aptui.shared.sanitize import sanitize
 from aptui.store.joblog import EngineLog
 
-# The processor's own log, `AP_Batch.log` or `AP_GUI.log`, in O3DE's log format.
-# `store.joblog` defines the format of a record and rolls full logs. `ProgramLog` decides which records are written. If the disk
-# fails, the run continues without a log.
+# An asset processor writes its own log, `AP_Batch.log` or `AP_GUI.log`, in O3DE's log format. `store.joblog` defines the format of
+# a record and rotates full logs, `ProgramLog` decides which records are written. If the disk fails, the run goes on without a log.
 
 BATCH, LIVE = "AP_Batch", "AP_GUI"
 """File names of the logs without `.log`."""
@@ -264,7 +263,7 @@ class ProgramConsole:
             return
         try:
             self._stream.write("".join(f"{line}\n" for line in shown))
-            self._stream.flush()  # tools read line by line, and wait for some lines
+            self._stream.flush()  # because tools wait for certain lines
         except (BrokenPipeError, ValueError):
             self._stream = None
 

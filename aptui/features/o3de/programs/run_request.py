@@ -79,7 +79,7 @@ def ask_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:
         return client.ask(verb)
 
 
-# Starts an asset processor: O3DE's command line and settings give a configuration, a console and a log.
+# Before an asset processor starts, its configuration, console and log are made from O3DE's command line and settings.
 
 FAILED = 1
 JOB_LOGS = "JobLogs"
@@ -130,8 +130,8 @@ def _prepare(given: GivenSwitches, base: str, console: ProgramConsole) -> RunReq
     if given.first("logDir") is None:
         console.keep(ProgramLog(config.log_dir, base, console.started_ms))
     console.is_verbose = facts.user.is_verbose
-    with contextlib.suppress(OSError):  # a program that needs the folder later reports the error
-        (config.log_dir / JOB_LOGS).mkdir(parents=True, exist_ok=True)  # tools expect the folder, even if no job writes a log
+    with contextlib.suppress(OSError):  # the program that later needs the folder reports the error
+        (config.log_dir / JOB_LOGS).mkdir(parents=True, exist_ok=True)  # because tools expect the folder even without job logs
     _print_doubts(given, config, console)
     console.say(phrases.PROJECT_ROOT.format(str(config.project_dir)))
     console.say(phrases.job_slots(facts.max_jobs, config.workers))

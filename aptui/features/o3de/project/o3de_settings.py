@@ -32,10 +32,10 @@ from aptui.features.o3de.registry.input_recorder import InputRecorder
 from aptui.features.o3de.registry.settings_registry import Registry, plain_text, read_ini, split_texts, truth, whole
 from aptui.shared.errors import UserError
 
-# `BuilderConfig.ini` of a project: overrides of builders (`[Builder NAME]`) and jobs (`[Job KEY]`).
+# A project's `BuilderConfig.ini` has overrides of builders (`[Builder NAME]`) and of jobs (`[Job KEY]`).
 #
-# `checkExclusiveLock` and `checkServer` are accepted without effect: files are not read while they are being written, and the
-# patterns of the shared cache decide what is shared.
+# `checkExclusiveLock` has no effect, because aptui never reads a file while another program writes the file. `checkServer` has no
+# effect, because the patterns of the shared cache decide which results are shared.
 
 FILE_NAME = "BuilderConfig.ini"
 

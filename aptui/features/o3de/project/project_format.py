@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aptui.features.o3de.project.o3de_settings import OpenedO3deProject
 
 
-# Keys of the settings registry that are accepted but have no effect, with reasons that `explain` shows.
+# aptui accepts some keys of the settings registry that have no effect; `explain` shows the reason for each of these keys.
 
 _SETTINGS = "/amazon/assetprocessor/settings"
 _RULE = f"{_SETTINGS}/[rs][cj] *"
@@ -75,7 +75,7 @@ _ROOTS = ("/Amazon/AssetProcessor/Settings", "/O3DE/AssetProcessor/Settings", "/
 
 
 def claims(folder: Path) -> bool:
-    """Whether a folder is opened as an O3DE project. It is not if its `aptui.yaml` names scan folders."""
+    """Whether a folder is opened as an O3DE project. A folder whose `aptui.yaml` names scan folders is not."""
     if not is_project(str(folder)):
         return False
     try:
@@ -213,7 +213,7 @@ def _compile(
 
 
 def _open(project_dir: Path, options: Options, recorder: InputRecorder) -> OpenedO3deProject:
-    from aptui.features.o3de.project.o3de_settings import open_project  # the registry is read again only after a change
+    from aptui.features.o3de.project.o3de_settings import open_project  # imported here, because most starts do not need it
 
     return open_project(str(project_dir), options, recorder)
 
@@ -241,7 +241,7 @@ def _compile_project(
                 builders=(*config.project.builders, *_script_builders(opened, config.project, recorder)),
                 debug_output=opened.facts.user.debug_output,
                 resting_platforms=_list_idle_platforms(opened, config, recorder),
-                linked_folders=("/",),  # as in O3DE
+                linked_folders=("/",),  # as in O3DE, links may lead anywhere
             ),
             project_dir,
         ),
@@ -311,7 +311,7 @@ def _trees(tree: Node, layers: list[tuple[str, bytes]], sets: tuple[str, ...]) -
     """Return all layers including the translated registry, and messages about unused keys of the project's YAML."""
     parsed = merge.parse_layers(layers, sets)
     shipped = len(config_load.find_shipped_files())
-    for key in ("ignore", "companions"):  # in an O3DE project, the registry has its own settings for these keys
+    for key in ("ignore", "companions"):  # because the registry of an O3DE project replaces the shipped values of these keys
         for node in parsed[:shipped]:
             node.value.pop(key, None)
     doubts = []

@@ -135,7 +135,7 @@ def _manifest_path(early: Registry) -> str:
 
 
 def _engine(project: str, own: Node, early: Registry, options: Options, known: Node | None, recorder: InputRecorder) -> str:
-    """Return the engine's folder, as the first of these places names it.
+    """Return the engine's folder from the first of several places that names an engine.
 
     The places are the options, the folders around the project, the project's `engine` in the user's manifest, the folders around
     the program, a folder in the settings, the engine of an earlier command.
@@ -154,7 +154,7 @@ def _engine(project: str, own: Node, early: Registry, options: Options, known: N
     if around and (
         not (wanted and registered) or _plain(read_manifest(os.path.join(around, "engine.json"), recorder), "engine_name") == wanted
     ):
-        return around  # a project inside an engine's folder uses this engine, unless the project names another registered engine
+        return around  # the project does not name another registered engine, so the project uses the engine around it
     found = registered or (_engine_among(_program_roots(options.program), recorder) if options.program else "")
     if found:
         return found
@@ -322,7 +322,7 @@ def _gems_in(path: str, engine: str, recorder: InputRecorder) -> dict[str, str]:
     return found
 
 
-# Settings of engine, gems, project, user and command line are merged in this order. Later settings win, as in O3DE.
+# Settings are merged in the order engine, gems, project, user, command line. As in O3DE, a later setting overrides an earlier one.
 
 SETTINGS = "/Amazon/AssetProcessor/Settings"
 

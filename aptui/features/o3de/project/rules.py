@@ -251,7 +251,7 @@ def _list_of(rules: list[Node]) -> Node:
     return Node(rules, first.where, first.where)
 
 
-# Overrides of `BuilderConfig.ini` for builders of an `aptui.yaml`; builders of scripts get their overrides from `facts`.
+# `BuilderConfig.ini` also overrides builders of an `aptui.yaml`. The overrides of script builders are stored in `facts` instead.
 
 
 def with_overrides(root: Node, overrides: Sequence[JobOverride]) -> Node:

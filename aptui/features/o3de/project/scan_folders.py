@@ -88,7 +88,7 @@ class ScanFolderSettings:
             return None
         include = self._platforms(node.get("include"))
         if split_texts(node.get("include")) and not include:
-            return None  # no platform of the folder is declared
+            return None  # the folder is only for platforms that the project does not declare
         is_root = path in (self._places.engine, self._places.asset_root)
         return ScanFolderEntry(
             name=name,
@@ -156,7 +156,7 @@ class ScanFolderSettings:
     def _is_there(self, folder: ScanFolderEntry) -> bool:
         if self._is_folder(folder.path):
             return True
-        if folder.where != "aptui":  # a gem may have no `Assets` or no `Registry` folder
+        if folder.where != "aptui":  # only a folder that a settings file names must exist
             self.warnings.append(f"{folder.where}: scan folder '{folder.name}' does not exist: '{folder.path}'")
         return False
 

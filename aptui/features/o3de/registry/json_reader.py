@@ -52,7 +52,7 @@ def read_json(data: bytes, name: str, warn: Callable[[str], None] | None = None)
     try:
         node = _JsonReader(data.decode("utf-8-sig", "replace"), name).value(1)
     except UserError:
-        raise mistake from None  # the start shows that the whole file is in another encoding
+        raise mistake from None  # not JSON even with replaced bytes: the whole file has another encoding
     warn(f"{mistake.where}: {mistake.what}, and is read as '\ufffd'; {mistake.hint}")
     return node
 

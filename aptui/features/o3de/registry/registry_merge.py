@@ -60,7 +60,7 @@ def put(root: Node, steps: Sequence[str], node: Node) -> Node:
 
 
 def without(root: Node, steps: Sequence[str]) -> Node:
-    """Return `root` without the value at a sequence of keys, or unchanged if it does not exist."""
+    """Return `root` without the value at a sequence of keys; `root` is unchanged if the value does not exist."""
     if not steps:
         return Node({}, root.where)
     if not isinstance(root.value, dict) or steps[0] not in root.value:

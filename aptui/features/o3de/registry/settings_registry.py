@@ -26,7 +26,8 @@ from aptui.features.o3de.registry.registry_merge import (
 )
 from aptui.shared.errors import UserError
 
-# Decides which files of a `Registry` folder are merged, and in which order, by names, tags and platforms, not by content.
+# The names, tags and platforms of the files in a `Registry` folder decide which of the files are merged, and in which order. The
+# contents of the files are not considered.
 
 MAX_FILES = 128
 MERGE, PATCH = "setreg", "setregpatch"
@@ -111,7 +112,7 @@ def _refuse_duplicates(files: Iterable[SettingsFile]) -> None:
         seen[key] = file.path
 
 
-# Reads the INI files that O3DE still uses: sections with lines `key = value`. Each value is returned with its place.
+# O3DE still uses INI files, which have sections with lines `key = value`. Each value is returned with its place in the file.
 
 
 def read_ini(data: bytes, name: str) -> dict[str, Node]:
@@ -209,7 +210,7 @@ class Registry:
         return True
 
     def set(self, option: str) -> None:
-        """Set one value: `/json/pointer=value`, as `--regset` does; text that is not of this form is only a warning."""
+        """Set one value: `/json/pointer=value`, as `--regset` does; text in another form only causes a warning."""
         pointer, equals, text = unquote(option).partition("=")
         if not equals or not pointer.startswith("/"):
             self._doubt(f"--regset {option}: not /json/pointer=value; it is ignored")

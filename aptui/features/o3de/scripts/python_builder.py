@@ -35,7 +35,7 @@ from aptui.features.o3de.scripts.azlmbr.asset import builder as azlmbr
 from aptui.features.o3de.scripts.azlmbr.math import crc_of, uuid_of
 from aptui.features.o3de.scripts.script_runner import Surroundings
 
-# Overrides of `BuilderConfig.ini` for builders of scripts and their jobs; `project.o3de_settings` reads the file.
+# The functions below apply `BuilderConfig.ini`, which `project.o3de_settings` reads, to builders of scripts and to their jobs.
 
 _ONE_END = re.compile(r"\*[^*?/]+")
 """Matches a wildcard such as `*.png`, which decides only by the end of a path.
@@ -118,7 +118,7 @@ def _index_overrides(overrides: str) -> dict[str, dict[str, Any]]:
     return {kind: {each["name"].lower(): each for each in entries} for kind, entries in overrides_by_kind.items()}
 
 
-# Translates the answers of O3DE's scripts (classes of `azlmbr.asset.builder`) to aptui's SDK.
+# A script answers with objects of `azlmbr.asset.builder`. The functions below translate these objects to objects of aptui's SDK.
 
 _EXCLUSION = ":"
 """Prefix of an excluding path in O3DE; the SDK uses `!`."""
@@ -232,7 +232,7 @@ def _path_dependency(dependency: Any) -> sdk.PathDependency:
     return sdk.PathDependency(path, sdk.PathDependencyKind(dependency.dependencyType))
 
 
-# Captures the output of a script during a request as lines of its job's log.
+# While a script handles a request, each line that the script prints is written to the log of its job.
 
 
 class _Lines(io.TextIOBase):
@@ -449,7 +449,7 @@ class ScriptBuilder:
             log.error("\n".join((text, *_trace_lines(error))))  # noqa: TRY400  # a job's log, not one of `logging`
             return failed(error=text)
         except BaseException:
-            self._report("OnCancel")  # this process was asked to end, so tell the script to cancel
+            self._report("OnCancel")  # this process must end, so the script is asked to cancel its work
             raise
 
     def _report(self, name: str) -> None:
@@ -472,6 +472,6 @@ def _first_line(error: Exception) -> str:
 
 def _trace_lines(error: Exception) -> Iterator[str]:
     frames = error.__traceback__
-    own = frames.tb_next if frames else None  # leave out aptui's call of the script from the traceback
+    own = frames.tb_next if frames else None  # leave out the first frame, in which aptui calls the script
     for line in traceback.format_exception(type(error), error, own):
         yield from line.rstrip("\n").split("\n")

@@ -105,7 +105,7 @@ class _Finder:
 
 
 def _install(wanted: Surroundings) -> None:
-    sys.dont_write_bytecode = True  # scripts may be in scan folders, where nothing may be written
+    sys.dont_write_bytecode = True  # because aptui must not write into scan folders, which may contain scripts
     for name in _MODULES:
         sys.modules[f"azlmbr{name}"] = importlib.import_module(f"{_REAL}{name}")
     if _Finder not in sys.meta_path:
@@ -118,7 +118,7 @@ def _install(wanted: Surroundings) -> None:
 
 
 def _run(script: str, script_sandbox: ScriptSandbox) -> None:
-    module = ModuleType("__main__")  # as in O3DE
+    module = ModuleType("__main__")  # O3DE runs its scripts under this name, too
     module.__file__ = script
     before = set(sys.modules)
     registrations.enter(script)
@@ -149,7 +149,7 @@ def _describe_error(error: BaseException, script: str) -> str:
 def _code_files(script: str, loaded: Sequence[ModuleType]) -> tuple[str, ...]:
     """Return the files of a script's code.
 
-    These are the script, the modules that it loaded, and the modules that it imports and that were loaded before it.
+    These are the script, the modules that the script loaded, and the modules that it imports but that an earlier script loaded.
     """
     found = {script: None}
     waiting = [script, *(path for module in loaded if (path := _own_file(module)))]

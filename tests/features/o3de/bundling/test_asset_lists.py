@@ -26,18 +26,18 @@ A, B, C, NEW_B = asset("a"), asset("b"), asset("c"), asset("b", "1")
         (ComparisonKind.COMPLEMENT, [C]),
     ],
 )
-def test_comparison_of_two_lists(kind: ComparisonKind, kept: list[ListedAsset]) -> None:
+def test_each_comparison_kind_keeps_the_expected_assets(kind: ComparisonKind, kept: list[ListedAsset]) -> None:
     assert compare_lists(kind, [A, B], [NEW_B, C]) == kept
 
 
-def test_paths_match_wildcard_or_regex_in_any_case() -> None:
+def test_asset_paths_match_a_wildcard_or_regex_in_upper_or_lower_case() -> None:
     assert matching([A, B], "A*.TXT", is_regex=False) == [A]
     assert matching([A, B], "[bc].txt", is_regex=True) == [B]
     with pytest.raises(UserError, match="not a regular expression"):
         matching([A], "(", is_regex=True)
 
 
-def test_count_comparison_keeps_assets_that_are_in_enough_lists() -> None:
+def test_count_comparison_keeps_assets_that_occur_in_enough_lists() -> None:
     assert appearing([[A, B], [B, C], [B, A]], 2) == [A, B]
     assert appearing([[A, B], [B, C], [B, A]], 3) == [B]
 
@@ -48,7 +48,7 @@ def test_comparison_is_named_by_word_or_number() -> None:
         kind_of("nothing")
 
 
-def test_written_list_is_read_back(tmp_path: Path) -> None:
+def test_saved_asset_list_is_loaded_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "a.assetlist"
     path.write_text(asset_lists.text_of([A, NEW_B]))
 

@@ -26,7 +26,7 @@ def others_of(bundle: Path) -> list[str]:
     return [child.value or "" for child in names.children] if names else []
 
 
-def test_bundle_has_assets_manifest_and_catalog(tmp_path: Path) -> None:
+def test_written_bundle_contains_its_assets_a_manifest_and_a_catalog(tmp_path: Path) -> None:
     assets = [packed(tmp_path, name, name.encode()) for name in ("b.txt", "levels/one/one.spawnable")]
 
     (made,) = write_bundles(assets, tmp_path / "x_pc.pak", version=2, max_mib=1)
@@ -37,11 +37,11 @@ def test_bundle_has_assets_manifest_and_catalog(tmp_path: Path) -> None:
         assert b"levels/one/one.spawnable" in archive.read("DeltaCatalog.xml")
         assert len(parse(archive.read("DeltaCatalog.xml")).children[0].children) == 2
         assert 'value="levels/one"' in archive.read("manifest.xml").decode()
-        assert not any(entry.flag_bits & 8 for entry in archive.infolist())  # The size of each file is stored before its bytes.
+        assert not any(entry.flag_bits & 8 for entry in archive.infolist())  # Bit 8 would mean that a size follows the bytes.
     assert write_bundles(assets[::-1], tmp_path / "y.pak", version=2, max_mib=1)[0].read_bytes() == made.read_bytes()
 
 
-def test_large_bundle_is_split_and_its_first_part_names_the_other_parts(tmp_path: Path) -> None:
+def test_first_part_of_a_split_bundle_names_the_other_parts(tmp_path: Path) -> None:
     assets = [packed(tmp_path, f"{at}.bin", os.urandom(400_000)) for at in range(5)]
 
     made = write_bundles(assets, tmp_path / "x_pc.pak", version=2, max_mib=1)

@@ -21,7 +21,7 @@ def test_unchanged_stream_is_written_byte_for_byte(text: str) -> None:
     assert dump(parse(text)) == text
 
 
-def test_values_are_unescaped() -> None:
+def test_values_of_a_stream_are_unescaped() -> None:
     one, _odd = parse(SPACES).object.children
 
     assert one.value == 'say "a&b"'
@@ -58,12 +58,12 @@ def test_new_stream_has_the_format_of_the_current_o3de_version() -> None:
         ("<ObjectStream>" + "<Class>" * 70, "too deep"),
     ],
 )
-def test_invalid_stream_is_refused(text: str, why: str) -> None:
+def test_text_that_is_not_an_object_stream_is_refused(text: str, why: str) -> None:
     with pytest.raises(UserError, match=why):
         parse(text)
 
 
-def test_file_with_another_type_id_is_refused_with_its_file_name(tmp_path: Path) -> None:
+def test_error_names_the_file_whose_object_has_the_wrong_type_id(tmp_path: Path) -> None:
     path = tmp_path / "a.seed"
     path.write_text(SPACES)
 

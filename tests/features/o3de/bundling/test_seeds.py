@@ -79,7 +79,7 @@ def test_seed_is_removed_with_its_last_platform() -> None:
     assert not listed.remove(ONE, 7, 2)
 
 
-def test_new_seed_list_is_written_as_json_of_the_engine() -> None:
+def test_new_seed_list_is_written_in_the_json_format_of_the_engine() -> None:
     """The engine omits values that are defaults: sub id 0 and no path."""
     listed = SeedList()
     listed.add(ONE, 0, 255, "")
@@ -116,7 +116,7 @@ def test_adding_a_seed_changes_no_other_line(tmp_path: Path, form: str) -> None:
         (XML.replace("AssetId", "Other").replace("assetId", "other"), "a seed has no asset id"),
     ],
 )  # fmt: skip
-def test_damaged_list_is_refused_with_its_place(tmp_path: Path, text: str, why: str) -> None:
+def test_error_about_a_damaged_seed_list_names_the_line(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "a.seed").write_text(text)
 
     with pytest.raises(UserError) as refused:
@@ -125,7 +125,7 @@ def test_damaged_list_is_refused_with_its_place(tmp_path: Path, text: str, why: 
     assert re.search(why, str(refused.value))
 
 
-def test_engine_list_with_comments_or_without_seeds_is_read(tmp_path: Path) -> None:
+def test_seed_list_of_the_engine_may_have_comments_or_no_seeds(tmp_path: Path) -> None:
     path = tmp_path / "a.seed"
     path.write_text("// ours\n" + JSON)
     assert len(SeedList.load(path).seeds) == 2
@@ -135,7 +135,7 @@ def test_engine_list_with_comments_or_without_seeds_is_read(tmp_path: Path) -> N
         assert SeedList.load(path).seeds == []
 
 
-def test_lists_are_merged_by_asset() -> None:
+def test_merged_seed_lists_contain_each_asset_once() -> None:
     one, two = SeedList(), SeedList()
     one.add(ONE, 0, 1, "a")
     two.add(ONE, 0, 2, "b")

@@ -1,4 +1,4 @@
-"""Rules, bundle settings, manifests."""
+"""Files with comparison rules or bundle settings, and manifests of bundles."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ STEPS = [
 ]
 
 
-def test_written_rules_are_read_back(tmp_path: Path) -> None:
+def test_saved_comparison_rules_are_loaded_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "a.rules"
     path.write_text(rules_text(STEPS))
 
@@ -26,7 +26,7 @@ def test_written_rules_are_read_back(tmp_path: Path) -> None:
         load_rules(path)
 
 
-def test_bundle_settings_change_only_the_given_fields(tmp_path: Path) -> None:
+def test_changed_bundle_settings_keep_all_other_fields(tmp_path: Path) -> None:
     path = tmp_path / "a.bundlesettings"
     new = BundleSettings()
     new.set(asset_list="a.assetlist", max_mib=5)
@@ -40,7 +40,7 @@ def test_bundle_settings_change_only_the_given_fields(tmp_path: Path) -> None:
     assert [line.strip().split()[2:4] for line in changed] == [['field="BundleFilePath"', 'value="b.pak"']]
 
 
-def test_manifest_names_catalog_bundles_and_levels() -> None:
+def test_bundle_manifest_names_the_catalog_the_bundles_and_the_levels() -> None:
     text = manifest_text(2, ["a__1.pak"], ["levels/one"])
 
     assert 'field="CatalogName" value="DeltaCatalog.xml"' in text

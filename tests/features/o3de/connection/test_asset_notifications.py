@@ -108,7 +108,7 @@ def list_sent(*batches: Any, database: _Database | None = None) -> list[tuple[in
     return server.list_sent()
 
 
-def test_notifications_keep_the_order_of_notices_and_report_the_last_change_of_each_product() -> None:
+def test_notifications_keep_the_order_of_notices_and_omit_earlier_changes() -> None:
     database = _Database()
     database.add("linux/a.txt")
     database.add("server/a.txt")
@@ -122,8 +122,8 @@ def test_notifications_keep_the_order_of_notices_and_report_the_last_change_of_e
     ]  # fmt: skip
 
 
-def test_start_of_a_short_job_is_reported_before_its_products() -> None:
-    """The engine reports a short job after its products, when it has ended."""
+def test_client_receives_the_start_of_a_short_job_before_its_products() -> None:
+    """The engine reports a short job only when the job has ended, and therefore after the products of the job."""
     database = _Database()
     database.add("linux/a.txt")
 
@@ -142,7 +142,7 @@ def test_change_notification_has_size_type_and_dependencies() -> None:
     assert (values["assetId"], values["dependencies"]) == ((b"u" * 16, 1), (((b"n" * 16, 2), 3),))
 
 
-def test_job_states_are_reported_once() -> None:
+def test_client_receives_each_job_state_only_once() -> None:
     assert list_sent([job("pending"), job("processing"), job("processing"), job("failed"), job("completed", run_key=0)]) == [
         (STARTED, "a.txt", "linux"), (FAILED, "a.txt", "linux"),
     ]  # fmt: skip
@@ -187,7 +187,7 @@ def test_removal_of_an_asset_is_reported_only_if_the_asset_existed() -> None:
     assert [each for each in server.list_sent() if each[0] == REMOVED] == [(REMOVED, "a.txt", "linux"), (REMOVED, "b.txt", "linux")]
 
 
-def test_bulk_message_is_sent_after_a_reconnected_engine_and_after_too_many_notices() -> None:
+def test_bulk_message_is_sent_again_if_notices_may_be_missing() -> None:
     database, server = _Database(), _Server()
     database.add("linux/a.txt")
     flood = [products("linux/a.txt")] * 50_001

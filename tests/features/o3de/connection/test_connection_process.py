@@ -147,7 +147,7 @@ def test_client_first_receives_all_products_of_its_platforms(garden: Garden) -> 
     assert {("linux", "first.txt"), ("linux", "sub/second.txt"), ("server", "first.txt")} <= products
 
 
-def test_saved_file_is_reported_in_order_and_read_through_the_virtual_files(garden: Garden) -> None:
+def test_clients_are_notified_of_a_saved_file_and_can_read_its_product(garden: Garden) -> None:
     with garden.editor() as editor, garden.editor("server") as server:
         source = garden.write("new.txt", "one")
         changed = editor.wait_for(CHANGE, is_change(CHANGED, "new.txt"))
@@ -171,7 +171,7 @@ def test_saved_file_is_reported_in_order_and_read_through_the_virtual_files(gard
         assert removed["assetId"]["subId"].number == changed["assetId"]["subId"].number
 
 
-def test_status_request_waits_for_a_pending_asset_and_escalation_is_not_answered(garden: Garden) -> None:
+def test_status_request_is_answered_after_the_pending_job_has_ended(garden: Garden) -> None:
     garden.gate.touch()
     with garden.editor() as editor, garden.editor() as other:
         garden.write("a.slow", "fine")
@@ -304,7 +304,7 @@ def test_fingerprint_clear_request_runs_the_job_again(garden: Garden) -> None:
         assert unknown["Success"].number == 0
 
 
-def test_source_is_moved_and_deleted_after_a_preview(garden: Garden) -> None:
+def test_editor_previews_a_move_then_moves_and_deletes_the_source(garden: Garden) -> None:
     root = garden.project.root / "assets"
     request = "AssetSystem::AssetChangeReport", "EF108E73-08F7-4CBC-A808-61A2EC544A6E"
     source, target = client.text("FromPath", str(root / "old.txt")), client.text("ToPath", str(root / "sub/moved.txt"))
@@ -330,7 +330,7 @@ def test_source_is_moved_and_deleted_after_a_preview(garden: Garden) -> None:
         assert (missing["Success"].number, bool(missing["Report"].texts)) == (0, True)
 
 
-def test_request_to_show_an_asset_is_sent_only_to_the_editor(garden: Garden) -> None:
+def test_engine_asks_only_the_editor_to_show_an_asset(garden: Garden) -> None:
     with garden.editor() as editor, garden.editor(name="GAME") as game:
         until(lambda: is_ready(editor))
         with EngineClient.connect(places.socket_path(garden.project.cache), kind="test") as user:
@@ -345,7 +345,7 @@ def test_request_to_show_an_asset_is_sent_only_to_the_editor(garden: Garden) -> 
         assert client.crc("AssetSystem::AssetBrowserShowRequest") not in names
 
 
-def test_asset_that_a_client_shows_goes_to_the_screens_and_not_to_the_editor(garden: Garden) -> None:
+def test_request_of_a_client_to_show_an_asset_reaches_only_the_screens(garden: Garden) -> None:
     """The asset is named by the path of a source or a product. A path without an asset is ignored."""
     with garden.editor() as editor, EngineClient.connect(places.socket_path(garden.project.cache), kind="test") as screen:
         until(lambda: is_ready(editor))
@@ -384,7 +384,7 @@ def test_killed_process_is_restarted_and_clients_connect_again(garden: Garden) -
             while editor.channel.recv(1 << 16):
                 pass
 
-    with garden.editor() as editor:  # The client waits in the queue of the listening socket.
+    with garden.editor() as editor:  # The client waits until the new process accepts it.
         assert editor.ask(STATUS, status_of("first.txt"))["AssetStatus"].number == 4
     assert garden.supervisor.pid not in (0, before)
 
@@ -392,7 +392,7 @@ def test_killed_process_is_restarted_and_clients_connect_again(garden: Garden) -
 # ------------------------------------------------------------------------------------------------------------- the settings
 
 
-def test_o3de_project_is_served_by_default_with_its_own_port_branch_token_and_allowed_list(engine: SmallEngine) -> None:
+def test_o3de_project_is_served_by_default_with_its_own_settings(engine: SmallEngine) -> None:
     engine.write(
         "Game/Registry/bootstrap.setreg",
         {"Amazon": {"AzCore": {"Bootstrap": {"remote_port": 45700, "allowed_list": "10.0.0.0/8, tablet, 300.1.2.3"}}}},
@@ -406,7 +406,7 @@ def test_o3de_project_is_served_by_default_with_its_own_port_branch_token_and_al
     assert settings.user_dir == str(engine.project / "user")
 
 
-def test_project_that_is_not_from_o3de_is_served_only_if_the_configuration_enables_it(tmp_path: Path) -> None:
+def test_project_without_o3de_is_served_only_if_configured(tmp_path: Path) -> None:
     project = LiveProject(tmp_path / "p", SETTINGS.replace("serve: {o3de: true, o3de_port: 0}", "serve: {o3de: true}") % "gate")
     found = find_settings(project.load())
 
@@ -417,7 +417,7 @@ def test_project_that_is_not_from_o3de_is_served_only_if_the_configuration_enabl
     assert find_settings(project.load()) is None
 
 
-def test_taken_port_is_reported_and_the_engine_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_reports_a_port_in_use_and_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

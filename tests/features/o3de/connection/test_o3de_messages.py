@@ -31,17 +31,17 @@ from tests.features.o3de.connection import o3de_client as client
 
 PING = bytes.fromhex(
     "00 00000003"  # a binary stream of version 3
-    "88 01 E06F6663A168439A83E16F2215BAC0B6"  # an element with a version, and no name: RequestPing, version 1
-    "C8 D4925735 01 366A7093C57B4514A1BDA6437AEF2098"  # with a name: BaseClass1, version 1
-    "59 42300AF4 A0CA880CAFE443CB926C59AC48496112 00 00"  # with a value of one byte: RequireFencing, false; end
-    "00 00 00"  # end of the base class, of the message, of the stream
+    "88 01 E06F6663A168439A83E16F2215BAC0B6"  # an element without a name: RequestPing, version 1
+    "C8 D4925735 01 366A7093C57B4514A1BDA6437AEF2098"  # an element with a name: BaseClass1, version 1
+    "59 42300AF4 A0CA880CAFE443CB926C59AC48496112 00 00"  # RequireFencing = false in one byte, and the end
+    "00 00 00"  # the ends of the base class, the message and the stream
 )
 STATUS = bytes.fromhex(
     "00 00000003"
     "88 01 151CB7D28A114072A1735EDF2A11C9E2"  # ResponseAssetStatus, version 1
     "C8 D4925735 01 366A7093C57B4514A1BDA6437AEF2098"
     "59 42300AF4 A0CA880CAFE443CB926C59AC48496112 00 00 00"
-    "5C 6463A7C7 72039442EB384D42A1ADCB68F7E0EEF6 00000004 00"  # with a value of four bytes: AssetStatus, 4 (compiled)
+    "5C 6463A7C7 72039442EB384D42A1ADCB68F7E0EEF6 00000004 00"  # AssetStatus = 4 (compiled) in four bytes
     "00 00"
 )
 NEGOTIATION = bytes.fromhex(
@@ -51,11 +51,11 @@ NEGOTIATION = bytes.fromhex(
     "5E 772E836A 189CC2EDFDDE568091D49F630A79187F 454449544F52 00"  # Identifier: EDITOR
     "48 72EE07D2 FB96FC4A665D530AA80E2032526E232B"  # NegotiationInfo: a map
     "48 41405E39 A84F78DEB271521786DEE69A15EE48C6"  # element: a pair
-    "5C A2756C5A 43DA906B7DEF4CA89790854106D3F983 00000001 00"  # value1: 1, the platforms
-    "79 3B7C3DE0 189CC2EDFDDE568091D49F630A79187F 0A 6C696E75782C70635F78 00"  # value2: ten bytes, so the size has a byte
+    "5C A2756C5A 43DA906B7DEF4CA89790854106D3F983 00000001 00"  # the key, value1 = 1, which means platforms
+    "79 3B7C3DE0 189CC2EDFDDE568091D49F630A79187F 0A 6C696E75782C70635F78 00"  # value2 has 10 bytes
     "00 00 00 00"
 )
-CATALOG = bytes.fromhex(  # SaveAssetCatalogRequest: a class without fields and base is an empty value
+CATALOG = bytes.fromhex(  # SaveAssetCatalogRequest is empty, because it has no fields and no base class
     "00 00000003 18 12B0C07697A84FAE9F5622A890766272 00 00"
 )
 
@@ -175,7 +175,7 @@ def sample(name: str, default: Any) -> Any:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_every_message_is_read_back(shape: Shape) -> None:
+def test_encoded_message_of_every_shape_is_decoded_unchanged(shape: Shape) -> None:
     values = {name: sample(name, kind.default) for name, kind in shape.fields}
     message = O3deMessage(shape, values, needs_barrier=shape.has_base)
 
@@ -184,12 +184,12 @@ def test_every_message_is_read_back(shape: Shape) -> None:
     assert empty.values == {name: kind.default for name, kind in shape.fields}
 
 
-def test_message_names_and_types_are_unique() -> None:
+def test_every_message_has_its_own_name_and_type_number() -> None:
     assert len({shape.type_id for shape in SHAPES}) == len({shape.name for shape in SHAPES})
     assert len({each.type_number for each in EXCHANGES}) == len(EXCHANGES)
 
 
-def test_unknown_fields_are_ignored_and_missing_ones_have_defaults() -> None:
+def test_decoder_ignores_unknown_fields_and_fills_in_missing_fields() -> None:
     newer = client.message(
         "0CBE6A7C-9D19-4D41-B29C-A52476BB337A",
         client.element(client.UUID, "Unknown", None, (client.text("inside", "x"),)),
@@ -227,7 +227,7 @@ def test_damaged_message_is_refused(payload: bytes) -> None:
         decode(BY_NAME["RequestPing"].request, payload)
 
 
-def test_number_with_a_wrong_length_is_refused() -> None:
+def test_decoder_refuses_a_number_with_the_wrong_length() -> None:
     payload = client.message("0CBE6A7C-9D19-4D41-B29C-A52476BB337A", client.element(client.INT, "SearchType", b"12345"), version=3)
 
     with pytest.raises(ValueError, match="another length"):

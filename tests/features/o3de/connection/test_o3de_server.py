@@ -119,7 +119,7 @@ def has_ended(connected: O3deClient) -> bool:
     return True
 
 
-def test_client_negotiates_and_is_answered(serving: Serving) -> None:
+def test_client_gets_answers_after_its_negotiation_succeeds(serving: Serving) -> None:
     with O3deClient(serving.port) as editor:
         answer = editor.negotiate("game", token=TOKEN)
 
@@ -139,9 +139,7 @@ def test_client_negotiates_and_is_answered(serving: Serving) -> None:
         ({"name": "GAME", "token": "0x0"}, f"GAME belongs to another engine: its branch token is '0x0', not '{TOKEN}'"),
     ],
 )
-def test_refused_client_gets_an_answer_and_the_refusal_is_reported_to_the_user(
-    serving: Serving, values: dict[str, Any], why: str
-) -> None:
+def test_refused_client_gets_an_answer_and_the_user_gets_a_report(serving: Serving, values: dict[str, Any], why: str) -> None:
     given = {"project": "Game", "token": TOKEN} | values
     for _ in range(2):
         with O3deClient(serving.port) as editor:
@@ -201,7 +199,7 @@ async def _do_nothing(_session: O3deSession) -> None:
     pass
 
 
-def test_server_listens_only_on_this_machine_unless_other_addresses_are_allowed() -> None:
+def test_server_listens_only_on_this_machine_by_default() -> None:
     for given, address in (
         (settings(), "127.0.0.1"),
         (settings(allowed=("localhost",)), "127.0.0.1"),
@@ -211,12 +209,12 @@ def test_server_listens_only_on_this_machine_unless_other_addresses_are_allowed(
             assert channel.getsockname()[0] == address
 
 
-def test_taken_port_is_refused() -> None:
+def test_port_in_use_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(HostError, match="is taken"):
         listen(settings(), taken.getsockname()[1])
 
 
-def test_slow_answer_does_not_delay_others(serving: Serving) -> None:
+def test_slow_answer_does_not_delay_other_answers(serving: Serving) -> None:
     status = client.message("0CBE6A7C-9D19-4D41-B29C-A52476BB337A", client.text("SearchTerm", "a"), version=3)
     with serving.connect() as editor:
         editor.send("AssetSystem::RequestAssetStatus", status, 77)
@@ -230,14 +228,14 @@ def test_slow_answer_does_not_delay_others(serving: Serving) -> None:
 
 
 @pytest.mark.parametrize("name", ["AssetSystem::Unknown", "AssetProcessor::GetAbsoluteAssetDatabaseLocationRequest"])
-def test_unsupported_request_gets_an_empty_answer(serving: Serving, name: str) -> None:
+def test_client_gets_an_empty_answer_to_an_unsupported_request(serving: Serving, name: str) -> None:
     """O3DE's client waits without a limit for the answer to a request, and takes an empty one for a failure."""
     with serving.connect() as editor:
         assert editor.ask(name, b"anything") is client.NOTHING
         assert editor.ask("AssetSystem::RequestPing", PING) is not client.NOTHING
 
 
-def test_message_with_serial_0_and_message_marked_as_answer_get_no_answer(serving: Serving) -> None:
+def test_server_does_not_answer_serial_0_and_messages_marked_as_answers(serving: Serving) -> None:
     with serving.connect() as editor:
         editor.send("AssetSystem::Unknown", b"anything", 0)
         editor.send("AssetSystem::Unknown", b"anything", 5 | 1 << 31)
@@ -251,7 +249,7 @@ def test_message_with_serial_0_and_message_marked_as_answer_get_no_answer(servin
     }
 
 
-def test_internal_error_in_an_answer_ends_only_that_connection(serving: Serving) -> None:
+def test_internal_error_during_an_answer_ends_only_the_affected_connection(serving: Serving) -> None:
     status = client.message("0CBE6A7C-9D19-4D41-B29C-A52476BB337A", client.text("SearchTerm", "error"), version=3)
     with serving.connect() as first, serving.connect() as second:
         first.send("AssetSystem::RequestAssetStatus", status, 1)

@@ -1,4 +1,4 @@
-"""Files of a client of O3DE's protocol: what it can do below its aliases, and that it reaches nothing else."""
+"""A client of O3DE's protocol can use files below its aliases, and no other files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Files:
         self.files = VirtualFiles(str(self.cache), "linux", str(self.user), str(self.user / "log"))
 
     def ask(self, name: str, **values: Any) -> dict[str, Any]:
-        """Return the answer to a request, through its bytes."""
+        """Return the answer to a request that is encoded and decoded as in a connection."""
         shape = BY_NAME[f"{name}Request"].request
         return self.files.answer(decode(shape, encode(O3deMessage(shape, values))))
 
@@ -88,7 +88,7 @@ OUTSIDE = (
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
-def test_path_outside_or_over_a_link_is_refused(files: Files, path: str) -> None:
+def test_path_that_leads_outside_or_contains_a_link_is_refused(files: Files, path: str) -> None:
     for place in (files.cache / "linux", files.user):
         (place / "link").symlink_to(files.folder)
         (place / "file").symlink_to(files.folder / "secret.txt")
@@ -105,7 +105,7 @@ def test_path_outside_or_over_a_link_is_refused(files: Files, path: str) -> None
     assert (files.folder / "secret.txt").read_text() == "secret"
 
 
-def test_products_are_read_only(files: Files) -> None:
+def test_client_cannot_change_products(files: Files) -> None:
     product = "@products@/b.txt"
     for mode in (WRITE, APPEND, READ | UPDATE):
         assert files.open(product, mode) == 0
@@ -122,7 +122,7 @@ def test_products_are_read_only(files: Files) -> None:
     assert not (files.cache / "linux/new").exists()
 
 
-def test_user_files_are_written_copied_moved_and_removed(files: Files) -> None:
+def test_client_writes_copies_moves_and_removes_files_of_the_user(files: Files) -> None:
     handle = files.open("@user@/Saves/One.sav", WRITE | CREATE_PATH)
     assert files.ask("FileWrite", FileHandle=handle, Data=b"saved") == {"ResultCode": OK, "BytesWritten": 5}
     assert files.ask("FileFlush", FileHandle=handle) == {"ResultCode": OK}
@@ -172,7 +172,7 @@ def test_client_without_a_platform_has_no_products(files: Files, platform: str) 
     assert files.read(files.open("@log@/Game.log")) == b"log"
 
 
-def test_handles_are_limited_and_closed_with_the_connection(files: Files) -> None:
+def test_open_files_are_limited_and_closed_with_the_connection(files: Files) -> None:
     before = len(os.listdir("/proc/self/fd"))
     handles = [files.open("b.txt") for _ in range(600)]
 

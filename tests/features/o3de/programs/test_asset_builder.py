@@ -66,7 +66,7 @@ def test_asset_builder_exits_with_1_for_a_broken_source(project: O3deProject, ca
 
 @pytest.mark.real
 @pytest.mark.parametrize("is_there", [True, False])
-def test_builder_uses_the_project_that_contains_the_source_if_the_named_project_does_not(
+def test_project_around_the_source_is_used_if_the_named_project_is_wrong(
     project: O3deProject, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_there: bool
 ) -> None:
     """A relative `--project-path` may lead to another folder of that name, or to a missing one."""
@@ -75,7 +75,7 @@ def test_builder_uses_the_project_that_contains_the_source_if_the_named_project_
     (elsewhere / project.project.name).mkdir(parents=True)
     root = {
         "ScanFolder Root": {"watch": "@ENGINEROOT@", "recursive": 0, "order": 9}
-    }  # This folder contains the project's folder but not its files.
+    }  # This scan folder is not recursive, so it does not contain the source.
     folder = {"ScanFolder Project": {"watch": "@PROJECTROOT@", "recursive": 1, "order": 0}}
     project.settings({**PLATFORMS, **RULES, **folder, **root, "Platforms": {"linux": "enabled"}})
     if is_there:
@@ -104,7 +104,9 @@ def test_debug_create_switch_only_analyses_the_source(project: O3deProject, caps
 
 
 @pytest.mark.real
-def test_folder_settings_apply_and_logs_stay_beside_products(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
+def test_asset_builder_applies_folder_settings_and_keeps_the_job_log(
+    project: O3deProject, capsys: pytest.CaptureFixture[str]
+) -> None:
     settings = project.source("sub/.aptui.yaml", "builders: {data: {params: {indent: 3}}}")
     source = project.source("sub/good.json", '{"a": 1}')
 
@@ -127,7 +129,7 @@ def test_folder_settings_apply_and_logs_stay_beside_products(project: O3deProjec
 
 
 @pytest.mark.real
-def test_job_dependencies_are_listed_with_their_status(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
+def test_asset_builder_lists_each_job_dependency_with_its_status(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
     project.source("builders/needy.py", NEEDY)
     source = project.source("a.needy", "b.txt")
     project.source("b.txt", "text")

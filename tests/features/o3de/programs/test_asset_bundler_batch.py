@@ -75,7 +75,7 @@ def bundler(processed: Bundler, capsys: pytest.CaptureFixture[str]) -> Iterator[
         path.unlink()
 
 
-def test_seeds_are_added_and_removed_for_platforms(bundler: Bundler) -> None:
+def test_bundler_adds_and_removes_seeds_for_the_named_platforms(bundler: Bundler) -> None:
     bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=level.scene,Rock.txt", "--platform=pc")
     assert bundler.seeds("s.seed") == [("level.scene", 1), ("rock.txt", 1)]
 
@@ -92,7 +92,7 @@ def test_seeds_are_added_and_removed_for_platforms(bundler: Bundler) -> None:
     assert lines[-3:] == ["Total number of seeds: 2.", f"Saving Seed List to ( {bundler.root / 's.seed'} )...", "Save successful!"]
 
 
-def test_unchanged_seed_list_stays_byte_for_byte(bundler: Bundler) -> None:
+def test_command_without_an_effect_keeps_the_bytes_of_the_seed_list(bundler: Bundler) -> None:
     bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=rock.txt")
     path = bundler.root / "s.seed"
     before = path.read_text() + "\n"
@@ -130,7 +130,7 @@ def test_unchanged_seed_list_stays_byte_for_byte(bundler: Bundler) -> None:
         (["paint"], "'paint' is not a command"),
     ],
 )  # fmt: skip
-def test_invalid_command_is_refused_without_writing(bundler: Bundler, arguments: list[str], why: str) -> None:
+def test_invalid_bundler_command_writes_no_file(bundler: Bundler, arguments: list[str], why: str) -> None:
     before = set(bundler.root.iterdir())
 
     lines = bundler.run(*arguments, code=1)
@@ -145,7 +145,7 @@ def test_help_lists_the_switches_of_every_command(bundler: Bundler) -> None:
         assert all(any(f"--{name} :" in line for line in lines) for name in switches)
 
 
-def test_asset_list_has_dependencies_and_is_not_overwritten(bundler: Bundler) -> None:
+def test_asset_list_includes_dependencies_and_is_not_overwritten(bundler: Bundler) -> None:
     lines = bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=level.scene", "--platform=pc", "--print")
     assert lines == [
         "Printing assets for Platform ( pc ):",
@@ -165,7 +165,7 @@ def test_asset_list_has_dependencies_and_is_not_overwritten(bundler: Bundler) ->
     assert bundler.run("assetLists", "--assetListFile=l.assetlist", "--platform=pc", "--print")[1] == "- lone.txt"
 
 
-def test_asset_list_is_made_from_seeds_wildcards_default_seeds_and_skipped_assets(bundler: Bundler) -> None:
+def test_asset_list_combines_seeds_with_wildcards_and_omits_skipped_assets(bundler: Bundler) -> None:
     bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=level.scene", "--platform=pc")
 
     bundler.run("assetLists", "--assetListFile=l.assetlist", "--seedListFile=s.seed", "--skip=sub/*", "--platform=pc")
@@ -198,7 +198,7 @@ def test_empty_asset_list_fails(bundler: Bundler, skip: str) -> None:
     assert not list(bundler.root.glob("l_*"))
 
 
-def test_asset_list_that_is_empty_for_one_platform_is_written_for_the_other_platforms(bundler: Bundler) -> None:
+def test_empty_asset_list_of_a_platform_does_not_prevent_the_other_lists(bundler: Bundler) -> None:
     bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=rock.txt", "--platform=pc")
 
     lines = bundler.run("assetLists", "--assetListFile=l.assetlist", "--seedListFile=s.seed", code=1)
@@ -235,13 +235,15 @@ def test_platform_name_is_inserted_before_the_file_extension(bundler: Bundler) -
     assert made == ["my.game_pc.pak", "my.list_pc.assetlist", "my.settings_pc.bundlesettings"]
 
 
-def test_missing_file_is_reported_in_the_engines_words(bundler: Bundler, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_error_about_a_missing_file_has_the_wording_of_the_engine(
+    bundler: Bundler, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (line,) = bundler.run("bundles", "--assetListFile=gone.assetlist", "--outputBundlePath=x.pak", "--platform=pc", code=1)
     assert line.startswith(f"ERROR: Cannot load Asset List file ( {bundler.root / 'gone.assetlist'} ): File does not exist.")
     (line,) = bundler.run("assetLists", "--seedListFile=gone.seed", "--print", code=1)
     assert line == f"ERROR: Cannot load Seed List file ( {bundler.root / 'gone.seed'} ): File does not exist."
 
-    monkeypatch.chdir(tmp_path)  # This folder has no project.
+    monkeypatch.chdir(tmp_path)  # No project is in this folder or above it.
     assert asset_bundler_batch.main(["bundles", "--assetListFile=gone.assetlist", "--outputBundlePath=x.pak"]) == 1
     assert f"Cannot load Asset List file ( {tmp_path / 'gone.assetlist'} ): File does not" in bundler.capture.readouterr().out
 
@@ -259,7 +261,7 @@ def test_default_seeds_of_the_engine_are_read(bundler: Bundler) -> None:
     assert "level.scene" in bundler.paths("l_pc.assetlist")
 
 
-def test_comparison_steps_use_named_intermediate_results(bundler: Bundler) -> None:
+def test_comparison_step_can_use_the_named_result_of_an_earlier_step(bundler: Bundler) -> None:
     for name, words in (("one", "rock.txt,tree.txt"), ("two", "rock.txt,lone.txt,a.ini"), ("allowed", "*.txt,b.ini")):
         bundler.run("assetLists", f"--assetListFile={name}.assetlist", f"--addSeed={words}", "--platform=pc,linux")
     steps = ["--comparisonType=delta,intersection,filePattern", "--filePatternType=0", "--filePattern=*.txt"]
@@ -291,7 +293,7 @@ def test_comparison_steps_use_named_intermediate_results(bundler: Bundler) -> No
     assert "Total number of assets (1)." in lines
 
 
-def test_bundles_made_from_lists_or_settings_or_seeds_are_equal(bundler: Bundler) -> None:
+def test_bundle_bytes_are_equal_for_asset_list_settings_file_or_seeds(bundler: Bundler) -> None:
     bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=level.scene", "--platform=pc")
     bundler.run("bundles", "--assetListFile=l.assetlist", "--outputBundlePath=one.pak", "--platform=pc")
     settings = ["--bundleSettingsFile=s.bundlesettings", "--platform=pc"]
@@ -310,7 +312,7 @@ def test_bundles_made_from_lists_or_settings_or_seeds_are_equal(bundler: Bundler
     bundler.run("bundles", *settings, "--allowOverwrites")
 
 
-def test_outdated_asset_list_is_refused(bundler: Bundler) -> None:
+def test_asset_list_whose_product_has_changed_is_refused(bundler: Bundler) -> None:
     bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=rock.txt", "--platform=pc")
     path = bundler.root / "l_pc.assetlist"
     path.write_text(path.read_text().replace('field="element" value="', 'field="element" value="1', 1))

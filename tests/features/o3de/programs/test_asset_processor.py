@@ -30,12 +30,12 @@ def gui(project: O3deProject) -> Iterator[Driven]:
     gui.close()
 
 
-def test_o3de_test_tools_can_start_control_and_stop_the_processor(project: O3deProject, gui: Driven) -> None:
+def test_processor_can_be_started_controlled_and_stopped_by_tools(project: O3deProject, gui: Driven) -> None:
     assert gui.ask("waitforidle") == "idle"
     assert project.product("linux/first.txt") == "1"
     until(lambda: gui.ask("isidle") == "true", "it looks once more at what it wrote itself")
 
-    for number in range(5):  # The file is saved just before the request, so the answer has to wait for its job.
+    for number in range(5):  # The answer must wait for the job of the file saved just before.
         project.source("first.txt", f"changed {number}")
         assert gui.ask("waitforidle") == "idle"
         assert project.product("linux/first.txt") == f"changed {number}"
@@ -50,7 +50,7 @@ def test_o3de_test_tools_can_start_control_and_stop_the_processor(project: O3deP
     assert project.product("linux/second.txt") == "2"
     project.source("third.txt", "3")
     until(lambda: (project.cache / "linux/third.txt").exists() and gui.ask("isidle") == "true", "the third")
-    assert gui.ask("signalidle") == "idle"  # The processor became idle since the last report.
+    assert gui.ask("signalidle") == "idle"  # The processor has become idle since its last answer.
     gui.send("quit")
     assert gui.end() == 0
     run = read_log(project.logs / "AP_GUI.log")[-1]
@@ -61,7 +61,7 @@ def test_o3de_test_tools_can_start_control_and_stop_the_processor(project: O3deP
 @pytest.mark.parametrize(
     ("said", "switch", "is_full"), [("false", "", True), ("false", "--zeroAnalysisMode", False), ("true", "", False)]
 )
-def test_first_scan_reads_every_file_unless_file_times_are_trusted(
+def test_first_scan_reads_every_file_unless_settings_trust_file_times(
     project: O3deProject, monkeypatch: pytest.MonkeyPatch, said: str, switch: str, is_full: bool
 ) -> None:
     project.source("a.txt", "text")
@@ -81,7 +81,9 @@ def test_first_scan_reads_every_file_unless_file_times_are_trusted(
     assert project.product("linux/a.txt") == "text"
 
 
-def test_batch_beside_the_processor_delegates_to_it(project: O3deProject, gui: Driven, capsys: pytest.CaptureFixture[str]) -> None:
+def test_batch_lets_a_running_asset_processor_do_the_work(
+    project: O3deProject, gui: Driven, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert gui.ask("waitforidle") == "idle"
     path = project.source("first.txt", "later")
     listed = project.write("list.txt", "first.txt\n")
@@ -95,7 +97,7 @@ def test_batch_beside_the_processor_delegates_to_it(project: O3deProject, gui: D
     assert gui.end() == 0
 
 
-def test_taken_port_is_refused(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
+def test_port_in_use_is_refused(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         arguments = [word for word in project.arguments(f"--port={taken.getsockname()[1]}") if word != "--randomListeningPort"]
 
@@ -114,7 +116,7 @@ def test_signal_stops_the_processor_cleanly(project: O3deProject, gui: Driven) -
     assert read_log(project.logs / "AP_GUI.log")[-1].lines
 
 
-def test_quitonidle_runs_the_final_tasks(project: O3deProject) -> None:
+def test_quitonidle_switch_runs_the_final_tasks(project: O3deProject) -> None:
     project.source("a.txt", "text")
     gui = Driven(project, "--quitonidle", "--start-hidden", "--move=a.txt,b.txt", "--confirm")
 
@@ -125,7 +127,7 @@ def test_quitonidle_runs_the_final_tasks(project: O3deProject) -> None:
     assert (project.project / "b.txt").exists()
 
 
-def test_quitonidle_exit_code_reports_failures(project: O3deProject) -> None:
+def test_exit_code_with_quitonidle_is_1_after_a_failure(project: O3deProject) -> None:
     project.settings({**PLATFORMS, **RULES, "RC txt again": {"glob": "*/a.txt", "params": "copy"}})
     project.source("a.txt", "text")
     gui = Driven(project, "--quitonidle")

@@ -51,7 +51,7 @@ def failing(batch: Batch, count: int) -> None:
 # --------------------------------------------------------------------------------------------------------- successful runs
 
 
-def test_output_has_the_lines_and_totals_that_tools_parse(batch: Batch) -> None:
+def test_batch_prints_the_lines_and_totals_that_tools_parse(batch: Batch) -> None:
     batch.source("Some/Name.txt", "text")
     batch.source("other.ini", "x=1")
     batch.source("nobodys.xyz", "?")
@@ -95,7 +95,7 @@ def test_second_batch_runs_no_job(batch: Batch) -> None:
         assert not any(line.startswith(("Processing ", "Processed ", "Saved ")) for line in run.lines)
 
 
-def test_full_analysis_count_includes_unchanged_files(batch: Batch) -> None:
+def test_batch_without_fast_scan_counts_unchanged_files_as_analysed(batch: Batch) -> None:
     batch.source("a.txt", "text")
     batch.run()
 
@@ -117,14 +117,14 @@ def test_unknown_platform_is_a_fatal_error(batch: Batch) -> None:
     assert f'{start} "amiga"' in batch.output
 
 
-def test_debug_output_switch_does_not_run_jobs_again(batch: Batch) -> None:
+def test_debugoutput_switch_does_not_run_jobs_again(batch: Batch) -> None:
     batch.source("a.txt", "text")
     batch.run()
 
     assert batch.run("--debugOutput").numbers["Successes"] == 0
 
 
-def test_reprocessed_product_with_equal_bytes_gets_a_new_time(batch: Batch) -> None:
+def test_reprocessing_renews_the_time_of_a_product_with_equal_bytes(batch: Batch) -> None:
     source, product = batch.source("a.txt", "text"), batch.cache / "linux" / "a.txt"
     batch.run()
     os.utime(product, (1, 1))
@@ -139,7 +139,7 @@ def test_reprocessed_product_with_equal_bytes_gets_a_new_time(batch: Batch) -> N
     assert product.stat().st_mtime > 1
 
 
-def test_products_of_other_platforms_are_kept(batch: Batch) -> None:
+def test_batch_for_one_platform_keeps_products_of_other_platforms(batch: Batch) -> None:
     batch.source("a.txt", "text")
     batch.run("--platforms=pc")
     batch.run()
@@ -150,7 +150,7 @@ def test_products_of_other_platforms_are_kept(batch: Batch) -> None:
     assert again.numbers["Successes"] == 0
 
 
-def test_job_log_folder_is_created_and_invalid_cache_server_address_is_reported(batch: Batch) -> None:
+def test_batch_creates_the_job_log_folder_and_reports_an_invalid_server(batch: Batch) -> None:
     batch.source("a.txt", "text")
     server = "/O3DE/AssetProcessor/Settings/Server"
 
@@ -160,7 +160,7 @@ def test_job_log_folder_is_created_and_invalid_cache_server_address_is_reported(
     assert "(InvalidAddress) is invalid" in batch.output
 
 
-def test_every_run_is_logged_with_its_numbers(batch: Batch) -> None:
+def test_batch_log_has_the_totals_of_every_run(batch: Batch) -> None:
     batch.source("a.txt", "text")
     batch.run()
     batch.run()
@@ -171,7 +171,7 @@ def test_every_run_is_logged_with_its_numbers(batch: Batch) -> None:
     assert first.numbers["Listening Port"]
 
 
-def test_command_line_sets_scan_folders_and_settings_and_platforms(batch: Batch) -> None:
+def test_command_line_overrides_scan_folders_settings_and_platforms(batch: Batch) -> None:
     batch.source("a.txt", "text")
     batch.write("elsewhere/b.txt", "more")
     batch.write("more.setreg", json.dumps({"RC txt": {"glob": "*.txt", "params": "skip", "pc": "copy"}}))
@@ -190,7 +190,7 @@ def test_command_line_sets_scan_folders_and_settings_and_platforms(batch: Batch)
 
 
 @pytest.mark.parametrize("words", [["/gamefolder=Samples"], ["--project-path=Samples"]])
-def test_missing_project_is_refused_with_project_path_hint(
+def test_error_without_a_project_suggests_the_project_path_switch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -201,7 +201,7 @@ def test_missing_project_is_refused_with_project_path_hint(
     assert f"no 'project.json' in '{tmp_path / 'Samples'}'; give its folder with '--project-path=DIR'" in said
 
 
-def test_older_command_line_finds_the_project(batch: Batch) -> None:
+def test_batch_accepts_the_older_switches_that_name_the_project(batch: Batch) -> None:
     batch.source("a.txt", "text")
 
     run = batch.run_plain(
@@ -212,7 +212,7 @@ def test_older_command_line_finds_the_project(batch: Batch) -> None:
     assert (batch.project / "user" / "log" / "AP_Batch.log").exists()
 
 
-def test_project_is_found_from_the_current_folder(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_finds_the_project_around_the_current_folder(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     batch.source("below/a.txt", "text")
     monkeypatch.chdir(batch.project / "below")
 
@@ -225,7 +225,7 @@ def test_project_is_found_from_the_current_folder(batch: Batch, monkeypatch: pyt
 # ------------------------------------------------------------------------------------------------------------------- failures
 
 
-def test_failed_asset_is_printed_listed_and_counted(batch: Batch) -> None:
+def test_batch_prints_lists_and_counts_a_failed_asset(batch: Batch) -> None:
     failing(batch, 1)
     path = batch.project / "bad00.txt"
 
@@ -239,7 +239,7 @@ def test_failed_asset_is_printed_listed_and_counted(batch: Batch) -> None:
     assert any(line.startswith("JOB LOG: ") for line in run.lines)
 
 
-def test_first_nine_failures_print_their_log(batch: Batch) -> None:
+def test_batch_prints_the_logs_of_the_first_nine_failures(batch: Batch) -> None:
     failing(batch, 12)
 
     run = batch.run(code=1)
@@ -253,7 +253,7 @@ def test_first_nine_failures_print_their_log(batch: Batch) -> None:
     assert replays == 9
 
 
-def test_mended_asset_is_not_listed_as_failed(batch: Batch) -> None:
+def test_asset_that_no_longer_fails_is_not_listed_as_failed(batch: Batch) -> None:
     failing(batch, 1)
     batch.run(code=1)
     batch.settings({**PLATFORMS, **RULES})
@@ -282,7 +282,7 @@ def test_invalid_option_exits_with_1(batch: Batch, more: list[str], text: str) -
     assert text in batch.output
 
 
-def test_missing_project_is_logged(batch: Batch) -> None:
+def test_batch_writes_the_error_about_a_missing_project_to_its_log(batch: Batch) -> None:
     run = batch.run_plain(f"--project-path={batch.root}/nowhere", f"--logDir={batch.logs}", code=1)
 
     assert any("nowhere" in line for line in run.lines)
@@ -290,7 +290,7 @@ def test_missing_project_is_logged(batch: Batch) -> None:
 
 
 @pytest.mark.parametrize(("level", "code"), [("", 0), ("--warningLevel=1", 0), ("--warningLevel=2", 1)])
-def test_warning_level_makes_warnings_fatal(batch: Batch, level: str, code: int) -> None:
+def test_batch_fails_because_of_warnings_only_at_warning_level_2(batch: Batch, level: str, code: int) -> None:
     batch.source("a.txt", "text")
     batch.run()
     with closing(sqlite3.connect(batch.cache / "assetdb.sqlite")) as database:
@@ -323,7 +323,7 @@ def test_regdump_switches_print_registry_values_as_json(batch: Batch) -> None:
     assert json.loads(whole)["some"] == {"key": 16}
 
 
-def test_files_of_a_reprocess_list_are_reprocessed_in_order(batch: Batch) -> None:
+def test_batch_reprocesses_the_files_of_a_list_in_the_order_of_the_list(batch: Batch) -> None:
     for name in ("a.txt", "b.txt", "c.txt"):
         batch.source(name, name)
     batch.run()
@@ -360,7 +360,7 @@ def test_debug_output_lists_sources_by_builder(batch: Batch) -> None:
     assert found[2] == f"BuilderManager: Builder with ID {found[1]} processed {batch.project / 'a.txt'}"
 
 
-def test_statistics_follow_the_settings(batch: Batch) -> None:
+def test_settings_choose_the_format_of_the_printed_statistics(batch: Batch) -> None:
     batch.source("a.txt", "text")
     stats = "/Amazon/AssetProcessor/Settings/Stats"
 
@@ -386,7 +386,7 @@ def test_newer_database_is_deleted_only_on_request(batch: Batch, is_wanted: bool
     assert run.numbers.get("Successes", 0) == is_wanted
 
 
-def test_switches_without_effect_and_unknown_arguments_are_reported_once(batch: Batch) -> None:
+def test_batch_reports_switches_without_effect_and_unknown_arguments_once(batch: Batch) -> None:
     batch.run("--start-hidden", "-ap_disableAssetTreeView=true", "--noSuchThing=1", "/somewhere")
 
     said = [line for line in batch.output.splitlines() if "ignored" in line]
@@ -407,7 +407,7 @@ def test_wait_on_launch_switch_waits_before_the_start(batch: Batch, monkeypatch:
     assert slept == [20.0]
 
 
-def test_accept_input_prints_the_control_port(batch: Batch) -> None:
+def test_acceptinput_switch_prints_the_control_port(batch: Batch) -> None:
     run = batch.run("--acceptInput")
 
     assert run.numbers["Control Port"]
@@ -491,7 +491,7 @@ def test_move_without_confirm_is_a_preview(batch: Batch) -> None:
         ),
     ],
 )
-def test_confirmed_move_and_deletion(batch: Batch, switches: list[str], lines: list[str]) -> None:
+def test_confirmed_move_or_deletion_removes_the_source_and_is_reported(batch: Batch, switches: list[str], lines: list[str]) -> None:
     batch.source("a.txt", "text")
 
     run = batch.run(*switches)
@@ -510,7 +510,7 @@ def test_confirmed_move_and_deletion(batch: Batch, switches: list[str], lines: l
         (["--move=a.txt,/etc/b.txt"], "Destination must exist within a scanfolder."),
     ],
 )
-def test_invalid_move_is_refused_in_o3de_words(batch: Batch, switches: list[str], line: str) -> None:
+def test_refusal_of_an_invalid_move_has_the_wording_of_o3de(batch: Batch, switches: list[str], line: str) -> None:
     batch.source("a.txt", "text")
 
     run = batch.run(*switches)
@@ -534,7 +534,7 @@ def test_move_switches_without_move_or_delete_are_refused(batch: Batch) -> None:
     ]
 
 
-def test_refused_move_prints_report_and_totals(batch: Batch) -> None:
+def test_batch_prints_report_and_totals_of_a_refused_move(batch: Batch) -> None:
     batch.source("a.txt", "text").chmod(0o466)
 
     run = batch.run("--move=a.txt,b.txt", "--confirm")

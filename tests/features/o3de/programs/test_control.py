@@ -134,7 +134,7 @@ def test_commands_with_an_immediate_answer_are_answered(room: Room, command: str
 
 
 @pytest.mark.real
-def test_isidle_answers_true_when_idle(room: Room) -> None:
+def test_isidle_command_is_answered_with_true_when_the_engine_is_idle(room: Room) -> None:
     client = room.connect()
     room.processor.idle = True
 
@@ -145,7 +145,7 @@ def test_isidle_answers_true_when_idle(room: Room) -> None:
 
 @pytest.mark.real
 @pytest.mark.parametrize(("command", "list_name"), [("waitforidle", "waiting"), ("signalidle", "signalled")])
-def test_client_that_waits_for_idle_gets_the_answer_when_the_engine_becomes_idle(room: Room, command: str, list_name: str) -> None:
+def test_waitforidle_is_answered_when_the_engine_becomes_idle(room: Room, command: str, list_name: str) -> None:
     client = room.connect()
     client.sendall(command.encode())
     waiting = getattr(room.processor, list_name)
@@ -207,7 +207,7 @@ def test_user_of_a_control_connection_is_read_from_the_kernel(tmp_path: Path) ->
 
 
 @pytest.mark.real
-def test_clients_and_waiting_answers_are_limited(room: Room) -> None:
+def test_control_channel_limits_its_clients_and_their_waiting_answers(room: Room) -> None:
     crowd = [room.connect() for _ in range(17)]
     assert room.is_hung_up_on(crowd[-1])
     crowd[0].sendall(b"waitforidle" * 9)
@@ -272,7 +272,7 @@ def test_control_client_that_closed_its_connection_gets_no_answer(room: Room) ->
 
 
 @pytest.mark.real
-def test_refused_connections_are_reported_once() -> None:
+def test_only_the_first_refused_connection_is_reported() -> None:
     told: list[str] = []
     with selectors.DefaultSelector() as selector:
         door = ListenerClosed(selector, 0, lambda: told.append("once"))
@@ -290,7 +290,7 @@ def test_refused_connections_are_reported_once() -> None:
 
 
 @pytest.mark.real
-def test_occupied_port_is_skipped() -> None:
+def test_next_port_is_used_if_the_first_port_is_in_use() -> None:
     with selectors.DefaultSelector() as selector, listener(0) as taken:
         port = taken.getsockname()[1]
         door = ListenerClosed(selector, port)
@@ -300,6 +300,6 @@ def test_occupied_port_is_skipped() -> None:
             door.close()
 
 
-def test_no_free_port_is_refused() -> None:
+def test_listener_fails_if_no_port_is_free() -> None:
     with selectors.DefaultSelector() as selector, pytest.raises(HostError, match="no port from 65536 upwards is free"):
         ListenerClosed(selector, 65536)

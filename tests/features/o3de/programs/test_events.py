@@ -54,12 +54,12 @@ def test_job_start_and_end_are_printed(room: Room) -> None:
     assert room.printer.processed_by == {"{copy}": ["/p/a.txt"]}
 
 
-def test_result_of_an_earlier_run_is_not_printed(room: Room) -> None:
+def test_event_printer_ignores_the_result_of_an_earlier_run(room: Room) -> None:
     assert room.handle(changed(completed_ms=NOW_MS - 1)) == []
     assert room.printer.processed_count == 0
 
 
-def test_failure_is_printed_once_with_its_log(room: Room) -> None:
+def test_failed_job_is_printed_once_with_its_log(room: Room) -> None:
     records = [LogRecord(LogLevel.INFO, "w", "about to", NOW_MS), LogRecord(LogLevel.ERROR, "w", "broken", NOW_MS)]
     joblog.write(room.folder / "JobLogs" / "a.log", records, 0, 1)
     failure = changed("failed", log_file="JobLogs/a.log", error="broken", errors=1)
@@ -71,13 +71,13 @@ def test_failure_is_printed_once_with_its_log(room: Room) -> None:
     assert room.printer.errors == 1
 
 
-def test_failure_without_log_prints_its_error(room: Room) -> None:
+def test_error_of_a_failed_job_without_a_log_is_printed(room: Room) -> None:
     lines = room.handle(changed("failed", error="another source has already produced the same product"))
 
     assert lines[1].endswith("| ERROR | origin: AssetProcessor | another source has already produced the same product")
 
 
-def test_failed_analysis_has_its_own_line(room: Room) -> None:
+def test_failed_analysis_is_printed_as_a_line_of_its_own(room: Room) -> None:
     analysis = changed("failed", job_key="CreateJobs_{00}", platform="all", error="no", run_key=RunKey(0))
 
     lines = room.handle(changed("processing", job_key="CreateJobs_{00}"), analysis)
@@ -87,7 +87,7 @@ def test_failed_analysis_has_its_own_line(room: Room) -> None:
     assert room.printer.processed_count == 0
 
 
-def test_scan_end_is_printed_once(room: Room) -> None:
+def test_end_of_a_scan_is_printed_once(room: Room) -> None:
     room.printer.begin_scan()
     progress = Progress(1, 12, 0, 0, 0, 0, 0, 0, is_scanning=False)
 
@@ -130,7 +130,7 @@ def test_pending_job_is_written_only_to_a_verbose_log(room: Room, is_verbose: bo
     assert ("~~0~~" in (room.folder / "AP_Batch.log").read_text()) == is_verbose
 
 
-def test_lines_printed_before_the_log_is_opened_are_added_to_the_log(room: Room) -> None:
+def test_log_includes_lines_that_were_printed_before_the_log_was_opened(room: Room) -> None:
     room.console.say("early")
     room.console.keep(ProgramLog(room.folder, BATCH, NOW_MS))
     room.console.close()

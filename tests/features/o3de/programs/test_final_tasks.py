@@ -77,7 +77,7 @@ def test_deleted_file_has_no_new_name() -> None:
     ("is_mended", "words"),
     [(False, " and will break:"), (True, ", we will attempt to fix the references but they may still break:")],
 )
-def test_report_lists_dependants_after_the_file_they_depend_on(is_mended: bool, words: str) -> None:
+def test_relocation_report_lists_dependants_below_the_file_they_need(is_mended: bool, words: str) -> None:
     item = RelocationItem("a.txt", "/p/a.txt", "P", dependants=(SOURCE, PRODUCT))
 
     lines = list(report_lines(RelocationReport(Relocate("a.txt", "b.txt", updates_references=is_mended), (item,))))[2:]
@@ -87,7 +87,7 @@ def test_report_lists_dependants_after_the_file_they_depend_on(is_mended: bool, 
     assert lines[3] == f"\t\tPATH: linux/c.txt, DEPENDS ON PRODUCT: linux/a.txt, ASSETID: {GUID}, TYPE: 0, Path-based"
 
 
-def test_report_lists_updates_and_failures() -> None:
+def test_relocation_report_lists_updates_and_failures() -> None:
     items = (RelocationItem("a.txt", "/p/a.txt", "P", action=RelocationAction.FAILED, problem="File is read-only."),)
     updates = (
         Update("c.txt", "/p/c.txt", action=RelocationAction.DONE),
@@ -106,7 +106,7 @@ def test_report_lists_updates_and_failures() -> None:
     ]
 
 
-def test_totals_end_the_report() -> None:
+def test_relocation_report_ends_with_totals() -> None:
     items = (
         RelocationItem("a", "/p/a", "P", action=RelocationAction.DONE),
         RelocationItem("b", "/p/b", "P", action=RelocationAction.FAILED),
@@ -148,7 +148,7 @@ def test_totals_end_the_report() -> None:
         (True, ["Delete failed.  There are files that have dependencies that may break as a result of being deleted."]),
     ],
 )
-def test_relocation_that_breaks_dependants_prints_the_reason_for_refusal(is_delete: bool, lines: list[str]) -> None:
+def test_reason_is_printed_if_a_relocation_would_break_dependants(is_delete: bool, lines: list[str]) -> None:
     item = RelocationItem("a.txt", "/p/a.txt", "P", dependants=(SOURCE,))
 
     report = RelocationReport(
@@ -158,7 +158,7 @@ def test_relocation_that_breaks_dependants_prints_the_reason_for_refusal(is_dele
     assert refusal_lines(report) == lines
 
 
-def test_other_refusals_are_printed_in_the_words_of_o3de_if_known() -> None:
+def test_known_refusal_is_printed_in_the_words_of_o3de() -> None:
     locked = RelocationItem("a.txt", "/p/a.txt", "P", problem="the file is read-only")
     report = RelocationReport(MOVE, (locked,), refusals=("'a.txt': the file is read-only", "something else"))
 

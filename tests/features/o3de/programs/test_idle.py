@@ -36,10 +36,10 @@ def test_second_check_of_a_recently_changed_file_does_not_report_idle(project: L
     with project.running() as live:
         processor = asset_processor._Processor(live, start_of(project))
         first = project.write("assets/first.txt", "1")
-        os.utime(first, (ahead := time.time() + 1000.0, ahead))  # more recent than any check
+        os.utime(first, (ahead := time.time() + 1000.0, ahead))  # so late that every check treats the file as just changed
         processor.when_idle(lambda: told.append("first"))
         project.until(lambda: told, "the first")
-        project.settle()  # no late notification may count as requested work
+        project.settle()  # so that a late notification is not counted as requested work
         project.until_idle()
         watching, engine = live.watching, live.engine
         assert engine is not None

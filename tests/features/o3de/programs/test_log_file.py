@@ -1,4 +1,4 @@
-"""AP_Batch.log and AP_GUI.log."""
+"""The logs of the asset processors: AP_Batch.log and AP_GUI.log."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_log_severities_equal_those_of_o3de(tmp_path: Path) -> None:
     ]
 
 
-def test_full_log_is_rotated_and_five_logs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_log_is_rotated_and_at_most_five_logs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joblog, "ENGINE_LOG_BYTES", 300)
     log = ProgramLog(tmp_path, BATCH, 0)
     for number in range(40):

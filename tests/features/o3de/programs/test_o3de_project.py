@@ -74,7 +74,7 @@ def run(project: O3deProject, folder: Path, *more: str) -> str:
     return done.stdout
 
 
-def test_o3de_project_is_processed_and_bundled_and_patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_server_script_makes_the_bundles_of_an_o3de_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = O3deProject(tmp_path / "engine", monkeypatch)
     game(project)
 

@@ -63,7 +63,7 @@ def test_switch_without_a_value_does_not_consume_the_next_argument(spelling: str
         assert given.positional == ("word",), name
 
 
-def test_repeated_switches_accumulate_in_order() -> None:
+def test_repeated_switch_has_all_its_values_in_order() -> None:
     given = parse(["--regset=/a=1", "--platforms=pc, ios", '--regset="/b=2,3"', "/platforms", "linux"])
 
     assert given.all("regset") == ("/a=1", "/b=2,3")
@@ -127,7 +127,7 @@ def test_truncatefingerprint_number_is_optional(words: list[str], value: str | N
         ("h", "help"),
     ],
 )
-def test_short_and_older_names_are_aliases(short: str, long: str) -> None:
+def test_switch_has_short_and_older_names_as_aliases(short: str, long: str) -> None:
     assert parse([f"-{short}=7"]).values == parse([f"--{long}=7"]).values
 
 
@@ -185,7 +185,7 @@ def test_reference_page_lists_every_switch_of_o3de() -> None:
     }
 
 
-def test_reference_page_repeats_the_messages_about_ignored_switches() -> None:
+def test_reference_page_has_the_message_about_each_ignored_switch() -> None:
     processor, builder = rows_of("AssetProcessorBatch, AssetProcessor"), rows_of("AssetBuilder")
     bundler = rows_of("AssetBundlerBatch: any command")
 
@@ -215,7 +215,7 @@ def test_help_of_each_program_lists_the_switches_of_the_reference_page() -> None
         assert [name for name in listed_names if name not in shown] == [], section
 
 
-def test_reference_page_repeats_the_errors_of_refused_switches() -> None:
+def test_reference_page_has_the_error_of_each_refused_switch() -> None:
     refused = {name: text for name, text in rows_of("AssetBuilder").items() if text.startswith("refused")}
 
     for name, text in refused.items():

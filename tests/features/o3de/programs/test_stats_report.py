@@ -26,17 +26,17 @@ STATS = {
         (360_000_000, "100h00m00s000ms"),
     ],
 )
-def test_durations_in_the_times_report_are_aligned(total_ms: int, text: str) -> None:
+def test_times_report_aligns_durations(total_ms: int, text: str) -> None:
     assert duration(total_ms) == text
 
 
-def test_rows_of_the_times_report_have_the_format_of_o3de() -> None:
+def test_times_report_has_rows_in_the_format_of_o3de() -> None:
     assert human_line("AssetScanning", Stat(12_345)) == "    Time:       12s345ms, EventName: AssetScanning"
     assert human_line("X", Stat(90, 3)) == "    Time:          090ms, Count:    3, Average:          030ms, EventName: X"
     assert machine_line("a:b", Stat(90, 4)) == "MachineReadableStat:90:4:22:a:b"
 
 
-def test_times_report_sums_durations_by_builder_and_job_key_and_platform() -> None:
+def test_times_report_has_sums_by_builder_job_key_and_platform() -> None:
     lines = report(STATS, StatsForm(is_human=False, is_machine=True))
 
     assert "MachineReadableStat:40:2:20:CreateJobsTotal" in lines
@@ -57,7 +57,7 @@ def test_times_report_lists_only_the_longest_jobs() -> None:
     assert not any("MachineReadableStat" in line for line in lines)
 
 
-def test_rows_of_the_times_report_have_the_order_of_o3de() -> None:
+def test_times_report_has_rows_in_the_order_of_o3de() -> None:
     lines = report(STATS, StatsForm(is_human=False, is_machine=True, individual=0, cumulative=0))
 
     assert [line.rpartition(":")[2] for line in lines] == [
@@ -72,9 +72,9 @@ def test_rows_of_the_times_report_have_the_order_of_o3de() -> None:
     ]
 
 
-def test_disabled_times_report_is_empty() -> None:
+def test_times_report_is_empty_if_both_of_its_forms_are_disabled() -> None:
     assert report(STATS, StatsForm(is_human=False, is_machine=False)) == []
 
 
-def test_list_of_longest_jobs_without_entries_has_no_header() -> None:
+def test_times_report_omits_the_header_of_an_empty_list() -> None:
     assert not any("file hashes" in line for line in report({"AssetScanning": Stat(5)}, StatsForm()))

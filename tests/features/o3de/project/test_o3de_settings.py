@@ -62,10 +62,7 @@ def test_o3de_project_is_opened_without_yaml(engine: SmallEngine) -> None:
     assert config.project.ignore_regex == ""
 
 
-# platforms
-
-
-def test_platforms_are_enabled_individually_and_the_host_platform_always(engine: SmallEngine) -> None:
+def test_host_platform_is_enabled_even_if_its_setting_is_disabled(engine: SmallEngine) -> None:
     engine.add({"Platforms": {"server": "enabled", "pc": "disabled", "linux": "disabled"}})
 
     config = engine.load()
@@ -83,7 +80,7 @@ def test_platforms_of_the_command_line_replace_the_enabled_platforms(engine: Sma
         engine.load(platforms=["amiga"])
 
 
-def test_products_of_disabled_platforms_are_kept(engine: SmallEngine) -> None:
+def test_project_keeps_the_products_of_a_disabled_platform(engine: SmallEngine) -> None:
     assert engine.load().project.resting_platforms == ()
 
     (engine.project / "Cache" / "server").mkdir(parents=True)
@@ -111,7 +108,7 @@ def test_enabled_platform_must_be_declared(engine: SmallEngine) -> None:
         ({**PLATFORMS, **SCAN_FOLDERS}, "the settings have no rule that copies files"),
     ],
 )
-def test_settings_without_platforms_or_folders_or_rules_are_refused(
+def test_project_needs_settings_for_platforms_scan_folders_and_rules(
     engine: SmallEngine, settings: dict[str, Any], message: str
 ) -> None:
     engine.settings(settings)
@@ -142,9 +139,6 @@ def test_mistakes_of_several_files_are_reported_at_once(engine: SmallEngine) -> 
     ]
 
 
-# scan folders
-
-
 def test_macros_are_replaced_by_folders(engine: SmallEngine) -> None:
     for name in ("one", "two", "three", "Gem/four"):
         (engine.project / name).mkdir(parents=True)
@@ -163,7 +157,7 @@ def test_macros_are_replaced_by_folders(engine: SmallEngine) -> None:
     ]
 
 
-def test_scan_folder_platforms_by_id_and_tag(engine: SmallEngine) -> None:
+def test_scan_folder_names_its_platforms_by_id_or_tag(engine: SmallEngine) -> None:
     engine.add(
         {"Platforms": {"server": "enabled"}, "ScanFolder Root": {"exclude": "Server"}, "ScanFolder x": {"include": "unknown"}}
     )
@@ -180,7 +174,7 @@ def test_engine_root_is_never_scanned_recursively(engine: SmallEngine) -> None:
     assert [folder.recursive for folder in engine.load().project.scan_folders] == [True, False, True]
 
 
-def test_missing_and_shadowed_scan_folders_are_reported(engine: SmallEngine) -> None:
+def test_scan_folder_that_is_missing_or_inside_another_is_reported(engine: SmallEngine) -> None:
     (engine.project / "in").mkdir()
     engine.add({"ScanFolder in": {"watch": "@PROJECTROOT@/in", "order": 5}, "ScanFolder gone": {"watch": "@ROOT@/gone"}})
 
@@ -220,7 +214,7 @@ def test_gems_add_scan_folders(engine: SmallEngine, said: dict[str, Any], expect
     assert [each for each in folders(engine.load()) if each[0] not in ("Root", "Engine")] == expected
 
 
-def test_missing_gems_are_reported_once_if_needed(engine: SmallEngine) -> None:
+def test_missing_gems_are_reported_once_if_they_are_not_optional(engine: SmallEngine) -> None:
     names = ["Here", "Gone", "Lost", {"name": "Spare", "optional": True}]
     engine.write("engine.json", {"engine_name": "small", "external_subdirectories": ["Here"]})
     engine.write("Here/gem.json", {"gem_name": "Here"})
@@ -265,10 +259,7 @@ def test_scan_folder_is_not_recursive_by_default(engine: SmallEngine) -> None:
     }
 
 
-# rules
-
-
-def test_simple_glob_stays_a_glob(engine: SmallEngine) -> None:
+def test_recognizer_with_a_simple_glob_keeps_the_glob(engine: SmallEngine) -> None:
     config = engine.load()
 
     assert [(pattern.text, pattern.is_absolute) for pattern in builder(config, "txt").patterns] == [("*.txt", False)]
@@ -290,7 +281,9 @@ def test_simple_glob_stays_a_glob(engine: SmallEngine) -> None:
         ({"pattern": ".*/[[:digit:]]+\\\\.x"}, ["12.x"], ["a1.x"]),
     ],
 )
-def test_rules_match_the_absolute_path(engine: SmallEngine, rule: dict[str, str], hits: list[str], misses: list[str]) -> None:
+def test_recognizer_matches_the_absolute_path_of_a_source(
+    engine: SmallEngine, rule: dict[str, str], hits: list[str], misses: list[str]
+) -> None:
     engine.settings({**PLATFORMS, **SCAN_FOLDERS, "RC it": {**rule, "params": "copy"}})
 
     config = engine.load()
@@ -303,7 +296,7 @@ def test_rules_match_the_absolute_path(engine: SmallEngine, rule: dict[str, str]
     assert not planner.wants(RelPath(misses[0]), 7)
 
 
-def test_doubled_backslashes_are_halved() -> None:
+def test_doubled_backslashes_in_a_pattern_are_halved() -> None:
     assert python_regex(r".+\\.tga$") == python_regex(r".+\.tga$") == r".+\.tga$"
     assert python_regex(r"(^|.+/)\\$tmp[0-9]*_.*") == r"(^|.+/)\$tmp[0-9]*_.*"
     assert python_regex("[[:alpha:]_]") == "[a-zA-Z_]"
@@ -373,7 +366,7 @@ def test_invalid_rule_is_reported_with_its_place(engine: SmallEngine, rule: dict
     assert re.match(rf"{file}:\d+:\d+: {re.escape(message)}", warnings[0])
 
 
-def test_last_rule_of_a_name_replaces_earlier_rules_of_this_name(engine: SmallEngine) -> None:
+def test_recognizer_replaces_an_earlier_recognizer_of_the_same_name(engine: SmallEngine) -> None:
     engine.add({"SJ txt": {"glob": "*.text", "params": "copy"}})
 
     config = engine.load()
@@ -382,7 +375,7 @@ def test_last_rule_of_a_name_replaces_earlier_rules_of_this_name(engine: SmallEn
     assert "replaces the other one with the name 'txt'" in config.warnings[0]
 
 
-def test_unknown_keys_are_accepted(engine: SmallEngine) -> None:
+def test_unknown_keys_in_settings_are_accepted(engine: SmallEngine) -> None:
     engine.add(
         {"Whatever": {"x": [1]}, "RC": 7, "RC odd": "text", "Exclude": None, "RC it": {"glob": "*.it", "params": "copy", "new": 1}}
     )
@@ -390,10 +383,7 @@ def test_unknown_keys_are_accepted(engine: SmallEngine) -> None:
     assert engine.load().warnings == ()
 
 
-# excludes
-
-
-def test_excludes_match_relative_paths(engine: SmallEngine) -> None:
+def test_exclude_pattern_matches_the_relative_path_of_a_source(engine: SmallEngine) -> None:
     engine.add(
         {
             "Exclude a": {"glob": "user/*"},
@@ -420,10 +410,7 @@ def test_exclude_pattern_with_a_back_reference_is_reported(engine: SmallEngine) 
     assert "back references" in engine.load().warnings[0]
 
 
-# companions
-
-
-def test_metadata_type_is_an_appended_extension_a_replaced_extension_or_a_path(engine: SmallEngine) -> None:
+def test_metadata_type_is_an_extension_or_a_path(engine: SmallEngine) -> None:
     types = {"exportsettings": "", "cbc": "abc", "fbx.assetinfo": "fbx", "Animations/List.xml": "i_caf", "lost/path.xml": ""}
     engine.add({"MetaDataTypes": types})
     engine.write(
@@ -445,11 +432,8 @@ def test_metadata_type_is_an_appended_extension_a_replaced_extension_or_a_path(e
     assert "'lost/path.xml' has no extension of sources" in config.warnings[0]
 
 
-# the rest
-
-
 @pytest.mark.parametrize(("said", "cores", "count"), [(0, 2, 2), (1, 4, 3), (0, 6, 5), (0, 16, 14), (5, 2, 5), ("x", 2, 2)])
-def test_setting_max_jobs_sets_the_number_of_workers(
+def test_maxjobs_setting_sets_the_number_of_workers(
     engine: SmallEngine, monkeypatch: pytest.MonkeyPatch, said: object, cores: int, count: int
 ) -> None:
     monkeypatch.setattr("aptui.config.dirs.core_count", lambda: cores)
@@ -468,7 +452,7 @@ def test_metadata_settings_are_translated(engine: SmallEngine) -> None:
     assert (config.project.metadata_types, config.meta_delay_ms) == ((".png", ".tif"), 1500)
 
 
-def test_settings_without_a_matching_key_are_kept_as_facts(engine: SmallEngine) -> None:
+def test_settings_without_a_key_in_aptui_yaml_are_stored_as_facts(engine: SmallEngine) -> None:
     engine.add(
         {
             "Stats": {"HumanReadable": False, "MachineReadable": True, "MaxCumulativeStats": 2},
@@ -533,7 +517,7 @@ def test_older_shared_cache_setting_is_translated(engine: SmallEngine) -> None:
     assert facts(engine.load()).shared_cache == O3deSharedCache("server", "/mnt")
 
 
-def test_cache_and_log_paths_are_settable(engine: SmallEngine) -> None:
+def test_registry_settings_choose_the_cache_folder_and_the_log_folder(engine: SmallEngine) -> None:
     sets = ["/Amazon/AzCore/Bootstrap/project_cache_path=/elsewhere/Cache", "/Amazon/AzCore/Bootstrap/project_log_path=logs"]
 
     config = engine.load(sets=sets)
@@ -543,7 +527,7 @@ def test_cache_and_log_paths_are_settable(engine: SmallEngine) -> None:
     assert engine.load(sets=["/Amazon/AzCore/Bootstrap/project_user_path=/elsewhere/user"]).log_dir == Path("/elsewhere/user/log")
 
 
-def test_project_settings_override_those_of_the_build(engine: SmallEngine) -> None:
+def test_settings_of_the_project_override_settings_of_its_build(engine: SmallEngine) -> None:
     build = "Game/build/linux/bin/profile/Registry"
     engine.write(f"{build}/cmake_dependencies.game.assetprocessor.setreg", {"O3DE": {"Gems": {}}})
     engine.settings({"Jobs": {"maxJobs": 9}, "GemScanFolderStartingPriorityOrder": 5}, f"{build}/a.setreg")
@@ -556,7 +540,7 @@ def test_project_settings_override_those_of_the_build(engine: SmallEngine) -> No
     assert said[-1].where.startswith(f"{engine.root}/{build}/a.setreg")
 
 
-def test_regset_and_regremove_apply_in_command_line_order(engine: SmallEngine) -> None:
+def test_regset_and_regremove_take_effect_in_command_line_order(engine: SmallEngine) -> None:
     platforms = "/Amazon/AssetProcessor/Settings/Platforms"
     engine.add({"Platforms": {"server": "enabled"}})
 
@@ -565,9 +549,6 @@ def test_regset_and_regremove_apply_in_command_line_order(engine: SmallEngine) -
 
     assert [platform.id for platform in first.project.platforms] == ["linux", "pc"]
     assert [platform.id for platform in last.project.platforms] == ["linux"]
-
-
-# BuilderConfig.ini
 
 
 def test_builder_config_overrides_jobs_and_builders(engine: SmallEngine) -> None:

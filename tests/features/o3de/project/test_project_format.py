@@ -51,9 +51,6 @@ def rich(engine: SmallEngine) -> SmallEngine:
     return engine
 
 
-# kinds of projects
-
-
 def test_project_is_found_from_a_folder_inside_it(engine: SmallEngine) -> None:
     (engine.project / "a" / "b").mkdir(parents=True)
 
@@ -69,14 +66,14 @@ def test_folder_with_only_yaml_is_not_an_o3de_project(engine: SmallEngine, tmp_p
     assert load.load(tmp_path).foreign == ""
 
 
-def test_yaml_with_scan_folders_replaces_the_registry(engine: SmallEngine) -> None:
+def test_aptui_yaml_with_scan_folders_replaces_the_registry(engine: SmallEngine) -> None:
     (engine.project / "assets").mkdir()
     engine.write("Game/aptui.yaml", "name: own\nscan_folders: [{name: a, path: assets}]\n")
 
     assert engine.load().name == "own"
 
 
-def test_yaml_beside_the_manifest_adds_builders(engine: SmallEngine) -> None:
+def test_aptui_yaml_beside_the_manifest_adds_builders(engine: SmallEngine) -> None:
     engine.write("Game/aptui.yaml", f"{YAML}ignore: ['*.x']\nworkers: 4\n")
 
     found = engine.load()
@@ -86,7 +83,7 @@ def test_yaml_beside_the_manifest_adds_builders(engine: SmallEngine) -> None:
     assert found.warnings == (f"{engine.project}/aptui.yaml:2:1: 'ignore' is not used beside a 'project.json'",)
 
 
-def test_user_yaml_overrides_the_registry(engine: SmallEngine) -> None:
+def test_aptui_yaml_of_the_user_overrides_the_registry(engine: SmallEngine) -> None:
     file = dirs.user_file()
     file.parent.mkdir(parents=True)
     file.write_text("workers: 6\n")
@@ -95,7 +92,7 @@ def test_user_yaml_overrides_the_registry(engine: SmallEngine) -> None:
     assert engine.load(workers=1).workers == 1
 
 
-def test_set_options_change_registry_keys_and_yaml_keys(engine: SmallEngine) -> None:
+def test_set_option_changes_a_key_of_the_registry_or_of_the_yaml_file(engine: SmallEngine) -> None:
     found = engine.load(sets=["/Amazon/AssetProcessor/Settings/Platforms/server=enabled", "limits.process=5s"])
 
     assert [platform.id for platform in found.project.platforms] == ["linux", "server"]
@@ -110,13 +107,10 @@ def test_registry_key_is_refused_without_a_registry(engine: SmallEngine, tmp_pat
         load.load(tmp_path, sets=["/Amazon/x=1"])
 
 
-# stored compilation
-
-
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Return a list that grows with each compilation."""
     found: list[Path] = []
-    before = project_format._open  # The test wraps `_open`, because parsing has no other visible effect.
+    before = project_format._open  # `_open` is wrapped, because a test cannot see a compilation in any other way.
 
     def spy(project_dir: Path, *rest: object) -> object:
         found.append(project_dir)
@@ -147,7 +141,7 @@ def test_unchanged_project_is_not_parsed_again(rich: SmallEngine, monkeypatch: p
         ("AssetProcessorConfig/more/a.ini", "[RC x]\nglob=*.x\nparams=copy\n"),
     ],
 )
-def test_change_of_any_settings_file_causes_a_new_compilation(
+def test_settings_are_compiled_again_after_a_change_of_any_settings_file(
     rich: SmallEngine, monkeypatch: pytest.MonkeyPatch, path: str, data: object
 ) -> None:
     if path.startswith("AssetProcessorConfig"):
@@ -161,7 +155,7 @@ def test_change_of_any_settings_file_causes_a_new_compilation(
     assert parsed == [rich.project]
 
 
-def test_engine_path_from_an_earlier_regset_option_is_remembered(engine: SmallEngine, tmp_path: Path) -> None:
+def test_engine_path_of_an_earlier_regset_option_is_used_by_later_commands(engine: SmallEngine, tmp_path: Path) -> None:
     alone = tmp_path / "Alone"
     alone.mkdir()
     (alone / "project.json").write_text('{"project_name": "Alone"}')
@@ -186,7 +180,7 @@ def test_engine_path_from_an_earlier_regset_option_is_remembered(engine: SmallEn
     ],
 )
 @pytest.mark.parametrize("mode", ["server", "inactive"])
-def test_shared_cache_patterns_for_plain_copies_warn_once(
+def test_warning_is_given_if_shared_cache_patterns_match_plain_copies(
     engine: SmallEngine, tmp_path: Path, pattern: dict[str, object], is_said: bool, mode: str
 ) -> None:
     server = {"cacheServerAddress": str(tmp_path), "assetCacheServerMode": mode, "ACS Text": pattern}
@@ -201,14 +195,14 @@ def test_shared_cache_patterns_for_plain_copies_warn_once(
     )
 
 
-def test_different_options_have_different_files_of_compiled_settings(rich: SmallEngine) -> None:
+def test_compiled_settings_are_stored_separately_for_each_set_of_options(rich: SmallEngine) -> None:
     few = rich.load(options=Options(has_config_scan_folders=False, scan_folders=(str(rich.root),)))
 
     assert rich.load() != few
     assert rich.load(options=Options(has_config_scan_folders=False, scan_folders=(str(rich.root),))) == few
 
 
-def test_damaged_record_of_inputs_causes_a_new_compilation(rich: SmallEngine, tmp_path: Path) -> None:
+def test_settings_are_compiled_again_if_the_record_of_inputs_is_damaged(rich: SmallEngine, tmp_path: Path) -> None:
     first = rich.load()
     for file in (tmp_path / "kept").rglob("*.seen"):
         file.write_text("[1]")
@@ -232,7 +226,7 @@ def test_configuration_layers_include_all_settings_files_that_were_read(rich: Sm
 
 
 @pytest.mark.real
-def test_unchanged_project_imports_no_parser(rich: SmallEngine) -> None:
+def test_unchanged_project_is_loaded_without_importing_a_parser(rich: SmallEngine) -> None:
     rich.load()
     code = f"""
 import sys
@@ -243,13 +237,10 @@ config.load(Path({str(rich.project)!r}))
 names = ("ruamel.yaml", "jsonschema", "pathspec", "aptui.features.o3de.project.o3de_settings", "aptui.config.compiler")
 print([name for name in names if name in sys.modules])
 """
-    environment = {**os.environ, "PYTHONPATH": str(Path(aptui.__file__).parents[1])}  # the same package as in this process
+    environment = {**os.environ, "PYTHONPATH": str(Path(aptui.__file__).parents[1])}  # so that the process imports this package
     told = subprocess.run([sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True, check=True)
 
     assert told.stdout.strip() == "[]"
-
-
-# explanations
 
 
 def test_registry_key_is_explained(rich: SmallEngine) -> None:
@@ -320,11 +311,8 @@ def test_config_explain_prints_value_and_overrides(rich: SmallEngine, capsys: py
     assert [each["value"] for each in json.loads(capsys.readouterr().out)] == ['"skip"', '"copy"']
 
 
-# verbs
-
-
 @pytest.mark.real
-def test_first_batch_copies_by_rules_and_second_batch_runs_no_job(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_second_batch_of_an_o3de_project_runs_no_job(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     rich.write("Game/Data/A.txt", "a")
     rich.write("Game/Icons/x.png", "x")
     rich.write("Game/$tmp1_b.txt", "b")
@@ -372,7 +360,7 @@ def test_changed_companion_file_runs_the_jobs_of_all_its_sources_again(
     assert jobs_run() == 0
 
 
-def test_explain_names_builder_and_exclude(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_names_the_builder_or_exclude_that_matches_a_file(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     rich.write("Game/Icons/x.png", "x")
     rich.write("Game/it's/x.png", "x")
 
@@ -395,9 +383,6 @@ def test_engine_path_can_be_given_as_an_option(rich: SmallEngine, tmp_path: Path
     assert main.main(["config", "--project", str(lone), "--engine-path", str(rich.root)]) == 0
 
 
-# the equal aptui.yaml
-
-
 def essence(found: Config) -> dict[str, object]:
     project = found.project
     return {
@@ -412,7 +397,9 @@ def essence(found: Config) -> dict[str, object]:
     }
 
 
-def test_written_yaml_gives_the_same_configuration_as_the_registry(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_aptui_yaml_from_init_equals_the_configuration_of_the_registry(
+    rich: SmallEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = rich.load()
 
     assert main.main(["init", "--from-o3de", str(rich.project)]) == 0
@@ -432,7 +419,7 @@ def test_init_reports_script_builders(rich: SmallEngine, capsys: pytest.CaptureF
     assert f"{script}: an 'aptui.yaml' cannot have the builders of this script" in capsys.readouterr().err
 
 
-def test_existing_yaml_is_not_overwritten(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_does_not_overwrite_an_existing_aptui_yaml(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     rich.write("Game/aptui.yaml", YAML)
 
     assert main.main(["init", "--from-o3de", str(rich.project)]) == 3
@@ -441,10 +428,7 @@ def test_existing_yaml_is_not_overwritten(rich: SmallEngine, capsys: pytest.Capt
     assert "has no 'project.json'" in capsys.readouterr().err
 
 
-# edits
-
-
-def test_edited_yaml_is_checked_together_with_the_registry(rich: SmallEngine) -> None:
+def test_edited_aptui_yaml_is_checked_together_with_the_registry(rich: SmallEngine) -> None:
     file = rich.project / "aptui.yaml"
 
     load.check_with(rich.project, file, YAML.encode())

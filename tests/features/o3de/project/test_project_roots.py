@@ -38,7 +38,7 @@ def test_manifest_with_project_name_marks_a_project(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["7", "[]", '["project_name"]', "{", ""])
-def test_invalid_manifest_is_refused_with_its_place(
+def test_manifest_that_is_not_a_json_object_is_refused(
     tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "below").mkdir()
@@ -57,13 +57,13 @@ def test_manifest_of_another_program_is_ignored(tmp_path: Path, capsys: pytest.C
     assert "no 'aptui.yaml' in" in capsys.readouterr().err
 
 
-def test_engine_around_the_project_is_found(engine: SmallEngine) -> None:
+def test_engine_whose_folder_contains_the_project_is_found(engine: SmallEngine) -> None:
     places = find(engine)
 
     assert (places.name, places.engine, places.asset_root) == ("Game", str(engine.root), str(engine.root))
 
 
-def test_engine_path_switch_and_user_manifest_set_the_engine(engine: SmallEngine) -> None:
+def test_engine_path_comes_from_a_switch_or_the_project_json_of_the_user(engine: SmallEngine) -> None:
     folder = lone(engine)
 
     said = find(engine, folder, Options(regset=(f"/Amazon/AzCore/Bootstrap/engine_path={engine.root}",)))
@@ -87,7 +87,7 @@ def test_missing_named_engine_is_refused(engine: SmallEngine) -> None:
         ('{"engines": ["ENGINE"]}', ""),
     ],
 )
-def test_engine_in_the_users_manifest_is_found(engine: SmallEngine, manifest: str, wanted: str) -> None:
+def test_engine_named_in_the_manifest_of_the_user_is_found(engine: SmallEngine, manifest: str, wanted: str) -> None:
     home = engine.root.parent / "home" / ".o3de"
     home.mkdir(parents=True)
     (home / "o3de_manifest.json").write_text(manifest.replace("ENGINE", str(engine.root)))
@@ -137,12 +137,9 @@ def test_asset_root_with_platform_settings_is_accepted_as_an_engine(engine: Smal
     assert (places.engine, places.asset_root) == (str(engine.root), str(engine.root))
 
 
-def test_missing_engine_gets_a_hint(engine: SmallEngine) -> None:
+def test_error_without_an_engine_has_a_hint(engine: SmallEngine) -> None:
     with pytest.raises(UserError, match=r"no engine was found for project '.*lone'; give it with --engine-path DIR"):
         find(engine, lone(engine))
-
-
-# gems
 
 
 def gems_of(engine: SmallEngine) -> None:
@@ -153,7 +150,7 @@ def gems_of(engine: SmallEngine) -> None:
     engine.write("Game/Gem/gem.json", {"gem_name": "Game"})
 
 
-def test_gems_are_found_with_their_dependencies(engine: SmallEngine) -> None:
+def test_dependencies_of_a_gem_are_found_with_the_gem(engine: SmallEngine) -> None:
     gems_of(engine)
     gems = ["Game", {"name": "Inner", "optional": True}, "Missing==1.0"]
     engine.write("Game/project.json", {"project_name": "Game", "external_subdirectories": ["Gem"], "gem_names": gems})
@@ -176,7 +173,7 @@ def test_project_gem_overrides_engine_gem(engine: SmallEngine) -> None:
     assert find(engine).gems == (Gem("B", str(engine.project / "B")),)
 
 
-def test_gems_are_read_from_the_lists_of_the_build(engine: SmallEngine) -> None:
+def test_active_gems_are_read_from_the_gem_list_of_the_build(engine: SmallEngine) -> None:
     gems_of(engine)
     file = "Game/build/linux/bin/profile/Registry/cmake_dependencies.game.assetbuilder.setreg"
     engine.write(file, {"O3DE": {"Gems": {"A": {}, "Other": {"SourcePaths": ["Elsewhere/Other"]}}}})
@@ -187,7 +184,7 @@ def test_gems_are_read_from_the_lists_of_the_build(engine: SmallEngine) -> None:
     assert places.program == str(engine.project / "build" / "linux" / "bin" / "profile")
 
 
-def test_build_gem_lists_in_new_and_old_format(engine: SmallEngine) -> None:
+def test_gem_list_of_the_build_is_read_in_its_new_and_old_format(engine: SmallEngine) -> None:
     gems_of(engine)
     today = {"O3DE": {"Gems": {"B": {"Targets": {"B.Tools": {"Modules": ["libB.Tools.so"]}, "B.Builders": {}}}}}}
     older = {"Amazon": {"Gems": {f"Old.{part}": {"Module": "x", "SourcePaths": ["Gems/Old"]} for part in ("Editor", "Builders")}}}
@@ -204,7 +201,7 @@ def test_build_gem_lists_in_new_and_old_format(engine: SmallEngine) -> None:
         assert (places.gems, places.program) == ((gem,), str(build / folder))
 
 
-def test_invalid_manifest_is_reported_with_its_place(engine: SmallEngine) -> None:
+def test_error_about_an_invalid_manifest_names_the_line(engine: SmallEngine) -> None:
     engine.write("Game/project.json", '{"project_name": "Game",\n oops}')
 
     with pytest.raises(UserError, match=r"project\.json:2:2: not valid JSON"):

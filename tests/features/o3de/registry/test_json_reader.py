@@ -24,7 +24,7 @@ def plain(text: str) -> Any:
 
 
 @given(VALUES, st.booleans())
-def test_values_written_as_json_are_read_back(value: Any, is_ascii: bool) -> None:
+def test_json_reader_returns_the_values_that_python_wrote_as_json(value: Any, is_ascii: bool) -> None:
     assert plain(json.dumps(value, ensure_ascii=is_ascii, indent=1)) == value
 
 
@@ -36,16 +36,16 @@ def test_values_written_as_json_are_read_back(value: Any, is_ascii: bool) -> Non
         ('{"a": "//no comment", "b": "/* nor this */"}', {"a": "//no comment", "b": "/* nor this */"}),
         (r'"\u00e4\n\/\ud83d\ude00"', "ä\n/😀"),
         ("-0.5e+2", -50.0),
-        ("18446744073709550592", 2**64 - 1024),  # as a float it would be 2^64
+        ("18446744073709550592", 2**64 - 1024),  # reading it as a float would give 2^64
         ("18446744073709551617", 2.0**64),
         ('{"a": {"x": 1, "y": 1}, "b": 2, "a": {"y": 2}}', {"a": {"x": 1, "y": 2}, "b": 2}),
     ],
 )
-def test_comments_commas_and_duplicate_keys_are_read(text: str, value: Any) -> None:
+def test_json_reader_accepts_comments_trailing_commas_and_duplicate_keys(text: str, value: Any) -> None:
     assert plain(text) == value
 
 
-def test_values_and_keys_have_places() -> None:
+def test_json_reader_returns_the_place_of_each_key_and_value() -> None:
     root = read_json(b'{\n  "a": [\n    1,\n    "x"]\n}', "file")
 
     assert (root.where, root.value["a"].key_where, root.value["a"].where) == ("file:1:1", "file:2:3", "file:2:8")
@@ -72,7 +72,7 @@ def test_values_and_keys_have_places() -> None:
         ("[,]", "f:1:2: not valid JSON: a value is expected"),
     ],
 )
-def test_mistake_is_reported_with_its_place(text: str, message: str | None) -> None:
+def test_json_error_names_the_line_and_column(text: str, message: str | None) -> None:
     if message is None:
         assert plain(text) == {}
         return
@@ -94,11 +94,11 @@ def test_file_in_another_encoding_is_refused() -> None:
         read_json('{"a": 1}'.encode("utf-16"), "f", print)
 
 
-def test_invalid_utf8_is_refused_without_warnings() -> None:
+def test_invalid_utf8_is_refused_if_no_warning_can_be_given() -> None:
     with pytest.raises(UserError, match="f:2:2: byte 0xff is not UTF-8"):
         read_json(b'{\n "\xff": 1}'.replace(b'"\xff', b"\xff"), "f")
 
 
-def test_deep_nesting_is_refused() -> None:
+def test_json_that_is_nested_too_deeply_is_refused() -> None:
     with pytest.raises(UserError, match=f"deeper than {MAX_DEPTH} levels"):
         plain("[" * 100_000)

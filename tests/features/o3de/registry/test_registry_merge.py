@@ -40,7 +40,7 @@ def reference(target: Any, patch: Any) -> Any:
 
 
 @given(VALUES, VALUES)
-def test_merge_patch_equals_rfc_7396(target: Any, patch: Any) -> None:
+def test_merge_patch_gives_the_result_of_the_algorithm_in_rfc_7396(target: Any, patch: Any) -> None:
     base = node(target)
 
     merged = merge_patch(base, node(patch)).plain()
@@ -69,11 +69,11 @@ def test_merge_patch_equals_rfc_7396(target: Any, patch: Any) -> None:
         ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
     ],
 )
-def test_examples_of_rfc_7396(target: Any, patch: Any, result: Any) -> None:
+def test_merge_patch_gives_the_results_in_the_examples_of_rfc_7396(target: Any, patch: Any, result: Any) -> None:
     assert merge_patch(node(target), node(patch)).plain() == result
 
 
-def test_merged_value_keeps_its_position_in_a_file() -> None:
+def test_merge_keeps_the_file_and_line_of_each_value() -> None:
     merged = merge_patch(node({"a": 1, "b": {"c": 1}}, "low"), node({"b": {"d": 2}}, "high"))
 
     assert [merged.value["a"].where, merged.value["b"].value["c"].where, merged.value["b"].value["d"].where] == [
@@ -118,7 +118,7 @@ def test_merged_value_keeps_its_position_in_a_file() -> None:
         ([{"a": [1]}], [{"op": "add", "path": "/0/a/0", "value": 0}, {"op": "remove", "path": "/0/a/1"}], [{"a": [0]}]),
     ],
 )
-def test_examples_of_rfc_6902(target: Any, patch: Any, result: Any) -> None:
+def test_json_patch_gives_the_results_in_the_examples_of_rfc_6902(target: Any, patch: Any, result: Any) -> None:
     assert json_patch(node(target), node(patch)).plain() == result
 
 
@@ -139,7 +139,7 @@ def test_examples_of_rfc_6902(target: Any, patch: Any, result: Any) -> None:
         ({}, {"op": "remove", "path": "a"}, "'a' is not a JSON pointer"),
     ],
 )
-def test_impossible_patch_operation_is_reported_with_its_place(target: Any, operation: Any, message: str) -> None:
+def test_error_about_a_patch_operation_has_the_place_of_the_operation(target: Any, operation: Any, message: str) -> None:
     with pytest.raises(UserError) as caught:
         json_patch(node(target), node([operation], "patch"))
 
@@ -156,8 +156,6 @@ def test_pointer_escapes_slash_and_tilde() -> None:
     assert steps_of("") == []
 
 
-# imports
-
 FILES: dict[str, Any] = {"other": {"a": 1, "b": {"c": 1, "d": None}}, "list": [1, 2]}
 
 
@@ -165,16 +163,16 @@ def imported(value: Any) -> Any:
     return resolve_imports(node(value), lambda name, _asked: node(FILES[name], name)).plain()
 
 
-def test_keys_after_an_import_override_imported_keys() -> None:
+def test_key_after_an_import_overrides_the_imported_key() -> None:
     assert imported({"a": 0, "$import": "other", "b": {"c": 2}}) == {"a": 1, "b": {"c": 2, "d": None}}
 
 
-def test_import_may_be_patched() -> None:
+def test_patch_of_an_import_changes_the_imported_value() -> None:
     assert imported({"$import": {"filename": "other", "patch": {"a": None}}}) == {"b": {"c": 1, "d": None}}
     assert imported({"$import": {"filename": "other", "patch": [{"op": "remove", "path": "/b"}]}}) == {"a": 1}
 
 
-def test_imported_list_replaces_the_object() -> None:
+def test_imported_list_replaces_the_object_with_the_import_key() -> None:
     assert imported({"x": {"$import": "list"}, "y": [{"$import": "list"}]}) == {"x": [1, 2], "y": [[1, 2]]}
 
 

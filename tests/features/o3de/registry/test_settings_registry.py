@@ -38,10 +38,7 @@ def order(folder: Path, *tags: str) -> list[str]:
     return [Path(file.path).relative_to(folder).as_posix() for file in files_of(str(folder), tags, InputRecorder())[0]]
 
 
-# files of a folder
-
-
-def test_files_are_ordered_by_name_tag_count_and_tags(tmp_path: Path) -> None:
+def test_settings_files_are_ordered_by_name_then_tag_count_then_tags(tmp_path: Path) -> None:
     names = ["b.setreg", "a.tools.setreg", "a.profile.setreg", "a.setreg", "a.profile.tools.setreg", "Platform/{}/a.tools.setreg"]
     write(tmp_path, {name.format(os_name()): {} for name in names})
 
@@ -67,7 +64,7 @@ def test_settings_files_are_ordered_by_name_without_regard_to_case(tmp_path: Pat
     assert order(tmp_path, "tools") == ["a.setreg", "A.tools.setreg", "B.setreg"]
 
 
-def test_equal_tag_counts_are_ordered_by_tag_hash(tmp_path: Path) -> None:
+def test_settings_files_with_equally_many_tags_are_ordered_by_tag_hash(tmp_path: Path) -> None:
     names = ["profile.tools", "assetprocessor.profile", "assetprocessor.tools", "assetprocessorbatch.profile"]
     write(tmp_path, {f"a.{name}.setreg": {} for name in names})
 
@@ -101,7 +98,7 @@ def test_settings_file_is_used_only_if_all_its_tags_are_active(tmp_path: Path) -
     assert order(tmp_path, "tools") == ["a.tools.setreg"]
 
 
-def test_files_of_other_platforms_are_not_used(tmp_path: Path) -> None:
+def test_settings_files_of_other_platforms_are_not_used(tmp_path: Path) -> None:
     write(tmp_path, {"Platform/Amiga/a.setreg": {}, "Platform/a.setreg": {}})
 
     assert order(tmp_path) == []
@@ -116,7 +113,7 @@ def test_files_of_other_platforms_are_not_used(tmp_path: Path) -> None:
         ([f"{number}.setreg" for number in range(MAX_FILES + 1)], f"more than {MAX_FILES} settings files"),
     ],
 )
-def test_settings_files_without_a_defined_order_are_refused(tmp_path: Path, names: list[str], message: str) -> None:
+def test_settings_files_are_refused_if_their_order_is_undefined(tmp_path: Path, names: list[str], message: str) -> None:
     write(tmp_path, {name: {} for name in names})
 
     with pytest.raises(UserError, match=message):
@@ -134,10 +131,7 @@ def test_settings_file_without_extension_is_reported_once(tmp_path: Path) -> Non
     assert registry.warnings[0].startswith(f"{tmp_path}/README: a settings file must have the extension")
 
 
-# merging
-
-
-def test_files_are_merged_in_order(tmp_path: Path) -> None:
+def test_settings_files_are_merged_in_order(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -202,14 +196,14 @@ def test_imports_are_relative_to_the_importing_file(tmp_path: Path) -> None:
         ({"a.setreg": {"$import": "none.setreg"}}, "the imported file '.*none.setreg' does not exist"),
     ],
 )
-def test_broken_import_is_reported_with_its_place(tmp_path: Path, files: dict[str, Any], message: str) -> None:
+def test_error_about_a_broken_import_has_the_place_of_the_import(tmp_path: Path, files: dict[str, Any], message: str) -> None:
     write(tmp_path, files)
 
     with pytest.raises(UserError, match=message):
         Registry().merge_file(f"{tmp_path}/a.setreg")
 
 
-def test_lfs_pointer_is_refused(tmp_path: Path) -> None:
+def test_git_lfs_pointer_in_place_of_a_settings_file_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"a.setreg": LFS})
 
     with pytest.raises(UserError, match=r"a\.setreg: it is a Git LFS pointer, not the file itself; run 'git lfs pull'"):
@@ -229,14 +223,11 @@ def test_ini_sections_become_registry_objects(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), [("[a", "']' is missing"), ("[a]\nb", "is not 'key = value'"), ("a=1", "first")])
-def test_ini_mistake_is_reported(tmp_path: Path, text: str, message: str) -> None:
+def test_error_about_an_invalid_ini_file_names_the_line(tmp_path: Path, text: str, message: str) -> None:
     write(tmp_path, {"a.ini": text})
 
     with pytest.raises(UserError, match=message):
         Registry().merge_ini(f"{tmp_path}/a.ini", "")
-
-
-# the command line
 
 
 @pytest.mark.parametrize(
@@ -260,7 +251,7 @@ def test_values_of_command_line_options_get_a_type(text: str, value: object) -> 
     assert type(parse_typed(text)) is type(value)
 
 
-def test_options_set_and_remove_keys() -> None:
+def test_registry_options_set_and_remove_keys() -> None:
     registry = Registry()
 
     for option in ('"/A/b=1"', ' " /A/c = x " ', "/A/d=", '/A/e="q"', "/A~1B/f=1"):
@@ -271,7 +262,7 @@ def test_options_set_and_remove_keys() -> None:
     assert registry.root.plain() == {"A": {"b": 1, "c ": "x", "e": "q"}, "A/B": {"f": 1}}
 
 
-def test_option_without_key_is_reported_and_ignored() -> None:
+def test_registry_option_without_a_key_is_ignored_with_a_warning() -> None:
     registry = Registry()
 
     registry.set("f/Amazon/AssetProcessor/Settings/Platforms/pc=enabled")
@@ -286,10 +277,7 @@ def test_option_without_key_is_reported_and_ignored() -> None:
     ]
 
 
-# reading values
-
-
-def test_registry_key_is_explained_by_the_history_of_its_value(tmp_path: Path) -> None:
+def test_explanation_of_a_registry_key_lists_all_places_that_set_the_key(tmp_path: Path) -> None:
     write(tmp_path, {"a.setreg": '{\n "A": {"x": 1}\n}', "b.setreg": {"A": {"x": 2, "y": 1}}, "c.setreg": {"A": {"x": None}}})
     registry = Registry()
 
@@ -329,9 +317,6 @@ def test_text_lists_may_be_a_string_or_an_array() -> None:
     assert [node.value for node in split_texts(read_json(b'"a, b,,c "', "f"))] == ["a", "b", "c"]
     assert [node.value for node in split_texts(read_json(b'["a", "", 1]', "f"))] == ["a", "1"]
     assert split_texts(None) == []
-
-
-# recorded reads
 
 
 def test_recorded_inputs_detect_every_change_of_a_file_or_folder(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_create_jobs_request_keeps_the_case_of_the_source(script, told):
     ]
 
 
-def test_job_descriptor_is_translated(script, told):
+def test_job_descriptor_of_a_script_is_translated(script, told):
     edge = builder.JobDependency()
     edge.sourceFile = builder.SourceFileDependency("b.mock", math.Uuid())
     edge.jobKey, edge.platformIdentifier, edge.productSubIds, edge.type = "other", "linux", [3, 1], builder.JobDependency_OrderOnce
@@ -130,7 +130,7 @@ def test_builder_config_overrides_a_job(script, told):
     assert planned.params == {f"0x{math.crc_of(name):08x}": value for name, value in (("depth", "3"), ("width", "4"))}
 
 
-def test_source_dependencies_by_path_wildcard_or_uuid(script, told):
+def test_script_declares_source_dependencies_by_path_wildcard_or_uuid(script, told):
     declared = [
         builder.SourceFileDependency("a.txt", math.Uuid()),
         builder.SourceFileDependency("*.txt", math.Uuid(), builder.SourceFileDependency_Wildcards),
@@ -145,7 +145,7 @@ def test_source_dependencies_by_path_wildcard_or_uuid(script, told):
     ]  # fmt: skip
 
 
-def test_job_dependency_by_path_or_uuid(script, told):
+def test_script_declares_a_job_dependency_by_path_or_uuid(script, told):
     job = builder.JobDescriptor("", "key", "linux")
     job.jobDependencyList = [
         builder.JobDependency("main", "linux", builder.JobDependency_Order, builder.SourceFileDependency("a.txt", math.Uuid())),
@@ -171,7 +171,7 @@ def test_job_dependency_without_source_is_skipped_with_a_warning(script, told):
     assert [level for level, _ in told.lines] == [2]
 
 
-def test_analysis_with_the_answer_shutting_down_is_cancelled(script, told):
+def test_analysis_is_cancelled_if_the_script_answers_shutting_down(script, told):
     response = builder.CreateJobsResponse()
     response.result = builder.CreateJobsResponse_ResultShuttingDown
 
@@ -179,7 +179,7 @@ def test_analysis_with_the_answer_shutting_down_is_cancelled(script, told):
         script(OnCreateJobsRequest=lambda _args: response).create_jobs(create_request(told))
 
 
-def test_process_job_request_has_its_parameters_by_name(script, told, tmp_path):
+def test_script_receives_the_parameters_of_a_job_by_name(script, told, tmp_path):
     seen = []
     request = process_request(told, tmp_path, job_params={f"0x{math.crc_of('alpha'):08x}": "1"})
     script(OnProcessJobRequest=lambda args: seen.append(args[0])).process_job(request)
@@ -192,7 +192,7 @@ def test_process_job_request_has_its_parameters_by_name(script, told, tmp_path):
     assert asked.builderGuid.bytes == ID.bytes
 
 
-def test_products_are_translated(script, told, tmp_path):
+def test_products_of_a_script_are_translated(script, told, tmp_path):
     product = handled("sub\\a.x", math.Uuid(ID), -1)
     product.productDependencies = [builder.ProductDependency(AssetId(math.Uuid(ID), 4), 2)]
     product.pathDependencies = [
@@ -216,13 +216,13 @@ def test_products_are_translated(script, told, tmp_path):
     assert (answer.sources_to_reprocess, answer.keep_temp, told.lines) == (["c.txt"], True, [])
 
 
-def test_product_without_handled_dependencies_is_reported(script, told, tmp_path):
+def test_warning_names_a_product_whose_dependencies_are_not_handled(script, told, tmp_path):
     script(OnProcessJobRequest=lambda _args: products(builder.JobProduct("a.x"))).process_job(process_request(told, tmp_path))
 
     assert told.lines == [(2, "product 'a.x': the script did not say that its dependencies are handled")]
 
 
-def test_output_path_override_of_a_script_sets_the_product_folder(script, told, tmp_path):
+def test_script_can_override_the_output_folder_of_a_product(script, told, tmp_path):
     product = handled("a.x")
     product.outputFlags = builder.JobProduct_IntermediateAsset
     product.outputPathOverride = "Some/Other"
@@ -246,7 +246,7 @@ def test_script_answer_of_the_wrong_type_fails_the_job(script, told, tmp_path):
     assert "AttributeError" in answer.error
 
 
-def test_missing_callback_fails_the_job(script, told, tmp_path):
+def test_job_fails_if_the_script_lacks_the_callback(script, told, tmp_path):
     mute = script()
 
     assert mute.create_jobs(create_request(told)).error == "the script has no callback 'OnCreateJobsRequest'"
@@ -254,7 +254,7 @@ def test_missing_callback_fails_the_job(script, told, tmp_path):
     mute.shutdown()
 
 
-def test_printed_lines_are_logged_when_complete(script, told, tmp_path, capsys):
+def test_line_that_a_script_prints_is_logged_when_it_is_complete(script, told, tmp_path, capsys):
     def process(_args):
         print("one\ntwo", end="")
         assert (1, "one") in told.lines
@@ -267,7 +267,7 @@ def test_printed_lines_are_logged_when_complete(script, told, tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_cancel_and_shutdown_reach_the_script(script, told, tmp_path):
+def test_script_receives_the_cancel_and_shutdown_callbacks(script, told, tmp_path):
     class Ended(BaseException):
         pass
 

@@ -59,7 +59,7 @@ def test_script_makes_the_product_and_sub_id_of_o3de(project):
     assert rows(project, "SELECT hex(BuilderGuid) FROM Jobs") == [(BUS_ID.strip("{}").replace("-", ""),)]
 
 
-def test_changed_source_or_module_runs_the_job_again(project):
+def test_job_of_a_script_runs_again_after_its_source_or_module_changed(project):
     project.script(f"import side\n{MOCK}")
     project.script("VALUE = 1\n", name="side.py")
     project.engine_run()
@@ -72,7 +72,7 @@ def test_changed_source_or_module_runs_the_job_again(project):
     assert project.engine_run().runs == {}
 
 
-def test_gem_scripts_run_in_order_and_a_change_runs_only_the_jobs_of_its_builder(tmp_path):
+def test_change_of_a_gem_script_runs_only_the_jobs_of_its_builder(tmp_path):
     project = ScriptedProject(tmp_path, "Gems/One", "Gems/Two", "")
     project.script(f"{MOCK}\nshared = 1\nimport builtins\nbuiltins.trail = ['one']\n", "Gems/One")
     project.script("import builtins\nbuiltins.trail.append('two')\n", "Gems/Two")
@@ -154,7 +154,7 @@ def process(args):
 # -------------------------------------------------------------------------------------------------------------- failures
 
 
-def test_printed_lines_are_in_the_job_log(project):
+def test_job_log_has_the_lines_that_a_script_prints(project):
     project.script(
         processing("""
         print("first"); print("half", end=""); print(" line")
@@ -181,7 +181,7 @@ def test_python_warning_of_a_script_is_logged_as_one_warning(project):
     assert rows(project, "SELECT ErrorCount, WarningCount FROM Jobs") == [(0, 1)]
 
 
-def test_exception_fails_the_job_with_a_traceback(project):
+def test_job_log_has_the_traceback_of_an_exception_in_a_script(project):
     project.script(processing("raise ValueError('no such\\nthing')"))
 
     project.engine_run()
@@ -206,7 +206,7 @@ def test_exception_fails_the_job_with_a_traceback(project):
         ("import azlmbr.blast as blast", "the script needs 'azlmbr.blast', a part that only O3DE's own programs have"),
     ],
 )
-def test_failing_script_fails_the_job_with_a_reason(project, body, error):
+def test_failed_job_of_a_script_has_a_reason(project, body, error):
     project.script(processing(body))
 
     project.engine_run()
@@ -214,7 +214,7 @@ def test_failing_script_fails_the_job_with_a_reason(project, body, error):
     assert [error in text for text in project.errors().values()] == [True]
 
 
-def test_failed_analysis_has_a_reason(project):
+def test_failed_analysis_of_a_script_has_a_reason(project):
     project.script(MOCK.replace("request, response = args[0], api.CreateJobsResponse()", "raise KeyError('x')"))
 
     project.engine_run()
@@ -222,7 +222,7 @@ def test_failed_analysis_has_a_reason(project):
     assert list(project.errors().values()) == ["KeyError: 'x'"]
 
 
-def test_cancel_and_shutdown_callbacks_are_called(project):
+def test_engine_calls_the_cancel_and_shutdown_callbacks_of_a_script(project):
     marks = project.root / "marks"
     marks.mkdir()
     note = f"""
@@ -249,7 +249,7 @@ handler.add_callback("OnShutdown", note("shutdown"))
 # --------------------------------------------------------------------------------------------------------- bootstrap files
 
 
-def test_failing_script_does_not_affect_others(tmp_path):
+def test_broken_script_does_not_affect_other_scripts(tmp_path):
     project = ScriptedProject(tmp_path, "Gems/Scene", "Gems/Slip", "Gems/Twice", "")
     project.script("x = 1\nimport azlmbr.scene\n", "Gems/Scene")
     project.script("x = (\n", "Gems/Slip")
@@ -271,7 +271,7 @@ def test_failing_script_does_not_affect_others(tmp_path):
     assert said[2:] == ["Editor/Scripts/bootstrap.py': another builder has the name 'Crate Builder'; this one is ignored"]
 
 
-def test_broken_script_that_registered_builders_earlier_stops_the_start(project):
+def test_engine_does_not_start_if_a_script_with_known_builders_is_broken(project):
     project.script(MOCK)
     project.engine_run()
     project.script(f"import not_there\n{MOCK}")
@@ -296,7 +296,7 @@ def test_removed_script_removes_its_builder(project):
     assert project.products() == {}
 
 
-def test_nothing_is_written_beside_scripts(project):
+def test_engine_writes_no_files_beside_scripts(project):
     project.script(f"import side\n{MOCK}")
     project.script("", name="side.py")
 
@@ -326,7 +326,7 @@ def test_unchanged_scripts_are_not_run_to_find_their_builders(project):
     assert json.loads((project.cache / ".aptui/builders.json").read_text())["adapted"]
 
 
-def test_folders_of_scripts_and_imports_are_watched(project):
+def test_engine_watches_the_folders_of_scripts_and_of_their_imports(project):
     (project.root / "lib").mkdir()
     project.write("lib/far.py", "")
     project.script(f"import sys\nsys.path.append({str(project.root / 'lib')!r})\nimport far\n{MOCK}")

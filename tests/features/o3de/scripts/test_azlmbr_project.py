@@ -56,7 +56,7 @@ def batch(game):
     return main.main(["batch", "--project", str(game.project)])
 
 
-def test_scripts_of_engine_gems_and_project_make_products(game, capfd):
+def test_scripts_of_engine_gem_and_project_make_products(game, capfd):
     assert batch(game) == 0
 
     assert "bootstrap" not in capfd.readouterr().err
@@ -68,7 +68,7 @@ def test_scripts_of_engine_gems_and_project_make_products(game, capfd):
     assert "0 jobs run, 4 skipped" in capfd.readouterr().out
 
 
-def test_new_script_is_found(game, capfd):
+def test_batch_finds_a_new_script(game, capfd):
     (game.project / "Editor/Scripts/bootstrap.py").rename(game.root / "kept.py")
     batch(game)
     assert asked(game, "SELECT COUNT(*) FROM Products WHERE ProductName LIKE '%.mock_asset'") == [(1,)]
@@ -105,5 +105,5 @@ def test_builder_config_overrides_builders_and_jobs(game):
     ]  # fmt: skip
 
 
-def test_missing_overrides_are_written_as_empty_text():
+def test_text_of_overrides_is_empty_without_overrides():
     assert to_text((), ()) == ""

@@ -42,7 +42,7 @@ CONSTANTS = {
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
-def test_class_has_the_properties_of_o3de_and_accepts_others(name):
+def test_stand_in_class_has_the_properties_of_o3de_and_accepts_new_ones(name):
     thing = getattr(builder, name)()
     assert set(PROPERTIES[name].split()) <= set(vars(thing))
 
@@ -61,7 +61,7 @@ def test_o3de_constants_exist_under_both_of_their_names(name):
     assert {key: getattr(made, key) for key in CONSTANTS[name]} == CONSTANTS[name]
 
 
-def test_objects_do_not_share_lists():
+def test_stand_in_objects_do_not_share_their_default_lists():
     builder.CreateJobsResponse().createJobOutputs.append("mine")
 
     assert builder.CreateJobsResponse().createJobOutputs == []
@@ -72,7 +72,7 @@ def test_responses_of_scripts_report_failure_by_default():
     assert builder.ProcessJobResponse().resultCode == builder.ProcessJobResponse_Failed
 
 
-def test_constructor_arguments_fill_properties_in_order():
+def test_constructor_arguments_set_properties_in_order():
     job = builder.JobDescriptor("info", "key", "linux")
     product = builder.JobProduct("a.x", math.Uuid(ID), 7)
     dependency = builder.SourceFileDependency("a", math.Uuid(ID), 1)
@@ -85,7 +85,7 @@ def test_constructor_arguments_fill_properties_in_order():
         builder.JobDescriptor("info", "key")
 
 
-def test_platform_identifier_is_set_and_read():
+def test_platform_of_a_job_descriptor_can_be_set_and_read():
     job = builder.JobDescriptor()
 
     job.set_platform_identifier("pc")
@@ -149,7 +149,7 @@ def test_second_builder_with_the_same_bus_id_is_not_registered():
 
 
 @pytest.mark.usefixtures("registry")
-def test_builder_needs_bus_id_and_name():
+def test_builder_without_a_bus_id_or_name_is_refused():
     assert "no bus id" in request("RegisterAssetBuilder", description(bus_id="nonsense")).GetError()
     assert "no name" in request("RegisterAssetBuilder", description(name="")).GetError()
 

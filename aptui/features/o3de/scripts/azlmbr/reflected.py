@@ -63,13 +63,13 @@ class Reflected:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
-    # Scripts may set properties that do not exist, and read them again. Reading another unknown property is an error.
+    # A script may set a property that O3DE does not define, and may then read it. Any other unknown property is an error.
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{type(self).__name__} has no property {name!r}")
 
 
 class Outcome:
-    """The result of a request is a value or an error."""
+    """The result of a request: a value or an error."""
 
     def __init__(self, value: object = None, error: str = "") -> None:
         self._value, self._error = value, error

@@ -11,7 +11,7 @@ class AssetId:
 
     def __init__(self, guid: object = None, sub_id: int = 0) -> None:
         self.guid: Uuid = uuid_of(guid)
-        self.subId = int(sub_id)  # the name is O3DE's
+        self.subId = int(sub_id)  # scripts use this spelling, which is O3DE's
 
     def is_valid(self) -> bool:
         """Whether the id has a source."""
