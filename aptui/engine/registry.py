@@ -561,7 +561,7 @@ def _check_names(builders: list[Builder]) -> None:
         seen[builder.name] = builder
 
 
-# -------------------------------------------------------------------------------------------------------------------- memory
+# ------------------------------------------------------------------------------------------------------------ stored answers
 
 
 def _answers(questions: dict[str, ClassQuestion], known: dict[str, ClassAnswer], config: Config) -> dict[str, ClassAnswer]:

@@ -525,7 +525,7 @@ class _BuilderRun:
             found = os.stat(self.source)
             is_changed = file_access.stat_key(found) != tuple(self.order.expected)
             is_blind = clocks.is_coarse(found.st_ctime_ns) and not clocks.is_settled(file_access.stat_key(found), time.time_ns())
-            if self.order.source_digest and is_blind:  # file times as coarse as these do not show every change
+            if self.order.source_digest and is_blind:  # the clock of the file times is too coarse to show every change
                 is_changed = is_changed or file_access.hash_file(self.source, sees_through=True)[0][0] != self.order.source_digest
         except (OSError, file_access.FileChanged) as error:
             raise Stale(f"the source cannot be read: {getattr(error, 'strerror', error)}") from error
@@ -574,7 +574,7 @@ def _dependency_digest(path: str) -> str:
     return digest.hex()
 
 
-# ------------------------------------------------------------------------------------------------------------------- common
+# --------------------------------------------------------------------------------------------------------- shared functions
 
 
 class _Peak:
@@ -589,7 +589,7 @@ class _Peak:
             pass
 
     def read_peak_bytes(self) -> int:
-        # Not `ru_maxrss` of this process: it survives exec, so a worker would report the memory of the engine that started it.
+        # `ru_maxrss` is not used, because its value survives exec: a worker would report the memory of the engine that started it.
         with open("/proc/self/status", "rb", buffering=0) as file:
             _, _, rest = file.read().partition(b"VmHWM:")
         own_kib = int(rest.split(None, 1)[0]) if rest else 0
@@ -605,7 +605,7 @@ def _find_reads(seen: reads.Reads, builder: Builder) -> tuple[Read, ...]:
     try:
         return seen.find_read(_dependency_digest, adds=builder.undeclared_reads is UndeclaredReads.ADD)
     except Stale:
-        return ()  # if a dependency is changing now, the engine checks it again in any case
+        return ()  # a dependency is changing now, and the engine checks the dependency again in any case
 
 
 def find_matches(order: AnalyseOrder | ProcessOrder, pattern: str) -> list[MatchedFile] | None:

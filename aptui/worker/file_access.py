@@ -438,7 +438,7 @@ def _open_staged(path: str, mode: int, *, is_synced: bool) -> Iterator[int]:
 
 
 def _create(staged: str, mode: int) -> int:
-    # Products stay writable for their owner, and executable when the source is.
+    # A product is writable for its owner, and it is executable if its source is executable.
     path, mode = os_path(staged), 0o666 | (mode & 0o111)
     try:
         return os.open(path, _WRITE_FLAGS, mode)

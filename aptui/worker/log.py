@@ -137,7 +137,7 @@ class RunLog:
             self.extend(records)
 
     def note_progress(self, fraction: float) -> None:
-        """Report how far the run is, 0 … 1; until it has ended, this is the last line of its log."""
+        """Report how far the run is, 0 … 1; until the run has ended, this progress is the last line of its log."""
         percent = int(100 * min(1.0, max(0.0, fraction)))
         if percent != self.percent:
             self.percent, self._progress_count = percent, self._progress_count + 1

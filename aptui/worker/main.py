@@ -177,7 +177,7 @@ class Worker:
         sharing = self._find_sharing(first.builder)
         if builder is None or sharing.starts.knows(first.run_key):
             return
-        self._flush()  # the engine assumes that the first run without an answer is in progress
+        self._flush()  # send the held results, because the engine takes the first run without an answer for the current run
         self._log_answerer.begin(first.run_key, RunLog(builder.name))
         with _make_safe(memory_limit_of(builder, first.memory_limit_bytes)):
             builder_run.start_together(orders, builder, sharing)
@@ -191,7 +191,7 @@ class Worker:
     def _flush_overdue(self, *, takes_long: bool = False) -> None:
         """Send held results if they have waited long enough, or if a command `takes_long`.
 
-        The engine assumes that the first run without an answer is in progress.
+        The engine takes the first run without an answer for the current run, so earlier results must be sent.
         """
         if takes_long or time.monotonic() - self._held_since_s >= HELD_S:
             self._flush()

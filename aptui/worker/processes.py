@@ -56,7 +56,7 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-# ------------------------------------------------------------------------------------------ a worker and the processes that it left
+# --------------------------------------------------------------------------------------------- processes that a worker left running
 
 
 def end_children() -> list[str]:
@@ -158,7 +158,7 @@ def _read(path: str) -> bytes:
         return b""
 
 
-# ------------------------------------------------------------------------------------- the engine and the family of a worker
+# ---------------------------------------------------------------------------- processes of a worker, as the engine ends them
 
 
 def family(session: int, mark: str) -> set[int]:

@@ -192,7 +192,7 @@ class StepChain:
             run.products.append(made)
 
 
-# --------------------------------------------------------------------------------------------------------------------- jobs
+# -------------------------------------------------------------------------------------------------------- jobs of the steps
 
 
 def _join_jobs(key: str, platform: str, jobs: Sequence[JobDescriptor]) -> JobDescriptor:
@@ -261,7 +261,7 @@ def _check_result(answer: CreateJobsResponse | ProcessJobResponse, run: _Run) ->
         raise JobError(answer.error or next(iter(run.first_errors), "builder reported failure"))
 
 
-# -------------------------------------------------------------------------------------------------------------------- files
+# ------------------------------------------------------------------------------------------------------- files of the steps
 
 
 def _choose_sources(run: _Run, step: BuilderStep, before: BuilderStep, folder: str) -> dict[str, tuple[str, ...]]:
@@ -326,7 +326,7 @@ def _follow(dependency: PathDependency, products: Sequence[_Made]) -> list[PathD
     return [replace(dependency, path=f"{folder}/{each}" if folder else each) for each in made]
 
 
-# ------------------------------------------------------------------------------------------------------------------- common
+# ----------------------------------------------------------------------------------------------------------- shared helpers
 
 
 class _Naming:

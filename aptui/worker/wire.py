@@ -143,7 +143,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 @cache
 def _decoder(kind: FrameKind) -> msgspec.msgpack.Decoder[Record]:
-    # Decoders are made on first use: each takes about a millisecond to read annotations, and most processes need two or three.
+    # A decoder is made on its first use. Making it takes about a millisecond, and most processes need only two or three decoders.
     return msgspec.msgpack.Decoder(prepare_form(_TYPES[kind]))
 
 

@@ -1,7 +1,7 @@
 """Builders that do forbidden things (die, hang, flood, make false claims), and the well-behaved builder `good`.
 
-Each is one function of (request) that `process_job` calls; `HOSTILE` says how the run must end. Loaded by worker processes
-from this file.
+Each is one function of (request) that `process_job` calls; `HOSTILE` says how the run must end. Worker
+processes load these builders from this file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from aptui.sdk import (
 
 FLOOD_BYTES = 50 << 20
 
-# a drill sets this variable to break a rule; variables with the prefix `PYTHON` reach workers
+# A drill sets this variable to switch off the checks of products. Variables with the prefix `PYTHON` reach workers.
 if os.environ.get("PYTHON_CREDULOUS"):
     from aptui.worker.outputs import products as worker_products
 
@@ -66,7 +66,7 @@ class Base:
 
 
 class Good(Base):
-    """Does its job."""
+    """A well-behaved builder."""
 
 
 class Talkative(Base):
@@ -161,7 +161,10 @@ class Greedy(Base):
 
 
 class Gated(Base):
-    """A well-behaved builder that waits for `<source>.go`, so that tests decide how long a run takes; `<source>.at` = it began."""
+    """A well-behaved builder that waits for `<source>.go`, so that tests decide how long a run takes.
+
+    The file `<source>.at` shows that the run has begun.
+    """
 
     def act(self, request):
         _write(request.full_path + ".at")
@@ -292,7 +295,7 @@ class Environment(Base):
         raise RuntimeError(f"{os.environ.get('SECRET_TOKEN')} {os.environ['TMPDIR'] == request.temp_dir == os.getcwd()}")
 
 
-# --------------------------------------------------------------------------------------------------- lies about products
+# ------------------------------------------------------------------------------------------- false claims about products
 
 
 def _made(request: ProcessJobRequest, *products: JobProduct) -> ProcessJobResponse:

@@ -46,7 +46,7 @@ class RelocationRoom:
         self.ids, _ = self.store.writer.sync_scan_folders(folders)
         self.numbers: dict[str, int] = {}
 
-    # ---------------------------------------------------------------------------------------------------------------- making
+    # ----------------------------------------------------------------------------------------------- creating files and rows
 
     def source(self, path: str, data: str | bytes = "x", *, product: str = "") -> Path:
         """Write a file and its source row, and a product row if `product` is given."""
@@ -91,7 +91,7 @@ class RelocationRoom:
             database.commit()
         return uuid.hex()
 
-    # ---------------------------------------------------------------------------------------------------------------- asking
+    # ----------------------------------------------------------------------------------------- relocations and their results
 
     def ask(self, source: str, destination: str = "", **options: bool) -> RelocationReport:
         """Plan a relocation, and perform the plan if it is confirmed."""

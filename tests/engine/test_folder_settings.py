@@ -42,7 +42,7 @@ def compiled(text: str) -> dict[str, object]:
     return found
 
 
-def test_settings_file_becomes_sections_with_the_place_of_every_key() -> None:
+def test_compiled_settings_file_has_the_line_and_column_of_every_key() -> None:
     text = compiled(
         "builders:\n  mark:\n    params: {a: [1, {b: null}]}\n    platforms: {server: skip, '*': {c: 1.5}}\n  data: {}\n"
     )
@@ -80,7 +80,7 @@ def test_settings_file_becomes_sections_with_the_place_of_every_key() -> None:
         ("builders: {a: {params: {b: [" + "1," * 1000 + "]}}}", "more than 1,000 keys and values"),
     ],
 )
-def test_mistake_in_a_settings_file_is_one_line_with_its_place(text: str, error: str) -> None:
+def test_mistake_in_a_settings_file_is_reported_in_one_line_with_its_place(text: str, error: str) -> None:
     found = str(compiled(text)["error"])
 
     assert found.startswith(f"{FILE}:")
@@ -95,7 +95,7 @@ def test_unreadable_settings_file_is_reported_as_a_mistake(tmp_path: Path) -> No
     }
 
 
-# --------------------------------------------------------------------------------------------------------------- the scan
+# ----------------------------------------------------------------------------------------------- settings files in a scan
 
 
 class Nothing:
@@ -133,7 +133,7 @@ def test_scan_reads_the_settings_of_the_winning_file(tmp_path: Path) -> None:
     assert json.loads(seen(tmp_path)[""] or "")["builders"].keys() == {"game"}
 
 
-def test_file_being_written_keeps_its_old_facts(tmp_path: Path) -> None:
+def test_a_file_being_written_keeps_its_previous_facts(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "game").mkdir()
     (tmp_path / "game/.aptui.yaml").write_text("half a fi")
@@ -141,7 +141,7 @@ def test_file_being_written_keeps_its_old_facts(tmp_path: Path) -> None:
     assert seen(tmp_path, unfinished={".aptui.yaml": None}) == {"": None}
 
 
-# ------------------------------------------------------------------------------------------------- an engine that stays up
+# -------------------------------------------------------------------------------------------- changes while an engine runs
 
 
 @pytest.mark.real
@@ -253,14 +253,14 @@ def scanned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_yaml_work_of_a_folder_file_is_bounded(scanned: list[int], name: str) -> None:
+def test_parser_limits_the_work_for_a_folder_settings_file(scanned: list[int], name: str) -> None:
     config_folder.compile_folder(HOSTILE[name], FILE)
 
     assert len(scanned) < 20 * config_folder.MOST_NODES
     assert sum(scanned) < 100 * config_folder.MOST_NODES
 
 
-def test_yaml_work_of_deep_project_file_is_bounded(scanned: list[int]) -> None:
+def test_parser_limits_the_work_for_a_deeply_nested_project_file(scanned: list[int]) -> None:
     with pytest.raises(UserError, match="nested deeper than 50 levels"):
         nodes.read_yaml(b"a: " + b"[" * 100_000, "aptui.yaml")
 
@@ -278,7 +278,7 @@ def test_engine_compiles_only_files_with_few_tokens(scanned: list[int], name: st
 
 
 @pytest.mark.real
-def test_expensive_file_is_compiled_by_another_process_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expensive_file_is_compiled_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, done = tmp_path / ".aptui.yaml", threading.Event()
     path.write_bytes(HOSTILE["many values"])
     settings = FolderSettings(done.set)
@@ -295,14 +295,16 @@ def test_expensive_file_is_compiled_by_another_process_once(tmp_path: Path, monk
     assert settings.read(str(path), FILE) == text
 
 
-def test_pipe_in_place_of_folder_file_is_a_mistake(tmp_path: Path) -> None:
+def test_pipe_instead_of_a_folder_settings_file_is_reported_as_a_mistake(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".aptui.yaml")
 
     assert "it is not a regular file" in config_folder.read(str(tmp_path / ".aptui.yaml"), FILE)
 
 
 @pytest.mark.real
-def test_engine_compiles_no_expensive_file_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scanned: list[int]) -> None:
+def test_engine_compiles_expensive_files_in_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scanned: list[int]
+) -> None:
     """During the scan, after a later change and after a touch, each turn of the loop is short."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))

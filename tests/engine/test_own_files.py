@@ -44,7 +44,7 @@ def sources(project: Project) -> set[str]:
     return {name.partition(":")[0] for name in project.statuses()}
 
 
-def test_stores_keys_and_user_folders_below_a_scan_folder_are_not_sources(project: Project) -> None:
+def test_files_of_aptui_below_a_scan_folder_are_not_sources(project: Project) -> None:
     for name in OWN[1:]:
         if not project.path(name).exists():
             project.write(name, "own")
@@ -56,7 +56,7 @@ def test_stores_keys_and_user_folders_below_a_scan_folder_are_not_sources(projec
     assert set(project.texts()) == {"a.txt"}
 
 
-def test_own_files_of_a_scan_folder_behind_a_link_are_not_sources(project: Project, tmp_path: Path) -> None:
+def test_files_of_aptui_below_a_linked_scan_folder_are_not_sources(project: Project, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(project.root)
     project.config(SETTINGS.replace("path: .}", f"path: {tmp_path / 'link'}}}"))
     project.engine_run({"kept/store/secret": "own"})
@@ -65,7 +65,7 @@ def test_own_files_of_a_scan_folder_behind_a_link_are_not_sources(project: Proje
 
 
 @pytest.mark.parametrize("name", ["Cache", "kept/store"])
-def test_link_at_the_path_of_an_own_folder_is_not_reported(project: Project, tmp_path: Path, name: str) -> None:
+def test_scan_does_not_report_a_link_at_the_path_of_a_folder_of_aptui(project: Project, tmp_path: Path, name: str) -> None:
     (tmp_path / "elsewhere").mkdir()
     project.path(name).parent.mkdir(exist_ok=True)
     project.path(name).symlink_to(tmp_path / "elsewhere")
@@ -78,7 +78,7 @@ def test_link_at_the_path_of_an_own_folder_is_not_reported(project: Project, tmp
     assert sources(project) == {"a.txt"}
 
 
-def test_file_that_aptui_wrote_is_a_source_only_after_an_edit(project: Project) -> None:
+def test_a_file_that_aptui_wrote_is_a_source_only_after_an_edit(project: Project) -> None:
     report = project.write("report.xml", "<testsuites/>")
     note_written(str(report))
 
@@ -102,7 +102,7 @@ def test_source_overwritten_by_a_report_is_no_longer_a_source(project: Project) 
     assert set(project.texts()) == {"a.txt"}
 
 
-def test_file_is_own_while_it_is_being_written(tmp_path: Path) -> None:
+def test_a_file_that_aptui_is_writing_is_not_a_source(tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
     file.write_text("{")
 
@@ -120,7 +120,7 @@ def test_file_is_own_while_it_is_being_written(tmp_path: Path) -> None:
     assert not is_own()
 
 
-def test_output_that_the_shell_redirects_into_the_project_is_not_a_source(project: Project) -> None:
+def test_a_file_that_the_shell_redirects_output_to_is_not_a_source(project: Project) -> None:
     command = f"{sys.executable} -m aptui batch --json > out.json 2> err.txt"
     for _ in range(2):
         done = subprocess.run(command, shell=True, cwd=project.root, check=False)
@@ -133,7 +133,7 @@ def test_output_that_the_shell_redirects_into_the_project_is_not_a_source(projec
     assert sources(project) == {"a.txt"}
 
 
-def test_live_engine_leaves_out_own_files_that_appear(project: Project) -> None:
+def test_live_engine_ignores_new_files_of_aptui(project: Project) -> None:
     live = LiveProject(project.root, SETTINGS)
     live.write("notes.txt", "n")
     with live.running():
@@ -149,13 +149,13 @@ def test_live_engine_leaves_out_own_files_that_appear(project: Project) -> None:
         assert sources(live) == {"a.txt", "b.txt"}
 
 
-def test_own_files_cannot_be_relocated(project: Project) -> None:
+def test_files_of_aptui_cannot_be_relocated(project: Project) -> None:
     secret = project.write("kept/store/secret", "own")
 
     assert DiskTree(load.load(project.root)).why_not_ours(str(secret))
 
 
-def test_own_folder_that_contains_a_scan_folder_hides_no_sources(project: Project) -> None:
+def test_folder_of_aptui_that_contains_a_scan_folder_hides_no_sources(project: Project) -> None:
     project.config(SETTINGS.replace("path: .}", "path: kept/store/assets}"))
     project.write("kept/store/assets/b.txt", "b")
 
@@ -164,7 +164,7 @@ def test_own_folder_that_contains_a_scan_folder_hides_no_sources(project: Projec
     assert sources(project) == {"b.txt"}
 
 
-def test_batch_beside_an_engine_does_not_wait_for_its_own_output(project: Project) -> None:
+def test_batch_beside_an_engine_does_not_wait_for_its_own_printed_output(project: Project) -> None:
     live = LiveProject(project.root, SETTINGS)
     with live.running(), open(live.path("out.json"), "wb") as stream:
         with_printing = f"{os.fstat(stream.fileno()).st_ino} {os.fstat(stream.fileno()).st_dev} printing {os.getpid()}\n"

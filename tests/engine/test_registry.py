@@ -73,7 +73,7 @@ def entry(name, called="mine", **more):
     return Builder(builder_uuid(called), called, BuilderKind.PYTHON, origin=f"entry:{name}", **more)
 
 
-def test_projects_without_python_builders_need_no_description(place, no_process):
+def test_project_without_python_builders_starts_no_describing_process(place, no_process):
     no_process()
     copy = Builder(builder_uuid("copy"), "copy", BuilderKind.COPY)
 
@@ -81,7 +81,7 @@ def test_projects_without_python_builders_need_no_description(place, no_process)
     assert not place.cache.exists()
 
 
-def test_an_entry_point_is_found_and_completed_from_its_class(place):
+def test_builder_of_an_entry_point_is_completed_from_its_class(place):
     from aptui.builders.json_builder import JsonBuilder
 
     (found,) = place.complete(entry("json", params='{"a":1}'))
@@ -94,7 +94,7 @@ def test_an_entry_point_is_found_and_completed_from_its_class(place):
     assert len(found.code_digest) == 32
 
 
-def test_patterns_of_the_configuration_win_over_those_of_the_class(place):
+def test_patterns_of_the_configuration_replace_the_patterns_of_the_class(place):
     pattern = Pattern(PatternKind.GLOB, "*.cfg", r".*\.cfg")
 
     (found,) = place.complete(entry("json", patterns=(pattern,)))
@@ -102,7 +102,7 @@ def test_patterns_of_the_configuration_win_over_those_of_the_class(place):
     assert found.patterns == (pattern,)
 
 
-def test_builders_of_the_project_are_found_and_helpers_are_not(place):
+def test_project_builders_are_found_but_helper_modules_are_not(place):
     path = place.write("mesh.py")
     place.write("_helper.py", "helper")
     place.write("notes.txt", "text")
@@ -117,7 +117,7 @@ def test_builders_of_the_project_are_found_and_helpers_are_not(place):
     assert not (place.folder / "builders/__pycache__").exists()
 
 
-def test_configured_builder_of_the_project_is_listed_once(place):
+def test_project_builder_with_a_configuration_entry_is_listed_once(place):
     path = place.write("mesh.py")
 
     (found,) = place.complete(entry("mesh", "my-mesh"))
@@ -125,7 +125,7 @@ def test_configured_builder_of_the_project_is_listed_once(place):
     assert (found.name, found.version, found.origin) == ("my-mesh", "7", f"file:{path}:Made")
 
 
-def test_the_code_digest_follows_the_bytes_of_the_code_and_of_its_helpers(place):
+def test_digest_of_builder_code_changes_with_the_bytes_of_the_code(place):
     path = place.write("mesh.py", code="import _helper\n" + CODE)
     place.write("_helper.py", code="X = 1\n")
     (first,) = place.complete()
@@ -163,7 +163,7 @@ def test_damaged_registry_file_is_replaced(place, damage):
     assert place.cache.read_bytes() not in {b"", damage}
 
 
-def test_unwritable_registry_file_loses_only_time(place):
+def test_registry_file_that_cannot_be_written_causes_no_error(place):
     place.write("mesh.py")
     place.cache.parent.write_text("in the way")
 
@@ -191,7 +191,7 @@ def test_syntax_error_is_reported_with_file_and_line(place):
         ("import os\nos.abort()\n", "its import was killed by SIGABRT", ""),
     ],
 )
-def test_import_error_is_reported_with_place_and_reason(place, code, what, line):
+def test_builder_that_cannot_be_imported_is_reported_with_place_and_reason(place, code, what, line):
     path = place.write("mesh.py", code=code)
     place.write("good.py", "good")
 
@@ -211,7 +211,7 @@ def test_corrected_builder_file_is_loaded_after_an_error(place):
     assert [found.name for found in place.complete()] == ["mesh"]
 
 
-def test_printed_output_at_import_is_ignored(place):
+def test_text_that_a_builder_prints_during_its_import_is_ignored(place):
     place.write("mesh.py", code="print('hello')\nimport os\nos.write(1, b'more')\n" + CODE)
 
     assert [found.name for found in place.complete()] == ["mesh"]
@@ -220,7 +220,7 @@ def test_printed_output_at_import_is_ignored(place):
 @pytest.mark.parametrize(
     ("name", "hint"), [("jsn", "did you mean 'json'"), ("mehs", "did you mean 'mesh'"), ("zzzzzz", "there are '")]
 )
-def test_an_unknown_builder_names_the_nearest(place, name, hint):
+def test_error_about_an_unknown_builder_suggests_the_nearest_name(place, name, hint):
     place.write("mesh.py")
 
     with pytest.raises(UserError) as raised:
@@ -230,7 +230,7 @@ def test_an_unknown_builder_names_the_nearest(place, name, hint):
     assert raised.value.hint.startswith(hint)
 
 
-def test_two_files_with_builders_of_one_name_are_refused(place):
+def test_two_builder_files_with_the_same_builder_name_are_refused(place):
     first, second = place.write("a.py"), place.write("b.py")
 
     with pytest.raises(UserError) as raised:
@@ -239,7 +239,7 @@ def test_two_files_with_builders_of_one_name_are_refused(place):
     assert (raised.value.what, raised.value.where) == (f"the builder 'mesh' is also in {str(first)!r}", str(second))
 
 
-def test_a_builder_of_the_project_with_the_name_of_a_configured_one_is_refused(place):
+def test_project_builder_with_the_name_of_a_configured_builder_is_refused(place):
     path = place.write("mesh.py")
 
     with pytest.raises(UserError) as raised:
@@ -256,7 +256,7 @@ def test_builder_name_with_blanks_or_separators_is_refused(place, name):
         place.complete()
 
 
-def test_parameters_that_only_the_project_may_set_are_known_to_the_engine(place):
+def test_registry_lists_the_parameters_that_only_the_project_may_set(place):
     marked = CODE + (
         '    params_schema = {{"properties": {{"tool": {{"is_trusted_only": True}}, "size": {{}},'
         ' "env": {{"is_trusted_only": True}}}}}}\n'
@@ -269,7 +269,7 @@ def test_parameters_that_only_the_project_may_set_are_known_to_the_engine(place)
 
 
 @pytest.mark.parametrize(("name", "params"), [("shader", ("compiler",)), ("lua", ("luac",)), ("image", ("max_megapixels",))])
-def test_shipped_builders_mark_the_programs_they_run(place, name, params):
+def test_shipped_builders_list_the_parameters_that_choose_programs(place, name, params):
     assert place.complete(entry(name))[0].trusted_params == params
 
 
@@ -301,7 +301,7 @@ def test_class_that_lacks_a_member_of_builders_is_refused_with_its_place(place, 
     assert [found.name for found in place.complete()] == ["mesh"]
 
 
-def test_patterns_of_the_configuration_are_enough(place):
+def test_builder_class_may_lack_patterns_if_the_configuration_has_patterns(place):
     place.write("mesh.py", code=CODE.replace(LACKING["patterns"][0], ""))
     pattern = Pattern(PatternKind.GLOB, "*.m", "m")
 
@@ -319,7 +319,7 @@ def test_helper_classes_are_not_incomplete_builders(place):
     assert [found.name for found in place.complete()] == ["mesh"]
 
 
-def test_file_that_loses_its_only_builder_is_refused_and_a_removed_file_is_not(place):
+def test_builder_file_that_no_longer_has_a_builder_is_refused(place):
     path = place.write("mesh.py")
     place.complete()
     place.write("mesh.py", code="x = 1\n")
@@ -344,7 +344,7 @@ def test_renamed_builder_is_reported(place):
     assert told == ["'builders/mesh.py': 'mesh' is gone, and so are its products; the file has 'shape'"]
 
 
-def test_project_builder_needs_no_entry(tmp_path, monkeypatch):
+def test_project_builder_works_without_a_configuration_entry(tmp_path, monkeypatch):
     settings = (
         "limits: {analyse: 3s, process: 2s, memory: 512MiB}\nenvironment: [LEVEL]\nretry: {times: 2}\nundeclared_reads: add\n"
         "scan_folders: [{name: p, path: a}]\nplatforms: {linux: {}, server: {}}\n"
@@ -379,7 +379,7 @@ builders:
     return lambda: load.load(project)
 
 
-def test_output_of_a_version_command_is_part_of_the_version_of_its_builder(tmp_path, monkeypatch):
+def test_builder_version_includes_the_output_of_its_version_command(tmp_path, monkeypatch):
     config, memory = versioned(tmp_path, monkeypatch), tmp_path / "memory"
     (first,) = complete_checked(config(), memory)
     (tmp_path / "project/tool.sh").write_text("echo tool 1.3")
@@ -390,7 +390,7 @@ def test_output_of_a_version_command_is_part_of_the_version_of_its_builder(tmp_p
     assert first.code_digest == upgraded.code_digest
 
 
-def test_a_verb_that_reads_uses_the_last_printed_version_and_starts_no_program(tmp_path, monkeypatch, no_process):
+def test_verb_that_only_reads_uses_the_stored_output_of_a_version_command(tmp_path, monkeypatch, no_process):
     config, memory = versioned(tmp_path, monkeypatch), tmp_path / "memory"
     (asked,) = complete_checked(config(), memory)
     no_process()
@@ -408,7 +408,7 @@ def test_a_verb_that_reads_uses_the_last_printed_version_and_starts_no_program(t
         ("sh -c '", "cannot be started: No closing quotation"),
     ],
 )
-def test_a_version_command_that_fails_is_reported_with_its_place(tmp_path, monkeypatch, command, why):
+def test_failed_version_command_is_reported_with_its_line(tmp_path, monkeypatch, command, why):
     monkeypatch.setattr(registry, "_VERSION_LIMIT_S", 0.1 if "sleep" in command else 60)
     config = versioned(tmp_path, monkeypatch, command)()
 

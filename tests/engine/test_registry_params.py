@@ -44,7 +44,7 @@ def refused(project: Project) -> list[str]:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_parameter_is_one_error_with_its_place_however_many_sources(tmp_path, name):
+def test_wrong_parameter_is_reported_once_for_all_sources(tmp_path, name):
     rest, expected = WRONG[name]
     project = Project(tmp_path, SETTINGS.format(rest=rest))
     for number in range(3):
@@ -59,7 +59,7 @@ def test_all_wrong_parameters_are_reported_together(tmp_path):
     assert [line.partition(": ")[0] for line in refused(project)] == ["4:73", "4:60"]
 
 
-def test_an_unknown_builder_has_its_place(tmp_path):
+def test_error_about_an_unknown_builder_has_its_line_and_column(tmp_path):
     project = Project(tmp_path, SETTINGS.format(rest="").replace("uses: json", "uses: jsn"))
 
     assert refused(project) == ["4:23: no builder is called 'jsn' (used by 'tex'); did you mean 'json'"]
@@ -87,7 +87,7 @@ def test_parameters_of_steps_are_checked(tmp_path, steps, rest, error):
 
 
 @pytest.mark.parametrize("form", ["uses: json", "steps: [{uses: json}, {uses: json, name: again}]"])
-def test_version_in_the_configuration_runs_the_jobs_of_a_class_again(tmp_path, form):
+def test_new_version_in_the_configuration_runs_the_jobs_of_a_builder_again(tmp_path, form):
     settings = SETTINGS.format(rest="").replace("uses: json", form)
     project = Project(tmp_path, settings)
     project.write("assets/a.json", "{}")
@@ -97,20 +97,20 @@ def test_version_in_the_configuration_runs_the_jobs_of_a_class_again(tmp_path, f
     assert sum(project.engine_run().runs.values()) == 1
 
 
-def test_unknown_builder_of_a_step_has_its_place(tmp_path):
+def test_error_about_an_unknown_builder_of_a_step_has_its_line_and_column(tmp_path):
     project = Project(tmp_path, SETTINGS.format(rest="").replace("uses: json", "steps: [{uses: json}, {uses: xnl}]"))
 
     assert refused(project) == ["4:46: no builder is called 'xnl' (used by 'tex'); did you mean 'xml'"]
 
 
-def test_a_builder_of_the_project_is_checked_by_its_own_schema_as_far_as_it_is_understood(tmp_path):
+def test_parameters_of_a_project_builder_are_checked_by_its_schema(tmp_path):
     project = Project(tmp_path, SETTINGS.format(rest="").replace("uses: json", "uses: own, params: {depth: 4, any: 2, other: 1}"))
     project.write("builders/own.py", OWN)
 
     assert refused(project) == ["4:37: parameter 'depth' must be an integer to 3, not 4 (builder 'tex')"]
 
 
-def test_a_folders_settings_are_checked_by_the_same_schema(tmp_path):
+def test_parameters_in_folder_settings_are_checked_by_the_builder_schema(tmp_path):
     project = Project(tmp_path, SETTINGS.format(rest=""))
     project.engine_run({"assets/a.json": "{}", "assets/.aptui.yaml": "builders:\n  tex: {params: {minfy: true}}\n"})
 
@@ -119,5 +119,5 @@ def test_a_folders_settings_are_checked_by_the_same_schema(tmp_path):
 
 
 @pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"properties": {"a": True}}, {"properties": {"a": {"$ref": "#/x"}}}])
-def test_schema_of_unknown_keywords_allows_everything(schema):
+def test_parameter_schema_with_only_unknown_keywords_allows_every_value(schema):
     assert list(mistakes(schema, {"a": 1, "b": [2]})) == []

@@ -1,4 +1,4 @@
-"""A loop is woken from any thread, once for many calls, and never after the end."""
+"""Any thread can wake a loop: once for many calls, and never after the waker was closed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import selectors
 from aptui.engine.waking import Waker
 
 
-def test_many_calls_wake_once_and_none_after_the_end() -> None:
+def test_waker_wakes_once_for_many_calls_and_not_after_it_is_closed() -> None:
     woken: list[int] = []
     with selectors.DefaultSelector() as selector:
         waker = Waker(selector, lambda: woken.append(1))

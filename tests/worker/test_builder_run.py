@@ -85,7 +85,7 @@ class Analyses(Alike):
 @pytest.mark.parametrize(
     ("builder", "is_for_all"), [(Alike, True), (Decorated, True), (Analyses, False), (Overrides, False), (Reads, False)]
 )
-def test_analysis_holds_for_all_sources_if_its_builder_is_marked_and_reads_nothing(room, builder, is_for_all):
+def test_analysis_is_valid_for_all_sources_if_its_builder_reads_none(room, builder, is_for_all):
     reads.watch((str(room.root),))
     room.source()
 
@@ -95,7 +95,7 @@ def test_analysis_holds_for_all_sources_if_its_builder_is_marked_and_reads_nothi
     assert (result.outcome, result.is_for_all_sources) == (Outcome.SUCCEEDED, is_for_all)
 
 
-def test_analysis_gets_the_configuration_and_returns_plans(room):
+def test_analysis_receives_the_configuration_and_returns_job_plans(room):
     asked = []
 
     def create_jobs(request):
@@ -126,7 +126,7 @@ def test_analysis_gets_the_configuration_and_returns_plans(room):
     assert [(record.text, record.context) for record in result.log] == [("looked", (("at", "a.txt"),))]
 
 
-def test_source_dependencies_have_a_kind_and_are_unique(room):
+def test_source_dependencies_of_a_plan_are_unique_and_have_a_kind(room):
     uuid = UUID(int=7)
     dependencies = [
         SourceDependency("./x/../b.txt"),
@@ -151,7 +151,7 @@ def test_job_for_an_unknown_platform_is_passed_to_the_engine(room):
     assert [plan.platform for plan in result.plans] == ["mars", "common"]
 
 
-def test_later_of_two_jobs_with_the_same_key_is_used(room):
+def test_a_plan_uses_the_later_of_two_jobs_with_the_same_key(room):
     result = room.analyse(lambda _request: jobs(JobDescriptor("k", "linux", 1), JobDescriptor("k", "linux", 2)))
 
     assert [plan.priority for plan in result.plans] == [2]
@@ -213,7 +213,7 @@ def test_failed_analysis_has_a_one_line_error_and_no_plans(room, create_jobs, ou
     assert decode(FrameKind.ANALYSED, encode(FrameKind.ANALYSED, result)[5:]) == result
 
 
-def test_an_additional_fingerprint_needs_an_analysis_fingerprint(room):
+def test_additional_fingerprint_without_an_analysis_fingerprint_is_refused(room):
     result = room.analyse(
         lambda _: jobs(JobDescriptor("k", "linux", additional_fingerprint="x")), replace(PYTHON, analysis_fingerprint="")
     )
@@ -222,7 +222,7 @@ def test_an_additional_fingerprint_needs_an_analysis_fingerprint(room):
     assert "analysis_fingerprint" in result.error
 
 
-def test_failure_without_an_error_text_uses_the_first_logged_error(room):
+def test_error_of_a_failure_without_a_text_is_the_first_logged_error(room):
     def create_jobs(request):
         request.log.error("line 3 is odd\nvery")
         return CreateJobsResponse()
@@ -230,7 +230,7 @@ def test_failure_without_an_error_text_uses_the_first_logged_error(room):
     assert room.analyse(create_jobs).error == "line 3 is odd"
 
 
-def test_undecodable_names_reach_the_engine(room):
+def test_builder_answers_with_undecodable_names_reach_the_engine(room):
     odd = os.fsdecode(b"caf\xe9")
 
     result = room.analyse(
@@ -247,7 +247,7 @@ def test_undecodable_names_reach_the_engine(room):
 # ---------------------------------------------------------------------------------------------------------------- processing
 
 
-def test_job_runs_in_own_folders_that_are_removed_afterwards(room):
+def test_folders_of_a_job_are_removed_after_the_run(room):
     asked = []
 
     def process_job(request):
@@ -267,7 +267,7 @@ def test_job_runs_in_own_folders_that_are_removed_afterwards(room):
     assert os.environ["TMPDIR"] == str(room.root.parent)
 
 
-def test_planning_parameters_are_not_given_to_process_job(room):
+def test_process_job_does_not_receive_planning_parameters(room):
     asked = []
 
     def process_job(request):
@@ -280,7 +280,7 @@ def test_planning_parameters_are_not_given_to_process_job(room):
     assert asked == [{"y": 1}]
 
 
-def test_the_staging_folder_of_a_failed_run_is_gone(room):
+def test_staging_folder_of_a_failed_run_is_removed(room):
     order = room.order()
 
     room.process(raising(ValueError()), order)
@@ -289,7 +289,7 @@ def test_the_staging_folder_of_a_failed_run_is_gone(room):
 
 
 @pytest.mark.parametrize("how", ["keeps_temp", "debug_output", "keep_temp"])
-def test_temporary_files_are_kept_on_demand(room, how):
+def test_temporary_files_of_a_run_are_kept_if_the_order_requests_it(room, how):
     def process_job(request):
         write(os.path.join(request.temp_dir, "scratch"))
         return made(product(request), keep_temp=how == "keep_temp")
@@ -320,7 +320,7 @@ def test_a_product_in_the_temporary_folder_is_moved(room):
     assert "/temp/" not in staged.staged
 
 
-def test_unreadable_product_becomes_readable(room):
+def test_product_that_is_not_readable_becomes_readable(room):
     def process_job(request):
         os.chmod(write(request.product_path("a.out")), 0)
         return made(JobProduct("a.out"))
@@ -338,7 +338,7 @@ def test_product_is_never_setuid_or_writable_by_others(room):
     assert os.stat(staged.staged).st_mode & 0o7777 == 0o775
 
 
-def test_a_product_elsewhere_is_copied_and_stays(room, tmp_path):
+def test_product_outside_the_folders_of_the_run_is_copied(room, tmp_path):
     elsewhere = write(tmp_path / "shared.out", b"shared")
 
     result = room.process(lambda _request: made(JobProduct(elsewhere)))
@@ -405,7 +405,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_false_product_claim_fails_naming_the_file(room, lie):
+def test_error_about_an_invalid_product_names_its_file(room, lie):
     make, error = LIES[lie]
 
     result = room.process(lambda request: made(*make(request)))
@@ -416,7 +416,7 @@ def test_false_product_claim_fails_naming_the_file(room, lie):
     assert result.log[-1].text == result.error
 
 
-def test_intermediates_belong_to_the_common_platform(room):
+def test_only_intermediates_may_belong_to_the_common_platform(room):
     good = room.process(lambda r: made(product(r, flags=ProductFlag.INTERMEDIATE)), room.order(platform="common"))
     bad = room.process(lambda r: made(product(r)), room.order(platform="common"))
 
@@ -424,7 +424,7 @@ def test_intermediates_belong_to_the_common_platform(room):
     assert (bad.outcome, "only intermediates belong to" in bad.error) == (Outcome.FAILED, True)
 
 
-def test_an_intermediate_may_name_its_own_folder(room):
+def test_builder_may_choose_the_folder_of_an_intermediate(room):
     def process(request):
         first = product(request, "x/A.Out", flags=ProductFlag.INTERMEDIATE, folder="Some\\Other/./Place")
         return made(first, product(request, "b.out", sub_id=1, flags=ProductFlag.INTERMEDIATE))
@@ -434,7 +434,7 @@ def test_an_intermediate_may_name_its_own_folder(room):
     assert [item.name for item in result.products] == ["some/other/place/a.out", "b.out"]
 
 
-def test_a_source_that_changed_before_the_run_is_stale(room):
+def test_a_run_is_stale_if_its_source_changed_before_the_run(room):
     order = room.order()
     room.source("a.txt", b"other")
     called = []
@@ -444,7 +444,7 @@ def test_a_source_that_changed_before_the_run_is_stale(room):
     assert (result.outcome, result.error, called) == (Outcome.STALE, "the source changed while the job ran", [])
 
 
-def test_a_source_that_changes_during_the_run_is_stale(room):
+def test_a_run_is_stale_if_its_source_changes_during_the_run(room):
     def process_job(request):
         room.source("a.txt", b"other")
         return made(product(request))
@@ -468,7 +468,7 @@ def test_progress_of_a_builder_reaches_its_log_while_it_runs(room):
     assert (result.outcome, found, result.log) == (Outcome.SUCCEEDED, ["[50 %]"], ())
 
 
-def test_a_source_that_vanished_is_stale(room):
+def test_a_run_is_stale_if_its_source_was_deleted(room):
     order = room.order()
     os.unlink(room.root / "a.txt")
 
@@ -477,7 +477,7 @@ def test_a_source_that_vanished_is_stale(room):
     assert (result.outcome, result.error) == (Outcome.STALE, "the source cannot be read: No such file or directory")
 
 
-def test_run_whose_source_differs_from_the_order_is_stale(room):
+def test_a_run_is_stale_if_the_digest_of_its_source_differs_from_the_order(room):
     def process_job(request):
         request.read_source()
         return made(product(request))
@@ -533,7 +533,7 @@ def test_failed_run_has_a_one_line_error_that_is_also_logged(room, process_job, 
     assert any(record.level == LogLevel.ERROR for record in result.log)
 
 
-def test_dependencies_and_sources_to_reprocess_are_passed_on(room, tmp_path):
+def test_engine_gets_the_dependencies_and_the_sources_to_reprocess(room, tmp_path):
     header = write(tmp_path / "shared/b.h", b"header")
     room.source("c.h", b"c")
 
@@ -558,7 +558,7 @@ def test_sources_to_reprocess_of_a_failed_run_are_ignored(room):
     assert (result.outcome, result.reprocess) == (Outcome.FAILED, ())
 
 
-def test_a_process_left_behind_fails_the_run_and_is_gone(room):
+def test_a_run_fails_if_a_process_is_left_and_the_process_is_killed(room):
     pids = []
 
     def process_job(request):
@@ -614,7 +614,7 @@ def test_warnings_and_errors_are_counted_and_do_not_fail_a_run(room):
     assert [record.level for record in result.log] == [2, 3, 0]
 
 
-def test_endless_log_is_truncated_in_the_middle(room):
+def test_long_log_is_truncated_in_the_middle(room):
     def process_job(request):
         for number in range(10_000):
             request.log.warning(f"w{number}")

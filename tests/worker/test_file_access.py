@@ -77,7 +77,7 @@ def test_changed_product_is_written(tmp_path, data):
 
 @pytest.mark.parametrize("data", [SMALL, LARGE])
 @pytest.mark.parametrize("present", [b"", bytes(32)])
-def test_source_changed_during_copy_is_stale_and_leaves_no_files(tmp_path, monkeypatch, data, present):
+def test_copy_is_stale_if_its_source_changed_during_the_copy(tmp_path, monkeypatch, data, present):
     one = order(tmp_path, data, present)
     while_reading(monkeypatch, append_to(one.path))
 
@@ -88,7 +88,7 @@ def test_source_changed_during_copy_is_stale_and_leaves_no_files(tmp_path, monke
     assert not os.path.exists(one.staged)
 
 
-def test_source_rewritten_with_equal_size_during_copy_is_stale(tmp_path, monkeypatch):
+def test_copy_is_stale_if_its_source_was_rewritten_with_equal_size(tmp_path, monkeypatch):
     one = order(tmp_path, LARGE)
     while_reading(monkeypatch, lambda: os.utime(one.path, ns=(1, 1)))
 
@@ -97,7 +97,7 @@ def test_source_rewritten_with_equal_size_during_copy_is_stale(tmp_path, monkeyp
     assert result.outcome == Outcome.STALE
 
 
-def test_a_source_that_vanished_or_became_something_else_is_stale(tmp_path):
+def test_copy_of_a_source_that_was_deleted_or_replaced_is_stale(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     paths = [tmp_path / "gone", tmp_path / "fifo", tmp_path]
 
@@ -131,7 +131,7 @@ def test_copy_never_overwrites_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("data", [SMALL, LARGE])
-def test_a_full_disk_fails_the_copy_and_leaves_nothing(tmp_path, monkeypatch, data):
+def test_copy_to_a_full_disk_fails_and_leaves_no_file(tmp_path, monkeypatch, data):
     def full(descriptor, data):
         raise OSError(28, "No space left on device")
 
@@ -145,7 +145,7 @@ def test_a_full_disk_fails_the_copy_and_leaves_nothing(tmp_path, monkeypatch, da
     assert not os.path.exists(one.staged)
 
 
-def test_one_bad_copy_does_not_disturb_the_others_of_a_large_batch(tmp_path):
+def test_failed_copy_does_not_affect_other_copies_of_a_large_batch(tmp_path):
     orders = [order(tmp_path, b"%d" % key, key=key) for key in range(file_access.SYNC_EACH_BELOW + 5)]
     os.unlink(orders[3].path)
 
@@ -156,7 +156,7 @@ def test_one_bad_copy_does_not_disturb_the_others_of_a_large_batch(tmp_path):
     assert (tmp_path / "staging/copy36").read_bytes() == b"36"
 
 
-def test_a_large_batch_that_cannot_be_synced_fails_whole(tmp_path, monkeypatch):
+def test_all_copies_of_a_large_batch_fail_if_they_cannot_be_synced(tmp_path, monkeypatch):
     def broken(path):
         raise OSError(5, "Input/output error")
 
@@ -179,7 +179,7 @@ def test_copy_is_writable_and_executable_like_its_source(tmp_path):
     assert os.stat(one.staged).st_mode & 0o700 == 0o700
 
 
-def test_files_are_hashed_in_order_with_their_stat(tmp_path):
+def test_hash_results_have_the_order_of_the_files_and_their_stat(tmp_path):
     (tmp_path / "a").write_bytes(SMALL)
     (tmp_path / "b").write_bytes(LARGE)
 
@@ -233,7 +233,7 @@ def test_a_file_that_changes_while_it_is_hashed_has_no_hash(tmp_path, monkeypatc
     assert (result.files, result.errors) == ((None,), ())
 
 
-def test_files_sync_together_and_failures_are_named(tmp_path, monkeypatch):
+def test_sync_of_several_files_names_the_files_that_failed(tmp_path, monkeypatch):
     paths = [str(tmp_path / name) for name in "abc"]
     descriptors = [os.open(path, os.O_CREAT | os.O_RDONLY) for path in paths]
     synced, fsync = [], os.fsync
@@ -280,7 +280,7 @@ def test_lfs_pointer_without_content_is_copied_only_on_request(tmp_path):
     assert Path(one.staged).read_bytes() == POINTER
 
 
-# ------------------------------------------------------------------------------------------------- copied while it is hashed
+# ------------------------------------------------------------------------------- files that are copied while they are hashed
 
 
 def hash_order(tmp_path, *texts: bytes, known: tuple[bytes, ...] = ()) -> HashOrder:
@@ -331,7 +331,7 @@ def test_a_file_that_changes_while_it_is_hashed_leaves_no_copy(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("data", [SMALL, LARGE])
-def test_a_copy_that_cannot_be_written_does_not_harm_the_digest(tmp_path, monkeypatch, data):
+def test_digest_is_correct_if_the_copy_cannot_be_written(tmp_path, monkeypatch, data):
     def full(descriptor, data):
         raise OSError(28, "No space left on device")
 
@@ -354,7 +354,7 @@ def test_copy_during_hashing_never_overwrites_a_file(tmp_path):
     assert (result.staged, staged(tmp_path)) == ((), {"0-too": b"somebody's"})
 
 
-def test_many_copies_share_one_sync(tmp_path, monkeypatch):
+def test_worker_syncs_many_copies_with_one_call(tmp_path, monkeypatch):
     texts = [b"%d" % number for number in range(file_access.SYNC_EACH_BELOW)]
     synced = []
     monkeypatch.setattr(file_access, "sync_file_system", synced.append)
@@ -364,7 +364,7 @@ def test_many_copies_share_one_sync(tmp_path, monkeypatch):
     assert (len(result.staged), len(synced)) == (len(texts), 1)
 
 
-def test_copies_that_cannot_be_synced_are_dropped(tmp_path, monkeypatch):
+def test_staged_copies_are_dropped_if_they_cannot_be_synced(tmp_path, monkeypatch):
     def broken(path):
         raise OSError(5, "Input/output error")
 
@@ -384,7 +384,7 @@ def test_lfs_pointer_without_content_is_not_copied_during_hashing(tmp_path):
 
 
 @pytest.mark.parametrize("data", [SMALL, LARGE])
-def test_file_open_for_writing_is_not_copied_on_request(tmp_path, data):
+def test_a_file_open_for_writing_is_not_copied_on_request(tmp_path, data):
     one = replace(hash_order(tmp_path, data), asks_writers=True)
     with open(one.paths[0], "ab"):
         while_written, untold = file_access.hash_files(one), file_access.hash_files(replace(one, order=2, asks_writers=False))

@@ -45,7 +45,7 @@ def test_sandbox_is_mentioned_only_as_a_possible_reason(
     assert has_note(output, error.replace("HERE", str(tmp_path)), kind) is is_noted
 
 
-def test_run_outside_a_sandbox_never_mentions_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_run_outside_a_sandbox_does_not_mention_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("APTUI_SANDBOX", "off")
 
     assert not has_note("", "command exited with status 3", "exit 3")

@@ -27,7 +27,7 @@ def texts(log, seen=-1):
     return stamp, [record.text for record in records]
 
 
-def test_log_is_returned_only_if_its_stamp_has_changed():
+def test_answer_contains_the_log_only_if_its_stamp_has_changed():
     log = RunLog("w")
     assert texts(log) == (0, [])
     log.write(LogLevel.INFO, "one")
@@ -37,7 +37,7 @@ def test_log_is_returned_only_if_its_stamp_has_changed():
     assert texts(log, 1) == (2, ["one", "two"])
 
 
-def test_progress_is_the_last_record_until_the_run_ends():
+def test_progress_record_is_the_last_record_of_a_log_until_the_run_ends():
     log = RunLog("w")
     log.write(LogLevel.INFO, "one")
     for fraction in (0.4, 0.404, 2.0):
@@ -47,7 +47,7 @@ def test_progress_is_the_last_record_until_the_run_ends():
     assert [record.text for record in log.records()] == ["one"]
 
 
-def test_log_stamp_rises_with_dropped_records():
+def test_stamp_of_a_log_increases_although_records_are_dropped():
     log = RunLog("w")
     for at in range(2 * MOST_RECORDS + 5):
         log.write(LogLevel.INFO, str(at))
@@ -58,7 +58,7 @@ def test_log_stamp_rises_with_dropped_records():
     assert records[-1].text == "last"
 
 
-def test_output_of_a_command_follows_the_log_and_is_returned_once():
+def test_command_output_follows_the_log_and_is_returned_once():
     log, output = RunLog("w"), Output()
     log.write(LogLevel.INFO, "before")
     log.follow_output(output)
@@ -75,7 +75,7 @@ def test_output_of_a_command_follows_the_log_and_is_returned_once():
     assert [record.text for record in log.records()] == texts(log)[1]
 
 
-def test_end_of_a_long_log_is_returned():
+def test_last_part_of_a_long_log_is_returned():
     many = tuple(LogRecord(LogLevel.INFO, "w", str(at), at) for at in range(MOST_ANSWER_RECORDS + 3))
     told = latest(many, "w")
     assert told[0].text.startswith("[… 3 records before these")
@@ -120,7 +120,7 @@ def asked():
     theirs.close()
 
 
-def test_log_request_for_ended_or_future_run_is_answered(asked):
+def test_request_for_the_log_of_an_ended_or_future_run_is_answered(asked):
     teller, ask = asked
     log = RunLog("w")
     teller.begin(7, log)
@@ -136,7 +136,7 @@ def test_log_request_for_ended_or_future_run_is_answered(asked):
     assert ask(8) == (8, -1, [])
 
 
-def test_unencodable_records_are_answered(asked):
+def test_request_for_a_log_is_answered_if_a_record_cannot_be_encoded(asked):
     teller, ask = asked
     log = RunLog("w")
     teller.begin(7, log)

@@ -28,7 +28,7 @@ from aptui.worker import main
         (BuilderKind.COMMAND, 5 << 30, 16, 5),
     ],
 )
-def test_memory_limit_is_configured_or_a_share_of_the_machine(
+def test_memory_limit_of_a_worker_is_a_share_of_the_machine_by_default(
     monkeypatch: pytest.MonkeyPatch, kind: BuilderKind, said: int, machine_gib: int, limit_gib: int
 ) -> None:
     sizes = {"SC_PHYS_PAGES": machine_gib << 18, "SC_PAGE_SIZE": 4096}
@@ -37,7 +37,7 @@ def test_memory_limit_is_configured_or_a_share_of_the_machine(
     assert main.memory_limit_of(builder("b", "*.b", kind), said) == limit_gib << 30
 
 
-def test_result_of_a_command_is_held_until_it_is_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_of_a_command_is_held_until_it_is_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = socket.socketpair()
     worker = main.Worker(theirs, theirs)
     answered: list[list[int]] = []
@@ -76,7 +76,7 @@ with main._make_safe(0):
 
 
 @pytest.mark.real
-def test_forked_builder_process_ends_silently_on_a_signal() -> None:
+def test_process_that_a_builder_forked_ends_without_output_on_a_signal() -> None:
     done = subprocess.run([sys.executable, "-c", _FORKS], capture_output=True, text=True, check=True, timeout=30)
 
     assert (done.stdout.strip(), done.stderr) == (str(-signal.SIGTERM), "")

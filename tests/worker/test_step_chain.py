@@ -80,7 +80,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 @pytest.mark.real
-def test_steps_run_in_one_job_per_platform_with_their_parameters(project: Project) -> None:
+def test_steps_of_a_chain_run_in_one_job_per_platform(project: Project) -> None:
     ran = project.engine_run()
 
     assert project.errors() == {}
@@ -107,9 +107,7 @@ def test_steps_run_in_one_job_per_platform_with_their_parameters(project: Projec
         ("assets/style.txt", "new"),
     ],
 )
-def test_change_of_a_parameter_of_code_or_of_a_dependency_of_any_step_runs_the_job_again(
-    project: Project, change: tuple[str, str]
-) -> None:
+def test_job_of_a_chain_runs_again_after_a_change_of_any_step(project: Project, change: tuple[str, str]) -> None:
     project.engine_run()
     project.write(*change)
 
@@ -118,7 +116,7 @@ def test_change_of_a_parameter_of_code_or_of_a_dependency_of_any_step_runs_the_j
 
 
 @pytest.mark.real
-def test_planning_parameter_of_a_later_step_counts_for_the_job_of_the_chain(project: Project) -> None:
+def test_change_of_a_planning_parameter_of_a_later_step_runs_the_job_again(project: Project) -> None:
     project.write("builders/shout.py", SHOUT.replace('"default": "!"', '"default": "!", "is_planning_only": True'))
     project.engine_run()
     assert project.texts()["one.txt"] == "ONE?"
@@ -130,7 +128,7 @@ def test_planning_parameter_of_a_later_step_counts_for_the_job_of_the_chain(proj
 
 
 @pytest.mark.real
-def test_later_step_reads_files_of_the_project_and_run_time_dependencies_follow_the_steps(project: Project) -> None:
+def test_later_step_of_a_chain_reads_files_of_the_project(project: Project) -> None:
     project.write("assets/a.words", "styled")
     project.write("assets/style.txt", "-s")
 
@@ -141,7 +139,7 @@ def test_later_step_reads_files_of_the_project_and_run_time_dependencies_follow_
 
 
 @pytest.mark.real
-def test_asset_ids_of_products_that_a_later_step_replaces_follow_the_steps(project: Project) -> None:
+def test_dependencies_have_the_sub_ids_of_the_products_of_the_last_step(project: Project) -> None:
     project.engine_run()
 
     with closing(sqlite3.connect(project.cache / "assetdb.sqlite")) as database:
@@ -163,7 +161,7 @@ def test_asset_ids_of_products_that_a_later_step_replaces_follow_the_steps(proje
         ),
     ],
 )
-def test_failed_step_is_named(project: Project, source: str, settings: str, error: str) -> None:
+def test_error_of_a_chain_names_the_step_that_failed(project: Project, source: str, settings: str, error: str) -> None:
     project.config(settings)
     project.write("assets/a.words", source)
 

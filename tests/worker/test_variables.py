@@ -37,7 +37,7 @@ def test_builder_sees_its_own_and_the_common_variables(engine: tuple[tuple[str, 
     assert found == {"one": {"ONES": "1", "BOTH": "b", "LANG": "de"}, "two": {"BOTH": "b", "LANG": "de"}, "three": {"LANG": "de"}}
 
 
-def test_command_gets_the_variables_of_its_builder_and_the_shared_ones(engine: tuple[tuple[str, bytes], ...]) -> None:
+def test_command_gets_the_variables_of_its_builder_and_of_all_builders(engine: tuple[tuple[str, bytes], ...]) -> None:
     variables = BuilderVariables([ONE, TWO], engine)
 
     names = {"ONES", "BOTH"}
@@ -46,13 +46,13 @@ def test_command_gets_the_variables_of_its_builder_and_the_shared_ones(engine: t
     assert variables.environment("two").keys() & names == {"BOTH"}
 
 
-def test_unset_variables_stay_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variable_that_is_not_set_in_the_engine_is_not_set_for_builders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LANG")
 
     assert values_of([TWO]) == ()
 
 
-def test_undecodable_values_are_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builder_gets_variables_with_undecodable_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONES", os.fsdecode(b"\xff"))
     variables = BuilderVariables([ONE], values_of([ONE]))
 

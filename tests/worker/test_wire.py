@@ -77,12 +77,12 @@ RECORDS = {
 }
 
 
-def test_every_frame_kind_has_an_example_record():
+def test_every_kind_of_frame_has_an_example_record():
     assert set(RECORDS) == set(FrameKind)
 
 
 @pytest.mark.parametrize("kind", FrameKind)
-def test_records_round_trip_unchanged(kind):
+def test_encoded_record_is_decoded_unchanged(kind):
     frame = encode(kind, RECORDS[kind])
 
     ((found, payload),) = FrameReader().feed(frame)
@@ -100,7 +100,7 @@ def test_frames_are_assembled_from_single_bytes():
     assert {kind: decode(kind, payload) for kind, payload in frames} == RECORDS
 
 
-def test_several_frames_in_one_piece_are_all_read():
+def test_reader_returns_all_frames_of_one_received_piece():
     stream = b"".join(encode(kind, record) for kind, record in RECORDS.items())
 
     frames = list(FrameReader().feed(stream))
@@ -108,7 +108,7 @@ def test_several_frames_in_one_piece_are_all_read():
     assert [kind for kind, _ in frames] == list(RECORDS)
 
 
-def test_a_record_over_the_limit_is_not_sent(monkeypatch):
+def test_record_that_is_larger_than_the_limit_is_not_sent(monkeypatch):
     monkeypatch.setattr(wire, "FRAME_LIMIT_BYTES", 100)
 
     with pytest.raises(WireError, match="longer than the limit of 100"):
@@ -137,7 +137,7 @@ def test_invalid_frame_head_is_refused_before_its_payload(head, what):
         list(FrameReader().feed(head))
 
 
-def test_frames_before_a_damaged_one_are_received():
+def test_frames_before_a_damaged_frame_are_received():
     frames = FrameReader().feed(encode(FrameKind.READY, WorkerNote()) + b"\x00\x00\x00\x00\x00")
 
     kind, _payload = next(frames)
@@ -160,21 +160,21 @@ def test_frames_before_a_damaged_one_are_received():
     ids=["empty", "never-used-byte", "cut", "longer", "deep", "another-type"],
 )
 @pytest.mark.parametrize("kind", FrameKind)
-def test_a_damaged_payload_is_refused(kind, damage):
+def test_frame_with_a_damaged_payload_is_refused(kind, damage):
     payload = encode(kind, RECORDS[kind])[wire.HEADER_BYTES :]
 
     with pytest.raises(WireError, match=f"a frame of kind {kind.name} cannot be read"):
         decode(kind, damage(payload))
 
 
-def test_text_that_is_not_utf8_is_refused():
+def test_frame_with_text_that_is_not_utf8_is_refused():
     payload = encode(FrameKind.RETIRE, WorkerNote("caffee"))[wire.HEADER_BYTES :].replace(b"ff", b"\xff\xfe")
 
     with pytest.raises(WireError):
         decode(FrameKind.RETIRE, payload)
 
 
-def test_a_record_of_another_kind_is_refused():
+def test_record_of_another_kind_than_its_frame_is_refused():
     payload = encode(FrameKind.RAN, RUN)[wire.HEADER_BYTES :]
 
     with pytest.raises(WireError):

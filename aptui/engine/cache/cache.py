@@ -464,7 +464,7 @@ class Cache:
             if folder:
                 self._dirty.add(folder)
 
-    # ------------------------------------------------------------------------------------------------------------- settling
+    # -------------------------------------------------------------------------------------------------- checks of the cache
 
     def note_written(self, folders: Iterable[str]) -> None:
         """Note that the engine wrote files other than products into these folders."""

@@ -194,7 +194,7 @@ class ChangeTracker:
 
         self._is_ignored = is_ignored
 
-    # ------------------------------------------------------------------------------------------------------------- hearing
+    # --------------------------------------------------------------------------------------------- receiving notifications
 
     def take(self, notification: ChangeNotification) -> None:
         """Receive a notification; any thread may call this."""
@@ -237,8 +237,8 @@ class ChangeTracker:
                 if notification.is_lost and self.engine is not None:
                     self.engine.check_products()
             elif notification.is_lost or any(map(is_setting, (*notification.paths, *notification.trees))):
-                # The engine also scans when watching begins, because earlier changes of files that were read caused no
-                # notification.
+                # The watcher also reports a loss when watching begins, because the configuration may have changed after it was
+                # read.
                 self._settings_changed()
         self._say_why(losses)
         if lost_products and self.engine is not None:
@@ -295,7 +295,7 @@ class ChangeTracker:
         if really:
             engine.scans.lose(really)
 
-    # ------------------------------------------------------------------------------------------------------------- looking
+    # ------------------------------------------------------------------------------------------------------ checking files
 
     def poll(self, now: float) -> None:
         """Perform the due checks; the loop calls this after each turn."""
@@ -395,7 +395,7 @@ class ChangeTracker:
         """Find out whether a path needs a check of its folder, of the file, or of everything below it."""
         rels = [rel for rel in self._relatives(path) if not (rel and self._is_ignored(rel))]
         if not rels:
-            self._absences.settle(path)  # the configuration may ignore the path by now
+            self._absences.settle(path)  # the path may have waited for its second check before the configuration ignored it
             return
         seen = stat_of(path)
         if seen is None and self._absences.may_come_back(engine, path, [key_of(rel) for rel in rels if rel], now):
@@ -403,7 +403,7 @@ class ChangeTracker:
         was_waited_for = self._absences.settle(path)
         if seen is None:
             self._writing.finish(rels)
-            # the missing path is a scan folder, and the scan reports a missing scan folder
+            # if the missing path is a scan folder, scan everything, because the scan reports a missing scan folder
             self._is_lost = self._is_lost or "" in rels
             for rel in filter(None, rels):
                 if not was_waited_for and engine.is_unknown_path(key_of(rel)):
@@ -420,7 +420,7 @@ class ChangeTracker:
             self._writing.finish(rels)
             for key in (
                 key for key in map(key_of, rels) if not engine.is_unknown_path(key)
-            ):  # the path was a source before aptui wrote one of its own files at this path
+            ):  # a file of aptui has replaced the source at this path
                 self._whole.add(parent(key))
                 by_folder.setdefault(parent(key), set())
         elif self._writing.is_ready(engine, path, rels, seen, now):
@@ -461,7 +461,7 @@ class ChangeTracker:
             # check the whole folder, which may be readable again: files below it were not checked while it was unreadable
             self._note_tree(path)
 
-    # ------------------------------------------------------------------------------------------------------ being written
+    # ------------------------------------------------------------------------------------ files that a program is writing
 
     def is_being_written(self, path: str, *, is_asked: bool = False) -> bool:
         """Whether another process holds this source (absolute path in text form) open for writing; see `ChangeSource`."""
@@ -484,7 +484,7 @@ class ChangeTracker:
                 self._name(key_of(rel), path)
                 self._check_folder(engine, parent(key_of(rel)), {key_of(rel)}, now)
 
-    # -------------------------------------------------------------------------------------------------------- second looks
+    # ------------------------------------------------------------------------------------------------------- second checks
 
     def _note_distrusted(self, engine: Engine, now: float) -> None:
         for folder in engine.archive.folders.list_distrusted_folders():
@@ -513,7 +513,7 @@ class ChangeTracker:
             engine.scans.check_folder(parent(key), frozenset({key}))
             engine.metadata.held.pop(held, None)
 
-    # --------------------------------------------------------------------------------------------------------------- holds
+    # --------------------------------------------------------------------------------------- delayed processing of changes
 
     @property
     def holds(self) -> tuple[str, ...]:
@@ -537,7 +537,7 @@ class ChangeTracker:
         self._held_by = busy
         return bool(busy or self._people or self.is_draining or now < self._free_at)
 
-    # --------------------------------------------------------------------------------------------------------- what was asked for
+    # ------------------------------------------------------------------------------------------------------------ requested scans
 
     def rescan(self, *, retries: bool) -> None:
         """Scan everything as soon as no client delays the processing of changes."""

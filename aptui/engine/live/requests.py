@@ -396,7 +396,7 @@ class RequestHandler:
             notice = ConnectionsChanged(engine.inbox.seq if engine else 0, server.connections(), self._published_report)
             server.publish(notice, engine.epoch if engine else 0, notice.cause)
 
-    # ---------------------------------------------------------------------------------------------------------------- jobs
+    # ------------------------------------------------------------------------------------------------- requests about jobs
 
     def _ask_jobs(self, request: Request, verb: port.ReprocessJobs | port.Cancel | port.EscalateJobs) -> None:
         engine = self._live.working_engine()
@@ -441,7 +441,7 @@ class RequestHandler:
         else:
             request.answer(is_changed=is_changed)
 
-    # --------------------------------------------------------------------------------------------------------- the queue
+    # ------------------------------------------------------------------------------------------ requests about the queue
 
     def _pause(self, request: Request, is_paused: bool) -> None:
         """Pause or resume the start of jobs (`loop.dispatch.QueuePause`); running jobs continue."""
@@ -550,7 +550,7 @@ class RequestHandler:
             return "runs with debug output" if project.debug_output else "runs without debug output"
         return ""
 
-    # ---------------------------------------------------------------------------------------------------------------- time
+    # ----------------------------------------------------------------------------------------------------------- deadlines
 
     def next_deadline(self, _now: float) -> float | None:
         """Return when the time limit of a client's message or of a waiting request ends."""

@@ -168,7 +168,7 @@ class WatchedRoots:
             [path for path in dict.fromkeys(folders) if os.path.isdir(path)],
         )
 
-    # ----------------------------------------------------------------------------------------------------------- its health
+    # ------------------------------------------------------------------------------------------ health of the watched roots
 
     def _take_health(self, roots: tuple[WatchedRoot, ...]) -> None:
         """Store how the roots are watched; called from the watcher's threads."""
@@ -197,7 +197,7 @@ class WatchedRoots:
 
     @property
     def are_all_native(self) -> bool:
-        """Whether every scan folder is watched by the kernel, so that no notification means no change."""
+        """Whether the kernel watches every scan folder, so that each change causes a notification."""
         modes = {root.path: root.mode for root in self._health}
         wanted = [os.fsdecode(root.path) for root in self._list_wanted() if root.tag.startswith(SOURCES)]
         return all(modes.get(path) is WatchMode.NATIVE for path in wanted)

@@ -364,7 +364,7 @@ class EngineSupervisor:
             engine.sessions.note_rest()
             self.roots.add_intermediates()
         if not self._is_settled and now - self._idle_since >= _SETTLE_AFTER_S:
-            # if the watcher is not quiet, it may still have a file that jobs wait for
+            # while changes are not checked yet, a job may wait for a changed file without an error
             if self.watching.is_quiet and engine.pipeline.jobs.stuck():
                 engine.news.say_once("jobs are waiting for something that cannot happen; please report this")
             engine.settle(checkpoints=False)  # no checkpoint, because it takes time and the user may save a file at this moment
@@ -382,7 +382,7 @@ class EngineSupervisor:
         is_quiet = watching.is_quiet or watching.is_draining or bool(watching.holds)
         return engine.is_idle and self._idle_since is not None and is_quiet
 
-    # ------------------------------------------------------------------------------------------------------------ trouble
+    # ------------------------------------------------------------------------------------------------------------- errors
 
     def _break_down(self, error: KnownError) -> None:
         """Close an engine that cannot continue, report why, and retry after growing delays."""
@@ -554,7 +554,7 @@ class EngineSupervisor:
         self.roots.follow_configuration()
         self._begin(self.engine, retries=False)
 
-    # --------------------------------------------------------------------------------------------------------------- news
+    # ------------------------------------------------------------------------------------------------- notices to clients
 
     def follow(self, *, is_followed: bool) -> None:
         """Begin or stop to notify clients of the latest state of pending and running jobs."""

@@ -1,4 +1,4 @@
-"""Files that are being written, or were just written: decides when each file may be checked.
+"""Decides when a file that a program is writing, or has just written, may be checked.
 
 A file is checked at once unless another process holds it open for writing; then it is checked again after 1, 2, 4 … 50 ms. If the
 kernel cannot say, or if a file changes again within 150 ms, it is checked after 150 ms without a change, at the latest after 5 s.
@@ -66,7 +66,7 @@ class Absences:
         if path in self._paths:
             return False
         if not self._paths and not any(self._was_file(engine, key) or was_folder(engine, key) for key in keys):
-            return False  # if one path waits, every missing path of the batch waits without a query
+            return False  # an unknown path needs no second check; the query is skipped if another path of the batch already waits
         self._paths[path] = None
         self.due = now + AWAY_S
         return True
@@ -79,7 +79,7 @@ class Absences:
         if folder not in self._asked:
             self._asked.add(folder)
             return bool(engine.archive.folders.variants(key))
-        # many temporary files are created and deleted in large folders, so the rows of a folder are read only once
+        # read the rows of a folder only once, because programs may create and delete many temporary files in a large folder
         if folder not in self._remembered:
             parts = engine.archive.folders.folder_parts(folder)
             self._remembered[folder] = frozenset(key_of(fact.rel) for _digest, facts in parts.values() for fact in facts)
@@ -147,7 +147,7 @@ class FilesBeingWritten:
         released_at, before = self._released.get(path, (-_LONGEST_WAIT_S, None))
         if now - released_at < _QUIET_S:
             if key == before and not is_coarse(seen.st_ctime_ns):
-                # the notification is about a save that was checked already: two saves have equal times only on a coarse clock
+                # this save was checked already, because a later save has an equal time only if the clock is coarse
                 return False
             self._put_off(engine, path, rels, _OpenFile(now + _QUIET_S, 0.0, now))
             return False
@@ -180,8 +180,8 @@ class FilesBeingWritten:
 
     def release(self, path: bytes, now: float) -> None:
         """Remember the stamp of a file that is about to be checked."""
-        # Read the facts now: facts from before the lease may be of a half-written file, and the end of the write would look like a
-        # second save.
+        # Read the stamp again after the check for writers. An earlier stamp may be of a half-written file, and the rest of the
+        # write would then look like a second save.
         seen = stat_of(path)
         self._released[path] = now, seen and _stamp(seen)
         self._released.move_to_end(path)

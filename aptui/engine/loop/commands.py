@@ -288,7 +288,7 @@ class CommandExecutor:
             case StartRuns():
                 self.is_dirty = True
                 if self._deletions.are_waiting and self._may_read_products(command):
-                    self._deletions.perform_all()  # otherwise these jobs could read these products
+                    self._deletions.perform_all()  # otherwise a job could read a product that is about to be deleted
                 self._runs.start(command)
             case CommitProducts():
                 self._begin_commit(command)
@@ -340,7 +340,7 @@ class CommandExecutor:
         now_ms = time.time_ns() // 1_000_000
         self._schedule(ProductsCommitted(context.inbox.next_seq(), tuple(committed), tuple(failed), now_ms))
 
-    # ----------------------------------------------------------------------------------------------------------- rows, logs
+    # -------------------------------------------------------------------------------------------------------- rows and logs
 
     def _mark(self, cause: int) -> Rows:
         """Return rows that store the last event whose changes the database contains; {} for an engine that has no clients."""

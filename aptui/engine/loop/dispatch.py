@@ -262,7 +262,7 @@ class RunDispatcher:
         self.account: Account | None = None
         """The sums of time and bytes that stored results saved; complete when the engine is closed."""
 
-    # --------------------------------------------------------------------------------------------------- workers, and others
+    # -------------------------------------------------------------------------------------------- workers and stored results
 
     @property
     def pool(self) -> Pool:
@@ -334,7 +334,7 @@ class RunDispatcher:
             return []
         return [("learned_memory", json.dumps(self.pool_if_any.list_learned_memory(), sort_keys=True))]
 
-    # ----------------------------------------------------------------------------------------------------------------- time
+    # ---------------------------------------------------------------------------------------------------------- time limits
 
     @property
     def are_any_due(self) -> bool:
@@ -356,7 +356,7 @@ class RunDispatcher:
         pipeline = self._context.pipeline
         if len(self._results) >= min(self._results_per_commit, len(pipeline.jobs.running)):
             return 0.0
-        # A result may free a resource that a ready job waits for.
+        # If jobs use resources, do not hold results longer, because a ready job may wait for a resource that a result releases.
         may_wait = self._context.live is None and pipeline.jobs.ready and pipeline.jobs.resources is None
         return self._results_since + (_BATCH_HOLD_S if may_wait else _HOLD_S) - now
 

@@ -365,7 +365,7 @@ class Engine:
         """The ticket of the last rows that are saved in the database."""
         return self._saved.ticket
 
-    # --------------------------------------------------------------------------------------------------- what others ask for
+    # -------------------------------------------------------------------------------------------------------------- requests
 
     def start_scan(self, *, retries: bool = True, is_full: bool | None = None) -> None:
         """Begin to scan all scan folders; the turns of the loop perform it.
@@ -551,7 +551,7 @@ class Engine:
             with trace.span("scan"):
                 self.scans.advance()
 
-    # ----------------------------------------------------------------------------------------------------------------- rest
+    # ----------------------------------------------------------------------------------------------------------- idle state
 
     def settle(self, *, checkpoints: bool = True) -> None:
         """Record the idle state, so that the next start can compare the project with it.

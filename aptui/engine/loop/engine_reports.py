@@ -56,7 +56,7 @@ class NoticePublisher:
         self._before = (0, 0)
         """Numbers of completed and failed runs when the engine was last idle."""
 
-    # ------------------------------------------------------------------------------------------------------------ sentences
+    # ---------------------------------------------------------------------------------------------------- log and sentences
 
     def open_log(self, folder: Path, *, logs_jobs: bool = False) -> None:
         """Open the engine's log. If the log's folder cannot be written, the engine runs without a log.

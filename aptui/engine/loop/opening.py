@@ -1,4 +1,4 @@
-"""The prepared session, the cheap first half of every engine: lock the cache, check the database, builders and sources.
+"""The prepared session, the first and cheap half of opening an engine: lock the cache, check the database, builders and sources.
 
 If nothing is pending, the second half (`loop.engine`) is never imported.
 

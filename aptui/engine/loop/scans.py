@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 #
 # That is enough if only the file can have changed: its path and spelling are as stored, no other scan folder has a file of its
 # path, and no rule relates the file to others. Otherwise the whole folder is checked. A check of a single file saves no row of the
-# folder: a check of the whole folder saves the row when the engine is idle. After a crash before that, the next start finds the
-# file changed but its products up to date.
+# folder: a check of the whole folder saves the row when the engine is idle. After a crash before the row is saved, the next start
+# finds the file changed but its products up to date.
 
 _AT_MOST = 16
 """Maximum number of files of one folder that are checked one by one. If more files changed, listing the folder costs less."""
@@ -304,7 +304,7 @@ class Scans:
         while self._walk.sentences:
             context.news.say_once(self._walk.sentences.pop(0))
 
-    # -------------------------------------------------------------------------------------------------------- single folders
+    # ---------------------------------------------------------------------------------------------- checks of single folders
 
     def check_folder(self, folder: str, again: frozenset[PathKey] = frozenset()) -> None:
         """Check one relative folder (lower case) now; read the files `again` in it even if their stored state matches."""
@@ -383,10 +383,10 @@ class Scans:
         return True
 
     def note_read(self, fact: FileFact, read_ns: int, read_s: float) -> None:
-        """Record that a file was read, not before `read_ns` (since 1970), which is `read_s` (monotonic)."""
+        """Record that a file was read. The reading began at `read_ns` (since 1970) or later, which is `read_s` (monotonic)."""
         self.fresh_reads.note(fact, read_ns, read_s, RACY_NS)
 
-    # ------------------------------------------------------------------------------------------------------------- products
+    # --------------------------------------------------------------------------------------------------- checks of products
 
     def check_products(self, *, trusts_times: bool = True) -> None:
         """Check every cache folder that differs from its record; without `trusts_times`, all folders.
@@ -406,7 +406,7 @@ class Scans:
         inbox = self._context.inbox
         inbox.post(ProductsLost(inbox.next_seq(), tuple(names)))
 
-    # ----------------------------------------------------------------------------------------------------------------- rows
+    # ------------------------------------------------------------------------------------------------------ rows of folders
 
     def list_settled_state(self) -> list[tuple[str, str]]:
         """Return the state that an idle engine stores for the next one."""

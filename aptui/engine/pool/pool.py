@@ -315,7 +315,7 @@ class Pool:
             self._note_failed_start(f"cannot start a process: {error.strerror}")
             return None
 
-    # ------------------------------------------------------------------------------------------------- what workers tell us
+    # ------------------------------------------------------------------------------------------------ messages from workers
 
     def on_frame(self, member: WorkerProcess, kind: wire.FrameKind, payload: bytes) -> None:
         """Handle a frame from a worker (`Listener`)."""
@@ -402,7 +402,7 @@ class Pool:
         if self._answers.results:
             self._report(self._answers.take())
 
-    # --------------------------------------------------------------------------------------------------------------- ends
+    # ------------------------------------------------------------------------------------------------------ ended workers
 
     def on_exit(self, member: WorkerProcess) -> None:
         """Report or return every order of a worker that died (`Listener`)."""
@@ -426,7 +426,7 @@ class Pool:
         for message in self._waiting.clear():
             self._answers.refuse(message, self.fault)
 
-    # --------------------------------------------------------------------------------------------------------------- clock
+    # ----------------------------------------------------------------------------------------------------------- deadlines
 
     def next_deadline(self) -> float | None:
         """Return when `poll` has something to do, in the clock's seconds; None when only events matter."""
@@ -434,7 +434,7 @@ class Pool:
             return self._clock()
         times = self._manager.deadlines()
         if self._waiting.held_count or (self._waiting and not self._manager.slots):
-            times.append(self._clock() + SAMPLE_S)  # another program may free memory, or end a process
+            times.append(self._clock() + SAMPLE_S)  # no event reports memory or processes that other programs free
         elif any(message.only_analyses for message in self._waiting):
             times.append(self._clock() + _LONG_JOB_S)  # at that time, starting another worker may be worth its cost
         return min(times, default=None)

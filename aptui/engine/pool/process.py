@@ -93,7 +93,7 @@ class WorkerProcess:
         self._selector.register(self.exit_descriptor, selectors.EVENT_READ, self._on_exit)
         self._is_listening = self._is_reading_output = True
 
-    # ----------------------------------------------------------------------------------------------------------- speaking
+    # ------------------------------------------------------------------------------------------------------------ sending
 
     def send(self, frame: bytes) -> None:
         """Send a frame now, or as soon as the worker's socket has room."""
@@ -119,7 +119,7 @@ class WorkerProcess:
         if not self._outbox and self._is_listening:
             self._selector.modify(self._channel, selectors.EVENT_READ, self._on_channel)
 
-    # ---------------------------------------------------------------------------------------------------------- listening
+    # ---------------------------------------------------------------------------------------------------------- receiving
 
     def _on_channel(self, _mask: int = 0) -> None:
         if self._outbox:
@@ -210,7 +210,7 @@ class WorkerProcess:
         """Return and remove the output of the worker since its last marker."""
         return self._stream.take_unfinished()
 
-    # ------------------------------------------------------------------------------------------------------------- ending
+    # ------------------------------------------------------------------------------------------------- ending the process
 
     def hang_up(self) -> None:
         """Close the writing side of the worker's channel, so that the worker ends by itself after its orders."""

@@ -156,7 +156,7 @@ def plan_sandbox(config: Config, writes: Iterable[str] = (), *, stages: bool = T
         *config.sandbox_paths,
     ]
     secrets = (config.sharing.team_key_file, config.sharing.signing_key_file)
-    real = [os.path.realpath(path) for path in reads if path]  # sources and builders may be named by real paths or by links
+    real = [os.path.realpath(path) for path in reads if path]  # a file may be opened by its real path or through a link
     return Sandbox(
         program, home, tuple(_usable([*reads, *real], home)), (*staging, *writes), tuple(path for path in secrets if path)
     )

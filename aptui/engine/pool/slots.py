@@ -193,7 +193,7 @@ class OrderAnswers:
         results, self.results = self.results, []
         return results
 
-    # ----------------------------------------------------------------------------------------------------- a worker answers
+    # --------------------------------------------------------------------------------------------------- answers of workers
 
     def take_run(
         self, slot: WorkerSlot, message: PoolMessage, order: AnalyseOrder | ProcessOrder, result: AnalyseResult | RunResult
@@ -234,7 +234,7 @@ class OrderAnswers:
             self.results.append(make_ended(order, Outcome.CANCELLED, "cancelled") if is_unwanted else result)
         return True
 
-    # ------------------------------------------------------------------------------------------------------- no worker does
+    # --------------------------------------------------------------------------------- orders without an answer of a worker
 
     def cancel(self, orders: Sequence[Order]) -> None:
         """Mark these orders as cancelled: their results are not needed."""

@@ -105,7 +105,7 @@ class RunQuestions:
         return LogSoFar(self._log, window, printed, is_awaited=self._asked_s is not None and self._is_open)
 
     def _take_answer(self, _mask: int = 0) -> None:
-        """Receive answers. After a malformed answer the worker is not asked any more; the answer has no other effect on it."""
+        """Receive answers. After a malformed answer the worker gets no more questions, but it continues to run jobs."""
         try:
             data = self._channel.recv(_RECEIVE_BYTES)
             for kind, payload in self._reader.feed(data):

@@ -72,7 +72,7 @@ class OrphanReaper:
                 cwd="/",
             )
         except OSError:
-            # without a shell the reaper script cannot run, and the processes that a killed engine leaves go on
+            # without a shell there is no reaper, and processes that a killed engine leaves behind continue
             pass
 
     @property
@@ -224,7 +224,7 @@ class WorkerManager:
         if self._settings.staging:
             remove_of_the_dead(self._settings.staging)
 
-    # ------------------------------------------------------------------------------------------------------------- ending
+    # ----------------------------------------------------------------------------------------------------- ending workers
 
     @staticmethod
     def retire(slot: WorkerSlot) -> None:
@@ -249,7 +249,7 @@ class WorkerManager:
         if cancelled := next((order for order in at_work if order.run_key in message.cancelled), None):
             self.end(slot, cancelled.run_key, Verdict(Outcome.CANCELLED, "cancelled"))
 
-    # -------------------------------------------------------------------------------------------------------------- clock
+    # ---------------------------------------------------------------------------------------------------------- deadlines
 
     def deadlines(self) -> list[float]:
         """Return when `enforce` has something to do, in the clock's seconds."""

@@ -159,7 +159,7 @@ class Scanner:
         """Return the events of one slice, settings first, so that they are known before the sources that they affect."""
         return [*events, FoldersUnchanged(self._next_seq(), tuple(unchanged))] if unchanged else events
 
-    # ------------------------------------------------------------------------------------------------------------- compare
+    # ------------------------------------------------------------------------------------ comparison with the stored state
 
     def _report(
         self,
@@ -214,7 +214,7 @@ class Scanner:
         identities = tuple(self._identities(changed, metas))
         return FolderSeen(self._next_seq(), folder, changed, tuple(sorted(gone)), tuple(clashing), rows, settings, identities)
 
-    # ---------------------------------------------------------------------------------------------------------- identities
+    # ------------------------------------------------------------------------------------------------------ identity files
 
     def _identities(self, facts: Iterable[FileFact], metas: IdentityFiles) -> Iterator[tuple[PathKey, SourceIdentity]]:
         """Yield the contents of the identity files of these files."""

@@ -190,7 +190,7 @@ def signature(project: Project, builders: Sequence[Builder]) -> str:
         for item in builders
     ]
     is_read = project.debug_output and any(item.reads_debug_output for item in builders)
-    # If a disabled platform is removed before the next start, the signature has to change, so that its products are deleted.
+    # The names of disabled platforms are part of the signature, so that the removal of a disabled platform deletes its products.
     left_alone = [("left alone", sorted(project.resting_platforms))] if project.resting_platforms else []
     return short(repr((project.signature, project.scan_signature, sentences, is_read, *left_alone)).encode())
 

@@ -270,7 +270,7 @@ class FileLinks:
         folder, name = os.path.split(path)
         real = os.path.join(os.path.realpath(folder), name)
         exact = self._between((real, b""), (real + b"\0", b""))
-        # "0" is the character after "/", so all paths below the folder sort before the second text
+        # the byte `0` follows the byte `/`, so all paths below `folder/` sort before `folder0`
         return [*exact, *self._between((real + b"/", b""), (real + b"0", b""))]
 
     def _between(self, first: tuple[bytes, bytes], end: tuple[bytes, bytes]) -> list[bytes]:

@@ -151,7 +151,7 @@ class SharedStarts:
         found = {}
         for path, order in sources.items():
             answer = answers.get(path, FileAnswer())
-            # for a file without products, the program is started again alone, and that run reports the reason
+            # a file without products gets no result here, so its own run starts the program again and reports the reason
             if names[path] or not answer.ok:
                 peak_bytes = ended.peak_rss_bytes
                 found[order.run_key] = FileResult(folders.products, names[path], answer, lines[path], peak_bytes, share_ms)

@@ -232,7 +232,7 @@ def _spawn(command: Invocation, environment: Mapping[str, str], writer: int) -> 
         {**environment, **dict(command.environment)} if command.environment else environment,
         file_actions=actions,
         setpgroup=0,
-        # restore these two signals: Python ignores them, and child processes would inherit that
+        # Python ignores these two signals, and the command would ignore them, too, without their default actions
         setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
     )
 
@@ -309,7 +309,7 @@ def kind_of(status: int) -> str:
     return f"{EXIT}{code}" if code else FailureKind.NONE
 
 
-# -------------------------------------------------------------------------------------------------- products, dependencies
+# ----------------------------------------------------------------------------------------------- products and dependencies
 
 
 def find_products(patterns: tuple[str, ...], products_dir: str, values: Mapping[str, str]) -> list[str]:

@@ -213,7 +213,7 @@ class MarkedStream:
         self._rest = data[keep_from:]
 
     def _possible_start(self, data: bytes) -> int:
-        # A marker may begin in these bytes and end in the next: its first byte is a NUL, which text hardly ever has.
+        # A marker may begin in these bytes and end in later bytes. Its first byte is a NUL, which text hardly ever contains.
         at = data.find(b"\x00", max(0, len(data) - len(self._prefix) + 1))
         return at if at >= 0 else len(data)
 

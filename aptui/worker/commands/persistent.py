@@ -132,7 +132,7 @@ class PersistentPrograms:
         if error and answer.id and answer.id == program.last_job:
             return self.ask(
                 builder, command, request, environment, output, watch, note_progress
-            )  # the program answered the last job twice: read the next answer
+            )  # this is a second answer to the previous job, so read the answer to the present job
         program.last_job = request["id"]
         if is_done and not answer.ok:
             error, kind = answer.failure, FailureKind.ERROR
@@ -227,7 +227,7 @@ class _Program:
         except BlockingIOError:
             return 0
         except BrokenPipeError:
-            return len(data)  # the program has ended, and `_exit` reports that
+            return len(data)  # the program has ended, and the caller notices the end when it reads the answer
 
     def _log(self, output: BoundedText) -> bool:
         """Read stderr once; return whether more data may follow."""

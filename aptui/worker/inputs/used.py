@@ -92,7 +92,7 @@ def _code_of_run(builder: Builder, tools: dict[str, _Stamp | None]) -> bytes:
     """Return the digest of a builder's code and of its tools, {path: stamp before the run}."""
     own = [path for path, _planned in builder.code_files if path not in tools]
     if own and not any(path in _loaded for path in own):
-        return b""  # the run ended before it needed its builder
+        return b""  # the run ended before the worker loaded the builder's code
     found = [(path, _loaded.get(path, "")) for path in own]
     return code_digest([*found, *((path, _tool_digest(path, stamp)) for path, stamp in tools.items())])
 
@@ -100,7 +100,7 @@ def _code_of_run(builder: Builder, tools: dict[str, _Stamp | None]) -> bytes:
 def _code_loaded(builder: Builder) -> bytes:
     found = _code.get(builder.name)
     if found is None and not any(path in _loaded for path, _planned in builder.code_files):
-        return b""  # the run ended before it needed its builder
+        return b""  # the run ended before the worker loaded the builder's code
     if found is None:
         found = _code[builder.name] = code_digest((path, _loaded.get(path, "")) for path, _planned in builder.code_files)
     return found

@@ -35,7 +35,7 @@ _GROUP = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _KNOWN = ("path", "uuid", "sub_id", "kind", "load", "product", "facts")
 
 
-# --------------------------------------------------------------------------------------------------------------- references
+# ------------------------------------------------------------------------------------------------------- references in text
 
 
 def add_references(
@@ -118,7 +118,7 @@ def compile_regex(regex: str) -> re.Pattern[str]:
     return re.compile(regex, re.MULTILINE)
 
 
-# ------------------------------------------------------------------------------------------------------------- file of links
+# --------------------------------------------------------------------------------------------- dependencies listed in a file
 
 
 def add_declared(file: str, products: Sequence[JobProduct]) -> bool:

@@ -58,7 +58,7 @@ def commit(run_key: int, name: str, *stale: str) -> JobCommit:
         (None, commit(7, "linux/a.txt"), False),
     ],
 )
-def test_commit_is_covered_by_announcements_of_all_its_products(
+def test_commit_needs_no_intents_if_every_product_was_announced(
     announced: tuple[int, str] | None, made: JobCommit, is_covered: bool
 ) -> None:
     writer, intents = Recorder(*filter(None, [announced])), AnnouncedIntents()
@@ -68,7 +68,7 @@ def test_commit_is_covered_by_announcements_of_all_its_products(
     assert not intents.covers(made)
 
 
-def test_announcement_without_a_commit_is_withdrawn_once() -> None:
+def test_announcement_of_a_run_without_a_commit_is_withdrawn_only_once() -> None:
     writer, intents = Recorder((5, "linux/a.txt")), AnnouncedIntents()
     intents.announce([(KEY, (7, 8))], writer)  # type: ignore[arg-type]
     intents.covers(commit(7, "linux/a.txt"))
@@ -91,7 +91,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 
 
 @pytest.mark.real
-def test_commit_of_an_announced_save_writes_no_intents(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_of_an_announced_product_writes_no_second_intent(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded: list[object] = []
     found: list[list[str]] = []
     place = Cache._place
@@ -104,7 +104,7 @@ def test_commit_of_an_announced_save_writes_no_intents(project: LiveProject, mon
         patched.setattr(Cache, "_place", looked)
         patched.setattr(Writer, "record_intents", lambda _self, rows: lambda: recorded.append(rows))
         project.save("a.txt", "changed")
-        project.write("assets/a.txt", "changed")  # the file has the same bytes, so nothing is committed
+        project.write("assets/a.txt", "changed")  # the bytes are unchanged, so no commit follows
         project.settle()
 
         assert found == [["linux/a.txt"]]
@@ -113,7 +113,7 @@ def test_commit_of_an_announced_save_writes_no_intents(project: LiveProject, mon
 
 
 @pytest.mark.real
-def test_start_after_a_crash_doubts_a_product_that_an_announced_commit_replaced(
+def test_start_after_a_crash_checks_a_product_of_an_announced_commit(
     project: LiveProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead = tmp_path / "dead"
@@ -130,7 +130,7 @@ def test_start_after_a_crash_doubts_a_product_that_an_announced_commit_replaced(
     shutil.rmtree(project.cache)
     dead.rename(project.cache)
     assert project.product("linux/a.txt") == b"new"
-    # the bytes equal the row, so only the intent shows that the product belongs to another run
+    # the source gets the bytes of its row, so only the intent shows that the product is of another run
     project.write("assets/a.txt", "old")
 
     project.engine_run()

@@ -95,7 +95,9 @@ def rows_of(run_key: int) -> list[tuple[str, tuple[object, ...]]]:
     return [("put_job", (run_key,))]
 
 
-def test_first_products_are_not_counted_as_replacements(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_does_not_count_first_products_as_replaced_files(
+    cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counts: list[int] = []
 
     class Counted(ReplacedFiles):
@@ -113,10 +115,10 @@ def test_first_products_are_not_counted_as_replacements(cache: Cache, diary: Dia
     assert (cache.root / "linux/1").read_bytes() == b"again"
 
 
-# ------------------------------------------------------------------------------------------------------------ open and close
+# --------------------------------------------------------------------------------------------- opening and closing the cache
 
 
-def test_second_engine_on_a_cache_gets_an_error_with_the_process_of_the_first(cache: Cache) -> None:
+def test_second_engine_on_a_cache_fails_and_names_the_first_process(cache: Cache) -> None:
     other = Cache(cache.root, ["linux"])
 
     with pytest.raises(BusyError, match=f"process {os.getpid()}"):
@@ -124,7 +126,7 @@ def test_second_engine_on_a_cache_gets_an_error_with_the_process_of_the_first(ca
 
 
 @pytest.mark.parametrize("is_old", [False, True])
-def test_own_files_are_closed_to_other_users(tmp_path: Path, is_old: bool) -> None:
+def test_cache_denies_other_users_access_to_its_own_folder_and_lock(tmp_path: Path, is_old: bool) -> None:
     own = tmp_path / "cache" / ".aptui"
     if is_old:
         own.mkdir(parents=True)
@@ -137,7 +139,7 @@ def test_own_files_are_closed_to_other_users(tmp_path: Path, is_old: bool) -> No
     cache.close()
 
 
-def test_closed_cache_can_be_opened_again(cache: Cache) -> None:
+def test_cache_can_be_opened_again_after_it_was_closed(cache: Cache) -> None:
     cache.close()
     other = Cache(cache.root, ["linux"])
 
@@ -146,7 +148,7 @@ def test_closed_cache_can_be_opened_again(cache: Cache) -> None:
     other.close()
 
 
-def test_foreign_folder_with_files_is_refused(tmp_path: Path) -> None:
+def test_cache_refuses_a_folder_that_contains_files_of_another_program(tmp_path: Path) -> None:
     (tmp_path / "linux").mkdir()
     (tmp_path / "linux" / "mine.txt").write_text("not yours")
     cache = Cache(tmp_path, ["linux"])
@@ -165,7 +167,7 @@ def test_cache_folder_that_cannot_be_created_raises_a_host_error(tmp_path: Path)
         Cache(tmp_path / "file" / "Cache", ["linux"]).take()
 
 
-def test_lock_is_released_when_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_opening_on_a_full_disk_releases_the_lock_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_args: object) -> int:
         raise OSError(28, "No space left on device")
 
@@ -179,14 +181,14 @@ def test_lock_is_released_when_the_disk_is_full(tmp_path: Path, monkeypatch: pyt
     cache.close()
 
 
-def test_a_full_disk_is_refused_before_anything_starts(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_raises_an_error_if_the_disk_is_full(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rooms, "RESERVE_BYTES", 1 << 62)
 
     with pytest.raises(HostError, match="is full"):
         cache.refuse_full_disk()
 
 
-def test_opening_the_cache_empties_the_staging_folder(cache: Cache) -> None:
+def test_cache_empties_the_staging_folder_when_it_is_opened(cache: Cache) -> None:
     (cache.staging / "7").mkdir()
     (cache.staging / "7" / "half.png").write_text("half")
     (cache.staging / "8").write_text("half")
@@ -198,7 +200,7 @@ def test_opening_the_cache_empties_the_staging_folder(cache: Cache) -> None:
     assert list(cache.staging.iterdir()) == []
 
 
-def test_lock_of_the_cache_is_an_flock(cache: Cache) -> None:
+def test_closed_cache_releases_the_flock_of_its_lock_file(cache: Cache) -> None:
     cache.close()
     descriptor = os.open(cache.own / "lock", os.O_RDWR)
 
@@ -208,7 +210,7 @@ def test_lock_of_the_cache_is_an_flock(cache: Cache) -> None:
 
 
 @pytest.mark.real
-def test_products_without_a_record_are_moved_aside(cache: Cache) -> None:
+def test_products_in_a_cache_without_a_record_are_moved_aside(cache: Cache) -> None:
     (cache.root / "linux" / "f").mkdir(parents=True)
     (cache.root / "linux" / "f" / "a.txt").write_text("?")
 
@@ -221,7 +223,9 @@ def test_products_without_a_record_are_moved_aside(cache: Cache) -> None:
 
 
 @pytest.mark.parametrize("place", ["{root}/{name}", "{staging}/../{name}", "{staging}/link/{name}", "{staging}", "{name}", ""])
-def test_file_outside_of_staging_is_not_moved_into_the_cache(cache: Cache, diary: Diary, tmp_path: Path, place: str) -> None:
+def test_commit_does_not_move_a_file_from_outside_the_staging_folder(
+    cache: Cache, diary: Diary, tmp_path: Path, place: str
+) -> None:
     """A worker reports the paths of its products. A hostile file may control the worker after an attack on a decoder."""
     for folder in (tmp_path, cache.staging.parent):
         (folder / "secret").write_bytes(b"s")
@@ -236,7 +240,7 @@ def test_file_outside_of_staging_is_not_moved_into_the_cache(cache: Cache, diary
     assert not (cache.root / "linux" / "a.txt").exists()
 
 
-def test_intents_come_before_renames_and_rows_after_them(cache: Cache, diary: Diary) -> None:
+def test_commit_writes_intents_before_it_renames_and_rows_afterwards(cache: Cache, diary: Diary) -> None:
     order = CommitProducts(1, (stage(cache, 1, ("linux/f/a.txt", b"a")), stage(cache, 2, ("linux/b.txt", b"b"))))
 
     done, failed = cache.commit(order, diary, rows_of)
@@ -249,7 +253,9 @@ def test_intents_come_before_renames_and_rows_after_them(cache: Cache, diary: Di
 
 
 @pytest.mark.parametrize("count", [3, file_access.SYNC_EACH_BELOW])
-def test_staged_products_are_synced_before_renames(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def test_commit_syncs_staged_products_before_it_renames_them(
+    cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
     synced: list[str] = []
     fsync, place = os.fsync, Cache._place
     monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd))[1])
@@ -290,7 +296,9 @@ def test_product_that_cannot_be_synced_fails_its_run(
     assert diary._visible() == [f"linux/{name}" for name in ("c" if others else "")]
 
 
-def test_file_system_that_cannot_be_synced_fails_all_runs(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_fails_all_runs_if_the_file_system_cannot_be_synced(
+    cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(_path: str) -> None:
         raise OSError(5, "Input/output error")
 
@@ -303,7 +311,7 @@ def test_file_system_that_cannot_be_synced_fails_all_runs(cache: Cache, diary: D
     assert failed[0][1] == "product 'linux/1' cannot be made durable: Input/output error"
 
 
-def test_stale_products_are_deleted_after_the_rows_and_before_their_intents(cache: Cache, diary: Diary) -> None:
+def test_commit_deletes_stale_products_after_it_has_saved_the_rows(cache: Cache, diary: Diary) -> None:
     cache.commit(CommitProducts(1, (stage(cache, 1, ("linux/f/old.txt", b"old")),)), diary, rows_of)
     diary.notes.clear()
 
@@ -318,13 +326,15 @@ def test_stale_products_are_deleted_after_the_rows_and_before_their_intents(cach
     assert not (cache.root / "linux" / "f").exists()
 
 
-def test_a_commit_that_moves_nothing_writes_no_intents(cache: Cache, diary: Diary) -> None:
+def test_commit_without_products_writes_no_intents(cache: Cache, diary: Diary) -> None:
     cache.commit(CommitProducts(1, (stage(cache, 1),)), diary, rows_of)
 
     assert [kind for kind, _ in diary.notes] == ["visible", "finish"]
 
 
-def test_every_touched_folder_is_synced_before_the_rows(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_syncs_every_changed_folder_before_it_saves_the_rows(
+    cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[str] = []
     fsync = os.fsync
     monkeypatch.setattr(cache_module, "_SYNC_EACH_UP_TO", 10)
@@ -338,7 +348,7 @@ def test_every_touched_folder_is_synced_before_the_rows(cache: Cache, diary: Dia
     assert wanted <= set(seen_at_finish)
 
 
-def test_many_touched_folders_share_one_sync_before_the_rows(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_syncs_many_changed_folders_with_one_call(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     monkeypatch.setattr(file_access, "sync_file_system", synced.append)
     seen_at_finish: list[str] = []
@@ -361,7 +371,7 @@ def test_product_that_cannot_be_placed_fails_only_its_job(cache: Cache, diary: D
     assert sorted(diary.notes[-1][1][1]) == [1, 2]
 
 
-def test_a_folder_is_opened_once_for_all_products_of_a_commit_that_lie_in_it(
+def test_commit_opens_a_folder_once_for_all_products_in_this_folder(
     cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = [stage(cache, number, (f"linux/f/g/{number}.txt", b"a")) for number in range(20)]
@@ -375,7 +385,9 @@ def test_a_folder_is_opened_once_for_all_products_of_a_commit_that_lie_in_it(
     assert len(list((cache.root / "linux/f/g").iterdir())) == 20
 
 
-def test_folder_deleted_during_a_commit_is_made_again(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_creates_a_folder_again_that_was_deleted_during_the_commit(
+    cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     order = CommitProducts(1, (stage(cache, 1, ("linux/f/a.txt", b"a")), stage(cache, 2, ("linux/f/b.txt", b"b"))))
     replace = os.replace
 
@@ -391,7 +403,7 @@ def test_folder_deleted_during_a_commit_is_made_again(cache: Cache, diary: Diary
     assert [path.name for path in (cache.root / "linux/f").iterdir()] == ["b.txt"]
 
 
-def test_first_commit_into_a_folder_marks_the_folder_for_a_check_at_the_next_start(cache: Cache, diary: Diary) -> None:
+def test_folder_of_a_first_commit_is_checked_at_the_next_start(cache: Cache, diary: Diary) -> None:
     written: list[dict] = []
     diary.finish = lambda rows, _keys: written.append(rows)  # type: ignore[method-assign]
     for run_key in (1, 2):
@@ -406,7 +418,9 @@ def test_first_commit_into_a_folder_marks_the_folder_for_a_check_at_the_next_sta
 
 
 @pytest.mark.parametrize("known", [("1.txt", "2.txt", "deleted by others.txt"), ("1.txt",)])
-def test_folder_changed_by_another_program_is_checked_at_next_start(cache: Cache, diary: Diary, known: tuple[str, ...]) -> None:
+def test_folder_that_another_program_changed_is_checked_at_the_next_start(
+    cache: Cache, diary: Diary, known: tuple[str, ...]
+) -> None:
     for name in ("1.txt", "2.txt"):
         cache.commit(CommitProducts(1, (stage(cache, int(name[0]), (f"linux/f/{name}", b"a")),)), diary, rows_of)
     diary.digests = {f"linux/f/{name}": b"" for name in known}
@@ -415,7 +429,7 @@ def test_folder_changed_by_another_program_is_checked_at_next_start(cache: Cache
     assert not cache.is_unrecorded
 
 
-# ------------------------------------------------------------------------------------------------------------------- recover
+# ---------------------------------------------------------------------------------------------------- recovery after a crash
 
 
 def put(cache: Cache, name: str, data: bytes) -> Path:
@@ -425,7 +439,7 @@ def put(cache: Cache, name: str, data: bytes) -> Path:
     return path
 
 
-def test_recovery_marks_jobs_as_doubtful_whose_product_is_newer_than_its_row(cache: Cache, diary: Diary) -> None:
+def test_recovery_marks_a_job_as_doubtful_if_its_product_is_newer(cache: Cache, diary: Diary) -> None:
     put(cache, "linux/a.txt", b"new")
     put(cache, "linux/b.txt", b"old b")
     diary.digests = {"linux/a.txt": hashlib.sha256(b"old").digest(), "linux/b.txt": hashlib.sha256(b"old b").digest()}
@@ -462,7 +476,7 @@ def test_recovery_without_intents_writes_nothing(cache: Cache, diary: Diary) -> 
 @pytest.mark.parametrize(
     ("before", "replaces", "after"), [(None, False, "new"), ("", False, "new"), ("x", False, "x"), ("x", True, "new")]
 )
-def test_existing_identity_file_stays_unless_another_job_made_its_product(
+def test_commit_keeps_an_identity_file_unless_another_job_made_the_product(
     cache: Cache, diary: Diary, before: str | None, replaces: bool, after: str
 ) -> None:
     if before is not None:
@@ -474,7 +488,7 @@ def test_existing_identity_file_stays_unless_another_job_made_its_product(
     assert list(cache.staging.iterdir()) == []
 
 
-def test_identity_file_that_cannot_be_placed_fails_the_job_and_places_nothing(cache: Cache, diary: Diary) -> None:
+def test_job_fails_without_a_product_if_its_identity_file_cannot_be_placed(cache: Cache, diary: Diary) -> None:
     (cache.root / "Intermediate Assets/a.mid.meta").mkdir(parents=True)
     commit = structs.replace(stage(cache, 1, ("common/a.mid", b"a")), identities=(("common/a.mid", b"new", False),))
 
@@ -496,7 +510,7 @@ def test_identity_file_is_deleted_with_its_intermediate(cache: Cache, diary: Dia
     assert not (cache.root / "Intermediate Assets").exists()
 
 
-def test_identity_file_belongs_only_to_its_recorded_intermediate(cache: Cache, diary: Diary) -> None:
+def test_identity_file_without_a_recorded_intermediate_is_not_deleted(cache: Cache, diary: Diary) -> None:
     names = ("a.mid", "a.mid.meta", "gone.mid.meta")
     paths = [put(cache, f"Intermediate Assets/{name}", b"x") for name in names]
     put(cache, "linux/a.txt", b"x")
@@ -508,10 +522,10 @@ def test_identity_file_belongs_only_to_its_recorded_intermediate(cache: Cache, d
     assert ("common", 0) not in cache.folder_rows(diary)["put_cache_folder"]
 
 
-# ---------------------------------------------------------------------------------------------------------------------- lost
+# ---------------------------------------------------------------------------------------------- missing and unknown products
 
 
-def test_only_folders_with_a_changed_time_are_checked_for_lost_products(
+def test_cache_checks_only_folders_with_a_changed_time_for_lost_products(
     cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(cache, "linux/f/a.txt", b"a")
@@ -529,7 +543,7 @@ def test_only_folders_with_a_changed_time_are_checked_for_lost_products(
 
 
 @pytest.mark.real
-def test_unknown_entries_in_the_place_of_products_are_deleted_and_reported(cache: Cache, diary: Diary) -> None:
+def test_unknown_entries_at_the_paths_of_products_are_deleted_and_reported(cache: Cache, diary: Diary) -> None:
     stranger = put(cache, "linux/f/stranger.txt", b"?")
     (cache.root / "linux/f/link.txt").symlink_to("/etc/passwd")
     put(cache, "linux/f/folder.txt/in.txt", b"?")
@@ -549,7 +563,7 @@ def test_unknown_entries_in_the_place_of_products_are_deleted_and_reported(cache
 
 
 @pytest.mark.real
-def test_product_deleted_by_hand_is_detected_although_the_folder_mtime_is_restored(cache: Cache, diary: Diary) -> None:
+def test_deleted_product_is_detected_although_the_folder_mtime_is_restored(cache: Cache, diary: Diary) -> None:
     put(cache, "linux/f/a.txt", b"a")
     diary.digests = {"linux/f/a.txt": b"", "linux/f/b.txt": b""}
     put(cache, "linux/f/b.txt", b"b")
@@ -567,7 +581,7 @@ def test_product_deleted_by_hand_is_detected_although_the_folder_mtime_is_restor
 
 @pytest.mark.real
 @pytest.mark.parametrize("tick_ns", [1_000_000_000, 2_000_000_000])
-def test_product_deleted_within_the_clock_tick_of_its_commit_is_detected_as_lost(
+def test_product_deleted_in_the_clock_tick_of_its_commit_is_detected(
     cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tick_ns: int
 ) -> None:
     coarsen(monkeypatch, tmp_path / "coarse", tick_ns)
@@ -596,7 +610,7 @@ def test_full_scan_checks_folders_even_if_their_recorded_time_matches(cache: Cac
 
 
 @pytest.mark.real
-def test_files_in_a_folder_that_the_engine_did_not_make_are_named_and_stay(cache: Cache, diary: Diary) -> None:
+def test_files_in_a_folder_of_another_program_are_reported_and_kept(cache: Cache, diary: Diary) -> None:
     put(cache, "linux/f/a.txt", b"a")
     diary.digests = {"linux/f/a.txt": b""}
     diary.folders = {"linux": 0, "linux/f": 0}
@@ -619,7 +633,7 @@ def test_unrecorded_files_in_platform_folder_are_reported(cache: Cache, diary: D
 
 
 @pytest.mark.real
-def test_leftovers_in_a_folder_that_the_engine_made_and_removed_are_deleted(cache: Cache, diary: Diary) -> None:
+def test_unrecorded_file_in_a_former_folder_of_the_engine_is_deleted(cache: Cache, diary: Diary) -> None:
     put(cache, "linux/f/a.txt", b"a")
     cache.delete(["linux/f/a.txt"])
     diary.folders = dict(cache.folder_rows(diary)["put_cache_folder"])
@@ -639,7 +653,7 @@ def test_all_products_of_a_missing_folder_are_reported_as_lost(cache: Cache, dia
     assert sorted(cache.find_lost(diary, print)[0]) == ["linux/f/a.txt", "linux/f/b.txt"]
 
 
-def test_deleting_a_product_deletes_folders_that_are_empty_without_it(cache: Cache, diary: Diary) -> None:
+def test_deletion_of_a_product_also_deletes_folders_that_become_empty(cache: Cache, diary: Diary) -> None:
     put(cache, "linux/f/g/a.txt", b"a")
     put(cache, "linux/f/b.txt", b"b")
 
@@ -667,7 +681,9 @@ def test_product_that_replaces_a_folder_marks_the_folder_as_gone(cache: Cache, d
     assert cache.delete(["linux/f/a.txt/deep/b.txt"]) == [], "what lies below a file is gone"
 
 
-def test_undeletable_product_is_checked_at_next_start(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_product_that_cannot_be_deleted_is_checked_at_the_next_start(
+    cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(cache, "linux/f/a.txt", b"a")
 
     def refuse(_path: object, **_how: object) -> None:
@@ -681,7 +697,7 @@ def test_undeletable_product_is_checked_at_next_start(cache: Cache, diary: Diary
     assert cache.folder_rows(diary) == {"put_cache_folder": [("linux/f", 0)]}
 
 
-def test_run_that_fails_after_some_of_its_renames_keeps_its_intents(cache: Cache, diary: Diary) -> None:
+def test_commit_keeps_the_intents_of_a_run_that_failed_between_renames(cache: Cache, diary: Diary) -> None:
     (cache.root / "linux" / "b.txt" / "in").mkdir(parents=True)
     order = CommitProducts(
         1, (stage(cache, 1, ("linux/a.txt", b"a"), ("linux/b.txt", b"b")), stage(cache, 2, ("linux/c.txt", b"c")))
@@ -693,7 +709,7 @@ def test_run_that_fails_after_some_of_its_renames_keeps_its_intents(cache: Cache
     assert diary.notes[-1][1][1] == [2]
 
 
-# ----------------------------------------------------------------------------------------------------------------------- links
+# ---------------------------------------------------------------------------------------------------------- links in the cache
 
 
 def _linked_project(tmp_path: Path) -> tuple[Project, Path]:
@@ -707,7 +723,7 @@ def _linked_project(tmp_path: Path) -> tuple[Project, Path]:
 
 
 @pytest.mark.real
-def test_a_platform_folder_that_is_a_link_is_refused_and_nothing_behind_it_is_touched(tmp_path: Path) -> None:
+def test_cache_refuses_a_linked_platform_folder_and_keeps_the_target(tmp_path: Path) -> None:
     project, private = _linked_project(tmp_path)
     project.delete(f"Cache/{HOST}")
     project.path(f"Cache/{HOST}").symlink_to(private)
@@ -719,7 +735,7 @@ def test_a_platform_folder_that_is_a_link_is_refused_and_nothing_behind_it_is_to
 
 @pytest.mark.real
 @pytest.mark.parametrize("change", ["delete", "edit", "nothing"])
-def test_nothing_is_written_or_deleted_behind_a_link_below_a_platform_folder(tmp_path: Path, change: str) -> None:
+def test_cache_changes_no_file_behind_a_link_below_a_platform_folder(tmp_path: Path, change: str) -> None:
     project, private = _linked_project(tmp_path)
     project.delete(f"Cache/{HOST}/d")
     project.path(f"Cache/{HOST}/d").symlink_to(private)

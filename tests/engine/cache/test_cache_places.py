@@ -1,4 +1,4 @@
-"""Files that a commit replaces: the commit does not wait until the disk has freed their blocks, which are freed completely."""
+"""A commit does not wait until the disk has freed the blocks of replaced files, but all of these blocks are freed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def held_below(folder: Path) -> list[str]:
         try:
             path = os.readlink(f"/proc/self/fd/{entry}")
         except OSError:
-            continue  # this is the descriptor of the listing itself
+            continue  # `os.listdir` has closed this descriptor, which it used for the listing
         if path.startswith(f"{folder}/") and path.endswith(" (deleted)"):
             found.append(os.path.basename(path).removesuffix(" (deleted)"))
     return sorted(found)
@@ -47,7 +47,7 @@ def replace(replaced: ReplacedFiles, folder: int, names: list[str]) -> None:
         os.replace(f"{name}-new", name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def test_replaced_files_are_freed_after_the_commit(tmp_path: Path, folder: int) -> None:
+def test_space_of_many_replaced_files_is_freed_after_the_commit(tmp_path: Path, folder: int) -> None:
     replaced = ReplacedFiles(MANY)
     names = [str(number) for number in range(MANY)]
 
@@ -59,7 +59,7 @@ def test_replaced_files_are_freed_after_the_commit(tmp_path: Path, folder: int) 
     until(lambda: not held_below(tmp_path), "files are held on")
 
 
-def test_replaced_files_are_freed_although_the_socket_refuses_them(
+def test_replaced_files_are_freed_if_the_socket_refuses_their_descriptors(
     tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -74,7 +74,7 @@ def test_replaced_files_are_freed_although_the_socket_refuses_them(
     assert held_below(tmp_path) == []
 
 
-def test_few_replaced_files_are_freed_at_once(tmp_path: Path, folder: int) -> None:
+def test_space_of_a_few_replaced_files_is_freed_at_once(tmp_path: Path, folder: int) -> None:
     replaced = ReplacedFiles(1)
 
     replace(replaced, folder, ["0"])
@@ -83,7 +83,7 @@ def test_few_replaced_files_are_freed_at_once(tmp_path: Path, folder: int) -> No
     replaced.close()
 
 
-def test_folders_used_alternately_are_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_that_commits_use_alternately_are_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
     held: list[int] = []
     kept = [f"{platform}/f" for platform in "abcd"]

@@ -72,7 +72,7 @@ def test_a_catalog_lists_the_products_of_its_platform_by_path(project: Project) 
     assert lines(project, "linux")[3]["dependencies"] == [[f"{uuid('a.bin')}:0", 1]]
 
 
-def test_equal_databases_give_equal_bytes(project: Project, tmp_path: Path) -> None:
+def test_catalogs_of_equal_databases_have_equal_bytes(project: Project, tmp_path: Path) -> None:
     project.engine_run()
     project.engine_run({"assets/a.bin": "other"}, workers=2)
     project.engine_run(sets=[f"cache={tmp_path / 'clean'}"])
@@ -81,7 +81,7 @@ def test_equal_databases_give_equal_bytes(project: Project, tmp_path: Path) -> N
         assert catalog.path_of(tmp_path / "clean", platform).read_bytes() == catalog.path_of(project.cache, platform).read_bytes()
 
 
-def test_catalogs_are_not_written_without_changes(project: Project) -> None:
+def test_catalog_of_unchanged_products_is_not_written_again(project: Project) -> None:
     project.engine_run()
     before = {path.name: os.stat(path).st_mtime_ns for path in project.cache.glob("*.jsonl")}
 
@@ -131,7 +131,7 @@ def test_catalog_of_a_removed_platform_is_deleted(project: Project) -> None:
     assert [path.name for path in project.cache.glob("*.jsonl")] == ["linux.catalog.jsonl"]
 
 
-def test_platforms_that_this_run_does_not_build_have_catalogs_but_intermediates_do_not() -> None:
+def test_platform_that_is_not_built_has_a_catalog() -> None:
     platforms = (Platform("linux"), Platform("common"))
 
     assert catalog.platforms_of(CoreProject(platforms, "linux", (), (), resting_platforms=("server",))) == ("linux", "server")

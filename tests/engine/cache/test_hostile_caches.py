@@ -81,7 +81,7 @@ def put_in_place(path: Path, kind: str, target: Path) -> None:
         os.mkfifo(path)
     elif kind == "socket":
         here = os.getcwd()
-        os.chdir(path.parent)  # the path of a socket has a maximum length
+        os.chdir(path.parent)  # bind to a relative name, because an absolute path may be too long for a socket
         try:
             with closing(socket.socket(socket.AF_UNIX)) as listening:
                 listening.bind(path.name)
@@ -136,7 +136,7 @@ def test_stopping_engine_keeps_files_behind_a_new_link(tmp_path: Path, outside: 
 
 
 @pytest.mark.parametrize("change", ["delete", "edit", "full"])
-def test_link_pipe_or_folder_below_a_platform_folder_changes_no_file_outside(project: Project, outside: Path, change: str) -> None:
+def test_link_or_pipe_below_a_platform_folder_changes_no_file_outside(project: Project, outside: Path, change: str) -> None:
     before = contents(outside)
     put_in_place(project.cache / HOST / "d", "link", outside / "d")
     put_in_place(project.cache / HOST / "a.txt", "pipe", outside)
@@ -190,7 +190,7 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(("column", "name", "change"), CASES)
-def test_names_in_the_database_delete_nothing_outside_the_platform_folders(
+def test_hostile_name_in_the_database_deletes_no_file_outside_the_cache(
     project: Project, outside: Path, column: str, name: str, change: str
 ) -> None:
     before = contents(outside)
@@ -213,7 +213,7 @@ def test_names_in_the_database_delete_nothing_outside_the_platform_folders(
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_a_product_name_that_leads_out_of_the_cache_is_named_and_not_deleted(project: Project, outside: Path) -> None:
+def test_product_with_a_name_outside_the_cache_is_reported_and_not_deleted(project: Project, outside: Path) -> None:
     put_name(project, outside, "product", NAMES[0])
     project.delete("assets/d/b.txt")
 
@@ -258,7 +258,7 @@ def test_batch_sets_aside_a_database_with_a_foreign_schema(
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_names_are_checked_when_another_program_wrote_the_database(
+def test_database_is_checked_for_hostile_names_if_another_program_wrote_it(
     project: Project, outside: Path, capsys: pytest.CaptureFixture[str], column: str
 ) -> None:
     put_name(project, outside, column, NAMES[0])
@@ -270,7 +270,7 @@ def test_names_are_checked_when_another_program_wrote_the_database(
     assert contents(outside)["letter"] == "mine"
 
 
-def test_names_are_not_checked_again_by_the_engine_that_wrote_them(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_does_not_check_names_that_it_wrote_to_the_database(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "_ODD_NAME_SQL", "SELECT 'product', 'checked' ")
 
     assert not any("set aside" in sentence for sentence in project.engine_run().said)

@@ -115,7 +115,7 @@ def check_like_local(project: Project, tmp_path: Path) -> None:
     assert set(statuses.values()) == {"completed"}
 
 
-def test_cluster_makes_the_same_bytes_as_this_machine(workers, tmp_path):
+def test_cluster_makes_the_same_products_as_this_machine(workers, tmp_path):
     project, done = project_at(tmp_path / "p", workers.address), {}
 
     ran = run(project, done)
@@ -140,7 +140,7 @@ def test_job_with_undeclared_reads_runs_on_this_machine(workers, tmp_path):
 def during(ran: list[Ran], project: Project, done: dict[str, int], trouble) -> None:
     """Run an engine, and call `trouble` after the first products exist."""
     thread = threading.Thread(target=lambda: ran.append(project.engine_run(workers=1)), daemon=True)
-    with watched(done):  # entered here, so that a thread that does not end affects only this test
+    with watched(done):  # not in the thread, because the patches must be undone even if the thread does not end
         thread.start()
         until(lambda: len(list((project.cache / HOST).glob("*.out"))) >= 3, "first products")
         trouble()
@@ -150,7 +150,7 @@ def during(ran: list[Ran], project: Project, done: dict[str, int], trouble) -> N
             pytest.fail("the engine goes on; its threads are above")
 
 
-def test_worker_that_is_killed_costs_time_only(workers, tmp_path):
+def test_death_of_a_cluster_worker_changes_no_products(workers, tmp_path):
     ran: list[Ran] = []
     project = project_at(tmp_path / "p", workers.address, sleep=0.25)
 
@@ -159,7 +159,7 @@ def test_worker_that_is_killed_costs_time_only(workers, tmp_path):
     check_like_local(project, tmp_path)
 
 
-def test_scheduler_that_is_killed_costs_time_only(tmp_path):
+def test_death_of_the_cluster_scheduler_changes_no_products(tmp_path):
     ran: list[Ran] = []
     with loopback_cluster(tmp_path, 2) as found:
         project = project_at(tmp_path / "p", found.address, sleep=0.25)
@@ -171,7 +171,7 @@ def test_scheduler_that_is_killed_costs_time_only(tmp_path):
 
 
 @pytest.mark.parametrize(("patience_s", "silence_s"), [(30.0, 2.0), (0.5, 4.0)], ids=["shorter than patience", "longer"])
-def test_network_partition_loses_only_time_and_late_results_are_dropped(workers, tmp_path, patience_s, silence_s):
+def test_late_results_after_a_network_partition_are_dropped(workers, tmp_path, patience_s, silence_s):
     ran: list[Ran] = []
     proxy = Proxy(workers.port)
     project = project_at(tmp_path / "p", proxy.address, sleep=0.25)

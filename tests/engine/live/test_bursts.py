@@ -73,7 +73,7 @@ def is_told_to_look(live: EngineSupervisor) -> bool:
 
 
 @pytest.mark.parametrize("how", ["folder", "scan"])
-def test_pending_files_of_a_folder_are_not_reported_again(
+def test_scan_does_not_report_files_again_that_wait_for_their_reading(
     project: LiveProject, seen: Counter[str], monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(scans, "RACY_NS", 0)
@@ -102,7 +102,7 @@ def test_pending_files_of_a_folder_are_not_reported_again(
         assert {project.product(f"linux/new/{number}.txt") for number in range(_COUNT)} == {b"%d" % n for n in range(_COUNT)}
 
 
-def test_file_seen_too_soon_is_reported_again_with_its_pending_folder(
+def test_folder_is_reported_again_if_its_file_may_have_changed_since(
     project: LiveProject, seen: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with project.running() as live, monkeypatch.context() as held:
@@ -112,7 +112,7 @@ def test_file_seen_too_soon_is_reported_again_with_its_pending_folder(
         project.write("assets/new/b.txt", "b")
         project.until(lambda: engine.pipeline.jobs.memory.hashing and live.watching.is_quiet, "seen")
         listed = seen["listed"]
-        engine.scans._checked_ns["new"] = 0  # as if the file had changed again, in the same tick, after that check
+        engine.scans._checked_ns["new"] = 0  # pretend that the check was too early to notice a later change in the same clock tick
         engine.scans.check_folder("new")
         project.until(lambda: not engine.inbox, "seen again")
         held.undo()
@@ -121,7 +121,9 @@ def test_file_seen_too_soon_is_reported_again_with_its_pending_folder(
         assert seen["listed"] > listed
 
 
-def test_file_seen_amid_other_changes_is_copied_while_it_is_read(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_file_found_among_other_changes_is_copied_when_it_is_read(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
     orders: list[HashOrder] = []
     make_order = HashQueue._order
 
@@ -146,9 +148,7 @@ def test_file_seen_amid_other_changes_is_copied_while_it_is_read(project: LivePr
         assert sum(len(order.copies) for order in orders) >= _COUNT
 
 
-def test_files_copied_while_changes_are_still_checked_are_not_copied_again(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_were_copied_during_a_check_are_not_copied_again(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[object] = []
     send = Pool.send
     monkeypatch.setattr(Pool, "send", lambda pool, orders: (runs.append(orders), send(pool, orders)))
@@ -177,7 +177,7 @@ def test_files_copied_while_changes_are_still_checked_are_not_copied_again(
         assert not runs
 
 
-def test_a_saved_file_that_is_only_copied_reaches_a_worker_once(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_file_of_a_copy_rule_is_sent_to_a_worker_once(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     with project.running(), monkeypatch.context() as patched:
         orders: list[object] = []
         send, send_hash = Pool.send, Pool.send_hash
@@ -188,7 +188,7 @@ def test_a_saved_file_that_is_only_copied_reaches_a_worker_once(project: LivePro
         assert {type(order) for order in orders} == {HashOrder}
 
 
-def test_progress_reports_checks_while_changed_files_are_still_being_read(project: LiveProject) -> None:
+def test_progress_shows_a_check_until_the_changed_files_are_read(project: LiveProject) -> None:
     with project.running() as live, pytest.MonkeyPatch.context() as held:
         engine = live.engine
         assert engine is not None
@@ -205,7 +205,7 @@ def test_progress_reports_checks_while_changed_files_are_still_being_read(projec
         project.until(lambda: not is_told_to_look(live), "told to be done")
 
 
-def test_database_rows_of_changed_sources_are_loaded_only_after_their_files_were_read(
+def test_rows_of_changed_sources_are_loaded_after_their_files_were_read(
     project: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: Counter[str] = Counter()

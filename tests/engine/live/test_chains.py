@@ -39,7 +39,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 
 
 def meta(project: LiveProject, rel: str) -> str:
-    """Return the UUID in an identity file, "" without one."""
+    """Return the UUID in an identity file, "" if the file does not exist."""
     path = project.path(f"assets/{rel}.meta")
     return json.loads(path.read_bytes())["UUID"]["uuid"].strip("{}").replace("-", "").lower() if path.exists() else ""
 
@@ -89,7 +89,7 @@ def test_move_within_the_delay_keeps_the_uuid(project: LiveProject, is_folder: b
         assert project.product("linux/sub/a.txt") is None
 
 
-def test_folder_renamed_without_an_engine_keeps_the_uuids_of_its_sources(project: LiveProject) -> None:
+def test_sources_of_a_folder_that_was_renamed_without_an_engine_keep_uuids(project: LiveProject) -> None:
     with project.running():
         project.until(lambda: meta(project, "sub/a.txt"))
         project.until_idle()
@@ -102,7 +102,7 @@ def test_folder_renamed_without_an_engine_keeps_the_uuids_of_its_sources(project
         assert project.product("linux/sub/a.txt") is None
 
 
-def test_move_without_identity_file_is_reported_as_another_source(project: LiveProject) -> None:
+def test_source_moved_without_its_identity_file_gets_a_new_uuid(project: LiveProject) -> None:
     with project.running():
         project.until(lambda: meta(project, "sub/a.txt"))
         project.until_idle()
@@ -119,7 +119,7 @@ def test_move_without_identity_file_is_reported_as_another_source(project: LiveP
         assert [row[0].split(" ", 1)[1] for row in rows] == ["sub/a.txt"]
 
 
-def test_deleted_identity_file_is_made_again_after_the_delay(project: LiveProject) -> None:
+def test_identity_file_is_created_again_a_delay_after_its_deletion(project: LiveProject) -> None:
     with project.running():
         project.until(lambda: meta(project, "sub/a.txt"))
         project.until_idle()
@@ -134,7 +134,7 @@ def test_deleted_identity_file_is_made_again_after_the_delay(project: LiveProjec
         assert not project.path("assets/sub/a.txt.meta").exists(), "nobody needs it"
 
 
-def test_edited_identity_file_changes_the_uuid_and_damaged_identity_file_is_reported(project: LiveProject) -> None:
+def test_edited_identity_file_changes_the_uuid_of_its_source(project: LiveProject) -> None:
     with project.running():
         project.until(lambda: meta(project, "sub/a.txt"))
         project.until_idle()
@@ -165,7 +165,7 @@ def test_edit_or_deletion_of_a_source_updates_the_products_of_all_stages(project
         assert project.product("Intermediate Assets/x.mid") is None
 
 
-def test_intermediate_deleted_by_hand_is_made_again(project: LiveProject) -> None:
+def test_intermediate_that_a_user_deleted_is_made_again(project: LiveProject) -> None:
     project.write("assets/x.top", "one")
     with project.running():
         project.until_product("linux/x.end", "one")
@@ -177,7 +177,7 @@ def test_intermediate_deleted_by_hand_is_made_again(project: LiveProject) -> Non
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_intermediate_changed_by_hand_is_restored_without_new_runs(project: LiveProject, is_replaced: bool) -> None:
+def test_intermediate_that_a_user_changed_is_restored_without_new_runs(project: LiveProject, is_replaced: bool) -> None:
     project.write("assets/sub/x.top", "one")
     with project.running():
         project.until_product("linux/sub/x.end", "one")
@@ -196,7 +196,7 @@ def test_intermediate_changed_by_hand_is_restored_without_new_runs(project: Live
 
 
 @pytest.mark.parametrize("ending", ["goes", "fails"])
-def test_intermediate_changed_by_hand_is_deleted_if_its_job_cannot_make_it_again(tmp_path: Path, ending: str) -> None:
+def test_changed_intermediate_is_deleted_if_its_job_cannot_make_it_again(tmp_path: Path, ending: str) -> None:
     project = LiveProject(tmp_path, COPIED_STAGE.replace("tr a-z", "! grep fail {source} && tr a-z"))
     project.engine_run({"assets/sub/x.top": "one"})
     with project.running() as live:
@@ -229,7 +229,7 @@ def test_intermediate_changed_by_hand_is_not_copied(tmp_path: Path) -> None:
         assert connection.execute(sql).fetchone() == (1,)
 
 
-def test_own_writes_to_intermediates_cause_no_check(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_does_not_check_intermediates_that_it_wrote_itself(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[str] = []
     with project.running() as live:
         assert live.engine is not None
@@ -248,7 +248,7 @@ def test_own_writes_to_intermediates_cause_no_check(project: LiveProject, monkey
         assert len(looks) <= 2 * 3 + 1, "one for the save, and one for each stage"
 
 
-def test_settle_waits_for_the_last_stage_of_a_chain(project: LiveProject) -> None:
+def test_request_to_settle_waits_for_the_last_stage_of_a_chain(project: LiveProject) -> None:
     with project.running():
         for text in ("one", "two"):
             project.edit({"assets/x.top": text, "assets/x.top.meta": ""})
@@ -279,10 +279,10 @@ def test_edited_identity_file_of_an_intermediate_changes_its_uuid_at_once(projec
     assert list((project.cache / "Intermediate Assets").rglob("*.meta")) == []
 
 
-# -------------------------------------------------------------------------------------------------------- live and batch
+# ---------------------------------------------------------------------------------- differences of live engine and batch
 
 
-def test_batch_makes_the_products_of_a_live_engine_but_no_new_identity_files(project: LiveProject) -> None:
+def test_batch_makes_the_products_of_a_live_engine_without_identity_files(project: LiveProject) -> None:
     project.edit({"assets/x.top": "one", "shared/sub/a.txt": "another"})
     project.config(SETTINGS.replace("path: assets}", "path: assets}, {name: shared, path: shared, order: 10}"))
     with project.running():
@@ -327,9 +327,7 @@ def until_given_up(project: LiveProject) -> None:
 
 
 @pytest.mark.parametrize("pause", ["true", "sleep 0.3"])
-def test_a_stage_that_writes_the_first_source_of_its_chain_ends_with_a_failure_that_names_both(
-    project: LiveProject, pause: str
-) -> None:
+def test_chain_that_writes_its_own_source_fails_after_ten_runs(project: LiveProject, pause: str) -> None:
     project.config(SELF_FEEDING.replace("PAUSE", pause).replace("ROOT", str(project.root)))
     project.delete("assets/sub")
     source = project.path("assets/a.t")
@@ -346,7 +344,7 @@ def test_a_stage_that_writes_the_first_source_of_its_chain_ends_with_a_failure_t
         assert not [text for text in project.said if "please report" in text]
 
         project.forget()
-        project.write("assets/a.t", "edited")  # an edit by a person makes the job run again
+        project.write("assets/a.t", "edited")  # an edit by a user makes the job run again
         until_given_up(project)
         project.settle()
         assert 9 <= source.read_text().count("x") <= 13
@@ -356,7 +354,7 @@ def test_a_stage_that_writes_the_first_source_of_its_chain_ends_with_a_failure_t
     assert source.read_text() == written, "the next engine does not try it again"
 
 
-def test_self_feeding_chain_fails_in_a_batch_too(project: LiveProject) -> None:
+def test_batch_fails_a_chain_that_writes_its_own_source(project: LiveProject) -> None:
     settings = SELF_FEEDING.replace("PAUSE", "true").replace("ROOT", str(project.root)).replace('"*.m"', '"*.none"')
     project.config(settings.replace('"*.l"', '"*.m"'))
     project.delete("assets/sub")

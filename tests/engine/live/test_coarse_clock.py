@@ -77,7 +77,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
         *((rel, "own.out") for rel in ("builders/own.py", "assets/a.own", "assets/read.dat", "more/hidden.dat")),
     ],
 )
-def test_second_save_within_a_tick_is_processed(project: LiveProject, rel: str, product: str) -> None:
+def test_second_save_within_one_clock_tick_is_processed(project: LiveProject, rel: str, product: str) -> None:
     with project.running():
         wait_for_tick(TICK_NS, project.until)
         save(project, rel, "text1", "text2")

@@ -57,7 +57,7 @@ def test_shown_sources_are_collected_each_second_and_expire(live: Live) -> None:
     assert interest.next_deadline(live.now) is None
 
 
-def test_too_many_shown_sources_or_a_missing_engine_are_refused(live: Live) -> None:
+def test_request_with_too_many_sources_or_without_an_engine_is_refused(live: Live) -> None:
     interest = InterestRequests(live, lambda: live.now)  # type: ignore[arg-type]
 
     with pytest.raises(KnownError, match="1,001 sources are too many"):

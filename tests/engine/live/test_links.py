@@ -36,7 +36,7 @@ def project(tmp_path: Path) -> LiveProject:
 
 
 @pytest.mark.parametrize("how", ["before the start", "while the engine runs"])
-def test_write_through_a_hard_link_outside_the_scan_folders_is_noticed(project: LiveProject, how: str) -> None:
+def test_source_changes_when_its_hard_link_outside_is_written(project: LiveProject, how: str) -> None:
     source = project.write("assets/a.txt", "a")
     outside = project.path("outside")
     if how == "before the start":
@@ -82,7 +82,7 @@ def test_change_or_deletion_of_a_link_target_updates_the_product(project: LivePr
         project.until_product(f"{HOST}/d/link.txt", "back")
 
 
-def test_change_of_the_second_link_or_of_its_moved_folder_updates_the_product(project: LiveProject) -> None:
+def test_change_of_a_link_behind_a_link_updates_the_product(project: LiveProject) -> None:
     project.write("more/other.txt", "other")
     with project.running():
         project.path("more/e/way.new").symlink_to("../other.txt")
@@ -96,7 +96,7 @@ def test_change_of_the_second_link_or_of_its_moved_folder_updates_the_product(pr
         project.until_product(f"{HOST}/d/link.txt", "changed")
 
 
-def test_link_that_replaces_a_file_has_the_content_of_its_target_at_once(project: LiveProject) -> None:
+def test_product_has_the_content_of_a_link_that_replaced_its_source(project: LiveProject) -> None:
     project.engine_run({"assets/d/plain.txt": "plain"})
     with project.running():
         project.path("assets/d/plain.new").symlink_to("../../more/e/target.txt")
@@ -111,7 +111,7 @@ def test_link_that_replaces_a_file_has_the_content_of_its_target_at_once(project
 
 @pytest.mark.parametrize("types", ["", "metadata_types: [.txt]"])
 @pytest.mark.parametrize("steps", [("link", "folder"), ("folder", "link"), ("link", "folder", "file")])
-def test_broken_link_or_folder_is_not_an_identity_file(
+def test_source_loses_its_uuid_if_a_link_or_folder_replaces_its_meta_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, types: str, steps: tuple[str, ...]
 ) -> None:
     project = own_live_project(tmp_path, monkeypatch, f"{LINKED}{types}\n", {"assets/a.txt": "a", "more/b.txt": "b"})

@@ -25,7 +25,7 @@ builders:
 """
 
 
-# ------------------------------------------------------------------------------------------------------------ over an engine
+# ------------------------------------------------------------------------------------------------- requests to a real engine
 
 
 @pytest.mark.real
@@ -56,7 +56,7 @@ def test_running_job_reports_its_log_until_it_ends(tmp_path: Path, monkeypatch: 
         assert told(port.ReadRunLog(job_id)) == {"run_key": 0, "stamp": -1, "records": []}
 
 
-# ---------------------------------------------------------------------------------------------------------- by the clock
+# ---------------------------------------------------------------------------------------- requests to a simulated engine
 
 
 class Live:
@@ -93,7 +93,7 @@ def logs(live: Live) -> LogRequests:
     return LogRequests(live, lambda: live.now)  # type: ignore[arg-type]
 
 
-def test_log_request_waits_at_most_one_second_for_the_worker(live: Live, logs: LogRequests) -> None:
+def test_request_for_a_log_waits_at_most_one_second_for_the_worker(live: Live, logs: LogRequests) -> None:
     assert logs.next_deadline(live.now) is None
     said = asked(logs)
     logs.poll(live.now)
@@ -106,7 +106,7 @@ def test_log_request_waits_at_most_one_second_for_the_worker(live: Live, logs: L
     assert logs.next_deadline(live.now) is None
 
 
-def test_log_request_is_answered_when_the_run_has_ended(live: Live, logs: LogRequests) -> None:
+def test_request_for_a_log_is_answered_when_the_run_has_ended(live: Live, logs: LogRequests) -> None:
     one, other = asked(logs), asked(logs, client=2)
     live.said = None
     logs.poll(live.now)
@@ -114,7 +114,7 @@ def test_log_request_is_answered_when_the_run_has_ended(live: Live, logs: LogReq
     assert one == other == {"run_key": 0, "stamp": -1, "records": []}
 
 
-def test_log_request_is_answered_when_the_engine_reopens(live: Live, logs: LogRequests) -> None:
+def test_request_for_a_log_is_answered_when_the_engine_reopens(live: Live, logs: LogRequests) -> None:
     said = asked(logs)
     live.engine = None
     logs.poll(live.now)
@@ -124,12 +124,12 @@ def test_log_request_is_answered_when_the_engine_reopens(live: Live, logs: LogRe
         asked(logs)
 
 
-def test_run_without_a_worker_has_no_lines_yet(live: Live, logs: LogRequests) -> None:
+def test_the_log_of_a_run_without_a_worker_is_empty(live: Live, logs: LogRequests) -> None:
     live.said = None
     assert asked(logs) == {"run_key": 7, "stamp": -1, "records": []}
 
 
-def test_log_request_of_a_disconnected_client_is_not_answered(live: Live, logs: LogRequests) -> None:
+def test_engine_does_not_answer_a_log_request_of_a_disconnected_client(live: Live, logs: LogRequests) -> None:
     said = asked(logs)
     logs.forget_client(1)
     live.is_awaited = False

@@ -27,7 +27,7 @@ def a_project(root: Path) -> LiveProject:
 @pytest.mark.parametrize("others", [{}, {"more/d/a.txt/c.none": "c"}])
 def test_source_replaced_by_a_folder_loses_its_product(tmp_path: Path, others: dict[str, str]) -> None:
     project = a_project(tmp_path)
-    # another scan folder has a folder of the same name, which must not hide the change
+    # `others` may contain a folder with the path of the source, and this folder must not hide the change
     project.engine_run({"assets/d/a.txt": "a", **others})
     with project.running():
         assert project.product(f"{HOST}/d/a.txt") == b"a"
@@ -47,7 +47,7 @@ def test_folder_replaced_by_a_source_loses_its_products(tmp_path: Path) -> None:
         project.until_product(f"{HOST}/d/a.txt", "a")
 
 
-def test_folder_replaced_by_a_file_at_once_loses_its_products(tmp_path: Path) -> None:
+def test_folder_that_a_rename_replaces_by_a_file_loses_its_products(tmp_path: Path) -> None:
     project = a_project(tmp_path)
     project.engine_run({"assets/d/a.txt": "a"})
     file = project.write("outside/file", "")
@@ -60,7 +60,7 @@ def test_folder_replaced_by_a_file_at_once_loses_its_products(tmp_path: Path) ->
         assert project.product(f"{HOST}/d/a.txt") is None
 
 
-def test_deleted_file_that_became_ignored_delays_nothing(tmp_path: Path) -> None:
+def test_deleted_file_is_forgotten_if_the_configuration_ignores_it_now(tmp_path: Path) -> None:
     project = a_project(tmp_path)
     project.engine_run({"assets/a.txt": "a"})
     with project.running() as live:
@@ -76,7 +76,7 @@ def test_deleted_file_that_became_ignored_delays_nothing(tmp_path: Path) -> None
         project.until_idle()
 
 
-def test_a_file_that_takes_the_place_of_a_tree_between_two_runs_is_processed(tmp_path: Path) -> None:
+def test_a_file_that_replaced_a_folder_between_two_runs_is_processed(tmp_path: Path) -> None:
     project = a_project(tmp_path)
     project.engine_run({"assets/d/a.txt/below/b.txt": "b"})
     project.delete("assets/d/a.txt")

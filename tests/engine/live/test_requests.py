@@ -27,7 +27,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
     return own_live_project(tmp_path, monkeypatch, SETTINGS, {f"assets/{name}.txt": name for name in "abc"})
 
 
-def test_status_reports_identity_and_state(project: LiveProject) -> None:
+def test_status_request_returns_project_and_state_of_the_engine(project: LiveProject) -> None:
     with project.running():
         status = project.ask(port.ReadStatus()).answered
 
@@ -74,7 +74,7 @@ def test_progress_reports_failed_jobs_across_restarts(project: LiveProject) -> N
         project.until(lambda: failing() == 0)
 
 
-def test_paused_queue_starts_no_job_run_next_starts_one_and_resume_starts_the_rest(project: LiveProject) -> None:
+def test_paused_queue_starts_only_the_job_that_run_next_requests(project: LiveProject) -> None:
     with project.running() as live:
         project.forget()
         assert project.ask(port.PauseJobs()).answered == {"is_paused": True}
@@ -93,7 +93,7 @@ def test_paused_queue_starts_no_job_run_next_starts_one_and_resume_starts_the_re
         assert sum(project.runs.values()) == 3
 
 
-def test_run_next_starts_the_named_job(project: LiveProject) -> None:
+def test_request_to_run_next_starts_the_named_job(project: LiveProject) -> None:
     with project.running() as live:
         project.ask(port.PauseJobs())
         project.forget()
@@ -109,12 +109,12 @@ def test_run_next_starts_the_named_job(project: LiveProject) -> None:
         assert project.runs == Counter({"c.txt:data": 1})
 
 
-def test_run_next_is_refused_while_nothing_is_paused(project: LiveProject) -> None:
+def test_request_to_run_next_is_refused_if_the_queue_is_not_paused(project: LiveProject) -> None:
     with project.running():
         assert "not paused" in project.ask(port.RunNext()).refused
 
 
-def test_run_next_without_pending_jobs_reports_zero(project: LiveProject) -> None:
+def test_request_to_run_next_reports_zero_without_pending_jobs(project: LiveProject) -> None:
     with project.running():
         project.ask(port.PauseJobs())
 
@@ -133,14 +133,14 @@ def test_drained_engine_ignores_changes_until_resume(project: LiveProject) -> No
         project.until_product("linux/a.txt", "later")
 
 
-def test_drain_with_stop_stops_the_engine(project: LiveProject) -> None:
+def test_request_to_drain_can_also_stop_the_engine(project: LiveProject) -> None:
     with project.running() as live:
         project.ask(port.Drain(stops=True))
 
         assert live.is_stopping
 
 
-def test_shutdown_when_idle_waits_for_pending_work(project: LiveProject) -> None:
+def test_request_to_stop_when_idle_waits_for_pending_work(project: LiveProject) -> None:
     with project.running() as live:
         project.ask(port.PauseJobs())
         project.write("assets/a.txt", "owed")
@@ -153,7 +153,7 @@ def test_shutdown_when_idle_waits_for_pending_work(project: LiveProject) -> None
         assert project.product("linux/a.txt") == b"owed"
 
 
-def test_reprocess_accepts_names_and_patterns(project: LiveProject) -> None:
+def test_reprocess_request_accepts_names_and_patterns(project: LiveProject) -> None:
     with project.running():
         project.forget()
         assert project.ask(port.ReprocessJobs(keys=("a.txt", "b*"))).answered == {"count": 2}
@@ -162,7 +162,7 @@ def test_reprocess_accepts_names_and_patterns(project: LiveProject) -> None:
         assert project.runs == Counter({"a.txt:data": 1, "b.txt:data": 1})
 
 
-def test_reprocess_of_a_job_id_runs_only_that_job(project: LiveProject) -> None:
+def test_request_to_reprocess_a_job_id_runs_only_this_job(project: LiveProject) -> None:
     with project.running() as live:
         assert live.engine is not None
         job = live.engine.archive.owners(["linux/b.txt"])["linux/b.txt"][0]
@@ -217,7 +217,7 @@ def test_subscription_reports_run_times_of_running_jobs(project: LiveProject) ->
         assert told() == []
 
 
-def test_pending_and_running_jobs_are_noted_while_a_client_follows(project: LiveProject) -> None:
+def test_engine_publishes_job_states_while_a_client_subscribes_to_all_jobs(project: LiveProject) -> None:
     with project.running() as live:
         live.server = Ears()  # type: ignore[assignment]
         project.ask(port.Subscribe(wants_all=False), client=1)
@@ -237,7 +237,7 @@ def test_pending_and_running_jobs_are_noted_while_a_client_follows(project: Live
         assert not engine.pipeline.jobs.reports.reports_every_step
 
 
-def test_queued_jobs_wait_for_the_worker_and_do_not_run_after_they_are_cancelled(project: LiveProject) -> None:
+def test_queued_jobs_do_not_run_after_they_were_cancelled(project: LiveProject) -> None:
     command = f"while ! test -e {project.root}/go; do sleep 0.01; done; cp {{source}} {{products_dir}}"
     project.config(SETTINGS.replace("]}]", f"]}}, {{name: slow, patterns: ['*.slow'], command: '{command}'}}]"))
 
@@ -279,7 +279,7 @@ def test_escalated_job_or_job_of_a_shown_source_starts_first(project: LiveProjec
         project.until(lambda: (job := engine.pipeline.jobs.ready.peek()) is not None and job.source.rel == "c.txt")
 
 
-def test_settle_answers_after_earlier_changes_are_processed(project: LiveProject) -> None:
+def test_request_to_settle_is_answered_after_earlier_changes_are_processed(project: LiveProject) -> None:
     with project.running():
         project.write("assets/a.txt", "just now")
         answer = project.ask(port.Settle()).answered
@@ -289,7 +289,7 @@ def test_settle_answers_after_earlier_changes_are_processed(project: LiveProject
         assert project.product("linux/a.txt") == b"just now"
 
 
-def test_settle_counts_runs_that_its_client_requested_earlier(project: LiveProject) -> None:
+def test_answer_to_settle_counts_the_runs_that_the_client_requested(project: LiveProject) -> None:
     with project.running():
         project.ask(port.ReprocessJobs(keys=("a.txt", "b.txt")), client=7)
         project.until_idle()
@@ -299,14 +299,14 @@ def test_settle_counts_runs_that_its_client_requested_earlier(project: LiveProje
         assert project.ask(port.Settle(), client=7).answered["run"] == 0
 
 
-def test_settle_with_options_that_the_engine_does_not_use_is_refused_with_the_option(project: LiveProject) -> None:
+def test_request_to_settle_with_options_of_another_engine_is_refused(project: LiveProject) -> None:
     with project.running():
         assert "platforms linux" in project.ask(port.Settle(platforms=("server",))).refused
         assert "--set workers=1" in project.ask(port.Settle(sets=("workers=1",))).refused
         assert "debug output" in project.ask(port.Settle(debug_output=True)).refused
 
 
-def test_settle_is_refused_while_the_queue_is_paused(project: LiveProject) -> None:
+def test_request_to_settle_is_refused_while_the_queue_is_paused(project: LiveProject) -> None:
     with project.running():
         project.ask(port.PauseJobs())
 
@@ -362,7 +362,7 @@ def test_rescans_read_every_file_while_faster_scanning_is_off(project: LiveProje
         assert not rescan()
         assert project.ask(port.SetOption("fast_scan", value=False)).answered == {"name": "fast_scan", "value": False}
         assert rescan()
-        live.watching.rescan(retries=False)  # lost notifications cause the same request
+        live.watching.rescan(retries=False)  # the engine makes the same call after it lost notifications
         scans.clear()
         project.until(lambda: scans and project.is_idle)
         assert scans == [False]
@@ -370,14 +370,14 @@ def test_rescans_read_every_file_while_faster_scanning_is_off(project: LiveProje
         scans.clear()
         project.ask(port.ReloadConfig())
         project.until(lambda: scans and project.is_idle)
-        assert scans == [True]  # the next engine has the option, too
+        assert scans == [True]  # the engine that opens with the new configuration keeps the option
         project.ask(port.SetOption("fast_scan", value=True))
         assert not rescan()
         options = project.ask(port.ReadStatus()).answered["options"]  # type: ignore[index]
         assert options == {"debug_output": False, "fast_scan": True}
 
 
-def test_client_that_disconnects_gets_no_answer_and_others_still_settle(project: LiveProject) -> None:
+def test_settle_request_is_answered_after_another_client_has_disconnected(project: LiveProject) -> None:
     with project.running():
         request = Request(port.Settle(), client=9)
         project.desk.take(request)
@@ -387,7 +387,7 @@ def test_client_that_disconnects_gets_no_answer_and_others_still_settle(project:
         assert not request.is_over
 
 
-def test_unknown_workers_and_connections_are_refused(project: LiveProject) -> None:
+def test_requests_with_an_unknown_worker_or_connection_are_refused(project: LiveProject) -> None:
     with project.running():
         assert "no worker 99" in project.ask(port.RestartWorker(99)).refused
         assert "no connection 99" in project.ask(port.Disconnect(99)).refused

@@ -71,7 +71,7 @@ def cost_of_a_save(project: LiveProject, count: int, monkeypatch: pytest.MonkeyP
         return +costs.counts
 
 
-def test_cost_of_a_save_does_not_depend_on_the_size_of_the_folder(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_save_of_a_file_costs_the_same_in_a_small_and_a_large_folder(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     small = cost_of_a_save(project, 100, monkeypatch)
     project.write("assets/deep/er/1.txt", "as before")
     large = cost_of_a_save(project, 3000, monkeypatch)
@@ -80,14 +80,14 @@ def test_cost_of_a_save_does_not_depend_on_the_size_of_the_folder(project: LiveP
     assert small["folder rows"] == large["folder rows"] == 0
     assert 0 < large["stat"] <= 12
     assert small["stat"] <= 12
-    # plan and commit may be separate transactions, and an engine that becomes idle may write another transaction
+    # the plan, the commit and the idle state may each be a separate transaction
     for costs in (small, large):
         assert costs["transactions"] <= 4
         assert costs["synced"] <= 2
     assert large["row operations"] <= small["row operations"] + 2
 
 
-def test_folder_row_is_saved_when_idle_and_next_start_is_clean(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_engine_saves_the_row_of_a_folder_with_a_changed_file(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "_SECOND_CHECK_S", 0.05)
     project.edit({"assets/a.txt": "a", "assets/b.txt": "b"})
     with project.running():
@@ -102,7 +102,7 @@ def test_folder_row_is_saved_when_idle_and_next_start_is_clean(project: LiveProj
     assert not project.runs
 
 
-def test_new_hidden_deleted_or_respelled_file_is_checked_with_its_folder(project: LiveProject) -> None:
+def test_folder_is_checked_after_a_file_is_added_or_deleted_or_respelled(project: LiveProject) -> None:
     project.edit({"assets/a.txt": "game", "gem/a.txt": "gem"})
     with project.running():
         project.write("gem/a.txt", "gem, hidden")
@@ -114,7 +114,7 @@ def test_new_hidden_deleted_or_respelled_file_is_checked_with_its_folder(project
         project.save("a.txt", "back")
 
 
-def test_overriding_file_wins_at_once_although_its_folder_differs_in_case(project: LiveProject) -> None:
+def test_overriding_file_wins_if_its_folder_is_spelled_in_another_case(project: LiveProject) -> None:
     project.write("gem/D1/a.txt", "hidden")
     with project.running():
         project.until_product("linux/d1/a.txt", "hidden")

@@ -198,13 +198,15 @@ _WAITS_FOR_JOBS = (port.Settle, port.Drain)
 """These requests wait while jobs run; each job has a time limit."""
 
 
-def test_every_request_has_an_example() -> None:
+def test_every_kind_of_request_has_an_example() -> None:
     assert set(REQUESTS) == {*port.VERBS.values(), *map(feature.load, feature.requests().values())}
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("state", _ENTER)
-def test_every_request_is_answered_or_refused(state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_request_is_answered_or_refused_in_every_state_of_the_engine(
+    state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("aptui.engine.live.requests._HELD_S", 0.1)
     monkeypatch.setattr("aptui.engine.live.requests._TROUBLE_S", 0.1)
     project = own_live_project(tmp_path, monkeypatch, SETTINGS, {"assets/a.txt": "a", "assets/b.txt": "b"})
@@ -230,7 +232,7 @@ def test_every_request_is_answered_or_refused(state: str, tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("state", ["paused", "draining", "held", "in trouble"])
-def test_waiting_settle_is_refused_after_a_later_pause_drain_hold_or_failure(
+def test_waiting_settle_is_refused_after_the_engine_is_paused_or_fails(
     state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aptui.engine.live.requests._HELD_S", 0.1)

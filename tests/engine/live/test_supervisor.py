@@ -48,7 +48,7 @@ def retrying(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> LiveProje
     return project
 
 
-# ------------------------------------------------------------------------------------------------------------------- seeing
+# ----------------------------------------------------------------------------------------------------- detection of changes
 
 
 def test_saved_file_is_processed_with_one_run(project: LiveProject) -> None:
@@ -59,7 +59,7 @@ def test_saved_file_is_processed_with_one_run(project: LiveProject) -> None:
         assert project.runs == Counter({"a.txt:data": 1})
 
 
-def test_products_follow_new_renamed_and_deleted_files(project: LiveProject) -> None:
+def test_products_change_when_files_are_added_or_renamed_or_deleted(project: LiveProject) -> None:
     with project.running():
         project.save("new.txt", "new")
         project.move("assets/new.txt", "assets/other.txt")
@@ -68,7 +68,7 @@ def test_products_follow_new_renamed_and_deleted_files(project: LiveProject) -> 
         project.save("other.txt", None)
 
 
-def test_an_atomic_save_runs_once(project: LiveProject) -> None:
+def test_a_file_that_is_saved_by_a_rename_is_processed_once(project: LiveProject) -> None:
     with project.running():
         project.forget()
         project.write("assets/a.txt~tmp", "atomic")
@@ -78,7 +78,7 @@ def test_an_atomic_save_runs_once(project: LiveProject) -> None:
         assert project.runs == Counter({"a.txt:data": 1})
 
 
-def test_a_tree_that_is_moved_in_and_out_is_followed(project: LiveProject) -> None:
+def test_folder_moved_into_a_scan_folder_gets_products_until_moved_out(project: LiveProject) -> None:
     for number in range(20):
         project.write(f"elsewhere/deep/er/{number}.txt", str(number))
     with project.running():
@@ -89,14 +89,14 @@ def test_a_tree_that_is_moved_in_and_out_is_followed(project: LiveProject) -> No
         project.until(lambda: not (project.cache / "linux/tree").exists())
 
 
-def test_five_hundred_files_written_at_once_all_get_products(project: LiveProject) -> None:
+def test_engine_makes_products_of_five_hundred_files_written_at_once(project: LiveProject) -> None:
     with project.running():
         for number in range(500):
             project.write(f"assets/new/{number % 7}/{number % 3}/{number}.txt", str(number))
         project.until(lambda: len(list(project.cache.glob("linux/new/*/*/*.txt"))) == 500)
 
 
-def test_file_and_folder_may_replace_each_other(project: LiveProject) -> None:
+def test_products_change_when_a_file_and_a_folder_replace_each_other(project: LiveProject) -> None:
     project.write("assets/x/y.txt", "below")
     with project.running():
         project.delete("assets/x")
@@ -105,14 +105,14 @@ def test_file_and_folder_may_replace_each_other(project: LiveProject) -> None:
         project.save("x.txt", "flat")
 
 
-def test_undecodable_name_does_not_end_watching(project: LiveProject) -> None:
+def test_engine_still_notices_changes_after_an_undecodable_file_name(project: LiveProject) -> None:
     with project.running():
         project.write(b"assets/\xff.txt", "strange")
         project.until(lambda: len(list(project.cache.glob("linux/*.txt"))) == 2)
         project.save("a.txt", "after")
 
 
-def test_a_product_deleted_by_hand_comes_back_also_if_the_engine_had_once_deleted_it(project: LiveProject) -> None:
+def test_deleted_product_is_made_again_even_if_the_engine_once_deleted_it(project: LiveProject) -> None:
     with project.running():
         project.save("a.txt", None)
         project.save("a.txt", "again")
@@ -120,7 +120,7 @@ def test_a_product_deleted_by_hand_comes_back_also_if_the_engine_had_once_delete
         project.until_product("linux/a.txt", "again")
 
 
-def test_polled_root_is_reported_with_reason_and_remedy(project: LiveProject) -> None:
+def test_message_about_a_polled_folder_names_the_reason_and_a_remedy(project: LiveProject) -> None:
     project.write(b"assets/\xff/b.txt", "b")
     with project.running() as live:
         project.until(lambda: any("rename it" in text for text in project.said))
@@ -143,7 +143,7 @@ def test_rescan_finds_changes_whose_notifications_were_lost(project: LiveProject
         project.until_product("linux/a.txt", "unheard")
 
 
-def test_skipped_start_scan_sees_only_later_changes(project: LiveProject) -> None:
+def test_engine_without_a_start_scan_notices_only_later_changes(project: LiveProject) -> None:
     with project.running():
         pass
     project.write("assets/a.txt", "while nobody looked")
@@ -161,7 +161,7 @@ def test_ignored_files_and_folders_cause_no_runs_and_no_products(project: LivePr
         assert not (project.cache / "linux/.git").exists()
 
 
-def test_recently_written_file_is_checked_again_and_then_trusted_without_another_run(
+def test_a_file_saved_a_moment_ago_is_checked_again_without_another_run(
     project: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(changes, "_SECOND_CHECK_S", 0.3)
@@ -177,7 +177,7 @@ def test_recently_written_file_is_checked_again_and_then_trusted_without_another
 
 
 class Ears:
-    """A server that only listens."""
+    """A server that records all notices in `heard`."""
 
     def __init__(self) -> None:
         self.heard: list[Notice] = []
@@ -192,7 +192,7 @@ class Ears:
     flush = next_deadline = connections = lambda *_: None
 
 
-def test_quick_job_sends_at_most_two_notices_and_slow_job_is_reported_as_processing(project: LiveProject) -> None:
+def test_only_a_slow_job_is_reported_as_processing(project: LiveProject) -> None:
     project.config(
         SETTINGS.replace(
             "]}]",
@@ -216,10 +216,10 @@ def test_quick_job_sends_at_most_two_notices_and_slow_job_is_reported_as_process
     assert said["b.s"][-2:] == ["processing", "completed"]
 
 
-# ------------------------------------------------------------------------------------------------------------ being written
+# ------------------------------------------------------------------------------------------ files that a program is writing
 
 
-def test_a_file_that_is_held_open_for_writing_waits_until_it_is_closed(project: LiveProject) -> None:
+def test_a_file_that_is_open_for_writing_is_processed_after_it_is_closed(project: LiveProject) -> None:
     with project.running() as live:
         project.forget()
         with project.path("assets/a.txt").open("wb", buffering=0) as file:
@@ -247,7 +247,7 @@ def watch_for_absence(project: LiveProject, name: str) -> list[float]:
 
 
 @pytest.mark.parametrize("gap_s", [0.0, 0.005, 0.02, 0.05, 0.1])
-def test_file_saved_twice_in_a_row_keeps_its_product(project: LiveProject, gap_s: float) -> None:
+def test_a_file_keeps_its_product_when_it_is_saved_twice_in_a_row(project: LiveProject, gap_s: float) -> None:
     with project.running():
         missing = watch_for_absence(project, "linux/a.txt")
         for number in range(6):
@@ -260,7 +260,9 @@ def test_file_saved_twice_in_a_row_keeps_its_product(project: LiveProject, gap_s
 
 
 @pytest.mark.parametrize("is_renamed", [False, True])
-def test_rewritten_file_never_counts_as_deleted(project: LiveProject, monkeypatch: pytest.MonkeyPatch, is_renamed: bool) -> None:
+def test_a_file_that_is_deleted_and_written_again_keeps_its_product(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch, is_renamed: bool
+) -> None:
     stopped_at: list[float] = []  # the engine's clock is stopped while the file is missing, because a busy machine may be slow
     with project.running() as live:
         poll = live.watching.poll
@@ -281,9 +283,7 @@ def test_rewritten_file_never_counts_as_deleted(project: LiveProject, monkeypatc
         assert not missing
 
 
-def test_write_that_ends_during_the_check_of_its_file_is_not_postponed(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_not_postponed_if_its_writer_ends_during_the_check(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     with project.running() as live:
         project.forget()
         ended, waited = [], []
@@ -303,7 +303,7 @@ def test_write_that_ends_during_the_check_of_its_file_is_not_postponed(
         assert not waited
 
 
-def test_file_that_keeps_changing_is_processed_at_most_twice(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_keeps_changing_is_processed_at_most_twice(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped_at: list[float] = []  # the engine's clock is stopped while the file changes, because a busy machine saves more slowly
     with project.running() as live:
         poll = live.watching.poll
@@ -324,7 +324,9 @@ def test_file_that_keeps_changing_is_processed_at_most_twice(project: LiveProjec
         assert project.runs["a.txt:data"] <= 2
 
 
-def test_a_run_whose_source_is_being_written_again_is_not_committed(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_of_a_run_is_discarded_if_its_source_is_being_written(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with project.running() as live:
         answers = [True]
         monkeypatch.setattr(live.watching, "is_being_written", lambda _path, **_words: bool(answers and answers.pop()))
@@ -335,10 +337,10 @@ def test_a_run_whose_source_is_being_written_again_is_not_committed(project: Liv
         assert project.runs == Counter({"a.txt:data": 1})
 
 
-# -------------------------------------------------------------------------------------------------------------------- holds
+# -------------------------------------------------------------------------------------------- delayed processing of changes
 
 
-def test_changes_under_the_lock_of_a_version_control_are_one_batch_after_it(project: LiveProject) -> None:
+def test_changes_during_a_git_lock_are_processed_after_the_lock_is_removed(project: LiveProject) -> None:
     (project.root / ".git").mkdir()
     with project.running() as live:
         project.forget()
@@ -358,7 +360,7 @@ def test_changes_under_the_lock_of_a_version_control_are_one_batch_after_it(proj
         assert not live.health.holds
 
 
-def test_hold_delays_changes_until_its_client_leaves(project: LiveProject) -> None:
+def test_changes_are_delayed_until_the_client_that_holds_them_leaves(project: LiveProject) -> None:
     with project.running() as live:
         project.forget()
         assert project.ask(port.Hold("make world"), client=7).answered == {}
@@ -372,7 +374,7 @@ def test_hold_delays_changes_until_its_client_leaves(project: LiveProject) -> No
         assert project.runs == Counter({"a.txt:data": 1})
 
 
-def test_held_changes_do_not_wake_the_loop(project: LiveProject) -> None:
+def test_changes_that_a_client_holds_do_not_wake_the_engine_loop(project: LiveProject) -> None:
     with project.running() as live:
         project.write("assets/a.txt", "looked at once more by and by")
         project.until(lambda: live.watching._second_checks)
@@ -395,7 +397,7 @@ def test_held_changes_do_not_wake_the_loop(project: LiveProject) -> None:
 # ----------------------------------------------------------------------------------------------------------------- products
 
 
-def test_product_deleted_by_hand_is_made_again_by_the_live_engine(project: LiveProject) -> None:
+def test_live_engine_makes_a_product_again_that_a_user_deleted(project: LiveProject) -> None:
     project.write("assets/deep/b.txt", "b")
     with project.running():
         project.forget()
@@ -407,7 +409,7 @@ def test_product_deleted_by_hand_is_made_again_by_the_live_engine(project: LiveP
         assert project.runs == Counter({"a.txt:data": 1, "deep/b.txt:data": 1})
 
 
-def test_products_that_the_engine_deletes_are_not_made_again(project: LiveProject) -> None:
+def test_engine_does_not_make_a_product_again_that_it_deleted_itself(project: LiveProject) -> None:
     project.write("assets/b.txt", "b")
     with project.running():
         project.forget()
@@ -431,7 +433,7 @@ def test_changed_configuration_is_applied_and_runs_only_affected_jobs(project: L
         assert any("configuration was reloaded" in text for text in project.said)
 
 
-def test_a_configuration_that_changes_after_it_was_read_and_before_it_is_watched_is_taken_over(
+def test_change_of_the_configuration_before_its_watch_starts_is_applied(
     project: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.write("assets/b.dat", "b")
@@ -481,7 +483,7 @@ def test_corrected_configuration_runs_jobs_again_that_failed_because_of_it(proje
         assert project.runs == Counter({"a.slow:slow": 1})
 
 
-def test_broken_configuration_is_reported_with_its_line_and_the_old_one_stays_in_use(project: LiveProject) -> None:
+def test_broken_configuration_is_reported_and_is_not_applied(project: LiveProject) -> None:
     with project.running() as live:
         project.config(SETTINGS + "builder: []\n")
         project.until(lambda: live.health.configuration)
@@ -491,7 +493,7 @@ def test_broken_configuration_is_reported_with_its_line_and_the_old_one_stays_in
         project.until(lambda: not live.health.configuration)
 
 
-def test_an_edited_project_builder_runs_its_jobs_again_and_no_others(project: LiveProject) -> None:
+def test_change_of_a_project_builder_runs_only_the_jobs_of_the_builder(project: LiveProject) -> None:
     source = one_product("words", "*.words", "data = request.read_source() + b'%s'", product="'w.out'")
     project.edit({"builders/words.py": source % "1", "assets/w.words": "w"})
     with project.running():
@@ -503,17 +505,17 @@ def test_an_edited_project_builder_runs_its_jobs_again_and_no_others(project: Li
         assert {run for run in project.runs if not run.startswith("w.words:CreateJobs")} == {"w.words:words"}
 
 
-def test_changed_cache_folder_in_the_configuration_needs_a_restart_of_the_engine(project: LiveProject) -> None:
+def test_change_of_the_cache_folder_needs_a_restart_of_the_engine(project: LiveProject) -> None:
     with project.running() as live:
         project.config(SETTINGS + "cache: Elsewhere\n")
         project.until(lambda: "restart the engine" in live.health.configuration)
 
 
-# ------------------------------------------------------------------------------------------------------------------ trouble
+# ------------------------------------------------------------------------------------------------------ errors and recovery
 
 
 @pytest.mark.parametrize(("error", "text"), [(HostError("the disk is full"), "the disk is full"), (KeyError("a bug"), "KeyError")])
-def test_engine_in_trouble_reports_it_and_opens_again(
+def test_engine_reports_an_error_of_the_loop_and_opens_again(
     retrying: LiveProject, monkeypatch: pytest.MonkeyPatch, error: Exception, text: str
 ) -> None:
     with retrying.running() as live:
@@ -532,7 +534,7 @@ def test_engine_in_trouble_reports_it_and_opens_again(
         (os, "statvfs", lambda _path: SimpleNamespace(f_flag=os.ST_RDONLY, f_bavail=1 << 40, f_frsize=4096), "read-only"),
     ],
 )
-def test_unwritable_cache_is_reported_and_work_continues_when_it_is_writable_again(
+def test_engine_continues_when_an_unwritable_cache_is_writable_again(
     retrying: LiveProject, monkeypatch: pytest.MonkeyPatch, place: object, name: str, value: object, text: str
 ) -> None:
     with retrying.running() as live:
@@ -568,7 +570,7 @@ def test_deleted_or_replaced_database_is_reported_when_idle(retrying: LiveProjec
         ]
 
 
-def test_epoch_increases_with_a_new_database(retrying: LiveProject) -> None:
+def test_epoch_of_the_engine_increases_with_a_new_database(retrying: LiveProject) -> None:
     with retrying.running() as live:
         assert live.engine is not None
         before = live.engine.epoch
@@ -579,7 +581,7 @@ def test_epoch_increases_with_a_new_database(retrying: LiveProject) -> None:
         assert live.engine.epoch > before, "whoever reads knows the news of the one from those of the other by that"
 
 
-def test_error_that_ends_at_once_is_reported_in_the_health(project: LiveProject) -> None:
+def test_health_reports_an_error_although_the_next_attempt_succeeds(project: LiveProject) -> None:
     with project.running() as live:
         live._retry_s = 0.0
         live._break_down(HostError("the disk is full"))
@@ -604,7 +606,7 @@ def test_recreated_project_folder_is_used_with_its_configuration(project: LivePr
         assert (live.health.disk, live.health.configuration) == ("", "")
 
 
-def test_a_scan_folder_that_vanishes_takes_no_products_with_it(retrying: LiveProject) -> None:
+def test_products_of_a_scan_folder_that_disappears_are_kept(retrying: LiveProject) -> None:
     with retrying.running() as live:
         retrying.move("assets", "away")
         retrying.until(lambda: any(root.mode is WatchMode.GONE for root in live.health.roots))
@@ -625,7 +627,9 @@ def test_missing_project_folder_is_not_created(retrying: LiveProject) -> None:
         retrying.until_product("linux/a.txt", "back")
 
 
-def test_engine_of_a_moved_project_releases_the_cache_and_ends(retrying: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_releases_the_cache_and_ends_when_its_project_was_moved(
+    retrying: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(supervisor, "_MOVED_S", 0.2)
     with retrying.running() as live:
         away = retrying.root.rename(retrying.root.with_name("away"))
@@ -638,7 +642,7 @@ def test_engine_of_a_moved_project_releases_the_cache_and_ends(retrying: LivePro
 
 
 @pytest.mark.parametrize("harm", ["moved", "deleted", "moved and replaced", "deleted and replaced"])
-def test_moved_or_deleted_cache_folder_is_released_and_the_folder_at_its_path_is_used(harm: str, retrying: LiveProject) -> None:
+def test_engine_uses_a_new_folder_at_the_path_of_its_moved_cache_folder(harm: str, retrying: LiveProject) -> None:
     with retrying.running() as live:
         assert live.engine is not None
         first, opened = live.engine, []
@@ -660,14 +664,14 @@ def test_moved_or_deleted_cache_folder_is_released_and_the_folder_at_its_path_is
         assert not live.is_stopping
 
 
-def test_the_cache_is_held_by_one_engine(project: LiveProject) -> None:
+def test_second_engine_cannot_open_the_cache_of_a_running_engine(project: LiveProject) -> None:
     with project.running():
         second = EngineSupervisor(project.load(), project.load)
         with pytest.raises(BusyError, match=str(os.getpid())):
             second.open()
 
 
-def test_a_second_start_finds_everything_trusted(project: LiveProject) -> None:
+def test_second_start_runs_no_jobs_for_unchanged_files(project: LiveProject) -> None:
     with project.running():
         project.save("b.txt", "b")
     project.forget()
@@ -675,7 +679,7 @@ def test_a_second_start_finds_everything_trusted(project: LiveProject) -> None:
         assert not project.runs
 
 
-# ------------------------------------------------------------------------------------------------------- writes its own source
+# -------------------------------------------------------------------------------------------- jobs that write their own source
 
 SELF_WRITER = """
 scan_folders: [{name: game, path: assets}]
@@ -684,7 +688,7 @@ builders:
 """
 
 
-def test_job_that_writes_its_own_source_fails_after_ten_runs_and_runs_again_after_an_edit(project: LiveProject) -> None:
+def test_job_that_writes_its_own_source_fails_after_ten_runs(project: LiveProject) -> None:
     project.config(SELF_WRITER)
     project.engine_run({"assets/a.txt": None, "assets/a.w": "a"})
     [error] = project.errors().values()
@@ -703,7 +707,7 @@ def test_job_that_writes_its_own_source_fails_after_ten_runs_and_runs_again_afte
 
 
 @pytest.mark.parametrize("is_quiet", [False, True])
-def test_jobs_waiting_for_a_postponed_file_are_not_stuck(is_quiet: bool) -> None:
+def test_jobs_that_wait_for_a_postponed_file_are_not_reported_as_stuck(is_quiet: bool) -> None:
     state = {"_is_first_scan": False, "_idle_since": None, "_is_settled": False, "stops_when_idle": False}
     supervisor = SimpleNamespace(
         **state, watching=SimpleNamespace(is_quiet=is_quiet), roots=SimpleNamespace(add_intermediates=lambda: None)
@@ -717,9 +721,7 @@ def test_jobs_waiting_for_a_postponed_file_are_not_stuck(is_quiet: bool) -> None
     assert engine.news.say_once.called == is_quiet
 
 
-def test_a_product_deleted_by_hand_just_before_the_engine_stops_comes_back(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_product_that_was_deleted_just_before_a_stop_is_made_again(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     # the engine stops before the notification arrives
     monkeypatch.setattr(changes.ChangeTracker, "_products_gone", lambda *_: None)
     with project.running():

@@ -54,7 +54,7 @@ def room(tmp_path, monkeypatch):
     return SimpleNamespace(roots=roots, watchers=watchers, said=said, cache=cache, assets=folder.path)
 
 
-def test_sources_are_watched_before_the_cache_is(room):
+def test_sources_are_watched_before_the_cache_folder(room):
     assert room.roots.start()
 
     [watcher] = room.watchers
@@ -76,7 +76,7 @@ def test_unwritable_cache_is_reported_before_watching(room):
     assert not room.watchers
 
 
-def test_polling_is_reported_once_and_so_is_its_end(room):
+def test_start_and_end_of_polling_are_each_reported_once(room):
     room.roots.start()
     room.roots.poll()
     assert not room.said
@@ -96,7 +96,7 @@ def test_polling_is_reported_once_and_so_is_its_end(room):
     assert (LogLevel.INFO, f"'{room.assets}' is watched again") in room.said
 
 
-def test_the_folder_of_intermediates_is_watched_once_there_is_one(room):
+def test_folder_of_intermediates_is_watched_as_soon_as_it_exists(room):
     room.roots.start()
     path = str(room.cache / INTERMEDIATES)
     room.roots.add_intermediates()
@@ -108,7 +108,7 @@ def test_the_folder_of_intermediates_is_watched_once_there_is_one(room):
     assert path in [root.path for root in room.watchers[0].health()]
 
 
-def test_closed_roots_ignore_requests_for_a_check(room):
+def test_closed_watcher_ignores_requests_for_a_check(room):
     room.roots.start()
     room.roots.suspect("was stopped")
     room.roots.close()

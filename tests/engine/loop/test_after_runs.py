@@ -80,7 +80,7 @@ def put_tool(project: Project, word: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["b.py", "helper.py"])
-def test_builder_changed_before_worker_start_is_described_again(tmp_path: Path, name: str) -> None:
+def test_builder_that_changed_before_a_worker_starts_is_described_again(tmp_path: Path, name: str) -> None:
     project = coded(Project(tmp_path, CONFIG))
     text = (tmp_path / "builders" / name).read_text()
 
@@ -94,7 +94,7 @@ def test_builder_changed_before_worker_start_is_described_again(tmp_path: Path, 
     assert made(project) == {"a.out": "CODE1 help1 a", "b.out": "CODE1 help1 b"}
 
 
-def test_builder_changed_during_a_build_and_changed_back_leaves_correct_products(tmp_path: Path) -> None:
+def test_products_are_correct_after_a_builder_was_changed_and_changed_back(tmp_path: Path) -> None:
     project = coded(Project(tmp_path, CONFIG))
     project.engine_run()
     project.write("assets/a.txt", "two")
@@ -119,7 +119,7 @@ READING = one_product(
 )  # fmt: skip
 
 
-def test_declared_file_created_just_before_its_job_starts_counts_as_existing(tmp_path: Path) -> None:
+def test_declared_file_that_was_created_just_before_its_job_is_noticed(tmp_path: Path) -> None:
     project = Project(tmp_path, CONFIG)
     project.edit({"builders/b.py": READING, "assets/a.txt": "a"})
 
@@ -160,7 +160,7 @@ class Planning:
 """
 
 
-def test_analysis_of_intermittent_bytes_is_discarded(tmp_path: Path) -> None:
+def test_analysis_is_discarded_if_its_source_changed_before_it_ran(tmp_path: Path) -> None:
     project = Project(tmp_path, CONFIG)
     project.edit({"builders/b.py": PLANNING, "assets/a.txt": "one"})
 
@@ -171,7 +171,7 @@ def test_analysis_of_intermittent_bytes_is_discarded(tmp_path: Path) -> None:
     assert not project.engine_run().runs
 
 
-def test_code_that_changed_and_changed_back_needs_only_new_workers(tmp_path: Path) -> None:
+def test_builder_code_that_was_changed_back_only_needs_new_workers(tmp_path: Path) -> None:
     project = coded(Project(tmp_path, CONFIG))
     described = code.describe_anew
 
@@ -188,7 +188,7 @@ def test_code_that_changed_and_changed_back_needs_only_new_workers(tmp_path: Pat
     assert made(project) == {"a.out": "CODE1 help1 a", "b.out": "CODE1 help1 b"}
 
 
-def test_code_that_changes_during_every_run_fails_the_job_with_that_reason(tmp_path: Path) -> None:
+def test_job_fails_if_its_builder_code_changes_during_every_run(tmp_path: Path) -> None:
     project = coded(Project(tmp_path, CONFIG))
     texts = [BUILDER.replace("CODE1", f"CODE{number}") for number in range(2, 40)]
 
@@ -214,7 +214,7 @@ def test_a_stale_bytecode_file_beside_a_builder_is_not_used(tmp_path: Path) -> N
     assert made(project)["a.out"] == "CODE1 help2 a"
 
 
-def test_live_engine_discards_results_of_builder_code_that_changed_unnoticed(tmp_path: Path) -> None:
+def test_live_engine_discards_a_result_if_the_builder_code_has_changed(tmp_path: Path) -> None:
     project = coded(LiveProject(tmp_path, CONFIG))
     project.engine_run()
     with project.running() as live:
@@ -224,7 +224,7 @@ def test_live_engine_discards_results_of_builder_code_that_changed_unnoticed(tmp
         assert project.product(f"{HOST}/b.out") == b"CODE2 help1 b"
 
 
-def test_jobs_of_broken_builder_code_fail_in_a_live_engine_until_the_code_is_corrected(tmp_path: Path) -> None:
+def test_jobs_of_a_broken_builder_fail_until_its_code_is_corrected(tmp_path: Path) -> None:
     project = coded(LiveProject(tmp_path, CONFIG))
     project.engine_run()
     with project.running():
@@ -235,7 +235,7 @@ def test_jobs_of_broken_builder_code_fail_in_a_live_engine_until_the_code_is_cor
         project.until_product(f"{HOST}/a.out", "CODE1 help1 two")
 
 
-def test_tool_that_changes_before_its_first_run_is_not_recorded_with_its_old_digest(tmp_path: Path) -> None:
+def test_digest_of_a_tool_is_read_again_if_the_tool_changed_before_its_run(tmp_path: Path) -> None:
     project = Project(tmp_path, TOOL_CONFIG.replace("PROJECT", str(tmp_path)))
     put_tool(project, "tool1")
     project.write("assets/a.txt", "a")
@@ -249,7 +249,7 @@ def test_tool_that_changes_before_its_first_run_is_not_recorded_with_its_old_dig
     assert made(project) == {"a.out": "tool1 a"}
 
 
-def test_engine_start_uses_its_prepared_session_once(tmp_path: Path) -> None:
+def test_engine_uses_a_prepared_session_only_once(tmp_path: Path) -> None:
     project = coded(Project(tmp_path, CONFIG))
     with mock.patch.object(PreparedSession, "take", autospec=True, side_effect=PreparedSession.take) as taken:
         project.engine_run()
@@ -258,7 +258,7 @@ def test_engine_start_uses_its_prepared_session_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["settle", "rescan", "by and by"])
-def test_a_live_engine_notices_that_a_tool_changed(tmp_path: Path, how: str) -> None:
+def test_live_engine_runs_jobs_again_after_their_tool_changed(tmp_path: Path, how: str) -> None:
     project = LiveProject(tmp_path, TOOL_CONFIG.replace("PROJECT", str(tmp_path)))
     put_tool(project, "tool1")
     project.write("assets/a.txt", "a")
@@ -275,7 +275,7 @@ def test_a_live_engine_notices_that_a_tool_changed(tmp_path: Path, how: str) -> 
         project.until_product(f"{HOST}/a.out", "tool2 a\n")
 
 
-def test_source_edited_after_its_tool_is_processed_with_the_new_tool_digest(tmp_path: Path) -> None:
+def test_source_that_is_edited_after_its_tool_gets_the_new_tool_digest(tmp_path: Path) -> None:
     project = LiveProject(tmp_path, TOOL_CONFIG.replace("PROJECT", str(tmp_path)))
     put_tool(project, "tool1")
     project.edit({"assets/a.txt": "a", "assets/b.txt": "b"})
@@ -290,7 +290,7 @@ def test_source_edited_after_its_tool_is_processed_with_the_new_tool_digest(tmp_
     assert not project.engine_run().runs
 
 
-def test_missing_tool_is_reported_and_used_when_back(tmp_path: Path) -> None:
+def test_missing_tool_is_reported_and_is_used_when_it_exists_again(tmp_path: Path) -> None:
     project = LiveProject(tmp_path, TOOL_CONFIG.replace("PROJECT", str(tmp_path)))
     put_tool(project, "tool1")
     project.write("assets/a.txt", "a")
@@ -301,7 +301,7 @@ def test_missing_tool_is_reported_and_used_when_back(tmp_path: Path) -> None:
         project.until_product(f"{HOST}/a.out", "tool2 a\n")
 
 
-# ------------------------------------------------------------------------------------------------------------ files read
+# ------------------------------------------------------------------------------------------------ files that a run reads
 
 READER = '''
 import os
@@ -357,19 +357,17 @@ def reading(project: Project, how: str = "heard") -> Project:
 
 @pytest.mark.parametrize("how", READS)
 @pytest.mark.parametrize("moment", ["before-analysis", "after-analysis", "before-job", "after-job"])
-def test_product_is_correct_after_a_file_changed_while_it_was_first_read(tmp_path: Path, how: str, moment: str) -> None:
+def test_product_is_correct_after_an_input_changed_during_its_first_read(tmp_path: Path, how: str, moment: str) -> None:
     project = reading(Project(tmp_path, CONFIG), how)
     project.engine_run({moment: "echo B > cfg.inc"})
-    project.engine_run()  # the next scan finds changes at the very end
+    project.engine_run()  # this run finds a file that changed at the end of the previous run
 
     assert made(project) == {"a.out": "B B"}
 
 
 @pytest.mark.parametrize("how", READS)
 @pytest.mark.parametrize("moments", [("before-analysis", "after-analysis"), ("before-job", "after-job")])
-def test_product_is_correct_after_a_file_changed_and_changed_back_while_it_was_read(
-    tmp_path: Path, how: str, moments: tuple[str, str]
-) -> None:
+def test_product_is_correct_after_an_input_changed_for_a_short_time(tmp_path: Path, how: str, moments: tuple[str, str]) -> None:
     project = reading(Project(tmp_path, CONFIG), how)
     project.engine_run()
     project.engine_run({moments[0]: "echo B > cfg.inc", moments[1]: "printf A > cfg.inc", "assets/a.txt": "other"})
@@ -379,7 +377,7 @@ def test_product_is_correct_after_a_file_changed_and_changed_back_while_it_was_r
 
 
 @pytest.mark.parametrize("moment", ["before-analysis", "before-job"])
-def test_file_that_exists_only_while_it_is_read_is_treated_as_missing(tmp_path: Path, moment: str) -> None:
+def test_input_that_exists_only_during_the_run_is_treated_as_missing(tmp_path: Path, moment: str) -> None:
     project = reading(Project(tmp_path, CONFIG))
     project.delete("assets/cfg.inc")
     project.engine_run({moment: "echo B > cfg.inc", moment.replace("before", "after"): "rm cfg.inc"})
@@ -399,7 +397,7 @@ builders:
 """
 
 
-def test_result_of_a_command_with_changed_inputs_is_discarded(tmp_path: Path) -> None:
+def test_the_result_of_a_command_is_discarded_if_an_input_changed(tmp_path: Path) -> None:
     project = Project(tmp_path, COMMAND.replace("PROJECT", str(tmp_path)))
     project.write("assets/x.inc", "A\n")
     project.edit({"assets/a.txt": "a", "before-job": "echo B > x.inc; mv ../before-job ../done"})
@@ -409,7 +407,7 @@ def test_result_of_a_command_with_changed_inputs_is_discarded(tmp_path: Path) ->
     assert not project.engine_run().runs
 
 
-def test_job_that_writes_its_own_input_fails_after_ten_runs_and_names_the_file(tmp_path: Path) -> None:
+def test_job_that_writes_its_own_input_fails_after_ten_runs(tmp_path: Path) -> None:
     project = Project(tmp_path, COMMAND.replace("PROJECT", str(tmp_path)))
     project.engine_run({"assets/x.inc": "A\n", "assets/a.txt": "a", "before-job": "date +%N > x.inc"})
 
@@ -417,7 +415,7 @@ def test_job_that_writes_its_own_input_fails_after_ten_runs_and_names_the_file(t
     assert project.errors()
 
 
-def test_file_times_ahead_of_the_local_clock_still_give_the_right_product(tmp_path: Path) -> None:
+def test_product_is_correct_if_the_times_of_its_input_are_in_the_future(tmp_path: Path) -> None:
     project = reading(Project(tmp_path, CONFIG), "unheard")
     began = "aptui.core.state.stale_results.is_young"
 
@@ -428,7 +426,7 @@ def test_file_times_ahead_of_the_local_clock_still_give_the_right_product(tmp_pa
 
 
 @pytest.mark.parametrize("name", ["x.inc", "../y.inc", "sub/../../y.inc", "game.inc"])
-def test_relative_names_in_a_depfile_mean_files_beside_the_source_or_in_the_scan_folder(tmp_path: Path, name: str) -> None:
+def test_depfile_may_name_files_beside_the_source_or_in_the_scan_folder(tmp_path: Path, name: str) -> None:
     config = """
 scan_folders: [{name: game, path: assets}]
 builders:
@@ -447,7 +445,7 @@ builders:
     assert project.engine_run({f"assets/{changed}": "changed"}).runs == {"sub/a.txt:cc": 1}
 
 
-def test_new_file_that_takes_over_a_relative_name_of_a_depfile_runs_the_job_again(tmp_path: Path) -> None:
+def test_job_runs_again_if_a_new_file_matches_a_name_in_its_depfile(tmp_path: Path) -> None:
     config = """
 scan_folders: [{name: game, path: assets}]
 builders:
@@ -466,7 +464,7 @@ builders:
     assert project.engine_run({"assets/sub/x.inc": None}).runs == {"sub/a.txt:cc": 1}
 
 
-def test_missing_file_named_in_a_depfile_causes_a_warning_and_runs_the_job_once_it_exists(tmp_path: Path) -> None:
+def test_job_runs_again_when_a_missing_file_of_its_depfile_exists(tmp_path: Path) -> None:
     project = Project(
         tmp_path,
         """
@@ -498,7 +496,7 @@ def outside(project: LiveProject) -> LiveProject:
 
 
 @pytest.mark.parametrize("is_full_scan", [False, True])
-def test_batch_notices_a_changed_dependency_outside_of_all_scan_folders(tmp_path: Path, is_full_scan: bool) -> None:
+def test_batch_notices_a_changed_dependency_outside_the_scan_folders(tmp_path: Path, is_full_scan: bool) -> None:
     project = outside(LiveProject(tmp_path, ""))
     project.engine_run()
     assert not project.engine_run(is_full_scan=is_full_scan).runs
@@ -514,7 +512,7 @@ def test_batch_notices_a_changed_dependency_outside_of_all_scan_folders(tmp_path
     assert made(project) == {"a.out": "C"}
 
 
-def test_full_scan_reads_the_bytes_of_dependencies_outside_of_all_scan_folders(tmp_path: Path) -> None:
+def test_full_scan_reads_dependencies_outside_the_scan_folders(tmp_path: Path) -> None:
     project = outside(LiveProject(tmp_path, ""))
     project.engine_run()
     project.write("Ext/out.h", "B")
@@ -525,7 +523,7 @@ def test_full_scan_reads_the_bytes_of_dependencies_outside_of_all_scan_folders(t
     assert made(project) == {"a.out": "B"}
 
 
-def test_declared_dependency_outside_of_all_scan_folders_causes_a_warning(tmp_path: Path) -> None:
+def test_dependency_declared_outside_the_scan_folders_causes_a_warning(tmp_path: Path) -> None:
     project = reading(Project(tmp_path, CONFIG))
     project.write(
         "builders/r.py",
@@ -539,7 +537,7 @@ def test_declared_dependency_outside_of_all_scan_folders_causes_a_warning(tmp_pa
 
 
 @pytest.mark.parametrize("how", ["settle", "by and by"])
-def test_live_engine_notices_a_changed_dependency_outside_of_all_scan_folders(tmp_path: Path, how: str) -> None:
+def test_live_engine_notices_a_changed_dependency_outside_the_scan_folders(tmp_path: Path, how: str) -> None:
     project = outside(LiveProject(tmp_path, ""))
     with project.running():
         project.write("Ext/out.h", "B")

@@ -58,7 +58,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return project
 
 
-def test_matching_returns_unignored_files_and_runs_the_job_again_when_they_change(project: Project) -> None:
+def test_job_runs_again_when_a_file_that_it_matched_changes(project: Project) -> None:
     project.engine_run()
     assert project.texts()["x.out"] == "3 True s/a.png s/b.png s/c.png", project.errors()
 
@@ -85,7 +85,7 @@ def test_matching_of_an_undeclared_pattern_fails_the_job(project: Project) -> No
     assert error.startswith("create_jobs did not declare the pattern 's/*.png'")
 
 
-def test_missing_package_fails_jobs_of_its_builder_alone(project: Project) -> None:
+def test_missing_package_fails_only_the_jobs_of_the_builder_that_needs_it(project: Project) -> None:
     project.write(
         "builders/atlas.py", ATLAS.replace("    params_schema", '    requires = ("no-such-package>=2",)\n    params_schema')
     )
@@ -95,7 +95,7 @@ def test_missing_package_fails_jobs_of_its_builder_alone(project: Project) -> No
     assert project.texts()["a.txt"] == "text"
 
 
-def test_file_that_cannot_be_imported_fails_its_jobs_and_keeps_their_products(project: Project) -> None:
+def test_jobs_of_a_builder_that_cannot_be_imported_fail_and_keep_products(project: Project) -> None:
     project.engine_run()
     before = project.texts()["x.out"]
     project.engine_run({"builders/atlas.py": "import no_such_module\n" + ATLAS, "assets/a.txt": "text"})
@@ -107,7 +107,7 @@ def test_file_that_cannot_be_imported_fails_its_jobs_and_keeps_their_products(pr
     assert not project.errors()
 
 
-def test_changed_tool_runs_jobs_again_and_missing_tool_fails_them(
+def test_change_of_a_tool_runs_jobs_again_and_its_removal_fails_them(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool = tmp_path / "bin/pack"
@@ -172,7 +172,7 @@ def textures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return project
 
 
-def test_rules_set_parameters_by_file_and_exclude_leaves_files_to_others(textures: Project) -> None:
+def test_rules_of_a_builder_set_parameters_and_exclude_files(textures: Project) -> None:
     textures.engine_run()
     assert textures.texts() == {
         "a.out": "colour None", "a_n.out": "normal None", "normals/b.out": "normal None", "normals/keep.out": "mask None",
@@ -185,7 +185,7 @@ def test_rules_set_parameters_by_file_and_exclude_leaves_files_to_others(texture
     assert textures.reasons()["a_n.tex:textures"] == "the parameters by file is gone"
 
 
-def test_files_of_a_folders_settings_adjust_one_asset(textures: Project) -> None:
+def test_files_section_of_folder_settings_changes_only_matching_assets(textures: Project) -> None:
     textures.engine_run({"assets/normals/.aptui.yaml": 'files: {"b*.tex": {textures: {params: {quality: 95}}}}'})
     assert textures.texts()["normals/b.out"] == "normal 95"
 
@@ -198,13 +198,13 @@ def test_files_of_a_folders_settings_adjust_one_asset(textures: Project) -> None
     assert "normals/.aptui.yaml:1:40: unknown parameter 'qualty'; did you mean 'quality'?" in textures.errors().values()
 
 
-def test_unknown_parameter_of_a_rule_is_named_with_its_line(textures: Project) -> None:
+def test_error_about_an_unknown_rule_parameter_names_the_line(textures: Project) -> None:
     textures.config(TEXTURES.replace("usage: mask", "usge: mask"))
     with pytest.raises(UserError, match=r"aptui.yaml:11:48: unknown parameter 'usge' \(builder 'textures'\); did you mean 'usage'"):
         textures.engine_run()
 
 
-def test_two_builders_with_one_product_report_their_patterns_and_suggest_an_exclude(textures: Project) -> None:
+def test_error_about_two_builders_with_one_product_suggests_an_exclude(textures: Project) -> None:
     normals = '  - {name: normals, uses: tex, patterns: ["*_n.tex"]}\n'
     textures.config(TEXTURES + normals)
     textures.engine_run()
@@ -218,7 +218,7 @@ def test_two_builders_with_one_product_report_their_patterns_and_suggest_an_excl
     assert not textures.errors()
 
 
-def test_intermediate_makes_products_of_a_python_builder_sources_of_others(textures: Project) -> None:
+def test_intermediates_of_a_python_builder_are_sources_of_other_builders(textures: Project) -> None:
     chain = '  - {name: upper, command: "tr a-z A-Z < {source} > {products_dir}/{name}", patterns: ["*.out"]}\n'
     textures.config(TEXTURES.replace("uses: tex\n", "uses: tex\n    intermediate: true\n") + chain)
     textures.engine_run()

@@ -68,7 +68,7 @@ def held(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held
         held.let_go.set()
 
 
-def test_clients_are_answered_while_a_commit_goes_on(project: LiveProject, held: Held) -> None:
+def test_engine_answers_clients_during_a_commit(project: LiveProject, held: Held) -> None:
     answer = project.ask(port.ReadStatus()).answered
 
     assert answer is not None
@@ -76,7 +76,7 @@ def test_clients_are_answered_while_a_commit_goes_on(project: LiveProject, held:
     assert held.done == []
 
 
-def test_no_event_is_handled_until_a_commit_has_ended(project: LiveProject, held: Held) -> None:
+def test_engine_handles_no_event_until_a_commit_has_ended(project: LiveProject, held: Held) -> None:
     engine = project.live.engine
     assert engine is not None
     seq = engine.inbox.seq
@@ -103,7 +103,7 @@ def test_files_are_read_during_a_commit(project: LiveProject, held: Held) -> Non
     assert held.done == []
 
 
-def test_the_rows_of_a_commit_are_made_in_small_groups_over_several_turns(
+def test_commit_makes_its_rows_in_small_groups_over_several_loop_turns(
     project: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
@@ -143,7 +143,7 @@ class Rows:
         return [("put_job", (run_key,))]
 
 
-def test_a_commit_waits_for_its_rows() -> None:
+def test_commit_thread_waits_until_its_rows_are_made() -> None:
     rows = Rows()
 
     rows.commit.go_on(2)
@@ -155,7 +155,7 @@ def test_a_commit_waits_for_its_rows() -> None:
     assert rows.saved == [1, 2, 3]
 
 
-def test_waiting_for_a_commit_makes_its_remaining_rows() -> None:
+def test_wait_for_the_end_of_a_commit_makes_the_remaining_rows() -> None:
     rows = Rows()
 
     assert rows.commit.answer() == ([1, 2, 3], [])
@@ -173,7 +173,9 @@ def test_commit_thread_ends_without_saving_if_its_rows_cannot_be_made() -> None:
     assert rows.saved == []
 
 
-def test_cache_is_not_checked_while_products_lack_rows(project: LiveProject, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_of_the_cache_waits_until_products_have_rows(
+    project: LiveProject, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = project.live.engine
     assert engine is not None
     lost = Cache.find_lost
@@ -196,7 +198,7 @@ def test_engine_that_is_stopped_during_a_commit_completes_the_commit(project: Li
     assert project.engine_run().runs == {}
 
 
-def test_commands_after_a_failed_commit_are_not_performed(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_does_not_perform_commands_after_a_failed_commit(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_given: object) -> object:
         raise HostError("the disk is gone")
 
@@ -211,9 +213,7 @@ def test_commands_after_a_failed_commit_are_not_performed(project: LiveProject, 
         project.until_product("linux/a.txt", "after the disk came back")
 
 
-def test_loop_turns_limited_to_one_event_and_one_folder_give_the_right_products(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_products_are_correct_if_each_loop_turn_handles_one_event(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_engine, "_SLICE_S", 0.0)
     monkeypatch.setattr(changes, "_SLICE_S", 0.0)
     with project.running():
@@ -228,7 +228,7 @@ def test_loop_turns_limited_to_one_event_and_one_folder_give_the_right_products(
         assert project.texts() == {f"{number}/b.txt": f"c{number}" for number in range(30)}
 
 
-def test_no_job_starts_while_reported_changes_are_checked(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_starts_no_job_while_reported_changes_are_checked(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     with project.running() as live:
         engine = live.engine
         assert engine is not None
@@ -291,9 +291,7 @@ ANSWERS = st.lists(st.lists(st.sampled_from(("save", "commit")), max_size=5), mi
 
 
 @given(answers=ANSWERS, delays=st.lists(st.integers(0, 3), max_size=40))
-def test_rows_are_saved_in_the_order_of_their_tickets_however_long_commits_take(
-    answers: list[list[str]], delays: list[int]
-) -> None:
+def test_engine_saves_rows_in_ticket_order_for_any_duration_of_commits(answers: list[list[str]], delays: list[int]) -> None:
     """The order of tickets holds for all answers of the pipeline to events and ended commits, and for commits of several turns."""
     engine = Answers(answers)
     while answers:

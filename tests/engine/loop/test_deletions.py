@@ -45,7 +45,7 @@ def deletions(notes: Notes) -> Deletions:
     return Deletions(notes)  # type: ignore[arg-type]  # all that it asks of an engine
 
 
-def test_products_are_deleted_after_their_rows_and_doubts_about_their_folders_are_saved(notes: Notes, deletions: Deletions) -> None:
+def test_products_are_deleted_only_after_their_rows_are_saved(notes: Notes, deletions: Deletions) -> None:
     deletions.put(DeleteProducts(1, ("linux/f/a", "linux/f/busy"), 7))
     rows = deletions.announce(SaveRows(1, 7, {}), {"drop_job": [(1,)]})
     deletions.perform_urgent()
@@ -59,7 +59,7 @@ def test_products_are_deleted_after_their_rows_and_doubts_about_their_folders_ar
     assert list(notes.news.from_threads) == ["'linux/f/busy' stays"]
 
 
-def test_products_without_pending_rows_are_deleted_at_once(notes: Notes, deletions: Deletions) -> None:
+def test_urgent_deletion_removes_products_without_pending_rows_at_once(notes: Notes, deletions: Deletions) -> None:
     deletions.put(DeleteProducts(1, ("linux/a",), 7))
 
     deletions.perform_urgent()
@@ -67,7 +67,7 @@ def test_products_without_pending_rows_are_deleted_at_once(notes: Notes, deletio
     assert notes.done == [("saved", True), ("linux/a",)]
 
 
-def test_intermediates_are_deleted_at_once_after_a_wait_for_their_rows(notes: Notes, deletions: Deletions) -> None:
+def test_urgent_deletion_waits_until_the_rows_of_intermediates_are_saved(notes: Notes, deletions: Deletions) -> None:
     deletions.put(DeleteProducts(1, ("common/a",), 7))
     deletions.announce(SaveRows(1, 7, {}), {})
 
@@ -76,7 +76,7 @@ def test_intermediates_are_deleted_at_once_after_a_wait_for_their_rows(notes: No
     assert notes.done == [("saved", True), ("common/a",)]
 
 
-def test_writer_is_not_awaited_without_deletions(notes: Notes, deletions: Deletions) -> None:
+def test_engine_does_not_wait_for_the_writer_if_it_has_no_deletions(notes: Notes, deletions: Deletions) -> None:
     assert deletions.announce(SaveRows(1, 7, {}), {}) == {}
 
     deletions.perform_urgent()
@@ -103,9 +103,7 @@ def die(*_: object) -> list[str]:
 
 
 @pytest.mark.real
-def test_products_of_a_deleted_intermediate_are_deleted_at_the_start_after_a_crash(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_start_after_a_crash_deletes_products_of_a_deleted_intermediate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "project", CHAIN)
     project.engine_run({"assets/a/x.top": "x", "assets/a/y.top": "y"})

@@ -24,28 +24,28 @@ def dispatcher(*, is_live: bool, ready: int, has_resources: bool = False, runnin
     return runs
 
 
-def test_batch_with_enough_ready_jobs_holds_results_longer() -> None:
+def test_batch_holds_results_longer_if_it_has_enough_ready_jobs() -> None:
     assert dispatcher(is_live=False, ready=5).hold_s(0.0) == dispatch._BATCH_HOLD_S > dispatch._HOLD_S
 
 
 @pytest.mark.parametrize(
     "how",
     [
-        {"is_live": True, "ready": 5},  # a client waits for the product
+        {"is_live": True, "ready": 5},  # a client may wait for the product
         {"is_live": False, "ready": 0},  # all remaining jobs may wait for this commit
-        {"is_live": False, "ready": 5, "has_resources": True},  # the result releases a resource
+        {"is_live": False, "ready": 5, "has_resources": True},  # a job may wait for a resource that the result releases
     ],
 )
-def test_results_are_held_briefly_while_clients_may_wait(how: dict[str, Any]) -> None:
+def test_a_result_is_held_briefly_if_a_client_or_job_may_wait_for_it(how: dict[str, Any]) -> None:
     assert dispatcher(**how).hold_s(0.0) == dispatch._HOLD_S
 
 
-def test_results_are_not_held_after_all_runs_have_reported() -> None:
+def test_a_result_is_not_held_after_all_runs_have_reported() -> None:
     assert dispatcher(is_live=False, ready=5, running=1).hold_s(0.0) == 0.0
 
 
 @pytest.mark.parametrize(("is_critical", "is_analysis"), [(False, False), (True, False), (False, True)])
-def test_critical_slot_is_offered_to_critical_jobs_only(is_critical: bool, is_analysis: bool) -> None:
+def test_critical_slot_is_offered_only_to_critical_jobs_and_analyses(is_critical: bool, is_analysis: bool) -> None:
     first = SimpleNamespace(is_critical=is_critical, is_analysis=is_analysis)
     ready = SimpleNamespace(peek=lambda: first)
     context = SimpleNamespace(roots={}, live=None, pipeline=SimpleNamespace(jobs=SimpleNamespace(ready=ready)), inbox=Inbox())

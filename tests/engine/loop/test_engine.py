@@ -49,7 +49,7 @@ def engine_of(project: Project, news: list[Notice], *, wants_all_news: bool = Fa
     return engine
 
 
-def test_listener_of_every_step_gets_pending_processing_and_completed(project: Project) -> None:
+def test_listener_gets_a_notice_for_every_step_of_a_job(project: Project) -> None:
     news: list[Notice] = []
     engine = engine_of(project, news, wants_all_news=True)
     engine.run_until_idle()
@@ -74,7 +74,7 @@ def test_products_are_reported_only_after_they_are_in_the_cache(project: Project
     assert seen == [("linux/a.txt", True)]
 
 
-def test_new_files_that_are_only_copied_reach_workers_once(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_files_of_a_copy_rule_are_sent_to_workers_once(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(300):
         project.write(f"assets/{number % 3}/{number}.txt", f"{number}")
     orders: list[StartRuns] = []
@@ -90,7 +90,7 @@ def test_new_files_that_are_only_copied_reach_workers_once(project: Project, mon
     assert not project.engine_run().runs
 
 
-def test_failures_and_successes_of_one_answer_are_saved_in_order(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_and_successes_of_one_answer_are_saved_in_ticket_order(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this test each save order is a separate transaction, as on a busy machine."""
     tickets: list[int] = []
 
@@ -112,9 +112,7 @@ def test_failures_and_successes_of_one_answer_are_saved_in_order(project: Projec
     assert [statuses[f"{name}0/a.txt:data"] for name in ("bad", "good")] == ["failed", "completed"]
 
 
-def test_rows_that_are_not_saved_are_reported_by_an_engine_with_no_other_work(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_idle_engine_reports_rows_that_are_not_saved(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     news: list[Notice] = []
     held: list[tuple[Writer, int, Rows]] = []
 
@@ -140,7 +138,7 @@ def test_rows_that_are_not_saved_are_reported_by_an_engine_with_no_other_work(
     assert "has not saved rows" in text
 
 
-def test_unrun_jobs_of_a_stopped_engine_are_pending(project: Project) -> None:
+def test_jobs_that_a_stopped_engine_did_not_run_are_pending(project: Project) -> None:
     engine = engine_of(project, [])
     engine.stop()
     engine.run_until_idle()
@@ -151,7 +149,7 @@ def test_unrun_jobs_of_a_stopped_engine_are_pending(project: Project) -> None:
     assert dict(ran.runs) == {"a.txt:data": 1}
 
 
-def test_disk_error_is_a_host_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_error_is_raised_as_a_host_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(project, [])
 
     def broken(*_args: object) -> None:
@@ -168,7 +166,7 @@ def test_disk_error_is_a_host_error(project: Project, monkeypatch: pytest.Monkey
     assert project.texts() == {"a.txt": "a"}
 
 
-def test_open_fails_on_a_full_disk_and_releases_the_cache(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_releases_the_cache_if_it_cannot_open_on_a_full_disk(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(cache_room, "RESERVE_BYTES", 1 << 62)
         with pytest.raises(HostError, match="is full"):
@@ -177,9 +175,7 @@ def test_open_fails_on_a_full_disk_and_releases_the_cache(project: Project, monk
     assert dict(project.engine_run().runs) == {"a.txt:data": 1}
 
 
-def test_unreadable_source_fails_with_the_reason_keeps_its_product_and_recovers(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_product_of_an_unreadable_source_is_kept_until_the_next_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.engine_run()
     project.write("assets/a.txt", "aa")
     hashed = HashQueue.take
@@ -199,7 +195,7 @@ def test_unreadable_source_fails_with_the_reason_keeps_its_product_and_recovers(
     assert set(project.statuses().values()) == {"completed"}
 
 
-def test_reprocess_replaces_a_product_that_was_damaged_in_place(project: Project) -> None:
+def test_request_to_reprocess_replaces_a_damaged_product(project: Project) -> None:
     project.engine_run()
     (project.cache / "linux/a.txt").write_text("damaged")
     engine = engine_of(project, [])
@@ -210,14 +206,14 @@ def test_reprocess_replaces_a_product_that_was_damaged_in_place(project: Project
     assert project.texts() == {"a.txt": "a"}
 
 
-def test_an_analysis_that_fails_is_listed_and_its_log_written(project: Project) -> None:
+def test_failed_analysis_is_listed_and_has_a_log(project: Project) -> None:
     project.engine_run({"builders/scripted.py": SCRIPTED, "assets/b.scr": "refuse"})
 
     assert project.errors() == {"b.scr:analysis": "it refuses"}
     assert any("b.scr" in path.name for path in (project.cache / ".aptui" / "logs").rglob("*") if path.is_file())
 
 
-def test_shared_dependency_is_read_only_by_the_first_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dependency_of_several_runs_is_read_only_by_the_first_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     want = HashQueue.want
 
@@ -251,7 +247,7 @@ def test_undecodable_project_path_is_refused(project: Project, tmp_path: Path) -
     assert not strange.cache.exists()
 
 
-def test_no_descriptor_is_left_open(project: Project) -> None:
+def test_closed_engine_leaves_no_descriptor_open(project: Project) -> None:
     project.engine_run()
     gc.collect()  # otherwise garbage of other tests may be closed between the two counts
     before = len(os.listdir("/proc/self/fd"))

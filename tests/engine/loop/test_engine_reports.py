@@ -26,7 +26,7 @@ def told(*steps: tuple[float, Progress]) -> list[Progress]:
     return [notice for notice in heard if isinstance(notice, Progress)]
 
 
-def test_progress_timers_restart_with_new_work() -> None:
+def test_timers_of_the_progress_restart_when_new_work_begins() -> None:
     first = told((100.0, counts(is_scanning=True)), (100.5, counts(is_scanning=True, running=1)), (101.0, counts(running=1)))[-1]
     second = told((100.0, counts(running=1)), (100.5, counts(running=1)), (101.0, counts(done=1)), (200.0, counts(running=1)))[-1]
 
@@ -34,7 +34,7 @@ def test_progress_timers_restart_with_new_work() -> None:
     assert second.processing_ms <= 1000
 
 
-def test_progress_after_a_scan_without_changes_keeps_the_earlier_processing_time() -> None:
+def test_scan_without_changes_keeps_the_processing_time_of_the_progress() -> None:
     worked = (100.0, counts(running=1)), (100.5, counts(running=1)), (101.0, counts(done=1))
     looked = told(
         *worked, (200.0, counts(done=1, is_scanning=True)), (200.1, counts(done=1, is_scanning=True)), (201.0, counts(done=1))
@@ -61,7 +61,7 @@ def test_progress_of_an_idle_engine_is_reported_once() -> None:
     assert len(told((100.0, idle), (101.0, idle), (102.0, idle))) == 1
 
 
-def test_engine_log_begins_with_the_process_and_lists_job_steps(tmp_path: Path) -> None:
+def test_the_log_of_the_engine_begins_with_its_process_and_lists_job_steps(tmp_path: Path) -> None:
     begun = JobChanged(
         1, 7, RelPath("a.stl"), 1, "linux", "levels", "levels", "processing", "new source", "", 0, 0, 0, "", RunKey(3)
     )  # fmt: skip
@@ -85,7 +85,7 @@ def test_engine_log_begins_with_the_process_and_lists_job_steps(tmp_path: Path) 
     ]
 
 
-def test_say_once_reports_a_repeated_message_once() -> None:
+def test_repeated_message_is_reported_once_by_say_once() -> None:
     heard: list[Notice] = []
     news = NoticePublisher([heard.append])
     news.say_once("a link leads nowhere")

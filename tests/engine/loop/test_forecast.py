@@ -29,7 +29,7 @@ class Room:
         return self.forecaster.complete_progress(replace(COUNTS, jobs_done=done, **changes), (), now)
 
 
-def test_estimate_is_work_over_pace_with_a_lower_bound() -> None:
+def test_estimate_is_the_pending_work_divided_by_the_pace() -> None:
     room = Room()
     room.at(100.0)
 
@@ -47,7 +47,7 @@ def test_estimate_is_at_least_the_duration_of_the_longest_chain() -> None:
     assert (told.eta_ms, told.least_ms) == (50_000, 50_000)
 
 
-def test_no_estimate_during_a_scan_or_before_anything_ended() -> None:
+def test_estimate_is_unknown_during_a_scan_and_before_the_first_result() -> None:
     scanning, idle = Room(), Room()
     for room in (scanning, idle):
         room.at(100.0)
@@ -70,7 +70,7 @@ def test_sources_that_wait_for_their_analysis_are_part_of_the_estimate() -> None
     assert room.at(110.0, 20, 19_980, analyses_waiting=50, jobs_waiting=0).eta_ms == 30_000
 
 
-def test_unknown_builders_and_restored_results_are_estimated_by_the_rate_of_jobs() -> None:
+def test_unknown_builders_are_estimated_by_the_rate_of_ended_jobs() -> None:
     unknown, restored = Room(replace(WORK, unknown_count=1, job_count=40.0)), Room(replace(WORK, job_count=40.0))
     for room in (unknown, restored):
         room.at(100.0)
@@ -81,7 +81,7 @@ def test_unknown_builders_and_restored_results_are_estimated_by_the_rate_of_jobs
     assert [(each.eta_ms, each.least_ms) for each in told] == [(20_000, -1)] * 2
 
 
-def test_pending_work_is_summed_once_a_second_and_less_often_if_that_is_slow() -> None:
+def test_pending_work_is_summed_at_most_once_a_second() -> None:
     quick, slow = Room(), Room(cost_s=0.1)
     for room in (quick, slow):
         for tick in range(100):

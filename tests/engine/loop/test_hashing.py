@@ -65,7 +65,7 @@ class Orders(HashQueue):
         return [event for event in self.posted if isinstance(event, FilesHashed)]
 
 
-def test_orders_contain_more_files_when_many_files_wait() -> None:
+def test_hash_orders_contain_more_files_if_more_files_wait() -> None:
     few, many = Orders(is_live=True), Orders(is_live=True)
     few.want_copies(40)
     many.want_copies(2000)
@@ -74,7 +74,7 @@ def test_orders_contain_more_files_when_many_files_wait() -> None:
     assert max(len(order.paths) for order in many.take_orders()) == 128
 
 
-def test_a_worker_is_given_few_large_files_at_a_time() -> None:
+def test_worker_gets_only_a_few_large_files_in_one_order() -> None:
     digests = Orders(is_live=True)
     digests.want_copies(8, size=30 << 20)
 
@@ -95,7 +95,7 @@ def test_every_hashed_file_is_reported_once_in_limited_groups(is_live: bool, at_
     assert digests.is_idle
 
 
-def test_copies_of_a_burst_are_committed_in_groups_and_the_last_group_without_delay() -> None:
+def test_last_copies_of_a_burst_are_committed_without_delay() -> None:
     digests = Orders(is_live=True)
     digests.want_copies(600)
     digests.answer(digests.take_orders())
@@ -111,7 +111,7 @@ def test_copies_of_a_burst_are_committed_in_groups_and_the_last_group_without_de
 
 
 @pytest.mark.parametrize("known", [b"", b"k" * 32])
-def test_live_engine_reports_more_copies_at_once_if_they_are_decided_together(known: bytes) -> None:
+def test_live_engine_reports_more_copies_at_once_if_it_may_group_them(known: bytes) -> None:
     together, alone = Orders(is_live=True, may_group=True), Orders(is_live=True)
     for digests in (together, alone):
         digests.want_copies(600, known=known)
@@ -133,7 +133,7 @@ def test_live_engine_reports_more_copies_at_once_if_they_are_decided_together(kn
         ("little", True, 1, 1 << 20, False),
     ],
 )
-def test_few_small_files_are_read_by_the_engine_and_copied_only_without_clients(
+def test_engine_reads_a_few_small_files_itself(
     tmp_path: Path, who: str, is_copied: bool, files: int, size: int, is_here: bool
 ) -> None:
     digests = Orders(is_live=who == "live", is_little=who == "little", root=str(tmp_path))
@@ -155,7 +155,7 @@ def test_copies_in_a_batch_do_not_wait_for_more_copies() -> None:
     assert [event.has_more for event in digests.told()] == [False, False, False]
 
 
-def test_batch_reports_two_thousand_copies_at_once_if_they_are_decided_together() -> None:
+def test_batch_reports_two_thousand_copies_at_once_if_it_may_group_them() -> None:
     digests = Orders(is_live=False, may_group=True)
     digests.want_copies(3000)
     digests.answer(digests.take_orders())
@@ -163,7 +163,7 @@ def test_batch_reports_two_thousand_copies_at_once_if_they_are_decided_together(
     assert [len(event.copies) for event in digests.told()] == [2048, 952]
 
 
-def test_file_is_checked_for_writers_by_the_reading_worker_or_the_engine() -> None:
+def test_engine_checks_a_file_for_writers_if_the_worker_did_not() -> None:
     digests = Orders(is_live=True)
     digests.want_copies(2)
     orders = digests.take_orders()
@@ -196,7 +196,9 @@ class Workers:
     ("is_live", "files", "known", "announced"),
     [(True, 2, b"d", [[("0.txt", (0,)), ("1.txt", (1,))]]), (True, 40, b"d", []), (True, 2, b"", [[]]), (False, 2, b"d", [])],
 )
-def test_replacement_by_few_saved_files_is_announced(is_live: bool, files: int, known: bytes, announced: list[object]) -> None:
+def test_live_engine_announces_the_replaced_products_of_a_few_saved_files(
+    is_live: bool, files: int, known: bytes, announced: list[object]
+) -> None:
     digests = Orders(is_live=is_live)
     digests.want_copies(files, known=known)
 
@@ -205,7 +207,7 @@ def test_replacement_by_few_saved_files_is_announced(is_live: bool, files: int, 
     assert digests.announced[:1] == announced
 
 
-def test_copy_that_was_not_made_withdraws_its_announcement() -> None:
+def test_announcement_is_withdrawn_if_the_copy_was_not_made() -> None:
     digests = Orders(is_live=True)
     digests.want_copies(2, known=b"d")
     (order,) = digests.take_orders()

@@ -1,4 +1,4 @@
-"""The inbox: order and numbers."""
+"""The inbox: the order of events, and their numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from aptui.core.messages import RequestReceived, RowsSaved
 from aptui.engine.loop.context import Inbox
 
 
-def test_events_are_taken_in_the_order_in_which_they_came() -> None:
+def test_inbox_returns_events_in_the_order_of_their_arrival() -> None:
     inbox = Inbox()
     inbox.post(RowsSaved(inbox.next_seq(), 1))
     inbox.post(RowsSaved(inbox.next_seq(), 2))

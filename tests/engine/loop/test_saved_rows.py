@@ -20,7 +20,7 @@ def test_saved_rows_are_pending_until_acknowledged() -> None:
     assert not saved.are_news
 
 
-def test_writer_failure_is_raised_after_restart_of_tickets() -> None:
+def test_failure_of_the_writer_is_raised_after_the_tickets_restart() -> None:
     woken: list[int] = []
     saved = SavedRows(lambda: woken.append(1))
     saved.check()
@@ -33,7 +33,7 @@ def test_writer_failure_is_raised_after_restart_of_tickets() -> None:
         saved.check()
 
 
-def test_rows_saved_out_of_order_are_a_failure() -> None:
+def test_engine_fails_if_rows_are_saved_out_of_order() -> None:
     saved = SavedRows(lambda: None)
     saved.note(120)
 

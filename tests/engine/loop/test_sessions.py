@@ -44,7 +44,7 @@ class World:
         return self.recorder.end(self.archive, account, is_stopping=is_stopping).get("put_session", [])
 
 
-def test_session_lasts_from_the_first_work_until_idle() -> None:
+def test_session_lasts_from_the_first_work_until_the_engine_is_idle() -> None:
     world = World()
     world.recorder.begin_scan(None, "signature")
     world.now = 5000
@@ -57,7 +57,7 @@ def test_session_lasts_from_the_first_work_until_idle() -> None:
     assert world.end() == []
 
 
-def test_work_soon_after_the_end_of_work_continues_the_session() -> None:
+def test_session_continues_if_work_begins_soon_after_its_end() -> None:
     world = World()
     world.recorder.begin(SessionKind.EDIT)
     world.recorder.note_rest()
@@ -68,7 +68,7 @@ def test_work_soon_after_the_end_of_work_continues_the_session() -> None:
     assert world.end()[0][:3] == (1000, 2000, "edit")
 
 
-def test_reason_of_a_scan_gives_the_kind_of_session() -> None:
+def test_kind_of_a_session_depends_on_the_reason_of_its_scan() -> None:
     world = World()
     kinds = []
     for signature in ("old", "new", "", None):
@@ -81,7 +81,7 @@ def test_reason_of_a_scan_gives_the_kind_of_session() -> None:
     assert kinds == ["configuration", "start", "start", "start", "edit"]
 
 
-def test_new_commit_makes_the_session_a_checkout_unless_it_was_made_in_this_folder() -> None:
+def test_session_with_a_commit_that_was_made_elsewhere_is_a_checkout() -> None:
     world = World()
     world.archive.commit = "a" * 40
     world.head = CheckoutHead("b" * 40)
@@ -97,7 +97,7 @@ def test_new_commit_makes_the_session_a_checkout_unless_it_was_made_in_this_fold
     assert world.end()[0][2:5] == ("edit", "", "a" * 40)
 
 
-def test_return_to_the_same_commit_after_another_is_a_checkout() -> None:
+def test_session_that_returns_to_its_first_commit_is_a_checkout() -> None:
     world = World()
     world.archive.commit = "a" * 40
     for moved_ms, left, kind in ((6000, "b" * 40, "checkout"), (4000, "b" * 40, "edit"), (6000, "a" * 40, "edit")):
@@ -106,7 +106,7 @@ def test_return_to_the_same_commit_after_another_is_a_checkout() -> None:
         assert world.end()[0][2:4] == (kind, "bbbbbbbbbb → aaaaaaaaaa" if kind == "checkout" else "")
 
 
-def test_stopped_engine_records_its_end() -> None:
+def test_engine_records_the_end_of_a_session_when_it_stops() -> None:
     world = World()
     world.recorder.begin(SessionKind.START)
 
@@ -126,7 +126,7 @@ def test_reopened_engine_continues_its_session() -> None:
     assert world.end()[0][:3] == (1000, 9000, "start")
 
 
-def test_scan_without_changes_records_no_session() -> None:
+def test_session_of_a_scan_without_changes_is_not_recorded() -> None:
     world = World()
     world.recorder.begin(SessionKind.EDIT)
     world.recorder.forget()

@@ -24,9 +24,7 @@ TELLING = one_product(
 )  # fmt: skip
 
 
-def test_named_variables_reach_their_builders_and_a_new_value_runs_their_jobs_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_value_of_a_named_variable_runs_the_jobs_of_its_builders_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OWN", "o")
     monkeypatch.delenv("LEVEL", raising=False)
     project = Project(tmp_path, CONFIG)

@@ -24,7 +24,7 @@ def test_jobs_that_fit_into_memory_together_run_at_the_same_time():
     assert not admitted.may_run(message(1), [(7, message(2)), (8, message(3))])
 
 
-def test_killed_job_runs_alone_until_it_succeeds():
+def test_other_jobs_do_not_run_beside_a_killed_job_until_it_succeeds():
     admitted, failures, memory = admission(100_000, b=10)
 
     assert admitted.isolate(order(1))
@@ -38,7 +38,7 @@ def test_killed_job_runs_alone_until_it_succeeds():
     assert admitted.may_run(beside, [(7, message(2, rel="b.txt"))])
 
 
-def test_memory_use_of_a_run_is_expected_for_the_next_run():
+def test_next_run_is_expected_to_use_as_much_memory_as_the_last_run():
     admitted, _failures, memory = admission(1000)
 
     admitted.learn(order(1), RunResult(1, Outcome.SUCCEEDED, peak_rss_bytes=600))

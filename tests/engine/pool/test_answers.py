@@ -50,7 +50,7 @@ def room():
     return Room()
 
 
-def test_dead_worker_loses_its_current_order_and_returns_the_others(room):
+def test_death_of_a_worker_loses_only_the_order_in_progress(room):
     room.answers.account_for_the_dead(room.slot(jobs(1, 2, 3, done=1), jobs(4)))
     found = room.answers.take()
 
@@ -60,7 +60,7 @@ def test_dead_worker_loses_its_current_order_and_returns_the_others(room):
     assert (found[0].kind, found[0].duration_ms, found[0].error) == (FailureKind.CRASH, 2000, "was killed by signal 11")
 
 
-def test_builder_without_an_answer_is_broken_after_three_dead_workers(room):
+def test_builder_is_broken_after_three_workers_died_without_an_answer(room):
     for key in (1, 2, 3):
         assert room.failures.refusal("b") == ""
         room.answers.account_for_the_dead(room.slot(jobs(key)))
@@ -68,7 +68,7 @@ def test_builder_without_an_answer_is_broken_after_three_dead_workers(room):
     assert "died three times" in room.failures.refusal("b")
 
 
-def test_job_killed_by_another_process_runs_alone_and_its_builder_is_not_blamed(room):
+def test_job_that_another_process_killed_runs_next_without_other_jobs(room):
     for _ in range(3):
         room.answers.account_for_the_dead(room.slot(jobs(1), is_killed_by_others=True))
 
@@ -77,7 +77,7 @@ def test_job_killed_by_another_process_runs_alone_and_its_builder_is_not_blamed(
     assert room.failures.refusal("b") == ""  # the pool does not count the first kill against the builder
 
 
-def test_verdict_of_a_run_does_not_affect_other_runs(room):
+def test_verdict_about_one_run_does_not_affect_other_runs(room):
     verdict = Verdict(Outcome.FAILED, "took longer than 1 s")
     room.answers.account_for_the_dead(room.slot(jobs(1, 2), verdicts={1: verdict}))
     room.answers.account_for_the_dead(room.slot(jobs(3, 4), verdicts={9: verdict}))
@@ -85,7 +85,7 @@ def test_verdict_of_a_run_does_not_affect_other_runs(room):
     assert room.said() == [(1, Outcome.FAILED), (2, Outcome.RETURNED), (3, Outcome.RETURNED), (4, Outcome.RETURNED)]
 
 
-def test_several_copies_of_a_dead_worker_are_returned_but_a_single_copy_is_lost(room):
+def test_single_copy_of_a_dead_worker_is_lost_but_several_are_returned(room):
     def copies(*keys: int) -> PoolMessage:
         return PoolMessage(wire.FrameKind.COPY, [CopyOrder(key, "a", "b") for key in keys])
 
@@ -95,7 +95,7 @@ def test_several_copies_of_a_dead_worker_are_returned_but_a_single_copy_is_lost(
     assert room.said() == [(1, Outcome.RETURNED), (2, Outcome.RETURNED), (3, Outcome.LOST)]
 
 
-def test_files_that_killed_a_worker_while_being_hashed_are_hashed_only_once_more(room):
+def test_files_whose_hashing_killed_a_worker_are_hashed_once_more(room):
     message = reading()
     room.answers.account_for_the_dead(room.slot(message))
     assert (list(room.waiting), room.answers.results) == ([message], [])
@@ -108,7 +108,7 @@ def test_files_that_killed_a_worker_while_being_hashed_are_hashed_only_once_more
     assert not list(room.waiting)
 
 
-def test_staged_copies_of_a_dead_worker_are_deleted_before_its_files_are_hashed_again(room, tmp_path):
+def test_staged_copies_of_a_dead_worker_are_deleted(room, tmp_path):
     copies = ((str(tmp_path / "7"), str(tmp_path / "8")), (), (str(tmp_path / "9"),))
     (tmp_path / "7").write_text("half of it")
 
@@ -117,7 +117,7 @@ def test_staged_copies_of_a_dead_worker_are_deleted_before_its_files_are_hashed_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_cancelled_order_of_a_dead_worker_is_reported_as_cancelled(room):
+def test_cancelled_order_stays_cancelled_if_its_worker_dies(room):
     message = jobs(1, 2)
     message.cancelled = {2}
     room.answers.account_for_the_dead(room.slot(message))
@@ -134,7 +134,7 @@ def test_worker_that_ends_normally_returns_its_unfinished_orders(room):
     assert room.said() == [(4, Outcome.CANCELLED)]
 
 
-def test_outdated_job_orders_are_returned_but_hash_orders_stay_queued(room):
+def test_jobs_of_an_old_configuration_are_returned_but_not_hash_orders(room):
     files = reading()
     room.answers.take_back(room.slot(jobs(1), files), is_outdated=True)
 
@@ -146,7 +146,7 @@ def test_outdated_job_orders_are_returned_but_hash_orders_stay_queued(room):
     ("cancelled", "verdicts", "outcome"),
     [((), {}, Outcome.SUCCEEDED), ((1,), {}, Outcome.CANCELLED), ((), {1: Verdict(Outcome.FAILED, "too long")}, Outcome.FAILED)],
 )
-def test_result_of_an_ended_or_cancelled_run_is_not_used(room, cancelled, verdicts, outcome):
+def test_a_result_of_an_ended_or_cancelled_run_is_not_used(room, cancelled, verdicts, outcome):
     message = jobs(1)
     message.cancelled = set(cancelled)
     room.answers.take_run(room.slot(message, verdicts=verdicts), message, message.orders[0], RunResult(1, Outcome.SUCCEEDED))
@@ -154,7 +154,7 @@ def test_result_of_an_ended_or_cancelled_run_is_not_used(room, cancelled, verdic
     assert room.said() == [(1, outcome)]
 
 
-def test_run_with_a_killed_command_is_lost_the_first_time_and_failed_the_second_time(room):
+def test_a_run_fails_when_its_command_is_killed_the_second_time(room):
     message = jobs(1)
     killed = RunResult(1, Outcome.FAILED, f"{KILLED} by signal 9")
     for _ in range(2):
@@ -163,7 +163,7 @@ def test_run_with_a_killed_command_is_lost_the_first_time_and_failed_the_second_
     assert room.said() == [(1, Outcome.LOST), (1, Outcome.FAILED)]
 
 
-def test_answer_with_too_few_copy_results_is_rejected(room):
+def test_answer_of_a_worker_with_too_few_copy_results_is_rejected(room):
     message = PoolMessage(wire.FrameKind.COPY, [CopyOrder(1, "a", "b"), CopyOrder(2, "c", "d")], cancelled={2})
     done = [RunResult(key, Outcome.SUCCEEDED) for key in (1, 2)]
 
@@ -172,7 +172,7 @@ def test_answer_with_too_few_copy_results_is_rejected(room):
     assert room.said() == [(1, Outcome.SUCCEEDED), (2, Outcome.CANCELLED)]
 
 
-def test_all_orders_are_refused_if_no_worker_starts(room):
+def test_pool_refuses_all_orders_if_no_worker_starts(room):
     room.answers.refuse(jobs(1, 2), "worker processes do not start")
     room.answers.refuse(reading(), "worker processes do not start")
     *runs, files = room.answers.take()

@@ -6,7 +6,7 @@ from aptui.config.dirs import data_dir
 from aptui.engine.pool import spawning
 
 
-def test_every_variable_that_builders_get_is_in_the_manual() -> None:
+def test_manual_lists_every_variable_that_builders_get() -> None:
     manual = (data_dir() / "config" / "builders.yaml").read_text(encoding="utf-8")
 
     words = set(manual.replace(",", " ").replace(".", " ").split())

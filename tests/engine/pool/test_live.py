@@ -74,10 +74,10 @@ def outcomes(pool: Harness, orders) -> list[Outcome]:
     return [pool.results[order.run_key].outcome for order in orders]
 
 
-# ------------------------------------------------------------------------------------------------------------------ memory
+# ----------------------------------------------------------------------------------------------------------- memory budget
 
 
-def test_job_that_does_not_fit_waits_and_smaller_jobs_overtake_it(harness):
+def test_job_that_does_not_fit_into_memory_waits_while_smaller_jobs_run(harness):
     pool = harness(GOOD, GATED, memory=budget(100, gated=60, good=10))
     first, second = begin(pool, "a.txt", "b.txt")
     until_begun(pool, "a.txt")
@@ -92,7 +92,7 @@ def test_job_that_does_not_fit_waits_and_smaller_jobs_overtake_it(harness):
     assert outcomes(pool, [first, second]) == [Outcome.SUCCEEDED] * 2
 
 
-def test_waiting_message_is_overtaken_a_limited_number_of_times(harness, monkeypatch):
+def test_waiting_message_is_overtaken_only_a_limited_number_of_times(harness, monkeypatch):
     monkeypatch.setattr(slots, "PATIENT_PASSES", 2)
     pool = harness(GOOD, GATED, memory=budget(100, gated=60, good=10))
     first, second = begin(pool, "a.txt", "b.txt")
@@ -121,7 +121,7 @@ def test_copy_and_hash_orders_run_while_jobs_use_all_memory(harness):
     assert len(pool.hashes) == 1
 
 
-def test_job_that_needs_more_than_all_memory_runs_alone(harness):
+def test_job_that_needs_more_than_all_memory_runs_without_other_jobs(harness):
     pool = harness(GOOD, memory=budget(1, good=60))
 
     results = pool.run(*(pool.process_order("good", f"{number}.txt") for number in range(3)))
@@ -129,14 +129,14 @@ def test_job_that_needs_more_than_all_memory_runs_alone(harness):
     assert [result.outcome for result in results] == [Outcome.SUCCEEDED] * 3
 
 
-def test_no_more_jobs_are_requested_while_others_wait_for_memory(harness):
+def test_pool_requests_no_jobs_while_other_jobs_wait_for_memory(harness):
     pool = harness(GATED, memory=budget(100, gated=60))
     begin(pool, *(f"{number}.txt" for number in range(9)))
 
     assert pool.pool.free == 0
 
 
-def test_peak_memory_is_learned_for_each_builder(harness):
+def test_pool_records_the_peak_memory_of_each_builder(harness):
     pool = harness(GOOD, python_builder("Hungry", "hungry"), python_builder("HungryChild", "child"), size=1)
 
     hungry, good, child = pool.run(*(pool.process_order(name) for name in ("hungry", "good", "child")))
@@ -150,10 +150,10 @@ def test_peak_memory_is_learned_for_each_builder(harness):
     assert harness(learned_memory=learned).pool.list_learned_memory() == learned
 
 
-# --------------------------------------------------------------------------------------------------------- out of memory
+# ------------------------------------------------------------------------------------------- jobs that run out of memory
 
 
-def test_a_job_that_was_killed_runs_alone_the_second_time(harness):
+def test_killed_job_runs_without_other_jobs_the_second_time(harness):
     pool = harness(GOOD, GATED, python_builder("KilledOnce", "killed"), size=3)
     (first,) = pool.run(pool.process_order("killed", "k.txt"))
     assert (first.outcome, first.error) == (Outcome.LOST, "killed by SIGKILL: likely out of memory")
@@ -169,7 +169,7 @@ def test_a_job_that_was_killed_runs_alone_the_second_time(harness):
     let_go(pool, "before.txt", "beside.txt")
     assert outcomes(pool, [before, beside, again]) == [Outcome.SUCCEEDED] * 3
 
-    pool.pool.send([after])  # after its success, the job that was killed no longer has to run alone
+    pool.pool.send([after])  # the killed job has succeeded, so other jobs may run beside it again
     until_begun(pool, "after.txt")
     (third,) = pool.run(pool.process_order("killed", "k.txt"))
     assert third.outcome == Outcome.SUCCEEDED
@@ -177,7 +177,7 @@ def test_a_job_that_was_killed_runs_alone_the_second_time(harness):
     assert outcomes(pool, [after]) == [Outcome.SUCCEEDED]
 
 
-def test_nothing_starts_beside_a_job_that_runs_alone(harness):
+def test_pool_starts_no_job_beside_a_job_that_must_run_alone(harness):
     pool = harness(GOOD, GATED, size=3)
     pool.pool._failures.isolate(("gated", str(pool.root), "alone.txt", "linux", "gated"))
     (alone,) = begin(pool, "alone.txt")
@@ -190,7 +190,7 @@ def test_nothing_starts_beside_a_job_that_runs_alone(harness):
     assert outcomes(pool, [alone, good]) == [Outcome.SUCCEEDED] * 2
 
 
-def test_job_whose_command_was_killed_is_lost_once_and_then_failed(harness):
+def test_job_whose_command_is_killed_is_lost_once_and_then_fails(harness):
     pool = harness(command_builder("c", "kill -9 $$"))
 
     results = [pool.run(pool.process_order("c", "k.txt"))[0] for _ in range(2)]
@@ -199,7 +199,7 @@ def test_job_whose_command_was_killed_is_lost_once_and_then_failed(harness):
     assert {result.error for result in results} == {"command killed by SIGKILL: likely out of memory"}
 
 
-def test_builder_is_broken_only_if_its_jobs_also_kill_workers_when_run_alone(harness):
+def test_builder_is_broken_if_its_jobs_kill_workers_even_when_run_alone(harness):
     pool = harness(python_builder("KillsGroup", "kills"), size=1)
     rels = [f"{number}.txt" for number in range(3)]
 
@@ -211,10 +211,10 @@ def test_builder_is_broken_only_if_its_jobs_also_kill_workers_when_run_alone(har
     assert list(pool.pool.list_broken_builders()) == ["kills"]
 
 
-# --------------------------------------------------------------------------------------------------------------- critical
+# ---------------------------------------------------------------------------------------------------------- critical jobs
 
 
-def test_a_critical_job_does_not_wait_for_a_long_one(harness):
+def test_critical_job_starts_while_a_long_job_uses_the_only_worker(harness):
     pool = harness(GOOD, GATED, size=1)
     (long,) = begin(pool, "long.txt")
     until_begun(pool, "long.txt")
@@ -231,7 +231,7 @@ def test_a_critical_job_does_not_wait_for_a_long_one(harness):
     assert pool.pool.free == 1
 
 
-def test_changed_files_are_hashed_and_analysed_while_long_jobs_use_all_workers(harness):
+def test_files_are_hashed_and_analysed_while_long_jobs_use_all_workers(harness):
     clock = Clock()
     pool = harness(GOOD, GATED, size=1, clock=clock)
     (long,) = begin(pool, "long.txt")
@@ -267,7 +267,7 @@ def test_critical_job_overtakes_other_orders_of_the_same_call(harness):
     assert done[0] == orders[5].run_key
 
 
-# ---------------------------------------------------------------------------------------------------------------- people
+# ----------------------------------------------------------------------------------------------------- requests of users
 
 
 def test_state_and_job_of_each_worker_are_listed(harness):
@@ -307,7 +307,7 @@ def test_restarted_worker_finishes_its_run(harness):
     assert not pool.pool.restart_worker(1)
 
 
-def test_second_restart_of_a_worker_loses_its_run_but_does_not_break_its_builder(harness):
+def test_second_restart_of_a_worker_loses_the_run_of_the_worker(harness):
     pool = harness(GOOD, GATED, size=1)
     for number in (1, 2, 3):
         (order,) = begin(pool, f"{number}.txt")
@@ -334,7 +334,7 @@ def test_worker_can_be_restarted_before_it_is_ready(harness):
 
 
 @pytest.mark.starts
-def test_cancelling_the_orders_of_a_starting_worker_is_not_a_failed_start(harness):
+def test_cancellation_during_a_start_is_not_a_failed_start(harness):
     pool = harness(GOOD, size=1)
     for _ in range(3):
         order = pool.process_order("good")
@@ -346,10 +346,10 @@ def test_cancelling_the_orders_of_a_starting_worker_is_not_a_failed_start(harnes
     assert pool.run(pool.process_order("good"))[0].outcome == Outcome.SUCCEEDED
 
 
-# ---------------------------------------------------------------------------------------------------------- configuration
+# ------------------------------------------------------------------------------------------------------ new configuration
 
 
-def test_new_configuration_lets_current_runs_finish_and_returns_waiting_orders(harness):
+def test_new_configuration_returns_waiting_orders_and_ends_no_current_run(harness):
     pool = harness(GATED, size=1)
     first, second = begin(pool, "a.txt", "b.txt")
     until_begun(pool, "a.txt")
@@ -378,7 +378,7 @@ def test_starting_worker_returns_orders_and_hashing_continues(harness):
     assert pool.pool.fault == ""
 
 
-def test_worker_of_the_previous_configuration_returns_its_unfinished_orders(harness):
+def test_worker_of_the_previous_configuration_returns_unfinished_orders(harness):
     pool = harness(GOOD, size=1, settings=PoolSettings(recycle_runs=1, recycle_cpu_s=0))
     pool.run(pool.process_order("good"))
     orders = [pool.process_order("good", f"{number}.txt") for number in range(3)]
@@ -414,10 +414,10 @@ def test_changed_builder_file_is_imported_again(harness, tmp_path):
     assert [result.error for result in results] == ["former", "the later one"]
 
 
-# ------------------------------------------------------------------------------------------------------------------- rest
+# ----------------------------------------------------------------------------------------------------------- idle workers
 
 
-def test_idle_workers_are_ended_and_the_last_one_later(harness):
+def test_last_idle_worker_is_ended_later_than_the_other_idle_workers(harness):
     clock = Clock()
     pool = harness(GOOD, size=3, clock=clock)
     for _ in range(3):
@@ -451,12 +451,12 @@ def test_idle_worker_sleeps_with_low_priority(harness):
     def states() -> list[str]:
         return [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
 
-    # one thread waits for orders, the other thread waits for questions about a run
+    # the first thread waits for orders, the second thread waits for questions about a run
     until_seen(pool, lambda: states() == ["S", "S"])
     assert os.getpriority(os.PRIO_PROCESS, pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 5)
 
 
-# ------------------------------------------------------------------------------------------------------------------ death
+# ---------------------------------------------------------------------------------------------------- death of the engine
 
 ENGINE = """
 import sys
@@ -473,7 +473,7 @@ while True:
 
 
 @pytest.mark.starts
-def test_no_worker_or_command_survives_a_killed_engine(tmp_path):
+def test_workers_and_their_commands_end_after_the_engine_was_killed(tmp_path):
     engine = subprocess.Popen(
         [sys.executable, "-c", ENGINE, str(tmp_path)],
         stdout=subprocess.PIPE,
@@ -488,7 +488,7 @@ def test_no_worker_or_command_survives_a_killed_engine(tmp_path):
     engine.stdout.close()
 
     await_that(lambda: not marked(prefix), prefix)
-    with contextlib.suppress(ChildProcessError):  # this process adopts orphans, because other tests enabled that
+    with contextlib.suppress(ChildProcessError):  # other tests may have made this process adopt orphans, which it has to reap
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 

@@ -46,7 +46,7 @@ def test_estimate_of_an_unknown_builder_is_a_guess_or_its_limit():
 
 
 @pytest.mark.parametrize(("left", "learned"), [(10_000, 1000), (700, 700), (100, 500)])
-def test_run_that_ends_for_lack_of_memory_doubles_its_expected_memory_up_to_the_free_memory(left, learned):
+def test_a_run_that_ends_for_lack_of_memory_doubles_its_expected_memory(left, learned):
     memory = Machine(left).memory(a=500)
 
     memory.learn_death("a")
@@ -106,7 +106,7 @@ def test_available_memory_leaves_a_smaller_reserve_on_a_small_machine(tmp_path):
     assert left() == (400 - 64) * MIB
 
 
-def test_available_memory_respects_the_cgroup_limit_and_includes_cached_files(tmp_path):
+def test_available_memory_is_limited_by_the_cgroup_of_the_process(tmp_path):
     left = machine(tmp_path)
     write(tmp_path / "cgroup/user/job", memory_max="max\n", memory_current="5\n")
     write(

@@ -40,7 +40,7 @@ def test_workers_start_only_when_there_is_work_and_never_more_than_size(harness)
     assert len(pool.worker_pids) == 2
 
 
-def test_orders_of_one_message_are_answered_one_by_one_in_order(harness):
+def test_worker_answers_the_orders_of_one_message_one_after_another(harness):
     pool = harness(GOOD)
     orders = [pool.process_order("good", f"d/F{number}.TXT") for number in range(20)]
 
@@ -71,7 +71,7 @@ def test_analysis_returns_plans_and_edges(harness):
     assert [edge.target for edge in result.edges] == ["other.txt"]
 
 
-def test_output_of_each_run_reaches_the_log_of_that_run(harness):
+def test_printed_output_of_each_run_is_in_the_log_of_that_run(harness):
     pool = harness(GOOD, python_builder("Talkative", "talkative"))
 
     quiet, loud, quiet_again = pool.run(*(pool.process_order(name) for name in ("good", "talkative", "good")))
@@ -109,7 +109,7 @@ def test_copies_are_returned_in_one_batch_with_digests(harness):
     assert results[2].products[0].digest == hashlib.sha256(b"same").digest()
 
 
-def test_worker_accepts_two_messages_of_copies_but_only_one_of_jobs(harness):
+def test_worker_accepts_two_messages_of_copies_but_one_message_of_jobs(harness):
     pool = harness(python_builder("Hang", "hang"), size=1)
     pool.source("a.txt")
 
@@ -124,7 +124,7 @@ def test_worker_accepts_two_messages_of_copies_but_only_one_of_jobs(harness):
     pool.until(lambda: pool.pool.is_idle)
 
 
-def test_short_message_of_jobs_waits_behind_a_short_message_of_the_same_builder(harness):
+def test_worker_accepts_a_second_message_of_a_few_jobs_of_the_same_builder(harness):
     pool = harness(TOOL, GOOD, size=1)
     short = [pool.process_order("tool", rel) for rel in ("a.txt", "b.txt")]
     behind = [pool.process_order("tool", rel) for rel in ("c.txt", "d.txt")]
@@ -165,7 +165,7 @@ def test_files_are_hashed_and_unreadable_files_are_reported(harness, tmp_path):
     assert result.files[3][2] == 0
 
 
-def test_killing_a_running_run_cancels_it_and_returns_the_rest(harness):
+def test_kill_of_the_current_run_returns_the_other_orders_of_its_message(harness):
     pool = harness(GOOD, python_builder("Hang", "hang"), size=1)
     orders = [pool.process_order("good"), pool.process_order("hang"), pool.process_order("good")]
     pool.pool.send(orders)
@@ -179,7 +179,7 @@ def test_killing_a_running_run_cancels_it_and_returns_the_rest(harness):
     assert again.outcome == Outcome.SUCCEEDED
 
 
-def test_killing_unstarted_runs_affects_no_other_run(harness):
+def test_kill_of_runs_that_have_not_started_affects_no_other_run(harness):
     pool = harness(GOOD, size=1)
     first, second = pool.process_order("good"), pool.process_order("good")
     pool.pool.send([first])
@@ -192,7 +192,7 @@ def test_killing_unstarted_runs_affects_no_other_run(harness):
 
 
 @pytest.mark.starts
-def test_worker_is_replaced_after_the_configured_number_of_runs_without_losing_a_run(harness):
+def test_worker_is_replaced_after_its_number_of_runs_without_a_lost_run(harness):
     pool = harness(GOOD, size=1, settings=PoolSettings(recycle_runs=4, recycle_cpu_s=0))
     orders = [pool.process_order("good") for _ in range(10)]
 
@@ -228,7 +228,7 @@ def test_worker_that_runs_only_commands_is_not_replaced(harness):
     assert len(pids) == 1
 
 
-def test_commands_of_a_message_report_their_own_output_in_order(harness):
+def test_each_command_of_a_message_reports_its_own_output(harness):
     pool = harness(command_builder("tool", "echo {stem}; cp {source} {products_dir}/x"), size=1)
 
     results = pool.run(*[pool.process_order("tool", f"{name}.txt") for name in "abcdefgh"])
@@ -251,7 +251,7 @@ def test_finished_orders_are_reported_during_a_long_command(harness):
     assert [pool.results[order.run_key].outcome for order in orders[2:]] == [Outcome.CANCELLED, Outcome.RETURNED]
 
 
-def test_files_of_an_ended_command_are_removed_with_its_worker(harness, tmp_path):
+def test_files_of_a_killed_command_are_removed_with_its_worker(harness, tmp_path):
     pool = harness(
         command_builder("tool", "touch {products_dir}/x; sleep 3600"),
         size=1,
@@ -290,7 +290,7 @@ def test_killed_worker_loses_only_unreported_results(harness):
     assert all(Path(result.products[0].staged).read_bytes() == b"hello" for result in results[:lost])
 
 
-def test_order_of_an_unknown_builder_fails_alone(harness):
+def test_an_order_of_an_unknown_builder_fails_without_other_orders(harness):
     pool = harness(GOOD)
 
     unknown, good = pool.run(pool.process_order("nobody"), pool.process_order("good"))
@@ -299,7 +299,7 @@ def test_order_of_an_unknown_builder_fails_alone(harness):
     assert good.outcome == Outcome.SUCCEEDED
 
 
-def test_a_new_configuration_reaches_new_workers(harness):
+def test_new_workers_use_the_new_configuration(harness):
     pool = harness(GOOD, size=1)
     pool.run(pool.process_order("good"))
 
@@ -310,7 +310,7 @@ def test_a_new_configuration_reaches_new_workers(harness):
 
 
 @pytest.mark.starts
-def test_close_ends_workers_that_are_at_work(harness):
+def test_closed_pool_ends_workers_that_run_jobs(harness):
     pool = harness(python_builder("Stubborn", "stubborn"), size=1)
     pool.pool.send([pool.process_order("stubborn")])
     pool.until(lambda: bool(pool.worker_pids))
@@ -322,7 +322,7 @@ def test_close_ends_workers_that_are_at_work(harness):
 
 
 @pytest.mark.starts
-def test_builders_get_a_folder_of_their_own_and_no_secrets(harness, monkeypatch):
+def test_builders_run_in_a_separate_folder_without_secret_variables(harness, monkeypatch):
     monkeypatch.setenv("SECRET_TOKEN", "hunter2")
     pool = harness(python_builder("Environment", "environment"))
 
@@ -331,7 +331,7 @@ def test_builders_get_a_folder_of_their_own_and_no_secrets(harness, monkeypatch)
     assert result.error.startswith("RuntimeError: None True (hostile_builders.py:")
 
 
-def test_undecodable_names_come_back_in_their_text_form(harness, tmp_path):
+def test_worker_returns_an_undecodable_name_in_its_text_form(harness, tmp_path):
     pool = harness(GOOD)
     rel = os.fsdecode(b"d/caf\xe9.txt")
     pool.source(rel)
@@ -377,7 +377,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("class_name", HOSTILE)
-def test_hostile_builder_fails_with_the_expected_error_and_other_orders_succeed(harness, class_name):
+def test_hostile_builder_fails_but_other_orders_succeed(harness, class_name):
     outcome, error, limits = HOSTILE[class_name]
     pool = harness(GOOD, python_builder(class_name, "bad"))
     bad, goods = pool.process_order("bad", **limits), [pool.process_order("good", f"g{number}.txt") for number in range(6)]
@@ -396,7 +396,7 @@ def test_hostile_builder_fails_with_the_expected_error_and_other_orders_succeed(
     assert [pid for pid in processes._living_children() if processes._is_alive(pid)] == []
 
 
-def test_output_of_a_hostile_builder_is_limited_and_readable(harness):
+def test_hostile_builder_output_is_limited_and_readable(harness):
     pool = harness(*(python_builder(name, name) for name in ("OneLine", "ManyLines", "InvalidUtf8")), size=1)
 
     one, many, invalid = pool.run(*(pool.process_order(name) for name in ("OneLine", "ManyLines", "InvalidUtf8")))
@@ -425,14 +425,14 @@ def test_builder_may_fork_although_its_worker_has_a_second_thread(harness, monke
     monkeypatch.setenv("PYTHONWARNINGS", wish)
     pool = harness(python_builder("Forks", "forks"))
 
-    for _ in range(2):  # the worker's second thread starts with the first run
+    for _ in range(2):  # two runs, because the worker starts its second thread in the first run
         (result,) = pool.run(pool.process_order("forks"))
 
         assert (result.outcome, result.warnings, result.errors) == (Outcome.SUCCEEDED, 0, 0), result
         assert not [record for record in result.log if "Traceback" in record.text or (not wish and "fork" in record.text)]
 
 
-def test_answer_too_large_for_a_frame_fails_the_run_but_not_the_worker(harness, tmp_path):
+def test_a_run_fails_if_its_answer_is_too_large_for_a_frame(harness, tmp_path):
     (tmp_path / "odd.py").write_text(
         "from aptui.sdk import *\n"
         "class Odd:\n"

@@ -23,7 +23,7 @@ def until_told(pool, order, *lines):
         so_far = pool.pool.log_so_far(order.run_key, asks=True)
         return so_far is not None and [record.text for record in so_far.records()] == list(lines)
 
-    # Output of a command does not wake the loop, so it sleeps only for a moment between two questions.
+    # The output of a command does not wake the pool's loop, so the loop sleeps at most 20 ms between two requests.
     until(is_told, f"not told {lines}", step=lambda left_s: pool.turn(min(left_s, 0.02)))
 
 
@@ -82,7 +82,7 @@ def test_python_builder_output_is_reported_during_its_run(harness, tmp_path):
 
 
 @pytest.mark.real
-def test_log_of_a_killed_run_is_unknown_even_after_a_pending_request(harness, tmp_path):
+def test_killed_run_has_no_known_log_even_after_a_pending_request(harness, tmp_path):
     pool = harness(command_builder("slow", f"echo one; {WAITING}"))
     order = pool.process_order("slow", params=f'{{"go":"{tmp_path}/go"}}')
     pool.pool.send([order])
@@ -97,7 +97,7 @@ def test_log_of_a_killed_run_is_unknown_even_after_a_pending_request(harness, tm
 
 
 @pytest.mark.real
-def test_log_of_a_run_is_not_reported_for_the_next_run(harness, tmp_path):
+def test_next_run_does_not_show_the_log_of_the_previous_run(harness, tmp_path):
     pool = harness(command_builder("slow", f"cat {{source}}; {WAITING}; cp {{source}} {{products_dir}}/{{name}}"), size=1)
     pool.source("a.txt", b"of a")
     pool.source("b.txt", b"of b")
@@ -117,7 +117,7 @@ def test_log_of_a_run_is_not_reported_for_the_next_run(harness, tmp_path):
 
 
 @pytest.mark.real
-def test_cancelled_file_ends_a_start_for_several_files_and_the_others_are_returned(harness, tmp_path):
+def test_cancelled_file_of_a_batch_command_returns_the_other_files(harness, tmp_path):
     script = f"touch {tmp_path}/begun; while :; do sleep 0.01; done; cp {{sources}} {{products_dir}}"
     pool = harness(command_builder("many", script, batch=8))
     orders = [pool.process_order("many", f"{name}.txt", is_batched=True) for name in "abc"]
@@ -132,7 +132,7 @@ def test_cancelled_file_ends_a_start_for_several_files_and_the_others_are_return
 
 
 @pytest.mark.real
-def test_last_progress_of_a_run_is_reported_and_most_intermediate_values_are_not(harness, tmp_path):
+def test_last_progress_of_a_run_is_reported_but_not_every_value_before_it(harness, tmp_path):
     reports = []
     pool = harness(
         python_builder("Advancing", "advancing"), on_progress=lambda run_key, percent: reports.append((run_key, percent))
@@ -150,7 +150,7 @@ def test_last_progress_of_a_run_is_reported_and_most_intermediate_values_are_not
     assert pool.pool.list_progress() == {}
 
 
-# ------------------------------------------------------------------------------------------------- one end without a worker
+# ------------------------------------------------------------------------------------------ questions to a simulated worker
 
 
 class Asked:
@@ -199,7 +199,7 @@ def other():
     found.selector.close()
 
 
-def test_question_is_repeated_only_if_it_is_old_and_unanswered(other):
+def test_worker_is_asked_again_only_if_the_question_is_old(other):
     for _ in range(3):
         other.questions.ask(7)
     assert other.heard() == [(7, -1)]
@@ -215,7 +215,7 @@ def test_question_is_repeated_only_if_it_is_old_and_unanswered(other):
     assert other.heard() == [(7, 2)]
 
 
-def test_answer_without_new_lines_keeps_the_known_log(other):
+def test_known_log_is_kept_if_an_answer_has_no_new_lines(other):
     other.questions.ask(7)
     other.say(7, 2, "one")
     for stamp in (2, -1):
@@ -242,7 +242,7 @@ def test_printed_output_precedes_logged_lines(other):
     assert other.told(7, b"printed\n") == (10, ["printed", "logged"], False)
 
 
-def test_malformed_answer_ends_the_questions(other):
+def test_worker_gets_no_questions_after_a_malformed_answer(other):
     other.questions.ask(7)
     other.worker.sendall(b"\0\0\0\1\xff")
     other.listen()
@@ -265,7 +265,7 @@ def test_question_to_a_worker_with_a_full_socket_is_dropped(other):
     assert other.heard() == [(run_key, -1)]
 
 
-def test_invalid_progress_is_bounded_and_changes_no_log(other):
+def test_progress_out_of_range_is_limited_and_leaves_the_log_unchanged(other):
     other.questions.ask(7)
     for percent in (-5, 40, 1000):
         other.worker.sendall(wire.encode(wire.FrameKind.PROGRESS, wire.RunProgress(7, percent)))

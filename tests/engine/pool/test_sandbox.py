@@ -82,7 +82,7 @@ def test_secret_files_are_empty_in_the_sandbox(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_missing_sandbox_is_accepted_by_auto_and_refused_by_require(project: Project, stub: Path) -> None:
+def test_missing_sandbox_is_an_error_only_if_the_project_requires_it(project: Project, stub: Path) -> None:
     config = load.load(project.root)
 
     assert sandbox.sandbox_of(replace(config, sandbox="off")) is None
@@ -138,7 +138,7 @@ def test_sandboxed_command_cannot_read_write_or_send(project: Project, mode: str
 @pytest.mark.parametrize(
     ("command", "error"), [("kill -9 $PPID", "killed by SIGKILL"), ("sleep 60", "time"), ("exit 3", "status 3")]
 )
-def test_run_has_the_same_outcome_with_and_without_a_sandbox(project: Project, command: str, error: str) -> None:
+def test_builder_has_the_same_outcome_with_and_without_a_sandbox(project: Project, command: str, error: str) -> None:
     rule = f'  - {{name: bad, patterns: ["*.bad"], time_limit: 1s, command: "{command} # {{source}}"}}\n'
     project.config(SETTINGS.replace("MODE", "require") + rule)
     project.engine_run({"assets/a.bad": "x"})
@@ -164,7 +164,7 @@ def test_error_of_a_failed_run_names_the_path_that_the_sandbox_hides(project: Pr
 
 @needs_bubblewrap
 @pytest.mark.real
-def test_job_that_runs_alone_uses_the_sandbox(project: Project) -> None:
+def test_job_that_runs_in_the_foreground_uses_the_sandbox(project: Project) -> None:
     project.engine_run({"assets/a.look": LOOK.replace("$SECRET", f"{project.root.parent}/.key")})
 
     assert main.main(["rerun", "a.look", "--project", str(project.root)]) == 0

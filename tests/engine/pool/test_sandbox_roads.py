@@ -80,7 +80,7 @@ def marks(folder: Path) -> set[str]:
 
 
 @pytest.mark.real
-def test_every_way_to_run_code_works_without_a_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_project_code_of_every_kind_runs_if_the_sandbox_is_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, monkeypatch, "off")
 
     main.main(["batch"])
@@ -114,9 +114,7 @@ def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "capsule b.words --out ../b.tgz", "capsule run ../b.tgz",
     ],
 )  # fmt: skip
-def test_commands_run_no_code_outside_the_sandbox_if_the_project_requires_it(
-    processed: Path, monkeypatch: pytest.MonkeyPatch, words: str
-) -> None:
+def test_verbs_run_no_code_outside_a_required_sandbox(processed: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
     monkeypatch.setenv("HOME", str(processed / "home"))
     monkeypatch.setenv("APTUI_TRUST", "1")
     monkeypatch.delenv(sandbox.VARIABLE, raising=False)
@@ -132,7 +130,7 @@ def test_commands_run_no_code_outside_the_sandbox_if_the_project_requires_it(
 
 @needs_bubblewrap
 @pytest.mark.real
-def test_project_that_requires_a_sandbox_is_processed_inside(processed: Path) -> None:
+def test_project_that_requires_a_sandbox_gets_its_products(processed: Path) -> None:
     assert {path.name for path in (processed / "project/Cache").rglob("*") if path.suffix in (".txt", ".idx")} >= {
         "a.txt",
         "out.idx",
@@ -140,7 +138,7 @@ def test_project_that_requires_a_sandbox_is_processed_inside(processed: Path) ->
 
 
 @pytest.mark.real
-def test_nothing_runs_if_the_required_sandbox_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_project_code_does_not_run_if_the_required_sandbox_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, monkeypatch, "require")
     _hide_bubblewrap(tmp_path, monkeypatch)
 
@@ -175,9 +173,7 @@ def _hide_bubblewrap(folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.real
-def test_project_below_a_linked_folder_is_visible_in_the_sandbox_under_both_paths(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_project_below_a_linked_folder_is_visible_in_the_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     write(tmp_path / "real", monkeypatch, "auto")
@@ -190,9 +186,7 @@ def test_project_below_a_linked_folder_is_visible_in_the_sandbox_under_both_path
     assert os.path.samefile(*(path for path in found.reads if path.endswith("/project")))
 
 
-def test_required_sandbox_that_cannot_start_is_an_error_without_creating_a_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_required_sandbox_that_cannot_start_is_an_error_before_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, monkeypatch, "require")
     _hide_bubblewrap(tmp_path, monkeypatch)
 

@@ -25,13 +25,13 @@ def keys(messages) -> list[list[int]]:
     return [[one.run_key for one in part.orders] for part in messages]
 
 
-def test_critical_orders_are_sent_first_in_messages_of_their_own():
+def test_critical_orders_are_sent_first_in_separate_messages():
     parts = messages_of([order(1), order(2, is_critical=True), order(3), order(4, is_critical=True)])
 
     assert keys(parts) == [[2, 4], [1, 3]]
 
 
-def test_each_order_that_must_run_alone_is_sent_in_a_message_of_its_own():
+def test_an_order_that_must_run_alone_is_sent_in_a_separate_message():
     lonely = {identity_of(order(0, rel="x")): None, identity_of(order(0, rel="y")): None}
 
     parts = messages_of([order(1), order(2, rel="x"), order(3), order(4, rel="y")], lonely)
@@ -51,7 +51,7 @@ def test_critical_messages_wait_in_front_of_other_messages():
     assert len(waiting) == 0
 
 
-def test_only_jobs_overtake_held_messages():
+def test_copies_do_not_count_as_jobs_that_overtake_a_held_message():
     waiting, held, free = WaitingOrders(), message(1), message(2)
     copies = PoolMessage(wire.FrameKind.COPY, [CopyOrder(3, "a", "b")])
     for one in (held, free, copies):
@@ -76,7 +76,7 @@ def test_held_message_is_sent_after_a_time_limit_or_a_number_of_overtakes(passes
     assert waiting.hold(held, 5.0 + later_s) == is_enough
 
 
-def test_work_of_a_worker_is_described_in_words():
+def test_work_of_a_worker_is_described_in_a_sentence():
     analysis = AnalyseOrder(1, "images", "/r", "t/a.png", b"", ("linux",), 1.0)
 
     assert describe(messages_of([analysis])[0]) == "images: t/a.png (analysis)"
@@ -107,5 +107,5 @@ OTHERS = [replace(one, builder="other") for one in SHORT]
         ),
     ],
 )
-def test_short_message_waits_behind_a_short_one_and_a_job_only_behind_one_of_its_builder(behind, first, may):
+def test_message_may_wait_behind_a_short_message_of_the_same_builder(behind, first, may):
     assert behind.may_wait_behind(first) is may

@@ -62,9 +62,7 @@ def build(opening: PreparedSession) -> list[int]:
 
 
 @pytest.mark.real
-def test_worker_that_was_started_before_the_engine_is_the_first_worker_of_a_new_cache(
-    project: Path, spawned: list[SpawnedWorker]
-) -> None:
+def test_early_worker_becomes_the_first_worker_of_a_new_cache(project: Path, spawned: list[SpawnedWorker]) -> None:
     opening = take(project)
     early = [worker.process.pid for worker in spawned]
 
@@ -76,8 +74,10 @@ def test_worker_that_was_started_before_the_engine_is_the_first_worker_of_a_new_
 
 
 @pytest.mark.real
-def test_only_many_changes_start_a_worker(project: Path, spawned: list[SpawnedWorker], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FileClocks, "is_fresh", lambda *_: False)  # otherwise the file is too young to be trusted
+def test_worker_is_started_early_only_if_many_files_changed(
+    project: Path, spawned: list[SpawnedWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FileClocks, "is_fresh", lambda *_: False)  # otherwise a file that was just written counts as changed
     build(take(project))
     spawned.clear()
     nothing = take(project)
@@ -98,7 +98,7 @@ def test_only_many_changes_start_a_worker(project: Path, spawned: list[SpawnedWo
 
 
 @pytest.mark.real
-def test_changes_other_than_copies_start_a_worker_early(project: Path, spawned: list[SpawnedWorker]) -> None:
+def test_worker_is_started_early_if_one_change_is_not_a_copy(project: Path, spawned: list[SpawnedWorker]) -> None:
     text = (project / "aptui.yaml").read_text()
     command = '{name: upper, patterns: ["*.up"], command: "cp {source} {products_dir}"}'
     (project / "aptui.yaml").write_text(text.replace('copy: ["*"]}', f'copy: ["*"]}}, {command}'))

@@ -29,7 +29,7 @@ def is_fresh(mountinfo: bytes, fact: FileFact, longest_ns: int = RACY_NS) -> boo
 
 
 @pytest.mark.parametrize("mountinfo", [EXT4, NFS_ELSEWHERE])
-def test_tick_of_this_kernel_counts_for_local_file_systems(mountinfo: bytes) -> None:
+def test_a_file_on_a_local_file_system_is_fresh_for_one_clock_tick(mountinfo: bytes) -> None:
     assert not is_fresh(mountinfo, file(FINE_RACY_NS + 1))
     assert is_fresh(mountinfo, file(FINE_RACY_NS))
     assert is_fresh(mountinfo, file(-SECOND_NS)), "of the future"
@@ -37,25 +37,25 @@ def test_tick_of_this_kernel_counts_for_local_file_systems(mountinfo: bytes) -> 
 
 
 @pytest.mark.parametrize("mountinfo", [NFS_BELOW, OVERLAY, b""])
-def test_file_on_an_unknown_file_system_is_fresh_for_two_seconds(mountinfo: bytes) -> None:
+def test_a_file_on_an_unknown_file_system_is_fresh_for_two_seconds(mountinfo: bytes) -> None:
     assert is_fresh(mountinfo, file(FINE_RACY_NS + 1))
     assert is_fresh(mountinfo, file(RACY_NS))
     assert not is_fresh(mountinfo, file(RACY_NS + 1))
 
 
-def test_file_system_with_times_in_whole_seconds_is_recognised_by_their_digits() -> None:
-    whole_ns = LOOKED_NS % SECOND_NS  # a time of whole seconds has this age
+def test_a_file_system_with_times_in_whole_seconds_is_recognised() -> None:
+    whole_ns = LOOKED_NS % SECOND_NS  # the age of a file whose time is the last whole second
 
     assert is_fresh(EXT4, file(SECOND_NS + whole_ns))
     assert not is_fresh(EXT4, file(SECOND_NS + whole_ns - 1))
 
 
-def test_no_file_is_fresh_if_the_clock_tick_is_zero() -> None:
+def test_a_file_is_never_fresh_if_the_clock_tick_is_zero() -> None:
     assert not is_fresh(EXT4, file(1), longest_ns=0)
     assert not is_fresh(OVERLAY, file(1), longest_ns=0)
 
 
-def test_file_read_too_soon_after_a_change_is_trusted_if_read_again_a_tick_later() -> None:
+def test_a_file_read_soon_after_a_change_is_trusted_after_a_second_reading() -> None:
     reads = FreshReads(FileClocks({1: "/work/assets"}, lambda: OVERLAY))
     fact = file(0)
 
@@ -69,7 +69,7 @@ def test_file_read_too_soon_after_a_change_is_trusted_if_read_again_a_tick_later
     assert not reads.folders
 
 
-def test_file_with_changed_times_is_read_again_one_tick_later() -> None:
+def test_a_file_with_changed_times_is_read_again_one_tick_later() -> None:
     reads = FreshReads(FileClocks({1: "/work/assets"}, lambda: OVERLAY))
     reads.note(file(0), LOOKED_NS, 10.0)
 

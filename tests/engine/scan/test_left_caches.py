@@ -11,7 +11,7 @@ pytestmark = pytest.mark.real
 SETTINGS = 'scan_folders: [{name: root, path: .}]\nignore: ["aptui.yaml"]\nbuilders: [{name: data, copy: ["*.txt"]}]\n'
 
 
-def test_previous_cache_below_a_scan_folder_is_not_scanned_after_the_cache_has_moved(tmp_path: Path) -> None:
+def test_former_cache_folder_below_a_scan_folder_is_not_scanned(tmp_path: Path) -> None:
     project = Project(tmp_path / "project", SETTINGS)
     project.write("assets/a.txt", "a")
     project.engine_run({"assets/.aptui/notes.txt": "a folder of that name without a lock is the user's own"})

@@ -39,7 +39,7 @@ def desk(tmp_path: Path) -> Metadata:
     return Metadata((".txt",), {1: str(tmp_path)}, creates=True)
 
 
-# ------------------------------------------------------------------------------------------------------------------ reading
+# --------------------------------------------------------------------------------------------------- reading identity files
 
 
 def test_complete_identity_file_gives_the_uuid() -> None:
@@ -69,7 +69,7 @@ def test_complete_identity_file_gives_the_uuid() -> None:
         (text(uuid="{00000000-0000-0000-0000-000000000000}"), "has a UUID of zeros"),
     ],
 )
-def test_unusable_identity_file_is_a_problem_with_its_path(data: bytes, why: str) -> None:
+def test_problem_with_an_identity_file_is_reported_with_its_path(data: bytes, why: str) -> None:
     assert f"its identity file 'sub/a.txt.meta' {why}" in read(data).problem
 
 
@@ -94,7 +94,7 @@ def test_uuid_is_accepted_in_every_spelling_and_after_a_byte_order_mark() -> Non
         {"creationUnixEpochMS": True},
     ],
 )
-def test_missing_field_of_an_identity_file_is_written_once(desk: Metadata, tmp_path: Path, said: dict[str, object]) -> None:
+def test_missing_field_of_an_identity_file_is_added_only_once(desk: Metadata, tmp_path: Path, said: dict[str, object]) -> None:
     path = tmp_path / "a.txt.meta"
     path.write_bytes(text(**said))
 
@@ -109,7 +109,7 @@ def test_missing_field_of_an_identity_file_is_written_once(desk: Metadata, tmp_p
     assert path.read_bytes() == completed, "a file that is whole is never written again"
 
 
-def test_identity_file_is_not_completed_for_other_types_or_without_permission(desk: Metadata, tmp_path: Path) -> None:
+def test_identity_file_is_completed_only_if_the_configuration_allows_it(desk: Metadata, tmp_path: Path) -> None:
     for rel, creates in (("a.png", True), ("a.txt", False)):
         desk.creates = creates
         path = tmp_path / f"{rel}.meta"
@@ -122,7 +122,7 @@ def test_identity_file_is_not_completed_for_other_types_or_without_permission(de
         assert path.read_bytes() == text("legacyUuids")
 
 
-def test_other_contents_of_identity_file_are_kept(desk: Metadata, tmp_path: Path) -> None:
+def test_unknown_contents_of_an_identity_file_are_kept(desk: Metadata, tmp_path: Path) -> None:
     path = tmp_path / "a.txt.meta"
     path.write_text(json.dumps({"Mine": [1, {"ü": None}], "FileVersion": 3, "UUID": {"uuid": ONE, "mine": 1.5}}))
 
@@ -160,7 +160,7 @@ def test_unreadable_identity_file_is_reported_as_a_problem(desk: Metadata, tmp_p
     assert "cannot be read" in identity.problem
 
 
-# ------------------------------------------------------------------------------------------------------------------- making
+# -------------------------------------------------------------------------------------------------- creating identity files
 
 
 def test_new_identity_file_has_the_reference_form_and_can_be_read(desk: Metadata, tmp_path: Path) -> None:
@@ -176,14 +176,14 @@ def test_new_identity_file_has_the_reference_form_and_can_be_read(desk: Metadata
     assert os.listdir(tmp_path) == ["Sub.txt.meta"], "nothing else stays behind"
 
 
-def test_each_source_gets_a_uuid_of_its_own(desk: Metadata, tmp_path: Path) -> None:
+def test_each_source_gets_a_different_uuid(desk: Metadata, tmp_path: Path) -> None:
     for name in ("a.txt", "b.txt"):
         desk.make(fact(name))
 
     assert read((tmp_path / "a.txt.meta").read_bytes()).uuid != read((tmp_path / "b.txt.meta").read_bytes()).uuid
 
 
-def test_identity_file_of_another_program_stays(desk: Metadata, tmp_path: Path) -> None:
+def test_identity_file_of_another_program_is_not_replaced(desk: Metadata, tmp_path: Path) -> None:
     (tmp_path / "a.txt.meta").write_bytes(text())
 
     assert desk.make(fact("a.txt"))
@@ -192,7 +192,7 @@ def test_identity_file_of_another_program_stays(desk: Metadata, tmp_path: Path) 
     assert os.listdir(tmp_path) == ["a.txt.meta"]
 
 
-def test_empty_identity_file_gets_content(desk: Metadata, tmp_path: Path) -> None:
+def test_empty_identity_file_is_completed(desk: Metadata, tmp_path: Path) -> None:
     (tmp_path / "a.txt.meta").touch()
 
     assert desk.make(fact("a.txt"))
@@ -216,14 +216,16 @@ def test_identity_file_is_created_on_a_file_system_without_hard_links(
     assert (tmp_path / "b.txt.meta").read_bytes() == text()
 
 
-def test_undecodable_name_gets_an_identity_file(desk: Metadata, tmp_path: Path) -> None:
+def test_source_with_an_undecodable_name_gets_an_identity_file(desk: Metadata, tmp_path: Path) -> None:
     assert desk.make(fact(to_text(b"\xff.txt")))
 
     assert os.listdir(os.fsencode(tmp_path)) == [b"\xff.txt.meta"]
     assert not read((tmp_path / os.fsdecode(b"\xff.txt.meta")).read_bytes()).problem
 
 
-def test_unwritable_folder_is_only_reported(desk: Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_identity_file_in_an_unwritable_folder_is_only_reported(
+    desk: Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_paths: bytes) -> None:
         raise OSError(30, "Read-only file system")
 
@@ -235,11 +237,11 @@ def test_unwritable_folder_is_only_reported(desk: Metadata, tmp_path: Path, monk
     assert os.listdir(tmp_path) == []
 
 
-def test_names_that_json_cannot_hold_are_not_written() -> None:
+def test_name_that_json_cannot_represent_is_not_written() -> None:
     assert render({}, SourceIdentity(path_uuids(RelPath("a"))[0]), RelPath("\udcff.txt")) is None
 
 
-# ------------------------------------------------------------------------------------------------------------------ waiting
+# ------------------------------------------------------------------------------------------ the delay of new identity files
 
 
 def test_source_without_an_identity_file_is_held_until_the_delay_ends(tmp_path: Path) -> None:
@@ -277,7 +279,7 @@ def test_link_at_the_path_of_the_temporary_file_is_not_followed(tmp_path, monkey
     canary = tmp_path / "canary"
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets/a.png").write_bytes(b"x")
-    monkeypatch.setattr(os, "urandom", bytes)  # all random digits are zeros
+    monkeypatch.setattr(os, "urandom", bytes)  # the random part of the temporary file's name is all zeros
     (tmp_path / "assets/a.png.meta.000000000000.tmp").symlink_to(canary)
     (tmp_path / f"assets/a.png.meta.{os.getpid()}.tmp").symlink_to(canary)
     found = metadata.Metadata((".png",), {1: str(tmp_path / "assets")}, creates=True, delay_s=0)

@@ -84,7 +84,7 @@ def gone(events: Sequence[FolderSeen | FoldersUnchanged]) -> list[PathKey]:
     return [key for event in events if isinstance(event, FolderSeen) for key in event.gone]
 
 
-def test_second_scan_reports_only_unchanged_folders(tmp_path: Path) -> None:
+def test_second_scan_reports_all_folders_as_unchanged(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a"))
     write(tmp_path / "a", "x.txt", "f/y.txt", "f/g/z.txt")
 
@@ -119,7 +119,7 @@ def test_deleted_file_and_deleted_folder_are_reported_as_gone(tmp_path: Path) ->
     assert gone(tree.scan()) == []
 
 
-def test_file_of_the_first_scan_folder_wins_and_its_deletion_uncovers_the_next_file(tmp_path: Path) -> None:
+def test_deleted_file_uncovers_the_file_of_the_next_scan_folder(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a"), folder(2, tmp_path / "b"))
     write(tmp_path / "a", "F/X.txt")
     write(tmp_path / "b", "f/x.txt", "f/y.txt")
@@ -133,7 +133,7 @@ def test_file_of_the_first_scan_folder_wins_and_its_deletion_uncovers_the_next_f
     assert gone(second) == []
 
 
-def test_names_in_one_scan_folder_that_differ_only_in_case_clash(tmp_path: Path) -> None:
+def test_sources_whose_names_differ_only_in_case_are_reported_as_a_clash(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a"))
     write(tmp_path / "a", "x.txt", "X.txt", "y.txt")
 
@@ -144,21 +144,21 @@ def test_names_in_one_scan_folder_that_differ_only_in_case_clash(tmp_path: Path)
     assert [fact.rel for fact in event.facts] == ["y.txt"]
 
 
-def test_nested_scan_folder_earlier_in_the_order_owns_all_its_files(tmp_path: Path) -> None:
+def test_nested_scan_folder_that_is_listed_first_owns_all_its_files(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a/inner"), folder(2, tmp_path / "a"))
     write(tmp_path / "a", "x.txt", "inner/y.txt", "inner/f/z.txt")
 
     assert seen(tree.scan()) == {"x.txt": 2, "y.txt": 1, "f/z.txt": 1}
 
 
-def test_nested_scan_folder_that_is_not_recursive_owns_only_its_direct_files(tmp_path: Path) -> None:
+def test_nested_scan_folder_without_recursion_owns_only_direct_files(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a/inner", recursive=False), folder(2, tmp_path / "a"))
     write(tmp_path / "a", "x.txt", "inner/y.txt", "inner/f/z.txt")
 
     assert seen(tree.scan()) == {"x.txt": 2, "y.txt": 1, "inner/f/z.txt": 2}
 
 
-def test_a_scan_folder_that_is_not_recursive_has_only_direct_files(tmp_path: Path) -> None:
+def test_scan_of_a_folder_that_is_not_recursive_finds_only_direct_files(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a", recursive=False))
     write(tmp_path / "a", "x.txt", "f/y.txt")
 
@@ -179,7 +179,7 @@ def test_ignored_files_and_folders_are_not_reported(tmp_path: Path) -> None:
     assert seen(tree.scan()) == {"x.txt": 1}
 
 
-def test_link_out_of_scan_folders_is_not_a_source(tmp_path: Path) -> None:
+def test_link_to_a_file_outside_the_scan_folders_is_not_a_source(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a"), folder(2, tmp_path / "b"))
     write(tmp_path, "a/x.txt", "b/y.txt", "a-secret.txt")
     (tmp_path / "a/inside.txt").symlink_to("x.txt")
@@ -193,7 +193,7 @@ def test_link_out_of_scan_folders_is_not_a_source(tmp_path: Path) -> None:
     assert len([text for text in tree.said if "leads out of the scan folders" in text]) == 2
 
 
-def test_folder_links_are_reported_and_file_links_read(tmp_path: Path) -> None:
+def test_scan_reports_links_to_folders_and_reads_links_to_files(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a"), linked_folders=(str(tmp_path),))
     write(tmp_path, "a/real/x.txt", "outside.txt")
     (tmp_path / "a/loop").symlink_to("..")
@@ -222,7 +222,7 @@ def test_missing_scan_folder_stops_the_scan(tmp_path: Path) -> None:
     assert tree.shelf.rows
 
 
-def test_undecodable_names_keep_their_bytes(tmp_path: Path) -> None:
+def test_scan_keeps_the_bytes_of_undecodable_names(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a"))
     (tmp_path / "a" / os.fsdecode(b"caf\xe9.txt")).write_text("x")
 
@@ -231,7 +231,7 @@ def test_undecodable_names_keep_their_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("is_full", "reassess"), [(True, False), (False, True)])
-def test_a_full_scan_and_a_new_configuration_report_everything(tmp_path: Path, is_full: bool, reassess: bool) -> None:
+def test_scan_reports_all_files_if_it_is_full_or_the_configuration_is_new(tmp_path: Path, is_full: bool, reassess: bool) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a"))
     write(tmp_path / "a", "x.txt", "f/y.txt")
     tree.scan()
@@ -239,7 +239,7 @@ def test_a_full_scan_and_a_new_configuration_report_everything(tmp_path: Path, i
     assert seen(tree.scan(is_full=is_full, reassess=reassess)) == {"x.txt": 1, "f/y.txt": 1}
 
 
-def test_scan_of_unchanged_files_lists_each_folder_once_and_opens_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scan_of_unchanged_files_lists_folders_once_and_opens_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a"))
     write(tmp_path / "a", *(f"f{number}/{name}.txt" for number in range(5) for name in "abc"))
     tree.scan()
@@ -252,7 +252,7 @@ def test_scan_of_unchanged_files_lists_each_folder_once_and_opens_no_file(tmp_pa
 
     assert calls["scandir"] == 6
     assert calls["open"] == calls["listdir"] == calls["lstat"] == 0
-    assert calls["stat"] <= 2  # the scan folder, and the list of files that aptui wrote
+    assert calls["stat"] <= 2  # one `stat` of the scan folder, one of the list of files that aptui wrote
 
 
 def _counted(name: str, call: object, calls: Counter[str]) -> object:
@@ -263,7 +263,7 @@ def _counted(name: str, call: object, calls: Counter[str]) -> object:
     return counted
 
 
-def test_file_being_written_keeps_its_facts_even_if_it_is_missing(tmp_path: Path) -> None:
+def test_a_file_being_written_keeps_its_facts_while_it_is_missing(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "one"))
     write(tmp_path / "one", "d/a.txt", "d/b.txt")
     tree.scan()
@@ -278,7 +278,7 @@ def test_file_being_written_keeps_its_facts_even_if_it_is_missing(tmp_path: Path
     assert [(digest, {str(fact.rel) for fact in facts}) for _part, digest, facts in event.rows] == [(b"", {"d/a.txt", "d/b.txt"})]
 
 
-def test_file_being_written_keeps_its_facts_only_in_its_own_scan_folder(tmp_path: Path) -> None:
+def test_a_file_being_written_keeps_facts_only_in_its_scan_folder(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "one"), folder(2, tmp_path / "two"))
     write(tmp_path / "one", "x.txt")
     write(tmp_path / "two", "X.txt")

@@ -81,10 +81,10 @@ def said(event: FolderSeen | None) -> dict[str, str]:
     return {str(key): identity.problem or identity.uuid.hex()[:8] for key, identity in event.identities} if event else {}
 
 
-# ------------------------------------------------------------------------------------------------------------------ reading
+# --------------------------------------------------------------------------------------------------- reading identity files
 
 
-def test_source_is_reported_when_its_identity_file_appears_changes_or_disappears(tmp_path: Path) -> None:
+def test_change_of_an_identity_file_reports_its_source(tmp_path: Path) -> None:
     room = Room(tmp_path, "a")
     room.write("a/x.txt")
     room.write("a/y.txt")
@@ -105,7 +105,7 @@ def test_source_is_reported_when_its_identity_file_appears_changes_or_disappears
     assert event.gone == ("x.txt.meta",)
 
 
-def test_identity_file_matches_in_any_case_and_without_a_source_is_a_file(tmp_path: Path) -> None:
+def test_identity_file_belongs_to_a_source_whose_name_differs_in_case(tmp_path: Path) -> None:
     room = Room(tmp_path, "a")
     room.write("a/X.txt")
     room.name("a/x.TXT")
@@ -128,7 +128,9 @@ def test_identity_file_of_an_overridden_source_is_ignored(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("types", [(), (".txt",)])
 @pytest.mark.parametrize("others", [("a/x.txt.meta",), ("a/x.txt",)], ids=["beside nothing", "beside nobody's"])
-def test_identity_file_of_the_own_scan_folder_wins(tmp_path: Path, types: tuple[str, ...], others: tuple[str, ...]) -> None:
+def test_identity_file_in_the_scan_folder_of_its_source_wins(
+    tmp_path: Path, types: tuple[str, ...], others: tuple[str, ...]
+) -> None:
     room = Room(tmp_path, "a", "b", types=types)
     for rel in others:
         room.write(rel, "")
@@ -143,7 +145,7 @@ def test_identity_file_of_the_own_scan_folder_wins(tmp_path: Path, types: tuple[
     assert said(room.scan()) == {key: "22222222" for key in first if key.startswith("x") and not is_hidden}
 
 
-def test_identity_file_spelled_like_its_source_is_used_if_names_differ_in_case(tmp_path: Path) -> None:
+def test_identity_file_that_is_spelled_like_its_source_is_preferred(tmp_path: Path) -> None:
     room = Room(tmp_path, "a")
     room.write("a/x.txt")
     room.name("a/X.txt", TWO)
@@ -160,7 +162,7 @@ def test_identity_file_spelled_like_its_source_is_used_if_names_differ_in_case(t
     assert said(room.scan()) == {"x.txt": "22222222"}, "the first by its name"
 
 
-# ------------------------------------------------------------------------------------------------------------------- making
+# -------------------------------------------------------------------------------------------------- creating identity files
 
 
 def test_identity_files_are_made_only_for_the_configured_types(tmp_path: Path) -> None:
@@ -184,7 +186,7 @@ def test_batch_creates_no_identity_files(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "a") == ["x.txt"]
 
 
-def test_new_source_waits_for_an_identity_file_and_gets_a_new_one_after_the_delay(tmp_path: Path) -> None:
+def test_new_source_gets_an_identity_file_after_the_delay(tmp_path: Path) -> None:
     room = Room(tmp_path, "a", types=(".txt",), creates=True, delay_s=2.0)
     room.write("a/x.txt")
 
@@ -195,7 +197,7 @@ def test_new_source_waits_for_an_identity_file_and_gets_a_new_one_after_the_dela
     assert not room.metadata.held
 
 
-def test_identity_file_within_the_delay_ends_the_waiting(tmp_path: Path) -> None:
+def test_source_no_longer_waits_after_its_identity_file_appears(tmp_path: Path) -> None:
     room = Room(tmp_path, "a", types=(".txt",), creates=True, delay_s=2.0)
     room.write("a/x.txt")
     room.scan()
@@ -235,7 +237,7 @@ def test_source_with_an_empty_identity_file_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("creates", [False, True])
-def test_sources_that_differ_only_in_case_clash_even_with_identity_files(tmp_path: Path, creates: bool) -> None:
+def test_sources_whose_names_differ_in_case_clash_despite_identity_files(tmp_path: Path, creates: bool) -> None:
     room = Room(tmp_path, "a", "b", types=(".txt",), creates=creates)
     for folder in "ab":
         for name in ("x.txt", "X.txt"):

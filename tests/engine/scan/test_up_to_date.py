@@ -57,7 +57,7 @@ def processes(request, monkeypatch):
 
 
 @pytest.mark.real
-def test_unchanged_tree_is_clean(tmp_path, processes):
+def test_check_of_unchanged_folders_finds_no_difference(tmp_path, processes):
     tree(tmp_path)
     digests = remembered(tmp_path)
     walk = walk_of(tmp_path)
@@ -105,7 +105,7 @@ def test_changed_folder_is_reported_with_its_scan_folder(tmp_path, processes, fo
 
 
 @pytest.mark.real
-def test_vanished_folder_is_reported_with_its_contents(tmp_path, processes):
+def test_removed_folder_is_reported_with_all_files_below_the_folder(tmp_path, processes):
     tree(tmp_path)
     digests = remembered(tmp_path)
     shutil.rmtree(tmp_path / "f5")
@@ -118,7 +118,7 @@ def test_vanished_folder_is_reported_with_its_contents(tmp_path, processes):
 
 
 @pytest.mark.real
-def test_a_new_folder_differs(tmp_path, processes):
+def test_new_folder_is_reported_as_different(tmp_path, processes):
     tree(tmp_path)
     digests = remembered(tmp_path)
     (tmp_path / "new").mkdir()
@@ -130,7 +130,7 @@ def test_a_new_folder_differs(tmp_path, processes):
 
 
 @pytest.mark.real
-def test_two_processes_give_the_same_answer_as_one(tmp_path, monkeypatch):
+def test_check_by_two_processes_finds_the_same_as_check_by_one_process(tmp_path, monkeypatch):
     roots = tmp_path / "one", tmp_path / "two"
     for root in roots:
         tree(root)
@@ -169,7 +169,7 @@ def test_messages_of_both_processes_are_reported_once(tmp_path, processes):
 
 @pytest.mark.real
 @pytest.mark.parametrize("death", ["killed", "raises"])
-def test_parent_checks_the_folders_of_a_dead_child_process(tmp_path, monkeypatch, death):
+def test_parent_process_checks_the_folders_of_a_child_process_that_died(tmp_path, monkeypatch, death):
     tree(tmp_path)
     digests = remembered(tmp_path)
     (tmp_path / "f1/a.txt").write_text("other")
@@ -198,7 +198,7 @@ def test_parent_checks_the_folders_of_a_dead_child_process(tmp_path, monkeypatch
 
 
 @pytest.mark.real
-def test_check_returns_none_if_too_many_folders_differ(tmp_path, processes, monkeypatch):
+def test_check_gives_no_answer_if_too_many_folders_differ(tmp_path, processes, monkeypatch):
     monkeypatch.setattr(up_to_date, "_MOST_DIFFERING", 3)
     tree(tmp_path)
     digests = remembered(tmp_path)
@@ -209,7 +209,7 @@ def test_check_returns_none_if_too_many_folders_differ(tmp_path, processes, monk
 
 
 @pytest.mark.real
-def test_reading_process_of_a_check_ends_with_the_check(tmp_path, monkeypatch):
+def test_child_process_that_reads_for_a_check_ends_with_the_check(tmp_path, monkeypatch):
     tree(tmp_path)
     digests = remembered(tmp_path)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)

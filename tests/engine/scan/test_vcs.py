@@ -24,7 +24,7 @@ def put(path: Path, age_s: float = 0.0) -> Path:
 
 
 @pytest.mark.parametrize("lock", [".git/index.lock", ".hg/wlock", ".svn/lock"])
-def test_lock_in_a_repository_above_the_scan_folder_is_an_operation_under_way(tmp_path: Path, lock: str) -> None:
+def test_repository_above_the_scan_folder_is_busy_while_its_lock_exists(tmp_path: Path, lock: str) -> None:
     path = put(tmp_path / lock)
     (tmp_path / "assets").mkdir()
 
@@ -33,14 +33,14 @@ def test_lock_in_a_repository_above_the_scan_folder_is_an_operation_under_way(tm
     assert repositories(tmp_path / "assets").busy() == ""
 
 
-def test_stale_lock_does_not_hold_changes(tmp_path: Path) -> None:
+def test_repository_with_an_old_lock_is_not_busy(tmp_path: Path) -> None:
     put(tmp_path / ".git/index.lock", STALE_S + 1)
 
     assert repositories(tmp_path).busy() == ""
 
 
 @pytest.mark.parametrize("name", ["rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD"])
-def test_operation_of_several_steps_is_busy_only_while_its_files_change(tmp_path: Path, name: str) -> None:
+def test_git_operation_of_many_steps_is_busy_only_while_its_files_change(tmp_path: Path, name: str) -> None:
     operation = put(tmp_path / ".git" / name, 60.0)
     index = put(tmp_path / ".git/index", QUIET_S / 2)
 
@@ -49,7 +49,7 @@ def test_operation_of_several_steps_is_busy_only_while_its_files_change(tmp_path
     assert repositories(tmp_path).busy() == ""
 
 
-def test_lock_of_a_work_tree_is_found_through_its_git_file(tmp_path: Path) -> None:
+def test_git_lock_of_a_linked_work_tree_is_found(tmp_path: Path) -> None:
     control = tmp_path / "main/.git/worktrees/other"
     lock = put(control / "index.lock")
     (tmp_path / "other").mkdir()

@@ -52,7 +52,7 @@ def processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.real
 @pytest.mark.usefixtures("processes")
-def test_full_scan_finds_changed_files_with_unchanged_times_and_runs_only_their_jobs(project: Project) -> None:
+def test_full_scan_runs_jobs_of_changed_files_with_unchanged_times(project: Project) -> None:
     for rel in ("f2/deep/a.txt", "f7/deep/a.txt"):
         change_secretly(project, rel)
 
@@ -66,7 +66,7 @@ def test_full_scan_finds_changed_files_with_unchanged_times_and_runs_only_their_
 
 @pytest.mark.real
 @pytest.mark.usefixtures("processes")
-def test_full_scan_of_unchanged_bytes_needs_no_engine(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_scan_opens_no_engine_if_all_bytes_are_unchanged(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.engine.loop.engine.Engine.open", None)
 
     assert not project.engine_run(is_full_scan=True).runs
@@ -109,7 +109,7 @@ def test_digest_of_a_file_of_any_size_is_verified(tmp_path: Path, size: int) -> 
     assert not verification.has_digest(str(path), size, Digest(bytes(32)))
 
 
-def test_grown_missing_or_irregular_file_has_no_digest(tmp_path: Path) -> None:
+def test_a_file_that_grew_or_is_missing_or_is_irregular_has_no_digest(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"hello")
     digest = Digest(hashlib.sha256(b"hell").digest())
@@ -119,7 +119,7 @@ def test_grown_missing_or_irregular_file_has_no_digest(tmp_path: Path) -> None:
     assert not verification.has_digest(str(tmp_path), 4, digest)
 
 
-def test_a_git_lfs_pointer_has_the_digest_that_it_names(tmp_path: Path) -> None:
+def test_git_lfs_pointer_counts_as_a_file_with_the_digest_in_the_pointer(tmp_path: Path) -> None:
     path = tmp_path / "a"
     digest = hashlib.sha256(b"large")
     path.write_text(POINTER.format(digest.hexdigest()))

@@ -88,7 +88,9 @@ def test_unreadable_folder_keeps_its_products_and_the_exit_code_is_2(
     assert batch(project.root) == 0
 
 
-def test_json_output_names_the_unreadable_folder(project: Project, disk: Disk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_report_of_a_batch_names_the_unreadable_folder(
+    project: Project, disk: Disk, capsys: pytest.CaptureFixture[str]
+) -> None:
     disk.broken[str(project.path("assets/d"))] = errno.EIO
 
     assert batch(project.root, "--json") == 2
@@ -125,7 +127,7 @@ def test_deletion_of_all_files_is_an_error_only_on_a_network_share(project: Proj
     assert set(project.texts()) == {"a.txt", "d/b.txt", "d/e/c.txt"}
 
 
-def test_accepted_empty_folder_is_an_error_again_after_its_files_were_back(project: Project) -> None:
+def test_accepted_empty_folder_is_an_error_again_after_it_had_files(project: Project) -> None:
     project.move("assets", "elsewhere")
     project.path("assets").mkdir()
     assert batch(project.root, "--accept-empty", "game") == 0
@@ -139,9 +141,7 @@ def test_accepted_empty_folder_is_an_error_again_after_its_files_were_back(proje
     assert set(project.texts()) == ALL
 
 
-def test_scan_folder_on_another_device_is_an_error_only_if_most_files_are_missing(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scan_folder_on_another_device_without_most_files_is_an_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     from aptui.engine.scan import walk
 
     identity = walk._identity
@@ -156,7 +156,7 @@ def test_scan_folder_on_another_device_is_an_error_only_if_most_files_are_missin
     assert set(project.texts()) == ALL - {"d/e/c.txt"}
 
 
-def test_last_file_of_a_scan_folder_may_be_deleted_while_the_engine_runs(root: Path) -> None:
+def test_running_engine_accepts_the_deletion_of_the_last_file_of_a_folder(root: Path) -> None:
     project = LiveProject(root, SETTINGS)
     filled(project)
     with project.running():
@@ -165,7 +165,7 @@ def test_last_file_of_a_scan_folder_may_be_deleted_while_the_engine_runs(root: P
         project.until(lambda: set(project.texts()) == {"a.txt", "d/b.txt", "d/e/c.txt"})
 
 
-def test_running_engine_keeps_state_of_unreadable_or_empty_folder(root: Path, disk: Disk) -> None:
+def test_running_engine_keeps_products_of_an_unreadable_or_empty_folder(root: Path, disk: Disk) -> None:
     project = LiveProject(root, SETTINGS)
     filled(project)
     with project.running() as live:
@@ -191,16 +191,14 @@ def test_running_engine_keeps_state_of_unreadable_or_empty_folder(root: Path, di
         assert set(project.texts()) == ALL - {"d/e/c.txt"}
 
 
-def test_missing_scan_folder_is_an_error_of_the_configuration(project: Project) -> None:
+def test_missing_scan_folder_is_reported_as_a_configuration_error(project: Project) -> None:
     project.move("assets", "elsewhere")
 
     assert batch(project.root) == 3
     assert set(project.texts()) == ALL
 
 
-def test_replaced_scan_folder_without_most_of_many_files_is_an_error_but_a_checkout_is_not(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_replaced_scan_folder_that_lacks_most_files_is_an_error(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     project = Project(root, SETTINGS)
     for number in range(1_000):
         project.write(f"assets/d{number % 10}/{number}.txt", str(number))
@@ -221,7 +219,7 @@ def test_replaced_scan_folder_without_most_of_many_files_is_an_error_but_a_check
     assert len(project.texts()) == 401
 
 
-def test_running_engine_keeps_products_if_a_replaced_scan_folder_lacks_most_files(root: Path) -> None:
+def test_running_engine_keeps_products_of_a_replaced_scan_folder(root: Path) -> None:
     project = LiveProject(root, SETTINGS)
     for number in range(1_000):
         project.write(f"assets/d{number % 10}/{number}.txt", str(number))

@@ -36,20 +36,20 @@ def test_mounts_are_read_with_their_names_unescaped():
         (b"/procession", "ext4"),
     ],
 )
-def test_mount_of_a_path_is_the_deepest_and_latest_one(path, kind):
+def test_the_file_system_of_a_path_is_the_deepest_and_latest_mount(path, kind):
     assert proc.kind_of(path, proc.mounts(SAMPLE)) == kind
 
 
-def test_file_system_is_unknown_without_mounts():
+def test_the_file_system_of_a_path_is_unknown_without_mounts():
     assert not proc.kind_of(b"/x", proc.mounts(b""))
 
 
-def test_only_visible_mounts_below_a_folder_count():
+def test_mounts_below_a_folder_exclude_hidden_mounts():
     assert proc.mounts_below(b"/home/me/over", proc.mounts(SAMPLE)) == [Mount(b"/home/me/over/tmp", "fuse.sshfs")]
     assert len(proc.mounts_below(b"/", proc.mounts(SAMPLE))) == 4
 
 
-def test_this_process_has_limits_and_a_root_mount():
+def test_limits_and_the_root_mount_of_this_process_are_found():
     assert proc.limits().max_queued_events > 0
     assert proc.kind_of(b"/", proc.mounts(proc.mountinfo()))
 
@@ -70,7 +70,7 @@ def test_lower_limit_of_a_user_namespace_is_used(tmp_path, monkeypatch):
     assert (found.max_user_instances, found.instances_setting) == (128, "fs.inotify.max_user_instances")
 
 
-def test_descriptor_without_inotify_has_no_watches():
+def test_a_file_descriptor_that_is_not_of_inotify_has_no_watches():
     with open(os.devnull, "rb") as file:
         assert proc.watch_count(file.fileno()) == 0
         assert file.fileno() not in proc.inotify_descriptors()

@@ -42,7 +42,7 @@ def pass_time(clock, hints, seconds, step=0.05):
         hints.notify_due()
 
 
-def test_losses_are_reported_at_growing_intervals(clock, hints, told):
+def test_lost_notifications_are_reported_at_growing_intervals(clock, hints, told):
     moments = []
     hints.notify = lambda hint: moments.append(clock.now)
     for _ in range(1200):
@@ -57,7 +57,7 @@ def test_losses_are_reported_at_growing_intervals(clock, hints, told):
     assert moments[-1] > 1000 + 1200 * 0.05
 
 
-def test_interval_is_short_again_after_a_quiet_time(clock, hints, told):
+def test_interval_between_reported_losses_is_short_after_a_quiet_time(clock, hints, told):
     for _ in range(40):
         clock.now += 0.05
         hints.lose("again")
@@ -90,7 +90,7 @@ def test_periodic_scan_is_due_after_its_interval_or_a_loss(clock, hints, told):
     assert len(told) == 2
 
 
-def test_new_folder_is_reported_again_once_when_quiet(clock, hints, told, tmp_path):
+def test_new_folder_is_reported_only_once_again_without_other_changes(clock, hints, told, tmp_path):
     new = os.fsencode(tmp_path) + b"/new"
     os.mkdir(new)
     hints.note_changes([(ADDED, os.fsdecode(new))])
@@ -100,7 +100,7 @@ def test_new_folder_is_reported_again_once_when_quiet(clock, hints, told, tmp_pa
     assert not hints.has_young()
 
 
-def test_new_folder_is_reported_repeatedly_during_a_burst(clock, hints, told, tmp_path):
+def test_new_folder_is_reported_repeatedly_during_a_burst_of_changes(clock, hints, told, tmp_path):
     new = os.fsencode(tmp_path) + b"/new"
     os.mkdir(new)
     hints.note_changes([(ADDED, os.fsdecode(new))])
@@ -126,7 +126,7 @@ def test_consecutive_new_folders_are_reported_again_together(clock, hints, told,
     assert len(told) - first <= 3
 
 
-def test_notification_names_no_path_below_its_trees(hints, told, tmp_path):
+def test_notification_lists_no_path_below_a_tree_that_it_lists(hints, told, tmp_path):
     top = os.fsencode(tmp_path)
     put(top + b"/t/deep/er/file")
     put(top + b"/t2/file")
@@ -149,7 +149,7 @@ def test_deletion_is_reported_only_if_the_path_is_missing(clock, told, tmp_path)
     assert told == [ChangeNotification("a", frozenset({top + b"/gone"}))]
 
 
-def test_renames_of_products_cost_one_lstat_each_until_a_new_folder_is_known(clock, told, tmp_path, monkeypatch):
+def test_rename_of_a_product_costs_one_lstat_until_a_new_folder_is_known(clock, told, tmp_path, monkeypatch):
     """A new folder may lack a watch, and only `lstat` distinguishes it from a product."""
     checked, lstat = [], os.lstat
     hints = RootNotifications(NotifiedRoot(os.fsencode(tmp_path), "a", wants="deletions"), WatchTimings(clock=clock), told.append)

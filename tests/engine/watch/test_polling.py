@@ -27,7 +27,7 @@ def difference(listings):
     return found.changed, found.appeared, found.gone
 
 
-def test_first_listing_and_an_equal_one_show_no_difference(top):
+def test_first_listing_and_an_equal_second_listing_have_no_differences(top):
     listings = Listings(top)
 
     assert difference(listings) == (set(), set(), set())
@@ -102,7 +102,7 @@ def test_deleted_names_are_reported_if_names_are_kept(top):
     assert {top + b"/one/a", top + b"/two", top + b"/two/deep/a"} <= gone
 
 
-def test_missing_top_folder_is_an_error_and_an_interrupted_listing_reports_no_difference(top):
+def test_missing_top_folder_is_an_error_but_an_interrupted_listing_is_not(top):
     listings = Listings(top)
     listings.compare(no)
     put(top + b"/one/b")

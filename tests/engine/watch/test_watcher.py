@@ -58,7 +58,7 @@ def test_each_creation_write_rename_and_deletion_of_a_file_is_reported(top):
         assert room.paths() == {top + b"/b"}
 
 
-def test_rename_reports_the_old_name(top):
+def test_renamed_file_is_reported_by_its_old_and_new_name(top):
     put(top + b"/a")
     with watching(native(top)) as room:
         os.rename(top + b"/a", top + b"/A")
@@ -68,7 +68,7 @@ def test_rename_reports_the_old_name(top):
 
 
 @pytest.mark.parametrize("is_synced", [False, True])
-def test_file_saved_by_rename_is_reported(top, is_synced):
+def test_a_file_saved_by_rename_is_reported(top, is_synced):
     put(top + b"/a")
     with watching(native(top)) as room:
         with open(top + b"/.a.tmp", "wb") as file:
@@ -80,7 +80,7 @@ def test_file_saved_by_rename_is_reported(top, is_synced):
         room.until(lambda: top + b"/a" in room.paths())
 
 
-def test_file_saved_with_a_backup_is_reported(top):
+def test_a_file_saved_with_a_backup_is_reported(top):
     put(top + b"/a")
     with watching(native(top)) as room:
         os.rename(top + b"/a", top + b"/a~")
@@ -90,7 +90,7 @@ def test_file_saved_with_a_backup_is_reported(top):
         room.until(lambda: {top + b"/a", top + b"/a~"} <= room.paths())
 
 
-def test_hard_linked_file_is_reported(top):
+def test_new_hard_link_to_a_file_is_reported(top):
     put(top + b"/../elsewhere")
     with watching(native(top)) as room:
         os.link(top + b"/../elsewhere", top + b"/a")
@@ -98,7 +98,7 @@ def test_hard_linked_file_is_reported(top):
         room.until(lambda: top + b"/a" in room.paths())
 
 
-def test_new_folder_is_reported_as_a_tree_twice(top):
+def test_new_folder_is_reported_twice_as_a_tree(top):
     with watching(native(top)) as room:
         os.mkdir(top + b"/new")
         room.until(lambda: sum(top + b"/new" in hint.trees for hint in room.hints) >= 2)
@@ -106,7 +106,7 @@ def test_new_folder_is_reported_as_a_tree_twice(top):
         assert room.trees() == {top + b"/new"}
 
 
-def test_moved_in_tree_is_reported_as_one_tree(top):
+def test_folder_that_is_moved_into_a_root_is_reported_as_one_tree(top):
     put(top + b"/../other/deep/a")
     with watching(native(top)) as room:
         os.rename(top + b"/../other", top + b"/in")
@@ -126,7 +126,7 @@ def test_files_of_a_moved_folder_are_reported_by_new_path(top):
         room.until(lambda: top + b"/two/deep/a" in room.paths())
 
 
-def test_every_file_of_nested_trees_made_by_four_threads_is_covered(top):
+def test_files_in_new_folders_of_four_threads_are_all_reported(top):
     written, lock = set(), threading.Lock()
 
     def make(number):
@@ -183,7 +183,7 @@ def test_nonrecursive_root_reports_direct_children_only(top):
         assert room.watcher.health()[0].watches == 1
 
 
-def test_changes_through_folder_links_are_not_reported_and_link_loops_do_no_harm(top):
+def test_changes_behind_links_to_folders_are_not_reported(top):
     put(top + b"/real/a")
     put(top + b"/../outside/a")
     os.symlink(top + b"/real", top + b"/link")
@@ -221,7 +221,7 @@ def test_root_with_a_link_to_very_many_folders_is_polled(top, monkeypatch):
 # Losses of notifications.
 
 
-def test_burst_of_a_quarter_of_the_queue_length_is_reported_as_a_loss(top):
+def test_burst_of_many_changes_is_reported_as_a_possible_loss(top):
     with watching(native(top), settings=replace(QUICK, limits=lambda: WatchLimits(16, 1000, 128))) as room:
         for number in range(40):
             put(top + b"/%d" % number)
@@ -229,7 +229,7 @@ def test_burst_of_a_quarter_of_the_queue_length_is_reported_as_a_loss(top):
         room.until(lambda: any("max_queued_events" in why for why in room.losses()))
 
 
-def test_burst_is_not_a_loss_with_a_long_queue(top):
+def test_burst_of_changes_is_not_a_loss_if_the_queue_is_long(top):
     with watching(native(top), settings=replace(QUICK, limits=lambda: PLENTY)) as room:
         for number in range(40):
             put(top + b"/%d" % number)
@@ -238,7 +238,7 @@ def test_burst_is_not_a_loss_with_a_long_queue(top):
         assert not room.losses()
 
 
-def test_thread_that_was_stuck_is_reported_as_a_loss(top):
+def test_stuck_watching_thread_is_reported_as_a_possible_loss(top):
     late = [0.0]
     ticks = count()
     with watching(native(top), settings=replace(QUICK, clock=lambda: next(ticks) * 1e-6 + late[0])) as room:
@@ -247,7 +247,7 @@ def test_thread_that_was_stuck_is_reported_as_a_loss(top):
         room.until(lambda: any("was stuck" in why for why in room.losses()))
 
 
-def test_suspected_loss_is_reported_for_every_root(top):
+def test_request_to_check_everything_is_reported_for_every_root(top):
     put(top + b"/one/a")
     put(top + b"/two/a")
     with watching(native(top + b"/one", "one"), native(top + b"/two", "two")) as room:
@@ -266,7 +266,7 @@ def test_periodic_scan_is_requested(top):
 
 
 @pytest.mark.parametrize("name", [b"bad\xff", b"\xff\xfe"])
-def test_name_that_is_not_utf8_is_reported_as_a_loss_and_watching_continues(top, name):
+def test_watching_continues_after_a_file_name_that_is_not_utf8(top, name):
     with watching(native(top)) as room:
         put(top + b"/" + name)
         room.until(lambda: bool(room.losses()))
@@ -277,7 +277,7 @@ def test_name_that_is_not_utf8_is_reported_as_a_loss_and_watching_continues(top,
         room.until(lambda: room.is_covered(top + b"/good"))
 
 
-def test_root_whose_watch_ends_repeatedly_is_polled_and_all_its_changes_are_found(top):
+def test_root_whose_watch_ends_repeatedly_is_polled(top):
     settings = replace(QUICK, rescan_backoff_s=(0.01, 60.0), failures_before_polling=2)
     with watching(native(top), settings=settings) as room:
         for number in count():
@@ -302,7 +302,7 @@ def test_a_folder_whose_name_is_not_utf8_makes_the_root_polled(top):
         room.until(lambda: room.paths() == {top + b"/b\xff"})
 
 
-def test_a_root_that_was_polled_for_a_name_is_watched_again_when_it_is_renamed(top):
+def test_root_is_watched_again_when_its_undecodable_folder_is_renamed(top):
     put(top + b"/b\xff/a")
     with watching(native(top), settings=replace(QUICK, retry_names_s=0.1)) as room:
         assert "rename it" in room.until_mode(WatchMode.POLLING).detail
@@ -323,7 +323,7 @@ def test_folder_removed_from_polled_root_is_reported(top):
         room.until(lambda: {top + b"/one", top + b"/old"} <= room.paths())
 
 
-def test_unusual_names_are_reported_unchanged(top):
+def test_a_file_with_an_unusual_name_is_reported_by_the_same_name(top):
     names = [b"line\nbreak", b"tab\t", b"\x1b[31m", "ä".encode(), "a\u0308".encode(), b" ", b"-rf", b"[@click=x]", b"\x7f" * 255]
     with watching(native(top)) as room:
         for name in names:
@@ -336,7 +336,7 @@ def test_unusual_names_are_reported_unchanged(top):
 # Roots that disappear and come back.
 
 
-def test_deleted_root_is_reported_as_gone_and_is_watched_again_when_it_exists_again(top):
+def test_deleted_root_is_watched_again_when_it_exists_again(top):
     with watching(native(top)) as room:
         os.rmdir(top)
         assert "not there" in room.until_mode(WatchMode.GONE).detail
@@ -362,7 +362,7 @@ def test_replaced_root_is_watched_again(top):
         room.until(lambda: top + b"/a" in room.paths())
 
 
-def test_root_that_is_missing_at_the_start_is_reported_as_gone_until_it_exists(top):
+def test_root_that_is_missing_at_the_start_is_reported_as_gone(top):
     with watching(native(top + b"/later"), is_settled=False) as room:
         room.until_mode(WatchMode.GONE)
         assert not room.hints
@@ -371,7 +371,7 @@ def test_root_that_is_missing_at_the_start_is_reported_as_gone_until_it_exists(t
         room.until(lambda: bool(room.losses()))
 
 
-def test_replaced_roots_are_unwatched_and_roots_in_both_sets_stay_watched(top):
+def test_watcher_keeps_the_roots_that_the_old_and_the_new_set_contain(top):
     for name in (b"/one/a", b"/two/a", b"/three/a"):
         put(top + name)
     one, two, three = (native(top + b"/" + name, name.decode()) for name in (b"one", b"two", b"three"))
@@ -392,7 +392,7 @@ def test_replaced_roots_are_unwatched_and_roots_in_both_sets_stay_watched(top):
 # Limits of the kernel.
 
 
-def test_root_with_too_many_folders_for_the_limit_is_polled_and_reports_the_needed_limit(top):
+def test_root_with_more_folders_than_the_limit_of_watches_is_polled(top):
     for number in range(20):
         os.mkdir(top + b"/%d" % number)
     with watching(native(top), settings=replace(QUICK, limits=lambda: WatchLimits(16384, 10, 128))) as room:
@@ -414,7 +414,7 @@ def test_watch_limit_that_is_reached_while_running_is_reported(top, wants):
         room.until(lambda: bool(room.losses()))
 
 
-def test_missing_watches_are_set_again(top):
+def test_watches_of_a_root_are_set_again_if_some_are_missing(top):
     lie = [0]
     settings = replace(
         QUICK, recheck_s=0.02, limits_check_every_s=0.05, watch_count=lambda fd: max(0, watch_limits.watch_count(fd) - lie[0])
@@ -436,7 +436,7 @@ def test_a_root_is_watched_again_when_the_limit_is_raised(top):
         room.until_mode(WatchMode.NATIVE)
 
 
-def test_without_an_inotify_descriptor_the_root_is_polled(top, monkeypatch):
+def test_root_is_polled_if_no_inotify_descriptor_is_available(top, monkeypatch):
     def refuse(*_arguments):
         raise watcher.WatchfilesRustInternalError("Too many open files (os error 24)")
 
@@ -464,7 +464,7 @@ def test_polled_root_reports_changed_folders_and_new_trees(top):
         assert room.watcher.health()[0].mode == WatchMode.POLLING
 
 
-def test_polled_root_reports_removal_and_return(top):
+def test_polled_root_reports_its_removal_and_its_return(top):
     with watching(NotifiedRoot(top, "a", poll=True)) as room:
         os.rmdir(top)
         room.until_mode(WatchMode.GONE)
@@ -484,7 +484,7 @@ def test_polled_root_reports_removal_and_return(top):
         (b"overlay", WatchMode.NATIVE, "overlay"),
     ],
 )
-def test_file_system_determines_whether_a_root_is_watched_or_polled(top, kind, mode, word):
+def test_watcher_watches_or_polls_a_root_depending_on_its_file_system(top, kind, mode, word):
     text = b"1 0 0:1 / / rw - ext4 /dev/x rw\n2 1 0:2 / %s rw - %s x rw\n" % (top, kind)
     with watching(NotifiedRoot(top, "a"), settings=replace(QUICK, mountinfo=lambda: text)) as room:
         assert word in room.until_mode(mode).detail
@@ -493,7 +493,7 @@ def test_file_system_determines_whether_a_root_is_watched_or_polled(top, kind, m
         room.until(lambda: room.is_covered(top + b"/a"))
 
 
-def test_only_the_foreign_file_system_mounted_below_a_watched_root_is_polled(top):
+def test_only_the_network_share_mounted_below_a_watched_root_is_polled(top):
     put(top + b"/share/a")
     text = b"1 0 0:1 / / rw - ext4 /dev/x rw\n2 1 0:2 / %s/share rw - nfs4 x rw\n" % top
     with watching(NotifiedRoot(top, "a"), settings=replace(QUICK, mountinfo=lambda: text), is_settled=False) as room:
@@ -504,7 +504,7 @@ def test_only_the_foreign_file_system_mounted_below_a_watched_root_is_polled(top
         assert "nfs4" in room.until_mode(WatchMode.NATIVE).detail
 
 
-def test_new_mount_below_sets_the_watch_again(top):
+def test_new_mount_below_a_watched_folder_causes_a_new_watch(top):
     texts = [b"1 0 0:1 / / rw - ext4 /dev/x rw\n"]
     with watching(NotifiedRoot(top, "a"), settings=replace(QUICK, mountinfo=lambda: texts[0])) as room:
         texts[0] += b"2 1 0:2 / %s/share rw - tmpfs x rw\n" % top
@@ -556,7 +556,7 @@ def test_sync_cookie_waits_for_the_repeated_report_of_new_folders(top):
         assert sum(top + b"/new" in hint.trees for hint in before) >= 2
 
 
-def test_sync_cookie_inside_a_root_is_not_reported_as_its_path(top):
+def test_sync_cookie_inside_a_root_is_not_reported_as_a_changed_path(top):
     os.mkdir(top + b"/cookies")
     with watching(native(top, wants="deletions"), settings=replace(QUICK, cookie_folder=top + b"/cookies")) as room:
         path = mark(top + b"/cookies")
@@ -569,7 +569,7 @@ def test_sync_cookie_inside_a_root_is_not_reported_as_its_path(top):
 
 
 @pytest.mark.parametrize("poll", [False, True])
-def test_deletion_root_reports_only_deletions(top, poll):
+def test_root_that_wants_deletions_reports_only_deletions(top, poll):
     for name in (b"/a", b"/b", b"/c"):
         put(top + name)
     with watching(NotifiedRoot(top, "cache", wants="deletions", poll=poll)) as room:
@@ -584,7 +584,7 @@ def test_deletion_root_reports_only_deletions(top, poll):
 
 
 @pytest.mark.parametrize("poll", [False, True])
-def test_content_root_reports_changes_and_deletions_without_trees(top, poll):
+def test_root_that_wants_contents_reports_no_new_folders(top, poll):
     for name in (b"/a", b"/b"):
         put(top + name)
     with watching(NotifiedRoot(top, "cache", wants="contents", poll=poll)) as room:
@@ -600,7 +600,7 @@ def test_content_root_reports_changes_and_deletions_without_trees(top, poll):
 # The end of a watcher, and failures.
 
 
-def test_close_leaves_no_thread_and_no_descriptor(top):
+def test_closed_watcher_leaves_no_thread_and_no_descriptor(top):
     put(top + b"/one/a")
     put(top + b"/two/a")
     threads, inotify, descriptors = set(threading.enumerate()), inotify_descriptors(), set(os.listdir("/proc/self/fd"))
@@ -660,7 +660,7 @@ def test_changes_are_found_even_if_the_kernel_sends_no_signal(top, monkeypatch):
         room.until(lambda: top + b"/a" in room.paths())
 
 
-def test_signal_of_the_watcher_reaches_no_other_handler(top):
+def test_signal_of_the_watcher_does_not_call_another_handler(top):
     met = []
     before = signal.signal(signal.SIGIO, lambda *_: met.append(1))
     try:

@@ -91,7 +91,7 @@ def made(results: dict[str, RunResult]) -> dict[str, list[str]]:
     return {rel: [each.name.removeprefix("linux/") for each in result.products] for rel, result in results.items()}
 
 
-def test_one_start_makes_the_products_of_all_files(starts: Starts) -> None:
+def test_batch_command_makes_the_products_of_all_files_with_one_start(starts: Starts) -> None:
     results = starts.run({"a.txt": WRITES, "x/b c.txt": f"{WRITES}; write('b c.more.out', '')", "$d.txt": WRITES})
 
     assert made(results) == {"a.txt": ["a.out"], "x/b c.txt": ["x/b c.more.out", "x/b c.out"], "$d.txt": ["$d.out"]}
@@ -100,7 +100,7 @@ def test_one_start_makes_the_products_of_all_files(starts: Starts) -> None:
     assert results["x/b c.txt"].command_line.endswith(f" '{starts.room.root}/x/b c.txt'")
 
 
-def test_bad_file_fails_alone_with_its_own_log(starts: Starts) -> None:
+def test_bad_file_of_a_batch_command_fails_with_its_own_log(starts: Starts) -> None:
     sources = {f"{letter}.txt": WRITES for letter in "abcdefgh"} | {"f.txt": "sys.exit('f.txt is bad')"}
 
     results = starts.run(sources)
@@ -116,7 +116,7 @@ def test_bad_file_fails_alone_with_its_own_log(starts: Starts) -> None:
     "text", ["write('report', '')", "os.symlink(source, f'{out}/{stem}.out')", "pass"],
     ids=["unknown file", "link", "no product"],
 )  # fmt: skip
-def test_file_with_unclear_products_has_the_result_of_a_start_alone(starts: Starts, text: str) -> None:
+def test_a_file_with_unclear_products_has_the_result_of_a_separate_start(starts: Starts, text: str) -> None:
     sources = {"a.txt": f"{WRITES}; {text}" if "write" in text else text, "b.txt": WRITES, "c.txt": WRITES}
     alone = {rel: starts.run({rel: source})[rel] for rel, source in sources.items()}
 
@@ -126,7 +126,7 @@ def test_file_with_unclear_products_has_the_result_of_a_start_alone(starts: Star
     assert [result.error for result in results.values()] == [result.error for result in alone.values()]
 
 
-def test_products_of_files_with_equal_stems_or_overlapping_patterns_are_separated(starts: Starts) -> None:
+def test_products_of_files_with_equal_stems_are_separated(starts: Starts) -> None:
     sources = {"a.txt": WRITES, "x/a.txt": WRITES, "a.b.txt": WRITES}
     assert made(starts.run(sources)) == {"a.txt": ["a.out"], "x/a.txt": ["x/a.out"], "a.b.txt": ["a.b.out"]}
 
@@ -136,7 +136,7 @@ def test_products_of_files_with_equal_stems_or_overlapping_patterns_are_separate
     assert made(results) == {"hero.txt": ["hero_n.out"], "hero_big.txt": ["hero_big_n.out"], "z.txt": ["z_n.out"]}
 
 
-def test_output_line_is_in_the_log_of_the_file_that_it_names_or_in_the_first_log(starts: Starts) -> None:
+def test_line_of_a_batch_command_is_in_the_log_of_the_file_that_it_names(starts: Starts) -> None:
     starts.with_rule(warning_regex="^warn: (?P<message>.*)")
     warns = f"{WRITES}; print('warn: thin', source)"
 
@@ -174,7 +174,7 @@ def test_manifest_names_products_dependencies_facts_and_errors(starts: Starts) -
         ("pass", "the command wrote no manifest"),
     ],
 )
-def test_wrong_manifest_fails_its_file_alone(starts: Starts, text: str, error: str) -> None:
+def test_wrong_manifest_entry_fails_only_its_file(starts: Starts, text: str, error: str) -> None:
     starts.with_manifest()
     good = f"{WRITES}; note()"
 
@@ -184,13 +184,13 @@ def test_wrong_manifest_fails_its_file_alone(starts: Starts, text: str, error: s
     assert results["b.txt"].error.startswith(error)
 
 
-def test_hanging_file_fails_alone_at_the_limit_of_one_start(starts: Starts) -> None:
+def test_a_file_that_hangs_fails_at_the_time_limit_of_one_start(starts: Starts) -> None:
     results = starts.run({"a.txt": WRITES, "b.txt": "time.sleep(60)", "c.txt": WRITES}, limit_s=1.0)
 
     assert [result.error for result in results.values()] == ["", "command takes longer than 1 s", ""]
 
 
-def test_runs_of_other_platforms_or_parameters_are_started_apart(starts: Starts) -> None:
+def test_runs_with_other_parameters_are_started_separately(starts: Starts) -> None:
     orders = starts.orders({"a.txt": WRITES, "b.txt": WRITES})
     orders += [replace(order, run_key=order.run_key + 10, params='{"size":1}') for order in orders]
 
@@ -210,9 +210,7 @@ def test_source_that_changes_during_a_start_is_stale(starts: Starts) -> None:
     assert [result.outcome for result in results.values()] == [Outcome.STALE, Outcome.SUCCEEDED]
 
 
-def test_engine_hands_a_worker_many_files_and_the_cache_equals_single_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batch_command_makes_the_same_products_as_single_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path, monkeypatch)
     (tmp_path / "tool.py").write_text(TOOL)
     command = f"{sys.executable} {tmp_path / 'tool.py'} {{products_dir}} - "

@@ -134,7 +134,7 @@ def test_shell_syntax_is_run_by_the_shell(template):
 
 @pytest.mark.real
 @pytest.mark.parametrize("name", HOSTILE)
-def test_displayed_command_line_can_be_pasted_into_a_shell(tmp_path, monkeypatch, name):
+def test_command_line_in_the_log_can_be_pasted_into_a_shell(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     line = invocation("true && printf %s {source}", {"source": name}).line
 
@@ -146,7 +146,7 @@ def test_displayed_command_line_can_be_pasted_into_a_shell(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("template", ["cat {stem}", "x=1; tool --name {name}", "tool '{rel}'"])
-def test_file_name_that_a_program_would_take_for_an_option_is_refused(template):
+def test_a_file_name_that_looks_like_an_option_is_refused(template):
     with pytest.raises(CommandError, match="'-rf', which a program takes for an option"):
         invocation(template, {"stem": "-rf", "name": "-rf", "rel": "-rf"})
 
@@ -154,7 +154,7 @@ def test_file_name_that_a_program_would_take_for_an_option_is_refused(template):
     assert invocation("true > {stem}", {"stem": "-rf"})
 
 
-def test_missing_parameter_is_named():
+def test_error_about_a_missing_parameter_names_the_parameter():
     with pytest.raises(CommandError, match=r"the command uses \{params.quality\}, but there is no parameter 'quality'"):
         invocation("cat {params.quality}", {})
 
@@ -181,7 +181,7 @@ def test_placeholders_inside_values_are_not_replaced():
         ("kill -TERM $$", "command killed by SIGTERM", "crash"),
     ],
 )
-def test_exit_status_and_signal_are_in_the_error(command, error, kind):
+def test_error_of_a_command_contains_its_exit_status_or_signal(command, error, kind):
     ended = execute(invocation(command, {}), dict(os.environ))
 
     assert (ended.error, ended.kind) == (error, kind)
@@ -195,7 +195,7 @@ def test_command_has_empty_stdin_and_default_signals():
 
 
 @pytest.mark.real
-def test_output_is_bounded_and_says_what_was_left_out():
+def test_long_command_output_is_limited_and_mentions_the_omitted_part():
     ended = execute(invocation("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo the end >&2", {}), dict(os.environ))
 
     lines = list(ended.output.lines())
@@ -205,7 +205,7 @@ def test_output_is_bounded_and_says_what_was_left_out():
 
 
 @pytest.mark.real
-def test_process_left_behind_with_open_output_does_not_delay_the_run():
+def test_left_process_with_open_output_does_not_delay_the_end_of_the_run():
     ended = execute(invocation("sleep 3600 & echo $!", {}), dict(os.environ))
 
     os.kill(int(ended.output.head), signal.SIGKILL)
@@ -213,7 +213,7 @@ def test_process_left_behind_with_open_output_does_not_delay_the_run():
 
 
 @pytest.mark.real
-def test_a_program_that_cannot_be_started_is_named():
+def test_error_about_a_program_that_cannot_be_started_names_the_program():
     with pytest.raises(CommandError, match="cannot start '/no/such': No such file or directory"):
         execute(commands.Invocation("/no/such", ("x",), "x"), {})
 
@@ -254,7 +254,7 @@ def test_products_are_found_by_glob_and_sorted(products, globs, found):
     assert find_products(globs, products, {"stem": "[x]"}) == found
 
 
-def test_product_globs_without_a_match_are_named_in_the_error(products, tmp_path):
+def test_error_about_products_names_the_globs_without_a_match(products, tmp_path):
     with pytest.raises(CommandError, match=r"no product matched '\*.dds', 'x\*'"):
         find_products(("*.dds", "x*"), products, {})
     with pytest.raises(CommandError, match="no product"):
@@ -265,7 +265,7 @@ def test_product_globs_without_a_match_are_named_in_the_error(products, tmp_path
 
 
 @pytest.mark.parametrize("globs", [(), ("**",), ("deep/**/*.txt",)])
-def test_a_link_to_a_folder_among_the_products_is_not_walked(tmp_path, globs):
+def test_product_glob_that_reaches_a_link_to_a_folder_is_refused(tmp_path, globs):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "a.txt").touch()
     (tmp_path / "deep" / "disk").symlink_to("/")
@@ -276,7 +276,7 @@ def test_a_link_to_a_folder_among_the_products_is_not_walked(tmp_path, globs):
 
 
 @pytest.mark.real
-def test_sub_ids_depend_on_the_name_of_the_product_alone(room):
+def test_sub_id_of_a_product_depends_only_on_its_name(room):
     three = builder("touch {products_dir}/a.x {products_dir}/B.x {products_dir}/c.x")
     two = builder("mkdir {products_dir}/d && touch {products_dir}/d/b.x {products_dir}/z.x")
 
@@ -377,7 +377,7 @@ def test_lines_of_a_dependency_file_without_a_colon_are_found(text, lines):
 
 
 @pytest.mark.real
-def test_dependency_file_without_a_colon_is_warned_about(room):
+def test_dependency_file_without_a_colon_causes_a_warning(room):
     result = room.run(builder("cp {source} {products_dir} && echo a.h b.h > {depfile}"))
 
     assert (result.outcome, result.warnings) == (Outcome.SUCCEEDED, 1)
@@ -385,7 +385,7 @@ def test_dependency_file_without_a_colon_is_warned_about(room):
 
 
 @pytest.mark.real
-def test_a_dependency_file_is_read_and_its_files_are_hashed(room):
+def test_files_in_a_dependency_file_are_hashed(room):
     header = room.source("some where/b.h")
     tool = builder("cp {source} {products_dir} && printf 'x: %s here\\\\ too.h' \"$(echo {source}/../b.h)\" > {depfile}")
 
@@ -393,13 +393,13 @@ def test_a_dependency_file_is_read_and_its_files_are_hashed(room):
     escaped = str(header).replace(" ", "\\\\ ")
     other = room.run(builder(f"cp {{source}} {{products_dir}} && printf 'x: {escaped}' > {{depfile}}"))
 
-    # both files are missing; the paths are beside the source
+    # both files are missing, and the run reports them, because the job must run again when they exist
     assert [path.rpartition("/")[2] for path, _ in result.discovered] == ["b.h", "here too.h"]
     assert [path for path, digest in other.discovered if digest] == [str(header)]
 
 
 @pytest.mark.real
-def test_a_dependency_file_that_was_not_written_is_warned_about(room):
+def test_missing_dependency_file_causes_a_warning(room):
     result = room.run(builder("cp {source} {products_dir}", depfile="{stem}.d"))
 
     assert (result.outcome, result.warnings) == (Outcome.SUCCEEDED, 1)
@@ -411,7 +411,7 @@ def test_a_dependency_file_that_was_not_written_is_warned_about(room):
 @pytest.mark.parametrize(
     ("writes", "why"), [("printf '\\0'", "holds a NUL"), ("head -c 200 /dev/zero | tr '\\0' x", "more than 100 characters")]
 )
-def test_answer_file_of_a_command_is_text_of_limited_size(room, monkeypatch, key, writes, why):
+def test_answer_file_of_a_command_must_be_text_of_limited_size(room, monkeypatch, key, writes, why):
     monkeypatch.setattr(answers, "MOST_CHARS", 100)
 
     result = room.run(builder(f"cp {{source}} {{products_dir}}; {writes} > {{products_dir}}/../temp/told", **{key: "told"}))
@@ -434,7 +434,7 @@ def test_dependency_lines_of_the_output_are_removed_from_the_log(room, regex):
 
 
 @pytest.mark.real
-def test_output_too_long_to_read_all_dependencies_fails_the_run(room, monkeypatch):
+def test_a_run_fails_if_its_output_is_too_long_to_find_all_dependencies(room, monkeypatch):
     monkeypatch.setattr(commands, "DEPENDENCY_OUTPUT_BYTES", 1000)
 
     result = room.run(builder("cp {source} {products_dir}; seq 10000", dependency_regex="^x"))
@@ -469,7 +469,7 @@ def test_errors_and_warnings_in_output_are_logged_with_file_and_line(room):
 
 
 @pytest.mark.real
-def test_log_lines_have_their_arrival_time(room):
+def test_logged_lines_have_the_time_at_which_they_arrived(room):
     result = room.run(builder("cp {source} {products_dir}; echo one; sleep 0.3; echo two"))
 
     one, two = (record.time_ms for record in result.log)
@@ -488,7 +488,7 @@ def test_truncated_output_keeps_the_time_of_each_line():
 
 
 @pytest.mark.real
-def test_wrong_regular_expression_fails_the_run_and_is_named(room):
+def test_a_run_fails_and_names_the_regular_expression_that_is_wrong(room):
     result = room.run(builder("cp {source} {products_dir}; echo x", error_regex="(["))
 
     assert result.outcome == Outcome.FAILED
@@ -503,7 +503,7 @@ def test_undecodable_bytes_are_escaped(room):
 
 
 @pytest.mark.real
-def test_many_lines_become_a_bounded_log(room):
+def test_the_log_of_a_command_with_many_lines_is_limited(room):
     result = room.run(builder("cp {source} {products_dir}; seq 10000"))
 
     texts = [record.text for record in result.log]

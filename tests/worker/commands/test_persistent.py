@@ -81,11 +81,11 @@ def programs(room: Room, tmp_path: Path):
     assert processes.end_children() == []
 
 
-def test_one_process_runs_several_jobs(programs: Programs) -> None:
+def test_persistent_program_runs_several_jobs_in_one_process(programs: Programs) -> None:
     assert programs.pid() == programs.pid() != os.getpid()
 
 
-def test_answer_names_products_dependencies_facts_and_log(programs: Programs) -> None:
+def test_answer_of_a_persistent_program_lists_products_and_dependencies(programs: Programs) -> None:
     (programs.room.root / "other.h").write_text("1")
     answer = (
         "answer |= {'products': ['a.out'], 'dependencies': ['other.h'], 'facts': {'a.out': {'width': 7}}, 'log': ['warning: thin']}"
@@ -134,7 +134,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_fault_fails_its_job_with_one_line_and_the_next_job_succeeds(programs: Programs, fault: str) -> None:
+def test_job_after_a_fault_of_the_persistent_program_succeeds(programs: Programs, fault: str) -> None:
     source, error, kind = FAULTS[fault]
 
     result = programs.run(source)
@@ -143,7 +143,7 @@ def test_fault_fails_its_job_with_one_line_and_the_next_job_succeeds(programs: P
     assert programs.pid()
 
 
-def test_flood_of_output_is_bounded_and_fails_nothing(programs: Programs) -> None:
+def test_long_output_of_a_persistent_program_is_limited_without_a_failure(programs: Programs) -> None:
     result = programs.run(f"{WRITES}\n[print('x' * 99, file=sys.stderr) for _ in range(20000)]")
 
     assert result.outcome is Outcome.SUCCEEDED
@@ -250,7 +250,7 @@ ADAPTERS = {
 
 
 @pytest.mark.parametrize("adapter", ["python", "blender", pytest.param("node", marks=needs("node"))])
-def test_adapters_run_jobs_and_report_exceptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adapter: str) -> None:
+def test_shipped_adapters_run_jobs_and_report_exceptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adapter: str) -> None:
     own_homes(tmp_path, monkeypatch)
     name, code, command, error = ADAPTERS[adapter]
     suffix = ".mjs" if name.endswith(".mjs") else ""

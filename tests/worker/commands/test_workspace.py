@@ -51,7 +51,7 @@ NEXT = f"worker-{os.getpid()}-1"
 EMPTY = [OURS, f"{OURS}/products", f"{OURS}/temp"]
 
 
-def test_one_product_is_staged_as_a_file_and_more_in_a_folder(shared: Shared) -> None:
+def test_single_product_is_staged_as_a_file_and_several_in_a_folder(shared: Shared) -> None:
     one = shared.run("cp {source} {products_dir}/x")
     two = shared.run("sh -c 'cp $0 $1/x; cp $0 $1/y' {source} {products_dir}")
 
@@ -62,7 +62,7 @@ def test_one_product_is_staged_as_a_file_and_more_in_a_folder(shared: Shared) ->
     assert shared.left() == ["1", "2", "2/0", "2/1", *EMPTY]
 
 
-def test_run_finds_no_files_of_the_previous_run(shared: Shared) -> None:
+def test_command_finds_no_files_of_the_previous_run(shared: Shared) -> None:
     shared.run("sh -c 'cp $0 $1/x; echo 1 >$1/.hidden; mkdir -p deep/er; echo 1 >deep/er/a; ln -s / root' {source} {products_dir}")
     listed = shared.run("sh -c 'find . .. >&2; cp $0 $1/x' {source} {products_dir}")
 
@@ -81,7 +81,7 @@ MISCHIEF = {
 
 
 @pytest.mark.parametrize("mischief", MISCHIEF)
-def test_damaged_folders_are_made_again(shared: Shared, mischief: str) -> None:
+def test_workspace_folders_that_a_run_damaged_are_created_again(shared: Shared, mischief: str) -> None:
     shared.run("cp {source} {products_dir}/x")
     shared.run(f"sh -c 'cp $0 $1/x; {MISCHIEF[mischief]}' {{source}} {{products_dir}}")
 
@@ -122,7 +122,7 @@ def test_replaced_run_folder_is_refused(shared: Shared, tmp_path: Path, folder: 
     assert (tmp_path / "mine" / "x").read_text() == (tmp_path / "mine" / "products" / "x").read_text() == "mine"
 
 
-def test_worker_is_called_after_the_start_of_a_command_and_in_long_commands(shared: Shared) -> None:
+def test_worker_is_called_back_after_the_start_of_a_command(shared: Shared) -> None:
     shared.run("cp {source} {products_dir}/x")
     begun = [*shared.told]
     shared.run("sh -c 'for i in 1 2 3 4 5 6 7 8 9; do echo $i; sleep 0.01; done; cp $0 $1/x' {source} {products_dir}")
@@ -138,13 +138,13 @@ def test_kept_temporary_files_stay_in_their_run_folder(shared: Shared) -> None:
     assert shared.left() == ["1", "1/products", "1/products/x", "1/temp", "1/temp/note"]
 
 
-def test_run_with_another_staging_folder_does_not_use_the_shared_folders(shared: Shared) -> None:
+def test_a_run_with_another_staging_folder_uses_separate_folders(shared: Shared) -> None:
     result = shared.run("cp {source} {products_dir}/x", shared.room.order(staging=str(shared.room.staging / "out")))
 
     assert result.products[0].staged == f"{shared.room.staging}/out/products/x"
 
 
-def test_folders_of_killed_workers_are_removed_by_the_next(shared: Shared) -> None:
+def test_next_worker_removes_the_folders_of_killed_workers(shared: Shared) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
     for pid in (dead.pid, 1):
@@ -164,7 +164,7 @@ def test_a_worker_that_ends_removes_its_folders(shared: Shared) -> None:
     assert shared.left() == ["1"]
 
 
-def test_removed_folders_are_made_again(shared: Shared) -> None:
+def test_workspace_folders_that_were_removed_are_created_again(shared: Shared) -> None:
     folders = StagingFolders(str(shared.room.staging / OURS))
     shared.folders.prepare(folders)
     shutil.rmtree(folders.staging)
@@ -175,7 +175,7 @@ def test_removed_folders_are_made_again(shared: Shared) -> None:
     assert shared.left() == ["1", NEXT, f"{NEXT}/products", f"{NEXT}/temp"]
 
 
-def test_folders_that_cannot_be_removed_are_left_alone(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workspace_folders_that_cannot_be_removed_are_not_used_again(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workspace, "discard", lambda _path: None)
     shared.run("sh -c 'cp $0 $1/x; touch $1/../beside' {source} {products_dir}")
 

@@ -24,7 +24,7 @@ from aptui.worker.inputs.reads import find_named_by_content, is_of_the_system
         "assets/pack/../../secret/my key",
     ],
 )
-def test_content_that_names_an_outside_file_is_found(tmp_path: Path, said: str) -> None:
+def test_search_finds_content_that_names_a_file_outside_the_project(tmp_path: Path, said: str) -> None:
     outside, source = tmp_path / "secret", tmp_path / "assets" / "pack" / "a.bin"
     source.parent.mkdir(parents=True)
     source.write_bytes(b"\xff\0 " + said.replace("{outside}", str(outside)).encode())
@@ -36,7 +36,7 @@ def test_content_that_names_an_outside_file_is_found(tmp_path: Path, said: str) 
 
 
 @pytest.mark.parametrize("said", ["my key", '"other/my key"', "/elsewhere/my key", "../my key", "x" * 10_000 + "my key", ""])
-def test_content_does_not_name_a_file_of_the_same_name_in_another_folder(tmp_path: Path, said: str) -> None:
+def test_content_with_an_equally_named_file_of_another_folder_has_no_match(tmp_path: Path, said: str) -> None:
     source = tmp_path / "a.bin"
     source.write_text(said)
 
@@ -56,7 +56,7 @@ class Counted(bytes):
         return super().rfind(mark, start, end)
 
 
-def test_search_for_names_visits_each_start_mark_once() -> None:
+def test_search_for_file_names_takes_linear_time_without_start_marks() -> None:
     text = Counted(b"k" * 4_000)
     Counted.searched = 0
 
@@ -71,7 +71,7 @@ def test_search_of_large_text_takes_linear_time(tmp_path: Path) -> None:
     assert find_named_by_content(["/secret/k"], [str(source)], []) == ("", "")
 
 
-def test_system_and_python_files_are_recognized_and_secrets_are_not_among_them() -> None:
+def test_system_and_python_files_are_allowed_but_secret_files_are_not() -> None:
     assert is_of_the_system("/usr/share/fonts/a.ttf")
     assert is_of_the_system(pytest.__file__)
     assert not is_of_the_system("/etc/passwd")

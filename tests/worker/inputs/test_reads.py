@@ -44,7 +44,7 @@ def room(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     room = Room(tmp_path)
     worker_reads.watch((str(room.root),))
-    adopt_orphans()  # a worker also adopts orphans, because at first the tracer is not a child of its process
+    adopt_orphans()  # as in a worker: strace starts as a grandchild, and this process must become its parent
     yield room
     worker_reads.watch(())
 
@@ -62,10 +62,10 @@ def line_of(function, offset):
     return f"{Path(__file__).name}:{function.__code__.co_firstlineno + offset}"
 
 
-# ------------------------------------------------------------------------------------------------------------------ Python
+# ---------------------------------------------------------------------------------------------------- reads of Python code
 
 
-def test_run_reports_opened_files_with_code_lines(room):
+def test_builder_run_reports_opened_files_with_code_lines(room):
     room.source("sub/part.png")
     room.source("other.txt")
 
@@ -81,7 +81,7 @@ def test_run_reports_opened_files_with_code_lines(room):
     assert names(room, result) == {"sub/part.png": line_of(process_job, 2), "other.txt": line_of(process_job, 3)}
 
 
-def test_code_lines_shown_in_tracebacks_are_not_reads(room):
+def test_source_lines_in_a_traceback_are_not_reported_as_reads(room):
     room.source("builder.py", b"raise ValueError('no')\n")
     code = room.root / "builder.py"
     compiled = compile(code.read_text(), code, "exec")
@@ -98,7 +98,7 @@ def test_code_lines_shown_in_tracebacks_are_not_reads(room):
     assert room.process(process_job).reads == ()
 
 
-def test_written_files_missing_files_outside_files_and_folders_are_not_reads(room, tmp_path):
+def test_written_or_missing_or_outside_files_are_not_reported_as_reads(room, tmp_path):
     room.source("sub/x.txt")
     write(tmp_path / "outside.txt")
 
@@ -117,7 +117,7 @@ def test_written_files_missing_files_outside_files_and_folders_are_not_reads(roo
     assert room.process(process_job).reads == ()
 
 
-def test_file_read_between_two_runs_is_not_reported(room):
+def test_a_file_read_between_two_runs_is_not_reported(room):
     room.process(done)
     (room.root / "a.txt").read_bytes()
 
@@ -148,7 +148,7 @@ def test_read_through_the_sdk_names_the_line_of_the_builder(room):
     assert names(room, room.process(process_job)) == {"part.txt": line_of(process_job, 1)}
 
 
-def test_reads_that_become_dependencies_have_digests_even_if_the_file_is_missing(room):
+def test_read_file_that_becomes_a_dependency_has_a_digest(room):
     room.source("part.txt", b"part")
 
     def process_job(request):
@@ -164,7 +164,7 @@ def test_reads_that_become_dependencies_have_digests_even_if_the_file_is_missing
     assert reads == {"part.txt": hashlib.sha256(b"part").hexdigest(), "gone.txt": ""}
 
 
-def test_hidden_reads_have_digests_even_if_the_file_is_missing(room, tmp_path):
+def test_hidden_read_has_a_digest_even_if_the_file_is_missing(room, tmp_path):
     earlier, later = tmp_path / "earlier", tmp_path / "later"
     for folder in (earlier, later):
         write(folder / "both.txt")
@@ -226,7 +226,7 @@ def test_missing_file_of_an_analysis_can_become_a_dependency(room):
     assert names(room, room.analyse(create_jobs, ADDS)) == {"gone.txt": line_of(create_jobs, 2)}
 
 
-def test_code_loaded_during_a_job_is_not_reported(room, monkeypatch):
+def test_module_that_a_job_imports_is_not_reported_as_a_read(room, monkeypatch):
     room.source("loaded_late.py", b"VALUE = 1\n")
     monkeypatch.syspath_prepend(str(room.root))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -242,7 +242,7 @@ def test_code_loaded_during_a_job_is_not_reported(room, monkeypatch):
     assert (result.outcome, result.reads) == (Outcome.SUCCEEDED, ())
 
 
-def test_file_read_by_the_real_path_of_a_linked_scan_folder_is_reported(room, tmp_path):
+def test_a_file_read_by_the_real_path_of_a_linked_scan_folder_is_reported(room, tmp_path):
     link = tmp_path / "link"
     link.symlink_to(room.root)
     room.source("part.txt")
@@ -258,7 +258,7 @@ def test_file_read_by_the_real_path_of_a_linked_scan_folder_is_reported(room, tm
     assert [read.path for read in result.reads] == [f"{link}/part.txt"]
 
 
-def test_audit_hook_survives_odd_arguments(room):
+def test_audit_hook_ignores_arguments_of_unexpected_types(room):
     def process_job(request):
         for arguments in (), (1,), (None, None, None), (b"\xff", "r", "many"), ("\0", "r", 0):
             sys.audit("open", *arguments)
@@ -267,7 +267,7 @@ def test_audit_hook_survives_odd_arguments(room):
     assert room.process(process_job).outcome is Outcome.SUCCEEDED
 
 
-def test_pictures_opened_by_path_are_reported(room):
+def test_read_of_a_picture_that_pillow_opened_by_path_is_reported(room):
     from PIL import Image
 
     Image.new("RGB", (1, 1)).save(room.root / "part.png")
@@ -299,7 +299,7 @@ def test_worker_process_reports_reads_of_its_builder(tmp_path):
     assert [(Path(read.path).name, read.where) for read in result.reads] == [("other.txt", "reader.py:8")]
 
 
-# ------------------------------------------------------------------------------------------------------------------ strace
+# ------------------------------------------------------------------------------------------------------- reads of commands
 
 
 def tracing(command: str, **more: object) -> Builder:
@@ -350,7 +350,7 @@ def test_builder_can_open_an_outside_file_that_it_names_by_itself(room, tmp_path
 
 
 @needs_strace
-def test_traced_command_fails_if_it_opens_an_outside_file_that_content_names(room, tmp_path):
+def test_traced_command_cannot_open_an_outside_file_that_content_names(room, tmp_path):
     write(tmp_path / "secret.bin")
     room.source("a.txt", f"include {tmp_path}/secret.bin\n".encode())
     command = "cat $(sed -n 's/^include //p' {source}) > {products_dir}/o"
@@ -361,7 +361,7 @@ def test_traced_command_fails_if_it_opens_an_outside_file_that_content_names(roo
 
 
 @needs_strace
-def test_traced_command_has_the_same_ending_as_an_untraced_one(room):
+def test_traced_command_ends_like_the_same_command_without_a_tracer(room):
     room.source("part.txt")
 
     failed = room.run(tracing("echo told >&2; exit 3"))
@@ -388,7 +388,7 @@ def test_missing_file_of_a_traced_command_can_become_a_dependency(room):
 
 
 @needs_strace
-def test_a_traced_command_that_overruns_its_limit_is_killed_with_its_tracer(tmp_path):
+def test_traced_command_over_its_time_limit_is_killed_with_its_tracer(tmp_path):
     builder = tracing("sleep 600 & sleep 600")
     harness = Harness(tmp_path, (builder,), 1, PoolSettings(scan_folders=(str(tmp_path / "assets"),)))
     try:
@@ -409,7 +409,7 @@ def command_line(pid: str) -> bytes:
         return b""
 
 
-def test_command_without_strace_runs_and_notes_it_once(room, monkeypatch):
+def test_command_runs_if_strace_is_missing_and_logs_this_once(room, monkeypatch):
     monkeypatch.setattr(read_trace, "fault", lambda: "strace is not installed")
 
     result = room.run(tracing("cp {source} {products_dir}/o"))

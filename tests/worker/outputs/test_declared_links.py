@@ -36,7 +36,7 @@ def told(result, level):
     return [record.text for record in result.log if record.level == level]
 
 
-def test_dependencies_reach_the_engine_with_their_flags(room):
+def test_declared_dependencies_are_sent_to_the_engine_with_their_flags(room):
     result = run(
         room,
         dependencies=[ProductDependency(ROCK, 9, LoadBehavior.PRE_LOAD), ProductDependency(ROCK, 10, 0x12)],
@@ -61,7 +61,7 @@ def test_incomplete_declaration_of_dependencies_warns_once(room):
     assert told(run(room, False), LogLevel.WARNING) == []
 
 
-def test_link_of_a_product_to_itself_is_left_out_and_one_to_its_source_is_kept_both_with_a_warning(room):
+def test_dependency_of_a_product_on_itself_is_omitted_with_a_warning(room):
     order = room.order(source_uuid=ROCK.bytes)
     itself = [PathDependency("A.out", PRODUCT), PathDependency("a.TXT"), PathDependency("other")]
     result = run(room, order=order, dependencies=[ProductDependency(ROCK, 3), ProductDependency(ROCK, 4)], path_dependencies=itself)
@@ -75,7 +75,7 @@ def test_link_of_a_product_to_itself_is_left_out_and_one_to_its_source_is_kept_b
     assert sum("depends on its own source; that dependency is kept" in text for text in warnings) == 1
 
 
-def test_dependency_both_needed_and_excluded_is_ignored_with_an_error(room):
+def test_path_that_is_both_needed_and_excluded_causes_an_error(room):
     result = run(room, path_dependencies=[PathDependency("a/*"), PathDependency("!A/*"), PathDependency("b")])
 
     assert result.outcome is Outcome.SUCCEEDED

@@ -71,7 +71,7 @@ def test_paths_in_the_text_of_a_copy_become_dependencies(room):
     ],
     ids=["group", "template", "product", "beside", "exclusion"],
 )
-def test_fields_of_a_rule_set_path_and_kind_of_the_dependency(room, rule, expected):
+def test_reference_rule_sets_the_path_and_the_kind_of_a_dependency(room, rule, expected):
     assert links(copied(room, "first\nuse tree of forest", rule)) == [(expected,)]
 
 
@@ -89,20 +89,20 @@ def test_warnings_about_missing_targets_are_limited(room):
     assert told(result)[-1] == "10 more references lead nowhere"
 
 
-def test_file_that_contains_its_own_name_has_no_dependency(room):
+def test_a_file_that_contains_its_own_name_has_no_dependency(room):
     result = copied(room, '"texture": "levels/A.lvl"', TEXTURE, ReferenceRule(TEXTURE.regex, kind=1))
 
     assert links(result) == [()]
     assert told(result) == []
 
 
-def test_names_beyond_ascii_and_undecodable_bytes_are_read(room):
+def test_references_are_found_in_text_with_undecodable_bytes(room):
     assert links(copied(room, '"texture": "é.png" \udcff'.encode("utf-8", "surrogateescape"))) == [
         (ProductLink(SOURCE, "é.png", 1),)
     ]
 
 
-def test_too_large_text_gets_a_warning(room, monkeypatch):
+def test_text_that_is_too_large_to_search_for_references_causes_a_warning(room, monkeypatch):
     monkeypatch.setattr(declared_references, "LARGEST_TEXT_BYTES", 1 << 20)
 
     result = copied(room, b" " * (2 << 20))
@@ -112,7 +112,7 @@ def test_too_large_text_gets_a_warning(room, monkeypatch):
 
 
 @pytest.mark.real
-def test_references_in_a_product_apply_to_it_and_in_the_source_to_all_products(room):
+def test_references_in_a_source_apply_to_all_products(room):
     room.source("a.txt", b"all sky.png")
     rules = (ReferenceRule(r"one (\S+)"), ReferenceRule(r"all (\S+)", is_in_source=True))
 
@@ -128,7 +128,7 @@ def test_copy_of_a_source_that_changed_before_the_run_is_stale(room):
     assert room.run(Builder(b"b" * 16, "c", BuilderKind.COPY, references=(TEXTURE,)), order).outcome == Outcome.STALE
 
 
-# -------------------------------------------------------------------------------------------------------------- listed in a file
+# ------------------------------------------------------------------------------------------------- dependencies listed in a file
 
 
 @pytest.mark.real
@@ -158,7 +158,7 @@ def test_dependency_file_has_the_configured_name(room):
 
 
 @pytest.mark.real
-def test_a_file_that_is_not_written_is_a_warning(room):
+def test_dependency_file_that_the_command_did_not_write_causes_a_warning(room):
     result = commanded(room, "cp {source} {products_dir}/x", "x.needs")
 
     assert links(result) == [()]
@@ -179,7 +179,7 @@ def test_a_file_that_is_not_written_is_a_warning(room):
         ('{"path":', "Expecting value: line 1 column 9 (char 8)"),
     ],
 )
-def test_a_line_that_cannot_be_understood_fails_the_job(room, line, reason):
+def test_dependency_file_with_an_invalid_line_fails_the_job(room, line, reason):
     room.source("a.txt", f"fine.png\n{line}".encode())
 
     result = commanded(room, "cp {source} {products_dir}/x; cp {source} {product_dependencies}")
@@ -188,7 +188,7 @@ def test_a_line_that_cannot_be_understood_fails_the_job(room, line, reason):
 
 
 @pytest.mark.real
-def test_invalid_path_fails_the_job(room):
+def test_job_fails_if_a_dependency_has_an_invalid_path(room):
     room.source("a.txt", b"../up")
 
     result = commanded(room, "cp {source} {products_dir}/x; cp {source} {product_dependencies}")

@@ -28,14 +28,14 @@ def run(room, facts):
     return room.process(process_job, None)
 
 
-def test_facts_reach_the_engine(room):
+def test_facts_of_a_product_are_sent_to_the_engine(room):
     result = run(room, {"width": 4096, "seconds": 2, "format": "png"})
 
     (product,) = decode(FrameKind.RAN, encode(FrameKind.RAN, result)[5:]).products
     assert product.facts == ContentFacts(width=4096, seconds=2.0, format="png")
 
 
-def test_facts_of_any_name_have_numbers_and_texts(room):
+def test_facts_may_have_any_name_and_a_number_or_a_text_as_value(room):
     facts = {"width": 8, "offset": -1.5, "bones": 12, "rig": "Humanoid ä"}
 
     (product,) = decode(FrameKind.RAN, encode(FrameKind.RAN, run(room, facts))[5:]).products
@@ -68,7 +68,7 @@ def test_product_without_facts_has_no_facts_record(room):
         (["width"], "has a list as its facts, not a dict"),
     ],
 )
-def test_invalid_fact_fails_the_job_and_is_named(room, facts, said):
+def test_job_fails_and_names_the_invalid_fact(room, facts, said):
     result = run(room, facts)
 
     assert result.outcome == Outcome.FAILED
@@ -84,7 +84,7 @@ def test_facts_of_a_job_are_the_maxima_of_its_products():
     )
 
 
-def test_other_facts_of_a_job_are_the_maxima_of_its_products():
+def test_additional_facts_of_a_job_are_the_maxima_of_its_products():
     products = [
         content_facts(each) for each in ({"bones": 9, "rig": "a"}, {"bones": 12, "lod": 1}, {"rig": "b", "width": 4}, {"lod": "x"})
     ]
@@ -96,5 +96,5 @@ def test_other_facts_of_a_job_are_the_maxima_of_its_products():
 
 
 @pytest.mark.parametrize("text", ["x", "[]", '{"bones": 1}', '{"width":1}', '{"B":1}', '{"b":true}', '{"b":1,"a":1}'])
-def test_other_facts_of_another_program_are_checked(text):
+def test_additional_facts_from_another_program_are_checked(text):
     assert fault_of_others(text)

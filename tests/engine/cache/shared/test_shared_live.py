@@ -24,12 +24,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 
 
 def shared(project: LiveProject) -> tuple[int, int]:
-    """Return hits and misses since the request, as reported to a client that settles."""
+    """Return the hits and misses since the previous settle request, as a settle request reports them."""
     counts = project.ask(port.Settle()).answered["shared"]
     return counts.get("local_hits", 0), counts.get("misses", 0)
 
 
-def test_settle_reports_shared_results_since_the_request(project: LiveProject) -> None:
+def test_answer_to_settle_counts_shared_results_since_the_previous_answer(project: LiveProject) -> None:
     with project.running():
         project.ask(port.Settle())
         assert shared(project) == (0, 0)

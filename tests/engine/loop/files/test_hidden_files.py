@@ -47,7 +47,7 @@ def made(project: LiveProject) -> bytes | None:
 
 
 @pytest.mark.parametrize("how", ["python", "command"])
-def test_a_batch_notices_a_change_of_a_hidden_file_that_a_run_read(tmp_path: Path, how: str) -> None:
+def test_batch_runs_a_job_again_after_its_hidden_input_changed(tmp_path: Path, how: str) -> None:
     project = project_of(tmp_path, how)
     project.engine_run()
     assert made(project) == b"base 1"
@@ -68,7 +68,7 @@ def test_a_batch_notices_a_change_of_a_hidden_file_that_a_run_read(tmp_path: Pat
 
 
 @pytest.mark.parametrize("how", ["python", "command"])
-def test_a_live_engine_notices_a_change_of_a_hidden_file_that_a_run_read(tmp_path: Path, how: str) -> None:
+def test_live_engine_runs_a_job_again_after_its_hidden_input_changed(tmp_path: Path, how: str) -> None:
     project = project_of(tmp_path, how)
     with project.running():
         project.write("base/m.inc", "base 2")
@@ -84,7 +84,7 @@ def test_job_log_reports_hidden_inputs(tmp_path: Path) -> None:
     assert f"reads 'm.inc' of the scan folder 'base', which that of 'game' hides (reading.py:{line})" in logs
 
 
-def test_job_that_failed_because_of_a_hidden_file_runs_again_when_the_file_is_corrected(tmp_path: Path) -> None:
+def test_failed_job_runs_again_when_its_hidden_input_is_corrected(tmp_path: Path) -> None:
     project = project_of(tmp_path, "python")
     project.write("base/m.inc", "broken")
     with project.running():

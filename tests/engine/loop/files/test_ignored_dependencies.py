@@ -90,7 +90,7 @@ def test_change_of_an_ignored_file_runs_the_jobs_that_depend_on_it(
     assert project.texts()["a.out"] == "back"
 
 
-def test_ignored_file_of_a_depfile_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_change_of_an_ignored_file_in_a_depfile_runs_the_job_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "p", SETTINGS.replace("UNDECLARED", "warn"))
     fill(project, "ABSOLUTE", "", is_seen=True)
@@ -101,7 +101,7 @@ def test_ignored_file_of_a_depfile_is_followed(tmp_path: Path, monkeypatch: pyte
     assert project.texts()["s.dep"] == "sTWO"
 
 
-def test_literal_wildcard_dependency_matches_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dependency_with_a_wildcard_runs_the_job_when_a_source_matches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "p", SETTINGS.replace("UNDECLARED", "warn").replace('"*.wip", ', ""))
     fill(project, "WILDCARD", "b.wip", is_seen=False)
@@ -111,7 +111,7 @@ def test_literal_wildcard_dependency_matches_a_source(tmp_path: Path, monkeypatc
     assert project.texts()["a.out"] == "TWO"
 
 
-def test_live_engine_follows_a_declared_ignored_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_engine_notices_a_change_of_a_declared_ignored_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path, monkeypatch)
     project = LiveProject(tmp_path / "p", SETTINGS.replace("UNDECLARED", "warn"))
     fill(project, "ABSOLUTE", "b.wip", is_seen=False)
