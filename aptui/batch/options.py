@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aptui.core.pipeline.pipeline import PipelineStatus
 
 
-# The last valid configuration, for verbs that ask a running engine or read its database while the configuration is invalid.
+# While the configuration is invalid, verbs that ask a running engine or read its database use the last valid configuration.
 
 
 def last_good(project_dir: Path, sets: Sequence[str] = (), platforms: Sequence[str] | None = None) -> Config | None:
@@ -49,7 +49,7 @@ def last_good(project_dir: Path, sets: Sequence[str] = (), platforms: Sequence[s
 
 
 def _of_engine(project_dir: Path) -> Config | None:
-    from aptui.link import places  # imported here, because no engine is asked if the configuration is valid
+    from aptui.link import places  # imported here, because a valid configuration does not need this module
 
     projects = [record for record in places.engines() if record.project == str(project_dir)]
     cache = next((record.cache for record in projects if places.engine_of(record.cache) is not None), "")

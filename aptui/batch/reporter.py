@@ -126,7 +126,7 @@ class Reporter:
             return
         text = self._text()
         columns = printing.width(self._stream) or 80
-        # The last column stays free: some terminals wrap as soon as it is written.
+        # The text leaves the last column empty, because some terminals begin a new line when that column is written.
         text = text if len(text) < columns else text[: max(columns - 2, 0)] + "…"
         if text != self._line:
             self._write(f"\r{text}\x1b[K")
@@ -172,7 +172,7 @@ class Reporter:
             self._stream.write(text)
             self._stream.flush()
         except (OSError, ValueError):
-            self._is_live = False  # the stream is closed, and the run continues
+            self._is_live = False  # if the stream is closed, the run continues without progress output
 
 
 def format_time_left(eta_ms: int, least_ms: int) -> str:

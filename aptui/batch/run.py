@@ -84,7 +84,7 @@ def run_and_report(arguments: Namespace, config: configuration.Config, options: 
     """Run the engine with the options of `engine_arguments`, report the result, and return it with the exit code."""
     if arguments.junit:
         refuse_unwritable(arguments.junit)
-        own_files.note_written(arguments.junit)  # an existing report is replaced
+        own_files.note_written(arguments.junit)  # the report of an earlier run must not become a source of this run
     adopt_cache(arguments, config)
     began_ms = time.time_ns() // 1_000_000
     with _accept_scan_folders(config, options.accepts_empty):
@@ -273,10 +273,10 @@ def _stop_on_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
 
     try:
         for wanted in _SIGNALS:
-            # Ignored signals stay ignored, because nohup or a shell without job control has set this.
+            # A signal that is already ignored stays ignored, because nohup, or a shell without job control, ignores it on purpose.
             if signal.getsignal(wanted) is not signal.SIG_IGN:
                 previous[wanted] = signal.signal(wanted, stop)
-    except ValueError:  # only the main thread can handle signals
+    except ValueError:  # raised in any thread but the main thread, which alone can handle signals
         previous.clear()
     try:
         yield

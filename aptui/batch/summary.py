@@ -353,7 +353,7 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
             asked = _find_asked_platforms(config)
             failed = [row for row in database.jobs(statuses=("failed",)) if row.platform in asked]
             summary.failures = [_failure(row, config.log_dir, builders) for row in failed]
-            if not config.project.resting_platforms:  # totals count failed analyses as jobs
+            if not config.project.resting_platforms:  # the totals count a failed analysis as a job
                 summary.jobs_skipped -= sum(row.job_id == 0 for row in failed)
     summary.jobs_run = jobs_run
     summary.jobs_skipped = max(0, summary.jobs_skipped - reporter.jobs_run - summary.jobs_pending)

@@ -31,9 +31,9 @@ from aptui.store.queries.source_edges import NamedSource
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-# References that differ from the name of the file only in letter case. They may work on Windows, but not on Linux.
+# A reference may differ from the name of its file only in letter case. That reference works on Windows, but not on Linux.
 #
-# `lint` and `deps` report them.
+# `lint` and `deps` report these references.
 
 _LARGEST_TEXT = 16 << 20
 _BINARY_SAMPLE = 8192

@@ -327,7 +327,9 @@ def _sandbox(config: Config) -> DoctorCheck:
         return DoctorCheck("sandbox", "ok", "off: builders and commands can access everything that you can access", advice)
     problem = sandbox.MISSING
     if found is not None:
-        problem = sandbox.problem_of(replace(found, writes=()))  # without `writes`: the staging folder may not exist yet
+        problem = sandbox.problem_of(
+            replace(found, writes=())
+        )  # `writes` is left out, because the staging folder may not exist yet
     if problem:
         return DoctorCheck("sandbox", "fail" if config.sandbox == "require" else "warn", problem, sandbox.HINT)
     return DoctorCheck("sandbox", "ok", f"{config.sandbox}: builders and commands can access only the project, and no network")

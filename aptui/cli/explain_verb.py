@@ -32,7 +32,8 @@ from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
 from aptui.shared.printing import line
 
-# Reasons for a file without jobs, for `why`: an ignore rule, no matching pattern, another file that wins its path, no scan folder.
+# `why` prints the reason if a file has no jobs: an ignore rule matches the file, no pattern matches the file, another file wins
+# its path, or the file is outside all scan folders.
 
 _NEAR = 3
 _LEAST_LIKENESS = 0.6
@@ -110,7 +111,7 @@ def _rule(paths: list[str], config: Config) -> str:
 
     try:
         rules = tree(config.project_dir).get("ignore")
-    except KnownError:  # ignored: the user changed the file after it was compiled
+    except KnownError:  # aptui.yaml became invalid after it was compiled; the invalid rules are ignored
         return ""
     for node in rules.value if rules is not None else ():
         if any(re.fullmatch(ignore_regex(node), path, re.IGNORECASE) for path in paths):
@@ -146,7 +147,7 @@ def _likeness(rel: str, pattern: Pattern) -> float:
     return SequenceMatcher(None, extension[1:], wanted_extension[1:]).ratio()
 
 
-# Values of the configuration for one path, each with the file and line that sets it.
+# `explain` prints the values of the configuration for one path, each with the file and line that sets the value.
 #
 # The compiled configuration has no files and lines, so its layers and the `.aptui.yaml` files above the path are parsed again here.
 # The result applies to the next run, whether or not an engine has read the files yet.
@@ -224,7 +225,7 @@ def _explain_given(arguments: Namespace, config: Config, named: NamedPath) -> Ex
     for folder, rel, path in config_folder.files_above(named.rel, config.project):
         texts[key_of(folder)] = config_folder.read(os_path(path), rel)
         files[rel] = path
-    # Wrong parameters are included, so that the user sees where they come from; a batch refuses them.
+    # The parameters are not checked, so that the user also sees which file sets a wrong parameter.
     unchecked = tuple(replace(builder, params_schema="") for builder in builders)
     settings = SettingsTree(replace(config.project, builders=unchecked), texts, config.places)
     return ExplainedValue(config, root, builders, nodes, settings, files)

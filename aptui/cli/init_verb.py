@@ -57,7 +57,7 @@ def init(arguments: Namespace) -> int:
 def write_proposal(found: proposal.Proposal) -> str:
     """Write a project that the user has seen, and trust it; return which files were written."""
     file, ignored = proposal.write(found)
-    if not (found.folder / trust.FOLDER).exists():  # trusted at once: the project can run only code that the user has seen
+    if not (found.folder / trust.FOLDER).exists():  # a project without builder files runs only code that the user has seen
         with suppress(UserError):
             consent(load.load(found.folder))
     also = f", and {_describe_cache(ignored)}" if ignored else ""

@@ -184,7 +184,7 @@ def follow(config: Config, job_id: int, say: Say) -> bool:
     except NoAnswer:
         raise
     except HostError:
-        pass  # without an engine the job is not running, so the stored log is complete
+        pass  # without an engine no job runs, so the stored log is complete
     if followed.run_key and (file := _log_of(config, job_id, followed.run_key)):
         print_new(followed, joblog.parse(file), say)
     return followed.run_key != 0
@@ -207,7 +207,7 @@ def print_new(followed: Followed, lines: list[JobLogLine], say: Say) -> None:
     before = followed.lines
     count = len(before)
     if lines[:count] != before:
-        is_longer = lines[: count - 1] == before[:-1]  # true if only the last line differs: it was incomplete
+        is_longer = lines[: count - 1] == before[:-1]  # if only the last printed line differs, that line was incomplete
         last = next((at for at in reversed(range(len(lines))) if lines[at] == before[-1]), -1)
         count = count - 1 if is_longer else last + 1
     followed.lines = lines
@@ -226,7 +226,7 @@ def _log_of(config: Config, job_id: int, run_key: int) -> Path | None:
     return None
 
 
-# `log --history` and `log --compare`: runs of an asset's jobs, their inputs and products, and the difference of two runs.
+# `log --history` lists the runs of an asset's jobs with their inputs and products. `log --compare` prints how two runs differ.
 
 _SHORT = 12
 _OUTCOMES = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed", Outcome.CANCELLED: "cancelled"}

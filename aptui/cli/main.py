@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     printing.prepare()
     if printing.find_redirected():
         import_module(_LEAN_START)
-        import_module("aptui.config.own_files").note_printing()  # imported only if needed: most output is not to a file
+        import_module("aptui.config.own_files").note_printing()  # imported only here, because most output does not go to a file
     try:
         code = _dispatch(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()

@@ -360,7 +360,7 @@ def _sentence(text: str) -> str:
 
 # `completion`: shell code that completes verbs, options and names of sources and jobs.
 #
-# The shells run `aptui completion words …` each time, so that their offers are always up to date.
+# The shells run `aptui completion words …` each time, so that the completions are always up to date.
 
 SHELLS = {
     "bash": """\

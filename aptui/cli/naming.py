@@ -55,7 +55,7 @@ def meanings(word: str, config: Config) -> list[NamedPath]:
     seen_from_here.sort(key=lambda named: -len(named.root))
     if os.path.isabs(word):
         return seen_from_here
-    # A word has three readings: as it is, with backslashes as on Windows, and as `--json` prints names that are not UTF-8.
+    # The word may be a path of Linux, a path of Windows with backslashes, or a name that is not UTF-8 as `--json` prints that name.
     rels = dict.fromkeys(
         (text, normalize(text), *([normalize(word)] if any(character >= "\U0010ff00" for character in word) else []))
     )

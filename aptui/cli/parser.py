@@ -24,7 +24,7 @@ class Parser(ArgumentParser):
     verb = ""
 
     def __init__(self, **options: Any) -> None:
-        # `argparse` formats every option when it is declared; to get the terminal's width it would import `shutil`.
+        # The width is fixed, because `argparse` would import `shutil` to find the width of the terminal.
         super().__init__(formatter_class=partial(RawDescriptionHelpFormatter, width=80), allow_abbrev=False, **options)
 
     def list_declared(self) -> list[Action]:

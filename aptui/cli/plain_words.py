@@ -42,7 +42,7 @@ class _Argument:
         self._convert: Callable[[str], object] = options.get("type", str)
         self._choices: Collection[object] | None = options.get("choices")
         if isinstance(self.default, str) and self._convert is not str:
-            raise _NotPlainError  # `argparse` also converts a default value that is a text
+            raise _NotPlainError  # `argparse` converts a default value that is a text, and this class does not
 
     def value(self, word: str) -> object:
         """Return the value of one word, converted and checked."""
@@ -105,7 +105,7 @@ class _Declared:
             word = left.pop()
             if not word.startswith("-"):
                 if ended not in (-1, len(left) + 1):
-                    raise _NotPlainError  # left to `argparse`: positional words with options between them
+                    raise _NotPlainError  # only `argparse` can read positional words with options between them
                 ended = len(left)
                 positional.append(word)
                 continue
@@ -149,4 +149,4 @@ class _Declared:
         elif argument.nargs in ("?", "*") and values and comes_first and (argument.nargs == "*" or len(values) == 1):
             found[argument.dest] = values if argument.nargs == "*" else values[0]
         elif argument.nargs != "?" or values:
-            raise _NotPlainError  # left to `argparse`: too few words, too many words, or words after options
+            raise _NotPlainError  # `argparse` reports a wrong number of words, and reads words after options

@@ -123,7 +123,7 @@ def all_builders(config: Config) -> tuple[Builder, ...]:
         return _complete_builders(config, builders_record(config.cache_dir))
     from tempfile import TemporaryDirectory
 
-    # not created here: the folder marks a cache of aptui, so only the engine may create it
+    # A temporary folder is used, because aptui's folder in the cache does not exist yet, and only the engine may create that folder.
     with TemporaryDirectory(prefix="aptui-") as folder:
         return _complete_builders(config, Path(folder, "builders"))
 
@@ -144,9 +144,6 @@ def os_path(text: str) -> str:
     return os.fsdecode(from_text(text))
 
 
-# The state of a running engine.
-
-
 def engine_answer(config: Config) -> dict[str, Any] | None:
     """Return the state that the engine reports, None if no engine answers."""
     try:
@@ -156,7 +153,7 @@ def engine_answer(config: Config) -> dict[str, Any] | None:
         return None
 
 
-# Running jobs: only a running engine has them, because the database stores settled states.
+# Only a running engine reports running jobs, because the database stores only settled states.
 
 STATUS = "processing"
 _LIMIT_S = 2.0

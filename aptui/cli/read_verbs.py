@@ -116,7 +116,7 @@ def _find_wanted_jobs(project: OpenedProject, arguments: Namespace, running: Map
 
 
 def _filter_rows(rows: list[JobRow], project: OpenedProject, terms: str) -> Iterator[JobRow]:
-    from aptui.cli.naming import as_text  # imported on demand, like the modules below: a list without a filter starts faster
+    from aptui.cli.naming import as_text  # these modules are imported here, because only a filter needs them
     from aptui.store.jobs.filter import FilterError, TextMatch, parse
     from aptui.store.jobs.job_table import PROCESSING, read_job_table
     from aptui.store.queries.logs import LogLines
@@ -160,7 +160,7 @@ def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
         rows = list(_filter_rows(everything, project, terms)) if terms else everything
         yield f"{len(rows):,} of {printing.count(len(everything), 'job')}"
         for row in rows:
-            error = row.error.removeprefix(f"{row.source}:").lstrip()  # without the path, which the line names already
+            error = row.error.removeprefix(f"{row.source}:").lstrip()  # the line already has the path
             why = f": {printing.line(error)}" if error else ""
             key = printing.line(describe_key(row.job_key, project.builder_of(row.builder)))
             status = _status(row, None, running.get(row.job_id, -1))
@@ -265,7 +265,8 @@ def status(arguments: Namespace) -> int:
         )
         product_bytes, last_ms = health.product_bytes(project.database), health.last_completed_ms(project.database)
     engine, gateway = engine_process(config), places.find_gateway(config.cache_dir)
-    answer = engine_answer(config)  # an engine with a problem, such as a full disk, has released the lock of the cache
+    # An engine with a problem, such as a full disk, has released the lock of the cache, so only its answer shows that it runs.
+    answer = engine_answer(config)
     engine = engine or (answer["pid"] if answer else engine)
     if arguments.json:
         printing.say_json(
@@ -328,7 +329,7 @@ def status(arguments: Namespace) -> int:
 def _print_changes(config: Config) -> None:
     """Print which files changed since the user trusted the project."""
     if (state := trust.assess(config)).changed:
-        from aptui.cli.trust_verb import change_lines  # imported on demand: if nothing changed, the module is not needed
+        from aptui.cli.trust_verb import change_lines  # imported here, because only a change needs the module
 
         for text in change_lines(config, state):
             printing.say(f"trust      {text}", "yellow")

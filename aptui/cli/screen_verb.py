@@ -76,7 +76,7 @@ def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, st
         daemon_process.start(config.project_dir, config.cache_dir, [f"--set={text}" for text in getattr(arguments, "set", ())])
 
     def holder() -> int:
-        from aptui.cli.read_verbs import engine_process  # not asked here: the screen asks the user after the first paint
+        from aptui.cli.read_verbs import engine_process  # imported here, because the screen calls `holder` after the first paint
 
         return engine_process(config) or 0
 
@@ -97,7 +97,7 @@ def open_arguments(parser: ArgumentParser) -> None:
 
 def open(arguments: Namespace) -> int:  # noqa: A001  # named like the verb
     """Show the jobs in a cache without an engine."""
-    from pathlib import Path  # imported here, so that the frame is shown first
+    from pathlib import Path  # imported here, so that the imports do not delay the first frame
 
     from aptui.config.dirs import DATABASE, FILE_NAME
     from aptui.store.queries.reader import open_reader
@@ -175,7 +175,7 @@ def _trust_question(config: Config, state: Trust, session: LinkSession) -> Trust
 
 def _engine_root(config: Config | None) -> str:
     """Return the folder of the game engine of an O3DE project, "" for any other project."""
-    from aptui.batch.options import project_facts  # called after the first paint
+    from aptui.batch.options import project_facts  # imported here, because the screen calls this function after the first paint
 
     facts = project_facts(config) if config is not None else None
     return str(facts.engine) if facts is not None else ""
@@ -199,6 +199,6 @@ def reason_for_lines(arguments: Namespace, environ: Mapping[str, str], *, is_typ
 
 
 def _all_builders(config: Config) -> tuple[Builder, ...]:
-    from aptui.cli.read_access import all_builders, hides_code  # imported here: builders are shown after the first paint
+    from aptui.cli.read_access import all_builders, hides_code  # builders are shown after the first paint
 
     return config.project.builders if hides_code(config) else all_builders(config)

@@ -41,9 +41,7 @@ from aptui.store.queries.checks import Finding, OrphanFile, examine_products, or
 from aptui.store.queries.reader import JobRow, Reader
 from aptui.worker.file_access import FileChanged, hash_file
 
-# `verify --rebuild`: runs jobs twice in private folders, and names the builders whose products differ in bytes.
-
-# A share of the jobs, as on the command line: `5%`, or `12`.
+# `verify --rebuild` runs jobs twice in private folders, and names the builders whose products differ in bytes.
 
 
 class SharedCacheSetup(Struct, frozen=True):
@@ -214,7 +212,7 @@ def list_completed(project: OpenedProject, builders: Mapping[bytes, Builder]) ->
     rows = [
         row
         for row in project.database.jobs(statuses=["completed"])
-        # a result that was restored comes from an earlier run
+        # a restored job is left out, because an earlier run made its products
         if row.job_id and row.builder in builders and not row.is_restored and row.platform not in left_out
     ]
     if not rows:
@@ -271,7 +269,7 @@ def differences_of(config: Config, tasks: Sequence[RebuildTask], texts: Mapping[
         ):
             for start in range(0, len(tasks), _AT_A_TIME):
                 part = tasks[start : start + _AT_A_TIME]
-                # The second run has the reverse order, to find builders that carry state from one job to the next.
+                # The second run is in reverse order, so that a builder that carries state from one job to the next makes different products.
                 first = one.run([_order(config, task, settings, f"{folder}/{task.number}-1") for task in part])
                 second = other.run([_order(config, task, settings, f"{folder}/{task.number}-2") for task in reversed(part)])
                 for task in part:
@@ -357,9 +355,9 @@ def _first_difference(one: str, other: str) -> int:
         return -1
 
 
-# Checks whether a job has the same inputs as in its last run: the configuration of its builder, and the bytes of every file.
+# `UnchangedInputs` checks whether a job has the same inputs as in its last run: the settings of its builder and the bytes of files.
 #
-# Products of other jobs, for which the job waits, are assumed to be unchanged.
+# If the job waits for the products of other jobs, these products are assumed to be unchanged.
 
 _FILES = frozenset({"source", "dependency", "companion", "discovered"})
 

@@ -22,7 +22,7 @@ from aptui.store.queries.reader import JobRow, Reader, RunRow, SourceRow
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-# For `why`: edits of a file that are not in the database yet, and the source of a file in the cache.
+# `why` also reports edits of a file that are not in the database yet, and the source of a file in the cache.
 
 _PENDING_ADVICE = "the following lines are about its earlier state; 'aptui batch' processes it"
 
@@ -39,7 +39,7 @@ def describe_edit(source: SourceRow, database: Reader) -> str:
         return ""
     if fact is None or (fact.size, fact.mtime_ns) == (found.st_size, found.st_mtime_ns):
         return ""
-    if _digest(path) in {source.digest, fact.digest} - {b""}:  # the folder's row may be older than the source's
+    if _digest(path) in {source.digest, fact.digest} - {b""}:  # the row of the folder may be older than the row of the source
         return ""
     return f"its file changed since the last scan; {_PENDING_ADVICE}"
 
@@ -111,7 +111,7 @@ def explain(word: str, project: OpenedProject) -> dict[str, Any]:
         return product_answer(word, project, explain) or _without_jobs(word, project)
     source = database.source(rows[0].source) if rows else find_source(word, config, database)
     if source is None:
-        find_job(word, config, database)  # raises here: the file has jobs, but none of them has that name
+        find_job(word, config, database)  # raises an error, because no job of the file has this name
     answer = _source_answer(source, word, project)
     answer["made_by"] = [{**job_json(row, project), "said": text} for row, text in makers(source, database)]
     if not rows:

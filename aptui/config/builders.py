@@ -37,7 +37,7 @@ from aptui.core.project import (
 from aptui.core.settings import place_key
 from aptui.shared.errors import UserError
 
-# Platforms of the configuration (enabled, resting and disabled), and the platforms that ids and tags refer to.
+# `DeclaredPlatforms` finds the platforms of the configuration, and the platforms to which an id or a tag refers.
 
 _HOST_TAGS = ("renderer", "tools")
 

@@ -27,8 +27,6 @@ from aptui.core.project import Companion, Project, RetryFailed, ScanFolder, Unde
 from aptui.core.run_report import FACT_NAME, NUMBER_FACTS
 from aptui.shared.errors import UserError
 
-# Compiles the scan folders, and the rules for files that are ignored.
-
 
 class FolderCompiler:
     """Compiles scan folders and ignore rules.
@@ -95,7 +93,7 @@ class FolderCompiler:
         rules = self._tree.attempt_all(ignore_regex, self._tree.root.items("ignore"))
         if (
             len(folders) == 1
-            # with several scan folders a relative path would match in each, so the scanner skips aptui's folders by absolute path
+            # A relative path would match in each of several scan folders; there the scanner skips aptui's folders by absolute path.
         ):
             below = [os.path.relpath(own, folders[0].path) for own in self._own if _contains(folders[0].path, own)]
             rules += [f"(?-i:{re.escape(rel)})(?s:/.*)?" for rel in below]
@@ -106,7 +104,7 @@ def _contains(folder: str, path: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-# Compiles the settings of shared cache, local store and cluster.
+# These functions compile the settings of the shared cache, the local store and the cluster.
 
 
 def compile_shared_cache(tree: MergedTree, builders: set[str]) -> SharedCacheSettings:
@@ -179,7 +177,7 @@ def compile_cluster(tree: MergedTree) -> config_cluster.ClusterSettings:
     return cluster
 
 
-# Compiles `checks:` in `aptui.yaml`. Each check has a name and limits; `core.asset_checks` applies the limits.
+# `compile_checks` compiles `checks:` in `aptui.yaml`. A check has a name and limits; `core.asset_checks` applies the limits.
 
 LIMITS = ("bytes", "pixels", *NUMBER_FACTS)
 _KEYS = ("name", *LIMITS, "facts", "formats", "power_of_two", "budget", "lint", "command")

@@ -46,7 +46,7 @@ def format_of(folder: Path) -> Any | None:
 
 def refuse_unreadable(folder: Path) -> None:
     """Raise a `UserError` if a folder's marker file is broken, so that it is not a project. Called if no project was found."""
-    from aptui import feature  # imported here, as in `format_of`
+    from aptui import feature  # imported here, because `feature` imports msgspec
 
     for each in feature.formats_of(folder):
         each.refuse_unreadable(folder)

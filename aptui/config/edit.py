@@ -233,7 +233,7 @@ def _replace(file: Path, data: bytes) -> None:
     replace_bytes(file, data, mode=mode)
 
 
-# Replaces the entries of a list in `aptui.yaml`: unchanged entries keep their place, their style and their comments.
+# These functions replace entries of a list in `aptui.yaml`. Unchanged entries keep their place, their style and their comments.
 
 _COMMA_AFTER = re.compile(r"\s*,[ \t]*")
 _COMMA_BEFORE = re.compile(r"[ \t]*,?[ \t]*$")
@@ -264,7 +264,7 @@ def _change_list(text: str, name: str, key: str, wanted: list[Any]) -> str:
     now = _entries(text, name, key)
     identities = {_identity(entry) for entry in wanted}
     differ = [at for at, (one, other) in enumerate(zip(now, wanted, strict=False)) if one != other]
-    if len(now) == len(wanted) and len(differ) == 1:  # a renamed entry keeps its place
+    if len(now) == len(wanted) and len(differ) == 1:  # only one entry differs, so it was renamed and keeps its place
         identities.add(_identity(now[differ[0]]))
     for at in reversed(range(len(now))):
         if _identity(now[at]) not in identities:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def init(folder: Path, *, copy_patterns: Iterable[str] = ()) -> Path:
     """Write a commented `aptui.yaml` into `folder` that fits the files in it; see `config.proposal`."""
-    from aptui.config import proposal  # imported here, because only one verb needs it
+    from aptui.config import proposal  # imported here, because only one verb needs the module
 
     return proposal.write(proposal.propose(folder, tuple(copy_patterns)))[0]
 
@@ -127,7 +127,7 @@ def _read(file: Path) -> bytes:
 
 def _compile(project_dir: Path, layers: Sequence[tuple[str, bytes]], sets: Sequence[str], wanted: tuple[str, ...] | None) -> Config:
     """Parse, merge and compile the layers. If a layer violates the schema, only such mistakes are reported."""
-    from aptui.config.compiler import Compiler  # YAML is imported only when a layer changed
+    from aptui.config.compiler import Compiler  # imported here, because unchanged layers need no YAML
 
     digests = tuple((file, hashlib.sha256(data).hexdigest()) for file, data in layers)
     return Compiler(merge_layers(parse_layers(layers, sets)), project_dir, wanted).config(digests)
@@ -175,7 +175,7 @@ def with_workers(config: Config, workers: int) -> Config:
     return replace(config, workers=count, project=replace(config.project, workers=count))
 
 
-# Finds the origin of a value: the file and line that set its key, for each layer.
+# These functions find the origin of a value: for each layer, the file and line that set its key.
 
 _LONGEST = 100
 """Maximum characters of a value in the output of `aptui config --explain`."""

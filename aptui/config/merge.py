@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
 
 
-# Gives the compiler access to the merged layers: values by key, absolute paths, and a list for the mistakes it finds.
+# `MergedTree` gives the compiler the values of the merged layers, with absolute paths, and collects the mistakes in the layers.
 
 T = TypeVar("T")
 
@@ -93,9 +93,9 @@ class MergedTree:
         return tuple(self.absolute(node.value) for node in self.root.items(key))
 
 
-# Environment variables that the configuration names. Builders receive these variables, so the values may affect products.
+# The configuration names environment variables that builders receive, so the values of these variables may affect products.
 #
-# The values at the start of this process are used. Only digests are stored and compared: a value may be a
+# The values at the start of this process are used. Only digests of the values are stored and compared, because a value may be a
 # secret.
 
 _DIGEST_HEX = 32

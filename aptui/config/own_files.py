@@ -50,7 +50,7 @@ def own_paths(config: Config) -> tuple[str, ...]:
     for path in filter(None, places):
         real = os.path.realpath(path)
         if not any(is_below(real_root, real) for _root, real_root in roots):
-            found[real] = None  # a link in a scan folder may lead to one of these paths
+            found[real] = None  # a link in a scan folder may lead to this path
         for root, real_root in roots:
             if is_below(path, root):
                 found[path] = None
@@ -90,7 +90,7 @@ class OwnFiles:
         self._printed = {(seen.st_ino, seen.st_dev) for _descriptor, seen in printing.find_redirected()}
         self._inodes = {inode for inode, _device in self._printed}
         for line in self._written:
-            with suppress(ValueError):  # the line is incomplete
+            with suppress(ValueError):  # an incomplete line is ignored
                 inode, device, state = line.split(" ", 2)
                 self._inodes.add(int(inode))
                 if state.startswith(_PRINTING) and _is_alive(int(state[len(_PRINTING) :])):
@@ -153,7 +153,7 @@ def writing(path: str | None) -> Iterator[None]:
 
 
 def _append(line: str) -> None:
-    # without a state folder the list stays empty, and the next scan treats the file as a source
+    # If the state folder cannot be written, the list stays empty, and the next scan treats the file as a source.
     with suppress(OSError, KnownError):
         path = _list_path()
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)

@@ -53,7 +53,7 @@ def frozen(value: Any) -> Any:
     return tuple(frozen(item) for item in value) if isinstance(value, list) else value
 
 
-# The signature of a project is one digest of all settings that affect products. If it is unchanged, no job needs a check.
+# The signature of a project is one digest of all settings that affect products. If the signature is unchanged, no job needs a check.
 
 
 def environment(project_dir: Path) -> list[object]:
@@ -107,9 +107,7 @@ def sign_project(project: Project, project_dir: Path | None = None) -> Project:
     return replace(project, signature=signature, scan_signature=digest_of(scanned))
 
 
-# Tools are programs that commands need. They are identified by the digest of their bytes.
-
-# ── programs that are inputs of a command builder's jobs ──────────────────────────────────────────────────────────────
+# Tools are programs that commands need. A tool is identified by the digest of its bytes.
 
 
 def identify(

@@ -324,7 +324,7 @@ def _tag_cache(folder: Path) -> Path | None:
     try:
         file.parent.mkdir(exist_ok=True)
         file.write_text(_CACHE_TAG, encoding="ascii")
-    except OSError:  # there is a file, or another user's folder, at the path of the cache: the first run reports this
+    except OSError:  # a file, or another user's folder, has the path of the cache; the first run reports this problem
         return None
     return file
 

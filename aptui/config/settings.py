@@ -58,8 +58,8 @@ def run_mistakes(resources: Node | None, builders: Iterable[Node]) -> list[UserE
     return found
 
 
-# Programs that run when jobs fail or recover, and when all work is done (`on:` in `aptui.yaml`); `batch.alerts` runs them.
-# Folder settings cannot contain `on:`; these programs come only from the layer of the project or of the user.
+# `on:` in `aptui.yaml` lists programs that `batch.alerts` runs when jobs fail or recover, and when all work is done.
+# Folder settings cannot contain `on:`, so these programs come only from the layer of the project or of the user.
 
 EVENTS = ("failed", "mended", "idle")
 QUIET_S = 10.0
@@ -115,7 +115,7 @@ def alert_mistakes(given: Node | None) -> list[UserError]:
 
 def _fault(address: str) -> str:
     """Return why webhooks to this address are refused, "" if they are allowed."""
-    from urllib.parse import urlsplit  # a stored configuration was validated before it was stored
+    from urllib.parse import urlsplit  # imported here, because a stored configuration is already validated
 
     from aptui.shared.connections.addresses import is_loopback
 
@@ -129,7 +129,7 @@ def _fault(address: str) -> str:
     return "" if url.scheme == "https" or is_loopback(url.hostname or "") else "is not encrypted"
 
 
-# Compiles the settings of a cluster (`pool:` in `aptui.yaml`, `needs` and `at_most` of builders) for `engine.cluster`.
+# `engine.cluster` uses the compiled settings of a cluster: `pool:` in `aptui.yaml`, and `needs` and `at_most` of builders.
 
 
 class ClusterSettings(Struct, frozen=True):
@@ -195,7 +195,7 @@ def check_address(address: str, *, has_certificates: bool, is_insecure: bool = F
     Raises:
         UserError: the address is not valid, TLS has no certificates, or plain `tcp://` is not on the loopback or not `insecure`.
     """
-    from urllib.parse import urlsplit  # a stored configuration was validated before it was stored
+    from urllib.parse import urlsplit  # imported here, because a stored configuration is already validated
 
     from aptui.shared.connections.addresses import is_loopback
 
@@ -229,7 +229,7 @@ def _words(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 # The configuration of the gateway (`serve:` in `aptui.yaml`); `gateway.peers.peer_settings` writes back changes that users make
-# while it runs.
+# while the gateway runs.
 
 PORT = 45_650
 
@@ -287,7 +287,7 @@ def _dial(given: Mapping[str, Any]) -> Dial:
 def serve_mistakes(given: Node | None) -> list[UserError]:
     """Return the mistakes in the lists and the connections of `serve:`, each with its place."""
     from aptui.shared.connections.addresses import (
-        canonical,  # a stored configuration was validated before it was stored
+        canonical,  # imported here, because a stored configuration is already validated
         check_dial,
     )
 

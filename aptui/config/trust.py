@@ -124,7 +124,7 @@ def follow_edit(project_dir: Path, file: Path, before: bytes, after: bytes) -> N
     try:
         replace_bytes(place, msgspec.json.encode(msgspec.structs.replace(known, layers=layers)), mode=PRIVATE, is_synced=False)
     except KnownError:
-        return  # without the record, the next start asks for trust again
+        return  # if the record cannot be written, the next start asks for trust again
 
 
 def revoke(project_dir: Path) -> bool:
@@ -296,9 +296,9 @@ def _files_below(folder: str) -> Iterator[str]:
                 yield os.path.join(path, name)
 
 
-# Decides which shared caches are trusted without a key: stores that only this user can write to.
+# A shared cache is trusted without a key if only this user can write to it.
 #
-# Other stores are trusted without a key only if the project sets `trust`.
+# Any other shared cache is trusted without a key only if the project sets `trust`.
 
 UNSEALED = "unsealed"
 OPEN_STORE = "every user who can write to this shared cache could replace products here: it has no key"
@@ -315,7 +315,7 @@ def flaw_of_address(store: str) -> str:
         return ""
     from urllib.parse import urlsplit  # imported here, because most starts do not check a store's address
 
-    shown = store.rpartition("@")[2]  # masks a password in the URL
+    shown = store.rpartition("@")[2]  # removes a password from the URL
     try:
         url = urlsplit(store)
         is_whole = url.port != 0 and (bool(url.hostname) or url.scheme not in _SERVERS)

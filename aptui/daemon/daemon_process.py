@@ -120,7 +120,8 @@ def _take_signals(live: EngineSupervisor, *, is_detached: bool) -> None:
         signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGHUP, reload if is_detached else stop)
     signal.signal(signal.SIGCONT, suspect)
-    signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends SIGIO when a lease of ours is broken (shared/files/replacing.py)
+    # The kernel sends SIGIO when another process opens a file on which this process has a lease (shared/files/replacing.py).
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
     faulthandler.register(signal.SIGUSR1)
 
 
@@ -150,7 +151,7 @@ def start(project_dir: Path, cache_dir: Path, options: Sequence[str] = ()) -> in
         try:
             with EngineClient.connect(places.socket_path(cache_dir), name="start") as client:
                 if client.hello.pid == child.pid:
-                    child.returncode = 0  # the engine outlives this process, so `Popen` must not report a child that still runs
+                    child.returncode = 0  # prevents a warning of `Popen`, because the engine outlives this process
                     return child.pid
         except (NoEngine, HostError):
             pass

@@ -187,7 +187,7 @@ class EngineClient:
             try:
                 self._channel.sendall(codec.encode_request(number, verb))
             except OSError as error:
-                # The server's last message may still be unread: the reading thread reads it, and then the end of the stream.
+                # The reading thread reports the end of the connection, because the last message of the server may still be unread.
                 self._shut_down()
                 if not isinstance(error, (BrokenPipeError, ConnectionResetError)):
                     self._last_words = EngineGone("the engine no longer reads requests", hint="it is stuck or stopped")

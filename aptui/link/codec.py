@@ -98,7 +98,7 @@ def _is_pattern(text: str) -> bool:
     return "*" in text or "?" in text
 
 
-# Refusals of malformed messages on both JSON wires (the engine's socket and the gateway's), and text that JSON can carry.
+# The engine and the gateway use these functions to explain why a message is refused, and to make a text valid in JSON.
 
 _SHOWN_CHARACTERS = 40
 

@@ -89,13 +89,13 @@ class EngineLink:
         waiting: asyncio.Future[Answer | KnownError] = loop.create_future()
 
         def hand_over(answer: Answer | KnownError) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed, so no caller waits
+            with contextlib.suppress(RuntimeError):  # raised if the loop is closed; then no caller waits
                 loop.call_soon_threadsafe(_settle, waiting, answer)
 
-        # The request is sent in a thread: a blocked engine does not read, and sending must not block the event loop.
+        # A thread sends the request, because sending blocks while the engine does not read, and the event loop must not block.
         await asyncio.to_thread(client.post, verb, hand_over)
         try:
-            # Before Python 3.12 `wait_for` ignores a cancellation if the answer arrives at that moment.
+            # `asyncio.wait_for` is not used, because before Python 3.12 it ignores a cancellation at the moment when the answer arrives.
             async with asyncio.timeout(timeout_s):
                 answer = await waiting
         except TimeoutError:
@@ -137,7 +137,7 @@ class EngineLink:
 
     def _in_loop(self, call: Callable[..., object], *values: Any) -> None:
         assert self._loop is not None
-        with contextlib.suppress(RuntimeError):  # the loop is closed
+        with contextlib.suppress(RuntimeError):  # raised if the loop is closed
             self._loop.call_soon_threadsafe(call, *values)
 
     # ------------------------------------------------------------------------------------------------------------ the loop

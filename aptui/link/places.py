@@ -190,7 +190,7 @@ def loopback_uid(channel: socket.socket, table: Path = _TCP) -> int | None:
         return None
     for line in lines:
         fields = line.split()
-        if fields[1:3] == wanted and fields[9] != "0":  # a closed connection has no inode, and seems to belong to root
+        if fields[1:3] == wanted and fields[9] != "0":  # a closed connection has the inode 0 and the user id of root
             return int(fields[7])
     return None
 
@@ -340,8 +340,8 @@ def remove_stale(path: str) -> None:
     raise BusyError(f"a process answers on socket '{path}'", hint="another engine runs; stop it")
 
 
-# The record of the gateway beside an engine, in the engine's private folder: the address of the gateway, or the reason why it does
-# not run.
+# A gateway beside an engine has a record in the engine's private folder: the address of the gateway, or the reason why the gateway
+# does not run.
 
 _GATEWAY_RECORD = "gateway.json"
 

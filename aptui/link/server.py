@@ -189,7 +189,7 @@ class LinkServer:
         places.remove_stale(self.path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # Linux creates the socket's file with the mode of the socket; `umask` would also affect files of other threads.
+            # Linux gives the socket's file the mode of the socket. A `umask` would also affect files of other threads.
             os.fchmod(listener.fileno(), 0o600)
             listener.bind(self.path)
             self._bound = os.stat(self.path)
@@ -219,8 +219,9 @@ class LinkServer:
             if self._accept_again_s is None:
                 self._selector.unregister(self._listener)
             with contextlib.suppress(OSError):
+                # The file is compared, because another engine may listen at this path by now.
                 if self._bound is not None and os.path.samestat(self._bound, os.stat(self.path)):
-                    os.unlink(self.path)  # another engine may listen at this path by now
+                    os.unlink(self.path)
             self._listener.close()
             self._listener = None
 
@@ -284,7 +285,7 @@ class LinkServer:
             for client in reported:
                 if not client.outbox.is_blocked:
                     self._send(client, now)
-                    self._listen(client)  # not all requests of a client that was blocked before are handled yet
+                    self._listen(client)  # a client that was blocked may have requests that are not handled yet
                 is_stalled = now - client.outbox.taken_s > self._limits.stalled_s * client.deadline_factor
                 if is_stalled and len(client.outbox) > self._limits.waiting_lines:
                     self._drop(client)

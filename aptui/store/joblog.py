@@ -36,7 +36,7 @@ _NAME_BYTES = 255
 """Maximum length of a file name in bytes, on all common file systems (NAME_MAX)."""
 
 _RECORD = re.compile(r"~~(?P<ms>.*?)~~(?P<severity>.*?)~~(?P<thread>.*?)~~(?P<window>.*?)~~(?P<text>.*)", re.DOTALL)
-# Unlike in O3DE, a path on drive C is not treated as malformed context.
+# O3DE treats a path on drive C as malformed context; this pattern does not match such a path.
 _IS_CONTEXT = re.compile(r"C:(?![\\/])|(?i:ctx:|context:)")
 _CONTEXT = re.compile(r"(?:C:|(?i:ctx:|context:))\s*\[([^\n\r\[\]]+)\]\s*=\s*(.*)", re.DOTALL)
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -45,7 +45,7 @@ _PREFIXES = (
     (re.compile(r"W:|(?i:warn:|warning:)"), LogLevel.WARNING),
     (re.compile(r"E:|(?i:err:|error:)"), LogLevel.ERROR),
 )
-# O3DE prints to windows that show rich text; in a line that was cut, the end tag of the span is missing.
+# O3DE marks errors and warnings with spans of rich text. If a line was cut, the end tag of its span is missing.
 _SPAN = re.compile(r'<span\s+severity="(err|warn)"\s*>(.*?)(?:</span>|$)', re.IGNORECASE | re.DOTALL)
 _COMPILER_TIME = re.compile(r"\A\s*\d+:\d\d(?=\s)")
 _TALLY = re.compile(r"^(\d{1,9}) errors, (\d{1,9}) warnings$")

@@ -104,7 +104,7 @@ def refusal(words: list[str]) -> str:
         return f"{' '.join(words)}: unknown verb"
     try:
         (parsers.parser_of(verb, others) if verb else parsers.screen_parser()).parse_args(others)
-    except SystemExit:  # --help, --version
+    except SystemExit:  # raised after `--help` and `--version`
         pass
     except UserError as error:
         return f"{' '.join(words)}: {error}"
@@ -197,7 +197,7 @@ def test_all_environment_variables_are_documented() -> None:
     for file in PACKAGE.rglob("*.py"):
         read |= set(re.findall(r'"(APTUI_[A-Z_]+|XDG_[A-Z_]+|NO_COLOR|ACCESSIBLE|PAGER)"', file.read_text(encoding="utf-8")))
 
-    read -= {"APTUI_WORKER", "APTUI_WORKER_STORE"}  # set by an engine for its workers
-    read -= {"APTUI_QUALITY"}  # set for commands
-    read -= {"APTUI_EVENT", "APTUI_TEXT"}  # set for the programs that `on` starts
+    read -= {"APTUI_WORKER", "APTUI_WORKER_STORE"}  # an engine sets these variables for its workers
+    read -= {"APTUI_QUALITY"}  # an engine sets this variable for commands
+    read -= {"APTUI_EVENT", "APTUI_TEXT"}  # an engine sets these variables for programs that `on:` starts
     assert read <= verbs.ENVIRONMENT.keys(), "verbs.ENVIRONMENT lists the variables that users can set"

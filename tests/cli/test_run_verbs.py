@@ -39,7 +39,7 @@ def test_reprocess_runs_jobs_of_named_sources(run: Run, pattern: str, expected: 
 
     _, out, _ = run("reprocess", pattern, "--json")
 
-    # Every run retries failed jobs (two of tables/bad.json).
+    # Every run also retries the two failed jobs of tables/bad.json.
     assert json.loads(out)["jobs_run"] == expected + 2
 
 
@@ -259,7 +259,7 @@ def test_demo_succeeds_when_exactly_the_intended_failure_occurs(tmp_path: Path, 
     assert f"{count_expected_products()} products" in out
     assert (
         sum(1 + max(0, len(line) - 1) // 80 for line in out.replace(str(folder), "aptui-demo").splitlines()) <= 24 - 5
-    )  # stderr has the two failures and the prompt
+    )  # 5 of the terminal's 24 lines are for the failures and the prompt on stderr
     assert "data/another.json should not have failed" in told
 
 

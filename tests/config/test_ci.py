@@ -80,7 +80,7 @@ def test_github_recipe_may_only_read_and_names_actions_by_commit() -> None:
         for step in steps
         if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", step.get("uses", "actions/x@" + "0" * 40))
     ] == []
-    # a script must not contain names of branches, because they are untrusted
+    # A script must not insert the name of a branch, because an attacker can choose that name.
     assert [step["run"] for step in steps if "${{" in step.get("run", "")] == []
     cache = next(step["with"] for step in steps if step.get("uses", "").startswith("actions/cache@"))
     assert "'untrusted' || 'trusted'" in recipe["env"]["STORE"]

@@ -31,9 +31,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "game"
 
 
-# aptui init
-
-
 def test_init_finds_builders_for_existing_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.config.proposal.find_spec", lambda _module: True)  # as if all optional packages were installed
     (folder / "assets" / "deep").mkdir(parents=True)
@@ -105,9 +102,6 @@ def test_written_file_names_the_schema_for_editors(folder: Path) -> None:
     assert "aptui schema" in text
 
 
-# locations of the shipped files
-
-
 def test_shipped_files_are_found_in_a_checkout_and_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkout = data_dir()
     (tmp_path / "aptui" / "_data" / "config").mkdir(parents=True)
@@ -123,9 +117,6 @@ def test_broken_installation_is_reported(tmp_path: Path, monkeypatch: pytest.Mon
 
     with pytest.raises(InternalError, match="install aptui again"):
         data_dir()
-
-
-# the schema and the reference manual
 
 
 def test_the_published_schema_is_the_one_in_use() -> None:

@@ -32,7 +32,7 @@ def test_cache_of_another_user_is_refused_with_the_name_of_its_owner(tmp_path: P
     own.mkdir()
     dirs.refuse_other_user(tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    dirs.refuse_other_user(tmp_path)  # this process can read it, although another user owns it
+    dirs.refuse_other_user(tmp_path)  # this process can read the folder, although another user owns the folder
     monkeypatch.setattr(os, "access", lambda *_args, **_named: False)
 
     owner = pwd.getpwuid(own.stat().st_uid).pw_name

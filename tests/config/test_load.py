@@ -72,9 +72,6 @@ def builders_of(text: str) -> str:
     return f"{SMALL}builders:\n{text}"
 
 
-# meaning of the keys
-
-
 def test_example_configuration_is_compiled_completely(write: Write, tmp_path: Path) -> None:
     loaded = load(write(EXAMPLE))
 
@@ -273,7 +270,7 @@ def test_companions_are_appended_or_replace_an_extension(write: Write) -> None:
         ("cache/linux/a.txt", False),
     ],
 )
-def test_ignore_rules_match_as_in_gitignore(write: Write, path: str, expected: bool) -> None:  # a table
+def test_ignore_rules_match_as_in_gitignore(write: Write, path: str, expected: bool) -> None:
     rules = "ignore: ['*.tmp', 'raw/*', old, {regex: 'backup_[0-9]+'}]\n"
     folder = write(f"scan_folders: [{{name: game, path: .}}]\n{rules}")
 
@@ -306,9 +303,6 @@ def test_braces_in_a_glob_give_a_warning_that_they_match_literally(write: Write)
     loaded = load(write(builders_of('  - {name: b, copy: ["*.{png,jpg}"]}\n')))
 
     assert "aptui.yaml:3:22: braces and brackets stand for themselves" in loaded.warnings[0]
-
-
-# layers
 
 
 def test_user_layer_overrides_project_and_options_override_both(write: Write) -> None:
@@ -350,9 +344,6 @@ def test_project_is_the_nearest_folder_above_with_a_configuration(write: Write, 
         dirs.find_project(tmp_path / "shared")
 
 
-# signatures
-
-
 def test_signatures_change_only_with_keys_that_affect_products(write: Write) -> None:
     first = load(write(EXAMPLE))
     cosmetic = load(write(EXAMPLE.replace("# the host's", "# our") + "workers: 2\nlimits: {process: 5m}\n"))
@@ -370,9 +361,6 @@ def test_signatures_change_only_with_keys_that_affect_products(write: Write) -> 
     assert ignoring.project.signature == first.project.signature
     assert ignoring.project.scan_signature != first.project.scan_signature
     assert ordered.project.scan_signature != first.project.scan_signature
-
-
-# tools
 
 
 def write_tool(folder: Path, text: str) -> None:
@@ -423,9 +411,6 @@ def test_tool_is_found_in_a_later_folder_of_the_path(write: Write, tmp_path: Pat
     loaded = load(write(builders_of('  - {name: b, command: x, patterns: ["*"], tools: [tool.sh]}\n')))
 
     assert loaded.tools[0].path == str(tmp_path / "bin" / "tool.sh")
-
-
-# an unchanged configuration
 
 
 def forbid_compiling(monkeypatch: pytest.MonkeyPatch) -> None:

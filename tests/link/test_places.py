@@ -18,7 +18,7 @@ from aptui.shared.errors import HostError
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(places, "SOCKET_PATH_BYTES", 4096)  # this folder's own path may be long
+    monkeypatch.setattr(places, "SOCKET_PATH_BYTES", 4096)  # the path of `tmp_path` may be too long for a socket
     return tmp_path / "state" / "aptui"
 
 

@@ -396,7 +396,9 @@ def test_client_that_reads_again_is_served_again() -> None:
         while guest.read():
             pass
 
-        room.server.publish(EngineMessage(1, 1, "x" * 100_000), 7, 1)  # this exceeds the limit, so the server tries to send at once
+        room.server.publish(
+            EngineMessage(1, 1, "x" * 100_000), 7, 1
+        )  # these bytes exceed the limit, so the server tries to send at once
 
         heard = [guest.hear() for _ in range(401)]
         assert [message["id"] for message in heard if "id" in message] == [5] * 400

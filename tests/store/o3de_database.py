@@ -9,7 +9,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-# (table, its columns: name, type and the rest of the declaration); `†` stands for COLLATE NOCASE.
+# {table: declarations of its columns}; `†` stands for COLLATE NOCASE.
 TABLES = {
     "dbinfo": ["rowID INTEGER PRIMARY KEY", "version INTEGER NOT NULL"],
     "ScanFolders": [

@@ -28,7 +28,7 @@ from tests.store.conftest import BUILDER
 
 NOW = 99
 CHARACTERS = st.characters(exclude_categories=["Cs"])
-# The letter in front prevents that the beginning of a plain message is parsed as a prefix.
+# The letter `x` in front prevents that the beginning of the text is parsed as a prefix.
 PLAIN = st.text(CHARACTERS, max_size=20).map(lambda text: f"x{text}").filter(lambda text: "\n" not in text and "\r" not in text)
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=20)
 WINDOWS = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="~"), max_size=79).filter(

@@ -12,7 +12,7 @@ from aptui.core.run_report import NUMBER_FACTS
 
 Schema = dict[str, Any]
 PLATFORM = r"^[a-z0-9][a-z0-9_-]*(?!\n)$"
-NAME = r"^[^\x00-\x1f\x7f]+(?!\n)$"  # with `(?!\n)`, because `$` also matches before a final newline
+NAME = r"^[^\x00-\x1f\x7f]+(?!\n)$"  # has `(?!\n)`, because `$` also matches before a final newline
 
 
 def text(title: str, description: str = "", **more: Any) -> Schema:

@@ -230,7 +230,7 @@ class _YamlReader:
             if key in found:
                 raise UserError(f"key '{key}' is given twice, first at {found[key].key_where.rpartition('/')[2]}", where=where)
             node.key_where = where
-            if node.value is None:  # ruamel.yaml places an empty value at the next token; use the place of its key
+            if node.value is None:  # ruamel.yaml gives an empty value the place of the next token
                 node.where = where
             found[key] = node
         self._last = event
@@ -243,7 +243,7 @@ class _YamlReader:
         if str(tag).rpartition(":")[2] not in ("int", "float", "bool", "null"):
             return self._text(event, where)
         value: int | float | bool | None = None
-        if len(event.value) <= _SHOWN:  # every valid number is shorter, and longer texts are very slow to convert
+        if len(event.value) <= _SHOWN:  # a longer text is not a valid number, and its conversion is very slow
             value = self._yaml.constructor.construct_object(ScalarNode(tag, event.value))
         is_odd = isinstance(value, float) and not math.isfinite(value)
         if is_odd or len(event.value) > _SHOWN or (isinstance(value, int) and abs(value) > _LAST_NUMBER):
@@ -278,7 +278,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"known here: {', '.join(names)}" if names else ""
 
 
-# Converts small values that passed the schema: durations, sizes, patterns, ignore rules.
+# These functions convert small values that passed the schema: durations, sizes, patterns and ignore rules.
 
 DURATION = r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)\s*$"
 SIZE = r"^\s*(\d+(?:\.\d+)?)\s*(B|[kK]B?|MB?|GB?|TB?|KiB|MiB|GiB|TiB)\s*$"

@@ -34,7 +34,7 @@ from aptui.shared.globs import PATTERN_LIMIT
 from aptui.store.db.last_run import LastRun, report_damage
 from aptui.store.db.schema import has_rows
 
-# Builds the core's records of sources from the rows of sources, jobs, products, links and facts.
+# These queries build the core's records of sources from the rows of sources, jobs, products, links and facts.
 
 _STATES = {state.value: state for state in JobState}
 _SOURCES_SQL = """
@@ -190,7 +190,7 @@ class DatabaseArchive(LastRun):
         """
         if len(pattern) > PATTERN_LIMIT:
             raise UserError(f"a pattern of more than {PATTERN_LIMIT} characters", hint="name the sources by a shorter one")
-        # SQLite's own GLOB never goes back to a star before the last star, so that its time is linear
+        # GLOB takes linear time, because SQLite never goes back to a star before the last star.
         glob = pattern.replace("[", "[[]")
         return [
             PathKey(key) for (key,) in self._database.execute("SELECT path_key FROM aptui_sources WHERE path_key GLOB ?", (glob,))

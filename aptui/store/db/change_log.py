@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from aptui.core.messages import Rows
 
 
-# The existing rows that an answer of the core changes, found before it is applied; `product_links` needs them, too.
+# `TouchedRows` finds the existing rows that an answer of the core changes, before the answer is applied. `product_links` uses the
+# same rows.
 
 _CHANGING = ("drop_source", "drop_job", "drop_products", "drop_product", "put_source", "put_product", "put_link")
 _OF_JOBS = "SELECT p.ProductID FROM json_each(?) k CROSS JOIN Products p ON p.JobPK = k.value"

@@ -148,7 +148,7 @@ def _forget_copies_of_the_dead() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             found = os.lstat(folder)
-            # the process that made the folder may not have locked it yet
+            # the process that made the folder may not have locked the folder yet
             if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _NEW_S:
                 continue
             claim = _claim_folder(folder)

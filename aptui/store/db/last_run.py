@@ -47,7 +47,7 @@ def report_damage(method: _Method) -> _Method:
     return cast("_Method", unpacking)
 
 
-# Files in the folder table: the core gets the winner of each path, the scanner the files of each scan folder.
+# The folder table stores the files of every scan folder. The core reads the winner of each path, the scanner reads all files.
 
 FOLDERS_SHELVED = 64
 """Maximum number of unpacked folders in memory."""
@@ -187,7 +187,7 @@ class FolderArchive:
         return merge_folder([unpack_files(data, part) for _, part, data in ranked], self._metadata_types)[0]
 
 
-# Products in the cache as recorded in the database: names, digests, and their folders.
+# `ProductArchive` returns the products that the database records for the cache: their names, digests and folders.
 
 
 class ProductArchive:
@@ -219,7 +219,7 @@ class ProductArchive:
         return dict(self._database.execute("SELECT name, ctime_ns FROM aptui_cache_folders").fetchall())
 
 
-# Queries of the engine about earlier sessions (`engine.loop.engine_reports`).
+# The engine (`engine.loop.engine_reports`) uses these queries about earlier sessions.
 
 
 class SessionArchive:

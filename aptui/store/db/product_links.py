@@ -115,7 +115,7 @@ _FOUND_BY_PLACE = f"""INSERT INTO found_links SELECT l.product_id, l.at, l.flags
         AND l.platform = t.platform"""
 _BY_PREFIX = """FROM aptui_product_links l INDEXED BY aptui_product_links_prefix
     WHERE l.prefix IS NOT NULL AND l.is_exclusion = 0 AND l.prefix = :prefix AND l.kind = :kind AND l.platform = :platform"""
-# A pattern that ten thousand products declare is read once, because each step jumps to the next pattern in the index.
+# Each step jumps to the next pattern in the index, so a pattern that ten thousand products declare is read only once.
 _PATTERNS = f"""WITH RECURSIVE patterns(path) AS (
     SELECT (SELECT l.path {_BY_PREFIX} ORDER BY l.path LIMIT 1)
     UNION ALL SELECT (SELECT l.path {_BY_PREFIX} AND l.path > patterns.path ORDER BY l.path LIMIT 1) FROM patterns
@@ -369,7 +369,7 @@ class ProductLinkProjection:
         """Return the products in the folders where a pattern can match."""
         if pattern.kind == LinkKind.PRODUCT_FILE:
             start = f"{pattern.platform}/{pattern.prefix}"
-            # "0" follows "/" in ASCII: the range has every key below the folder
+            # "0" follows "/" in ASCII, so the range has every key below the folder.
             rows = self._database.execute(_BELOW_NAME, (start, f"{start[:-1]}0"))
         else:
             end = f"{pattern.prefix[:-1]}0" if pattern.prefix else "\U0010ffff"

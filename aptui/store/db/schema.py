@@ -129,7 +129,7 @@ def host_error(path: Path, error: sqlite3.Error) -> HostError:
     """Return a HostError for an error of SQLite, with its errno if it has one."""
     name = getattr(error, "sqlite_errorname", "") or type(error).__name__
     what = f"the asset database '{path}' cannot be used: {error} ({name})"
-    if name == "SQLITE_FULL" or _is_full(path):  # a reader without room for its shared memory reports damage, too
+    if name == "SQLITE_FULL" or _is_full(path):  # on a full disk, SQLite may report damage
         return HostError(f"{what}: no space left on device (ENOSPC)", hint="free some space on that disk")
     if name.startswith("SQLITE_IOERR"):
         return HostError(f"{what}: input/output error (EIO)", hint="check the disk; the cache can be rebuilt from the sources")
@@ -235,7 +235,7 @@ def _check_schema(path: Path, database: sqlite3.Connection) -> str | None:
     tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
         return ""
-    if not {"dbinfo", "aptui_state"} <= tables:  # `foreign` refused a database of O3DE earlier
+    if not {"dbinfo", "aptui_state"} <= tables:  # `refuse_foreign` has already refused databases of O3DE
         return "is not an asset database"
     version = _number(database.execute("SELECT version FROM dbinfo ORDER BY version DESC LIMIT 1").fetchone())
     if version > O3DE_VERSION:
@@ -270,7 +270,7 @@ def describe_altered(database: sqlite3.Connection) -> str:
             empty.execute(statement)
         ours = {(kind, name): sql for kind, name, sql in empty.execute(SCHEMA_SQL)}
     found = {(kind, name): sql for kind, name, sql in rows}
-    # sorted in this order, so that views and triggers are reported first
+    # The order is reversed, so that a wrong view or trigger is reported before a wrong table.
     for (kind, name), sql in sorted(found.items(), reverse=True):
         if ours.get((kind, name)) != sql:
             return f"has the {kind} '{name}', which aptui did not make"
@@ -316,7 +316,7 @@ def _rename_database(path: Path) -> Path:
     number = 1
     while (aside := path.with_name(f"{path.name}.{number}.old")).exists():
         number += 1
-    # The write-ahead log belongs to the database and keeps its suffix, so that SQLite can open the database that was set aside.
+    # The write-ahead log is renamed, too, because SQLite needs the log to open the database that was set aside.
     for suffix in ("-wal", "-journal", "-shm", ""):
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
@@ -335,13 +335,13 @@ def _close_to_others(path: Path) -> None:
 def _create(path: Path) -> None:
     from aptui.store.db.table_models import creation_sql
 
-    # SQLite gives the files beside a database the mode of the database
+    # The mode is set first, because SQLite creates the files beside a database with the mode of the database.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     _close_to_others(path)
     with contextlib.closing(sqlite3.connect(path, timeout=5, isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("BEGIN IMMEDIATE")
-        # All tables are created in one transaction: if it is interrupted, the file stays empty, and the next start creates them.
+        # One transaction creates all tables, so that the file stays empty if the transaction is interrupted; the next start repeats it.
         for statement in creation_sql():
             database.execute(statement)
         database.execute("INSERT INTO dbinfo(version) VALUES (?)", (O3DE_VERSION,))
@@ -349,7 +349,7 @@ def _create(path: Path) -> None:
         database.execute("COMMIT")
 
 
-# Databases of a newer version, for programs that delete such a database instead of stopping.
+# Programs that must not stop at a database of a newer version delete that database.
 
 _PARTS = ("-wal", "-shm", "")
 
@@ -376,7 +376,7 @@ def _version(path: Path) -> int:
     with contextlib.closing(sqlite3.connect(read_only_uri(path), uri=True, timeout=5)) as database:
         try:
             if database.execute("SELECT type FROM sqlite_master WHERE name = 'dbinfo'").fetchone() != ("table",):
-                return 0  # a query on a view of another program may never end
+                return 0  # `dbinfo` is a view of another program, and a query of a view may never end
             row = database.execute("SELECT MAX(version) FROM dbinfo").fetchone()
         except sqlite3.DatabaseError:
             return 0

@@ -38,7 +38,7 @@ PUT_SESSION = (
     """INSERT INTO aptui_sessions SELECT COALESCE((SELECT MAX(session_id) FROM aptui_sessions), 0) + 1, ?, ?, ?, ?, ?, ?,
     MAX(COALESCE((SELECT MAX(JobRunKey) FROM Jobs), 0), COALESCE((SELECT MAX(run_key) FROM aptui_sessions), 0)),
     0, 0, 0, 0, 0, ?, ?, 0""",
-    # started_ms is 0 if the start is unknown: then it is the start of the session's first run
+    # If the start of the session is unknown (started_ms is 0), the start of its first run is used.
     f"""UPDATE aptui_sessions SET
     started_ms = COALESCE((SELECT MIN(r.completed_ms - r.duration_ms) FROM Jobs j JOIN aptui_runs r ON r.job_id = j.JobID
         AND r.run_key = j.JobRunKey WHERE j.JobRunKey > {_KEY_BEFORE}), 0),
@@ -60,7 +60,7 @@ PUT_SESSION = (
         ON r.job_id = j.JobID AND r.run_key = j.JobRunKey GROUP BY r.reason ORDER BY COUNT(*) DESC, r.reason LIMIT 1), '')
         ELSE detail END
     WHERE session_id = {_LAST}""",
-    # delete the session if it had no effect, because all checked files were unchanged
+    # A session in which all checked files were unchanged is deleted, because it had no effect.
     f"""DELETE FROM aptui_sessions WHERE session_id = {_LAST} AND session_id > 1 AND jobs_run = 0 AND jobs_gone = 0
     AND kind NOT IN ('checkout', 'configuration')
     AND failing = (SELECT failing FROM aptui_sessions WHERE session_id < {_LAST} ORDER BY session_id DESC LIMIT 1)""",

@@ -578,7 +578,7 @@ _VIEWS = {
     UNION ALL SELECT name, value_ms, time_ms FROM aptui_stats""",
 }
 """O3DE's tables whose content is in our tables; each is a view, so that no rows are written for it."""
-# Our rows that are deleted together with a row of O3DE's, by whichever program: (table of O3DE, its key, our table, our column).
+# When any program deletes a row of an O3DE table, a trigger deletes our rows: (O3DE's table, its key, our table, our column).
 _COMPANIONS = (
     ("Sources", "SourceID", "aptui_sources", "source_id"),
     ("Sources", "SourceID", "aptui_legacy", "source_id"),
@@ -597,7 +597,8 @@ _COMPANIONS = (
     ("ScanFolders", "ScanFolderID", "aptui_files", "scan_folder_id"),
 )
 _NOW_MS = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-# A source is deleted before its jobs, so the names of its jobs are deleted with it; a job may also be deleted without its source.
+# Names of deleted jobs are recorded when a source is deleted, because the source is deleted before its jobs, and when a job is
+# deleted without its source.
 _GOING = (
     ("Sources", "OLD.SourceName, Platform, JobKey, BuilderGuid, {now} FROM Jobs WHERE SourcePK = OLD.SourceID"),
     ("Jobs", "SourceName, OLD.Platform, OLD.JobKey, OLD.BuilderGuid, {now} FROM Sources WHERE SourceID = OLD.SourcePK"),
@@ -651,6 +652,6 @@ class _Statements(SqliteDatabase):
 def _table_sql(models: tuple[type[Model], ...], *, is_temporary: bool) -> list[str]:
     collected = _Statements()
     for model in models:
-        # The models are not bound to a database, because even a temporary binding is for all threads.
+        # The models are not bound to a database, because even a temporary binding affects all threads.
         SchemaManager(model, collected).create_table(safe=False, temporary=is_temporary)
     return collected.sql

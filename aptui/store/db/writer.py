@@ -36,7 +36,7 @@ from aptui.store.db.statements import STATEMENTS, Parameters, execute, id_list, 
 
 # Products that a job makes again keep their rows, and so the ids by which other rows refer to them.
 #
-# The core's rows say that all products of a job are dropped and the new ones put. Here the rows are reduced to the differences: a
+# The core's rows drop all products of a job and put the new products. `keep_products` reduces these rows to the differences: a
 # product with the same name and sub id keeps its row, as in O3DE (`AssetDatabaseConnection::SetProduct`), and
 # unchanged rows are not written. Deleting a row and inserting it again costs every index of Products twice, and a look-up in
 # each table that refers to it.
@@ -98,7 +98,7 @@ def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
     }
     for operation in _DECLARED.keys() & rows.keys():
         changed[operation] = list(_move_rows(rows[operation], new_ids, set(new_ids.values()) - others))
-    # the findings of a scan for missing dependencies are about the earlier products
+    # Findings of a scan for missing dependencies are dropped, because they are about the earlier products.
     if has_rows(database, "MissingProductDependencies"):
         changed["drop_missing"] = [*rows.get("drop_missing", ()), *((product_id,) for product_id in new_ids.values())]
     return changed
@@ -452,7 +452,7 @@ class Writer:
             try:
                 self._try_transact(batches, durable=durable, then=then)
             except UnicodeEncodeError:
-                # Half a surrogate pair in a builder's text must not stop the engine: only that character is replaced.
+                # A lone surrogate in a builder's text must not stop the engine, so this character is replaced.
                 self._try_transact([_encodable(rows) for rows in batches], durable=durable, then=then)
 
     def _try_transact(self, batches: Sequence[Rows], *, durable: bool, then: Callable[[], object] | None) -> None:

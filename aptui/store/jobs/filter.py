@@ -394,7 +394,7 @@ def _with_text(
 ) -> Mask:
     """Return which rows match the pattern; the result is valid only for the `wanted` rows."""
     codes, texts = columns.text(term.field)
-    # The rows are copied in either case, because changes that other threads make later must have no effect.
+    # Both expressions copy the codes, because later changes by other threads must have no effect.
     codes = codes[: len(wanted)].copy() if rows is None else codes[rows]
     left = np.flatnonzero(wanted)
     if not len(left):

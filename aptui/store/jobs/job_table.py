@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aptui.store.jobs.texts import Codes
 
 
-# Groups failures: jobs belong together if their errors are equal without paths, names and numbers.
+# Failed jobs are in one group if their errors are equal after paths, names and numbers are masked.
 
 _PARTS = re.compile(
     r"""
@@ -62,7 +62,7 @@ def _mask(found: re.Match[str]) -> str:
     return "…" if found["path"] else "#"
 
 
-# Findings of checks for each job of a table. Checks examine the whole database, so the findings of all jobs are set together.
+# A check examines the whole database, so its findings are set for all jobs of a table at once.
 
 
 class CheckColumn:
@@ -181,13 +181,13 @@ class JobTable:
         self._texts: dict[str, Texts] = {name: Texts() for name in _TEXTS}
         self._formats = TextPool()
         for pool in (*self._pools.values(), self._formats):
-            pool[""]  # the code of "" is 0, for rows that have no text yet
+            pool[""]  # adds "" as code 0, which is the code of rows that have no text yet
         self.checks = CheckColumn()
         self.log_lines: RunLogs | None = None
         """Reader of logs for filters, None = logs are not read."""
         self._late: dict[int, int] = {}
         for name in ("reason", "error", "cause", "group"):
-            self._texts[name].append("")  # the code of "" is 0
+            self._texts[name].append("")  # adds "" as code 0
         self._sources = TextIndex(self._texts["source"])
         self._recent = {name: RecentTexts(self._texts[name]) for name in ("reason", "error", "group")}
 
@@ -283,7 +283,7 @@ class JobTable:
         part["source"][:], part["folder"][:], part["status"][:], part["alive"][:] = source, folder, part["rest"], True
         for name in part.keys() & {"error", "cause", "group", "flaky", "draft", *_FACTS}:
             part[name][:] = 0
-        places, distinct = number_distinct(texts)  # far fewer than jobs, because most jobs differ in numbers only
+        places, distinct = number_distinct(texts)  # `distinct` is short, because most jobs differ only in numbers
         platforms, keys, builders, reasons = zip(*(text.split(BETWEEN) for text in distinct), strict=True)
         names = {builder: self.builder_name(bytes.fromhex(builder)) for builder in set(builders)}
         for name, words in (("platform", platforms), ("key", keys), ("builder", [names[builder] for builder in builders])):
@@ -440,7 +440,7 @@ class JobTable:
             self._columns["id"][row], self._late[key] = key, row
             self._columns["source"][row] = source if source >= 0 else self._sources.code(item.source)
             self._columns["folder"][row] = self.folder_code(item.scan_folder)
-            self._count += 1  # other threads may read the row after this
+            self._count += 1  # from now on, other threads may read the row
         if not self._columns["alive"][row]:
             self._columns["alive"][row] = True
             self.alive_count += 1
@@ -473,11 +473,9 @@ def group_failures(table: JobTable) -> list[tuple[str, bool, list[int]]]:
     )
 
 
-# Sorts all rows of a table of jobs, by a column or with the most urgent jobs first.
+# `order_rows` sorts all rows of a table of jobs, by a column or with the most urgent jobs first.
 #
-# Rows may be added while the order is computed; the order contains only the rows that existed at its start.
-
-# Sorting of large arrays of numbers.
+# Rows may be added while the order is computed; the order contains only the rows that existed before.
 
 
 def argsort(keys: npt.NDArray[np.int64]) -> Codes:
@@ -530,7 +528,7 @@ def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
     Running jobs count as the newest, because they complete next, and as the longest, because their end is unknown. By reason,
     failures come first, by their errors. Jobs of one status have the newest first, also in `FAILED_FIRST`.
     """
-    count = table.row_count()  # rows that are added in the meantime are left out
+    count = table.row_count()  # rows that another thread adds from now on are left out
     status = _first(table, "status", count)
     if field == "completed_ms":
         keys = _moments(table, status)
@@ -597,12 +595,12 @@ def _moments(table: JobTable, status: npt.NDArray[np.number]) -> npt.NDArray[np.
 
 def _ranks(table: JobTable, field: str, count: int) -> npt.NDArray[np.int64]:
     codes, texts = table.text(field)
-    codes = codes[:count].copy()  # the codes are copied before the number of texts is read
+    codes = codes[:count].copy()  # copied before `len(texts)` is read, so that every code has a text
     ranks: npt.NDArray[np.int64] = texts.ranks(len(texts))[codes].astype(np.int64)
     return ranks
 
 
-# Makes columns (`table`) of every job and every failed analysis of the asset database.
+# `read_job_table` reads every job and every failed analysis of the asset database.
 
 
 def read_job_table(reader: Reader, builders: Mapping[bytes, str], analyses: AnalysisKeys | None = None) -> JobTable:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# Reads the columns of a large table in few large chunks: SQLite joins thousands of rows into one value per column.
+# A large table is read in few large chunks: SQLite joins the values of thousands of rows into one value per column.
 #
-# That is several times cheaper than single rows, and other Python threads can run while SQLite works.
+# This is several times cheaper than reading single rows, and other Python threads can run while SQLite works.
 
 CHUNK = 16_384
 """Size of one step of a search: rows of a query, or texts. It is small, because a search can be stopped only between two steps."""
@@ -80,7 +80,7 @@ class Piece(Struct, frozen=True):
 
     def arrays(self) -> list[npt.NDArray[np.int64]]:
         """Return the columns of numbers."""
-        import numpy as np  # imported here, because chunks are read while numpy is still being imported
+        import numpy as np  # imported here, so that chunks can be read while another thread imports numpy
 
         return [np.fromstring(column, np.int64, sep=",") for column in self.numbers]
 
@@ -226,7 +226,7 @@ _LEAST_JOBS = 10_000
 _MOST_FIRST, _LEAST_SOURCES = 400, 150
 """Number of first jobs, and the minimum number of their sources: a high terminal has 150 lines."""
 _SAMPLE_SOURCES = 150
-# The order of `job_table.FAILED_FIRST`.
+# The query returns jobs in the order of `job_table.FAILED_FIRST`.
 _FIRST_SQL = f"""
 SELECT source_id FROM (
     SELECT source_id, job_id, CASE status WHEN 0 THEN 0 ELSE moment END moment,

@@ -205,7 +205,8 @@ def contains(texts: Sequence[str], pattern: str) -> Mask:
 
 def _engine() -> Any:
     try:
-        from re2 import _re2  # RE2's Python layer makes an object of each match, which takes longer than the search
+        # RE2's Python layer is not used, because it makes an object of each match, which takes longer than the search.
+        from re2 import _re2
     except ImportError as error:
         raise HostError(f"filters need the library 'google-re2': {error}", hint="install it: pip install google-re2") from error
     return _re2

@@ -52,7 +52,7 @@ class Texts:
     def __getitem__(self, code: int) -> str:
         """Return one text."""
         chunk, place = divmod(code, CHUNK)
-        # The tail is read first: texts that leave the tail later are in the full chunks, which are read after the tail.
+        # The tail is read before the full chunks. If another thread moves the tail into the full chunks, the text is found there.
         tail = self._tail
         if chunk >= len(self._full):
             return tail[place]
@@ -150,7 +150,7 @@ def rank(texts: Sequence[str]) -> Codes:
         places = {text: place for place, text in enumerate(sorted(set(encoded)))}
         return np.fromiter(map(places.__getitem__, encoded), np.int32, len(encoded))
     column = np.array(encoded, np.bytes_)
-    order = np.argsort(column, kind="stable")  # UTF-8 bytes sort like characters; other threads run during the sort
+    order = np.argsort(column, kind="stable")  # UTF-8 bytes sort like characters, and numpy sorts while other threads run
     ordered = column[order]
     steps = np.concatenate([[False], ordered[1:] != ordered[:-1]]).astype(np.int32)
     ranks = np.empty(len(encoded), np.int32)
@@ -180,7 +180,7 @@ class RecentTexts:
     def codes(self, texts: Sequence[str]) -> list[int]:
         """Return the codes of texts."""
         try:
-            return [self._codes[text] for text in texts]  # nearly always all texts are known, because many jobs have few reasons
+            return [self._codes[text] for text in texts]  # usually all texts are known, because many jobs have the same reason
         except KeyError:
             return [self.code(text) for text in texts]
 

@@ -268,7 +268,7 @@ class AssetGraph:
         if self._is_indexed:
             yield from self._pairs(_NEEDING_SQL, products, Link.PRODUCT)
             return
-        # O3DE's tables have no index for this query: reading all rows once is cheaper than reading them for each query
+        # O3DE's tables have no index for this query, so all rows are read once and kept; each query would also read all rows.
         if self._needing is None:
             self._needing = {}
             for product, needed in self._ask(_NEEDED_BY_ALL):
@@ -462,7 +462,7 @@ class AssetGraph:
     def dangling(self, products: Collection[Node]) -> list[Dangling]:
         """Return the asset ids that these products depend on and that no product has."""
         for _edge in self._product_needed([product for product in products if product not in self._dangling]):
-            pass  # the edges are read only for the side effects of reading them
+            pass  # reading the edges fills `_dangling`
         return [Dangling(product, asset_id_text(*asset[:2])) for product in products for asset in self._dangling[product]]
 
     def missing(self, products: Collection[Node]) -> list[MissingReference]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from aptui.store.queries.reader import Reader
 
 
-# The database that is at a path now. The database is opened again after its file is replaced, and a check for new data is cheap.
+# `CurrentDatabase` opens the database again after its file is replaced. A check for new data is cheap.
 
 T = TypeVar("T")
 

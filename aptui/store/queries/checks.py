@@ -24,13 +24,9 @@ from aptui.core.run_report import ContentFacts
 from aptui.shared.errors import KnownError
 from aptui.store.queries.reader import PRODUCTS_SQL, ProductRow, Reader, open_reader
 
-# Integrity check: missing or damaged products, and files without rows.
+# These functions check the version of SQLite and the integrity of the asset database, its products and the files in the cache.
 #
-# The check only reads.
-
-# Queries about the asset database itself: the version of SQLite, and damage.
-#
-# `reader` answers queries about its content.
+# The checks change nothing; only `mark_for_check` sets the times of folders.
 
 _MOST_FAULTS = 5
 
@@ -121,7 +117,8 @@ def examine_products(reader: Reader, cache_dir: Path) -> Iterator[tuple[ProductR
 def _finding(product: ProductRow, reader: Reader, root: bytes) -> Finding | None:
     if not _problem(root, product.name, product.digest):
         return None
-    row = reader.ask(_DIGEST_SQL, (product.name,)).fetchone()  # the product may have been rebuilt since the row was read
+    # The row is read again, because the product may have been rebuilt since the row was read.
+    row = reader.ask(_DIGEST_SQL, (product.name,)).fetchone()
     problem = _problem(root, product.name, row[0]) if row else ""
     if not problem:
         return None
@@ -189,7 +186,7 @@ def mark_for_check(found: Sequence[OrphanFile], cache_dir: Path) -> int:
         try:
             os.utime(root + b"/" + from_text(cache_path(folder)))
         except OSError:
-            continue  # the folder was deleted together with the files of the finding
+            continue  # the folder was deleted together with its files
     return len(folders)
 
 
@@ -197,7 +194,7 @@ def _is_catalog(name: str) -> bool:
     return name.count("/") == 1 and name.rpartition("/")[2].startswith("assetcatalog.")
 
 
-# Finds the sources with jobs that failed, were cancelled, wait, or have errors or warnings, and counts these jobs.
+# These queries find sources with jobs that failed, were cancelled, wait, or have errors or warnings, and count these jobs.
 #
 # Two indexes contain only these jobs, so the cost of a query depends only on their number.
 

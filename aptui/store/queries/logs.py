@@ -21,7 +21,7 @@ from aptui.store import joblog
 from aptui.store.joblog import JobLogLine, parse_text
 from aptui.store.queries.reader import Reader, open_reader
 
-# The answer to `port.ReadRunLog`, for clients.
+# Clients convert the answer to `port.ReadRunLog` into these records.
 
 
 class RunLogSoFar(Struct, frozen=True):
@@ -96,7 +96,7 @@ def run_log(reader: Reader, log_dir: Path, job_id: int, back: int = 0) -> Stored
     """
     runs = reader.runs_of(job_id)
     if not runs and back == 0:
-        # O3DE's own databases record only the last log.
+        # A database of O3DE records no runs, only the last log of each job.
         job = reader.job(job_id)
         return _read(log_dir, job.run_key, job.completed_ms, -1, job.log) if job and job.completed_ms else None
     if not 0 <= back < len(runs):
@@ -111,9 +111,9 @@ def _read(log_dir: Path, run_key: int, completed_ms: int, outcome: int, name: st
     return StoredRunLog(run_key, completed_ms, outcome, tuple(joblog.parse(path_of(log_dir, name))))
 
 
-# Errors and warnings in the logs of jobs, for the filter: read on first use, and kept by run.
+# The filter searches errors and warnings in the logs of jobs. The log of a run is read when the filter first needs it.
 #
-# Only logs of jobs with errors or warnings are read, once for each run; of a huge log, only its beginning and end are read.
+# Only jobs with errors or warnings are searched. Only the beginning and the end of a huge log are read.
 
 LEVELS = {"error": LogLevel.ERROR, "warning": LogLevel.WARNING}
 """{field of the filter: level of the log lines that it searches}."""
@@ -159,7 +159,7 @@ class LogLines:
         try:
             with closing(open_reader(self._database)) as reader:
                 return [(job_id, key or 0, name or "") for job_id, key, name in reader.ask(_LOGS_SQL, (json.dumps(job_ids),))]
-        except KnownError:  # the log does not exist yet, or is locked: unknown lines are requested again
+        except KnownError:  # the database does not exist yet, or is locked; the caller asks again later
             return []
 
 

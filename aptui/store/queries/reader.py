@@ -271,7 +271,7 @@ class Reader:
 
     def moments_of(self, job_id: int) -> list[RunStep]:
         """Return the inputs and products of the runs of a job, in the order of `runs_of`."""
-        from aptui.core.orders import Outcome  # imported here: most commands do not read the history
+        from aptui.core.orders import Outcome  # imported here, because most commands do not read the history
         from aptui.core.rows import RunStep, moments
 
         made = tuple((row.name, row.digest.hex()[:32], row.size) for row in self.products_of(job_id))
@@ -415,7 +415,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         database.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.DatabaseError as error:
         database.close()
-        # For a database in a read-only folder: WAL needs a shared-memory file beside the database, unless no process can write.
+        # WAL needs a shared-memory file, which cannot be created in a read-only folder. An immutable database needs no shared memory.
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN:
             raise
         uri = read_only_uri(path, is_immutable=True)

@@ -67,7 +67,7 @@ class Database:
                 known, reader = self._rested.get_nowait()
                 if known == inode:
                     return known, reader
-                reader.close()  # the file was replaced: the cache was recreated
+                reader.close()  # this reader has an earlier database file, which was replaced
         return inode, open_reader(self.path)
 
     async def read_products(self, digests: Mapping[str, str], moment: tuple[int, int]) -> dict[str, Served]:

@@ -19,7 +19,8 @@ from aptui.store.queries import dependencies
 from aptui.store.queries.assets import product_ids, source_by_id, source_ids
 from aptui.store.queries.reader import JobRow, Reader, SourceRow
 
-# Products as files in folders: by name or asset id, in a folder, below a folder, and the jobs that a file waits for.
+# These queries find products as files: by name, by asset id, in a folder or below a folder. They also find the jobs for which a
+# file waits.
 
 _FILE_COLUMNS = """p.ProductName, COALESCE(o.digest, x''), COALESCE(o.size, -1), s.SourceGuid, p.SubID, p.AssetType"""
 _JOINED = """CROSS JOIN Jobs j ON j.JobID = p.JobPK CROSS JOIN Sources s ON s.SourceID = j.SourcePK
@@ -91,7 +92,7 @@ def names_of(reader: Reader, uuid: bytes, sub_id: int, platform: str = "") -> li
 def below(reader: Reader, folder: str, after: str = "", limit: int = -1) -> list[ProductFile]:
     """Return the products below a folder ("" = all) whose names come after `after`, by name; `limit` at most (-1 = all)."""
     start = after + "\0" if after else f"{folder}/" if folder else ""
-    # "0" follows "/" in ASCII: the range has every name below the folder
+    # "0" follows "/" in ASCII, so the range has every name below the folder.
     rows = reader.ask(_BELOW_SQL, (start, f"{folder}0" if folder else "\U0010ffff", limit))
     return [ProductFile(*row) for row in rows]
 
@@ -148,7 +149,7 @@ def find_awaited_by_name(reader: Reader, name: str) -> list[Awaited]:
     where = "o.path_key >= :place AND o.path_key < :end"
     for start in _starts(file_name):
         place = f"{folder}{slash}{start}"
-        # "/" follows "." in ASCII: the range has every name that begins with this name and a dot
+        # "/" follows "." in ASCII, so the range has every name that begins with this name and a dot.
         bounds = {"place": place, "end": f"{place}/", "platform": platform}
         for row in reader.ask(f"{_OF_SOURCES_SQL} {where}", bounds):
             if row[1] == place or row[1].startswith(f"{place}."):
@@ -322,7 +323,7 @@ def products_meant(reader: Reader, term: str, platforms: Sequence[str], limit: i
     return products_by_id(reader, found[:limit])
 
 
-# Finds assets as clients name them: by id, by search term, by the path of a source or product. Every list has a maximum length.
+# Clients name an asset by its id, a search term, or the path of a source or product. Every list in an answer has a maximum length.
 
 MOST = 1_000
 """Maximum length of a list in an answer."""
@@ -374,7 +375,7 @@ class FoundAsset(Struct, frozen=True):
         """
         keys = {source.lower() for source in self.sources if self.unsettled}
         if lookup.term and "*" not in lookup.term and not (self.sources or self.products):
-            keys.add(lookup.term)  # a term with a star is left out, because the engine would treat it as a pattern
+            keys.add(lookup.term)  # a term with a star is not added, because it would be a pattern for the engine
         return tuple(sorted(keys))
 
 

@@ -194,12 +194,11 @@ def _run(row: tuple[int, str, str, str, bytes, int, int, int, int, int, int]) ->
     return SessionRun(*row[:6], bool(row[6]), *row[7:])
 
 
-# How long jobs usually take, and which jobs take longer now: the median of earlier runs, and their median deviation (MAD).
+# The usual duration of a job is the median of its earlier runs, and its noise is their median absolute deviation (MAD).
 #
-# One slow run means little if durations vary, and much if durations do not vary. So a run is regarded as slower if it exceeds the
-# noise of earlier runs, and is a quarter and some milliseconds slower than the median. A few earlier runs have no reliable spread:
-# then the run must have taken twice as long as the median. Drafts are compared only with drafts and finals with finals: the
-# kind of the last run decides.
+# A slow run means little if the durations of a job vary. So a run counts as slower only if it exceeds the noise of earlier runs,
+# and if it is a quarter and some milliseconds slower than the median. A few earlier runs have no reliable noise; then the run must
+# have taken twice as long as the median. If the last run made a draft, only drafts are compared, otherwise only finals.
 
 LAST_RUNS = 12
 """Maximum number of earlier runs that are compared; these are the newest runs."""

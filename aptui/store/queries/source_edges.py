@@ -96,7 +96,7 @@ class SourceEdges:
         return (self._foreign(*row) for row in rows)
 
     def _foreign(self, source: int, builder: bytes, bits: int, text: str) -> DeclaredEdge:
-        if bits & _WILDCARD_BIT:  # O3DE stores patterns in the form of SQL's LIKE
+        if bits & _WILDCARD_BIT:  # O3DE stores the wildcard `*` as `%`, as in SQL
             return DeclaredEdge(source, builder, EdgeKind.WILDCARD, text.lower().replace("%", "*"))
         parsed = parse_asset_id(text)
         if parsed is not None:
@@ -176,7 +176,7 @@ class SourceEdges:
         sql = "SELECT source_id, path_key AS path FROM aptui_sources"
         if not self.is_ours:
             sql = "SELECT SourceID, lower(SourceName) AS path FROM Sources"
-        if prefix:  # "0" follows "/" in ASCII: the range has every path below the folder
+        if prefix:  # "0" follows "/" in ASCII, so the range has every path below the folder
             return self._ask(f"{sql} WHERE path >= ? AND path < ? ORDER BY 2, 1", (prefix, prefix[:-1] + "0"))
         return self._ask(f"{sql} ORDER BY 2, 1")
 
@@ -199,8 +199,8 @@ def _group_rows(rows: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     return found
 
 
-# The dependencies between sources, with file names as on disk; `features.shipping.findings` compares them with the texts of
-# sources.
+# These queries return the dependencies between sources, with file names as on disk. `features.shipping.findings` compares the
+# dependencies with the texts of sources.
 
 _NEEDS_SQL = """
 SELECT s.ScanFolderPK, s.SourceName, n.ScanFolderPK, n.SourceName FROM aptui_edges e

@@ -47,7 +47,7 @@ def link(product_id: int, path: str) -> tuple[object, ...]:
 def add(state: State, entry: Change) -> None:
     key = (int(entry.kind), entry.uuid, entry.sub_id, entry.name)
     if entry.is_removed:
-        del state[key]  # an entry that was never listed cannot be removed
+        del state[key]  # raises an error if the feed removes an entry that it never added
     else:
         state[key] = (entry.asset_type, entry.digest, entry.size)
 
@@ -145,7 +145,7 @@ def test_rows_with_unchanged_identity_are_compared_in_sqlite_and_not_fetched(
     assert fetched == []
 
     store.put(put_source=[source(1, "a.png", b"22")])
-    assert len(fetched) == 2  # the previous name of the source, and its present name
+    assert len(fetched) == 2  # one row has the previous name of the source, the other row its new name
 
 
 def test_product_with_changed_links_has_an_entry(built: tuple[Store, Follower]) -> None:

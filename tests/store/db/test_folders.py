@@ -93,7 +93,7 @@ def test_only_the_most_recently_used_folders_stay_unpacked(store: Store, monkeyp
     for folder in ("a", "b", "c"):
         put_folder(store, folder, fact(f"{folder}/x", size=2))
 
-    # "b" was requested before the second request for "a", so it was dropped.
+    # The last request for "b" is older than the last request for "a", so "b" was dropped.
     assert [archive.files([PathKey(f"{folder}/x")])[PathKey(f"{folder}/x")].size for folder in ("a", "c", "b")] == [1, 1, 2]
 
 

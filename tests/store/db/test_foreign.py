@@ -108,7 +108,7 @@ def test_database_of_aptui_is_recognised_after_an_interrupted_checkpoint(tmp_pat
     path = tmp_path / "assetdb.sqlite"
     with closing(sqlite3.connect(path)) as database:
         database.executescript("PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0; CREATE TABLE aptui_state (key, value)")
-        with open(path, "r+b") as file:  # this is the state after an interrupted checkpoint
+        with open(path, "r+b") as file:  # an interrupted checkpoint leaves a damaged file
             file.truncate(200)
             file.seek(100)
             file.write(b"\xff" * 100)

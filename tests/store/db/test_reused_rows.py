@@ -67,7 +67,7 @@ def test_changed_products_keep_their_ids_and_write_few_rows(made: Store) -> None
 
     assert written(made, rows) == 2 * (
         2 + 1 + 1
-    )  # bytes for each product: both parts of its row, its declared rows, and the earlier rows in memory
+    )  # rows for each product: two rows for its new bytes, one declared row, and one earlier row in memory
 
     assert made.rows(PRODUCTS) == [(1, "linux/a", 0, b"22"), (2, "linux/b", 1, b"22")]
     assert made.rows("SELECT ProductPK FROM ProductDependencies") == [(1,)]
@@ -107,7 +107,9 @@ def test_new_run_deletes_rows_of_missing_dependencies_and_keeps_the_scan_record(
     made.put(**again(product(8, "linux/a"), product(9, "linux/b", sub_id=1), **DECLARED))
 
     assert made.count("MissingProductDependencies") == 0
-    assert made.rows("SELECT product_id FROM aptui_missing_scans") == [(1,)]  # the scan of these bytes stays valid
+    assert made.rows("SELECT product_id FROM aptui_missing_scans") == [
+        (1,)
+    ]  # the scan record stays valid, because the bytes are unchanged
 
 
 def test_product_of_another_job_has_a_row_of_that_job(made: Store) -> None:

@@ -153,7 +153,9 @@ def test_changed_row_updates_only_indexes_that_may_differ(store: Store, operatio
 
     steps = store.rows(f"EXPLAIN {sql}", *[None] * sql.count("?"))
 
-    assert [step[1] for step in steps].count("IdxDelete") == indexes  # of jobs: run key, unfinished, warnings and errors
+    assert [step[1] for step in steps].count(
+        "IdxDelete"
+    ) == indexes  # for a job: the indexes of its run key, unfinished state, warnings and errors
 
 
 def test_files_that_differ_only_in_case_are_two_rows(store: Store) -> None:

@@ -75,9 +75,9 @@ LOGS = Rows(
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("error:airship", [0]),  # any line of the log, only of jobs with errors
-        ("error:^fatal", [0]),  # ^ and $ are the ends of a line
-        ("error:castle|status", [0, 1]),  # also messages without a log
+        ("error:airship", [0]),  # every line is searched, but only in logs of jobs with errors
+        ("error:^fatal", [0]),  # ^ and $ match at the ends of every line
+        ("error:castle|status", [0, 1]),  # the error message of a job without a log is searched, too
         ("!error:.", [2, 3]),
         ("warning:airship", [1]),
         ("warning:door", [1, 2]),

@@ -12,13 +12,13 @@ from tests.store.queries.test_session_history import job, session_row
 @pytest.mark.parametrize(
     ("now", "before", "is_slower"),
     [
-        (1000, [], False),  # nothing to compare with
-        (210, [100], True),  # twice as long as the only earlier run
+        (1000, [], False),  # without earlier runs no run is slower
+        (210, [100], True),  # more than twice as long as the only earlier run
         (190, [100], False),
         (300, [100, 105, 95, 100, 102], True),
-        (128, [100, 100, 100, 100], False),  # a fourth, but not 30 ms
+        (128, [100, 100, 100, 100], False),  # more than a quarter slower, but less than 30 ms slower
         (131, [100, 100, 100, 100], True),
-        (9000, [5000, 9500, 4000, 10000, 5500], False),  # earlier runs vary as much
+        (9000, [5000, 9500, 4000, 10000, 5500], False),  # the durations of earlier runs differ as much
         (9000, [5000, 5100, 4900, 5050, 5000], True),
         (29, [0, 0, 0], False),
         (31, [0, 0, 0], True),

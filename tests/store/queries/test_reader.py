@@ -25,7 +25,7 @@ from aptui.store.queries.reader import STATUSES, JobRow, Reader, open_reader
 from ..conftest import BUILDER, DIGEST, Store, analysis_row, edge_row, job_row, product_row, source_row, uuid_of
 
 OTHER_BUILDER = b"C" * 16
-STATES = {  # state: (Jobs.Status, what people see)
+STATES = {  # state: (Jobs.Status, status that users see)
     "waiting": (0, "pending"),
     "completed": (4, "completed"),
     "failed": (2, "failed"),
@@ -310,7 +310,7 @@ def test_database_is_read_if_its_shared_memory_file_cannot_be_created(store: Sto
     store.put(put_source=[source_row()], put_job=[job_row()])
     store.writer.checkpoint()
     shutil.copy(store.path, tmp_path / "copy.sqlite")
-    # this state also occurs in a read-only folder; here it also holds for root
+    # The link prevents that the file is created, as in a read-only folder; root could write into a read-only folder.
     (tmp_path / "copy.sqlite-shm").symlink_to("nowhere/shm")
 
     with closing(open_reader(tmp_path / "copy.sqlite")) as reader:
