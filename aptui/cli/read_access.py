@@ -123,7 +123,7 @@ def all_builders(config: Config) -> tuple[Builder, ...]:
         return _complete_builders(config, builders_record(config.cache_dir))
     from tempfile import TemporaryDirectory
 
-    # A temporary folder is used, because aptui's folder in the cache does not exist yet, and only the engine may create that folder.
+    # A temporary folder is used, because aptui's folder in the cache does not exist yet, and only the engine may create it.
     with TemporaryDirectory(prefix="aptui-") as folder:
         return _complete_builders(config, Path(folder, "builders"))
 

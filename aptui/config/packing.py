@@ -53,7 +53,7 @@ def frozen(value: Any) -> Any:
     return tuple(frozen(item) for item in value) if isinstance(value, list) else value
 
 
-# The signature of a project is one digest of all settings that affect products. If the signature is unchanged, no job needs a check.
+# The signature of a project is a digest of all settings that affect products. If the signature is unchanged, no job is checked.
 
 
 def environment(project_dir: Path) -> list[object]:

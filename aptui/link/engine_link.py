@@ -95,7 +95,7 @@ class EngineLink:
         # A thread sends the request, because sending blocks while the engine does not read, and the event loop must not block.
         await asyncio.to_thread(client.post, verb, hand_over)
         try:
-            # `asyncio.wait_for` is not used, because before Python 3.12 it ignores a cancellation at the moment when the answer arrives.
+            # `asyncio.wait_for` is not used, because before Python 3.12 it ignores a cancellation while the answer arrives.
             async with asyncio.timeout(timeout_s):
                 answer = await waiting
         except TimeoutError:

@@ -63,7 +63,7 @@ FINALS = {"a.txt": "final final\na", "b.bin": "final"}
 DRAFTS = {"a.txt": "draft draft\na", "b.bin": "draft"}
 
 
-def test_run_makes_finals_by_default(run: Run, project: Path) -> None:
+def test_batch_makes_finals_by_default(run: Run, project: Path) -> None:
     code, out, _ = run("batch", "--json", "--require", "final")
 
     told = json.loads(out)
@@ -71,7 +71,7 @@ def test_run_makes_finals_by_default(run: Run, project: Path) -> None:
     assert products(project) == FINALS
 
 
-def test_finals_can_be_postponed(run: Run, project: Path) -> None:
+def test_batch_with_the_draft_option_postpones_finals(run: Run, project: Path) -> None:
     code, out, _ = run("batch", "--draft", "--json")
     left = products(project)
     listed = json.loads(run("jobs", "--filter", "is:draft", "--json")[1])
@@ -89,7 +89,7 @@ def test_finals_can_be_postponed(run: Run, project: Path) -> None:
     assert products(project) == FINALS
 
 
-def test_require_final_refuses_drafts(run: Run, project: Path) -> None:
+def test_batch_that_requires_finals_fails_if_a_draft_remains(run: Run, project: Path) -> None:
     config = project / "aptui.yaml"
     config.write_text(config.read_text().replace("test ! -e fail-{quality}", "test {quality} = draft"))
 
@@ -102,7 +102,7 @@ def test_require_final_refuses_drafts(run: Run, project: Path) -> None:
     assert products(project) == {**FINALS, "a.txt": "draft draft\na"}
 
 
-def test_draft_passes_only_without_require_final(run: Run, project: Path) -> None:
+def test_status_with_a_draft_is_not_an_error(run: Run, project: Path) -> None:
     config = project / "aptui.yaml"
     config.write_text(config.read_text().replace("test ! -e fail-{quality}", "test {quality} = draft"))
     run("batch")
@@ -112,21 +112,21 @@ def test_draft_passes_only_without_require_final(run: Run, project: Path) -> Non
     assert (code, json.loads(out)["draft_jobs"]) == (0, 1)
 
 
-def test_postponing_and_requiring_finals_is_a_mistake(run: Run) -> None:
+def test_draft_option_together_with_require_final_is_a_mistake(run: Run) -> None:
     code, _, err = run("batch", "--draft", "--require", "final")
 
     assert code == 3
     assert "'--draft' leaves drafts, and '--require final' refuses them" in err
 
 
-def test_require_accepts_only_final(run: Run) -> None:
+def test_require_option_accepts_only_the_value_final(run: Run) -> None:
     code, _, err = run("batch", "--require", "best")
 
     assert code == 3
     assert "best" in err
 
 
-def test_project_without_drafts_passes_require_final(run: Run, project: Path) -> None:
+def test_require_final_succeeds_in_a_project_without_drafts(run: Run, project: Path) -> None:
     (project / "aptui.yaml").write_text("scan_folders: [{name: game, path: assets}]\nplatforms: {linux: {}}\n")
 
     code, out, _ = run("batch", "--draft", "--json")
@@ -135,7 +135,7 @@ def test_project_without_drafts_passes_require_final(run: Run, project: Path) ->
     assert run("batch", "--require", "final")[0] == 0
 
 
-def test_enabling_drafts_runs_no_job_again(run: Run, project: Path) -> None:
+def test_no_job_runs_again_after_drafts_are_enabled(run: Run, project: Path) -> None:
     config = project / "aptui.yaml"
     with_drafts = config.read_text()
     config.write_text(with_drafts.replace("    quality: [draft, final]\n", "").replace(", quality: [draft, final]", ""))
@@ -147,7 +147,7 @@ def test_enabling_drafts_runs_no_job_again(run: Run, project: Path) -> None:
     assert json.loads(out)["jobs_run"] == 0
 
 
-def test_draft_is_not_restored_as_final(run: Run, project: Path) -> None:
+def test_restore_refuses_a_run_that_made_a_draft(run: Run, project: Path) -> None:
     run("batch")
 
     code, _, err = run("restore", "a.up", "--run", "2")
@@ -157,7 +157,7 @@ def test_draft_is_not_restored_as_final(run: Run, project: Path) -> None:
     assert products(project) == FINALS
 
 
-def test_restored_final_is_kept_by_the_next_batch(run: Run, project: Path) -> None:
+def test_next_batch_keeps_a_restored_final(run: Run, project: Path) -> None:
     (project / "assets" / "b.st").unlink()
     run("batch")
     (project / "assets" / "a.up").write_text("other")
@@ -172,7 +172,7 @@ def test_restored_final_is_kept_by_the_next_batch(run: Run, project: Path) -> No
     assert json.loads(out)["drafts"] == []
 
 
-def test_final_in_store_is_restored_without_draft(run: Run, project: Path) -> None:
+def test_final_in_the_store_is_restored_instead_of_making_a_draft(run: Run, project: Path) -> None:
     run("batch")
     (project / "assets" / "a.up").write_text("other")
     run("batch")

@@ -34,13 +34,15 @@ def parsed(*words: str) -> Namespace:
         (("error", "slower:3x"), "error", 3.0),
     ],
 )
-def test_fail_on_combines_level_and_factor(words: tuple[str, ...], level: str | None, factor: float | None) -> None:
+def test_fail_on_option_accepts_a_level_and_a_factor_together(
+    words: tuple[str, ...], level: str | None, factor: float | None
+) -> None:
     found = parsed(*(text for word in words for text in ("--fail-on", word)))
 
     assert (found.fail_on, found.fail_slower) == (level, factor)
 
 
-def test_fail_on_combines_flaky_with_level_and_factor() -> None:
+def test_fail_on_option_accepts_flaky_with_a_level_and_a_factor() -> None:
     found = parsed("--fail-on", "flaky", "--fail-on", "slower:2x", "--fail-on", "error")
 
     assert (found.fail_flaky, found.fail_slower, found.fail_on) == (True, 2.0, "error")
@@ -50,18 +52,18 @@ def test_fail_on_combines_flaky_with_level_and_factor() -> None:
 @pytest.mark.parametrize(
     "word", ["", "slow", "slower", "slower:", "slower:x", "slower:1x", "slower:-2", "slower:nan", "slower:inf"]
 )
-def test_fail_on_refuses_invalid_values(word: str) -> None:
+def test_fail_on_option_refuses_invalid_values(word: str) -> None:
     with pytest.raises(UserError, match="--fail-on"):
         parsed("--fail-on", word)
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("1", StopAfter(1)), ("20", StopAfter(20)), ("20:same-cause", StopAfter(20, True))])
-def test_stop_after_parses_count_and_cause(text: str, wanted: StopAfter) -> None:
+def test_stop_after_option_parses_a_count_and_a_cause(text: str, wanted: StopAfter) -> None:
     assert stop_after(text) == wanted
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "x", "2.5", "20:", "20:cause", ":same-cause", "٣", "9" * 5000])
-def test_stop_after_refuses_invalid_values(text: str) -> None:
+def test_stop_after_option_refuses_invalid_values(text: str) -> None:
     with pytest.raises(UserError, match="--stop-after"):
         stop_after(text)
 
@@ -80,18 +82,18 @@ def told(limit: StopAfter, *news: JobChanged) -> tuple[str, int]:
     return counter.why, len(stops)
 
 
-def test_run_is_stopped_once_at_maximum_failures() -> None:
+def test_stop_after_limit_stops_the_engine_only_once() -> None:
     news = [failure(number, f"error {number}") for number in range(5)]
 
     assert told(StopAfter(3), *news[:2]) == ("", 0)
     assert told(StopAfter(3), *news) == ("3 failures", 1)
 
 
-def test_repeated_failure_and_completed_job_do_not_count() -> None:
+def test_stop_after_limit_counts_neither_a_repeated_failure_nor_a_success() -> None:
     assert told(StopAfter(2), failure(1, "a"), failure(1, "a"), failure(2, "", status="completed")) == ("", 0)
 
 
-def test_same_cause_ignores_names_and_numbers() -> None:
+def test_failures_that_differ_in_names_and_numbers_have_the_same_cause() -> None:
     limit = StopAfter(2, is_same_cause=True)
 
     assert told(limit, failure(1, "a.png:1: no 'x'"), failure(2, "disk is gone")) == ("", 0)
@@ -101,7 +103,7 @@ def test_same_cause_ignores_names_and_numbers() -> None:
     assert told(limit, failure(1, "no"), failure(2, "no", builder="audio")) == ("", 0)
 
 
-def test_mask_error_removes_paths_and_numbers() -> None:
+def test_masked_error_has_no_paths_and_no_numbers() -> None:
     assert mask_error("") == ""
     assert mask_error("exit code 3 of '/bin/x'") == "exit code … of …"
 
@@ -119,7 +121,7 @@ STATUS = PipelineStatus(3, 1, 2, 0, 7, 0, 0, 0, True, 1)
         ({"running_analyses": 1}, False),
     ],
 )
-def test_job_count_is_complete_only_after_scan_reads_and_analyses(changes: dict[str, int], *, is_all: bool) -> None:
+def test_job_count_is_partial_until_all_files_are_scanned_and_analysed(changes: dict[str, int], *, is_all: bool) -> None:
     assert knows_all_jobs(replace(STATUS, **changes)) == is_all
 
 
@@ -132,7 +134,7 @@ def test_job_count_is_complete_only_after_scan_reads_and_analyses(changes: dict[
         (0, False, "failed, 0 warnings"),
     ],
 )
-def test_stopped_run_counts_known_pending_jobs(
+def test_summary_of_a_stopped_run_counts_the_known_pending_jobs(
     capsys: pytest.CaptureFixture[str], pending: int, said: str, *, is_partial: bool
 ) -> None:
     summary = Summary(jobs_failed=2, jobs_pending=pending, stopped_after="2 failures", is_count_partial=is_partial)
@@ -143,7 +145,7 @@ def test_stopped_run_counts_known_pending_jobs(
     assert (summary.to_json()["jobs_pending"], summary.to_json()["pending_is_all"]) == (pending, not is_partial)
 
 
-def test_stopped_slower_and_interrupted_runs_have_their_exit_codes() -> None:
+def test_exit_codes_differ_for_stopped_slower_and_interrupted_runs() -> None:
     assert exit_code(Summary(jobs_failed=2, stopped_after="2 failures"), None) == STOPPED_EARLY
     assert exit_code(Summary(is_too_slow=True), None) == 1
     assert exit_code(Summary(is_interrupted=True, stopped_after=""), None) == 130

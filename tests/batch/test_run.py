@@ -76,7 +76,7 @@ def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 # ------------------------------------------------------------------------------------------------------------------- batch
 
 
-def test_second_run_processes_nothing(run: Run, project: Path) -> None:
+def test_second_batch_processes_nothing(run: Run, project: Path) -> None:
     code, out, _ = run("batch", "--json")
     again, out_again, _ = run("batch", "--json")
 
@@ -87,7 +87,7 @@ def test_second_run_processes_nothing(run: Run, project: Path) -> None:
     assert (project / "Cache" / "server" / "b.txt").read_text() == "B"
 
 
-def test_json_is_one_object_on_stdout_and_progress_goes_to_stderr(run: Run, project: Path) -> None:
+def test_json_output_is_one_object_and_progress_goes_to_stderr(run: Run, project: Path) -> None:
     (project / "assets" / "bad.json").write_text('{"a": 1,\n oops}')
 
     code, out, err = run("batch", "--json")
@@ -116,7 +116,7 @@ def test_json_is_one_object_on_stdout_and_progress_goes_to_stderr(run: Run, proj
     assert "\x1b" not in err
 
 
-def test_failure_is_reported_on_second_run_until_fixed(run: Run, project: Path) -> None:
+def test_each_batch_reports_a_failure_until_the_source_is_fixed(run: Run, project: Path) -> None:
     bad = project / "assets" / "bad.json"
     bad.write_text("{oops}")
     first = run("batch", "--json")[0]
@@ -130,7 +130,7 @@ def test_failure_is_reported_on_second_run_until_fixed(run: Run, project: Path) 
 
 
 @pytest.mark.parametrize(("fail_on", "expected"), [(None, 0), ("error", 0), ("warning", 1)])
-def test_fail_on_warning_gives_same_result_on_second_run(run: Run, project: Path, fail_on: str | None, expected: int) -> None:
+def test_second_batch_with_fail_on_has_the_same_exit_code(run: Run, project: Path, fail_on: str | None, expected: int) -> None:
     (project / "assets" / "twice.json").write_text('{"a": 1, "a": 2}')
     gate = ["--fail-on", fail_on] if fail_on else []
 
@@ -139,7 +139,7 @@ def test_fail_on_warning_gives_same_result_on_second_run(run: Run, project: Path
     assert codes == [expected, expected]
 
 
-def test_retried_job_is_flaky_on_every_run(run: Run, project: Path) -> None:
+def test_retried_job_is_flaky_in_every_batch(run: Run, project: Path) -> None:
     (project / "assets" / "a.odd").write_text("x")
     odd = f"""
   - name: odd
@@ -165,7 +165,7 @@ workers:"""
     assert json.loads(run("status", "--json")[1])["flaky_jobs"] == 2
 
 
-def test_runs_with_the_same_resource_do_not_overlap(run: Run, project: Path) -> None:
+def test_jobs_with_the_same_resource_do_not_run_at_the_same_time(run: Run, project: Path) -> None:
     command = f"mkdir {project}/lock && cp {{source}} {{products_dir}} && rmdir {project}/lock"
     lone = f"""
   - {{name: one, patterns: ["*.one"], command: "{command}", resources: [card]}}
@@ -182,7 +182,7 @@ workers: 4
     assert (code, json.loads(out)["failures"]) == (0, [])
 
 
-def test_only_selected_platforms_count(run: Run, project: Path) -> None:
+def test_batch_with_platforms_counts_only_jobs_of_these_platforms(run: Run, project: Path) -> None:
     (project / "assets" / "bad.json").write_text("{oops}")
     run("batch")
 
@@ -306,7 +306,7 @@ def test_full_scan_runs_no_job_for_unchanged_content(run: Run, project: Path) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_ends_run_cleanly_with_exit_code_130(project: Path, number: signal.Signals) -> None:
+def test_signal_ends_a_batch_cleanly_with_exit_code_130(project: Path, number: signal.Signals) -> None:
     (project / "assets" / "a.slow").write_text("a")
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     engine = subprocess.Popen(
@@ -327,7 +327,7 @@ def test_signal_ends_run_cleanly_with_exit_code_130(project: Path, number: signa
     assert b"stopping" in err
 
 
-def test_locked_cache_is_exit_code_4(run: Run, project: Path) -> None:
+def test_batch_on_a_locked_cache_has_exit_code_4(run: Run, project: Path) -> None:
     (project / "assets" / "a.slow").write_text("a")
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     engine = subprocess.Popen(
@@ -358,7 +358,7 @@ def test_locked_cache_is_exit_code_4(run: Run, project: Path) -> None:
         (Summary(jobs_failed=1, is_interrupted=True), "warning", 130),
     ],
 )
-def test_exit_code_follows_from_the_summary_and_fail_on(summary: Summary, fail_on: str | None, code: int) -> None:
+def test_exit_code_depends_on_the_summary_and_the_fail_on_option(summary: Summary, fail_on: str | None, code: int) -> None:
     assert exit_code(summary, fail_on) == code
 
 
@@ -382,7 +382,7 @@ def progress(done: int, *, waiting: int = 0, failed: int = 0, is_scanning: bool 
     return Progress(0, 7, 0, 0, waiting, 1, done, failed, is_scanning)
 
 
-def test_pipe_gets_plain_progress_lines_at_intervals() -> None:
+def test_progress_on_a_pipe_is_plain_lines_at_intervals() -> None:
     stream, clock = io.StringIO(), Clock()
     reporter = Reporter(stream, Path("/logs"), clock)
     for second in range(25):
@@ -400,7 +400,7 @@ def test_pipe_gets_plain_progress_lines_at_intervals() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-def test_terminal_progress_line_fits_and_redraws_at_most_ten_times_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_line_fits_the_terminal_and_changes_ten_times_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.shared.printing.width", lambda _stream: 30)
     monkeypatch.setenv("NO_COLOR", "1")
     stream, clock = Terminal(), Clock()
@@ -419,7 +419,7 @@ def test_terminal_progress_line_fits_and_redraws_at_most_ten_times_per_second(mo
     assert stream.getvalue().endswith("\r\x1b[K")
 
 
-def test_quick_run_prints_no_progress() -> None:
+def test_quick_batch_prints_no_progress() -> None:
     stream, clock = Terminal(), Clock()
     reporter = Reporter(stream, Path("/logs"), clock)
     reporter(progress(1))
@@ -444,7 +444,7 @@ def test_time_left_is_estimated_after_the_scan() -> None:
     assert known.endswith("about 10.0 s left")
 
 
-def test_job_with_two_runs_counts_once_and_slowest_jobs_are_kept() -> None:
+def test_reporter_counts_a_job_once_and_keeps_the_slowest_jobs() -> None:
     reporter = Reporter(io.StringIO(), Path("/logs"))
     for number in range(1, 21):
         reporter(job(f"{number}.png", duration_ms=number, job_id=number * 997))
@@ -457,7 +457,7 @@ def test_job_with_two_runs_counts_once_and_slowest_jobs_are_kept() -> None:
     assert sorted(duration for duration, _ in reporter.slowest) == [16, 17, 18, 19, 20]
 
 
-def test_closed_stream_does_not_stop_the_run() -> None:
+def test_closed_stream_does_not_stop_the_batch() -> None:
     stream = io.StringIO()
     reporter = Reporter(stream, Path("/logs"))
     stream.close()
@@ -466,7 +466,7 @@ def test_closed_stream_does_not_stop_the_run() -> None:
     reporter.close()
 
 
-def test_disabled_platform_keeps_products_unless_remove_is_given(run: Run, project: Path) -> None:
+def test_products_of_a_disabled_platform_stay_without_the_remove_option(run: Run, project: Path) -> None:
     product = project / "Cache" / "server" / "a.txt"
     (project / "aptui.yaml").write_text(CONFIG.replace("server: {tags: [server]}", "server: {tags: [server], enabled: false}"))
     run("batch")
@@ -484,7 +484,7 @@ def test_disabled_platform_keeps_products_unless_remove_is_given(run: Run, proje
     assert "0 jobs run, 2 skipped" in run("batch", "--remove")[1]
 
 
-def test_trace_contains_turns_runs_commits_transactions_and_syncs(run: Run, project: Path) -> None:
+def test_trace_option_writes_the_spans_of_the_engine(run: Run, project: Path) -> None:
     assert run("batch", "--trace", "t.json")[0] == 0
 
     events = [event for event in json.loads((project / "t.json").read_text()) if event]
@@ -507,7 +507,7 @@ def test_products_of_removed_platform_are_deleted(run: Run, project: Path) -> No
     assert not product.exists()
 
 
-def test_jobs_refused_by_fail_on_are_listed_and_fail_in_junit(run: Run, project: Path) -> None:
+def test_jobs_that_violate_fail_on_are_listed_and_fail_in_junit(run: Run, project: Path) -> None:
     (project / "assets" / "twice.json").write_text('{"a": 1, "a": 2}')
     assert run("batch", "--platforms", "linux")[0] == 0
 
@@ -534,7 +534,7 @@ builders:
 """
 
 
-def test_job_that_reached_its_time_limit_is_not_retried_and_the_summary_says_so(run: Run, project: Path) -> None:
+def test_summary_reports_that_a_job_is_not_retried_after_its_time_limit(run: Run, project: Path) -> None:
     config = project / "aptui.yaml"
     config.write_text(HANGING.replace("LIMIT", "100ms"))
     (project / "assets" / "a.slow").write_text("")
@@ -559,7 +559,7 @@ def test_job_that_reached_its_time_limit_is_not_retried_and_the_summary_says_so(
     assert "2 jobs run, 0 skipped, 1 failed" in fourth[1]
 
 
-def test_error_of_a_source_that_was_restored_is_in_no_report(run: Run, project: Path) -> None:
+def test_no_report_has_an_error_of_a_source_that_was_changed_back(run: Run, project: Path) -> None:
     source = project / "assets" / "x.json"
     source.write_text("{}")
     run("batch")
@@ -621,24 +621,24 @@ def settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: dict[str, ob
         ({"misses": 3}, "shared_cache: {mode: client, store: /share}", "0 % from cache"),
     ],
 )
-def test_cache_account_of_a_running_engine_is_printed_if_there_are_hits_or_a_shared_store(
+def test_cache_account_is_printed_after_hits_or_with_a_shared_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: object, store: str, account: str
 ) -> None:
     assert settle(tmp_path, monkeypatch, {"run": 2, "shared": shared}, store).account == account
 
 
-def test_folder_mistakes_of_running_engine_are_in_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_summary_has_the_folder_mistakes_that_a_running_engine_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     summary = settle(tmp_path, monkeypatch, {"run": 0, "folder_mistakes": ["a/.aptui.yaml:1:2: wrong"]})
 
     assert summary.mistakes == ("a/.aptui.yaml:1:2: wrong",)
 
 
-def test_configuration_refused_by_engine_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configuration_that_the_running_engine_refuses_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"aptui\.yaml:3:60: unknown parameter 'fromat'"):
         settle(tmp_path, monkeypatch, {"run": 0, "configuration": "aptui.yaml:3:60: unknown parameter 'fromat'"})
 
 
-def test_engine_of_other_version_is_reported(
+def test_running_engine_of_another_version_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(attach, "__version__", "9.9")

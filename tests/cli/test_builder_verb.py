@@ -66,7 +66,7 @@ def test_builder_run_prints_a_traceback_of_the_authors_frames(project: Path, cap
 
 
 @pytest.mark.real
-def test_builder_run_of_an_unknown_builder_names_the_known_ones(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_builder_run_lists_the_known_builders_for_an_unknown_name(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["builder", "run", "none", "assets/a.atlas"]) == 3
     assert "no Python builder of this project is called 'none'; there are atlas" in capsys.readouterr().err
 

@@ -63,7 +63,7 @@ class Talk:
 
 
 @pytest.mark.real
-def test_conversation_answers_questions_in_lines(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_conversation_answers_each_question_with_plain_lines(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     talk = Talk(project)
 
     count, failed = talk("failed")
@@ -100,7 +100,7 @@ def test_conversation_answers_questions_in_lines(project: Path, capsys: pytest.C
     assert capsys.readouterr().out == "", "everything goes where the conversation is"
 
 
-def test_copy_reports_the_copied_lines(monkeypatch, tmp_path):
+def test_conversation_reports_the_lines_that_it_copied(monkeypatch, tmp_path):
     for name in ("TMUX", "STY", "SSH_TTY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -118,11 +118,13 @@ def test_copy_reports_the_copied_lines(monkeypatch, tmp_path):
         (False, {"TERM": "xterm", "ACCESSIBLE": "0"}, True, ""),
     ],
 )
-def test_reason_for_lines_names_option_or_variable(plain: bool, environ: dict[str, str], is_typed: bool, reason: str) -> None:
+def test_reason_for_lines_names_the_option_or_the_variable(
+    plain: bool, environ: dict[str, str], is_typed: bool, reason: str
+) -> None:
     assert reason_for_lines(Namespace(plain=plain), environ, is_typed=is_typed) == reason
 
 
-def test_events_are_reported_before_next_question_and_by_follow(tmp_path: Path) -> None:
+def test_events_are_printed_before_the_next_question_and_by_follow(tmp_path: Path) -> None:
     session, out = NoSession("lantern", tmp_path), io.StringIO()
     read, write = os.pipe()
     with open(read, "rb", buffering=0) as typed:

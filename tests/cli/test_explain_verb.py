@@ -54,7 +54,7 @@ def write(project: Path, rel: str, text: str) -> None:
     (project / rel).write_text(text)
 
 
-def test_each_parameter_names_the_line_that_sets_it(explain: Explain, project: Path) -> None:
+def test_explain_names_the_line_that_sets_a_parameter(explain: Explain, project: Path) -> None:
     write(project, "assets/.aptui.yaml", "builders:\n  tables: {params: {minify: false, a: 1}}\n")
     write(project, "shared/Tables/.aptui.yaml", "builders:\n  tables: {params: {a: 2}, platforms: {server: {b: 3}}}\n")
     config = verb_project.CONFIG.replace("uses: json,", "uses: json, params: {b: 0, c: 0}, platforms: {SERVER: {d: 4}},")
@@ -74,7 +74,7 @@ def test_each_parameter_names_the_line_that_sets_it(explain: Explain, project: P
     assert found["server"]["params"]["d"] == {"value": 4, "from": "aptui.yaml:11:78"}
 
 
-def test_skipped_platform_has_reason_and_line(explain: Explain, project: Path) -> None:
+def test_explain_names_the_reason_and_the_line_of_a_skipped_platform(explain: Explain, project: Path) -> None:
     config = verb_project.CONFIG.replace("path: shared,", "path: shared, exclude: [server],").replace(
         "{server: skip}", "{'*': skip}"
     )
@@ -98,7 +98,7 @@ def test_explain_names_winning_and_overridden_scan_folders(explain: Explain) -> 
     assert answer["overridden"] == [{"name": "shared", "file": "shared/a.txt"}]
 
 
-def test_missing_file_is_explained_like_an_existing_one(explain: Explain) -> None:
+def test_explain_accepts_the_path_of_a_missing_file(explain: Explain) -> None:
     answer = explain("models/new.fbx")
 
     assert (answer["is"], answer["scan_folder"], answer["builders"]) == ("missing", None, [])
@@ -106,7 +106,7 @@ def test_missing_file_is_explained_like_an_existing_one(explain: Explain) -> Non
     assert "/config/defaults.yaml:" in answer["companions"][0]["from"]
 
 
-def test_limits_and_patterns_name_their_origin(explain: Explain, project: Path) -> None:
+def test_explain_names_the_origin_of_limits_and_patterns(explain: Explain, project: Path) -> None:
     write(project, "aptui.yaml", verb_project.CONFIG.replace("version: 1", "version: 1\n    time_limit: 5s"))
     write(project, "builders/echo.py", verb_project.BUILDER.replace("words", "echo").replace("Words", "Echo"))
 
@@ -148,7 +148,7 @@ def test_explain_of_folder_shows_its_settings(project: Path, capsys: pytest.Capt
     assert told(capsys, "assets").splitlines()[0] == "."
 
 
-def test_broken_settings_file_is_reported_with_line(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_reports_the_line_of_a_mistake_in_a_settings_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(project, "assets/.aptui.yaml", "builders:\n  daat: {}\n")
     write(project, "assets/sub/.aptui.yaml", "builders: [")
 
@@ -159,7 +159,7 @@ def test_broken_settings_file_is_reported_with_line(project: Path, capsys: pytes
     assert "until that is fixed, all sources below it fail" in text
 
 
-def test_path_outside_scan_folders_is_refused(explain: Explain, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_refuses_a_path_outside_the_scan_folders(explain: Explain, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["explain", "/etc/passwd"]) == 3
     assert "is in no scan folder" in capsys.readouterr().err
     assert explain("assets/sub/b.up")["path"] == "sub/b.up"

@@ -66,7 +66,7 @@ def test_history_has_the_builder_version_of_each_run(run: Run) -> None:
     assert [item["builder_version"] for item in runs(out)] == ["2", "1"]
 
 
-def test_text_output_has_a_table_for_each_job(run: Run) -> None:
+def test_history_as_text_has_a_table_for_each_job(run: Run) -> None:
     code, out, _ = run("log", "a.txt", "--history")
 
     lines = out.splitlines()
@@ -90,7 +90,7 @@ def test_compare_prints_differences_of_two_runs(run: Run) -> None:
     assert "the same products" in version
 
 
-def test_compare_with_failed_run_reports_no_lost_products(run: Run) -> None:
+def test_compare_with_a_failed_run_reports_no_product_as_lost(run: Run) -> None:
     _, told, _ = run("log", "tables/bad.json@linux", "--compare", "2", "1")
 
     assert "a run that did not complete made no products" in told

@@ -55,7 +55,9 @@ def test_version_option_prints_the_version(capsys: pytest.CaptureFixture[str]) -
         (["why"], "aptui: the following arguments are required: PATH|JOB; see 'aptui why --help'\n"),
     ],
 )
-def test_mistake_is_one_line_and_exit_code_3(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistake_of_the_user_prints_one_line_and_exits_with_code_3(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main.main(words) == 3
 
     captured = capsys.readouterr()
@@ -70,7 +72,7 @@ def test_a_folder_without_project_is_a_mistake(tmp_path: Path, capsys: pytest.Ca
         assert "no 'aptui.yaml' in" in capsys.readouterr().err
 
 
-def test_each_configuration_mistake_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_mistake_in_the_configuration_is_printed_as_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "aptui.yaml").write_text("scan_folder: 1\nworkers: many\n")
 
     assert main.main(["batch", "--project", str(tmp_path)]) == 3
@@ -80,7 +82,7 @@ def test_each_configuration_mistake_is_one_line(tmp_path: Path, capsys: pytest.C
     assert all(line.startswith(f"aptui: {tmp_path}/aptui.yaml:") for line in lines)
 
 
-def test_bug_is_one_line_and_a_traceback_file(
+def test_bug_prints_one_line_and_writes_a_traceback_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -110,7 +112,7 @@ def test_os_error_is_reported_with_exit_code_2(
     assert capsys.readouterr().err.startswith("aptui: '/some/file': No space left on device; the traceback is in")
 
 
-def test_interrupt_is_exit_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_verb_exits_with_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(words: list[str]) -> tuple[str, list[str]]:
         raise KeyboardInterrupt
 
@@ -129,7 +131,7 @@ def test_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_batch_without_work_or_with_one_copy_imports_nothing_heavy(tmp_path: Path) -> None:
+def test_batch_without_work_or_with_one_copy_imports_no_heavy_modules(tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets" / "a.txt").write_text("a")
     (tmp_path / "aptui.yaml").write_text('scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n')
@@ -194,7 +196,7 @@ def test_batch_without_work_or_with_one_copy_imports_nothing_heavy(tmp_path: Pat
 
 @pytest.mark.real
 @pytest.mark.parametrize("modules", ["read_verbs", "why_verb", "engine_verbs", "log_verb", "conversation"])
-def test_verbs_of_clients_import_nothing_heavy(modules: str) -> None:
+def test_client_verbs_import_no_heavy_modules(modules: str) -> None:
     script = f"import sys, aptui.shared.lean_start, aptui.cli.{modules}; print(*sorted(sys.modules))"
 
     ended = subprocess.run([sys.executable, "-c", script], env=_environment(), capture_output=True, text=True, check=True)
@@ -205,7 +207,7 @@ def test_verbs_of_clients_import_nothing_heavy(modules: str) -> None:
 
 
 @pytest.mark.real
-def test_output_to_a_file_keeps_the_start_lean(tmp_path: Path) -> None:
+def test_start_with_output_to_a_file_imports_no_heavy_modules(tmp_path: Path) -> None:
     script = "import sys; from aptui.cli.main import main; main(['ps']); print(*sorted(sys.modules), file=sys.stderr)"
 
     with open(tmp_path / "output", "wb") as output:
@@ -223,7 +225,7 @@ def test_output_to_a_file_keeps_the_start_lean(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_lazy_modules_of_lean_start_work_on_demand() -> None:
+def test_modules_that_lean_start_defers_work_when_they_are_used() -> None:
     script = (
         "import sys, aptui.shared.lean_start, msgspec, pathlib, uuid; from aptui.config.configuration import Config\n"
         "print({'urllib.parse', 'platform', 'msgspec.inspect', 'msgspec._json_schema', 'typing_extensions'} & set(sys.modules))\n"
@@ -295,7 +297,7 @@ def test_unwritable_stdout_is_reported_in_one_line(verb: str, tmp_path: Path) ->
 
 
 @pytest.mark.real
-def test_closed_streams_are_not_an_error(tmp_path: Path) -> None:
+def test_verb_works_if_its_standard_streams_are_closed(tmp_path: Path) -> None:
     done = run_in_shell("schema --path <&- >&-", tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -335,12 +337,12 @@ def test_ignored_sigchld_is_reset_to_default() -> None:
         (["nothing"], []),
     ],
 )
-def test_words_of_a_command_line_are_completed(words: list[str], offered: list[str]) -> None:
+def test_completion_completes_words_of_a_command_line(words: list[str], offered: list[str]) -> None:
     assert manual.complete_words(words) == offered
 
 
 @pytest.mark.real
-def test_sources_and_jobs_are_completed_folder_by_folder(
+def test_completion_offers_sources_and_jobs_folder_by_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project = verb_project.write(tmp_path, monkeypatch)
@@ -352,7 +354,7 @@ def test_sources_and_jobs_are_completed_folder_by_folder(
     assert "#1" in manual.complete_words(["-C", str(project), "log", "#"])
 
 
-def test_unprocessed_project_offers_no_names(
+def test_completion_offers_no_names_in_an_unprocessed_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     verb_project.write(tmp_path, monkeypatch)
@@ -363,7 +365,7 @@ def test_unprocessed_project_offers_no_names(
 
 @pytest.mark.real
 @pytest.mark.parametrize("shell", ["bash", pytest.param("zsh", marks=needs("zsh")), pytest.param("fish", marks=needs("fish"))])
-def test_completion_code_for_each_shell_is_valid(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_completion_code_is_valid_in_each_shell(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["completion", shell]) == 0
     code = capsys.readouterr().out
 
@@ -391,7 +393,7 @@ def lines(*texts: str) -> list[JobLogLine]:
         (["one", "two"], ["[… 9 left out …]", "twelve"], ["[… 9 left out …]", "twelve"]),
     ],
 )
-def test_followed_log_prints_each_line_once(before: list[str], now: list[str], said: list[str]) -> None:
+def test_log_follow_prints_each_line_once(before: list[str], now: list[str], said: list[str]) -> None:
     heard: list[JobLogLine] = []
     followed = Followed(7, lines(*before))
 

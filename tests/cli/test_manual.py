@@ -23,7 +23,7 @@ from aptui.store.jobs.filter import FIELDS
 PAGE = Path(main.__file__).parents[1] / "VERBS.md"
 
 
-def test_help_verb_equals_help_option(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_verb_prints_the_same_text_as_the_help_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["help", "batch"]) == 0
     said = capsys.readouterr().out
     assert main.main(["batch", "-h"]) == 0
@@ -40,7 +40,7 @@ def test_help_without_verb_groups_verbs_and_shows_first_steps(capsys: pytest.Cap
     assert "New here?" in said
 
 
-def test_each_action_of_cache_has_a_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_action_of_the_cache_verb_has_its_own_help(capsys: pytest.CaptureFixture[str]) -> None:
     texts = set()
     for action in manual.actions_of("cache"):
         assert main.main(["cache", action, "--help"]) == 0
@@ -68,7 +68,7 @@ def test_the_man_page_names_every_verb_and_starts_no_line_with_a_stray_dot(capsy
     assert all(line.startswith(known) for line in lines if line.startswith("."))
 
 
-def test_docs_prints_the_page_of_one_verb_and_refuses_unknown_verbs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_docs_verb_prints_the_page_of_a_verb_and_refuses_unknown_verbs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["docs", "verify"]) == 0
     assert "--rebuild" in capsys.readouterr().out
     assert main.main(["docs", "gc"]) == 3
@@ -112,7 +112,7 @@ def refusal(words: list[str]) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_command_lines_of_a_page_parse(page: Path) -> None:
+def test_command_lines_in_each_documentation_page_are_valid(page: Path) -> None:
     lines = [line for block in blocks(page, "(?:sh|console)?") for line in block.splitlines()]
     mentions = re.findall(r"`(aptui [^`\n]+)`", page.read_text(encoding="utf-8"))
     wrong = [refusal(words) for words in commands(lines)]
@@ -122,7 +122,7 @@ def test_command_lines_of_a_page_parse(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_configurations_of_a_page_are_valid(page: Path) -> None:
+def test_configurations_in_each_documentation_page_are_valid(page: Path) -> None:
     for block in blocks(page, "yaml"):
         root = read_yaml(block.encode(), page.name)
         if root.get("apiVersion") is not None:  # this YAML is a manifest of Kubernetes
@@ -156,13 +156,13 @@ def test_shipped_reference_page_is_up_to_date(topic: str, page: str, capsys: pyt
     assert (PACKAGE / page).read_text(encoding="utf-8") == said, f"aptui docs {topic} --markdown > aptui/{page}"
 
 
-def test_every_key_is_explained() -> None:
+def test_every_configuration_key_has_a_title_or_a_description() -> None:
     unexplained = [path for path, part in manual.schema_keys() if not part.get("description") and not part.get("title")]
 
     assert unexplained == []
 
 
-def test_every_field_of_the_filter_is_explained() -> None:
+def test_manual_explains_every_field_of_the_filter() -> None:
     assert tuple(manual.FIELD_TEXTS) == FIELDS
 
 
@@ -172,7 +172,7 @@ def test_every_address_of_the_gateway_is_listed() -> None:
     assert all(f" {address.path}` |" in page for address in documents.addresses())
 
 
-def test_a_topic_is_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_docs_verb_prints_a_topic_as_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["docs", "keys"]) == 0
 
     said = capsys.readouterr().out
@@ -181,7 +181,7 @@ def test_a_topic_is_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("verb", verbs.all_verbs())
-def test_verb_has_a_group_and_two_valid_examples(verb: str) -> None:
+def test_each_verb_has_a_group_and_two_valid_examples(verb: str) -> None:
     info = verbs.all_verbs()[verb]
     assert info.group in verbs.GROUP_TEXTS
     for name in (verb, *(f"{verb} {action}" for action in actions_of(verb))):

@@ -32,7 +32,7 @@ def uses_of(parser: Parser):
 
 
 @pytest.mark.parametrize("verb", sorted(all_verbs()))
-def test_plain_words_equal_argparse_for_every_argument_of_a_verb(verb):
+def test_plain_words_are_parsed_as_by_argparse_for_every_argument(verb):
     parser = parser_of(verb)
     uses = list(uses_of(parser))
     lines = [[], *uses, *([*one, *other] for one in uses for other in (["--json"], ["word"])), *(["word", *one] for one in uses)]
@@ -63,12 +63,12 @@ def test_usual_command_line_is_read_without_argparse(line):
         "status --json --openmetrics", "why", "why a b", "why a --json b", "jobs --status unknown",
     ],
 )  # fmt: skip
-def test_mistake_or_rare_form_is_left_to_argparse(line):
+def test_argparse_parses_mistakes_and_rare_forms(line):
     verb, *words = shlex.split(line)
 
     assert read(verb, words) is None
 
 
-def test_mistake_is_reported_by_argparse(capsys):
+def test_argparse_reports_a_mistake(capsys):
     assert main.main(["batch", "--workers", "many"]) == UserError.exit_code
     assert "argument --workers: invalid int value: 'many'" in capsys.readouterr().err

@@ -127,7 +127,7 @@ def test_jobs_table_is_aligned_and_fits_the_terminal(run: Run, monkeypatch: pyte
 # --------------------------------------------------------------------------------------------------------------------- log
 
 
-def test_log_is_shown_without_control_sequences(run: Run) -> None:
+def test_printed_log_has_no_control_sequences(run: Run) -> None:
     code, out, _ = run("log", "x.words@linux")
 
     assert code == 0
@@ -135,7 +135,7 @@ def test_log_is_shown_without_control_sequences(run: Run) -> None:
     assert "\x1b" not in out
 
 
-def test_raw_log_equals_the_log_file(run: Run, processed: Path) -> None:
+def test_raw_log_has_the_bytes_of_the_log_file(run: Run, processed: Path) -> None:
     (row,) = json.loads(run("jobs", "--json", "--filter", "x.words platform:linux")[1])
 
     _, out, _ = run("log", f"#{row['job_id']}", "--raw")
@@ -150,7 +150,7 @@ def test_a_raw_log_is_refused_on_a_terminal(run: Run, monkeypatch: pytest.Monkey
     assert run("log", "x.words@linux", "--raw")[0] == 3
 
 
-def test_log_is_printed_as_json_and_by_the_number_of_a_run(run: Run) -> None:
+def test_printed_log_can_be_json_or_the_log_of_a_numbered_run(run: Run) -> None:
     first = json.loads(run("log", "x.words@linux", "--json")[1])
     again = json.loads(run("log", "x.words@linux", "--json", "--run", "1")[1])
     code, _, err = run("log", "x.words@linux", "--run", "7")
@@ -161,7 +161,7 @@ def test_log_is_printed_as_json_and_by_the_number_of_a_run(run: Run) -> None:
     assert "there is no run 7" in err
 
 
-def test_log_of_a_job_without_lines_reports_an_empty_log(run: Run) -> None:
+def test_empty_log_of_a_job_is_reported(run: Run) -> None:
     code, out, err = run("log", "a.txt@linux")
 
     assert (code, out) == (0, "")
@@ -192,7 +192,7 @@ def test_an_ambiguous_name_lists_the_candidates(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.txt@mac", "a.txt:nokey", "#99999", "no/such.txt"])
-def test_a_name_without_job_is_a_mistake(run: Run, name: str) -> None:
+def test_a_name_that_no_job_has_is_a_mistake(run: Run, name: str) -> None:
     assert run("log", name)[0] == 3
 
 
@@ -209,7 +209,7 @@ def test_status_counts_jobs_and_products(run: Run) -> None:
     assert "failed     2" in told
 
 
-def test_status_reports_engine_in_trouble_without_lock(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_reports_an_engine_that_released_its_lock_after_trouble(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     health = {"roots": [], "holds": [], "disk": "the disk is full", "database": "", "pool": "", "configuration": ""}
     answer = {"pid": 77, "state": "in trouble", "uptime_s": 1.0, "rss_bytes": 1, "health": health, "progress": None}
     monkeypatch.setattr(read_verbs, "engine_process", lambda _config: 0)
@@ -222,7 +222,9 @@ def test_status_reports_engine_in_trouble_without_lock(run: Run, monkeypatch: py
     assert "the disk is full" in told
 
 
-def test_deleted_database_of_running_engine_is_reported_as_gone(run: Run, processed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_database_of_a_running_engine_is_reported_as_gone(
+    run: Run, processed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     database = next(processed.rglob("assetdb.sqlite"))
     away = database.rename(database.with_name("away"))
     answer = {"pid": 77, "health": {"disk": ""}}
@@ -262,7 +264,7 @@ def test_why_explains_the_last_run_of_a_job(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["Cache/linux/out.idx", "linux/out.idx", "linux/OUT.idx"])
-def test_why_of_a_product_leads_to_its_source(run: Run, name: str) -> None:
+def test_why_of_a_product_names_its_source(run: Run, name: str) -> None:
     answer = json.loads(run("why", name, "--json")[1])
 
     assert (answer["path"], answer["is"], answer["said"]) == ("linux/out.idx", "product", "its source is 'x.words'")
@@ -275,7 +277,7 @@ def test_why_of_a_cache_file_without_job_names_no_source(run: Run) -> None:
     assert (answer["is"], answer["said"]) == ("outside", "it is in the cache, but no job made it")
 
 
-def test_why_of_edited_source_reports_unscanned_change(run: Run, processed: Path) -> None:
+def test_why_reports_an_edit_of_a_source_that_is_not_scanned_yet(run: Run, processed: Path) -> None:
     path = processed / "assets" / "x.words"
     text = path.read_text()
     try:
@@ -308,7 +310,7 @@ def test_why_of_a_failed_job_names_the_error(run: Run) -> None:
         ("assets/sub", "folder", "it is a folder"),
     ],
 )
-def test_why_of_a_file_without_jobs_names_the_cause(run: Run, name: str, is_what: str, said: str) -> None:
+def test_why_names_the_cause_if_a_file_has_no_jobs(run: Run, name: str, is_what: str, said: str) -> None:
     code, out, _ = run("why", name, "--json")
 
     answer = json.loads(out)
@@ -321,7 +323,7 @@ def test_why_names_the_pattern_that_almost_matches(run: Run) -> None:
     assert "came near: 'tables/*.json' of builder 'tables'" in run("why", "odd.jsn")[1]
 
 
-def test_why_of_new_file_reports_not_scanned_yet(run: Run, processed: Path) -> None:
+def test_why_reports_that_a_new_file_is_not_scanned_yet(run: Run, processed: Path) -> None:
     new = processed / "assets" / "new.txt"
     new.touch()
     try:
@@ -339,7 +341,7 @@ def test_why_of_overridden_file_names_the_winner(run: Run, processed: Path) -> N
     assert f"{processed}/assets/a.txt" in answer["said"]
 
 
-def test_why_of_overridden_file_names_sources_that_read_it(
+def test_why_names_the_sources_that_read_an_overridden_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own_homes(tmp_path, monkeypatch)
@@ -362,14 +364,14 @@ def test_why_of_overridden_file_names_sources_that_read_it(
     assert hidden["dependents"] == ["a.src"]
 
 
-def test_why_of_an_unknown_path_names_the_nearest(run: Run) -> None:
+def test_why_of_an_unknown_path_names_the_nearest_path(run: Run) -> None:
     code, _, err = run("why", "sub/c.up")
 
     assert code == 3
     assert "did you mean 'sub/b.up'" in err
 
 
-def test_reading_verbs_without_database_report_nothing_processed(
+def test_reading_verbs_without_a_database_report_that_nothing_is_processed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     verb_project.write(tmp_path, monkeypatch)
@@ -380,7 +382,7 @@ def test_reading_verbs_without_database_report_nothing_processed(
     assert not os.path.exists("Cache")
 
 
-def test_source_name_of_json_is_accepted_by_why(tmp_path, run, monkeypatch):
+def test_why_accepts_the_source_name_that_json_prints(tmp_path, run, monkeypatch):
     root = tmp_path / "odd"
     (root / "assets").mkdir(parents=True)
     (root / "aptui.yaml").write_text('scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n')
@@ -392,7 +394,7 @@ def test_source_name_of_json_is_accepted_by_why(tmp_path, run, monkeypatch):
         assert run("why", row["source"], "--project", str(root))[0] == 0
 
 
-def test_why_of_intermediate_names_the_jobs_that_made_it(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_names_the_jobs_that_made_an_intermediate(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = Project(tmp_path / "chains", "builders: []\nscan_folders: [{name: game, path: assets}]\n")
     project.write("builders/chained.py", (Path(__file__).parents[1] / "stories/chained.py").read_text())
     project.write("assets/Deep.top", "one")

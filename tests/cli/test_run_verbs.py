@@ -43,14 +43,14 @@ def test_reprocess_runs_jobs_of_named_sources(run: Run, pattern: str, expected: 
     assert json.loads(out)["jobs_run"] == expected + 2
 
 
-def test_reprocess_is_recorded_as_reason(run: Run) -> None:
+def test_reprocess_is_recorded_as_the_reason_of_a_run(run: Run) -> None:
     run("batch")
     run("reprocess", "sub/b.up")
 
     assert "person" in run("why", "sub/b.up")[1]
 
 
-def test_reprocess_without_match_is_a_mistake(run: Run) -> None:
+def test_reprocess_is_a_mistake_if_no_source_matches(run: Run) -> None:
     run("batch")
 
     assert run("reprocess", "*.nothing")[0] == 3
@@ -85,7 +85,7 @@ def kept(out: str) -> Path:
     return Path(out.splitlines()[-1].removeprefix("kept").strip())
 
 
-def test_rerun_shows_command_keeps_folder_and_changes_no_product(run: Run, project: Path) -> None:
+def test_rerun_keeps_its_folder_and_changes_no_product(run: Run, project: Path) -> None:
     run("batch")
     product = project / "Cache" / "linux" / "sub" / "b.txt"
     product.write_text("mine")
@@ -100,7 +100,7 @@ def test_rerun_shows_command_keeps_folder_and_changes_no_product(run: Run, proje
     assert Path.cwd() == project
 
 
-def test_rerun_of_a_failing_job_is_exit_code_1(run: Run) -> None:
+def test_rerun_of_a_failing_job_exits_with_code_1(run: Run) -> None:
     run("batch")
 
     code, out, _ = run("rerun", "tables/bad.json@server")
@@ -121,7 +121,7 @@ def test_rerun_works_for_copies_and_python_builders(run: Run, name: str) -> None
     assert any(path.is_file() for path in kept(out).rglob("*"))
 
 
-def test_folder_of_rerun_survives_the_next_batch(run: Run) -> None:
+def test_next_batch_keeps_the_folder_of_a_rerun(run: Run) -> None:
     run("batch")
     folder = kept(run("rerun", "sub/b.up")[1])
 
@@ -212,7 +212,7 @@ def test_doctor_warns_of_low_disk_space_and_network_mounts(monkeypatch: pytest.M
     assert "network file system (nfs4)" in out
 
 
-def test_file_system_is_that_of_the_longest_mount(tmp_path: Path) -> None:
+def test_doctor_finds_the_file_system_of_the_longest_matching_mount(tmp_path: Path) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(
         "1 0 8:1 / / rw - ext4 /dev/a rw\n"
@@ -225,7 +225,9 @@ def test_file_system_is_that_of_the_longest_mount(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("version", "has_bug"), [((3, 40, 1), True), ((3, 51, 2), True), ((3, 51, 3), False), ((3, 54, 1), False)])
-def test_sqlite_wal_reset_bug_is_detected(monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...], has_bug: bool) -> None:
+def test_doctor_detects_a_sqlite_version_with_the_wal_reset_bug(
+    monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...], has_bug: bool
+) -> None:
     monkeypatch.setattr(checks, "sqlite_version", lambda: version)
 
     assert checks.has_wal_reset_bug() is has_bug
@@ -263,7 +265,7 @@ def test_demo_succeeds_when_exactly_the_intended_failure_occurs(tmp_path: Path, 
     assert "data/another.json should not have failed" in told
 
 
-def test_schema_is_json(run: Run) -> None:
+def test_schema_verb_prints_json(run: Run) -> None:
     assert "properties" in json.loads(run("schema")[1])
 
 

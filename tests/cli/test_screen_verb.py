@@ -45,7 +45,7 @@ def test_screen_with_broken_configuration_uses_running_engine(
     assert (config.name, session.is_read_only, session._wants_engine) == ("game", False, False)
 
 
-def test_broken_configuration_without_engine_opens_only_read_only(opened: list[Any], tmp_path: Path) -> None:
+def test_screen_of_a_broken_configuration_without_an_engine_is_read_only(opened: list[Any], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"aptui\.yaml"):
         screen_verb.tui(arguments(tmp_path))
     assert opened == []
@@ -54,7 +54,7 @@ def test_broken_configuration_without_engine_opens_only_read_only(opened: list[A
     assert opened[0][1].is_read_only
 
 
-def test_broken_configuration_without_stored_one_is_an_error(
+def test_broken_configuration_is_an_error_if_no_valid_one_is_stored(
     opened: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch_config, "last_good", lambda *_: None)
@@ -79,7 +79,7 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return keys
 
 
-def test_screen_without_project_shows_one_and_writes_it_on_a_key(
+def test_screen_proposes_a_project_and_writes_the_project_after_a_key(
     typed: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     typed.append("w")
@@ -93,7 +93,7 @@ def test_screen_without_project_shows_one_and_writes_it_on_a_key(
 
 
 @pytest.mark.parametrize("key", ["n", "\r", "\x1b[A"])
-def test_screen_without_project_writes_nothing_on_another_key(
+def test_screen_writes_no_project_after_another_key(
     typed: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str
 ) -> None:
     typed.append(key)
@@ -104,7 +104,7 @@ def test_screen_without_project_writes_nothing_on_another_key(
     assert [path.name for path in tmp_path.iterdir()] == ["assets"]
 
 
-def test_folder_without_known_files_is_not_offered(typed: list[str], tmp_path: Path) -> None:
+def test_screen_proposes_no_project_in_a_folder_without_known_files(typed: list[str], tmp_path: Path) -> None:
     (tmp_path / "assets/a.json").unlink()
 
     with pytest.raises(UserError, match=r"no 'aptui\.yaml'"):

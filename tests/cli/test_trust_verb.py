@@ -166,7 +166,7 @@ def process(project: Path, markers: Markers) -> None:
     markers()
 
 
-def test_every_verb_is_in_the_table() -> None:
+def test_every_verb_is_tested_with_an_untrusted_project() -> None:
     assert sorted([*RUN, *LOOK, *STAY]) == sorted(all_verbs())
 
 
@@ -176,20 +176,20 @@ def test_reading_verbs_run_no_code_in_fresh_clone(markers: Markers) -> None:
     assert trust.list_recorded() == []
 
 
-def test_guide_names_the_verbs_that_are_consent() -> None:
+def test_guide_names_the_verbs_that_imply_trust() -> None:
     section = (Path(main.__file__).parents[1] / "GUIDE.md").read_text().partition("## Trust")[2]
 
     row = next(line for line in section.splitlines() if line.startswith("| `batch`"))
     assert [verb for verb in (*RUN, "serve") if f"`{verb}" not in row] == []
 
 
-def test_reading_verbs_run_no_code_after_change(hostile: Path, markers: Markers) -> None:
+def test_reading_verbs_run_no_code_after_the_code_was_changed(hostile: Path, markers: Markers) -> None:
     process(hostile, markers)
 
     assert ran_by(LOOK, markers) == {}
 
 
-def test_reading_verbs_run_no_code_after_revoke(hostile: Path, markers: Markers) -> None:
+def test_reading_verbs_run_no_code_after_trust_was_revoked(hostile: Path, markers: Markers) -> None:
     process(hostile, markers)
     assert main.main(["trust"]) == 0
     assert main.main(["trust", "--revoke"]) == 0
@@ -205,7 +205,7 @@ def test_reading_verbs_run_code_of_trusted_project(hostile: Path, markers: Marke
 
 
 @pytest.mark.parametrize("verb", sorted(RUN))
-def test_verbs_that_run_jobs_are_consent(hostile: Path, markers: Markers, verb: str) -> None:
+def test_verbs_that_run_jobs_imply_trust(hostile: Path, markers: Markers, verb: str) -> None:
     if verb != "batch":
         process(hostile, markers)
         main.main(["trust", "--revoke"])
@@ -228,7 +228,7 @@ def test_status_reports_change_with_author(hostile: Path, markers: Markers, caps
     assert f"changed since you trusted this project, by Bea in {commit}" in capsys.readouterr().out
 
 
-def test_git_of_change_lines_runs_no_program_of_the_repository(hostile: Path, markers: Markers, tmp_path: Path) -> None:
+def test_change_lines_run_no_program_that_the_repository_configures(hostile: Path, markers: Markers, tmp_path: Path) -> None:
     process(hostile, markers)
     script = tmp_path / "hostile.sh"
     script.write_text(f"#!/bin/sh\necho git >> {tmp_path}/markers\n")
@@ -261,7 +261,7 @@ def test_check_of_untrusted_project_is_an_error(hostile: Path, markers: Markers,
     assert "check 'look' was not applied: it runs a command of this project" in capsys.readouterr().err
 
 
-def test_plain_screen_on_pipe_does_not_ask_or_start_engine(
+def test_plain_screen_on_a_pipe_neither_asks_nor_starts_an_engine(
     hostile: Path, markers: Markers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with open(os.devnull) as nothing:

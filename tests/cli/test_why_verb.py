@@ -44,7 +44,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 @pytest.mark.real
-def test_why_of_never_completed_job_reports_first_failure_and_change(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_of_a_job_that_never_completed_names_the_first_failure(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = project / "assets" / "a.bad"
     source.write_text("1")
     main.main(["batch"])
@@ -63,7 +63,7 @@ def test_why_of_never_completed_job_reports_first_failure_and_change(project: Pa
 
 
 @pytest.mark.real
-def test_why_of_dependency_names_sources_that_need_it(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_names_the_sources_that_need_a_dependency(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "assets" / "a.words").write_text("")
     main.main(["batch"])
 

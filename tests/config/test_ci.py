@@ -19,7 +19,7 @@ RECIPES = ("github-actions.yml", "gitlab-ci.yml")
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_each_recipe_is_yaml_with_valid_aptui_commands(name: str) -> None:
+def test_each_recipe_is_valid_yaml_with_valid_commands(name: str) -> None:
     text = Path(FOLDER, name).read_text(encoding="utf-8")
 
     assert YAML(typ="safe").load(text)
@@ -88,7 +88,7 @@ def test_github_recipe_may_only_read_and_names_actions_by_commit() -> None:
     assert cache["restore-keys"] == "${{ env.STORE }}-"
 
 
-def test_gitlab_recipe_keeps_results_of_unprotected_branches_apart_and_no_database() -> None:
+def test_gitlab_recipe_keeps_no_database_and_isolates_unprotected_branches() -> None:
     job = YAML(typ="safe").load(Path(FOLDER, "gitlab-ci.yml"))["assets"]
 
     assert "$CI_COMMIT_REF_PROTECTED" in job["cache"]["key"]

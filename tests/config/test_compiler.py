@@ -65,7 +65,7 @@ def test_init_without_assets_folder_uses_the_folder_itself(folder: Path) -> None
     assert [rule.kind for rule in loaded.project.builders] == [BuilderKind.COPY]
 
 
-def test_init_with_copy_patterns_writes_exactly_that_rule(folder: Path) -> None:
+def test_init_with_copy_patterns_writes_only_a_copy_rule(folder: Path) -> None:
     (folder / "a.png").touch()
 
     init(folder, copy_patterns=["*.txt", 'odd "ä".x', "*.json"])
@@ -81,7 +81,7 @@ def test_init_refuses_a_pattern_that_could_never_match(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_init_never_overwrites(folder: Path) -> None:
+def test_init_never_overwrites_an_existing_file(folder: Path) -> None:
     (folder / "aptui.yaml").write_text("mine", encoding="utf-8")
 
     with pytest.raises(UserError, match="exists already"):
@@ -90,12 +90,12 @@ def test_init_never_overwrites(folder: Path) -> None:
     assert (folder / "aptui.yaml").read_text(encoding="utf-8") == "mine"
 
 
-def test_init_needs_a_folder(folder: Path) -> None:
+def test_init_refuses_a_path_that_is_not_a_folder(folder: Path) -> None:
     with pytest.raises(UserError, match="is not a folder"):
         init(folder / "nowhere")
 
 
-def test_written_file_names_the_schema_for_editors(folder: Path) -> None:
+def test_init_writes_the_place_of_the_schema_for_editors(folder: Path) -> None:
     text = init(folder).read_text(encoding="utf-8")
 
     assert "# yaml-language-server: $schema=" in text
@@ -119,7 +119,7 @@ def test_broken_installation_is_reported(tmp_path: Path, monkeypatch: pytest.Mon
         data_dir()
 
 
-def test_the_published_schema_is_the_one_in_use() -> None:
+def test_published_schema_equals_the_schema_in_use() -> None:
     published = (data_dir() / "config" / "aptui.schema.json").read_text(encoding="utf-8")
 
     assert published == json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
@@ -154,7 +154,7 @@ def test_every_example_in_the_shipped_files_is_valid() -> None:
         assert [str(mistake) for mistake in check(read_yaml(text.encode(), text))] == []
 
 
-def test_the_builder_examples_load_together(folder: Path) -> None:
+def test_builder_examples_are_valid_in_one_configuration(folder: Path) -> None:
     blocks = re.findall(r"(?:^#:.*\n)+", (data_dir() / "config" / "builders.yaml").read_text(encoding="utf-8"), re.MULTILINE)
     entries = [re.sub(r"^#: ?", "", block, flags=re.MULTILINE).removeprefix("builders:\n") for block in blocks]
     platforms = "platforms: {linux: {tags: [tools]}, server: {}}\n"

@@ -14,7 +14,7 @@ from aptui.config import dirs
 from aptui.shared.errors import HostError, UserError
 
 
-def test_linked_cache_has_the_same_identity_and_a_copy_has_another(tmp_path: Path) -> None:
+def test_identity_of_a_cache_is_equal_through_a_link_and_new_in_a_copy(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     assert dirs.identity_of(cache) == ""
     cache.mkdir()
@@ -42,7 +42,7 @@ def test_cache_of_another_user_is_refused_with_the_name_of_its_owner(tmp_path: P
 
 @pytest.mark.skipif(os.geteuid() != 0, reason=MACHINE + "only root gives files away")
 @pytest.mark.parametrize("strange", ["", "aptui.yaml", ".."])
-def test_unnamed_project_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strange: str) -> None:
+def test_project_of_another_user_is_refused_unless_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strange: str) -> None:
     project = tmp_path / "above/game"
     below = project / "sub/mine"
     below.mkdir(parents=True)

@@ -73,25 +73,25 @@ def test_an_entry_is_added_in_the_style_of_its_list(text, after):
 
 
 @pytest.mark.parametrize("text", ["workers: 1\n...\n", "limits:\n", "limits: 4\n"])
-def test_unusual_layout_is_refused_and_left_unchanged(text):
+def test_edit_refuses_an_unusual_layout_and_leaves_the_file_unchanged(text):
     with pytest.raises(UserError, match="write it by hand"):
         edit_text(text, "x", "limits.process", "5m")
 
 
-def test_a_missing_mapping_is_made():
+def test_edit_adds_a_missing_mapping():
     assert edit_text("workers: 1\n", "x", "limits.process", "5m") == "workers: 1\nlimits:\n  process: 5m\n"
     assert edit_text("{}", "x", "limits.process", "5m") == "{limits: {process: 5m}}"
     assert edit_text("limits: {analyse: 1s}\n", "x", "limits.process", "5m") == "limits: {analyse: 1s, process: 5m}\n"
 
 
 @pytest.mark.parametrize("value", ["true", "1e3", "a: b", "# x", "- x", "*x", " pad ", "\x1b[31m", "\u2028", '"', "no", "岩"])
-def test_any_text_is_written_so_that_yaml_reads_it_unchanged(value):
+def test_any_edited_text_is_read_unchanged_by_yaml(value):
     from aptui.config.yaml.nodes import read_yaml
 
     assert read_yaml(edit_text("", "x", "name", value).encode(), "x").plain() == {"name": value}
 
 
-def test_writing_changes_what_is_loaded_and_keeps_the_rights_of_the_file(project):
+def test_edited_value_is_loaded_and_the_file_keeps_its_permissions(project):
     file = project / "aptui.yaml"
     file.chmod(0o640)
 

@@ -59,7 +59,7 @@ TABLET = {"id": "tablet", "address": "1.2.3.5", "port": 6}
         ("workers: 1\n", ["ab"], "workers: 1\nserve:\n  rejected: [ab]\n"),
     ],
 )  # fmt: skip
-def test_only_differing_entries_change(text, entries, after):
+def test_edit_of_a_list_changes_only_entries_that_differ(text, entries, after):
     key = "serve.connections" if text is DIALS else "serve.rejected"
 
     changed = with_entries(text, "x", key, entries)

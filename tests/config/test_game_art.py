@@ -32,7 +32,7 @@ def propose(root: Path, files: dict[str, bytes] | set[str]) -> dict[str, Any]:
     return {entry["name"]: entry for entry in YAML(typ="safe").load(root / "aptui.yaml")["builders"]}
 
 
-def test_game_for_two_platforms_needs_at_most_forty_lines(tmp_path: Path) -> None:
+def test_proposal_for_two_platforms_has_at_most_forty_lines(tmp_path: Path) -> None:
     names = {
         "textures/wall_albedo.png", "textures/wall_n.png", "ui/hud.png", "ui/hud@2x.png", "music/a.ogg", "sfx/b.wav", "voice/c.wav",
         "models/a.glb", "models/b.obj", "shaders/a.frag", "fonts/a.ttf", "levels/a.tmx", "levels/a.tsx", "text/de.po",
@@ -55,7 +55,7 @@ def test_game_for_two_platforms_needs_at_most_forty_lines(tmp_path: Path) -> Non
     assert {platform.id for platform in load(tmp_path).project.platforms} >= {"mobile"}
 
 
-def test_folder_of_small_sprites_becomes_pages(tmp_path: Path) -> None:
+def test_small_sprites_of_a_folder_are_packed_into_an_atlas(tmp_path: Path) -> None:
     files = {f"art/icons/{number}.png": SMALL for number in range(4)} | {"art/rock_n.png": SMALL}
 
     entries = propose(tmp_path, files)
@@ -76,7 +76,7 @@ def test_folder_of_small_sprites_becomes_pages(tmp_path: Path) -> None:
         ({"sprites/hero.json": SHEET, "sprites/stats.json": b"{}"}, ["./*.png"]),
     ],
 )
-def test_sheets_of_aseprite_are_sprites_unless_other_json_is_beside_them(
+def test_aseprite_sheets_are_sprites_unless_their_folder_has_other_json(
     tmp_path: Path, more: dict[str, bytes], patterns: list[str]
 ) -> None:
     propose(tmp_path, {f"sprites/{number}.png": SMALL for number in range(4)} | {"a.wav": b""} | more)
@@ -115,7 +115,7 @@ def test_six_pictures_of_a_sky_become_a_cube_map(tmp_path: Path, faces: str) -> 
     assert entries["textures"]["rules"] == [{"files": [f"*{first}"], "params": {"faces": named}}]
 
 
-def test_sounds_of_effects_and_speech_have_formats_of_their_own(tmp_path: Path) -> None:
+def test_effects_and_speech_get_different_sound_formats(tmp_path: Path) -> None:
     entries = propose(tmp_path, {"a.png", "audio/sfx/a.wav", "audio/music/b.ogg", "vo/c.wav"})
 
     assert entries["sounds"]["params"] == {"format": "vorbis"}
@@ -146,7 +146,9 @@ def test_csv_whose_columns_are_languages_is_a_table_of_texts(tmp_path: Path) -> 
         ({"l/a.pot", "m/b.pot"}, None),
     ],
 )
-def test_template_is_beside_all_translations_or_the_only_one(tmp_path: Path, templates: set[str], template: str | None) -> None:
+def test_template_is_beside_all_translations_or_is_the_only_template(
+    tmp_path: Path, templates: set[str], template: str | None
+) -> None:
     entries = propose(tmp_path, {"a.png", "a.wav", "l/de.po", "m/de.po", *templates})
 
     assert entries["texts"].get("params", {}).get("template") == template
@@ -160,7 +162,7 @@ def test_glyphs_of_a_font_cover_all_translations(tmp_path: Path) -> None:
     assert texture == {"uses": "texture", "params": {"usage": "mask", "format": "r8", "mips": False}}
 
 
-def test_shaders_of_opengl_are_only_checked(tmp_path: Path) -> None:
+def test_opengl_shaders_are_only_checked(tmp_path: Path) -> None:
     vulkan, opengl = b"#version 450\n", b"// sky\n#version 300 es\n"
 
     entries = propose(tmp_path, {"a.png": b"", "a.vert": vulkan, "gl/b.frag": opengl, "c.comp.glsl": vulkan, "inc.glsl": b""})
@@ -170,14 +172,14 @@ def test_shaders_of_opengl_are_only_checked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [{"photo.png"}, {"a.png", "notes.txt"}, {"project.godot", "a_n.png", "a.wav"}])
-def test_pictures_alone_and_engines_with_their_own_textures_get_pictures(tmp_path: Path, names: set[str]) -> None:
+def test_image_builder_is_proposed_for_pictures_alone_or_a_game_engine(tmp_path: Path, names: set[str]) -> None:
     entries = propose(tmp_path, names)
 
     assert entries["textures"]["uses"] == "image"
     assert "\nplatforms" not in (tmp_path / "aptui.yaml").read_text()
 
 
-def test_without_packages_for_textures_pictures_stay_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_builder_is_proposed_if_texture_packages_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proposal, "find_spec", lambda _module: None)
 
     entries = propose(tmp_path, {f"ui/{number}.png": SMALL for number in range(4)} | {"a.wav": b"", "a.tmx": b""})

@@ -91,7 +91,7 @@ def test_example_configuration_is_compiled_completely(write: Write, tmp_path: Pa
     assert data.uuid == name_uuid(b"aptui:builder:data")
 
 
-def test_references_become_rules_and_survive_the_stored_form(write: Write) -> None:
+def test_references_become_rules_that_the_stored_form_keeps(write: Write) -> None:
     said = "{regex: '(?P<n>x)', path: 'a/{n}', kind: product, load: pre, relative_to: source, look_in: source}"
     folder = write(builders_of(f"  - {{name: a, copy: [x], references: ['b(.)', {said}]}}\n"))
 
@@ -125,7 +125,7 @@ def test_enabled_platforms_that_were_not_requested_are_resting(write: Write) -> 
     assert loaded.project.scan_folders[0].platforms == ("server", "android")
 
 
-def test_scan_folders_are_sorted_by_order_and_narrowed_by_platform_or_tag(write: Write) -> None:
+def test_scan_folders_are_sorted_by_order_and_limited_to_a_platform_or_tag(write: Write) -> None:
     folder = write(
         "platforms: {linux: {tags: [Tools]}, server: {tags: [x]}}\n"
         "scan_folders:\n"
@@ -201,7 +201,7 @@ def test_builder_that_uses_copy_is_a_copy_rule(write: Write) -> None:
 @pytest.mark.parametrize(
     ("said", "limit"), [("", SHARE_OF_MEMORY), ("memory_limit: auto, ", SHARE_OF_MEMORY), ("memory_limit: 0, ", 0)]
 )
-def test_worker_memory_defaults_to_a_share_of_the_machine(write: Write, said: str, limit: int) -> None:
+def test_memory_limit_of_a_worker_defaults_to_a_share_of_the_machine(write: Write, said: str, limit: int) -> None:
     builder = load(write(builders_of(f"  - {{name: b, {said}uses: image}}\n"))).project.builders[0]
 
     assert builder.memory_limit_bytes == limit
@@ -227,7 +227,7 @@ def test_global_limits_apply_to_builders_without_own_limits(write: Write) -> Non
         ("", "command: 'true', patterns: ['*.x']", 3_600),
     ],
 )
-def test_job_limit_is_ten_minutes_for_shipped_builders_and_an_hour_for_others(
+def test_shipped_builders_have_ten_minutes_and_other_builders_an_hour(
     write: Write, limits: str, builder: str, limit_s: float
 ) -> None:
     loaded = load(write(builders_of(f"  - {{name: b, {builder}}}\n") + limits))
@@ -305,7 +305,7 @@ def test_braces_in_a_glob_give_a_warning_that_they_match_literally(write: Write)
     assert "aptui.yaml:3:22: braces and brackets stand for themselves" in loaded.warnings[0]
 
 
-def test_user_layer_overrides_project_and_options_override_both(write: Write) -> None:
+def test_user_layer_overrides_the_project_and_options_override_both_layers(write: Write) -> None:
     folder = write(EXAMPLE, user="builders: [{name: textures, params: {format: png, q: 1}}]\nworkers: 5\nignore: [mine]\n")
 
     loaded = load(folder, sets=["builders.textures.params.q=2", "scan_folders.game.order=-3", "limits.process=5m"])
@@ -420,7 +420,7 @@ def forbid_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config_load, "_compile", refuse)
 
 
-def test_an_unchanged_configuration_is_the_same_and_not_compiled_again(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_configuration_is_loaded_without_compiling_it_again(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write(EXAMPLE + 'companions: {"*.abc": {suffix: cbc, replaces: abc}}\n')
     first = load(folder)
     forbid_compiling(monkeypatch)

@@ -40,7 +40,7 @@ def tree(root: Path, names: set[str]) -> Path:
 
 
 @pytest.mark.parametrize("engine", TREES)
-def test_project_of_each_game_engine_gets_its_rules(tmp_path: Path, engine: str) -> None:
+def test_proposal_has_the_rules_of_each_game_engine(tmp_path: Path, engine: str) -> None:
     names, root, rules = TREES[engine]
 
     found = proposal.propose(tree(tmp_path, names))
@@ -65,7 +65,7 @@ def test_a_folder_of_art_gets_builders_for_sprites_maps_and_texts(tmp_path: Path
     }
 
 
-def test_files_left_by_desktops_and_editors_are_ignored(tmp_path: Path) -> None:
+def test_proposal_ignores_files_of_desktops_and_editors(tmp_path: Path) -> None:
     left_behind = {"Thumbs.db", "sub/desktop.ini", "a.png~", "#b.png#", ".~lock.c.odt#", "__pycache__/x.png"}
 
     found = proposal.propose(tree(tmp_path, {"a.png", *left_behind}))
@@ -87,7 +87,7 @@ def test_a_builder_that_lacks_a_program_is_a_comment_with_the_reason(tmp_path: P
 MATERIALS = {"art/wall.png", "art/wall_n.png", "art/Wall_ORM.tga", "art/ui/button.png", "art/hero.png"}
 
 
-def test_names_of_materials_propose_textures_with_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_material_names_propose_textures_with_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proposal, "find_spec", lambda _module: True)
     found = proposal.propose(tree(tmp_path, MATERIALS))
 
@@ -127,7 +127,7 @@ def test_proposal_with_only_commented_rules_has_no_builders(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("line", ['patterns = ["*.atlas"]', 'patterns: tuple = ("*.ATLAS",)', 'name, patterns = "x", ("*.atlas",)'])
-def test_files_of_own_builders_are_not_proposed_for_copying(tmp_path: Path, line: str) -> None:
+def test_proposal_copies_no_file_that_an_own_builder_processes(tmp_path: Path, line: str) -> None:
     folder = tree(tmp_path, {"a.atlas", "b.xyz", "builders/x.py", "builders/broken.py"})
     (folder / "builders/x.py").write_text(f"raise SystemExit\nclass Atlas:\n    {line}\n")
     (folder / "builders/broken.py").write_text("class (")
@@ -157,7 +157,7 @@ def test_cache_is_added_to_gitignore_only_once(tmp_path: Path) -> None:
     assert proposal.write(proposal.propose(tmp_path))[1] is None
 
 
-def test_without_git_no_gitignore_is_written_and_the_cache_is_tagged_for_backups(tmp_path: Path) -> None:
+def test_cache_is_tagged_for_backups_and_gitignore_needs_a_repository(tmp_path: Path) -> None:
     tag = tmp_path / "Cache" / "CACHEDIR.TAG"
 
     assert proposal.write(proposal.propose(tmp_path))[1] == tag
@@ -165,7 +165,7 @@ def test_without_git_no_gitignore_is_written_and_the_cache_is_tagged_for_backups
     assert tag.read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55\n")
 
 
-def test_a_dry_run_shows_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_shows_the_proposal_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tree(tmp_path, {"project.godot", "a.png", "b.gd"})
 
     assert main.main(["init", str(tmp_path), "--dry-run"]) == 0
@@ -187,7 +187,7 @@ def test_schema_named_in_the_file_exists_at_the_printed_path(tmp_path: Path, cap
     assert json.loads(Path(capsys.readouterr().out.strip()).read_text())["$schema"]
 
 
-def test_project_inside_another_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_project_inside_another_project_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main.main(["init", str(tmp_path)])
     (tmp_path / "inner").mkdir()
 

@@ -105,7 +105,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_mistake_in_the_shape_is_named_with_its_place(complain: Complain, name: str) -> None:
+def test_a_mistake_in_the_structure_is_reported_with_its_place(complain: Complain, name: str) -> None:
     text, expected = SHAPES[name]
 
     found = complain(SMALL + text + "\n")
@@ -254,7 +254,7 @@ or read "$APTUI_SOURCE" from the environment""",
 
 
 @pytest.mark.parametrize("name", MEANINGS)
-def test_a_mistake_in_a_builder_is_named_with_its_place(complain: Complain, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_mistake_in_a_builder_is_reported_with_its_place(complain: Complain, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("aptui.config.compiler.host_platform", lambda: "linux")
     text, expected = MEANINGS[name]
 
@@ -302,7 +302,7 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_a_mistake_in_folders_and_rules_is_named_with_its_place(complain: Complain, name: str) -> None:
+def test_a_mistake_in_folders_and_rules_is_reported_with_its_place(complain: Complain, name: str) -> None:
     text, expected = FOLDERS[name]
 
     assert complain(f"{text}\n") == [expected]
@@ -316,13 +316,13 @@ def test_scan_folder_that_is_a_link_to_another_scan_folder_is_refused(complain: 
     ]
 
 
-def test_several_mistakes_are_all_reported_in_the_order_of_the_file(complain: Complain) -> None:
+def test_all_mistakes_are_reported_in_the_order_of_the_file(complain: Complain) -> None:
     found = complain("wrkers: 3\nlimits: {process: 0}\nbuilders:\n  - {name: a, usse: x}\n")
 
     assert [line.split(":")[0] for line in found] == ["1", "2", "4"]
 
 
-def test_mistakes_that_the_schema_cannot_find_are_all_reported(complain: Complain) -> None:
+def test_mistakes_that_only_the_compiler_finds_are_all_reported(complain: Complain) -> None:
     found = complain(
         "scan_folders: [{name: a, path: no}]\nbuilders: [{name: a}, {name: b, copy: [{regex: '('}, /x]}]\nignore: ['!x']\n"
     )
@@ -403,7 +403,7 @@ def test_message_about_an_unknown_platform_lists_the_known_ones(complain: Compla
     assert found == ["unknown platform 'sever'; known here: linux, server"]
 
 
-def test_a_mistake_in_the_users_file_names_that_file(complain: Complain, tmp_path: Path) -> None:
+def test_a_mistake_in_the_user_layer_names_the_file_of_that_layer(complain: Complain, tmp_path: Path) -> None:
     (tmp_path / "user" / "aptui").mkdir(parents=True)
     (tmp_path / "user" / "aptui" / "aptui.yaml").write_text("wokers: 1\n", encoding="utf-8")
 

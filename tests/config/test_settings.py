@@ -83,7 +83,7 @@ checks: {small: {bytes: '<= 1KiB', seconds: 1.5..2, level: fail}, mine: {command
     )  # fmt: skip
 
 
-def test_settings_have_defaults(configure: Configure) -> None:
+def test_omitted_settings_have_defaults(configure: Configure) -> None:
     config = configure()
 
     assert (config.on.alerts, config.on.quiet_s, config.project.retry) == ((), QUIET_S, None)
@@ -221,9 +221,7 @@ def test_doctor_names_a_cluster_without_authentication(configure: Configure, cap
 # ------------------------------------------------------------------------------------------------------------- environment
 
 
-def test_builder_gets_shared_and_own_variables_and_copy_rule_gets_no_variables(
-    configure: Configure, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_builder_gets_shared_variables_and_a_copy_rule_gets_none(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHARED_ONE", "x")
     monkeypatch.delenv("OWN", raising=False)
 
@@ -234,7 +232,7 @@ def test_builder_gets_shared_and_own_variables_and_copy_rule_gets_no_variables(
 
 
 @pytest.mark.parametrize(("name", "is_other"), [("OWN", True), ("SHARED_ONE", True), ("NOBODYS", False)])
-def test_changed_variable_changes_the_configuration_without_a_changed_file(
+def test_changed_variable_changes_the_configuration_without_a_file_change(
     configure: Configure, monkeypatch: pytest.MonkeyPatch, name: str, is_other: bool
 ) -> None:
     def with_value(value: str) -> Config:
@@ -315,7 +313,7 @@ def test_missing_program_is_reported_with_its_builder_at_every_load(tmp_path: Pa
         ("inproc://x:1", "not the address of a scheduler"),
     ],
 )
-def test_scheduler_needs_tls_or_insecure_on_the_loopback(address: str, message: str) -> None:
+def test_scheduler_without_tls_must_be_insecure_and_on_the_loopback(address: str, message: str) -> None:
     if message:
         with pytest.raises(UserError, match=message):
             check_address(address, has_certificates=False, is_insecure=True)

@@ -28,7 +28,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("store", ["https://cache.example/x", "http://127.0.0.1:8089", "s3://bucket/x", "OPEN"])
-def test_store_of_other_users_needs_a_key_or_explicit_trust(load, tmp_path: Path, store: str) -> None:
+def test_store_that_other_users_can_write_to_needs_a_key_or_explicit_trust(load, tmp_path: Path, store: str) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     store = store.replace("OPEN", str(tmp_path / "open"))
@@ -96,7 +96,7 @@ def test_token_is_sent_over_http_to_the_loopback_only(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("below", ["", "ac", "cas", "tmp", "ac/00", "ns/team/cas"])
-def test_store_that_became_writable_by_others_is_refused_on_opening(load, tmp_path: Path, below: str) -> None:
+def test_opening_refuses_a_store_that_became_writable_by_others(load, tmp_path: Path, below: str) -> None:
     store = tmp_path / "own"
     (store / below).mkdir(parents=True)
     store.chmod(0o755)

@@ -47,7 +47,7 @@ def record_file(tmp_path: Path) -> Path:
     return next((tmp_path / "state/aptui/trust").iterdir())
 
 
-def test_fresh_project_is_not_trusted_until_recorded(project: Path) -> None:
+def test_new_project_is_not_trusted_until_its_trust_is_recorded(project: Path) -> None:
     assert trust.assess(load(project)) == trust.Trust(is_given=False)
 
     trust.record(load(project))
@@ -59,7 +59,7 @@ def test_fresh_project_is_not_trusted_until_recorded(project: Path) -> None:
     "changed",
     ["aptui.yaml", "builders/atlas.py", "builders/parts/common.py", "tools/convert.sh", "tools/look.sh", "tools/ring.sh"],
 )
-def test_change_of_trusted_file_is_named(project: Path, changed: str) -> None:
+def test_changed_file_of_a_trusted_project_is_named(project: Path, changed: str) -> None:
     trust.record(load(project))
     with (project / changed).open("a") as file:
         file.write("# more\n")
@@ -77,7 +77,7 @@ def test_change_that_keeps_size_and_mtime_is_seen(project: Path) -> None:
     assert trust.assess(load(project)).changed == ("builders/atlas.py",)
 
 
-def test_new_and_removed_code_is_named(project: Path) -> None:
+def test_new_code_and_removed_code_are_named(project: Path) -> None:
     trust.record(load(project))
     (project / "builders/parts/common.py").unlink()
     (project / "builders/new.py").write_text("")

@@ -88,7 +88,7 @@ sys.exit(main(["batch"]))
 
 
 @pytest.mark.starts
-def test_batch_beside_an_engine_does_not_import_session_setup(home: Home) -> None:
+def test_batch_does_not_import_session_setup_if_an_engine_is_running(home: Home) -> None:
     home.run("start")
 
     ended = subprocess.run([sys.executable, "-c", _WITHOUT_A_SESSION], cwd=home.project, env=home.environment, check=False)
@@ -96,7 +96,7 @@ def test_batch_beside_an_engine_does_not_import_session_setup(home: Home) -> Non
     assert ended.returncode == 0
 
 
-def test_batch_beside_an_engine_drives_it_and_ends_with_its_result(home: Home) -> None:
+def test_batch_drives_a_running_engine_and_ends_with_its_result(home: Home) -> None:
     home.run("start")
     (home.project / "assets/b.txt").write_text("b")
     summary = json.loads(home.run("batch", "--json").stdout)
@@ -180,7 +180,7 @@ def test_verbs_that_steer_the_queue_need_an_engine(home: Home) -> None:
     assert "aptui start" in refused.stderr
 
 
-def test_the_queue_is_steered_from_the_command_line(home: Home) -> None:
+def test_queue_verbs_steer_a_running_engine(home: Home) -> None:
     home.run("start")
     home.wait(lambda: home.product("a.txt") == "a")
     assert "paused" in home.run("pause").stdout
@@ -195,7 +195,7 @@ def test_the_queue_is_steered_from_the_command_line(home: Home) -> None:
 
 
 @pytest.mark.parametrize("name", ["b.txt", "b.txt@linux:data", "assets/b.txt", "#", ""])
-def test_run_next_starts_the_named_job(home: Home, name: str) -> None:
+def test_next_job_can_be_chosen_by_name_or_number(home: Home, name: str) -> None:
     (home.project / "assets/b.txt").write_text("b")
     home.run("start")
     home.wait(lambda: home.product("b.txt") == "b")
@@ -222,7 +222,7 @@ def test_logs_verb_prints_the_log_of_the_engine_and_its_path(home: Home) -> None
     assert home.run("logs").stdout
 
 
-def test_running_jobs_are_reported_during_their_run(home: Home) -> None:
+def test_jobs_verb_lists_a_job_while_the_job_runs(home: Home) -> None:
     gate = home.project / "gate"
     os.mkfifo(gate)
     slow = f"{{name: slow, patterns: ['*.slow'], command: 'read word < {gate}; cp {{source}} {{products_dir}}/x', products: [x]}}"
@@ -243,7 +243,7 @@ def test_running_jobs_are_reported_during_their_run(home: Home) -> None:
     home.wait(lambda: running() == [])
 
 
-def test_log_of_a_running_job_is_followed_to_its_end(home: Home) -> None:
+def test_log_follow_prints_the_log_of_a_running_job_to_its_end(home: Home) -> None:
     gate = home.project / "gate"
     os.mkfifo(gate)
     command = f"echo begun; echo 'error: hot'; read word < {gate}; echo $word; cp {{source}} {{products_dir}}/x"

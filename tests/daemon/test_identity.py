@@ -218,7 +218,7 @@ def test_clients_find_an_engine_through_a_linked_cache_but_not_from_a_copy(home:
     assert [connect(project / "Cache") for project in (home.project, linked, home.copy)] == [True, True, False]
 
 
-def test_engine_of_another_cache_is_refused_by_its_hello(home: Copied) -> None:
+def test_client_refuses_an_engine_whose_hello_names_another_cache(home: Copied) -> None:
     home.make_copy(_COPIES["cp -a"])
     record = places.engine_of(home.cache)
     assert record is not None

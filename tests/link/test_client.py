@@ -91,7 +91,7 @@ def test_refusal_raises_the_error_class_of_its_exit_code(engine: Engine) -> None
             engine.room.desk.taken.clear()
 
 
-def test_excess_client_gets_the_reason() -> None:
+def test_client_beyond_the_limit_gets_the_reason_of_its_refusal() -> None:
     with running(LinkLimits(connections=1)) as engine, connect(engine), pytest.raises(BusyError, match="1 connections already"):
         connect(engine)
 
@@ -107,7 +107,7 @@ def test_late_answer_is_dropped_and_does_not_answer_the_next_request(engine: Eng
         assert client.ask(PingEngine(), 5) == {"verb": "PingEngine"}
 
 
-def test_an_engine_that_does_not_say_hello_is_not_waited_for() -> None:
+def test_client_gives_up_an_engine_that_sends_no_hello() -> None:
     with short_folder() as folder, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "s"))
         listener.listen()
@@ -116,7 +116,7 @@ def test_an_engine_that_does_not_say_hello_is_not_waited_for() -> None:
             EngineClient.connect(str(folder / "s"), timeout_s=0.01)
 
 
-def test_malformed_hello_of_an_engine_is_not_trusted(engine: Engine) -> None:
+def test_client_refuses_a_malformed_hello_of_an_engine(engine: Engine) -> None:
     take = engine.room.desk.take
     engine.room.desk.take = lambda request: request.answer(pid="many") if not engine.room.desk.taken else take(request)
 
@@ -187,7 +187,7 @@ def test_notices_are_received_while_an_answer_is_awaited(engine: Engine) -> None
         assert client.next_news(0.0) is None
 
 
-def test_notices_before_an_answer_are_kept(engine: Engine) -> None:
+def test_notices_that_arrive_before_an_answer_are_kept(engine: Engine) -> None:
     with connect(engine) as client:
         client.ask(Subscribe())
         heard = []
@@ -239,7 +239,7 @@ def test_end_of_the_connection_is_reported_after_earlier_notices(engine: Engine)
             client.next_news()
 
 
-def test_client_that_disconnects_itself_gets_engine_gone(engine: Engine) -> None:
+def test_client_that_disconnects_itself_gets_an_engine_gone_error(engine: Engine) -> None:
     with connect(engine) as client, pytest.raises(EngineGone):
         client.ask(Disconnect(1))
 
@@ -303,7 +303,7 @@ def test_threads_can_post_while_another_thread_reads(engine: Engine) -> None:
     assert isinstance(ends[0], EngineGone)
 
 
-def test_client_without_notices_does_not_import_their_records() -> None:
+def test_client_without_notices_does_not_import_notice_records() -> None:
     code = "import sys, aptui.link.client; print([name for name in sys.modules if name.startswith('aptui.')])"
 
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,7 +10,7 @@ from aptui.link.server import LinkLimits
 pytestmark = pytest.mark.real
 
 
-def test_first_notice_is_sent_at_once_and_later_notices_with_the_next_interval(room: Room) -> None:
+def test_first_notice_is_sent_at_once_and_later_notices_after_the_interval(room: Room) -> None:
     hearer = room.subscriber(is_coalesced=True)
     room.clock.now += 1
     room.server.publish(job(1, "failed"), 7, 1)
@@ -29,7 +29,7 @@ def test_first_notice_is_sent_at_once_and_later_notices_with_the_next_interval(r
     assert room.server.next_deadline() is None
 
 
-def test_interval_after_many_notices_is_longer_and_drops_outdated_ones(room: Room) -> None:
+def test_interval_is_longer_after_many_notices_and_drops_outdated_notices(room: Room) -> None:
     hearer = room.subscriber(is_coalesced=True)
     room.clock.now += 1
     for number in range(1, 301):
@@ -57,7 +57,7 @@ def test_notices_are_sent_before_a_later_answer(room: Room) -> None:
     assert [message.get("seqs") for message in heard] == [[1], [2], None]
 
 
-def test_client_of_all_notices_gets_every_step_beside_a_coalescing_client(room: Room) -> None:
+def test_client_of_all_notices_gets_every_step_while_another_one_coalesces(room: Room) -> None:
     plain, drawing = room.subscriber(), room.subscriber(is_coalesced=True)
     for seq, status in enumerate(("pending", "processing", "completed"), 1):
         room.server.publish(job(5, status), 7, seq)
@@ -83,7 +83,7 @@ def test_burst_beyond_the_limit_does_not_drop_a_client_that_reads(room: Room) ->
     assert not room.desk.gone
 
 
-def test_client_that_does_not_read_delays_others_only_for_a_limited_time() -> None:
+def test_client_that_does_not_read_delays_other_clients_for_a_limited_time() -> None:
     with opened(LinkLimits(waiting_bytes=1 << 30)) as room:
         sleeper, hearer = room.subscriber(is_coalesced=True), room.subscriber(is_coalesced=True)
         room.clock.now += 1

@@ -22,7 +22,7 @@ RECORDS = {**VERBS, **{name: feature.load(place) for name, place in feature.requ
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_encoded_request_is_decoded_equal(name: str) -> None:
+def test_request_is_unchanged_by_encoding_and_decoding(name: str) -> None:
     verb = example(RECORDS[name])
 
     line = codec.encode_request(3, verb)
@@ -43,7 +43,7 @@ def test_wire_name_consists_of_words_of_the_record_name(name: str) -> None:
 @pytest.mark.parametrize(
     "name", [name for name in RECORDS if name not in {"report_peers", "order_peers"}]
 )  # the only field of these two requests is a record without a default
-def test_defaults_may_be_left_out(name: str) -> None:
+def test_fields_with_defaults_may_be_left_out(name: str) -> None:
     needed: dict[str, dict[str, Any]] = {
         "hello": {"protocol": PROTOCOL, "version": "", "kind": "", "pid": 1},
         "cancel": {"job_ids": [4]},
@@ -60,7 +60,7 @@ def test_defaults_may_be_left_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("record", NOTICES)
-def test_encoded_notice_is_decoded_equal(record: type) -> None:
+def test_notice_is_unchanged_by_encoding_and_decoding(record: type) -> None:
     notice = example(record)
 
     line = codec.encode_notice(notice, 7, 123)
@@ -77,7 +77,7 @@ def test_engine_message_is_sent_under_its_old_name() -> None:
     assert json.loads(codec.encode_notices([EngineMessage(0, 1, "x")], 7, [123]))["notices"] == "Said"
 
 
-def test_encoded_answers_and_refusals_are_decoded_equal() -> None:
+def test_answer_or_refusal_is_unchanged_by_encoding_and_decoding() -> None:
     progress = example(notices.Progress)
 
     answer = codec.decode_message(codec.encode_answer(3, {"progress": progress, "none": None}))
@@ -189,7 +189,7 @@ def test_unknown_fields_of_a_newer_engine_are_ignored() -> None:
         (b'{"id":3,"verb":"hello","protocol":"x"}', 3, "verb 'hello': 'protocol': expected 'int'", ""),
     ],
 )
-def test_nonsense_is_refused_and_named(line: bytes, number: int, what: str, hint: str) -> None:
+def test_invalid_request_is_refused_with_the_reason(line: bytes, number: int, what: str, hint: str) -> None:
     with pytest.raises(MalformedLine) as caught:
         codec.decode_request(line)
 
@@ -200,7 +200,7 @@ def test_nonsense_is_refused_and_named(line: bytes, number: int, what: str, hint
 
 
 @pytest.mark.parametrize("line", [b"GET / HTTP/1.1", b"\0\0"])
-def test_malformed_json_is_reported_as_such(line: bytes) -> None:
+def test_malformed_json_has_its_own_refusal(line: bytes) -> None:
     with pytest.raises(MalformedLine, match=r"^JSON is malformed"):
         codec.decode_request(line)
 
@@ -218,7 +218,7 @@ def test_verbs_with_and_without_fields_have_the_same_frame() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_decode_or_raise_malformed_line(line: bytes) -> None:
+def test_any_bytes_are_decoded_or_raise_malformed_line(line: bytes) -> None:
     for decode in (codec.decode_request, codec.decode_message):
         with contextlib.suppress(MalformedLine):
             decode(line)

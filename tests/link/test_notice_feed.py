@@ -96,7 +96,7 @@ def test_coalesced_notices_give_the_same_state_as_all_notices_after_every_interv
             beat.put(what, epoch, seq)
 
 
-def test_failed_and_again_pending_job_reports_both() -> None:
+def test_job_that_failed_and_is_pending_again_is_sent_in_both_states() -> None:
     beat = NoticeFeed()
     for seq, status in enumerate(("pending", "processing", "failed", "pending", "processing"), 1):
         beat.put(job(1, status), 7, seq)

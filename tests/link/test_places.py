@@ -41,7 +41,9 @@ def test_the_state_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
         assert places.state_dir() == Path("/home/x/.local/state/aptui")
 
 
-def test_tests_use_a_state_folder_of_their_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_suite_does_not_use_the_state_folder_of_the_user(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     longest = tmp_path_factory.getbasetemp() / ("x" * 31) / "home" / "STATE"
     monkeypatch.setenv("XDG_STATE_HOME", str(longest))
 
@@ -64,13 +66,15 @@ def test_socket_path_never_exceeds_the_limit_of_unix_sockets(length: int, monkey
 @pytest.mark.parametrize(
     ("kind", "is_kept"), [("nfs4", False), ("fuse.sshfs", False), ("9p", False), ("cifs", False), ("ext4", True)]
 )
-def test_state_folder_on_a_network_mount_is_unused(kind: str, is_kept: bool, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_mount_is_not_used_for_the_state_folder(
+    kind: str, is_kept: bool, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(places, "filesystem", lambda _path: kind)
 
     assert (places.state_dir() == state) == is_kept
 
 
-def test_file_system_is_that_of_the_nearest_and_last_mount(tmp_path: Path) -> None:
+def test_file_system_is_read_from_the_nearest_and_last_mount(tmp_path: Path) -> None:
     mounts = tmp_path / "mountinfo"
     lines = [
         "1 0 8:1 / / rw,relatime - ext4 /dev/sda1 rw",
@@ -101,7 +105,7 @@ def test_an_engine_is_found_by_the_real_path_of_its_cache(state: Path, tmp_path:
     assert Path(places.socket_path(cache)).parent == places.output_path(cache).parent == folder
 
 
-def test_folders_are_made_for_the_user_alone(tmp_path: Path) -> None:
+def test_new_folders_are_accessible_only_to_their_user(tmp_path: Path) -> None:
     places.make_private(tmp_path / "a" / "b" / "c")
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o755)
@@ -180,7 +184,7 @@ def test_engine_of_another_registry_is_found_by_the_record_in_its_cache(
 
 
 @pytest.mark.parametrize("is_link", [False, True])
-def test_engine_record_is_ignored_in_a_copied_cache_and_valid_through_a_link(is_link: bool, state: Path, tmp_path: Path) -> None:
+def test_engine_record_is_valid_through_a_link_but_not_in_a_copied_cache(is_link: bool, state: Path, tmp_path: Path) -> None:
     cache, other, socket = tmp_path / "cache", tmp_path / "other", tmp_path / "socket"
     (cache / ".aptui").mkdir(parents=True)
     socket.touch()
@@ -194,7 +198,7 @@ def test_engine_record_is_ignored_in_a_copied_cache_and_valid_through_a_link(is_
     assert (places.listening_at(other) == str(socket)) == is_link
 
 
-def test_engine_record_is_valid_in_a_moved_cache_and_not_in_a_new_folder_at_its_path(state: Path, tmp_path: Path) -> None:
+def test_engine_record_is_valid_in_a_moved_cache_but_not_at_its_old_path(state: Path, tmp_path: Path) -> None:
     cache, moved = tmp_path / "cache", tmp_path / "moved"
     (cache / ".aptui").mkdir(parents=True)
     places.make_private(places.engine_dir(cache))
@@ -220,7 +224,7 @@ def test_record_in_a_copied_registry_is_ignored(state: Path, tmp_path: Path, mon
     assert places.engines() == []
 
 
-def test_retract_keeps_the_record_of_another_engine(state: Path, tmp_path: Path) -> None:
+def test_retracting_a_record_keeps_the_record_of_another_engine(state: Path, tmp_path: Path) -> None:
     (tmp_path / ".aptui").mkdir()
     places.announce(tmp_path, record(pid=1, cache=str(tmp_path), socket=places.socket_path(tmp_path)))
 
@@ -230,7 +234,7 @@ def test_retract_keeps_the_record_of_another_engine(state: Path, tmp_path: Path)
 
 
 @pytest.mark.real
-def test_dead_engine_is_not_alive_even_if_another_process_has_its_pid(state: Path, tmp_path: Path) -> None:
+def test_engine_is_not_alive_if_it_is_dead_or_another_process_has_its_pid(state: Path, tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         started = places.process_start(process.pid)
         socket = places.socket_path(tmp_path)

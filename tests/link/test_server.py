@@ -53,7 +53,7 @@ def test_many_messages_can_arrive_at_once(room: Room) -> None:
     assert [guest.hear()["id"] for _ in range(5000)] == list(range(1, 5001))
 
 
-def test_answer_can_be_sent_later_and_only_once(room: Room) -> None:
+def test_answer_can_be_sent_in_a_later_turn_but_only_once(room: Room) -> None:
     guest = room.guest()
     guest.say(id=2, verb="settle")
     guest.say(id=3, verb="ping")
@@ -69,7 +69,7 @@ def test_answer_can_be_sent_later_and_only_once(room: Room) -> None:
     assert guest.hear()["id"] == 4
 
 
-def test_answer_to_a_gone_client_is_ignored(room: Room) -> None:
+def test_answer_to_a_client_that_has_left_is_ignored(room: Room) -> None:
     leaver, other = room.guest(), room.guest()
     leaver.say(id=2, verb="settle")
     room.turn_until(lambda: isinstance(room.desk.taken[-1].verb, Settle))
@@ -83,7 +83,7 @@ def test_answer_to_a_gone_client_is_ignored(room: Room) -> None:
     assert room.desk.gone == [room.desk.taken[0].client]
 
 
-def test_refusal_of_the_request_handler_is_sent_to_the_client(room: Room) -> None:
+def test_client_gets_the_refusal_of_the_request_handler(room: Room) -> None:
     guest = room.guest()
     guest.say(id=2, verb="rescan")
 
@@ -113,7 +113,7 @@ def test_bug_or_database_error_during_a_request_becomes_its_refusal(
     assert 0 < capsys.readouterr().err.count("Traceback") <= 10
 
 
-def test_an_answer_that_cannot_be_written_is_a_refusal(room: Room) -> None:
+def test_answer_that_cannot_be_encoded_is_sent_as_a_refusal(room: Room) -> None:
     guest = room.guest()
     guest.say(id=2, verb="settle")
     room.turn_until(lambda: isinstance(room.desk.taken[-1].verb, Settle))
@@ -142,7 +142,7 @@ def test_a_line_without_end_is_refused_and_the_client_dropped(room: Room) -> Non
 # ---------------------------------------------------------------------------------------------------------- coming, going
 
 
-def test_the_socket_and_its_folder_are_the_users_own(room: Room) -> None:
+def test_socket_and_its_folder_are_accessible_only_to_their_user(room: Room) -> None:
     assert stat.S_IMODE(os.stat(room.path).st_mode) == 0o600
     assert stat.S_IMODE(os.stat(os.path.dirname(room.path)).st_mode) == 0o700
 
@@ -256,7 +256,7 @@ def test_connections_report_hello_and_kernel_credentials(room: Room) -> None:
     room.turn_until(lambda: len(room.server.connections()) == 1)
 
 
-def test_a_client_can_be_disconnected_by_another(room: Room) -> None:
+def test_client_can_disconnect_another_client(room: Room) -> None:
     victim, guest = room.guest(), room.guest()
     room.desk.taken[0].answer()
     number = room.desk.taken[0].client
@@ -270,14 +270,14 @@ def test_a_client_can_be_disconnected_by_another(room: Room) -> None:
     assert guest.hear()["answer"] == {"was_there": False}
 
 
-def test_self_disconnecting_client_gets_its_pending_lines(room: Room) -> None:
+def test_client_that_disconnects_itself_gets_its_pending_lines(room: Room) -> None:
     guest = room.guest()
     guest.send(b'{"id":2,"verb":"ping"}\n{"id":3,"verb":"disconnect","number":1}\n{"id":4,"verb":"ping"}\n')
 
     assert [message["id"] for message in guest.hear_all()] == [2]
 
 
-def test_socket_of_a_dead_engine_is_replaced_and_of_a_running_engine_is_not(room: Room) -> None:
+def test_socket_of_a_dead_engine_is_replaced_but_not_of_a_running_engine(room: Room) -> None:
     rival = LinkServer(room.path, room.selector, room.desk, version="1")
     with pytest.raises(BusyError, match="a process answers"):
         rival.listen()
@@ -312,7 +312,7 @@ def test_close_sends_waiting_notices_and_removes_the_socket(room: Room) -> None:
     assert room.desk.gone == []
 
 
-def test_lack_of_descriptors_pauses_accepting_for_one_second(room: Room) -> None:
+def test_server_accepts_no_clients_for_a_second_without_free_descriptors(room: Room) -> None:
     class Full:
         def accept(self):
             raise OSError(24, "Too many open files")
@@ -452,7 +452,7 @@ def test_notices_reach_all_subscribers_in_order(room: Room) -> None:
     assert silent.hear()["id"] == 5
 
 
-def test_client_of_settled_jobs_gets_no_pending_or_running_jobs(room: Room) -> None:
+def test_client_of_settled_jobs_gets_neither_pending_nor_running_jobs(room: Room) -> None:
     all_of_it, settled = room.subscriber(), room.subscriber(wants_all=False)
     for seq, status in enumerate(("pending", "processing", "completed", "failed", ""), 1):
         room.server.publish(job(seq, status), 7, seq)
@@ -462,7 +462,7 @@ def test_client_of_settled_jobs_gets_no_pending_or_running_jobs(room: Room) -> N
     assert [settled.hear()["seq"] for _ in range(4)] == [3, 4, 5, 6]
 
 
-def test_only_the_newest_replaceable_notice_waits(room: Room) -> None:
+def test_only_the_newest_of_several_replaceable_notices_waits(room: Room) -> None:
     hearer = room.subscriber()
     for seq in range(1, 101):
         room.server.publish(progress(seq), 7, seq)
@@ -523,7 +523,7 @@ def test_subscriber_that_never_reads_costs_limited_memory(room: Room) -> None:
         pass
 
 
-def test_subscriber_that_does_not_read_is_dropped_after_few_lines(room: Room) -> None:
+def test_subscriber_that_never_reads_is_dropped_after_few_lines(room: Room) -> None:
     room.subscriber()
     seq = 0
     while not room.server.connections()[0].waiting_bytes:  # send until the kernel's buffer is full

@@ -75,7 +75,7 @@ def parsed(message: str, severity: int = 1, window: str = "Builder") -> list[Job
 @example(5, LogLevel.ERROR, "Builder", "starts at 10:45 and ends at 11:00")
 @example(5, LogLevel.ERROR, "", "")
 @example(5, LogLevel.WARNING, "Builder", "C: [a] = b")
-def test_written_warnings_and_errors_are_read_back_equal(time_ms: int, level: LogLevel, window: str, text: str) -> None:
+def test_written_warnings_and_errors_are_read_back_unchanged(time_ms: int, level: LogLevel, window: str, text: str) -> None:
     lines = "\n".join(joblog._record_lines(LogRecord(level, window, text, time_ms)))
 
     assert parse_text(f"{lines}\n", NOW) == [JobLogLine(level, window, text.rstrip(), time_ms)]
@@ -159,7 +159,7 @@ def test_counts_in_the_last_line_are_displayed_in_plain_words(text: str, said: s
     assert is_tally(text) == (said != text)
 
 
-def test_log_without_records_creates_no_file(path: Path) -> None:
+def test_empty_log_creates_no_file(path: Path) -> None:
     assert not write(path, [], 0, 0)
     assert not path.parent.exists()
 
@@ -175,7 +175,7 @@ def test_text_that_cannot_be_encoded_is_written_escaped(path: Path) -> None:
     assert written(path, record("a\ud800b")) == [line("a\\ud800b")]
 
 
-def test_log_that_cannot_be_written_is_a_host_error_and_leaves_no_file(tmp_path: Path) -> None:
+def test_unwritable_job_log_is_a_host_error_and_leaves_no_file(tmp_path: Path) -> None:
     (tmp_path / "a.log").mkdir()
     (tmp_path / "file").touch()
 
@@ -324,7 +324,7 @@ def test_log_names_differ_for_different_jobs_and_runs(change: dict[str, object])
     assert log_name(**NAME | change) != log_name(**NAME)
 
 
-def test_log_names_differ_if_platform_and_key_only_join_to_the_same_text() -> None:
+def test_platforms_and_keys_that_join_to_equal_text_have_different_logs() -> None:
     assert log_name(**NAME | {"platform": "ab", "key": "c"}) != log_name(**NAME | {"platform": "a", "key": "bc"})
 
 
@@ -399,7 +399,7 @@ def test_appended_records_can_be_read_immediately(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_full_log_is_renamed_and_only_the_newest_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_engine_log_is_renamed_and_only_the_newest_logs_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joblog, "ENGINE_LOG_BYTES", 400)
     (tmp_path / "AP.other.log").touch()
     log = EngineLog(tmp_path, "AP", 1)

@@ -64,7 +64,7 @@ def project(processed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     "words", [("status",), ("why", "x.words"), ("jobs",), ("log", "x.words@linux"), ("stop",), ("changes", "--since", "0")]
 )
-def test_verbs_that_only_read_work_and_report_the_mistake(
+def test_reading_verbs_work_and_report_a_mistake_in_the_configuration(
     project: Path, capsys: pytest.CaptureFixture[str], name: str, words: tuple[str, ...]
 ) -> None:
     spoil, place = WRONG[name]
@@ -79,7 +79,7 @@ def test_verbs_that_only_read_work_and_report_the_mistake(
     assert place in told.err or name == "builder"
 
 
-def test_name_of_a_broken_builder_is_read_from_the_last_load(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_broken_builder_has_its_name_from_the_last_load(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     break_builder(project)
 
     assert main.main(["why", "x.words@linux"]) == 0

@@ -341,7 +341,7 @@ def _create(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path, timeout=5, isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("BEGIN IMMEDIATE")
-        # One transaction creates all tables, so that the file stays empty if the transaction is interrupted; the next start repeats it.
+        # One transaction creates all tables, so that the file stays empty if the transaction is interrupted.
         for statement in creation_sql():
             database.execute(statement)
         database.execute("INSERT INTO dbinfo(version) VALUES (?)", (O3DE_VERSION,))

@@ -415,7 +415,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         database.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.DatabaseError as error:
         database.close()
-        # WAL needs a shared-memory file, which cannot be created in a read-only folder. An immutable database needs no shared memory.
+        # WAL needs a shared-memory file, which cannot be created in a read-only folder. An immutable database needs none.
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN:
             raise
         uri = read_only_uri(path, is_immutable=True)

@@ -169,7 +169,7 @@ def test_products_are_read_back_in_the_order_of_their_creation(store: Store) -> 
     assert [product.name for product in job.products] == ["linux/z", "linux/a", "linux/m"]
 
 
-def test_only_requested_sources_are_returned_and_a_source_without_folder_row_has_no_fact(store: Store) -> None:
+def test_requested_source_without_a_folder_row_has_no_fact(store: Store) -> None:
     store.put(put_source=[source_row(1, "a.png"), source_row(2, "b.png")])
 
     found = store.archive().sources([PathKey("a.png"), PathKey("missing.png")])
@@ -179,7 +179,7 @@ def test_only_requested_sources_are_returned_and_a_source_without_folder_row_has
     assert store.archive().sources([]) == store.archive().sources([PathKey("missing.png")]) == {}
 
 
-def test_keys_beyond_the_limit_of_one_query_are_all_answered(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archive_returns_all_sources_if_one_query_cannot_have_all_keys(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive_module, "CHUNK", 3)
     keys = [PathKey(f"{number}.png") for number in range(1, 11)]
     store.put(
@@ -328,7 +328,7 @@ def test_wildcards_are_listed_in_lower_case_with_their_sources(store: Store) -> 
     assert store.archive().wildcards() == [("shared/*.json", KEY), ("ä*.png", "b.png")]
 
 
-def test_has_edges_is_true_after_the_first_edge_is_stored(store: Store) -> None:
+def test_archive_has_edges_after_the_first_edge_is_stored(store: Store) -> None:
     archive = store.archive()
     assert not archive.has_edges()
 
@@ -340,7 +340,7 @@ def test_has_edges_is_true_after_the_first_edge_is_stored(store: Store) -> None:
 # ---------------------------------------------------------------------------------------------------------------- products
 
 
-def test_owners_are_returned_under_the_requested_names(store: Store) -> None:
+def test_product_owners_are_returned_under_the_requested_names(store: Store) -> None:
     two_jobs(store)
 
     found = store.archive().owners(["linux/tex/a", "linux/tex/deep/b", "linux/nothing"])
@@ -348,7 +348,7 @@ def test_owners_are_returned_under_the_requested_names(store: Store) -> None:
     assert found == {"linux/tex/a": (1, "ä.png"), "linux/tex/deep/b": (2, "b.png")}
 
 
-def test_conflicts_are_filtered_by_name_and_without_names_all_are_returned(store: Store) -> None:
+def test_conflicts_are_filtered_by_name_or_all_returned_without_names(store: Store) -> None:
     two_jobs(store)
     store.put(put_conflict=[("linux/y", 2), ("linux/x", 2), ("linux/x", 1)])
 
@@ -364,7 +364,7 @@ def test_new_ids_begin_with_one(store: Store) -> None:
     assert store.archive().next_ids() == (1, 1, 1, 1)
 
 
-def test_next_ids_follow_the_highest(store: Store) -> None:
+def test_next_ids_follow_the_highest_stored_id(store: Store) -> None:
     store.put(
         put_source=[source_row(7), source_row(3, "b.png")], put_job=[job_row(12, 7, run_key=30)], put_product=[product_row(20, 12)]
     )

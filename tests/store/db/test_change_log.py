@@ -112,7 +112,7 @@ def built(store: Store) -> tuple[Store, Follower]:
 # ----------------------------------------------------------------------------------------------------------------- entries
 
 
-def test_rows_replaced_by_equal_rows_have_no_entry(built: tuple[Store, Follower]) -> None:
+def test_change_log_has_no_entry_for_rows_replaced_by_equal_rows(built: tuple[Store, Follower]) -> None:
     store, follower = built
 
     store.put(put_source=[source(1, "A.png")], drop_products=[(1,)], put_job=[job_row(1, 1, run_key=99)])
@@ -125,7 +125,7 @@ def test_rows_replaced_by_equal_rows_have_no_entry(built: tuple[Store, Follower]
     assert heard(store, follower) == []
 
 
-def test_changed_bytes_of_a_product_have_one_entry(built: tuple[Store, Follower]) -> None:
+def test_change_log_has_one_entry_for_changed_bytes_of_a_product(built: tuple[Store, Follower]) -> None:
     store, follower = built
 
     store.put(put_source=[source(1, "A.png", b"22")], drop_products=[(1,)], put_product=[product(2, 1, "linux/a.png", b"22")])
@@ -133,7 +133,7 @@ def test_changed_bytes_of_a_product_have_one_entry(built: tuple[Store, Follower]
     assert heard(store, follower) == [("SOURCE", "A.png", b"22"), ("PRODUCT", "linux/a.png", b"22")]
 
 
-def test_rows_with_unchanged_identity_are_compared_in_sqlite_and_not_fetched(
+def test_rows_with_unchanged_identity_are_compared_without_fetching_them(
     built: tuple[Store, Follower], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, follower = built
@@ -159,7 +159,7 @@ def test_product_with_changed_links_has_an_entry(built: tuple[Store, Follower]) 
 
 
 @pytest.mark.parametrize("drop", [{"drop_source": [(1,)]}, {"drop_job": [(1,)]}, {"drop_products": [(1,)]}])
-def test_removal_has_entries_for_everything_removed(
+def test_removal_has_an_entry_for_each_removed_source_and_product(
     built: tuple[Store, Follower], drop: dict[str, list[tuple[object, ...]]]
 ) -> None:
     store, follower = built
@@ -189,14 +189,14 @@ def test_removed_scan_folder_removes_its_sources(built: tuple[Store, Follower]) 
     assert heard(store, follower) == [("SOURCE", "A.png", None), ("PRODUCT", "linux/a.png", None)]
 
 
-def test_row_added_and_removed_in_one_transaction_has_no_entry(store: Store) -> None:
+def test_change_log_has_no_entry_for_a_row_added_and_removed_at_once(store: Store) -> None:
     first = {"put_source": [source(1, "a")], "put_job": [job_row(1, 1)], "put_product": [product(1, 1, "linux/a")]}
     store.writer._ask(lambda: store.writer._transact([first, {"drop_source": [(1,)]}], durable=False))
 
     assert told(store) == []
 
 
-def test_two_saves_in_one_transaction_are_one_change(built: tuple[Store, Follower]) -> None:
+def test_two_saves_in_one_transaction_have_one_entry(built: tuple[Store, Follower]) -> None:
     store, follower = built
     batches = [{"put_source": [source(1, "A.png", digest, uuid)]} for digest, uuid in ((b"2", 50), (b"3", 60), (b"4", 1))]
 
@@ -250,7 +250,7 @@ def test_client_gets_a_resync_if_the_next_entries_are_no_longer_stored(store: St
     assert heard(store, late) == [("SOURCE", "z", b"1")]
 
 
-def test_client_ahead_of_a_truncated_feed_gets_resync(built: tuple[Store, Follower], tmp_path: Path) -> None:
+def test_client_ahead_of_a_truncated_feed_gets_a_resync(built: tuple[Store, Follower], tmp_path: Path) -> None:
     store, follower = built
     with closing(sqlite3.connect(store.path)) as database:
         database.execute("VACUUM INTO ?", (str(tmp_path / "kept"),))
@@ -342,7 +342,7 @@ class World:
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(_transactions, min_size=1, max_size=12), slow=st.integers(1, 5), kept=st.sampled_from([4, 16, 1000]))
-def test_replaying_the_feed_is_the_database_at_every_moment(
+def test_replayed_feed_equals_the_database_at_every_moment(
     make_store: Callable[[], Store], steps: list[tuple[list[tuple[object, ...]], str]], slow: int, kept: int
 ) -> None:
     store, world = make_store(), World()

@@ -44,7 +44,7 @@ def test_one_file_is_found_without_unpacking_other_files(files: list[FileFact]) 
     assert find_files(blob, 7, "not/there") == []
 
 
-def test_escaped_bytes_of_undecodable_names_survive() -> None:
+def test_packing_keeps_escaped_bytes_of_undecodable_names() -> None:
     fact = FileFact(1, RelPath("a\U0010ffff.png"), 1, 2, 3, 4, NO_DIGEST, 0)
 
     assert unpack_files(pack_files([fact]), 1) == [fact]

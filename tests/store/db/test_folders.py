@@ -31,7 +31,7 @@ def test_files_of_scan_folders_without_rank_are_not_returned(store: Store) -> No
     assert list(archive.files_below(PathKey(""))) == []
 
 
-def test_files_that_clash_in_case_have_no_winner(store: Store) -> None:
+def test_files_whose_names_differ_only_in_case_have_no_winner(store: Store) -> None:
     put_folder(store, "", fact("a.png"), fact("A.png"), fact("b.png"))
 
     assert list(store.archive().files([PathKey("a.png"), PathKey("b.png")])) == ["b.png"]
@@ -58,7 +58,7 @@ def test_folders_at_and_below_a_path_exclude_neighbours_with_the_same_prefix(sto
     assert {name for name in ("", "a", "a/b", "a/b/c", "a/c", "a-b", "d") if folders.has_folders_below(name)} == {"", "a", "a/b"}
 
 
-def test_files_below_are_winners_only(store: Store) -> None:
+def test_files_below_a_folder_are_only_winners(store: Store) -> None:
     gem = with_gem(store)
     put_folder(store, "a", fact("a/x", 1))
     put_folder(store, "a", fact("a/X", gem), fact("a/y", gem))
@@ -131,7 +131,7 @@ def test_files_of_each_scan_folder_include_overridden_files(store: Store) -> Non
     assert archive.folders.folder_parts("b") == {}
 
 
-def test_a_folder_that_cannot_be_unpacked_is_damage(store: Store) -> None:
+def test_folder_row_that_cannot_be_unpacked_is_reported_as_damage(store: Store) -> None:
     store.put(put_folder=[(1, "a", DIGEST, b"\x09short")])
     archive = store.archive()
 

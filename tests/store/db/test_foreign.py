@@ -52,7 +52,7 @@ def state_of(folder: Path) -> dict[str, tuple[int, int, bytes]]:
 
 
 @pytest.mark.parametrize("is_in_log", [False, True])
-def test_a_foreign_database_is_read_and_nothing_beside_it_changes(tmp_path: Path, is_in_log: bool, version: int) -> None:
+def test_foreign_database_is_read_without_changing_its_folder(tmp_path: Path, is_in_log: bool, version: int) -> None:
     path = o3de.make(tmp_path / "Cache/assetdb.sqlite", version, is_in_log=is_in_log)
     before = state_of(path.parent)
 
@@ -116,7 +116,7 @@ def test_database_of_aptui_is_recognised_after_an_interrupted_checkpoint(tmp_pat
         assert writer_of(path) is ForeignWriter.APTUI
 
 
-def test_writer_of_a_database_is_recognised(tmp_path: Path, store: Store) -> None:
+def test_program_that_wrote_a_database_is_recognised(tmp_path: Path, store: Store) -> None:
     (tmp_path / "empty.sqlite").touch()
     with closing(sqlite3.connect(tmp_path / "other.sqlite")) as database:
         database.execute("CREATE TABLE t(x)")
@@ -269,7 +269,7 @@ def test_jobs_are_counted_by_builder_and_products_by_platform(reader: Reader) ->
     assert next(entry.source for entry in metrics.job_entries(reader, o3de.IMAGES)) == "Textures/Rock.png"
 
 
-def test_names_are_found_in_any_case(reader: Reader) -> None:
+def test_foreign_sources_and_products_are_found_in_any_letter_case(reader: Reader) -> None:
     found = reader.source("TEXTURES/rock.PNG")
 
     assert found is not None

@@ -115,7 +115,7 @@ def test_dependency_on_a_product_path_is_met_while_the_product_exists(project: P
     assert project.dependencies("linux/level.xml") == [unmet("meshes/rock.mesh", PRODUCT, 1)]
 
 
-def test_dependency_on_a_source_resolves_to_each_of_its_products_of_the_platform(project: Project) -> None:
+def test_source_dependency_resolves_to_all_its_products_of_the_platform(project: Project) -> None:
     project.make("level.xml", ("level.xml", 0, (source_file("Rock.fbx"),)))
     project.make("Rock.fbx", ("rock.mesh", 0, ()), ("rock.mat", 1, ()))
     project.make("Rock.fbx", ("rock.mesh", 5, ()), platform="server")
@@ -129,7 +129,7 @@ def test_dependency_on_a_source_resolves_to_each_of_its_products_of_the_platform
     assert project.dependencies("linux/level.xml") == [unmet("rock.fbx", SOURCE)]
 
 
-def test_declared_kind_distinguishes_source_and_product_of_one_name(project: Project) -> None:
+def test_dependency_kind_distinguishes_a_source_and_a_product_of_one_name(project: Project) -> None:
     project.make("a.dat", ("a.out", 1, ()))
     project.make("b.raw", ("a.dat", 2, ()))
     project.make("level.xml", ("x.xml", 0, (source_file("a.dat"),)), ("y.xml", 1, (product_file("a.dat"),)))
@@ -146,7 +146,7 @@ def test_dependency_path_matches_with_any_slashes_and_letter_case(project: Proje
     assert project.dependencies("linux/level.xml") == [resolved(1, 3)]
 
 
-def test_product_dependency_on_an_image_path_resolves_to_the_products_of_that_source(project: Project) -> None:
+def test_product_dependency_on_an_image_path_resolves_to_its_products(project: Project) -> None:
     project.make("textures/rock.png", ("textures/rock.streamingimage", 3, ()))
     project.make("level.xml", ("level.xml", 0, (product_file("textures/rock.PNG"),)))
 
@@ -187,7 +187,7 @@ def test_dependencies_follow_a_source_whose_uuid_changes(project: Project) -> No
     assert project.dependencies("linux/level.xml") == [unmet("*.x", SOURCE), resolved(99, 4)]
 
 
-def test_dependencies_on_a_deleted_source_become_unmet_and_are_met_when_it_returns(project: Project) -> None:
+def test_dependencies_on_a_deleted_source_are_unmet_until_it_returns(project: Project) -> None:
     project.make("level.xml", ("level.xml", 0, (source_file("a.psd"), product_file("a.dds"))))
     project.source("a.psd")  # the named file exists, but has no product yet
     project.drop("a.psd")
@@ -228,7 +228,7 @@ def test_dependency_on_an_earlier_uuid_of_a_source_resolves_to_its_present_uuid(
     assert project.dependencies("linux/level.xml") == [resolved(77, 9, by_id=1)]
 
 
-def test_wildcard_dependency_keeps_its_own_row_and_adds_a_row_for_each_match(project: Project) -> None:
+def test_wildcard_dependency_has_its_own_row_and_a_row_for_each_match(project: Project) -> None:
     project.make("a/x.psd", ("a/x.dds", 0, ()))
     project.make("level.xml", ("level.xml", 0, (product_file("a/*.dds", 1),)))
     project.make("a/b/y.psd", ("a/b/y.dds", 0, ()), ("a/b/y.txt", 1, ()))
@@ -308,7 +308,7 @@ def test_product_made_twice_in_its_first_transaction_resolves_dependencies(proje
     assert project.dependencies("linux/level.xml") == [resolved(2)]
 
 
-def test_a_failed_transaction_leaves_links_and_rows_as_they_were(project: Project) -> None:
+def test_failed_transaction_changes_neither_links_nor_rows(project: Project) -> None:
     project.make("level.xml", ("level.xml", 0, (product_file("a.dds"),)))
     project.source("a.psd")
     rows = project.rows("a.psd", [("a.dds", 0, ())])
@@ -413,7 +413,9 @@ def actual(store: Store) -> list[tuple[object, ...]]:
 @pytest.mark.slow
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=_STEPS, batch=st.integers(1, 3))
-def test_rows_equal_a_naive_computation_after_any_changes(make_store: Callable[[], Store], steps: list[tuple], batch: int) -> None:
+def test_resolved_rows_equal_a_naive_computation_after_any_changes(
+    make_store: Callable[[], Store], steps: list[tuple], batch: int
+) -> None:
     store = make_store()
     project = Project(store)
     for stem in _STEMS:

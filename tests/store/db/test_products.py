@@ -23,7 +23,7 @@ def test_products_in_a_folder_with_a_non_ascii_name_are_listed(store: Store) -> 
     assert store.archive().products.products_in("linux/größe") == {"linux/größe/a": DIGEST}
 
 
-def test_a_product_digest_is_known_when_it_is_recorded(store: Store) -> None:
+def test_recorded_digest_of_a_product_is_returned(store: Store) -> None:
     two_jobs(store)
 
     archive = store.archive().products

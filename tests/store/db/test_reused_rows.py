@@ -112,7 +112,7 @@ def test_new_run_deletes_rows_of_missing_dependencies_and_keeps_the_scan_record(
     ]  # the scan record stays valid, because the bytes are unchanged
 
 
-def test_product_of_another_job_has_a_row_of_that_job(made: Store) -> None:
+def test_product_that_moves_to_another_job_gets_a_new_row(made: Store) -> None:
     made.put(put_job=[job_row(2, job_key="Other")])
 
     made.put(
@@ -180,7 +180,7 @@ def transact(store: Store, batches: list[Rows]) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(transactions=st.lists(_runs, min_size=1, max_size=5))
-def test_readers_see_the_same_as_after_deleting_and_inserting(
+def test_reused_rows_look_to_readers_like_deleted_and_inserted_rows(
     make_store: Callable[[], Store], transactions: list[list[tuple[int, list[tuple[str, int, bytes, str, bool, bool]]]]]
 ) -> None:
     seen = []

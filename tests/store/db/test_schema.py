@@ -101,7 +101,7 @@ def test_up_to_date_database_is_unchanged_and_opened_without_importing_peewee(pa
         assert database.execute("SELECT value FROM aptui_state WHERE key = 'epoch'").fetchone() == ("3",)
 
 
-def test_empty_identity_file_gets_content(tmp_path: Path) -> None:
+def test_empty_database_file_is_prepared_like_a_missing_one(tmp_path: Path) -> None:
     path = tmp_path / "assetdb.sqlite"
     path.touch()
 
@@ -129,7 +129,7 @@ def test_unusable_database_is_set_aside_and_reported(path: Path, sql: str, said:
     assert schema.prepare(path) == ""
 
 
-def test_a_damaged_file_is_set_aside_with_its_log_under_the_next_free_number(tmp_path: Path) -> None:
+def test_damaged_database_is_set_aside_with_its_log_under_a_free_number(tmp_path: Path) -> None:
     path = tmp_path / "assetdb.sqlite"
     for number in (1, 2):
         path.write_bytes(b"this is no database" * 100)
@@ -164,7 +164,7 @@ def test_a_database_that_is_a_folder_is_a_host_error(tmp_path: Path) -> None:
     ("name", "said"),
     [("SQLITE_FULL", "ENOSPC"), ("SQLITE_IOERR_WRITE", "EIO"), ("SQLITE_BUSY", "holds it"), ("SQLITE_MISMATCH", "MISMATCH")],
 )
-def test_sqlite_errors_are_reported_with_familiar_names(tmp_path: Path, name: str, said: str) -> None:
+def test_sqlite_errors_are_reported_with_the_names_of_system_errors(tmp_path: Path, name: str, said: str) -> None:
     error = sqlite3.OperationalError("x")
     error.sqlite_errorname = name
 

@@ -15,7 +15,7 @@ NAMES = ["plain.sqlite", "a b.sqlite", "50%.sqlite", "what?mode=rwc", "#1", "grÃ
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_uri_equals_that_of_pathlib(name: str | bytes) -> None:
+def test_uri_of_a_path_equals_the_uri_of_pathlib(name: str | bytes) -> None:
     path = Path("/folder") / os.fsdecode(name)
 
     assert uri_of(path) == path.as_uri()

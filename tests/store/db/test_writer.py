@@ -57,7 +57,7 @@ def test_writing_the_same_rows_twice_does_not_duplicate_them(store: Store) -> No
     ]  # fmt: skip
 
 
-def test_database_that_cannot_be_opened_is_closed(tmp_path: Path) -> None:
+def test_writer_closes_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
     path = tmp_path / "assetdb.sqlite"
     path.write_bytes(b"no database" * 100)
 
@@ -158,7 +158,7 @@ def test_changed_row_updates_only_indexes_that_may_differ(store: Store, operatio
     ) == indexes  # for a job: the indexes of its run key, unfinished state, warnings and errors
 
 
-def test_files_that_differ_only_in_case_are_two_rows(store: Store) -> None:
+def test_files_whose_names_differ_only_in_case_are_two_rows(store: Store) -> None:
     store.put(put_file=[(1, "a.png", 0, 1, 2), (1, "A.png", 0, 1, 2)])
     store.put(drop_file=[(1, "a.png")])
 
@@ -250,7 +250,7 @@ def test_folder_rows_are_stored_packed(store: Store) -> None:
     assert unpack_files(store.rows("SELECT files FROM aptui_folders")[0][0], 1) == [FACT]
 
 
-def test_saves_are_reported_in_order_and_calls_wait_for_them(store: Store) -> None:
+def test_saves_are_reported_in_order_and_calls_wait_for_earlier_saves(store: Store) -> None:
     for ticket in range(1, 101):
         store.writer.save(ticket, {"put_state": [("seq", str(ticket))]})
     store.put()
@@ -261,7 +261,7 @@ def test_saves_are_reported_in_order_and_calls_wait_for_them(store: Store) -> No
 
 
 @pytest.mark.parametrize("ticket", [1, 2])
-def test_save_with_a_ticket_not_above_the_last_ticket_is_refused(store: Store, ticket: int) -> None:
+def test_save_is_refused_unless_its_ticket_is_above_the_last_ticket(store: Store, ticket: int) -> None:
     store.writer.save(2, {"put_state": [("seq", "new")]})
 
     with pytest.raises(InternalError, match=f"rows {ticket} were ordered after rows 2"):
@@ -385,7 +385,7 @@ def test_finishing_a_run_deletes_only_its_intents(store: Store) -> None:
     assert store.count("Sources") == 1
 
 
-def test_scan_folders_keep_their_ids_and_the_ids_of_removed_ones_are_returned(store: Store) -> None:
+def test_scan_folders_keep_their_ids_and_removed_folders_are_returned(store: Store) -> None:
     ids, gone = store.writer.sync_scan_folders([("PROJECT", "/new", 0), ("gem", "/gem", 1)])
     assert (ids["PROJECT"], gone) == (store.scan_folder, [])
 
@@ -402,7 +402,7 @@ def test_dropping_a_scan_folder_deletes_its_sources_and_files(store: Store) -> N
     assert {table: store.count(table) for table in tables} == dict.fromkeys(tables, 0)
 
 
-def test_checkpoint_empties_the_log(store: Store) -> None:
+def test_checkpoint_empties_the_write_ahead_log(store: Store) -> None:
     fill(store)
 
     store.writer.checkpoint()
@@ -429,7 +429,7 @@ def test_row_that_the_database_refuses_is_an_internal_error_and_saves_nothing(
     store.put(put_state=[("a", "b")])
 
 
-def test_failed_save_is_raised_by_the_next_call(store: Store) -> None:
+def test_next_call_raises_the_error_of_a_failed_save(store: Store) -> None:
     failures: list[KnownError] = []
     writer = Writer(store.path, store.saved.append, failures.append)
     writer.save(1, {"put_job": [job_row(source_id=99)]})

@@ -84,11 +84,11 @@ LOGS = Rows(
         ("warning:door error:castle", [1]),
     ],
 )
-def test_error_and_warning_match_log_lines_of_their_level(text: str, found: list[int]) -> None:
+def test_error_and_warning_terms_match_log_lines_of_their_level(text: str, found: list[int]) -> None:
     assert hits(text, LOGS) == found
 
 
-def test_unread_logs_are_left_out_without_waiting() -> None:
+def test_filter_without_log_reading_matches_only_errors_of_jobs() -> None:
     mask = parse("error:castle|status").matches(LOGS, reads_logs=False)
 
     assert np.flatnonzero(mask).tolist() == [0]
@@ -151,7 +151,7 @@ STATUS_ROWS = Rows(
         ('"failed"', []), ("status:nonsense", []), ("source:failed", []),
     ],
 )  # fmt: skip
-def test_a_status_word_is_a_status_unless_quoted(text: str, expected: list[int]) -> None:
+def test_status_word_selects_a_status_unless_the_word_is_quoted(text: str, expected: list[int]) -> None:
     assert hits(text, STATUS_ROWS) == expected
 
 
@@ -171,7 +171,7 @@ def test_after_accepts_a_time_a_date_or_an_age(value: str, moment: datetime) -> 
     )
 
 
-def test_after_and_slower_compare() -> None:
+def test_after_and_slower_terms_match_values_above_their_limit() -> None:
     rows = Rows(["a", "b", "c"], {"completed_ms": [0, NOW_MS - 1000, NOW_MS - 9_000_000], "duration_ms": [10, 1500, 1501]})
 
     assert hits("after:2h", rows) == [1]
@@ -200,7 +200,7 @@ def test_slower_term_accepts_durations(value: str, duration_ms: float) -> None:
         ("seconds:>1.5", [3]), ("seconds:<=1.5", [2]), ("format:png", [1]), ("w:>4000 h:<100", [3]),
     ],
 )  # fmt: skip
-def test_jobs_without_facts_match_no_range(text: str, expected: list[int]) -> None:
+def test_job_without_facts_matches_no_range_term(text: str, expected: list[int]) -> None:
     facts = {
         "width": [0, 64, 4096, 8192],
         "height": [0, 64, 4096, 64],
@@ -246,7 +246,7 @@ def test_term_stores_the_column_of_its_pattern_in_the_filter() -> None:
         ("ab**", 3, "repetition of a repetition", ""), (r"a\q", 2, "unrecognized escape", ""),
     ],
 )  # fmt: skip
-def test_error_has_the_column(text: str, column: int, said: str, hint: str) -> None:
+def test_filter_error_has_the_column_of_the_mistake(text: str, column: int, said: str, hint: str) -> None:
     with pytest.raises(FilterError) as error:
         parse(text, NOW_MS).check()
 
@@ -274,7 +274,7 @@ def test_pattern_with_an_unescaped_dot_before_an_extension_gets_a_hint(text: str
     assert parse(text).hint == hint
 
 
-def test_without_the_search_engine_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filter_error_says_what_to_install_without_the_search_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "re2", None)
     regex.compile_pattern.cache_clear()
 
@@ -329,7 +329,7 @@ def test_filter_lists_the_statuses_of_its_terms() -> None:
 # ------------------------------------------------------------------------------------------------------------------- spans
 
 
-def test_spans_of_matches_are_in_characters_sorted_and_merged() -> None:
+def test_spans_of_matches_are_merged_and_counted_in_characters() -> None:
     wanted = parse("fbx ärger source:rock !x key:rock rock_0")
 
     assert wanted.spans(["Ärger/rock_01.fbx", "none", ""]) == [((0, 5), (6, 12), (14, 17)), (), ()]

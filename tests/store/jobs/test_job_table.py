@@ -104,7 +104,7 @@ def test_durations_of_a_foreign_database_come_from_its_stats(store: Store) -> No
     assert (table.value("duration_ms", 0), table.value("completed_ms", 0), table.value("status", 0)) == (77, 9, 2)
 
 
-def test_facts_of_products_are_columns_and_are_empty_without_stored_facts(store: Store) -> None:
+def test_product_facts_are_columns_that_are_empty_without_stored_facts(store: Store) -> None:
     store.put(
         put_source=[source_row(1, "a.png")],
         put_job=[job_row(1, 1), job_row(2, 1, platform="mac")],
@@ -236,7 +236,7 @@ def test_job_is_a_draft_until_its_final_is_stored(store: Store) -> None:
     assert parse("is:draft").matches(table).tolist() == [False, False, True]
 
 
-def test_job_is_critical_as_stored_until_a_notice_changes_that(store: Store) -> None:
+def test_job_is_critical_if_its_plan_says_so_until_a_notice_changes_this(store: Store) -> None:
     plans = [JobPlan("image", "linux", is_critical=True), JobPlan("image", "mac", params='{"a":[1,true,2]}')]
     store.put(
         put_source=[source_row()],
@@ -263,7 +263,7 @@ def test_draft_mark_is_deleted_with_its_job(store: Store) -> None:
         assert database.execute("SELECT COUNT(*) FROM aptui_drafts").fetchone() == (0,)
 
 
-def test_texts_are_found_in_a_column_whether_read_or_added_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_index_finds_texts_that_were_read_or_added_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "_LEAST_INDEXED", 3)
     column = texts.Texts(["a", "b", "a"])
     index = texts.TextIndex(column)

@@ -79,7 +79,7 @@ class Oracle:
 
 @settings(max_examples=25, deadline=None)
 @given(products=PAIRS, sources=PAIRS, start=ONES, end=ONES, depth=st.integers(0, 3), is_foreign=st.booleans())
-def test_walks_and_paths_equal_those_of_the_oracle(
+def test_walks_and_paths_equal_the_results_of_a_simple_graph(
     blank: Rows, products: Pairs, sources: Pairs, start: set[int], end: set[int], depth: int, is_foreign: bool
 ) -> None:
     oracle = Oracle(products, sources)

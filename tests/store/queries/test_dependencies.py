@@ -58,7 +58,7 @@ def test_unmet_paths_are_listed_and_wildcards_are_not_counted_as_unmet(project: 
     assert dependencies.unmet_counts(reader, level) == (1, 1)
 
 
-def test_only_preload_dependencies_count_as_preloaded(project: Project) -> None:
+def test_only_targets_of_preload_dependencies_are_preloaded(project: Project) -> None:
     number = ids(project.store)
     reader = project.store.reader()
 
@@ -134,7 +134,7 @@ _CHANGES = st.lists(
         ("b.src", [("a.out", "a/*"), ("d.out", "c/d.out"), ("d/a.out", "a/a.out")]),
     ]
 )
-def test_catalogs_updated_by_changes_equal_those_written_whole(
+def test_updated_catalogs_equal_catalogs_that_are_written_whole(
     make_store: Callable[[], Store], changes: list[tuple[str, list[tuple[str, str]]]]
 ) -> None:
     project = Project(make_store())
@@ -157,7 +157,7 @@ def test_catalogs_updated_by_changes_equal_those_written_whole(
     store.close()
 
 
-def test_catalog_with_few_changes_rewrites_only_their_lines(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_catalog_with_few_changes_rewrites_only_the_changed_lines(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     store = project.store
     (store.path.parent / ".aptui").mkdir()
     catalogs = Catalogs(store.writer, store.path, "demo", ("linux",), None)

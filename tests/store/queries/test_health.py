@@ -16,7 +16,7 @@ from ..conftest import DIGEST, Store, job_row, product_row, source_row
 FACT = FileFact(1, RelPath("a/x"), 1, 2, 3, 4)
 
 
-def test_sqlite_version_is_that_of_the_loaded_library() -> None:
+def test_sqlite_version_is_the_version_of_the_loaded_library() -> None:
     with closing(sqlite3.connect(":memory:")) as database:
         said = database.execute("SELECT sqlite_version()").fetchone()[0]
 
@@ -51,7 +51,7 @@ def test_missing_or_invalid_database_is_a_fault(tmp_path: Path) -> None:
     assert "cannot be used" in broken
 
 
-def test_pages_that_were_overwritten_are_faults(store: Store) -> None:
+def test_overwritten_pages_are_reported_as_faults(store: Store) -> None:
     store.put(put_source=[source_row(number, f"{number:0500}.png") for number in range(1, 200)])
     store.close()
     page_bytes = store.rows("PRAGMA page_size")[0][0]
@@ -69,7 +69,7 @@ def test_new_database_has_counts_of_zero(store: Store) -> None:
     assert (checks.product_bytes(reader), checks.last_completed_ms(reader), checks.folder_count(reader)) == (0, 0, 0)
 
 
-def test_bytes_folders_and_last_completion_of_a_database_are_reported(store: Store) -> None:
+def test_health_has_the_size_and_the_last_completion_of_a_database(store: Store) -> None:
     gem = store.writer.sync_scan_folders([("project", "/project", 0), ("gem", "/gem", 1)])[0]["gem"]
     store.put(
         put_source=[source_row()],

@@ -93,7 +93,7 @@ def test_orphan_files_are_found_only_in_folders_of_platforms(store):
     ]
 
 
-def test_a_link_in_the_place_of_a_product_and_an_undecodable_name_are_orphans(store):
+def test_link_at_a_product_path_or_an_undecodable_name_is_an_orphan(store):
     put(store, "linux/a.png")
     cache = store.path.parent
     (cache / "linux/a.png").unlink()
@@ -116,7 +116,7 @@ def test_identity_file_of_an_intermediate_belongs_to_its_product(store):
     assert [each.name for each in still_orphans(found, store.reader(), store.path.parent)] == ["common/gone.mid.meta"]
 
 
-def test_file_with_a_new_row_or_deleted_is_not_an_orphan(store):
+def test_deleted_file_or_a_file_with_a_new_row_is_not_an_orphan(store):
     put(store, "linux/a.png")
     cache = store.path.parent
     for name in ("b.png", "c.png", "d.png"):

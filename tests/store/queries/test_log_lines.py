@@ -33,13 +33,13 @@ def lines(store: Store, tmp_path: Path) -> LogLines:
     return LogLines(store.path, log_dir)
 
 
-def test_log_lines_are_listed_by_level_once(lines: LogLines) -> None:
+def test_lines_of_a_log_are_listed_once_for_each_level(lines: LogLines) -> None:
     assert lines.list_known("error", [(1, RUN)]) == [""]
     assert lines.read("error", [(1, RUN)], nothing) == ["one"]
     assert lines.list_known("warning", [(1, RUN)]) == ["two"]
 
 
-def test_log_of_a_run_is_read_once(lines: LogLines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filter_reads_the_log_of_a_run_once(lines: LogLines, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     monkeypatch.setattr(logs, "read_lines", lambda path: read.append(path.name) or read_lines(path))
     lines.read("error", [(1, RUN)], nothing)

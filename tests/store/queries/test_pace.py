@@ -24,17 +24,17 @@ from tests.store.queries.test_session_history import job, session_row
         (31, [0, 0, 0], True),
     ],
 )
-def test_job_is_slower_only_beyond_the_noise(now: int, before: list[float], is_slower: bool) -> None:
+def test_job_is_slower_only_if_it_exceeds_the_noise_of_earlier_runs(now: int, before: list[float], is_slower: bool) -> None:
     assert pace(now, before).is_slower is is_slower
 
 
-def test_one_slow_run_among_the_earlier_ones_does_not_move_the_median() -> None:
+def test_one_slow_earlier_run_does_not_change_the_median() -> None:
     found = pace(300, [100, 2000, 101, 99, 100])
 
     assert (found.median_ms, found.is_slower, round(found.factor)) == (100, True, 3)
 
 
-def test_job_is_faster_only_beyond_the_noise() -> None:
+def test_job_is_faster_only_if_it_exceeds_the_noise_of_earlier_runs() -> None:
     assert pace(100, [500, 510, 490]).is_faster
     assert not pace(480, [500, 510, 490]).is_faster
 
@@ -89,7 +89,7 @@ def test_builder_with_one_slow_job_is_not_slower(store: Store) -> None:
     assert list(slower_jobs(store.reader())) == [3]
 
 
-def test_without_a_history_nothing_is_slower(store: Store) -> None:
+def test_no_job_is_slower_without_earlier_runs(store: Store) -> None:
     assert slower_jobs(store.reader()) == {}
     assert slower_builders(store.reader()) == {}
 

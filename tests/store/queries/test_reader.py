@@ -83,7 +83,7 @@ def test_jobs_are_listed_by_source_with_failed_analyses_last(reader: Reader) -> 
 
 @pytest.mark.parametrize("statuses", [*([status] for status in STATUSES), ["completed", "failed"], list(STATUSES)])
 @pytest.mark.parametrize("platform", ["", "linux", "windows", "all", "android"])
-def test_listed_jobs_have_one_of_the_statuses_and_the_platform(reader: Reader, statuses: list[str], platform: str) -> None:
+def test_listed_jobs_have_a_requested_status_and_the_requested_platform(reader: Reader, statuses: list[str], platform: str) -> None:
     found = listed(reader.jobs(statuses=statuses, platform=platform))
 
     assert found == [row for row in ALL if row[2] in statuses and platform in ("", row[1])]
@@ -178,7 +178,7 @@ def test_last_five_runs_are_listed_newest_first(store: Store) -> None:
     assert store.reader().runs_of(3) == []
 
 
-def test_inputs_of_a_job_are_those_of_its_stored_manifest(reader: Reader) -> None:
+def test_inputs_of_a_job_are_read_from_its_stored_manifest(reader: Reader) -> None:
     assert reader.inputs_of(5) == (("source", "a.png", "00ff"),)
     assert reader.inputs_of(99) == ()
 
@@ -193,7 +193,7 @@ def test_products_of_a_job_are_listed_in_their_order_of_creation(reader: Reader)
     assert [product.name for product in reader.products()] == ["linux/a", "linux/z", "windows/a"]
 
 
-def test_a_source_is_found_in_any_case_of_any_script(reader: Reader) -> None:
+def test_source_is_found_in_any_letter_case_of_any_script(reader: Reader) -> None:
     found = reader.source("TEXTURES/ÄRGER.PNG")
 
     assert found is not None
@@ -204,7 +204,7 @@ def test_a_source_is_found_in_any_case_of_any_script(reader: Reader) -> None:
     assert [source.source for source in reader.sources()] == ["a.png", "new.png", "Textures/Ärger.png", "z.png"]
 
 
-def test_dependents_are_named_by_path_or_uuid_without_wildcards_expanded(store: Store) -> None:
+def test_dependents_are_found_by_path_or_uuid_without_expanding_wildcards(store: Store) -> None:
     store.put(
         put_source=[source_row(1, "a.png"), source_row(2, "B.png"), source_row(3, "c.png")],
         put_edge=[
@@ -242,7 +242,7 @@ def test_dependencies_of_a_source_are_returned_as_declared(store: Store) -> None
     ]
 
 
-def test_file_of_a_path_is_that_of_its_source_otherwise_of_the_first_scan_folder(store: Store) -> None:
+def test_file_of_a_path_is_from_its_source_or_the_first_scan_folder(store: Store) -> None:
     gem = store.writer.sync_scan_folders([("project", "/project", 0), ("gem", "/gem", 1)])[0]["gem"]
     facts = {number: FileFact(number, RelPath("Tex/Ä.png"), number, 2, 3, 4) for number in (1, gem)}
     store.put(put_folder=[(number, "tex", DIGEST, (fact,)) for number, fact in facts.items()])
@@ -318,7 +318,7 @@ def test_database_is_read_if_its_shared_memory_file_cannot_be_created(store: Sto
 
 
 @pytest.mark.real
-def test_reading_does_not_import_peewee(store: Store) -> None:
+def test_database_reader_does_not_import_peewee(store: Store) -> None:
     code = (
         "import sys, pathlib; from aptui.store.queries import checks, reader; "
         f"reader.open_reader(pathlib.Path({str(store.path)!r})).close(); assert 'peewee' not in sys.modules"

@@ -72,7 +72,7 @@ def test_session_without_runs_is_not_listed(store: Store) -> None:
     assert [one.kind for one in sessions(store.reader())] == ["checkout", "edit"]
 
 
-def test_runs_of_a_killed_engine_are_a_session_with_unknown_start(store: Store) -> None:
+def test_killed_engine_leaves_a_session_with_an_unknown_start(store: Store) -> None:
     archive = store.archive().sessions
     assert not archive.is_session_pending()
 
@@ -99,7 +99,7 @@ def test_deleted_job_keeps_its_name_and_number(store: Store) -> None:
     assert store.archive().next_ids()[1] == 3
 
 
-def test_runs_of_a_pruned_session_are_moved_to_before_the_first_session(store: Store) -> None:
+def test_pruning_moves_runs_of_a_session_to_before_the_first_session(store: Store) -> None:
     job(store, 1, 5, duration_ms=10)
     job(store, 2, 6, duration_ms=20)
     store.put(put_session=[session_row(ended_ms=9 * SECOND)])
@@ -142,7 +142,7 @@ def test_large_session_is_pruned_in_parts(store: Store, monkeypatch: pytest.Monk
     assert len(list(runs_until(store.reader(), 0))) == 3
 
 
-def test_a_session_is_named_by_number_or_from_the_last(store: Store) -> None:
+def test_session_is_named_by_its_number_or_its_distance_from_the_last(store: Store) -> None:
     for number in (1, 2, 3):
         job(store, number, number)
         store.put(put_session=[session_row()])
