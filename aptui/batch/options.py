@@ -225,7 +225,7 @@ def report_arguments(parser: ArgumentParser) -> None:
 
 
 def adopt_argument(parser: ArgumentParser) -> None:
-    """Declare the option that lets a verb take over a cache of O3DE's."""
+    """Declare the option that lets a verb take over a cache of O3DE."""
     parser.add_argument("--adopt-cache", action="store_true", help="use a cache folder that O3DE made, and set its contents aside")
 
 

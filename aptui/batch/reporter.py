@@ -176,7 +176,7 @@ class Reporter:
 
 
 def format_time_left(eta_ms: int, least_ms: int) -> str:
-    """Return the estimated time left, with its minimum if that is known."""
+    """Return the estimated time left, and the minimum time left if the minimum is known."""
     estimate = f"about {printing.duration(max(1.0, eta_ms / 1000))} left"
     return f"{estimate}, {printing.duration(least_ms / 1000)} at least" if _LEAST_SHOWN_MS <= least_ms <= eta_ms else estimate
 

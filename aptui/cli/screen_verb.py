@@ -43,7 +43,7 @@ def tui(arguments: Namespace) -> int:
 
 
 def _open_read_only(arguments: Namespace, broken: UserError) -> int:
-    """Open the screen although the configuration is broken: with an engine that runs with an earlier one, or read-only.
+    """Open the screen although the configuration is broken: with an engine that runs with an earlier configuration, or read-only.
 
     Raises:
         UserError: `broken`, if no engine is running and `--read-only` is not given, or if the place of the cache is unknown.

@@ -366,7 +366,8 @@ class BuilderCompiler:
     def _platforms_of(self, node: Node) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
         """Return a builder's platforms and their parameters.
 
-        The entry for the platform's id applies. Without it, the entries for the platform's tags apply, and without those, `*`.
+        The entry for the platform's id applies. Without this entry, the entries for the platform's tags apply; without these
+        entries, the entry `*` applies.
         """
         listed = node.get("platforms")
         rules = {key.lower(): rule for key, rule in listed.value.items()} if listed else {}

@@ -62,7 +62,7 @@ def dump(value: Any) -> Any:
 
 
 def restore(text: str) -> Config:
-    """Return the configuration that `dump` and JSON made `text` of."""
+    """Return the configuration in `text`, the JSON of the data that `dump` returned."""
     config: Config = json.loads(text, object_hook=_restore)
     return config
 

@@ -57,7 +57,7 @@ _OPENGL = re.compile(rb"^\s*#\s*version\s+(?:[123]\d\d|4[01]0)\b", re.MULTILINE)
 """Matches the version of GLSL before 4.20, in which textures cannot have the bindings that SPIR-V needs."""
 _KEY_COLUMNS = ("", "key", "keys", "id", "string", "string_id", "name", "term")
 _LONGEST_SIDE, _FEWEST_SPRITES = 1024, 4
-"""Longest side of a picture that belongs on a page with others, and the number of pictures for which a page is proposed."""
+"""Maximum side (pixels) of a picture that is put on a page, and minimum number of pictures for which a page is proposed."""
 
 
 class Atlas(Struct, frozen=True):

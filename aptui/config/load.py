@@ -189,10 +189,10 @@ class ConfigMessage(Struct, frozen=True):
 
 
 def explain(project_dir: Path, key: str, sets: Sequence[str] = ()) -> list[ConfigMessage]:
-    """Return the value of a key (with dots, as after `--set`) in each layer, the effective one last; else its default.
+    """Return the value of a key (with dots, as after `--set`) in each layer, the effective value last.
 
     Raises:
-        UserError: no layer sets the key, and it does not exist.
+        UserError: no layer sets the key, and the key does not exist.
     """
     project_dir = Path(os.path.abspath(project_dir))
     project_format = format_of(project_dir)
@@ -203,7 +203,7 @@ def explain(project_dir: Path, key: str, sets: Sequence[str] = ()) -> list[Confi
 
 
 def explain_key(trees: Sequence[Node], key: str) -> list[ConfigMessage]:
-    """Return the value of a key in each of these layers, in their order; its default if none sets it."""
+    """Return the value of a key in each of these layers, in their order. If no layer sets the key, return its default."""
     from aptui.config.yaml.nodes import nearest
 
     messages = [

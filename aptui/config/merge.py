@@ -176,7 +176,7 @@ def parse_layers(layers: Sequence[tuple[str, bytes]], sets: Sequence[str]) -> li
 
 
 def _read_shipped(data: bytes, name: str) -> Node:
-    """Read a layer that is the same for every project: a process that reads many configurations parses it once."""
+    """Read a layer that is the same for every project. The result is cached, because a process may read many configurations."""
     from copy import deepcopy
 
     return deepcopy(_parse_layer(data, name))

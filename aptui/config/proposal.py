@@ -380,7 +380,7 @@ def _patterns_of(statement: ast.stmt) -> Iterator[str]:
 def _rules(
     counts: Counter[str], engine: GameEngine, art: game_art.Art, *, has_own: bool
 ) -> tuple[tuple[ProposedRule, ...], Counter[str]]:
-    """Return a rule for each shipped builder that has work, and one that copies other files.
+    """Return a rule for each shipped builder that has work, and a rule that copies other files.
 
     The second result is {unused extension: number of files}.
     """

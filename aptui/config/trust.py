@@ -2,7 +2,7 @@
 
 A project is trusted when a record names it and no file that decides what runs has changed: the layers of its configuration, the
 code in `builders/`, and files of the project that its commands name. A verb that runs jobs records trust, because the user typed
-it. The screen asks the user. A verb that only reads does not run code of an untrusted project.
+the verb. The screen asks the user. A verb that only reads does not run code of an untrusted project.
 
 The functions at the end decide which shared caches are trusted without a key.
 """

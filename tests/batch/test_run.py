@@ -597,7 +597,7 @@ def test_failed_analysis_has_its_builder_name_in_all_reports(run: Run, project: 
 
 
 def settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: dict[str, object], settings: str = "") -> Summary:
-    """Return the summary of `aptui batch` if the running engine answers this."""
+    """Return the summary of `aptui batch` if the running engine answers `answer`."""
     (tmp_path / "aptui.yaml").write_text(f"scan_folders: [{{name: game, path: .}}]\n{settings}\n")
     monkeypatch.setattr(attach, "_follow", lambda *_all: answer)
     monkeypatch.setattr(attach, "collect", lambda *_all: Summary())

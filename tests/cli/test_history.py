@@ -17,7 +17,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture(scope="module")
 def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`tables/bad.json` fails, is fixed, and fails again; `sub/b.up` has a new version in between; `a.txt` changes twice."""
+    """Run three times: `tables/bad.json` fails, is fixed and fails again; `sub/b.up` gets a new version; `a.txt` changes twice."""
     folder = tmp_path_factory.mktemp("history")
     with pytest.MonkeyPatch.context() as patch:
         project = verb_project.write(folder, patch)
@@ -76,7 +76,7 @@ def test_history_as_text_has_a_table_for_each_job(run: Run) -> None:
     assert "source 'a.txt' changed" in out
 
 
-def test_compare_prints_differences_of_two_runs(run: Run) -> None:
+def test_log_compare_prints_the_differences_of_two_runs(run: Run) -> None:
     _, out, _ = run("log", "a.txt@linux", "--compare", "3", "1", "--json")
     _, told, _ = run("log", "a.txt@linux", "--compare", "3", "1")
     _, version, _ = run("log", "sub/b.up@linux", "--compare", "2", "1")
@@ -90,7 +90,7 @@ def test_compare_prints_differences_of_two_runs(run: Run) -> None:
     assert "the same products" in version
 
 
-def test_compare_with_a_failed_run_reports_no_product_as_lost(run: Run) -> None:
+def test_log_compare_with_a_failed_run_reports_no_product_as_lost(run: Run) -> None:
     _, told, _ = run("log", "tables/bad.json@linux", "--compare", "2", "1")
 
     assert "a run that did not complete made no products" in told

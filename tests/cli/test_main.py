@@ -259,7 +259,7 @@ def test_first_frame_is_shown_before_heavy_imports(words: list[str]) -> None:
 
 
 @pytest.mark.real
-def test_version_does_not_import_argparse() -> None:
+def test_version_option_does_not_import_argparse() -> None:
     script = "import sys; from aptui.__main__ import main; sys.argv = ['aptui', '-V']; main(); print('argparse' in sys.modules)"
 
     ended = subprocess.run([sys.executable, "-c", script], env=_environment(), capture_output=True, text=True, check=True)

@@ -77,9 +77,9 @@ def test_docs_verb_prints_the_page_of_a_verb_and_refuses_unknown_verbs(capsys: p
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "aptui").glob("*.md"))]
 _INCOMPLETE = re.compile(r"are required|expected one argument|expected at least one argument")
-"""Accepted errors of a command line that a text only mentions, because it may omit arguments."""
+"""Errors that are accepted for a command line in a sentence, because a sentence may omit arguments."""
 _PLACEHOLDER = re.compile(r"\b[A-Z][A-Z]+\b|…|\.\.\.|\[|\]|\|")
-"""Placeholders in capitals and optional words in brackets: a line with them shows a form and is not run."""
+"""Placeholders in capitals and optional words in brackets. A line with these words shows a form, and is not an example."""
 
 
 def blocks(page: Path, language: str) -> list[str]:

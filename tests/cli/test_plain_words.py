@@ -19,7 +19,7 @@ def read(verb, words):
 
 
 def uses_of(parser: Parser):
-    """Return, for each argument of a verb, valid and invalid words that use it."""
+    """Return valid and invalid words for each argument of a verb."""
     for action in parser._actions:
         values = [[str(each)] for each in action.choices or ("1", "a", "error", "-1", "--", "", "a=b")]
         if isinstance(action.nargs, int):

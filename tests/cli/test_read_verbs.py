@@ -443,7 +443,7 @@ def test_doctor_counts_folders_of_unprocessed_project(
     assert "the project has 4" in capsys.readouterr().out
 
 
-def test_open_accepts_a_project_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_verb_accepts_a_project_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = own_project(tmp_path, monkeypatch, {"aptui.yaml": "scan_folders: [{name: a, path: assets}]\ncache: Here\n"})
     shown: list[Path] = []
     monkeypatch.setattr(screen_verb, "_run", lambda _config, session, _arguments: shown.append(session.cache_dir) or 0)

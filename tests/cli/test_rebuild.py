@@ -161,5 +161,5 @@ def test_a_sample_has_every_builder_and_is_the_same_for_the_same_seed() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"), [("5%", SharedCacheSetup(5.0)), ("0.5%", SharedCacheSetup(0.5)), ("12", SharedCacheSetup(count=12))]
 )
-def test_rebuild_share_is_a_percentage_or_a_number(text: str, expected: SharedCacheSetup) -> None:
+def test_rebuild_accepts_a_percentage_or_a_number_of_jobs(text: str, expected: SharedCacheSetup) -> None:
     assert share(text) == expected

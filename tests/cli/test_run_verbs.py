@@ -250,7 +250,7 @@ def test_init_writes_a_valid_configuration(tmp_path: Path, run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_demo_succeeds_when_exactly_the_intended_failure_occurs(tmp_path: Path, run: Run) -> None:
+def test_demo_verb_succeeds_if_only_the_intended_job_fails(tmp_path: Path, run: Run) -> None:
     folder = tmp_path / "demo"
     code, out, _ = run("demo", str(folder))
     again, _, _ = run("demo", str(folder))

@@ -68,7 +68,7 @@ def test_edit_changes_only_the_text_of_the_value(key, value, before, after):
         ("ignore:\r\n  - a\r\nname: b\r\n", 'ignore:\r\n  - a\r\n  - "*.bak"\r\nname: b\r\n'),
     ],
 )
-def test_an_entry_is_added_in_the_style_of_its_list(text, after):
+def test_edit_adds_an_entry_in_the_style_of_its_list(text, after):
     assert edit_text(text, "x", "ignore", "*.bak", adds=True) == after
 
 

@@ -384,7 +384,7 @@ def test_changed_tool_changes_the_code_digest_of_its_builder(write: Write, tool:
     assert upgraded.project.scan_signature == first.project.scan_signature
 
 
-def test_tool_with_only_a_new_mtime_changes_no_signature(write: Write) -> None:
+def test_new_mtime_of_an_unchanged_tool_changes_no_signature(write: Write) -> None:
     folder = write(builders_of('  - {name: b, command: x, patterns: ["*"], tools: [./tool.sh]}\n'))
     write_tool(folder, "one")
     first = load(folder)

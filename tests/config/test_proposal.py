@@ -157,7 +157,7 @@ def test_cache_is_added_to_gitignore_only_once(tmp_path: Path) -> None:
     assert proposal.write(proposal.propose(tmp_path))[1] is None
 
 
-def test_cache_is_tagged_for_backups_and_gitignore_needs_a_repository(tmp_path: Path) -> None:
+def test_proposal_without_git_tags_the_cache_for_backups(tmp_path: Path) -> None:
     tag = tmp_path / "Cache" / "CACHEDIR.TAG"
 
     assert proposal.write(proposal.propose(tmp_path))[1] == tag

@@ -53,7 +53,7 @@ def test_store_that_other_users_can_write_to_needs_a_key_or_explicit_trust(load,
         ("ftp://host/", "'ftp://host/' is not a place for a shared cache"),
     ],
 )
-def test_impossible_store_address_is_refused_with_its_place(load, store: str, what: str) -> None:
+def test_invalid_store_address_is_refused_with_its_place(load, store: str, what: str) -> None:
     with pytest.raises(configuration.ConfigErrors) as caught:
         load(f"mode: client, store: '{store}', trust: unsealed")
 

@@ -67,7 +67,7 @@ def test_changed_file_of_a_trusted_project_is_named(project: Path, changed: str)
     assert trust.assess(load(project)) == trust.Trust(is_given=False, was_given=True, changed=(changed,))
 
 
-def test_change_that_keeps_size_and_mtime_is_seen(project: Path) -> None:
+def test_changed_code_with_the_same_size_and_mtime_is_found(project: Path) -> None:
     path = project / "builders/atlas.py"
     os.utime(path, ns=(1, 1))
     trust.record(load(project))

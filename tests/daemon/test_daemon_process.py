@@ -155,7 +155,7 @@ def test_an_engine_of_another_version_is_replaced_when_it_is_idle(home: Home, mo
     assert after != before
 
 
-def test_start_reports_why_an_engine_does_not_start(home: Home) -> None:
+def test_start_verb_reports_why_an_engine_does_not_start(home: Home) -> None:
     (home.project / "builders").mkdir()
     (home.project / "builders/bad.py").write_text("import nothing_of_that_name\n")
     refused = home.run("start")
@@ -164,7 +164,7 @@ def test_start_reports_why_an_engine_does_not_start(home: Home) -> None:
     assert "nothing_of_that_name" in refused.stderr
 
 
-def test_hold_returns_the_exit_code_of_its_command_with_and_without_an_engine(home: Home) -> None:
+def test_hold_verb_returns_the_exit_code_of_its_command(home: Home) -> None:
     alone = home.run("hold", "--", sys.executable, "-c", "raise SystemExit(7)")
     home.run("start")
     held = home.run("hold", "--", sys.executable, "-c", "open('assets/h.txt', 'w').write('h'); raise SystemExit(5)")

@@ -31,7 +31,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_the_state_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_folder_follows_the_xdg_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/x")
     monkeypatch.setenv("XDG_STATE_HOME", "/var/state")
     assert places.state_dir() == Path("/var/state/aptui")

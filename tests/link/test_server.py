@@ -155,7 +155,7 @@ def test_connection_of_another_user_is_closed() -> None:
         assert not room.desk.taken
 
 
-def test_excess_client_is_refused_with_the_reason() -> None:
+def test_client_beyond_the_limit_is_refused_with_the_reason() -> None:
     with opened(LinkLimits(connections=2)) as room:
         guests = [room.guest(), room.guest()]
         third = room.bare()
@@ -301,7 +301,7 @@ def test_socket_that_cannot_be_created_is_a_host_error(room: Room) -> None:
         room.server.listen()
 
 
-def test_close_sends_waiting_notices_and_removes_the_socket(room: Room) -> None:
+def test_closing_server_sends_waiting_notices_and_removes_its_socket(room: Room) -> None:
     guest = room.subscriber()
     room.server.publish(EngineMessage(1, 1, "good night"), 7, 1)
 

@@ -1,4 +1,4 @@
-"""A short form of the drill A1. The drill passes, and it fails if the data that waits for a client is unlimited.
+"""A short form of the drill A1. The drill fails if the server keeps unlimited data for a client.
 
 Each test runs in a separate process, because free memory of earlier tests would hide the growth.
 """
@@ -28,7 +28,7 @@ print(report.faults == len(attacks), *report.violations, sep="\\n")
 def attacked(mutant: str = "", *attacks: str) -> list[str]:
     """Return whether every attack was made, and all violations.
 
-    Here only a hang is too slow; the full drill has strict time limits.
+    The time limits are long, so that only a hang exceeds them. The full drill has strict time limits.
     """
     tests = Path(__file__).parents[1]
     path = os.pathsep.join([str(tests), str(tests / "link"), os.environ.get("PYTHONPATH", "")])

@@ -353,7 +353,7 @@ def test_long_paths_that_differ_only_at_the_end_get_different_log_names(where: s
     assert log_name(**NAME | {"rel": one}) != log_name(**NAME | {"rel": other})
 
 
-def test_deep_paths_keep_every_folder() -> None:
+def test_log_names_of_deep_paths_keep_every_folder() -> None:
     rel = "/".join("d" * 200 + str(number) for number in range(15))
 
     assert log_name(**NAME | {"rel": rel}).startswith(f"JobLogs/{rel}-")

@@ -4,9 +4,9 @@ An entry is identified by kind, asset id and name, and holds the whole new state
 reads a whole listing and then the following entries, in order, has the content of the database, even if it reads an entry
 twice. Changes without effect have no entry, for example a run with equal products, or another check of a source.
 
-Numbers rise; each engine begins with a number made from the time. If an engine finds fewer entries than the last one left, after
-a power cut or in a restored copy, it still never gives a known number to another entry. A number that is not in the table is
-answered by `resync`.
+Numbers rise; each engine begins with a number made from the time. If an engine finds fewer entries than the last one left, after a
+power cut or in a restored copy, it still never gives a known number to another entry. A client that asks for an unknown number gets
+`resync`.
 
 Cost: rows with an id above the previous maximum are new, and one statement writes their entries. Only deleted or replaced rows
 are recorded before the change and compared. SQLite does both, except for rows that change their identity.

@@ -60,7 +60,7 @@ class FolderArchive:
 
     Args:
         path: of the database, for messages.
-        ranks: {scan folder id: its place among the scan folders}; of files with the same path, that of the lowest rank wins.
+        ranks: {scan folder id: its place among the scan folders}; the file in the scan folder with the lowest rank wins a path.
         metadata_types: extensions of files that do not override each other (`core.overrides.merge_folder`).
     """
 
@@ -270,7 +270,7 @@ class LastRun:
 
     Args:
         path: a database that `schema.prepare` has checked.
-        ranks: {scan folder id: its place among the scan folders}; of files with the same path, that of the lowest rank wins.
+        ranks: {scan folder id: its place among the scan folders}; the file in the scan folder with the lowest rank wins a path.
         metadata_types: extensions of files that do not override each other (`core.overrides.merge_folder`).
     """
 

@@ -272,7 +272,7 @@ class LegacyUuidsTable(OwnTable):
 
 
 class OwnJobsTable(OwnTable):
-    """Our columns of a job: state, plan, manifest, reason; `origin` is the origin of a result that was not made here.
+    """Our columns of a job: state, plan, manifest, reason. `origin` is "" for a result that was made here.
 
     `failure` is packed (`core.retry`), "" for a job that did not fail.
     """

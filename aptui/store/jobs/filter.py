@@ -7,8 +7,7 @@ lines of a job's log; `w:>4096`, `seconds:1..5` match facts of products (`core.r
 `is:flaky`, `is:draft` and `is:critical` the job. A pattern ignores case, because products are named in lower case; `(?-i)` in
 front makes it respect case.
 
-Any pattern of a user or a remote client must take linear time: see `regex`. They have no look-around and no
-back-references.
+Any pattern of a user or a remote client must take linear time: see `regex`. Patterns have no look-around and no back-references.
 """
 
 from __future__ import annotations
@@ -430,7 +429,7 @@ def _with_logs(
 
 
 def _in_lines(texts: Sequence[str], pattern: str) -> Mask:
-    """Return which texts have a line with the pattern."""
+    """Return which texts have a line that matches the pattern."""
     lines = [text.split("\n") for text in texts]
     found = contains([line for some in lines for line in some], pattern)
     return np.logical_or.reduceat(found, np.cumsum([0, *map(len, lines)])[:-1])

@@ -114,7 +114,7 @@ _FACTS: dict[str, Any] = {
 }  # fmt: skip
 """Columns of facts, which exist only if a job has facts; most projects have few facts or no facts."""
 _FEW_REASONS = 64
-"""Maximum number of reasons in a chunk that are compared with earlier ones, so that jobs with one reason have one code."""
+"""Maximum number of reasons in a chunk that are compared with earlier reasons, so that equal reasons have the same code."""
 _POOLS = ("folder", "platform", "key", "builder")
 _TEXTS = ("source", "reason", "error", "cause", "group")
 

@@ -222,7 +222,7 @@ def read_job_parts(reader: Reader, *, wants_first: bool = False) -> Generator[Jo
 
 
 _LEAST_JOBS = 10_000
-"""Minimum number of jobs for `FirstJobs`; fewer jobs are read as fast."""
+"""Minimum number of jobs for `FirstJobs`. With fewer jobs, all jobs are read just as fast."""
 _MOST_FIRST, _LEAST_SOURCES = 400, 150
 """Number of first jobs, and the minimum number of their sources: a high terminal has 150 lines."""
 _SAMPLE_SOURCES = 150

@@ -197,7 +197,7 @@ class RecentTexts:
 class TextIndex:
     """Finds the code of a text in a column.
 
-    It takes 12 bytes of memory a text, and a dictionary of the newest texts.
+    The index needs 12 bytes of memory for each text, and a dictionary of the newest texts.
     """
 
     def __init__(self, texts: Texts) -> None:

@@ -304,7 +304,7 @@ def products_to_check(reader: Reader, source: str = "", left_out: Collection[str
 
 
 def findings(reader: Reader, checks: Sequence[Check], left_out: Collection[str] = ()) -> list[CheckFinding]:
-    """Return the findings of these checks, in the order of the checks, without those about products of some platforms."""
+    """Return the findings of these checks, in their order, except about products of the platforms in `left_out`."""
     if not checks:
         return []
     found: dict[str, list[CheckFinding]] = {check.name: [] for check in checks}

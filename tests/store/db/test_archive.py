@@ -262,7 +262,7 @@ def test_unfinished_sources_are_listed_once_and_in_the_order_of_their_keys(store
     assert store.archive().list_unfinished() == ["a.png", "b.png"]
 
 
-def test_reason_and_origin_are_those_of_the_last_successful_run(store: Store) -> None:
+def test_reason_and_origin_of_a_job_are_from_its_last_successful_run(store: Store) -> None:
     def run(key: int, outcome: Outcome, reason: str, origin: str = "") -> tuple[object, ...]:
         return (1, key, 0, 0, int(outcome), reason, "", "", 0, "", b"", "", origin)
 
@@ -373,14 +373,14 @@ def test_next_ids_follow_the_highest_stored_id(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("of_job", "of_intent", "reserved"), [(50, 7, 9), (5, 50, 9), (5, 7, 50)])
-def test_run_keys_are_unique_whether_used_intended_or_reserved(store: Store, of_job: int, of_intent: int, reserved: int) -> None:
+def test_next_run_key_is_above_used_intended_and_reserved_keys(store: Store, of_job: int, of_intent: int, reserved: int) -> None:
     store.put(put_source=[source_row()], put_job=[job_row(run_key=of_job)], put_state=[(RUN_KEY_STATE, str(reserved))])
     store.writer.record_intents([Intent(of_intent, 1, "linux/a", DIGEST, 1, "[]")])()
 
     assert store.archive().next_ids()[3] == 51
 
 
-def test_invalid_reserved_run_key_is_damage(store: Store) -> None:
+def test_invalid_reserved_run_key_is_reported_as_damage(store: Store) -> None:
     store.put(put_state=[(RUN_KEY_STATE, "many")])
 
     with pytest.raises(DamagedError):

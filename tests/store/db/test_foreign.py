@@ -169,7 +169,7 @@ def test_database_that_is_set_aside_keeps_the_data_of_its_write_ahead_log(tmp_pa
         (40, "DROP TABLE Stats", "its table 'Stats' has no column 'StatName'"),
     ],
 )
-def test_unreadable_database_is_an_error(tmp_path: Path, version: int, extra: str, said: str) -> None:
+def test_foreign_database_with_an_unsupported_schema_is_refused(tmp_path: Path, version: int, extra: str, said: str) -> None:
     path = o3de.make(tmp_path / "assetdb.sqlite", version, extra=extra)
 
     with pytest.raises(UserError, match=said):
@@ -229,7 +229,7 @@ def test_sources_list_dependencies_and_dependents(reader: Reader) -> None:
     assert reader.dependents_of("textures/rock.png") == ["Levels/Main/Main.prefab"]
 
 
-def test_flags_distinguish_products_and_intermediates(reader: Reader) -> None:
+def test_product_flags_distinguish_products_and_intermediates(reader: Reader) -> None:
     rock, stone, made = (details(reader, number) for number in (o3de.ROCK, o3de.STONE, o3de.MADE))
 
     assert [(row.name, row.sub_id, row.flags) for row in rock.products] == [

@@ -1,4 +1,4 @@
-"""Private copies of databases: a lock marks each copy in use. A process id could belong to a process of another host."""
+"""Private copies of databases: a lock marks each copy in use, because a process id may belong to a process of another host."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.store.conftest import DIGEST, Store, job_row, product_row, source_row, two_jobs
 
 
-def test_products_in_a_folder_are_those_directly_in_it(store: Store) -> None:
+def test_products_in_a_folder_exclude_products_in_its_subfolders(store: Store) -> None:
     two_jobs(store)
 
     archive = store.archive().products
@@ -32,7 +32,7 @@ def test_recorded_digest_of_a_product_is_returned(store: Store) -> None:
     assert archive.product_digest("linux/missing") is None
 
 
-def test_products_below_a_folder_exclude_those_of_its_neighbours(store: Store) -> None:
+def test_products_below_a_folder_exclude_products_of_neighbour_folders(store: Store) -> None:
     two_jobs(store)
 
     assert sorted(store.archive().products.products_below("linux/tex")) == ["linux/tex/a", "linux/tex/deep/b"]

@@ -171,7 +171,7 @@ def test_sqlite_errors_are_reported_with_the_names_of_system_errors(tmp_path: Pa
     assert said in str(schema.host_error(tmp_path, error))
 
 
-def test_other_users_cannot_open_the_database(tmp_path: Path) -> None:
+def test_new_database_cannot_be_opened_by_other_users(tmp_path: Path) -> None:
     path = tmp_path / "assetdb.sqlite"
     schema.prepare(path)
     with closing(sqlite3.connect(path)) as database:

@@ -68,7 +68,7 @@ def test_writer_closes_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
     assert str(path) not in {os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")}
 
 
-def test_put_replaces_existing_rows(store: Store) -> None:
+def test_put_operation_replaces_existing_rows(store: Store) -> None:
     fill(store)
 
     store.put(
@@ -205,7 +205,9 @@ def test_dropping_a_job_keeps_its_source_and_analysis(store: Store) -> None:
         ("drop_conflict", (1,), ("aptui_conflicts",)),
     ],
 )
-def test_each_drop_deletes_only_its_rows(store: Store, operation: str, row: tuple[object, ...], tables: tuple[str, ...]) -> None:
+def test_each_drop_operation_deletes_only_its_own_rows(
+    store: Store, operation: str, row: tuple[object, ...], tables: tuple[str, ...]
+) -> None:
     fill(store)
 
     store.writer.run({operation: [row]}, durable=True)
@@ -214,7 +216,7 @@ def test_each_drop_deletes_only_its_rows(store: Store, operation: str, row: tupl
     assert store.count("Jobs") == 1
 
 
-def test_drops_are_applied_before_puts_of_the_same_order(store: Store) -> None:
+def test_drop_operations_are_applied_before_put_operations(store: Store) -> None:
     fill(store)
 
     store.writer.run(

@@ -1,4 +1,4 @@
-"""The filter language: the meaning of a text, errors of an invalid one, and linear time of every pattern."""
+"""The filter language: the meaning of a filter, errors of an invalid filter, and linear time of every pattern."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOW_MS = int(NOW.timestamp() * 1000)
 
 @dataclass
 class Rows:
-    """A few rows; every field is the same text for all but `source`, unless given."""
+    """A few rows with different sources. A field that is not in `others` has the same value in all rows."""
 
     sources: list[str]
     others: dict[str, list[Any]] = field(default_factory=dict)
@@ -114,7 +114,7 @@ def hits(text: str, rows: Rows | None = None) -> list[int]:
         (r"[[:alpha:]]fbx", [3]), ("a|b", [2, 3, 4]), ("(?-i)[[:upper:]]ock", [0]), (r"rock\b", [2]), ("lua$ ärger", [4]),
     ],
 )  # fmt: skip
-def test_all_terms_must_match(text: str, expected: list[int]) -> None:
+def test_filter_finds_only_rows_that_match_all_terms(text: str, expected: list[int]) -> None:
     assert hits(text) == expected
 
 
@@ -165,7 +165,7 @@ def test_status_word_selects_a_status_unless_the_word_is_quoted(text: str, expec
         ("2h", datetime(2026, 11, 20, 10, 30)), ("1d", datetime(2026, 11, 19, 12, 30)), ("90s", datetime(2026, 11, 20, 12, 28, 30)),
     ],
 )  # fmt: skip
-def test_after_accepts_a_time_a_date_or_an_age(value: str, moment: datetime) -> None:
+def test_after_term_accepts_a_time_a_date_or_an_age(value: str, moment: datetime) -> None:
     assert parse(f"after:{value}", NOW_MS).terms == (
         Between("completed_ms", int(moment.timestamp() * 1000), math.inf, is_negated=False),
     )
@@ -255,7 +255,7 @@ def test_filter_error_has_the_column_of_the_mistake(text: str, column: int, said
     assert hint in error.value.hint
 
 
-def test_matching_reports_invalid_patterns() -> None:
+def test_invalid_patterns_are_reported_when_rows_are_matched() -> None:
     for text in ("b[", "key:b[", "status:b["):
         with pytest.raises(FilterError):
             hits(text)

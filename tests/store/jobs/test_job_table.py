@@ -123,7 +123,7 @@ def test_product_facts_are_columns_that_are_empty_without_stored_facts(store: St
     assert parse("format:png").matches(bare).tolist() == [False, False]
 
 
-def test_facts_are_set_and_removed_by_notices(store: Store) -> None:
+def test_notices_set_and_remove_facts_of_products(store: Store) -> None:
     store.put(put_source=[source_row(1, "a.png")], put_job=[job_row(1, 1)])
     table = read_job_table(store.reader(), {})
     values = job_notice(1, facts=ContentFacts(seconds=1.5))
@@ -164,7 +164,7 @@ def test_retries_are_deleted_with_their_job(store: Store) -> None:
 
 
 class Busy(dict[str, np.ndarray]):
-    """Columns of a table to which another thread adds a job whenever one of them is read, while the first job ends."""
+    """Columns of a table that changes during each read: a job is added and the first job ends, as if by another thread."""
 
     def __init__(self, table: JobTable) -> None:
         super().__init__(table._columns)

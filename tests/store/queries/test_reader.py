@@ -89,7 +89,7 @@ def test_listed_jobs_have_a_requested_status_and_the_requested_platform(reader: 
     assert found == [row for row in ALL if row[2] in statuses and platform in ("", row[1])]
 
 
-def test_moment_is_the_stored_epoch_and_sequence_number(store: Store) -> None:
+def test_moment_of_a_database_is_its_stored_epoch_and_sequence_number(store: Store) -> None:
     reader = store.reader()
     assert reader.moment() == (0, 0)
 
