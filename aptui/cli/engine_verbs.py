@@ -261,7 +261,7 @@ def _engine_row(record: places.EngineRecord) -> dict[str, Any]:
     return row
 
 
-# ------------------------------------------------------------------------------------------------------------------- steer
+# -------------------------------------------------------------------------------------------- verbs that control the queue
 
 
 def _steering(verb: Callable[[Namespace], port.Verb], describe: Callable[[dict[str, Any]], str]) -> Callable[[Namespace], int]:

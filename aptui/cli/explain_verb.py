@@ -91,7 +91,7 @@ def _explain_wanted(named: NamedPath, builders: list[Builder], project: OpenedPr
     return f"builder {names} matches it, but it has no job: its analysis found nothing to do, or has not run"
 
 
-# --------------------------------------------------------------------------------------------------------------- ignored
+# ---------------------------------------------------------------------------------------------------------- ignore rules
 
 
 def find_ignore_rule(rel: str, config: Config) -> str:
@@ -111,7 +111,7 @@ def _rule(paths: list[str], config: Config) -> str:
 
     try:
         rules = tree(config.project_dir).get("ignore")
-    except KnownError:  # aptui.yaml became invalid after it was compiled; the invalid rules are ignored
+    except KnownError:  # aptui.yaml became invalid after it was compiled, so the rule is unknown
         return ""
     for node in rules.value if rules is not None else ():
         if any(re.fullmatch(ignore_regex(node), path, re.IGNORECASE) for path in paths):
@@ -120,7 +120,7 @@ def _rule(paths: list[str], config: Config) -> str:
     return ""
 
 
-# ------------------------------------------------------------------------------------------------------------------ near
+# -------------------------------------------------------------------------------------------- patterns that almost match
 
 
 def _near(rel: str, builders: tuple[Builder, ...]) -> list[str]:
@@ -213,7 +213,7 @@ def _holder(folder: ScanFolder, path: str) -> dict[str, str]:
     return {"name": folder.name, "file": path}
 
 
-# ------------------------------------------------------------------------------------------------------------ what is given
+# -------------------------------------------------------------------------------------------------- values and their places
 
 
 def _explain_given(arguments: Namespace, config: Config, named: NamedPath) -> ExplainedValue:

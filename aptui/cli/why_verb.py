@@ -188,7 +188,7 @@ def _without_jobs(word: str, project: OpenedProject) -> dict[str, Any]:
     return {**answer, "dependents": _dependents(found[0].rel, [found[0].path], project)}
 
 
-# ----------------------------------------------------------------------------------------------------------------- telling
+# ------------------------------------------------------------------------------------------------------------- text output
 
 
 def _format_answer(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -119,7 +119,7 @@ def _places(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
         yield from _places(child, (*path, key))
 
 
-# ------------------------------------------------------------------------------------------------------------------ finding
+# ----------------------------------------------------------------------------------------------- finding files above a path
 
 
 def files_above(rel: str, project: Project) -> Iterator[tuple[str, str, str]]:

@@ -167,7 +167,7 @@ class EngineClient:
             raise
         return client
 
-    # ----------------------------------------------------------------------------------------------------------- speaking
+    # --------------------------------------------------------------------------------------------------- sending requests
 
     def post(self, verb: Verb, then: Then | None = None) -> int:
         """Send `verb` and return its number.
@@ -212,7 +212,7 @@ class EngineClient:
             raise answers[0]
         return answers[0]
 
-    # ---------------------------------------------------------------------------------------------------------- listening
+    # ------------------------------------------------------------------------------------------------- receiving messages
 
     def listen_until(
         self,
@@ -326,7 +326,7 @@ class EngineClient:
         if then is not None:
             then(answer)
 
-    # ------------------------------------------------------------------------------------------------------------- ending
+    # --------------------------------------------------------------------------------------------- closing the connection
 
     def hang_up(self) -> None:
         """End the connection. Any thread may call this; the reading thread then finds the connection ended."""

@@ -104,7 +104,7 @@ class EngineLink:
             raise answer
         return answer
 
-    # ---------------------------------------------------------------------------------------------------------- the thread
+    # ----------------------------------------------------------------------------------------------- in the reading thread
 
     def _run(self) -> None:
         wait_s = _RETRY_S[0]
@@ -140,7 +140,7 @@ class EngineLink:
         with contextlib.suppress(RuntimeError):  # raised if the loop is closed
             self._loop.call_soon_threadsafe(call, *values)
 
-    # ------------------------------------------------------------------------------------------------------------ the loop
+    # --------------------------------------------------------------------------------------------------- in the event loop
 
     def _set_here(self, welcome: Answer) -> None:
         if self._ends.is_set():

@@ -225,7 +225,7 @@ class LinkServer:
             self._listener.close()
             self._listener = None
 
-    # ------------------------------------------------------------------------------------------------------- of the engine
+    # ------------------------------------------------------------------------------------------------ called by the engine
 
     def subscribe(self, number: int, wants_all: bool, *, is_coalesced: bool = False) -> None:
         """Send notices to a client from now on: every notice, or the newest notices once per interval (`notice_feed.BEAT_S`)."""
@@ -333,7 +333,7 @@ class LinkServer:
                 self._dismiss(client, f"{what} within {self._limits.message_s:g} s")
         self._report_gone_clients()
 
-    # --------------------------------------------------------------------------------------------------------- who comes
+    # ------------------------------------------------------------------------------------------------- accepting clients
 
     def _on_connection(self, _mask: int) -> None:
         assert self._listener is not None
@@ -367,7 +367,7 @@ class LinkServer:
             self._clients[client.number] = client
             self._selector.register(channel, selectors.EVENT_READ, lambda mask: self._on_client(client, mask))
 
-    # --------------------------------------------------------------------------------------------------------- what they say
+    # ---------------------------------------------------------------------------------------------------- receiving requests
 
     def _on_client(self, client: _Client, mask: int) -> None:
         if client.number not in self._clients:
@@ -447,7 +447,7 @@ class LinkServer:
         if self._reports.admits(type(error).__name__):
             traceback.print_exception(error)
 
-    # --------------------------------------------------------------------------------------------------------- what they hear
+    # ---------------------------------------------------------------------------------------------------------- sending lines
 
     def _put(self, client: _Client, key: object, line: bytes) -> None:
         outbox = client.outbox
@@ -472,7 +472,7 @@ class LinkServer:
             events = selectors.EVENT_WRITE if client.outbox.is_blocked else selectors.EVENT_READ
             self._selector.modify(client.channel, events, self._selector.get_key(client.channel).data)
 
-    # --------------------------------------------------------------------------------------------------------- who goes
+    # ------------------------------------------------------------------------------------------------- dropping clients
 
     def _dismiss(self, client: _Client, what: str, hint: str = "", number: int = 0, code: int = 3) -> None:
         """Send the reason to the client, if that is possible without waiting, and drop the client."""

@@ -46,7 +46,7 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configure:
     return configure
 
 
-# ------------------------------------------------------------------------------------------------------------- the meaning
+# ------------------------------------------------------------------------------------------------- meaning of the settings
 
 
 def test_settings_are_compiled_and_restored_from_the_stored_form(configure: Configure) -> None:

@@ -25,7 +25,7 @@ def progress(done: int) -> Progress:
     return Progress(done, 0, 0, 0, 0, 0, done, 0, False)
 
 
-# ---------------------------------------------------------------------------------------------------------------- asking
+# -------------------------------------------------------------------------------------------------------------- requests
 
 
 def test_a_verb_is_answered_in_the_same_turn(room: Room) -> None:
@@ -139,7 +139,7 @@ def test_a_line_without_end_is_refused_and_the_client_dropped(room: Room) -> Non
     assert room.desk.gone == [1]
 
 
-# ---------------------------------------------------------------------------------------------------------- coming, going
+# ---------------------------------------------------------------------------------------------- connecting, disconnecting
 
 
 def test_socket_and_its_folder_are_accessible_only_to_their_user(room: Room) -> None:
@@ -436,7 +436,7 @@ def test_client_without_credentials_is_refused() -> None:
         assert room.bare().hear_all() == []
 
 
-# ------------------------------------------------------------------------------------------------------------------ news
+# --------------------------------------------------------------------------------------------------------------- notices
 
 
 def test_notices_reach_all_subscribers_in_order(room: Room) -> None:

@@ -68,7 +68,7 @@ def parsed(message: str, severity: int = 1, window: str = "Builder") -> list[Job
     return parse_text(f"~~5~~{severity}~~1f~~{window}~~{message}\n", NOW)
 
 
-# ------------------------------------------------------------------------------------------------------------- there and back
+# ------------------------------------------------------------------------------------------------------ written and read back
 
 
 @given(st.integers(0, 1 << 50), st.sampled_from([LogLevel.WARNING, LogLevel.ERROR]), WINDOWS, LINE)
@@ -190,7 +190,7 @@ def test_missing_log_is_a_host_error(path: Path) -> None:
         parse(path)
 
 
-# -------------------------------------------------------------------------------------------------------- what others wrote
+# ------------------------------------------------------------------------------------------------ records of other programs
 
 
 @pytest.mark.parametrize(

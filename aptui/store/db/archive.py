@@ -296,7 +296,7 @@ class DatabaseArchive(LastRun):
         source, job, product, *run_keys = self._database.execute(sql).fetchone()
         return source + 1, job + 1, product + 1, max(*run_keys, int(self.state(RUN_KEY_STATE) or 0)) + 1
 
-    # -------------------------------------------------------------------------------------------------------------- asking
+    # ------------------------------------------------------------------------------------------------------------- queries
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:

@@ -261,7 +261,7 @@ class ProductLinkProjection:
         taken, self._preloaders = self._preloaders, set()
         return taken
 
-    # ---------------------------------------------------------------------------------------------------------- what changed
+    # -------------------------------------------------------------------------------------------------------- noting changes
 
     def _note_uuids(self, rows: Rows) -> None:
         put = [*(row[3] for row in rows.get("put_source", ())), *(row[0] for row in rows.get("put_legacy", ()))]
@@ -298,7 +298,7 @@ class ProductLinkProjection:
         roots = sorted((f"{path.lower()}/" for (path,) in folders), key=len, reverse=True)
         rows["put_link"] = [_relative(row, roots) for row in rows["put_link"]]
 
-    # ---------------------------------------------------------------------------------------------------------------- finding
+    # ---------------------------------------------------------------------------------------------------------- finding links
 
     def _clear(self) -> None:
         for table in _SCRATCH_TABLES:

@@ -191,7 +191,7 @@ class JobTable:
         self._sources = TextIndex(self._texts["source"])
         self._recent = {name: RecentTexts(self._texts[name]) for name in ("reason", "error", "group")}
 
-    # ----------------------------------------------------------------------------------------------------------- looking
+    # ------------------------------------------------------------------------------------------------------ reading rows
 
     def row_count(self) -> int:
         """Return the number of rows, including dead ones."""
@@ -272,7 +272,7 @@ class JobTable:
         paths = self._texts["source"]
         paths.ranks(len(paths))
 
-    # ---------------------------------------------------------------------------------------------------------- changing
+    # ----------------------------------------------------------------------------------------------------- changing rows
 
     def extend(self, numbers: Sequence[npt.NDArray[np.int64]], texts: Sequence[str], source: Codes, folder: Codes) -> None:
         """Add jobs in the form of `_JOBS`, all with higher ids than existing jobs; `source` and `folder` are codes of texts."""

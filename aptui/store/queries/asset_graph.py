@@ -453,7 +453,7 @@ class AssetGraph:
             ORDER BY 1"""
         return [Node(number) for (number,) in self._ask(sql, uuid=uuid, sub_id=sub_id)]
 
-    # ------------------------------------------------------------------------------------------------- what leads nowhere
+    # ------------------------------------------------------------------------------------------------- unmet dependencies
 
     def unmet(self, products: Collection[Node]) -> list[Unmet]:
         """Return the unmet path dependencies of these products, and their patterns and exclusions."""

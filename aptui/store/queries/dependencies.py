@@ -50,7 +50,7 @@ class UnmetPath(Struct, frozen=True):
         return "*" in self.path
 
 
-# --------------------------------------------------------------------------------------------------------- of one product
+# -------------------------------------------------------------------------------------------- dependencies of one product
 
 _HAS_MORE = "EXISTS (SELECT 1 FROM ProductDependencies m WHERE m.ProductPK = p.ProductID)"
 _OUT_SQL = f"""SELECT COALESCE(p.ProductID, 0), COALESCE(p.ProductName, ''), d.DependencySourceGuid, d.DependencySubID,
@@ -95,7 +95,7 @@ def unmet_counts(reader: Reader, product_id: int) -> tuple[int, int]:
     return by_id, by_path
 
 
-# ------------------------------------------------------------------------------------------------------------- of everything
+# ---------------------------------------------------------------------------------------------- dependencies of all products
 
 
 def preloading(reader: Reader) -> set[int]:

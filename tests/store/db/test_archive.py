@@ -222,7 +222,7 @@ def test_opening_a_missing_database_is_a_host_error(tmp_path: Path) -> None:
         DatabaseArchive(tmp_path / "missing.sqlite", {})
 
 
-# -------------------------------------------------------------------------------------------------------------- unfinished
+# -------------------------------------------------------------------------------------------- unfinished jobs and analyses
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ def test_feed_entry_describes_a_change_or_a_deletion(built: tuple[Store, Followe
     assert {**gone, "seq": 0} == {"seq": 0, "kind": "product", "id": f"{guid}:0", "name": "linux/a.png", "removed": True}
 
 
-# ---------------------------------------------------------------------------------------------------------- what is not kept
+# ----------------------------------------------------------------------------------------------------------- dropped entries
 
 
 def test_client_gets_a_resync_if_the_next_entries_are_no_longer_stored(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +279,7 @@ def test_client_gets_a_resync_if_the_database_was_replaced(make_store: Callable[
     assert follower.resyncs == 1
 
 
-# ------------------------------------------------------------------------------------------------------------- every moment
+# ------------------------------------------------------------------------------------------------------- replaying the feed
 
 RELS, NAMES, DIGESTS = ("a", "B", "sub/c"), ("linux/x", "linux/y", "server/x"), (b"1", b"2")
 _sources = st.tuples(st.just("source"), st.integers(1, 4), st.sampled_from(RELS), st.sampled_from(DIGESTS), st.integers(1, 5))

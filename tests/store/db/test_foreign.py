@@ -48,7 +48,7 @@ def state_of(folder: Path) -> dict[str, tuple[int, int, bytes]]:
     return found
 
 
-# ---------------------------------------------------------------------------------------------------------------- untouched
+# ----------------------------------------------------------------------------------------------------- files stay unchanged
 
 
 @pytest.mark.parametrize("is_in_log", [False, True])
@@ -101,7 +101,7 @@ def test_a_database_that_is_written_all_the_time_is_a_host_error(tmp_path: Path,
         foreign.private_copy(path)
 
 
-# ------------------------------------------------------------------------------------------------------------------- whose
+# ---------------------------------------------------------------------------------------------------- writer of a database
 
 
 def test_database_of_aptui_is_recognised_after_an_interrupted_checkpoint(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_foreign_database_with_an_unsupported_schema_is_refused(tmp_path: Path, 
         open_reader(path)
 
 
-# ---------------------------------------------------------------------------------------------------------------- questions
+# ------------------------------------------------------------------------------------------------------------------ queries
 
 
 def test_jobs_of_o3de_have_the_displayed_status_and_error(reader: Reader) -> None:

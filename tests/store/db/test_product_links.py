@@ -198,7 +198,7 @@ def test_dependencies_on_a_deleted_source_are_unmet_until_it_returns(project: Pr
     assert project.dependencies("linux/level.xml") == [resolved(2), resolved(2, 1)]
 
 
-# ---------------------------------------------------------------------------------------------------- by asset id, by many
+# ---------------------------------------------------------------------------------------- links by asset id, several links
 
 
 def test_dependency_by_asset_id_is_stored_as_declared_and_marked_as_by_id(project: Project) -> None:
@@ -344,7 +344,7 @@ def test_archive_returns_each_product_with_its_dependencies(project: Project) ->
     assert products == {"linux/level.xml": links, "linux/plain.xml": ()}
 
 
-# ----------------------------------------------------------------------------------------------------- against a naive look
+# ---------------------------------------------------------------------------------------- compared with a naive computation
 
 _STEMS = ("a", "d/a", "d/e/b")
 _PATHS = st.sampled_from([*(f"{stem}.{end}" for stem in _STEMS for end in ("s", "o")), "*", "*.s", "*.o", "d/*", "d/e/*.s", "*a.*"])

@@ -236,7 +236,7 @@ def test_intermediate_source_is_linked_to_the_product_with_the_same_file(tmp_pat
         assert graph.ends_of_chains([Node(1)]) == [Node(1)]
 
 
-# ------------------------------------------------------------------------------------------------------------- loose ends
+# ------------------------------------------------------------------------------------------------ unresolved dependencies
 
 
 def test_unresolved_dependencies_are_listed_by_kind(rows: Rows) -> None:

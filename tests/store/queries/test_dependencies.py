@@ -106,7 +106,7 @@ def test_changed_uuid_of_a_source_clears_the_catalog_mark(project: Project) -> N
     assert project.store.archive().state("catalogs") is None
 
 
-# --------------------------------------------------------------------------------------------------- few changes, few lines
+# ----------------------------------------------------------------------------------------------------------------- catalogs
 
 _NAMES = ("a.out", "d/a.out", "d/ä.out", "d.out")
 _NEEDED = (*(f"{source}/{name}" for source in "abc" for name in _NAMES), "a/*", "*d.out")

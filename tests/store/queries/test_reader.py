@@ -161,7 +161,7 @@ def test_totals_in_a_snapshot_ignore_later_changes(store: Store) -> None:
     assert reader.totals().jobs["completed"] == 2
 
 
-# -------------------------------------------------------------------------------------------------------- of one job or source
+# ----------------------------------------------------------------------------------------------------------- one job or source
 
 
 def test_last_five_runs_are_listed_newest_first(store: Store) -> None:
@@ -327,7 +327,7 @@ def test_database_reader_does_not_import_peewee(store: Store) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-# -------------------------------------------------------------------------------------------------------------- O3DE's own
+# ------------------------------------------------------------------------------------------------------- databases of O3DE
 
 
 @pytest.fixture
