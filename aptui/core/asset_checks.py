@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from aptui.core.run_report import NO_FACTS, ContentFacts
 
-# Ranges of a number as people write them: `4096`, `>4096`, `<= 512`, `1..64`.
+# A check gives the allowed range of a number in one of these forms: `4096`, `>4096`, `<= 512`, `1..64`.
 
 _SIGN = re.compile(r"\s*(<=|>=|<|>|=)?\s*(.*?)\s*", re.DOTALL)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -26,7 +26,7 @@ FORMS = "4096, >4096, <=512 or 1..64"
 
 
 def plain_number(text: str) -> float:
-    """Return the number that `text` holds; a sign, or anything but digits and one point, raises ValueError."""
+    """Return `text` as a number. ValueError is raised if the text has a sign, or anything but digits and one point."""
     if not _NUMBER.fullmatch(text):
         raise ValueError(text)
     return float(text)
@@ -45,7 +45,7 @@ def between(text: str, number_of: Callable[[str], float] = plain_number) -> tupl
         most = math.nextafter(number_of(last.strip()), math.inf) if last.strip() else math.inf
         return (number_of(first.strip()) if first.strip() else 0.0), most
     found = _SIGN.fullmatch(text)
-    assert found is not None  # the pattern matches any text, because every part may be empty
+    assert found is not None  # `_SIGN` matches any text, because each of its parts may match nothing
     sign, number = found[1] or "=", number_of(found[2])
     after = math.nextafter(number, math.inf)
     return {">": (after, math.inf), ">=": (number, math.inf), "<": (0.0, number), "<=": (0.0, after)}.get(sign, (number, after))
@@ -54,7 +54,7 @@ def between(text: str, number_of: Callable[[str], float] = plain_number) -> tupl
 OTHER = "facts."
 """Prefix of `Limit.field` if the field is a fact of the product: `facts.<name>`."""
 BLOCKED_BY = "check '"
-"""Beginning of the error of a job whose products must not be published because of a check; the check's name follows."""
+"""Beginning of the error of a job that a check blocks; the name of the check follows."""
 
 
 class CheckLevel(StrEnum):
@@ -66,7 +66,7 @@ class CheckLevel(StrEnum):
 
 
 class Limit(Struct, frozen=True):
-    """A limit of a product: its number `field` must be at least `least` and less than `most`. `text` is the limit as written.
+    """A limit of a product: the value of `field` must be at least `least` and less than `most`. `text` is the limit as written.
 
     `field` is bytes, pixels, a fact or `facts.<name>`. If `words` is set, the value must be one of its lines instead.
     """

@@ -16,11 +16,15 @@ from functools import lru_cache
 
 from msgspec import Struct, field
 
-# Programs that run an argument as code, and the position of this argument; it must not contain a value from a file name.
+# Some programs run one of their arguments as code. A placeholder in such an argument is refused, because its value may come from
+# the name of an untrusted file.
 
 
 class TemplateError(Exception):
-    """A placeholder stands where every value is unsafe. The text of the error names the place, `hint` the alternative."""
+    """Raised if a placeholder stands where every value is unsafe.
+
+    The text of the error names the place, and `hint` the alternative.
+    """
 
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(what)
@@ -45,7 +49,7 @@ def check(words: Sequence[Word]) -> set[str]:
         params |= {name.removeprefix("params.") for name in words[index].names if name.startswith("params.")}
         _refuse_code(program, words[index + 1 :])
     for index, word in enumerate(words):
-        if _base(word) in _SHELLS:  # a shell may also stand behind `find -exec` and `xargs`
+        if _base(word) in _SHELLS:  # the shell may also be an argument of `find -exec` or `xargs`
             _refuse_after_option(_base(word), words[index + 1 :], _C)
     return params
 
@@ -126,7 +130,7 @@ _SCRIPTS = {
 }
 """{programs whose first operand is a script: (options that give the script instead, other options that take an argument)}."""
 _WRAPPERS = _PREFIXES | frozenset(["bwrap", "busybox", "chroot", "docker", "flock", "nsenter", "podman", "unshare"])
-"""Programs that start another program, whose name follows their own options and arguments."""
+"""Programs that start another program. The name of the other program follows the options and arguments of the first program."""
 _INPUT = frozenset(["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
 _ALWAYS_CODE = frozenset(
     ["at", "batch", "dc", "ed", "ex", "gdb", "gnuplot", "m4", "mysql", "octave", "psql", "rsh", "runuser", "sqlite3", "ssh", "su"]
@@ -149,7 +153,7 @@ def _base(word: Word) -> str:
 
 
 def _programs(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
-    """Yield (index, name) of the program that a command starts; after `env`, `xargs` …, also of the program that these start."""
+    """Yield (index, name) of the program that a command starts, and of the programs that `env`, `xargs` … start in turn."""
     is_first = True
     for index, word in enumerate(words):
         if is_before_command(word) and not (word.text == "in" and not is_first):
@@ -245,7 +249,7 @@ PLACEHOLDER = re.compile(
 
 _AS_ARGUMENT = "pass it as an argument, and quote the word of the here-document: sh -s {source} <<'EOF', python3 - {source} <<'EOF'"
 _CLOSERS = frozenset(["}", "done", "fi", "esac"])
-"""Words that end a group of commands: a here-document after such a word is the input of the whole group."""
+"""Words that end a group of commands. A here-document after one of these words is the input of the whole group."""
 
 
 class Around(Enum):
@@ -278,7 +282,7 @@ class Template(Struct, frozen=True):
 
     @property
     def variables(self) -> dict[str, str]:
-        """Return {placeholder: the variable that brings its value to the shell}."""
+        """Return {placeholder: the environment variable that contains its value}."""
         found: dict[str, str] = {}
         for slot in self.slots:
             if slot.name not in found:
@@ -321,7 +325,7 @@ def examine_template(text: str) -> Template:
     return Template(text, tuple(scan.slots), tuple(sorted(scan.program_params)))
 
 
-# ---------------------------------------------------------------------------------------------------------------- scanning
+# ---------------------------------------------------------------------------------------------------- parser of templates
 
 
 class _Document(Struct):
@@ -502,7 +506,7 @@ class _Scan:
         line.word.names += [slot.name for slot in self.slots[before:] if slot.around is not Around.COMMENT]
 
     def _refuse_until(self, closer: str, line: _Line, why: str) -> None:
-        """Read on to `closer`, and refuse placeholders before it. `why` is `place|hint`."""
+        """Read the text up to `closer`, and refuse placeholders in this text. `why` is `place|hint`."""
         outer, self._refused = self._refused, self._refused or why
         line.put("\1")
         self._at += 1
@@ -518,7 +522,7 @@ class _Scan:
                 self._at += 1
 
     def _parenthesis(self, line: _Line, character: str) -> None:
-        if character == ")":  # the parenthesis ends a pattern of `case`, or was never opened
+        if character == ")":  # this `)` ends a pattern of `case`, or has no opening parenthesis
             line.end_word()
             line.words.clear()
             self._at += 1
@@ -534,7 +538,7 @@ class _Scan:
         match = re.compile(r"<<-?(?!<)|[<>]+[&|]?").match(self._text, self._at)
         assert match is not None
         if line.word is not None and line.word.text.isdigit():
-            line.word = None  # the word was the number of the descriptor that is redirected
+            line.word = None  # the digits are the file descriptor of a redirection, as in `2>`, and not a word of the command
         line.end_word()
         self._at = match.end()
         if match[0].startswith("<<") and match[0] != "<<<":
@@ -600,7 +604,7 @@ class _Scan:
         line.is_target = False
 
     def _find_reader(self, line: _Line) -> None:
-        """Note which program runs the here-documents and here-strings of a command as code."""
+        """Record which program runs the here-documents and here-strings of a command as code."""
         reader = input_reader(line.words)
         self._reader = reader or self._reader
         if not line.words or line.words[0].text in _CLOSERS:

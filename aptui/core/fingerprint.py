@@ -23,16 +23,19 @@ Entry = tuple[str, str, str]
 Manifest = tuple[Entry, ...]
 
 MISSING = "missing"
-"""Digest of a missing file; it differs from the digest of an empty file. The entry's name says which file is missing."""
+"""Digest of a missing file, which differs from the digest of an empty file. The name of the entry says which file is missing."""
 FOUND = frozenset({"discovered", "found places"})
-"""Kinds of manifest entries that a run reports; such entries are unknown before the run."""
+"""Kinds of manifest entries that a run reports, and that are unknown before the run."""
 PLANNING = "planning parameters"
 """Kind of the manifest entry for parameters that only affect which jobs are planned; only analyses have this entry."""
 _DIGEST_HEX = 32
 _OF_COMMANDS = ("command", "products", "depfile", "dependency_regex", "warning_regex", "error_regex", "links_file", "is_persistent")
 _OF_REFERENCES = ("regex", "path", "kind", "load", "is_beside", "is_in_source")
-"""Fields of a rule that its digest covers. Add new fields at the end: builders without them then keep their fingerprints."""
-# `json.dumps` would make a new encoder for every manifest
+"""Fields that the digest of a rule covers.
+
+Add new fields at the end, so that builders that do not set them keep their fingerprints.
+"""
+# All manifests share one encoder, because `json.dumps` would create a new encoder for each manifest.
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
@@ -130,7 +133,7 @@ def _digest_fields(record: CommandRule | ReferenceRule, names: Iterable[str]) ->
 
 
 def _code_name(builder: Builder | BuilderStep) -> str:
-    """Return a name for the builder's code that stays the same when the project moves to another folder."""
+    """Return a name of the builder's code. The name does not change when the project moves to another folder."""
     return (builder.origin.rpartition("/")[2] if builder.origin.startswith("file:") else builder.origin) or builder.name
 
 
@@ -156,7 +159,10 @@ def number(manifest: Sequence[Entry]) -> int:
 
 
 def product_entries(job: Job, sub_ids: tuple[int, ...]) -> str:
-    """Return one digest over the products of a job, or only over those with `sub_ids`: the input that an ORDER dependency adds."""
+    """Return the entry that an ORDER dependency adds.
+
+    One digest over the products of a job, or over its products with `sub_ids`.
+    """
     parts = [
         f"{product.name}\t{product.sub_id}\t{product.flags & ~ProductFlag.CACHED}\t{product.digest.hex()}"
         for product in sorted(job.products, key=lambda product: (product.sub_id, product.name))
@@ -212,7 +218,10 @@ _PHRASES = {
 }
 _MOST_EXPLAINED = 3
 _PLACES = frozenset({"places", "found places"})
-"""Kinds of entries that are reported only if no other entry differs: each new, missing or changed file changes them, too."""
+"""Kinds of entries that are reported only if no other entry differs, because each new, missing or changed file changes them.
+
+Too.
+"""
 _VALUED = frozenset(
     {
         "version", "analysis fingerprint", "parameters", "platform parameters", "command", "steps", "job parameters",

@@ -13,7 +13,7 @@ from aptui.core.paths import from_text, name_uuid, path_uuid
 from aptui.core.project import COMMON_PLATFORM
 
 META_SUFFIX = ".meta"
-"""Suffix of identity files: the name of the file is the name of its source and this suffix."""
+"""Suffix of identity files. The name of an identity file is the name of its source with this suffix."""
 FILE_VERSION = 1
 """Version of the format of identity files, as O3DE writes it."""
 
@@ -44,7 +44,7 @@ def path_uuids(rel: RelPath) -> tuple[SourceUuid, ...]:
 
 
 def legacy_of(source: Source) -> tuple[SourceUuid, ...]:
-    """Return the additional UUIDs of a source.
+    """Return the additional UUIDs by which other sources may name a source.
 
     These are its earlier UUIDs, the UUIDs of its path, and a UUID that it claims but cannot have.
     """
@@ -60,7 +60,10 @@ def names_of(source: Source) -> tuple[str, ...]:
 
 
 def intermediate_uuid(source: Source, builder: bytes, sub_id: int, rel: RelPath) -> SourceUuid:
-    """Return the UUID of the intermediate `rel` that `builder` makes of `source`: a path UUID if `source` has a path UUID."""
+    """Return the UUID of the intermediate `rel` that `builder` makes from `source`.
+
+    It is a path UUID if `source` has a path UUID.
+    """
     if source.uuid == path_uuids(source.rel)[0]:
         return path_uuids(rel)[0]
     return SourceUuid(name_uuid(f"{format_braced(source.uuid)}:{format_braced(builder)}:{sub_id}".encode()))

@@ -11,7 +11,7 @@ from aptui.core.model import LinkKind, ProductLink
 from aptui.core.paths import is_below, normalize
 
 IMAGE_EXTENSIONS = (".tif", ".tiff", ".bmp", ".gif", ".jpg", ".jpeg", ".tga", ".png")
-"""A product path with one of these extensions names a source: artists write the name of the image, not of its product."""
+"""A product path with one of these extensions names a source, because artists write the name of an image, not of its product."""
 EXCLUSION = "!"
 """First character of a path that excludes products from the matches of a pattern."""
 LOAD_MASK = 0xF

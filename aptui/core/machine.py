@@ -47,7 +47,7 @@ class Effect(Flag):
 
 
 class InvalidTransition(InternalError):
-    """The table has no cell for this trigger in this state; the job is unchanged."""
+    """Raised if the table has no cell for a trigger in the state of a job; the job is unchanged."""
 
 
 _W, _Q, _R, _I = (JobState.WAITING, JobState.QUEUED, JobState.RUNNING, JobState.COMMITTING)
@@ -109,7 +109,7 @@ def follow(state: JobState | None, triggers: Iterable[Trigger]) -> JobState | No
 
 
 def feed(job: Job, trigger: Trigger) -> Effect:
-    """Move `job` and return what has to be done.
+    """Move `job` to its next state and return the effects that the caller must execute.
 
     Raises:
         InvalidTransition: the cell is empty; the job is unchanged.

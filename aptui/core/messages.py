@@ -110,7 +110,7 @@ class FilesHashed(Struct, frozen=True):
 
 
 class OutsideSeen(Struct, frozen=True):
-    """Files outside all scan folders that runs read have changed: their new states by absolute path."""
+    """Files that runs have read outside all scan folders have changed. `files` are pairs of (absolute path, new state)."""
 
     seq: int
     files: tuple[tuple[str, OutsideFile], ...]
@@ -145,7 +145,7 @@ class ProductsLost(Struct, frozen=True):
 
 
 class RowsSaved(Struct, frozen=True):
-    """Everything ordered with tickets up to `ticket` is saved in the database."""
+    """All rows that were ordered with tickets up to `ticket` are saved in the database."""
 
     seq: int
     ticket: int
@@ -189,7 +189,7 @@ Rows = dict[str, list[tuple[object, ...]]]
 
 
 class HashFiles(Struct, frozen=True):
-    """Read the bytes of these files; answered by `FilesHashed`.
+    """Read the bytes of these files; the answer is `FilesHashed`.
 
     `copies` are, for each file, the run keys under which copies may be staged while it is read; () unless all its jobs are copies.
     `known` is its last known digest, b"" = none: if the bytes still have it, no copy is needed. Both are empty if no file is
@@ -252,7 +252,10 @@ class DeleteProducts(Struct, frozen=True):
 
 
 class SaveRows(Struct, frozen=True):
-    """Save in one transaction; answered by `RowsSaved(ticket)`. Orders are saved in the order they are given."""
+    """Save these rows in one transaction; answered by `RowsSaved(ticket)`.
+
+    Transactions are saved in the order of their commands.
+    """
 
     cause: int
     ticket: int
@@ -284,14 +287,14 @@ class DiscardStaging(Struct, frozen=True):
 
 
 class RecheckFiles(Struct, frozen=True):
-    """These files changed while they were read: check them again soon."""
+    """Check these files again soon, because they changed while they were read."""
 
     cause: int
     keys: tuple[PathKey, ...]
 
 
 class CompareFiles(Struct, frozen=True):
-    """Check again the files that differ from these facts: runs may have written them without a notification."""
+    """Check these files again if they differ from these facts, because runs may have written to them without a notification."""
 
     cause: int
     facts: tuple[FileFact, ...]

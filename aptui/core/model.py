@@ -51,7 +51,7 @@ class FileFact(Struct, frozen=True):
 
     @property
     def key(self) -> PathKey:
-        """The key that identifies the source that this file is."""
+        """The key of the source that this file is."""
         return PathKey(f"{self.rel.lower()}{DUPLICATE_MARK}{self.scan_folder}" if self.is_duplicate else self.rel.lower())
 
 
@@ -84,7 +84,7 @@ class JobDependency(Struct, frozen=True, order=True):
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether the source is named by a pattern."""
+        """Whether `source` is a pattern with a `*`, and not the name of one source."""
         return "*" in self.source and not self.is_uuid
 
 

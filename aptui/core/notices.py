@@ -90,7 +90,7 @@ class JobChanged(Struct, frozen=True):
 
 
 class JobProgress(Struct, frozen=True):
-    """How far the run of a job is, in per cent, as its builder reported it. A worker sends it at most ten times a second.
+    """Progress of the run of a job in per cent, as the builder reports it. A worker sends this notice at most ten times a second.
 
     This notice is not stored, and is sent after the notice that the job runs.
     """
@@ -116,7 +116,7 @@ class SourcesChanged(Struct, frozen=True):
 
 
 class EngineMessage(Struct, frozen=True):
-    """A sentence for users about the whole engine, not about one job: "a link to a folder is not followed: …"."""
+    """A sentence for users about the whole engine, not about one job, such as "a link to a folder is not followed: …"."""
 
     cause: int
     level: int
@@ -157,7 +157,7 @@ class Progress(Struct, frozen=True):
 
     @property
     def is_working(self) -> bool:
-        """Whether files are being checked, or anything is pending."""
+        """Whether the engine is checking files, or has pending jobs."""
         return self.is_scanning or self.pending_count > 0
 
     @property
@@ -185,7 +185,7 @@ class MissingScan(Struct, frozen=True):
 
 
 class HealthChanged(Struct, frozen=True):
-    """The engine's health changed; the notice has all of it."""
+    """The health of the engine changed; the notice contains the complete new health."""
 
     cause: int
     health: Health

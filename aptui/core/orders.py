@@ -17,7 +17,7 @@ from aptui.core.run_report import NOTHING_USED, ContentFacts, Used
 
 
 class PlannedInput(Struct, frozen=True):
-    """A source dependency of a plan: the absolute path of its scan folder, its relative path, and the digest of its bytes (hex)."""
+    """A file that a plan depends on: the absolute path of its scan folder, its relative path, and the digest of its bytes (hex)."""
 
     root: str
     rel: str

@@ -13,7 +13,10 @@ Clash = tuple[FileFact, tuple[RelPath, ...]]
 
 
 def has_own_identity(key: str, metadata_types: tuple[str, ...]) -> bool:
-    """Whether a file gets its identity from a `.meta` file, or is one; such files do not override files of the same path."""
+    """Whether a file has its identity from a `.meta` file, or is a `.meta` file.
+
+    These files do not override files of the same path.
+    """
     return bool(metadata_types) and key.removesuffix(".meta").endswith(metadata_types)
 
 

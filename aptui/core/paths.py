@@ -8,10 +8,10 @@ import re
 from aptui.core.model import PathKey, RelPath, SourceUuid
 from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES
 
-# A file name is bytes; the database and the wire want text. Valid UTF-8 stays as it is; every other byte 0xNN becomes U+10FFNN,
-# a private character that users do not type. A name that really holds one of U+10FF80…U+10FFFF (or `model.DUPLICATE_MARK`) is
-# escaped byte by byte too, so that the pair stays reversible. Python's own `surrogateescape` does the same with U+DCNN, which
-# neither SQLite nor JSON accepts.
+# A file name is a sequence of bytes, but the database and the messages between processes need text. Valid UTF-8 stays unchanged.
+# Each other byte 0xNN becomes the private character U+10FFNN, which users do not type. If a name really contains one of
+# U+10FF80…U+10FFFF (or `model.DUPLICATE_MARK`), each byte of that character is escaped, too, so that two names never have the
+# same text. Python's `surrogateescape` uses U+DCNN instead, which neither SQLite nor JSON accepts.
 _ESCAPE = 0x10FF00
 _LONE = 0xDC00
 _TO_ESCAPE = re.compile("[\udc80-\udcff\U0010ff01\U0010ff80-\U0010ffff]")

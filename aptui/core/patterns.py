@@ -136,7 +136,7 @@ class PatternSet:
         self._absolute = _Gated(absolute)
 
     def builders_for(self, rel: str, root: str = "") -> tuple[int, ...]:
-        """Return the indices of the builders that want `rel` in the scan folder at `root`, ascending."""
+        """Return the indices of the builders whose patterns match `rel` in the scan folder at `root`, in ascending order."""
         wanted = self._by_suffix(rel)
         others = self._relative.matching(rel) if self._relative.gates else []
         if self._absolute.gates:
@@ -187,7 +187,7 @@ def leave_out(patterns: Iterable[Pattern], excluded: Sequence[Pattern]) -> tuple
 
 
 def matches(pattern: Pattern, rel: str, root: str) -> bool:
-    """Whether a pattern matches `rel` in the scan folder at `root`; slow, for a query about a single path."""
+    """Whether a pattern matches `rel` in the scan folder at `root`. This function is slow, and is meant for a single path."""
     return re.fullmatch(pattern.regex, f"{root}/{rel}" if pattern.is_absolute else rel, _FLAGS) is not None
 
 

@@ -16,7 +16,7 @@ from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Companion,
 from aptui.core.settings import SettingsTree, is_settings
 
 _ASKED_SIZE = 1 << 15
-"""Size of the cache of paths: a path is requested several times until its bytes are read, and then never again."""
+"""Size of the cache of paths. The engine requests a path several times until the bytes are read, and then never again."""
 
 
 class MatchedBuilders(Struct, frozen=True):
@@ -94,7 +94,7 @@ class Planner:
         return platforms
 
     def copy_count(self, file: FileFact) -> int:
-        """Return how many jobs this file has if all of them are plain copies without dependencies, else 0."""
+        """Return the number of jobs of this file if all its jobs are plain copies without dependencies, else 0."""
         found = self.find(file.rel, file.scan_folder)
         if not found.copies or not self._settings.folders:
             return found.copies
@@ -115,7 +115,7 @@ class Planner:
         return plans
 
     def describe_overlap(self, source: Source, one: bytes, other: bytes) -> str:
-        """Return a sentence if patterns of both builders match the source, with the patterns and advice; "" if they do not."""
+        """Return a sentence with both patterns and advice if both builders match the source, "" if they do not."""
         found = []
         for builder in (self._builders[self._order[uuid]] for uuid in (one, other) if uuid in self._order and one != other):
             root = self._roots.get(source.scan_folder, "")
@@ -137,7 +137,8 @@ def _priority(builder: Builder) -> int:
     return builder.priority
 
 
-# Metadata companions: files beside a source, or shared by all sources of a kind, that are inputs of the source's jobs.
+# A metadata companion is a file beside a source, or one file that many sources share. Jobs of the source have the companion as an
+# input.
 
 
 class Companions:
@@ -161,7 +162,7 @@ class Companions:
         return [companion_key(companion, rel) for companion, regex in self._rules if regex.fullmatch(rel)]
 
     def find_owners(self, rel: RelPath) -> list[PathKey]:
-        """Return the keys that `rel` may be a companion of."""
+        """Return the keys of the sources that may have `rel` as a companion."""
         key = key_of(rel)
         if not key.endswith(self._suffixes):
             return []

@@ -12,7 +12,8 @@ from msgspec import Struct
 from aptui.core.model import Job, JobState, PathKey
 from aptui.core.project import Builder
 
-# Limited resources (`resources:`) that runs hold while they run: how many of each there are, and which runs hold them.
+# A run holds limited resources (`resources:` in the configuration) until it ends. `Resources` records how many of each exist, and
+# which runs hold them.
 
 Names = tuple[str, ...]
 
@@ -68,7 +69,7 @@ Rank = tuple[bool, bool, int, bool, bool, bool, int, str, str, str]
 
 
 _STALE_SHARE, _STALE_LEAST = 4, 1024
-"""Stale entries are removed when the heap has more entries than 4 times the live ones plus 1024."""
+"""The heap is cleaned of stale entries when it has more than 1024 entries plus 4 times the number of queued jobs."""
 _MAX_BOOSTED = 20_000
 
 
@@ -110,7 +111,9 @@ class Boosts:
 
 
 class ReadyQueue:
-    """Jobs in the state QUEUED, best first. A stale entry is skipped when it reaches the top, so a new rank costs only one push.
+    """Jobs in the state QUEUED, best first. A new rank adds an entry.
+
+    The stale entry is skipped when it reaches the top of the heap.
 
     Args:
         host_platform: runs before other platforms.
@@ -146,7 +149,7 @@ class ReadyQueue:
         )
 
     def push(self, job: Job) -> None:
-        """Add `job`, or move it to its new rank."""
+        """Add `job`, or move a queued job to its new rank."""
         self.put(job, self.rank(job))
 
     def put_first(self, job: Job) -> None:
@@ -154,7 +157,7 @@ class ReadyQueue:
         self.put(job, (False, False, -(1 << 62), *self.rank(job)[3:]))
 
     def put(self, job: Job, rank: Rank) -> None:
-        """Add `job` with this rank, or move it there."""
+        """Add `job` with this rank, or move a queued job to this rank."""
         self._serial += 1
         self.analysis_count += job.is_analysis and job not in self._live
         self._live[job] = self._serial
@@ -215,7 +218,7 @@ class LanedQueue(ReadyQueue):
         return sum(len(lane) for names, lane in self._lanes.items() if name in names)
 
     def put(self, job: Job, rank: Rank) -> None:
-        """Add `job` with this rank to its present lane, or move it there."""
+        """Add `job` with this rank to the lane of its present resources, or move it to this rank there."""
         lane = self._lane_of(job)
         super().put(job, rank) if lane is None else lane.put(job, rank)
 

@@ -62,7 +62,7 @@ class Pattern(Struct, frozen=True):
 
 
 class BuilderKind(StrEnum):
-    """How the work is done: `copy` needs no code; `command` runs a program; `python` is a class."""
+    """Kind of a builder: `copy` needs no code, `command` runs a program, and `python` is a class."""
 
     COPY = "copy"
     COMMAND = "command"

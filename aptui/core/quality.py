@@ -44,7 +44,7 @@ def is_of_draft(manifest: _Manifest) -> bool:
 
 
 def is_of_any_draft(entries: _Manifest) -> bool:
-    """Whether these are the entries of a draft's manifest, in any order (`core.rows` does not keep their order)."""
+    """Whether these are the entries of a draft's manifest, in any order, because `core.rows` does not keep the order."""
     return any(kind == KIND for kind, _name, _digest in entries)
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 EXIT = "exit "
 """Beginning of the kind of failure of a command with an exit status, as in `exit 75`."""
 _BY_SIGNAL = range(129, 160)
-"""Exit statuses of shells whose program was killed by a signal."""
+"""Exit statuses with which a shell reports that a signal killed its program."""
 _KILLED = 137
 Entry = tuple[str, str, str]
 CHECK = "check"
@@ -32,7 +32,10 @@ class FailureKind(StrEnum):
     MEMORY = "memory"
     ERROR = "error"
     OBSTACLE = "obstacle"
-    """Something outside the job kept it from running: a missing shared result, a broken pool. No retry rule covers this kind."""
+    """The job could not run because of an outside cause: a missing shared result, or a broken pool.
+
+    No retry rule covers this kind.
+    """
 
 
 class RetryRule(Struct, frozen=True):
@@ -42,7 +45,7 @@ class RetryRule(Struct, frozen=True):
     on: tuple[str, ...]
 
     def covers(self, kind: str) -> bool:
-        """Whether a failure of this kind is tried again."""
+        """Whether this rule retries a failure of this kind."""
         return bool(kind) and (kind in self.on or any(other in self.on for other in _meanings(kind)))
 
 
@@ -94,7 +97,7 @@ class JobFailure(Struct, frozen=True, array_like=True):
 
     @property
     def is_expensive(self) -> bool:
-        """Whether a retry without a change costs much, and almost surely fails again."""
+        """Whether a retry without a change is expensive, and almost certainly fails again."""
         return self.is_limit or self.kind == ENDLESS
 
 

@@ -39,15 +39,14 @@ from aptui.core.project import Builder
 from aptui.core.retry import dump as dump_failure
 from aptui.core.run_report import OutsideFile
 
-# The history of a job's runs: the inputs and products of each kept run, packed as the step to the next one.
-#
-# Most inputs and products never change between runs. The newest committed run needs no packing: its manifest and its products are
-# those of the job. The states of other runs are computed backwards from it. A committed run has the step from its own state to the
-# previous state (`BEGINNING` for the first run). A failed run has the step from the committed state of its time to the inputs of
-# the failed run.
+# The history of a job stores the inputs and products of its runs as differences, because most inputs and products never change
+# between runs. The newest committed run has the manifest and the products of the job itself. The states of the other runs are
+# computed backwards from that run, with the *step* that each run stores. The step of a committed run leads from its own state to
+# the state of the previous run (`BEGINNING` for the first run). The step of a failed run leads from the last committed state
+# before it to the inputs of the failed run.
 
-# Sessions: periods of the engine's work, from a start, a save or a checkout until it is idle. The two enums say why a session began
-# and how it ended.
+# A session is a period of work: it begins with a start, a save or a checkout, and lasts until the engine is idle. The two enums
+# say why a session began and how it ended.
 
 
 class SessionKind(StrEnum):
@@ -63,7 +62,7 @@ class SessionKind(StrEnum):
 
 
 class SessionEnd(StrEnum):
-    """How a session ended: the engine was idle, was stopped before that, or died."""
+    """How a session ended: the engine became idle, was stopped, or died."""
 
     RESTED = ""
     STOPPED = "stopped"
@@ -71,7 +70,7 @@ class SessionEnd(StrEnum):
 
 
 BEGINNING = "0"
-"""The step (`RunStep`) from no inputs and products to those of a job's first run."""
+"""Stored step (`RunStep`) of a job's first run: the step leads from an empty state to the inputs and products of this run."""
 _DIGEST_BYTES = 16
 Made = tuple[str, str, int]
 """A product of a run in the history: name, the first 128 bits of its digest in hex, size."""
@@ -156,7 +155,7 @@ def moments(now: RunStep, runs: Iterable[tuple[bool, str]]) -> list[RunStep]:
 
 
 Row = tuple[object, ...]
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # `json.dumps` would make a new encoder for every row
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # `json.dumps` creates a new encoder for each call
 
 STATUS = {
     JobState.WAITING: 0,
@@ -342,7 +341,7 @@ def _plan_from_json(data: list[Any]) -> JobPlan:
     )
 
 
-# Plain copies: the record of each copy that the pipeline keeps until the copy is placed, and its rows.
+# A `PlainCopy` describes a copied file until its product is in the cache. The functions below make the rows of the copy.
 
 NEW_SOURCE = "new source"
 """Reason for the first run of a copy; other new jobs have the same reason."""
@@ -421,17 +420,17 @@ def commit_rows(copy: PlainCopy, product_id: int, now_ms: int) -> list[tuple[str
     return [*dropped, ("put_job", job), ("put_product", made), ("put_run", run)]
 
 
-# The interface to the asset database: the queries of the core, and the operations on rows that the core orders.
+# The core reads the asset database through the queries of `Archive`, and changes it with the operations in `ROW_OPERATIONS`.
 #
-# `store.db.archive` implements it; tests use a fake of dicts. Every answer has committed rows only: the pipeline adds from
-# memory the rows that it ordered saved and that are not acknowledged yet.
+# `store.db.archive` implements the queries; tests use a fake with dictionaries. Answers contain only committed rows. The pipeline
+# adds the rows that it has ordered to be saved and whose saving is not acknowledged yet.
 
 ROW_OPERATIONS: dict[str, str] = {
-    # name: its parameters, in order. The writer applies them in this order within a transaction.
-    "drop_source": "source_id",  # drops also its jobs, products, analyses, runs, conflicts and stats of analyses
+    # {name of the operation: its parameters}. Within a transaction, the writer applies the operations in the order of this table.
+    "drop_source": "source_id",  # drops also the jobs, products, analyses, runs, conflicts and stats of the source
     "drop_analysis": "source_id, builder_uuid",
-    "drop_job": "job_id",  # drops also its products, runs and conflicts
-    "drop_products": "job_id",  # products that the same rows put again (by name and sub id) keep their ids
+    "drop_job": "job_id",  # drops also the products, runs and conflicts of the job
+    "drop_products": "job_id",  # a product that the same transaction puts again (by name and sub id) keeps its id
     "drop_product": "product_id",
     "drop_declared": "product_id",  # Drops the links, former sub ids and facts of the product.
     "drop_draft": "job_id",  # the job has made its final, or has no products
@@ -460,13 +459,14 @@ ROW_OPERATIONS: dict[str, str] = {
     "products_digest, step, origin",
     "put_draft": "job_id, final",  # the job's products are drafts (core.quality); `final` is the fingerprint of the planned final
     "put_retries": "job_id, run_key, kinds",  # kinds of the failures before the run with this key succeeded (core.retry)
-    "put_stat": "name, value_ms, time_ms",  # duration of an analysis; durations of jobs are in their rows
+    "put_stat": "name, value_ms, time_ms",  # duration of an analysis; the duration of a job is in the row of the job
     "put_conflict": "name, job_id",
     "put_folder": "scan_folder_id, folder, digest, files_blob",
     "put_file": "scan_folder_id, name, is_folder, mtime_ms, hash64",  # a file that is not a source
     "put_cache_folder": "name, ctime_ns",  # `name` is a folder, relative to the root of the cache
     "put_state": "key, value",
-    # The row is written at the end of the session. Until then, runs with higher run keys than the last stored session belong to it.
+    # The row is written when the session ends. Until then, the runs with higher run keys than the last stored session belong to
+    # the present session.
     "put_session": "started_ms|0, ended_ms|0, kind, detail, commit_id, outcome, saved_ms, fetched_bytes",
     "prune_session": "session_id",  # some runs of this session are merged into session 0, the time before all sessions
     "doubt_job": "job_id",  # the next engine runs the job in any case: its products differ from their rows, or a run was requested
@@ -491,7 +491,7 @@ class Archive(Protocol):
         ...
 
     def forget(self, folder: str) -> None:
-        """Drop cached copies of the row of this relative folder, because it was saved again."""
+        """Drop cached copies of the row of this relative folder, because the row was saved again."""
         ...
 
     def files_below(self, prefix: PathKey) -> Iterable[FileFact]:

@@ -23,10 +23,10 @@ from msgspec.structs import astuple, replace
 
 from aptui.shared.files.clocks import stamp_read_at
 
-# Facts that builders report about products besides their bytes: width, duration, triangles; pure values.
+# A fact is a value that a builder reports about a product, such as its width, its duration or its number of triangles.
 #
-# A fact has any name, and a number or a short text as its value. Facts with a column of their own are fast in filters; other facts
-# are stored together. A product without facts has no record, and no row in the database.
+# A fact has a name, and a number or a short text as its value. The facts in `FACTS` have columns of their own, so that filters
+# are fast; all other facts of a product share one column. A product without facts has no record, and no row in the database.
 
 WHOLE_FACTS = ("width", "height", "triangles", "rate")
 """Facts that are whole numbers. Of the other facts with columns of their own, `seconds` is a number, `format` a word."""
@@ -92,7 +92,7 @@ def fault_of_others(text: str) -> str:
 
 
 def fault_of(name: str, value: object) -> str:
-    """Return why the fact `name` cannot have this value, "" if it can."""
+    """Return why the fact `name` cannot have this value, "" if it can have the value."""
     if name == "format":
         is_word = isinstance(value, str) and value.isprintable() and value == value.lower() and 0 < len(value) <= LONGEST_FORMAT
         return "" if is_word else f"not a word in lower case of at most {LONGEST_FORMAT} characters"
@@ -133,7 +133,7 @@ Stamp = tuple[int, ...]
 """(size, mtime_ns, ctime_ns, inode) of a file, () = the file does not exist. A time of 0 is unknown and equals any other time."""
 NO_FILE: Stamp = ()
 TICK_NS = 10_000_000
-"""Resolution of the kernel's clock for files (CONFIG_HZ=100): the time of a changed file may be too early by this much."""
+"""Resolution of the kernel's clock for files (CONFIG_HZ=100). The recorded time of a change may be too early by this time (ns)."""
 
 
 class UsedFile(Struct, frozen=True):
@@ -182,7 +182,7 @@ class Ties(Struct):
 
 
 def is_other(known: Stamp, found: Stamp) -> bool:
-    """Whether two stamps of one file show that it changed."""
+    """Whether two stamps of a file show that the file changed."""
     if not known or not found:
         return known != found
     return any(one != other for one, other in zip(known, found, strict=True) if one and other)
@@ -214,10 +214,10 @@ def _digest_described(files: tuple[tuple[str, str], ...]) -> bytes:
     return code_digest(files)
 
 
-# Files outside all scan folders that runs read. No scan visits them; runs, and later `stat` calls, report their state.
+# A run may read files outside all scan folders. No scan visits these files, so runs and later `stat` calls report their state.
 #
-# Size, time and digest of each are stored in `aptui_state`, one row each: the next engine can tell by a `stat`
-# whether the file is still the same.
+# Size, time and digest of each file are one row in `aptui_state`, so that a `stat` call shows the next engine whether the file
+# changed.
 
 SETTINGS_STATE = "settings:"
 """Prefix of the keys in `aptui_state` of the texts of `core.settings`; the relative folder follows."""

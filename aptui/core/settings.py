@@ -148,7 +148,7 @@ class SettingsTree:
         return self._texts.get(folder, "")
 
     def put(self, folder: str, text: str) -> frozenset[bytes]:
-        """Set the text of the settings file of `folder`, "" = no file; return the UUIDs of builders that it affects."""
+        """Set the text of the settings file of `folder`, "" = no file. Return the UUIDs of the builders that the change affects."""
         old, new = self._folders.get(folder), self._check_text(text) if text else None
         if new is None:
             self._texts.pop(folder, None)
@@ -202,7 +202,7 @@ class SettingsTree:
                 return tuple(reversed(found))
             folder = parent(folder)
 
-    # ---------------------------------------------------------------------------------------------------------- adding up
+    # ----------------------------------------------------------------------------------------------- combining the layers
 
     def _add_up(self, layers: _Layers, builder: Builder) -> FolderAdjustment:
         values: dict[Slot, Value] = {}
@@ -256,7 +256,7 @@ class SettingsTree:
                     where = file.where(builder.name, "platforms", reference, name)
                     values[platform.id, name] = Value(value, file.file, where)
 
-    # ----------------------------------------------------------------------------------------------------------- checking
+    # ------------------------------------------------------------------------------------------- checking a settings file
 
     def _check_text(self, text: str) -> _Folder:
         """Parse the text of a settings file and find the problems that it has in this project."""
@@ -342,7 +342,7 @@ def _is_copy(builder: Builder | None) -> bool:
 
 
 def choose_references(rules: Mapping[str, Json], platform: str, tags: Iterable[str]) -> list[str]:
-    """Return the references that decide for a platform: an id beats a tag, a tag beats `*`."""
+    """Return the references in a settings file that apply to a platform. An id overrides a tag, and a tag overrides `*`."""
     for level in ({platform}, set(tags), {"*"}):
         found = [reference for reference in rules if reference.lower() in level]
         if found:

@@ -44,7 +44,7 @@ def product(facts: ContentFacts | None = None, size: int = 100) -> CheckedProduc
         (Check("x", power_of_two=True), ContentFacts(63), []),
     ],
 )
-def test_product_is_compared_with_the_limits_of_a_check(check: Check, facts: ContentFacts | None, flaws: list[str]) -> None:
+def test_product_that_breaks_a_limit_of_a_check_has_a_flaw(check: Check, facts: ContentFacts | None, flaws: list[str]) -> None:
     assert list(flaws_of_product(check, product(facts))) == flaws
 
 
@@ -55,7 +55,7 @@ def test_name_must_match_its_pattern_case_sensitively() -> None:
     assert list(flaws_of_name(check, "textures/Rock.png")) == ["the name 'Rock.png' is not like '[a-z_.]+'"]
 
 
-def test_block_names_the_check_and_its_finding() -> None:
+def test_blocking_check_is_named_in_the_error_of_the_job() -> None:
     checks = (Check("other", files=("b/.*",), file_name="x"), Check("wide", files=("A/.*",), limits=(limit("width", "<= 64"),)))
 
     assert find_block(checks, "a/rock.png", [product(ContentFacts(99))]) == "check 'wide': rock.png: width is 99, wanted: <= 64"

@@ -81,7 +81,7 @@ ALLOWED = (
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_a_placeholder_where_no_value_is_safe_is_refused_with_its_place(text: str) -> None:
+def test_unsafe_placeholder_is_refused_with_an_error_that_names_its_place(text: str) -> None:
     with pytest.raises(TemplateError) as caught:
         examine_template(text)
 
@@ -90,11 +90,11 @@ def test_a_placeholder_where_no_value_is_safe_is_refused_with_its_place(text: st
 
 
 @pytest.mark.parametrize("text", ALLOWED)
-def test_safe_template_has_no_mistakes(text: str) -> None:
+def test_template_with_only_safe_placeholders_is_accepted(text: str) -> None:
     assert examine_template(text).slots
 
 
-def test_references_fit_the_quotes_around_them() -> None:
+def test_shell_reference_fits_the_quotes_around_its_placeholder() -> None:
     found = examine_template('cat {source} "x {source}" \'y {stem}\' $(a "{rel}") # {name}\ncat <<EOF\n{ext}\nEOF\n')
 
     assert [slot.around for slot in found.slots] == [
@@ -111,7 +111,7 @@ def test_references_fit_the_quotes_around_them() -> None:
     )
 
 
-def test_variables_of_two_placeholders_differ() -> None:
+def test_placeholders_with_similar_names_get_different_variables() -> None:
     assert examine_template("x {params.a.b} {params.a-b}").variables == {
         "params.a.b": "APTUI_PARAMS_A_B",
         "params.a-b": "APTUI_PARAMS_A_B_1",
@@ -128,5 +128,5 @@ def test_variables_of_two_placeholders_differ() -> None:
         ("tool {params.size}", ()),
     ],
 )
-def test_parameters_that_name_the_program_of_a_command_are_listed(text: str, params: tuple[str, ...]) -> None:
+def test_template_lists_the_parameters_that_name_the_program_of_a_command(text: str, params: tuple[str, ...]) -> None:
     assert examine_template(text).program_params == params

@@ -22,7 +22,7 @@ COMPANIONS = (
 )
 
 
-def test_a_source_has_the_companions_of_every_rule_that_matches_it() -> None:
+def test_source_has_the_companions_of_every_rule_that_matches_the_source() -> None:
     companions = companions_of(Setup(companions=COMPANIONS))
 
     assert companions.find(RelPath("Sub/A.Fbx")) == ["sub/a.fbx.assetinfo", "sub/a.meta"]
@@ -39,11 +39,11 @@ def test_a_source_has_the_companions_of_every_rule_that_matches_it() -> None:
         ("a.fbx", []),
     ],
 )
-def test_possible_owners_of_a_companion_are_found(rel: str, owners: list[str]) -> None:
+def test_companion_path_leads_to_the_sources_that_may_own_the_companion(rel: str, owners: list[str]) -> None:
     assert companions_of(Setup(companions=COMPANIONS)).find_owners(RelPath(rel)) == owners
 
 
-def test_file_may_be_the_companion_of_many_sources() -> None:
+def test_one_file_may_be_the_companion_of_many_sources() -> None:
     companions = companions_of(Setup(companions=(Companion(glob("*.s"), "", file="Lists/All.xml"), *COMPANIONS)))
 
     assert companions.find(RelPath("sub/a.s")) == ["lists/all.xml"]
@@ -52,5 +52,5 @@ def test_file_may_be_the_companion_of_many_sources() -> None:
     assert [companions.is_shared_with(PathKey("lists/all.xml"), rel) for rel in ("b.S", "b.fbx")] == [True, False]
 
 
-def test_no_regex_is_matched_without_companions() -> None:
+def test_source_has_no_companions_without_companion_rules() -> None:
     assert companions_of(Setup()).find(RelPath("a.fbx")) == []

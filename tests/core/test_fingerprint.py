@@ -35,7 +35,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_every_configured_field_of_a_builder_changes_its_rule(change: str) -> None:
+def test_change_of_any_field_of_a_builder_changes_its_rule(change: str) -> None:
     assert rule_of(CHANGES[change]) != rule_of()
 
 
@@ -58,13 +58,13 @@ def test_parameters_of_another_platform_do_not_change_the_rule() -> None:
     assert rule_of(replace(BASE, platform_params=(("server", '{"size":2}'),))) == rule_of()
 
 
-def test_platform_and_tags_change_the_fingerprint_but_the_order_of_tags_does_not() -> None:
+def test_fingerprint_covers_the_platform_and_its_tags_in_any_order() -> None:
     assert rule_of(platform=Platform("server", LINUX.tags)) != rule_of()
     assert rule_of(platform=Platform("linux", ("tools",))) != rule_of()
     assert rule_of(platform=Platform("linux", ("tools", "renderer"))) == rule_of()
 
 
-def test_debug_output_is_covered_only_if_the_builder_reads_it() -> None:
+def test_fingerprint_covers_debug_output_only_if_the_builder_uses_it() -> None:
     assert rule_of(debug_output=True) == rule_of()
     reader = replace(BASE, reads_debug_output=True)
     assert rule_of(reader) == rule_of()
@@ -78,7 +78,7 @@ def test_fingerprint_distinguishes_values_that_join_to_the_same_text() -> None:
     assert fingerprint.number(one) != fingerprint.number(two)
 
 
-def test_missing_file_differs_from_an_empty_file_and_from_another_missing_file() -> None:
+def test_fingerprint_distinguishes_missing_files_and_empty_files() -> None:
     missing = [fingerprint.number((("dependency", name, fingerprint.file_digest(NO_DIGEST)),)) for name in ("a", "b")]
     empty = fingerprint.number((("dependency", "a", fingerprint.file_digest(sha(""))),))
 
@@ -102,7 +102,7 @@ def test_plan_with_default_values_has_no_manifest_entries() -> None:
     assert fingerprint.plan_entries(JobPlan("main", "linux")) == ()
 
 
-def test_parameters_and_additional_information_of_a_plan_change_the_fingerprint() -> None:
+def test_parameters_and_additional_fingerprint_of_a_plan_become_entries() -> None:
     entries = fingerprint.plan_entries(JobPlan("main", "linux", additional_fingerprint="v2", params='{"a":1}'))
 
     assert [entry[:2] for entry in entries] == [("job parameters", '{"a":1}'), ("additional fingerprint", "v2")]
@@ -124,7 +124,7 @@ ONE = Product("linux/a.out", 0, b"", 1, sha("one"), 1, 3)
 TWO = Product("linux/a.1", 1, b"", 1, sha("two"), 2, 3)
 
 
-def test_fingerprint_depends_on_content_and_flags_of_products_and_not_on_their_order() -> None:
+def test_fingerprint_covers_content_and_flags_of_products_in_any_order() -> None:
     base = fingerprint.product_entries(making(ONE, TWO), ())
 
     assert fingerprint.product_entries(making(TWO, ONE), ()) == base
@@ -134,14 +134,14 @@ def test_fingerprint_depends_on_content_and_flags_of_products_and_not_on_their_o
     assert fingerprint.product_entries(making(ONE), ()) != base
 
 
-def test_only_given_sub_ids_change_the_fingerprint() -> None:
+def test_fingerprint_covers_only_the_products_with_the_given_sub_ids() -> None:
     base = fingerprint.product_entries(making(ONE, TWO), (0,))
 
     assert fingerprint.product_entries(making(ONE, replace(TWO, digest=sha("x"))), (0,)) == base
     assert fingerprint.product_entries(making(replace(ONE, digest=sha("x")), TWO), (0,)) != base
 
 
-# --------------------------------------------------------------------------------------------------------------- sentences
+# -------------------------------------------------------------------------------------------- explanations of differences
 
 SENTENCES = [
     ((("source", "a.s", "1" * 32),), (("source", "a.s", "2" * 32),), "source 'a.s' changed (11111111 -> 22222222)"),
@@ -178,7 +178,7 @@ def test_manifest_read_back_from_its_text_is_equal() -> None:
     assert fingerprint.load(fingerprint.dump(())) == fingerprint.load("") == fingerprint.load(None) == ()
 
 
-def test_copy_builder_has_rule_entries() -> None:
+def test_copy_builder_has_a_rule_entry_for_each_of_its_settings() -> None:
     kinds = [kind for kind, _name, _digest in fingerprint.rule_entries(copier(), LINUX, debug_output=False)]
 
     assert kinds == [
@@ -186,7 +186,7 @@ def test_copy_builder_has_rule_entries() -> None:
     ]  # fmt: skip
 
 
-def test_builder_of_a_project_has_the_same_identity_in_any_project_folder() -> None:
+def test_builder_of_a_project_has_the_same_rule_in_any_project_folder() -> None:
     here, there = (replace(BASE, origin=f"file:{folder}/builders/words.py:Words") for folder in ("/home/me/game", "/srv/game"))
 
     assert rule_of(here) == rule_of(there)
@@ -225,7 +225,7 @@ def test_commands_and_references_have_the_same_digest_in_every_version() -> None
     )
 
 
-def test_unused_field_does_not_change_the_fingerprint() -> None:
+def test_new_field_with_its_default_value_does_not_change_the_digest() -> None:
     later = msgspec.defstruct("Later", [("new_field", str, "")], bases=(CommandRule,), frozen=True)
 
     assert digests_of(later("tool"))["command"] == digests_of(CommandRule("tool"))["command"]

@@ -53,7 +53,7 @@ def test_source_is_found_by_path_uuids_and_earlier_uuids() -> None:
     )
 
 
-def test_damaged_identity_has_no_other_uuids() -> None:
+def test_source_with_a_damaged_identity_has_no_other_uuids() -> None:
     broken = SourceIdentity(SourceUuid(bytes(16)), problem="damaged")
 
     assert legacy_of(source("a.txt", broken)) == ()
@@ -89,7 +89,7 @@ def test_derived_uuids_of_different_intermediates_differ() -> None:
     assert duplicate_uuid("Game", RelPath("A.txt")) == duplicate_uuid("game", RelPath("a.txt"))
 
 
-def test_braced_uuid_is_in_upper_case() -> None:
+def test_formatted_uuid_has_braces_and_capital_letters() -> None:
     assert format_braced(bytes(range(16))) == "{00010203-0405-0607-0809-0A0B0C0D0E0F}"
 
 
@@ -103,12 +103,12 @@ def test_unpacked_identity_equals_the_packed_identity(
 
 
 @pytest.mark.parametrize("text", [pack(None)])
-def test_missing_identity_is_empty_text(text: str) -> None:
+def test_missing_identity_is_stored_as_empty_text(text: str) -> None:
     assert text == ""
     assert unpack(text) is None
 
 
-def test_prefix_of_a_duplicate_path_depends_only_on_the_name_of_its_scan_folder() -> None:
+def test_prefix_of_a_duplicate_path_depends_only_on_the_scan_folder_name() -> None:
     found = [duplicate_prefix(name) for name in ("low", "Low", "Gem/Assets", "gem_assets", "é (2)")]
 
     assert found[0] == found[1] == "(low)"

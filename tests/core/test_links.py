@@ -39,13 +39,13 @@ def test_link_with_an_invalid_path_is_refused(written: str, why: str) -> None:
         path_link(written, PRODUCT, 2)
 
 
-def test_first_of_duplicate_links_is_used() -> None:
+def test_first_of_several_duplicate_links_is_kept() -> None:
     first, again, other = path_link("a", SOURCE, 0), path_link("A", SOURCE, 2), path_link("a", PRODUCT, 2)
 
     assert settle_links([first, again, other]) == ((first, other), ())
 
 
-def test_link_both_included_and_excluded_is_dropped_and_reported() -> None:
+def test_link_is_dropped_if_its_path_is_both_included_and_excluded() -> None:
     links = [path_link(text, SOURCE, 2) for text in ("a/*", "b", "!b", "!c")]
 
     assert settle_links(links) == ((links[0], links[3]), ("b",))

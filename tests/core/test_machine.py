@@ -24,12 +24,12 @@ def job_in(state: JobState | None) -> Job:
     return Job(Source(PathKey("a.s"), RelPath("a.s"), 1, SourceUuid(bytes(16))), b"b", "linux", "main", state=state)
 
 
-def test_table_has_a_row_for_every_state_and_for_an_absent_job() -> None:
+def test_transition_table_has_a_row_for_every_state_and_for_an_absent_job() -> None:
     assert set(TABLE) == set(STATES)
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_filled_cell_changes_the_state_and_returns_its_effects(state: JobState | None, trigger: Trigger) -> None:
+def test_filled_cell_of_the_table_gives_the_next_state_and_the_effects(state: JobState | None, trigger: Trigger) -> None:
     job = job_in(state)
 
     effect = feed(job, trigger)
@@ -38,7 +38,7 @@ def test_filled_cell_changes_the_state_and_returns_its_effects(state: JobState |
 
 
 @pytest.mark.parametrize(("state", "trigger"), EMPTY)
-def test_trigger_with_an_empty_cell_raises_and_changes_nothing(state: JobState | None, trigger: Trigger) -> None:
+def test_trigger_with_an_empty_cell_raises_an_error_and_changes_no_state(state: JobState | None, trigger: Trigger) -> None:
     job = job_in(state)
 
     with pytest.raises(InvalidTransition, match=str(trigger)) as caught:
@@ -59,20 +59,20 @@ def test_only_triggers_that_end_a_running_job_have_the_kill_effect(state: JobSta
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_a_run_begins_exactly_when_a_job_starts(state: JobState | None, trigger: Trigger) -> None:
+def test_only_the_start_trigger_leads_to_the_running_state(state: JobState | None, trigger: Trigger) -> None:
     after, effect = TABLE[state][trigger]
 
     assert (trigger is Trigger.START) == (after is JobState.RUNNING) == bool(effect & Effect.START)
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_drop_deletes_the_job_and_no_other_trigger_does(state: JobState | None, trigger: Trigger) -> None:
+def test_only_the_drop_trigger_deletes_the_job(state: JobState | None, trigger: Trigger) -> None:
     after, effect = TABLE[state][trigger]
 
     assert (trigger is Trigger.DROP) == (after is None) == bool(effect & Effect.DELETE)
 
 
-# ------------------------------------------------------------------------------------------------------------------- intent
+# ----------------------------------------------------------------------------------------- independent model of the table
 
 
 class Mismatch(Exception):
@@ -140,7 +140,7 @@ class Intent:
                 self.has_run, self.is_owed, self.is_ready, self.ended = False, False, False, "cancelled"
                 return kill
             case Trigger.DROP:
-                self.__init__()  # type: ignore[misc]  # as if it had never been
+                self.__init__()  # type: ignore[misc]  # a dropped job is like a job that never existed
                 return kill | Effect.DELETE
 
     def check(self, job: Job) -> None:
@@ -173,7 +173,7 @@ def walk(seed: int, steps: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_random_triggers_lead_to_the_intended_states(seed: int) -> None:
+def test_random_triggers_lead_to_the_states_of_an_independent_model(seed: int) -> None:
     walk(seed, steps=2_000)
 
 

@@ -10,7 +10,7 @@ def fact(rel: str, scan_folder: int = 1) -> FileFact:
     return FileFact(scan_folder, RelPath(rel), 1, 2, 3, 4)
 
 
-def test_the_earlier_scan_folder_wins_whatever_the_case() -> None:
+def test_earlier_scan_folder_wins_for_names_that_differ_only_in_case() -> None:
     mine, theirs, other = fact("d/A.txt", 1), fact("d/a.txt", 2), fact("d/b.txt", 2)
 
     winners, clashes = merge_folder([[mine], [theirs, other]])
@@ -19,7 +19,7 @@ def test_the_earlier_scan_folder_wins_whatever_the_case() -> None:
     assert clashes == []
 
 
-def test_files_of_one_scan_folder_that_differ_only_in_case_all_clash() -> None:
+def test_all_files_that_differ_only_in_case_in_one_scan_folder_clash() -> None:
     crowd = [fact("A.txt"), fact("a.txt"), fact("a.TXT")]
 
     winners, clashes = merge_folder([[*crowd, fact("b.txt")]])

@@ -25,7 +25,7 @@ def test_any_name_survives_conversion_to_text_and_back(name: bytes) -> None:
 
 
 @given(NAMES, NAMES)
-def test_two_names_never_share_a_text(one: bytes, other: bytes) -> None:
+def test_two_file_names_never_have_the_same_text_form(one: bytes, other: bytes) -> None:
     assert (to_text(one) == to_text(other)) == (one == other)
 
 
@@ -41,7 +41,7 @@ def test_each_undecodable_byte_becomes_one_private_use_character() -> None:
     assert to_text(b"a\xff\x80b") == "a\U0010ffff\U0010ff80b"
 
 
-def test_a_valid_name_stays_as_it_is() -> None:
+def test_valid_file_name_is_its_own_text_form() -> None:
     assert to_text("Größe/日本.png".encode()) == "Größe/日本.png"
     assert to_text(b"plain.txt") == "plain.txt"
 
@@ -60,7 +60,7 @@ def test_valid_private_use_character_is_escaped_byte_by_byte() -> None:
         ("Libs/Particles/Milestone2Particles.xml", "6BDE282B-49C9-57F7-B071-4B26579BCA9A"),
     ],
 )
-def test_path_uuids_are_those_of_the_reference(path: str, uuid: str) -> None:
+def test_uuid_of_a_path_equals_the_uuid_in_o3de(path: str, uuid: str) -> None:
     assert path_uuid(path) == UUID(uuid).bytes
 
 
@@ -68,7 +68,7 @@ def test_the_uuid_of_an_undecodable_name_hashes_its_original_bytes() -> None:
     assert path_uuid(to_text(b"Dir/\xff.TXT")) == name_uuid(b"dir/\xff.txt")
 
 
-def test_keys_ignore_case() -> None:
+def test_key_of_a_path_is_in_lower_case() -> None:
     assert key_of("Textures/Ä.PNG") == "textures/ä.png"
 
 
@@ -79,7 +79,7 @@ def test_keys_ignore_case() -> None:
         ("Hero.PNG", "Hero.WEBP", "hero.webp"),
     ],
 )
-def test_name_beside_a_source_is_in_lower_case(source: str, file: str, expected: str) -> None:
+def test_path_of_a_file_beside_a_source_is_in_lower_case(source: str, file: str, expected: str) -> None:
     assert name_beside(source, file) == expected
 
 
@@ -118,5 +118,5 @@ def test_parent_of_a_top_level_file_is_the_empty_folder() -> None:
         ("", "", False),
     ],
 )
-def test_path_is_below_a_folder_only_after_a_separator(path: str, folder: str, expected: bool) -> None:  # a table
+def test_path_is_below_a_folder_only_after_a_separator(path: str, folder: str, expected: bool) -> None:
     assert is_below(path, folder) is expected

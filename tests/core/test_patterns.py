@@ -43,20 +43,20 @@ def regex(text: str) -> Pattern:
         ("Ä*", "äb", True),
     ],
 )
-def test_a_wildcard_matches_the_whole_path_across_folders(pattern: str, path: str, expected: bool) -> None:  # a table
+def test_a_wildcard_matches_the_whole_path_across_folders(pattern: str, path: str, expected: bool) -> None:
     assert bool(wildcard(pattern).fullmatch(path)) is expected
     assert is_like(pattern.lower(), path.lower()) is expected
 
 
 @given(st.text("ab/", max_size=8), st.text("ab*?", max_size=6))
-def test_wildcards_agree_with_the_plain_translation(path: str, pattern: str) -> None:
+def test_wildcard_matches_as_its_direct_translation_to_a_regex(path: str, pattern: str) -> None:
     plain = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
 
     assert bool(wildcard(pattern).fullmatch(path)) == bool(re.fullmatch(plain, path))
 
 
 @given(st.text("ab/", max_size=8), st.text("ab/*?", max_size=6))
-def test_single_match_equals_the_compiled_wildcard(path: str, pattern: str) -> None:
+def test_single_match_has_the_same_result_as_a_compiled_wildcard(path: str, pattern: str) -> None:
     assert is_like(pattern, path) == bool(wildcard(pattern).fullmatch(path))
 
 
@@ -68,7 +68,7 @@ def test_the_literal_prefix_is_the_folder_before_the_first_wildcard(pattern: str
     assert literal_prefix(pattern) == prefix
 
 
-def test_every_matching_builder_is_found_once_in_order() -> None:
+def test_all_builders_that_match_a_path_are_found_once_and_in_order() -> None:
     patterns = PatternSet([[glob("*.png"), glob("textures/*")], [glob("*.txt")], [regex(r"textures/.*\.png")], [glob("*.PNG")]])
 
     assert patterns.builders_for("Textures/a.png") == (0, 2, 3)
@@ -78,7 +78,7 @@ def test_every_matching_builder_is_found_once_in_order() -> None:
     assert patterns.builders_for("png") == ()
 
 
-def test_pattern_with_two_dots_matches_too() -> None:
+def test_pattern_with_two_dots_matches_a_name_with_several_dots() -> None:
     patterns = PatternSet([[glob("*.gz")], [glob("*.tar.gz")], [glob("*.gz")]])
 
     assert patterns.builders_for("a/b.c.tar.gz") == (0, 1, 2)
@@ -86,7 +86,7 @@ def test_pattern_with_two_dots_matches_too() -> None:
     assert patterns.builders_for("b.tar.gz/readme") == ()
 
 
-def test_groups_references_and_flags_of_one_pattern_do_not_affect_other_patterns() -> None:
+def test_groups_and_flags_of_one_pattern_do_not_affect_other_patterns() -> None:
     patterns = PatternSet([[regex(r"(a)\1"), regex(r"(?P<x>b)c")], [regex(r"(?P<x>d)\1")], [regex("(?x) e f ")], [regex("g|h")]])
 
     assert patterns.builders_for("aa") == (0,)
@@ -120,11 +120,11 @@ def test_pattern_set_finds_the_same_builders_as_single_matches(builders: list[li
     assert patterns.builders_for(path) == expected
 
 
-def test_nothing_is_ignored_without_rules() -> None:
+def test_no_path_is_ignored_without_ignore_rules() -> None:
     assert not ignore_matcher("")("a")
 
 
-def test_ignoring_matches_the_whole_path_in_any_case() -> None:
+def test_ignore_rule_matches_the_whole_path_and_ignores_case() -> None:
     is_ignored = ignore_matcher(r"(?:.*/)?[^/]*\.tmp")
 
     assert is_ignored("a/B.TMP")

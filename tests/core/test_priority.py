@@ -18,7 +18,7 @@ def ready(name: str = "a.s", platform: str = "linux", key: str = "main", **more:
     return Job(source, b"b", platform, key, state=JobState.QUEUED, **more)  # type: ignore[arg-type]
 
 
-# Each job precedes the next job in the list for one reason, although all less important reasons favour the next job.
+# Each job starts before the next job of this list for a single reason, although all less important criteria favour the next job.
 LADDER = [
     ready("z.s", "server", is_critical=True),
     ready("z.s", "server", escalation=200),
@@ -108,7 +108,7 @@ def test_peek_leaves_the_job_in_the_queue() -> None:
     assert len(queue) == 1
 
 
-def test_boosted_sources_start_first_and_escalation_before_them() -> None:
+def test_boosted_source_starts_before_other_jobs_and_after_escalated_jobs() -> None:
     queue = ReadyQueue("linux")
     jobs = {name: ready(f"{name}.s") for name in "abcd"}
     jobs["d"].escalation = 1

@@ -76,7 +76,7 @@ def test_unpacked_analysis_equals_the_packed_analysis(plans: tuple[JobPlan, ...]
     assert rows.unpack_analysis(rows.pack_analysis(job)) == (plans, edges)
 
 
-def test_empty_row_is_an_analysis_without_plans() -> None:
+def test_empty_text_is_unpacked_as_an_analysis_without_plans() -> None:
     assert rows.unpack_analysis("") == ((), ())
 
 
@@ -92,7 +92,7 @@ def test_job_in_progress_is_stored_as_pending(state: JobState | None) -> None:
     assert row[6] == {JobState.COMPLETED: 4, JobState.FAILED: 2, JobState.CANCELLED: 2}.get(state, 0)  # type: ignore[call-overload]
 
 
-def test_job_row_can_have_a_given_state() -> None:
+def test_row_of_a_job_can_be_made_for_a_given_state() -> None:
     job = Job(source(), b"b", "linux", "main", 3, JobState.COMMITTING)
 
     assert rows.job_row(job, JobState.COMPLETED)[16] == "completed"
@@ -107,7 +107,7 @@ def test_failed_analysis_is_stored_without_a_fingerprint() -> None:
     assert rows.analysis_row(absent)[2] == "waiting"
 
 
-def test_source_row_has_the_digest_of_an_existing_file_only() -> None:
+def test_source_row_has_no_digest_if_the_file_does_not_exist() -> None:
     here, gone = source(), source()
     gone.fact = None
 

@@ -53,7 +53,7 @@ def test_state_of_every_run_is_restored_from_the_latest_run_backwards(runs: list
     assert [plain(state) for state in found] == [plain(state) for state in reversed(expected)]
 
 
-def test_first_run_is_stored_as_one_character_and_an_equal_run_as_empty_text() -> None:
+def test_first_run_is_stored_as_one_character_and_an_equal_run_as_none() -> None:
     state = RunStep((("source", "a.png", "00"),), (("linux/a.png", "00", 3),))
 
     assert rows.make_committed_step(RunStep(), state) == BEGINNING
@@ -61,7 +61,7 @@ def test_first_run_is_stored_as_one_character_and_an_equal_run_as_empty_text() -
 
 
 @given(st.text())
-def test_step_keeps_its_stored_form(text: str) -> None:
+def test_stored_form_of_a_step_is_the_same_in_every_version(text: str) -> None:
     known, wanted = RunStep((("source", text, "00"),), (("old", "00", 1),)), RunStep((("rule", text, text),), ((text, "11", 2),))
 
     parts = [[["rule", text, text]], [["source", text]], [[text, "11", 2]], ["old"] if text != "old" else []]
@@ -74,7 +74,7 @@ def test_product_of_a_run_is_stored_with_half_its_digest() -> None:
     assert rows.moment((), (made,)).products == (("linux/a", bytes(range(16)).hex(), 3),)
 
 
-def test_products_digest_ignores_order_and_depends_on_products() -> None:
+def test_digest_of_products_does_not_depend_on_their_order() -> None:
     one = Product("linux/a", 0, bytes(16), 1, Digest(b"D" * 32), 0, 3)
     two = Product("linux/b", 1, bytes(16), 1, Digest(b"D" * 32), 0, 3)
 

@@ -18,7 +18,7 @@ IMAGE, SOUND = ContentFacts(width=8, height=4, format="rgb"), ContentFacts(width
         ([IMAGE, None, SOUND], ContentFacts(width=8, height=4, format="rgb", rate=44100, seconds=1.5)),
     ],
 )
-def test_job_facts_are_the_maxima_of_its_products_and_empty_without_facts(
+def test_facts_of_a_job_are_the_maxima_of_the_facts_of_its_products(
     products: list[ContentFacts | None], told: ContentFacts | None
 ) -> None:
     assert together(products) == told

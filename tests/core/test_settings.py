@@ -56,7 +56,7 @@ def test_folder_settings_affect_only_paths_below_the_folder() -> None:
 
 
 @pytest.mark.parametrize("section", [{"params": {"quality": 1}}, {"platforms": {"*": {"quality": 1}}}])
-def test_settings_with_a_trusted_parameter_are_refused_with_their_place(section: dict[str, object]) -> None:
+def test_folder_settings_that_set_a_trusted_parameter_are_refused(section: dict[str, object]) -> None:
     project = replace(PROJECT, builders=(COPY, replace(SCRIPT, trusted_params=("quality",))))
     settings = SettingsTree(project, {"a": text("a/.aptui.yaml", script=section)})
 
@@ -70,14 +70,14 @@ def test_settings_with_a_trusted_parameter_are_refused_with_their_place(section:
 @pytest.mark.parametrize(
     ("value", "is_refused"), [("--output=/etc/x", True), ("-", True), ("-1.5", False), (-1, False), ("a-b", False)]
 )
-def test_folder_settings_cannot_give_a_command_an_option(value: object, is_refused: bool) -> None:
+def test_folder_setting_that_a_command_would_read_as_an_option_is_refused(value: object, is_refused: bool) -> None:
     project = replace(PROJECT, builders=(COPY, replace(SCRIPT, kind=BuilderKind.COMMAND)))
     settings = SettingsTree(project, {"a": text("a/.aptui.yaml", script={"params": {"quality": value}})})
 
     assert ("begins with '-'" in settings.problem(PathKey("a/x.s"))) is is_refused
 
 
-def test_the_nearer_folder_wins_key_by_key() -> None:
+def test_nearer_folder_overrides_each_key_separately() -> None:
     settings = settings_of(
         top={"script": {"params": {"quality": 1, "top": True}}},
         a_b={"script": {"params": {"quality": 3}}},
@@ -93,7 +93,7 @@ def test_the_nearer_folder_wins_key_by_key() -> None:
     ]
 
 
-def test_platform_settings_override_common_ones() -> None:
+def test_platform_settings_override_common_settings() -> None:
     settings = settings_of(a={"script": {"params": {"quality": 90}}}, a_b={"script": {"platforms": {"server": {"quality": 10}}}})
 
     assert params(settings, "a/x.s", "server") == {"format": "png", "quality": 50}
@@ -127,10 +127,11 @@ def test_manifest_names_only_settings_files_that_have_an_effect() -> None:
     ]
     assert [name for _kind, name, _digest in entries(settings, "x.s", "linux")] == [".aptui.yaml:script"]
     assert [name for _kind, name, _digest in entries(settings, "a/x.s", "linux")] == ["a/.aptui.yaml:script"]
-    assert entries(settings, "a/x.s", "server") == ()  # the project's own setting for the server overrides it
+    # The project's setting for the platform `server` overrides the setting of the folder.
+    assert entries(settings, "a/x.s", "server") == ()
 
 
-def test_folder_setting_of_a_planning_parameter_is_only_in_the_manifest_of_analyses() -> None:
+def test_planning_parameter_of_a_folder_is_only_in_the_analysis_manifest() -> None:
     builder = replace(SCRIPT, params_schema='{"properties": {"quality": {"is_planning_only": true}}}')
     section = {"script": {"params": {"quality": 1}}}
     settings = SettingsTree(replace(PROJECT, builders=(COPY, builder)), {"a": text("a/.aptui.yaml", **section)})
@@ -150,7 +151,7 @@ def test_place_of_a_value_is_its_key_or_the_top_of_the_file() -> None:
     assert values["", "other"].where == "a/.aptui.yaml:1:1"
 
 
-def test_changed_settings_return_only_the_affected_builders() -> None:
+def test_change_of_settings_returns_only_the_affected_builders() -> None:
     settings = settings_of(a={"script": {"params": {"quality": 1}}})
     both = text("a/.aptui.yaml", script={"params": {"quality": 1}}, data={"platforms": {"server": "skip"}})
 
@@ -162,7 +163,7 @@ def test_changed_settings_return_only_the_affected_builders() -> None:
     assert settings.text("a") == ""
 
 
-def test_settings_file_broken_or_repaired_affects_every_builder() -> None:
+def test_broken_or_repaired_settings_file_affects_every_builder() -> None:
     settings = settings_of()
     broken = json.dumps({"file": "a/.aptui.yaml", "error": "a/.aptui.yaml:3:5: not valid YAML"})
 
@@ -193,7 +194,7 @@ def test_settings_with_unknown_names_are_refused(sections: dict[str, dict[str, o
     assert settings_of(a=sections).problem(PathKey("a/x.s")) == problem
 
 
-def test_settings_may_name_unused_builders_and_platforms() -> None:
+def test_folder_settings_may_name_disabled_builders_and_platforms() -> None:
     project = PROJECT.__class__(
         PROJECT.platforms,
         "linux",

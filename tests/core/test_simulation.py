@@ -133,7 +133,7 @@ class Simulation(RuleBasedStateMachine):
         self.needs_restart = False
         self.serial = 0
 
-    # ------------------------------------------------------------------------------------------------------------- people
+    # --------------------------------------------------------------------------------------------------- actions of users
 
     @initialize(files=st.dictionaries(st.sampled_from(RELS[:4]), TEXTS, min_size=1, max_size=4))
     def begin(self, files: dict[str, str]) -> None:
@@ -257,7 +257,7 @@ class Simulation(RuleBasedStateMachine):
     def ask(self, rel: str, verb: str) -> None:
         self.world.ask(verb, keys=(rel,), names=(f"{rel}@linux:main",))
 
-    # -------------------------------------------------------------------------------------------------------- the machine
+    # --------------------------------------------------------------------------------- actions of the engine and its host
 
     @rule(seed=st.integers(0, 999), restart=st.booleans(), is_full=st.booleans(), fuse=st.one_of(st.none(), st.integers(0, 80)))
     def settle(self, seed: int, restart: bool, is_full: bool, fuse: int | None) -> None:
@@ -374,7 +374,7 @@ class Simulation(RuleBasedStateMachine):
             self.step_until(lambda: bool(self.unread(rel)))
         if what in FILES:
             world.write("e.txt", f"under it {self.serial}", "game")
-            if what == "file that is seen":  # the file is being read when the run begins or ends
+            if what == "file that is seen":  # the engine reads the file at the moment when the run begins or ends
                 world.scan()
                 world.run_scan_only()
                 self.step_until(lambda: bool(self.unread(rel)))
@@ -415,7 +415,7 @@ class Simulation(RuleBasedStateMachine):
             if moves:
                 self.world.rng.choice(moves)()
 
-    # ------------------------------------------------------------------------------------------------------------ compare
+    # -------------------------------------------------------------------------------------- comparison with a clean build
 
     def compare(self) -> None:
         """Compare with a clean build; jobs that failed because of the host are retried first."""
@@ -432,7 +432,7 @@ class Simulation(RuleBasedStateMachine):
         jobs, wanted = world.live_jobs(), clean.live_jobs()
         resting = {name for name, job in jobs.items() if job.platform in world.setup.resting}
         orphaned = orphans(jobs)
-        unplanned = orphans(wanted)  # the job was planned before another source got the UUID
+        unplanned = orphans(wanted)  # these jobs were planned before another source got the UUID of their source
         excused = excused_jobs(jobs) | excused_jobs(wanted) | endless_jobs(jobs) | endless_jobs(wanted) | world.misled_jobs()
         chained = excused_chains(world, clean, excused)
         planned = wanted.keys() - unplanned - chained
@@ -615,12 +615,12 @@ def change_under_runs(first: str = "") -> None:
         machine.teardown()
 
 
-def test_change_between_plan_and_commit_is_detected() -> None:
+def test_change_of_files_between_plan_and_commit_is_detected() -> None:
     change_under_runs()
 
 
 @pytest.mark.parametrize("seed", [1, 3, 8])
-def test_chain_that_depends_on_its_own_products_stops_even_with_few_slots(seed: int) -> None:
+def test_chain_that_depends_on_its_own_products_stops_after_some_rounds(seed: int) -> None:
     machine = Simulation()
     machine.begin(files={})
     machine.settle(seed=seed, restart=False, is_full=False, fuse=None)
@@ -631,7 +631,7 @@ def test_chain_that_depends_on_its_own_products_stops_even_with_few_slots(seed: 
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_unchecked_change_between_plan_and_commit_is_detected(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulation_detects_the_absence_of_each_check_of_changed_files(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if mutant in ("code", "tool"):
         monkeypatch.setattr(Simulation, "blind", mutant)
     else:

@@ -20,11 +20,10 @@ from aptui.core.pipeline.jobs import PipelinePart
 from aptui.core.project import SHARE_OF_MEMORY, Builder, Project, RetryFailed
 from aptui.core.retry import CHECK, ENDLESS, EXIT, CommittedRun, Entry, FailureKind, JobFailure, RetryRule
 
-# Settings that can make a job fail, as entries of a manifest.
-#
-# A setting such as a time limit, a check or a path of the sandbox does not affect products, so fingerprints do not cover it.
-# But it can make a job fail. A failed job stores the settings that can have made it fail. When the job is planned again and one
-# of these entries differs, it runs again. `list_settings` is the only place that names such settings.
+# A setting such as a time limit, a check or a path of the sandbox does not affect products, so fingerprints do not cover the
+# setting. But the setting can make a job fail. A failed job therefore stores the settings that may have caused the failure, as
+# entries of a manifest. The job runs again if one of these entries differs when the job is planned again. `list_settings` is the
+# only place that names these settings.
 
 _OUT_OF_MEMORY = re.compile(r"memory|alloc|mmap|start new thread", re.IGNORECASE)
 """Matches messages of programs and libraries that could not get memory."""
@@ -32,7 +31,7 @@ _FIRST_SIGNAL_STATUS = 129
 
 
 def list_settings(project: Project, builder: Builder, rel: str, kind: str, error: str, *, is_analysis: bool) -> tuple[Entry, ...]:
-    """Return the settings that can have made a run fail, but do not affect the products of a successful run.
+    """Return the settings that may have made a run fail, and that do not affect the products of a successful run.
 
     Args:
         project: the configuration.
@@ -135,7 +134,8 @@ class Failures(PipelinePart):
         else:
             siblings = [other for other in job.source.jobs.values() if other.builder == job.builder]
             self._jobs.todo.extend((other, False) for other in siblings if other.state not in SETTLED or other.is_forced)
-            # The products of these jobs are unknown while the analysis fails, and a clean build would not have the jobs at all.
+            # A clean build has no jobs of an analysis that fails. So a failed job of this analysis must give up its claims of
+            # product names.
             for other in siblings:
                 if other.state is JobState.FAILED and self._jobs.conflicts.has_claims(other):
                     self.refuse(other, text)
@@ -174,7 +174,7 @@ class Failures(PipelinePart):
 
     @staticmethod
     def restore_run(job: Job) -> None:
-        """Restore the description of the run that made the products of `job` in the row, because the job needs no run now."""
+        """Put the description of the run that made the products of `job` back into its row, because the job needs no run now."""
         committed = job.failure.committed if job.failure is not None else None
         if committed is not None:
             job.warnings, job.errors, job.duration_ms = committed.warnings, committed.errors, committed.duration_ms
@@ -209,7 +209,7 @@ class Failures(PipelinePart):
         return rows.step(known, rows.RunStep(job.planned_inputs, known.products))
 
     def _cause_of(self, job: Job) -> str:
-        """Return the name of a failed dependency, "" if none failed; it is shown as the cause of the failed job."""
+        """Return the name of a failed dependency, which is shown as the cause of the failed job; "" if no dependency failed."""
         for dependency in job.plan.job_dependencies if job.plan else ():
             other = self._graph.find_job(dependency)
             if isinstance(other, Job) and other.state is JobState.FAILED:
@@ -222,7 +222,7 @@ class Failures(PipelinePart):
         if is_known and not job.is_forced:
             return
         job.set_reason("it cannot run as it is declared")
-        if is_known:  # the job is forced, for example, because a product was lost and its row is not saved yet
+        if is_known:  # the job was forced to run, for example because it lost a product, and its row must be saved
             job.is_forced = False
             self._jobs.save(job)
             return
@@ -236,7 +236,7 @@ class Failures(PipelinePart):
         """
         self.remember_run(job)
         self._jobs.feed(job, Trigger.REFUSE)
-        if not job.is_analysis:  # history and log are stored by run key, so this run must not overwrite the last one
+        if not job.is_analysis:  # the run key identifies the history entry and the log, so this failure needs its own key
             job.run_key = RunKey(self._ledger.next_run_key())
         job.warnings, job.errors = 0, 1
         self._reports.write_log(job, (), text)

@@ -22,18 +22,16 @@ from aptui.core.state.chains import intermediates
 from aptui.core.state.graph import Assembly
 from aptui.core.state.working_set import Unsettled, WorkingSet
 
-# Drafts and finals: decides whether a job makes its draft or its final next, and when finals are made.
+# If a builder supports drafts, its job makes a draft first when an input changes. The final of the job is then *pending*. When no
+# other work is left, the jobs with pending finals are *due*: they are planned again, behind all other jobs, and clients get their
+# drafts until the finals are made. If an input changes before the final is made, the job makes a new draft first.
 #
-# When an input changes, a job whose builder supports drafts makes its draft first; its final is *pending* then. When no other work
-# is left, such jobs are *due*: they are planned once more, behind all other jobs, while their drafts are served. Another change
-# makes the earlier final obsolete, as it does any run, and a new draft comes first again.
+# A final is made from finals: a job is not due while the final of one of its inputs is pending. An input that changes from draft
+# to final causes no new draft. So a chain of jobs makes each of its drafts and finals once. If a job cannot make its final, for
+# example because its platform is disabled, the jobs that depend on this job use its draft.
 #
-# The inputs of a final are finals: a job is not due while the final of one of its inputs is pending, and an input that changes
-# from draft to final causes no new draft. So a chain of jobs makes each of its drafts and finals once. If one of several jobs
-# cannot become a final (its platform is disabled, say), the jobs that depend on it use its draft.
-#
-# Only the drafts themselves are stored: a job whose committed manifest is that of a draft has a pending final, also after an
-# engine was killed. The result at the end depends on the finals alone.
+# Pending finals are not stored. A job has a pending final if its committed manifest is the manifest of a draft, so the next
+# engine finds the job even after a crash. When all finals are made, no product depends on a draft any more.
 
 _BATCH = 256
 """Maximum number of sources whose finals become due together."""
@@ -59,7 +57,7 @@ class Drafts(PipelinePart):
         """
 
     def mark_pending(self, job: Job) -> None:
-        """Note that `job` has its draft and that its final is pending."""
+        """Record that `job` has made its draft and that its final is pending."""
         if self._makes_finals:
             self._pending[job.source.key] = None
             self._takes_any = False
@@ -94,7 +92,7 @@ class Drafts(PipelinePart):
         return True
 
     def blocks_with_final(self, blocker: Job, job: Job) -> bool:
-        """Whether `job`, which is new or edited, waits only for the final of another job.
+        """Whether a new or edited `job` waits only for the final of another job.
 
         The draft of the other job is enough for it.
         """
@@ -109,7 +107,7 @@ class Drafts(PipelinePart):
         """Return the jobs whose finals are due now, [] while anything else is pending; the caller evaluates them."""
         while (self._pending or self._held) and self._is_quiet():
             if not self._pending:
-                if self._jobs.running:  # results of running jobs may be inputs of the finals
+                if self._jobs.running:  # running jobs may still make inputs of the finals
                     return []
                 self._pending, self._held = self._held, {}
                 self._takes_any, self._has_moved = not self._has_moved, False
@@ -134,7 +132,7 @@ class Drafts(PipelinePart):
         return due
 
     def _is_quiet(self) -> bool:
-        """Whether only finals are pending, and all of them have begun."""
+        """Whether no job is pending except finals whose runs have begun."""
         jobs, memory = self._jobs, self._memory
         is_pending = len(jobs.ready) or jobs.todo or jobs.committing or memory.hashing or memory.awaited or memory.unstable
         return not is_pending and memory.scan_is_done and all(job.is_finishing for job in jobs.running.values())
@@ -171,7 +169,7 @@ class ChainFeedback:
         self._ran: dict[PathKey, None] = {}
 
     def run_ended(self, job: Job, used: Used, now_ms: int) -> None:
-        """Note that a run of a job whose source is an intermediate ended, with any outcome."""
+        """Record the end of a run of a job whose source is an intermediate, with any outcome."""
         if not used.began_ns:
             return
         self._ran[job.source.key] = None
@@ -185,12 +183,12 @@ class ChainFeedback:
             del self._ended[next(iter(self._ended))]
 
     def pop_ran(self) -> list[PathKey]:
-        """Return the intermediates that runs worked on since the last call."""
+        """Return the intermediates that were sources of runs since the last call."""
         ran, self._ran = list(self._ran), {}
         return ran
 
     def source_changed(self, source: Source, fact: FileFact) -> None:
-        """The bytes of `source` changed; `fact` is its file now."""
+        """Count a change of the bytes of `source`; `fact` is its present file."""
         writer = self._writer_of(source, fact)
         if writer:
             self._counts[source.key] = (self.count(source) + 1, writer)

@@ -22,7 +22,7 @@ from aptui.core.settings import file_key
 from aptui.core.state.working_set import PendingFolder
 from aptui.shared.files import lfs
 
-# Spread of a change: finds the sources to plan again because files, names or settings changed.
+# `Spread` finds the sources that must be planned again because files, names or settings changed.
 
 
 class Spread(PipelinePart):
@@ -120,19 +120,22 @@ class Files(PipelinePart):
         self._scan_folders = {folder.id for folder in jobs.project.scan_folders}
 
     def scan_started(self, event: ScanStarted) -> None:
-        """A scan begins. Unfinished work of an earlier engine is planned again; with `retries`, failed jobs may be retried."""
+        """Handle the start of a scan.
+
+        Schedule the unfinished work of an earlier engine, and retries of failed jobs if requested.
+        """
         self._memory.begin_scan(event.below)
         is_first, self._has_scanned = not self._has_scanned, True
         if event.retries:
             self._plans.retries.restart(self._memory.archive.list_unfinished())
-        elif is_first:  # failed jobs may succeed with the new configuration
+        elif is_first:  # a new engine may have another configuration, with which failed jobs succeed
             self._plans.retries.resume(self._memory.archive.list_unfinished())
 
     def scan_finished(self) -> None:
         """Handle the end of a scan: folders that it did not report are unchanged, or gone."""
         self._memory.end_scan()
         for folder in [folder for folder in self._settings.folders if self._memory.file(file_key(folder)) is None]:
-            # the file of this source was deleted while no engine was running
+            # the settings file of this folder was deleted while no engine was running
             self._spread.spread_settings(folder, self._put_settings(folder, ""))
         for folder in self._plans.retries.folders():
             self._retry_folder(folder)
@@ -160,7 +163,8 @@ class Files(PipelinePart):
         gone = set(event.gone) | (previous.winners.keys() - winners.keys() if previous else set())
         pending = PendingFolder(event.folder, parts, winners)
         self._chains.note_seen(event.folder)
-        # A file in the intermediate folder without a product row is an orphan: it must not become a source, nor hide a source.
+        # A file in the intermediate folder without a product row is an orphan. An orphan must not become a source, and must not
+        # hide a source.
         orphans = self._chains.orphans(winners.values())
         for key in orphans:
             del winners[key]
@@ -172,8 +176,8 @@ class Files(PipelinePart):
         self._memory.has_identities = self._memory.has_identities or bool(identities)
         self._memory.put_folder(pending)
         self._drop_file_rows(event, gone)
-        # Removals come before additions: a file that only changed its spelling, or its scan folder, then finds its UUID and the
-        # names of its products free.
+        # Removed files are handled before added files. If only the spelling or the scan folder of a file changed, its removal
+        # frees its UUID and its product names, so that the added file can have them.
         for number, key in enumerate(leaving := sorted(gone)):
             if not number % _LOADED_TOGETHER:
                 self._memory.load(leaving[number : number + _LOADED_TOGETHER])
@@ -189,16 +193,16 @@ class Files(PipelinePart):
         self._memory.unreadable.difference_update(keys)
         unread = self._unread(keyed)
         pending.open = {key for key, _fact in unread}
-        if previous is not None:  # a scan does not report files again that are unchanged since the previous report
+        if previous is not None:  # the scan does not report unchanged files again, although some are still being read
             pending.open.update(key for key in previous.open if key in winners and key in self._memory.hashing)
         self._jobs.hash(unread, may_copy=True)
         self._memory.unstable -= {key for key in self._memory.unstable if parent(key) == event.folder and key not in winners}
-        # Sources whose bytes are still to be read are tried again after the reading (`_settle`, `files_hashed`).
+        # Files that are not read yet are left out here, because `files_hashed` retries their sources after reading them.
         self._retry_folder(event.folder, pending.open)
         for key in self._waiters.keys_in((event.folder,)):
             self._jobs.wake(key)
-        # The folder is closed before `spread` runs, so that its row waits only for rows of its own files, not for dependents in
-        # other folders.
+        # The row of this folder waits only for the rows of its own files. So the folder is closed before `spread` plans
+        # dependents in other folders.
         self._close_folder(pending)
         self._spread.spread({*gone, *(key for key in keys if key not in pending.open)})
         self._spread.spread_settings(event.folder, adjusted)
@@ -207,7 +211,7 @@ class Files(PipelinePart):
         """Handle known files that were checked one by one; their new digests are kept beside the rows of their folders."""
         facts = [fact for fact in event.facts if self._is_at_rest(fact)]
         others = tuple(fact.key for fact in event.facts if fact not in facts)
-        if others:  # a scan is reading the folders of these files, or the folders changed since the check
+        if others:  # a scan is reading the folders of these files, or the folders changed after the check
             self._ledger.order(RecheckFiles(self._ledger.cause, others))
         keys = [fact.key for fact in facts]
         self._note_small(facts, None)
@@ -248,7 +252,7 @@ class Files(PipelinePart):
             return frozenset()
         self._ledger.put("put_state", (SETTINGS_STATE + folder, text))
         adjusted = self._settings.put(folder, text)
-        # with an empty signature the next engine checks every source; the signature is set again when everything is settled
+        # An empty signature makes the next engine check every source. The signature is stored again when everything is settled.
         if adjusted:
             self._ledger.put("put_state", ("signature", ""))
         return adjusted
@@ -261,7 +265,7 @@ class Files(PipelinePart):
                 self._ledger.put("drop_file", (fact.scan_folder, fact.rel))
 
     def _drop_orphans(self, event: FolderSeen) -> None:
-        """Drop sources of files that no longer differ from another file only in case.
+        """Drop the sources of clashing files whose clash has ended. Clashing files differ only in case.
 
         The key of each of these sources is its exact path.
         """
@@ -293,7 +297,8 @@ class Files(PipelinePart):
         With `may_group`, no earlier copies wait to be committed together with the copies of these files.
         """
         changed: set[PathKey] = set()
-        restless = [key for key in event.unstable if key in self._memory.hashing]  # other files were deleted while they were read
+        # A file that is missing in `hashing` was deleted while it was read.
+        restless = [key for key in event.unstable if key in self._memory.hashing]
         facts = [(fact.key, fact) for fact in event.facts]
         self._memory.load([key for key, _fact in facts])
         copies = {key: (run_keys, took_ms) for key, run_keys, took_ms in event.copies}
@@ -332,7 +337,8 @@ class Files(PipelinePart):
         if pending is None or key not in pending.winners:
             self._memory.newer.facts[key] = fact
             row = self._memory.archive.files((key,)).get(key)
-            # if the row differs, the file was checked by itself, without its folder
+            # If size and time of the row are equal, the row lacks only the digest. Otherwise the file changed after its folder
+            # was saved.
             if row is not None and not row.digest and _is_same(row, fact):
                 self._memory.newer.learned.add(key)
             return
@@ -340,7 +346,7 @@ class Files(PipelinePart):
         part = pending.parts.get(fact.scan_folder)
         if part is not None:
             part[1][fact.rel] = fact
-        if pending.ticket:  # the folder's row is being saved without this digest, because no edge needed it before
+        if pending.ticket:  # the row of the folder is being saved without this digest, because no job needed the digest before
             self._memory.newer.facts[key] = fact
             self._memory.newer.learned.add(key)
 
@@ -402,7 +408,7 @@ class Files(PipelinePart):
             pending = self._memory.folders.get(folder)
             if pending is not None:
                 pending.open.difference_update(keys)
-                # whether the folder is complete is decided when the jobs of these files have been evaluated
+                # `close_complete_folders` closes the folder after the jobs of these files have been evaluated.
                 self._memory.unsaved.complete.add(folder)
 
     def close_complete_folders(self) -> None:
@@ -467,8 +473,8 @@ class Files(PipelinePart):
             source = self._identities.new_source(key, fact)
             self._plans.plan(source)
             return True
-        # The UUIDs of the source are noted before its identity changes: a source that depends on it by an earlier UUID is found
-        # only by that UUID.
+        # The UUIDs are noted before the identity changes, because another source may depend on this source by a UUID that it
+        # loses now.
         before, identity, known = source.fact, source.identity, legacy_of(source) if self._memory.has_identities else ()
         was_elsewhere = (source.scan_folder, source.rel) != (fact.scan_folder, fact.rel)
         self._jobs.move_source(source, fact)
@@ -480,8 +486,8 @@ class Files(PipelinePart):
         is_changed = before is None or before.digest != fact.digest or was_elsewhere or bool(source.trouble) or is_fetched
         is_changed = is_changed or identity != source.identity
         source.trouble = ""
-        # A job that was cancelled before its fingerprint was known stays cancelled until its source changes, which is now. A job
-        # that failed because Git LFS had not fetched the file has the same fingerprint now, and would otherwise stay failed.
+        # The source changed, so a job that was cancelled before its fingerprint was known may run again. A job that failed
+        # because Git LFS had not fetched the file must run again, too, although its fingerprint is the same.
         for job in source.jobs.values() if is_changed else ():
             job.planned = None if job.planned == UNKNOWN or (is_fetched and job.state is JobState.FAILED) else job.planned
         if before is not None and before.digest != fact.digest:
@@ -531,10 +537,10 @@ class Files(PipelinePart):
 
 
 def _is_pending(fact: FileFact, unfinished: Collection[PathKey], has_duplicates: bool) -> bool:
-    """Whether a file is in `unfinished`, by its path or as a duplicate path; called for thousands of files of a folder."""
+    """Whether `unfinished` has a file, by its path or as a duplicate path. This function is called for thousands of files."""
     return key_of(fact.rel) in unfinished or (has_duplicates and replace(fact, is_duplicate=True).key in unfinished)
 
 
 def _is_same(asked: FileFact, found: FileFact) -> bool:
-    """Whether the read bytes belong to the file as the scan last saw it."""
+    """Whether a file was still in the state of the last scan when its bytes were read."""
     return (asked.scan_folder, asked.rel, asked.size, asked.mtime_ns) == (found.scan_folder, found.rel, found.size, found.mtime_ns)

@@ -36,11 +36,11 @@ class Identities(PipelinePart):
 
     @property
     def has_renamed(self) -> bool:
-        """Whether any UUID belongs to another source than before."""
+        """Whether any UUID has passed from one source to another."""
         return bool(self._renamed)
 
     def pop_renamed(self) -> set[str]:
-        """Return the UUIDs (hex) that belong to another source than before, and clear the list.
+        """Return the UUIDs (hex) that have passed from one source to another, and clear the list.
 
         The caller plans their dependents again.
         """
@@ -53,7 +53,7 @@ class Identities(PipelinePart):
         return list(pending)
 
     def note_renamed(self, uuids: Iterable[SourceUuid]) -> None:
-        """Note that these UUIDs may belong to another source than before."""
+        """Record that these UUIDs may have passed from one source to another."""
         self._renamed.update(uuid.hex() for uuid in uuids)
 
     def new_source(self, key: PathKey, fact: FileFact) -> Source:
@@ -164,7 +164,7 @@ class Identities(PipelinePart):
             self._ledger.put("put_state", (REMOVED_SOURCE_STATE + uuid.hex(), ""))
 
     def _rival(self, source: Source, uuid: SourceUuid) -> Source | None:
-        """Return another source that has this UUID or has a better claim to it, None if no source does."""
+        """Return another source that has this UUID, or that has a better claim to the UUID; None if no other source has either."""
         others = [key for key in self._memory.keys_of(uuid) if key != source.key]
         claims = [other for other in self._memory.load(others) if self._own_uuid(other) == uuid and self._is_there(other)]
         return min(claims, key=_standing, default=None)
@@ -179,7 +179,7 @@ class Identities(PipelinePart):
 
 
 def _brought_identity(source: Source) -> bool:
-    """Whether the identity file of a source was made at another path, so that the source moved with it."""
+    """Whether a source and its identity file have moved together, because the identity file was made at another path."""
     identity = source.identity
     return identity is not None and not identity.problem and identity.original not in ("", source.rel)
 

@@ -32,9 +32,8 @@ from aptui.core.state.ledger import Ledger
 from aptui.core.state.stale_results import StaleResultCheck
 from aptui.core.state.working_set import WorkingSet, may_add_sources, targets_of
 
-# Queues of re-evaluations: at once (`Todo`), when a key is known (`Waiters`), at the next scan (`Retries`).
-#
-# They make no decisions.
+# Three queues hold the jobs and sources that must be evaluated again: at once (`Todo`), when a key is known (`Waiters`), or at
+# the next scan (`Retries`). The queues make no decisions.
 
 
 class Todo:
@@ -104,7 +103,7 @@ class Waiters:
 
 
 class Retries:
-    """Sources that are planned again when the scan comes to their folders."""
+    """Sources that are planned again when the scan reaches their folders."""
 
     def __init__(self) -> None:
         self._pending: set[PathKey] = set()
@@ -129,7 +128,7 @@ class Retries:
             self._by_folder.setdefault(parent(key).lower(), set()).add(key)
 
     def schedule(self, key: PathKey) -> None:
-        """Schedule this source to be planned again when the scan comes to its folder."""
+        """Schedule this source to be planned again when the scan reaches its folder."""
         self._put(key, parent(key))
 
     def _put(self, key: PathKey, folder: str) -> None:
@@ -177,7 +176,7 @@ class Jobs:
         self.project = project
         ranks = {folder.id: rank for rank, folder in enumerate(project.scan_folders)}
         self.memory = WorkingSet(archive, ranks, project.resting_platforms)
-        # the identity of a file with a duplicate path does not follow from the path only
+        # Files of metadata types may have duplicate paths, and then the path alone does not determine the identity of a file.
         self.memory.has_identities |= bool(project.metadata_types)
         self.ledger = Ledger(*archive.next_ids())
         self.settings = SettingsTree(project, archive.settings())
@@ -199,7 +198,7 @@ class Jobs:
         self.waiters = Waiters()
         self.stale_results = StaleResultCheck(project, self.graph, self.memory)
         self.is_outdated = False
-        """Whether builders must be described again before any run may start; this needs a new pipeline."""
+        """Whether no run may start until the builders are described again, which needs a new pipeline."""
         self.code_problem = ""
         """Why builders could not be described again, "" = no problem; if set, runs with other code fail."""
         self.failing_count = 0
@@ -211,7 +210,7 @@ class Jobs:
         self.copies: dict[PathKey, list[int]] = {}
         """{key: run keys} of copies that came with the bytes of files, for this event alone."""
         self.copied: dict[Job, RunKey] = {}
-        """Jobs that use these copies; they start after the event is handled."""
+        """Jobs that use the copies in `copies`, and that start after the event is handled."""
         self._key_of_start = RunKey(0)
         self._planned: list[Job] = []
         self._planned_before: list[Job] = []
@@ -334,7 +333,7 @@ class Jobs:
         self._edges_due.clear()
 
     def feed(self, job: Job, trigger: Trigger) -> None:
-        """Move a job, and do what every move needs: leave the queue, and execute the effect that the table names."""
+        """Move a job to its next state, remove it from the queue, and execute the effects that the table names."""
         if trigger is Trigger.PLAN and job.state in SETTLED and self.memory.edges.has_any:
             self.todo.extend((other, False) for other in self._movers_after(job))
         before, may_bring = job.state, job.platform == COMMON_PLATFORM or job.is_analysis
@@ -365,7 +364,7 @@ class Jobs:
         """Remove a job."""
         if job.is_unsaved:
             self.memory.unsaved.end(job)
-        if job.state is None:  # the job was added only so that an order could name it, and was never planned
+        if job.state is None:  # the job was created only to be named in an order, and was never planned
             job.source.jobs.pop((job.builder, job.platform, job.key), None)
         else:
             self.feed(job, Trigger.DROP)
@@ -415,7 +414,7 @@ class Jobs:
             self.chains.recheck(names)
 
     def hold_back(self, job: Job) -> None:
-        """Re-evaluate the queued dependents of a settled job that needs a run again; they then wait for it."""
+        """Re-evaluate the queued dependents of a settled job that needs a run again, so that the dependents wait for the job."""
         if job.state in SETTLED:
             self.todo.extend((other, False) for other in self.dependents_of(job) if other.state is JobState.QUEUED)
 
@@ -481,7 +480,7 @@ class Jobs:
             self.todo.append((job, True))
 
     def _movers_after(self, job: Job) -> list[Job]:
-        """Return the jobs that started or are queued because `job` was settled; it is no longer settled."""
+        """Return the jobs that are queued or have started because `job` was settled, which it no longer is."""
         names = names_of(job.source)
         sources = dict.fromkeys(source for name in names for source in self.memory.moving_dependents(PathKey(name)))
         movers = (
@@ -518,7 +517,7 @@ class Jobs:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is pending: no run, no file being read, no job that could still move."""
+        """Whether no work is pending: no job runs or may still run, and no file is being read."""
         is_moving = self.running or self.memory.hashing or self.memory.awaited or self.committing or len(self.ready)
         return not is_moving and self.memory.scan_is_done
 
@@ -528,7 +527,7 @@ class Jobs:
         return len(self.ready) + len(self.running) + len(self.memory.hashing)
 
     def stuck(self) -> list[Job]:
-        """Return jobs that wait although nothing moves any more; always [] unless there is a bug."""
+        """Return the jobs that would wait forever, because no other job is in flight; the result is [] unless there is a bug."""
         return [job for job in self.waiters if job.state is JobState.WAITING]
 
 

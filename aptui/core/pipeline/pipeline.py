@@ -71,10 +71,10 @@ from aptui.core.state.commits import Commit, JobRow
 from aptui.core.state.stale_results import UndeclaredReadCheck
 from aptui.core.state.working_set import list_declared, targets_of
 
-# Requests for runs (reprocess, escalate, cancel) from users, from clients, and from a cache that has lost products.
+# `Requests` handles requests of users and clients to run, escalate or cancel jobs, and replaces products that the cache has lost.
 
 _MOST_FOLLOWED = 2_000
-"""Maximum number of sources whose dependencies are boosted by one request."""
+"""Maximum number of sources that one request boosts together with their dependencies."""
 _UUID_DIGITS = 32
 
 
@@ -162,7 +162,7 @@ class Requests(PipelinePart):
                 yield needed
 
     def _key_of(self, target: str) -> PathKey:
-        """Return the key of the source that 32 hex digits name, else the same text."""
+        """Return the key of the source whose UUID `target` is, as 32 hex digits; return any other text unchanged."""
         if len(target) != _UUID_DIGITS or "/" in target or "." in target:
             return PathKey(target)
         try:
@@ -211,14 +211,15 @@ class Requests(PipelinePart):
             self._jobs.running.clear()
 
 
-# Pending work in milliseconds: estimated from the last run of each job, or from runs of its builder if it never ran.
+# The pending work is estimated in milliseconds: from the last run of each job, or from runs of its builder if the job never ran.
 #
-# `PendingWork` has the amount of work and its longest chain; `engine.loop.engine_reports`, which has a clock, estimates the time.
+# `PendingWork` has the total and the longest chain of jobs. `engine.loop.engine_reports`, which has a clock, estimates the
+# remaining time from these numbers.
 
 OVERHEAD_MS = 1.0
 """Duration (ms) of a job without its builder's work; copies and restored results take only this time."""
 MOST_JOBS = 4_000
-"""Maximum number of jobs of each kind that are examined (5 ms); each other job counts as the average of these.
+"""Maximum number of jobs of each kind that are examined (5 ms). Each other job counts as the average of the examined jobs.
 
 With more waiting jobs, chains are ignored.
 """
@@ -330,7 +331,7 @@ def _after(waiters: Waiters, expected: Callable[[Job], float]) -> dict[PathKey, 
     return found
 
 
-# Starts runs: chooses the jobs that start, groups them into messages, and makes the orders for the workers.
+# `Starts` chooses the jobs that start, groups these jobs into messages, and makes the orders for the workers.
 
 _COPY_BATCH = 256
 _SMALL_BATCH = 32
@@ -357,7 +358,7 @@ class Starts(PipelinePart):
         named = next((job for job in self._ready if job.id == event.job_id), None) if event.job_id else None
         if named is not None:
             self._ready.put_first(named)
-            if self._ready.peek() is not named:  # the resources of the named job are in use, and the client named no other job
+            if self._ready.peek() is not named:  # the resources of the named job are in use, so no job starts
                 return
         most = max(event.count, event.critical)
         left = event.jobs or _COPY_BATCH * most
@@ -370,7 +371,7 @@ class Starts(PipelinePart):
             self._ledger.order(StartRuns(self._ledger.cause, tuple(orders)))
 
     def _batch(self, first: Job, most: int) -> list[AnalyseOrder | ProcessOrder | CopyOrder]:
-        """Remove jobs of one kind from the queue and return their orders.
+        """Remove the next jobs of one kind from the queue and return their orders.
 
         The result has one order, or as many orders for quick jobs as fit into one message.
         """
@@ -399,7 +400,7 @@ class Starts(PipelinePart):
             return _COPY_BATCH
         if (batch := self._files_per_start(job)) > 1:
             return batch
-        if builder.resources:  # later jobs of the same message would hold resources that they do not use yet
+        if builder.resources:  # jobs that wait in a larger message would hold their resources without using them
             return 1
         mean = self._reports.mean_ms(job)
         work_ms = _MESSAGE_MS if self._reports.reports_every_step else _BATCH_MESSAGE_MS
@@ -469,7 +470,7 @@ class PipelineStatus(Struct, frozen=True):
 
     @property
     def is_analysing(self) -> bool:
-        """Whether anything is still to be analysed, so that it is not known yet which jobs there are."""
+        """Whether any analysis is pending, so that its jobs are not known yet."""
         return bool(self.ready_analyses or self.running_analyses)
 
 
@@ -525,7 +526,7 @@ class Pipeline:
         self.jobs.put_edges()
         self._release()
         if self.jobs.ledger.commands or not (isinstance(event, FilesHashed) and event.has_more):
-            self.jobs.ledger.flush_rows()  # if rows are not flushed here, they are saved with the rows of the next answer
+            self.jobs.ledger.flush_rows()  # otherwise the rows are saved together with the rows of the next `FilesHashed`
         self.jobs.memory.forget_answers()
         return self.jobs.ledger.finish()
 
@@ -561,7 +562,10 @@ class Pipeline:
                 assert_never(event)
 
     def _release(self) -> None:
-        """Release sources once their rows of this event are saved, and drop state that is only needed while jobs are in flight."""
+        """Release the sources whose rows of this event are saved.
+
+        And drop the state that is needed only while jobs are in flight.
+        """
         ticket = self.jobs.ledger.ticket if self.jobs.ledger.rows else self.jobs.ledger.ticket - 1
         for source in self.jobs.ledger.touched:
             self.jobs.memory.leaves_after(source, ticket)
@@ -569,7 +573,7 @@ class Pipeline:
         if not self.jobs.committing:
             self.jobs.memory.release_loaded()
         if self.jobs.is_idle:
-            if not self.jobs.memory.unstable:  # an unstable file is checked again, and may continue a cycle of runs
+            if not self.jobs.memory.unstable:  # the next check of an unstable file may continue a cycle of runs
                 self.plans.forget_rounds()
             self.jobs.chains.came.clear()
             self._compare_heads()
@@ -581,7 +585,7 @@ class Pipeline:
         if heads:
             self.jobs.ledger.order(CompareFiles(self.jobs.ledger.cause, tuple(heads)))
 
-    # ------------------------------------------------------------------------------------------------------------- answers
+    # ------------------------------------------------------------------------------------------------- answers to queries
 
     def status(self) -> PipelineStatus:
         """Return the state of all work."""

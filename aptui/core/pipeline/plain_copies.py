@@ -60,7 +60,7 @@ class PlainCopies(PipelinePart):
         self._now_ms = 0
 
     def may_plan(self, event: FilesHashed) -> bool:
-        """Whether the project allows that the copies of this event are decided together.
+        """Whether the project permits the pipeline to decide the copies of this event together.
 
         Later, each file is checked as well.
         """
@@ -75,7 +75,7 @@ class PlainCopies(PipelinePart):
         return not (jobs.project.checks or jobs.settings.folders or self._memory.has_identities)
 
     def plan(self, files: Sequence[tuple[PathKey, FileFact]], copies: Copies) -> bool:
-        """Plan the copies of `files` if all can be planned; return whether they are planned."""
+        """Plan the copies of `files` if all of them can be planned; return whether this is so."""
         wanted = []
         names: dict[str, int] = {}
         count = 0
@@ -108,7 +108,7 @@ class PlainCopies(PipelinePart):
     ) -> list[Job] | list[None] | None:
         """Return the jobs of the copies, each None if the file is new. Return None if a file has other jobs, or unsettled jobs."""
         if self._jobs.chains.is_intermediate(fact):
-            return None  # another program may have written to the product
+            return None  # the file is an intermediate, which another program may have changed
         if source is None:
             return [None for _rule in rules] if self._is_new(key) else None
         if not _is_rewritten(source, fact) or len(source.jobs) != len(rules):
@@ -143,7 +143,7 @@ class PlainCopies(PipelinePart):
         return bool(self._memory.dependents([*(key for key, _fact in files), *uuids]))
 
     def _rules_of(self, fact: FileFact) -> tuple[CopyRule, ...]:
-        """Return the rules by which a file is copied, () if it has other jobs, too."""
+        """Return the rules that copy a file, () if the file has other jobs, too."""
         wanted = self._jobs.planner.find(fact.rel, fact.scan_folder)
         found = self._rules.get(wanted.kind)
         if found is None:
@@ -279,7 +279,7 @@ class PlainCopies(PipelinePart):
 
 
 def _is_rewritten(source: Source, fact: FileFact) -> bool:
-    """Whether only the bytes of a source changed."""
+    """Whether `fact` differs from the known file of `source` only in its bytes."""
     before = source.fact
     if before is None or source.trouble or source.misidentity or source.identity is not None:
         return False

@@ -25,7 +25,7 @@ from aptui.core.state.chains import CHAINS_END
 from aptui.core.state.graph import Assembly
 from aptui.core.state.working_set import Unsettled, may_add_sources, targets_of
 
-# Reasons in words: why a job needs a run.
+# `Reasons` explains in words why a job needs a run.
 
 _OF_ANALYSES = frozenset({"rule", "source", "dependency", "companion"})
 """The kinds of inputs that an analysis shares with the jobs that it plans."""
@@ -61,7 +61,7 @@ class Reasons(PipelinePart):
         return self._explain(job, job.inputs, manifest) or "products are missing"
 
     def _explain_analysis(self, job: Job, now: Manifest) -> str:
-        """Return why an analysis runs again.
+        """Return why the analysis of a known source runs again.
 
         Its own inputs are not stored, so the inputs of the jobs that it planned are compared.
         """
@@ -76,7 +76,7 @@ class Reasons(PipelinePart):
         """Return the inputs in which two manifests of `job` differ, in words, "" if they are equal."""
         before, now = _differing(quality.as_final(before), quality.as_final(now))
         old, new = self._expand(job, before), self._expand(job, now)
-        if any(kind == "rule" for kind, _name, _digest in old):  # the stored expansion of the rule is gone
+        if any(kind == "rule" for kind, _name, _digest in old):  # a rule that is no longer stored cannot be expanded
             old, new = before, now
         return fingerprint.explain(old, new)
 
@@ -106,7 +106,7 @@ class Reasons(PipelinePart):
 
 
 def _differing(before: Manifest, now: Manifest) -> tuple[Manifest, Manifest]:
-    """Return the entries that are in only one of two manifests."""
+    """Return the entries of each manifest that the other manifest does not have."""
     same = set(before).intersection(now)
     return tuple(entry for entry in before if entry not in same), tuple(entry for entry in now if entry not in same)
 
@@ -116,7 +116,7 @@ _Answer = tuple[tuple[JobPlan, ...], int]
 
 
 class SharedAnswers(PipelinePart):
-    """Answers that hold for all sources (`sdk.same_for_all_sources`). An analysis with such an answer needs no run."""
+    """Answers that hold for all sources (`sdk.same_for_all_sources`). An analysis for which an answer is stored needs no run."""
 
     def __init__(self, jobs: Jobs) -> None:
         super().__init__(jobs)
@@ -135,7 +135,7 @@ class SharedAnswers(PipelinePart):
         if not self._answers or job.state not in _MAY_SHARE or job.is_forced or job.failure is not None:
             return None
         if job.edges or job.log_file or any(plan.job_dependencies for plan in job.plans):
-            return None  # the run replaces these rows
+            return None  # a run of the analysis must replace its edges, its log or its dependencies
         return self._answers.get(self._question(job, builder))
 
     def _question(self, job: Job, builder: Builder) -> tuple[bytes, tuple[str, ...], str]:
@@ -145,9 +145,12 @@ class SharedAnswers(PipelinePart):
 
 _MAY_SHARE = frozenset({None, JobState.WAITING, JobState.QUEUED, JobState.COMPLETED})
 _STALE_MOST = 10
-"""Maximum number of runs in a row whose source changed while they ran. Users rarely save this often during runs."""
+"""Maximum number of runs in a row during which the source changed. A user rarely saves a source during so many runs."""
 _ROUNDS_MOST = 20
-"""Maximum number of times in a row that one job makes changed intermediates; a job that exceeds it is treated as feeding itself."""
+"""Maximum number of times in a row that one job makes changed intermediates.
+
+A job that exceeds this limit is assumed to feed itself.
+"""
 _DEPENDENCY_ESCALATION = 50
 
 
@@ -167,7 +170,7 @@ class Plans(PipelinePart):
         """{job id: how often the job made changed intermediates since everything was settled}."""
 
     def count_round(self, job: Job) -> None:
-        """Note that `job` made intermediates that differ from its earlier ones."""
+        """Count that `job` has made intermediates that differ from its earlier intermediates."""
         self._rounds[job.id] += 1
 
     def forget_rounds(self) -> None:
@@ -175,8 +178,8 @@ class Plans(PipelinePart):
         self._rounds.clear()
 
     def evaluate_todo(self) -> None:
-        """Evaluate all jobs and sources that are marked for it, until none is left or a commit is under way."""
-        while self._todo and not self._jobs.committing:  # the effects of a commit are known with the next event
+        """Evaluate the jobs and sources in `todo` until none is left, or until a commit is in progress."""
+        while self._todo and not self._jobs.committing:  # the next event reports the effects of the commit
             job, is_retry = self._todo.popleft()
             self._reconsider(job, is_retry=is_retry)
             if job.is_doubted:
@@ -185,7 +188,7 @@ class Plans(PipelinePart):
                     self._jobs.save(job)
 
     def end_chains(self) -> None:
-        """Evaluate the jobs that wait for missing intermediates: no chain can grow any more, so no job will make these."""
+        """Evaluate the jobs that wait for missing intermediates, if no chain can grow any more, so that no job will make them."""
         while CHAINS_END in self._jobs.waiters and self._are_chains_still() and not self._jobs.committing:
             self._memory.has_grown = True
             self._jobs.wake(CHAINS_END)
@@ -200,7 +203,7 @@ class Plans(PipelinePart):
         return memory.moving <= sum(map(may_add_sources, waiting))
 
     def plan_all(self, keys: Iterable[PathKey]) -> None:
-        """Plan these sources; those that the scan has not reached yet are planned when it does."""
+        """Plan these sources. A source that the scan has not reached yet is planned when the scan reaches its folder."""
         for source in self._memory.load(sorted(keys)):
             if not isinstance(self._memory.file(source.key), Unsettled):
                 self.plan(source)
@@ -208,7 +211,7 @@ class Plans(PipelinePart):
                 self.plan_later(source)
 
     def plan_later(self, source: Source) -> None:
-        """Plan a source when the scan has come to its folder."""
+        """Plan a source when the scan has reached its folder."""
         self.retries.schedule(source.key)
         for job in [job for job in source.jobs.values() if job.is_analysis] or list(source.jobs.values()):
             self._jobs.doubt(job)
@@ -337,12 +340,13 @@ class Plans(PipelinePart):
 
     def _reconsider(self, job: Job, *, is_retry: bool) -> None:
         if job.source.jobs.get((job.builder, job.platform, job.key)) is not job or job.source.trouble:
-            return  # an earlier evaluation has dropped the job
+            return  # an earlier evaluation dropped the job, or its source cannot be analysed
         if not self._jobs.is_configured(job):
-            # the builder of the job is not in this configuration; the job is dropped when its source is planned, or stays unchanged
+            # The builder or the platform of the job is not configured. The job is dropped when its source is planned, or stays
+            # unchanged.
             return
         key = job.source.key
-        # a run that starts now would use bytes that are about to be replaced
+        # The source is being read, or is still changing, so a run that starts now could use old bytes.
         if key in self._memory.hashing or key in self._memory.unstable:
             self._jobs.waiters.add(key, job)
             return
@@ -398,7 +402,10 @@ class Plans(PipelinePart):
 
     @staticmethod
     def _may_match(job: Job, number: int) -> bool:
-        """Whether a job with the inputs of its last commit needs no run; the job needs a run if it failed with these inputs."""
+        """Whether a job with the inputs of its last commit needs no run.
+
+        The job needs a run if it has failed with the same inputs.
+        """
         if job.state is JobState.FAILED:
             return job.planned != number
         return job.state in (JobState.WAITING, JobState.QUEUED, JobState.RUNNING)
@@ -481,11 +488,11 @@ class Plans(PipelinePart):
         self._reports.report(job)
 
     def _is_new_by_folder(self, job: Job) -> bool:
-        """Whether the job has only its source as input, so that the next start finds it by the source's folder."""
+        """Whether the source is the only input of the job, so that the next engine finds the job by the folder of the source."""
         return self._builders[job.builder].is_plain_copy and job.platform != COMMON_PLATFORM
 
     def _endless(self, job: Job) -> str:
-        """Return why another run of `job` would be as useless as the previous ones, "" if it may succeed."""
+        """Return why another run of `job` would fail like the previous runs, "" if another run may succeed."""
         if job.stale_count >= _STALE_MOST:
             what = (job.ties.changed if job.ties is not None else "") or f"its source '{job.source.rel}'"
             return f"{what} changed under each of {job.stale_count} runs: does the job itself write it?"
@@ -499,7 +506,10 @@ class Plans(PipelinePart):
         return ""
 
     def _match(self, job: Job, number: int) -> None:
-        """Complete `job` without a run: its inputs equal those of its last committed run, and it shows that run's reason again."""
+        """Complete `job` without a run, because its inputs equal the inputs of its last committed run.
+
+        Restore the reason of that run.
+        """
         if job.id:
             reason, origin = self._memory.archive.reason_of(job.id)
             job.set_reason(reason or "not recorded")
@@ -544,7 +554,7 @@ class Plans(PipelinePart):
         source = job.source
         found = self._memory.file(source.key)
         if found is None:
-            return  # no file wins this path, because file names differ only in case
+            return  # no file wins the path of this source, because two files differ only in case
         job.is_forced = True
         job.set_reason(reason)
         if isinstance(found, Unsettled):

@@ -38,11 +38,11 @@ class Reports:
         self.is_followed = False
         """Whether a client polls for changes of unsettled jobs (`latest`)."""
         self.moved: dict[Job, int] = {}
-        """Unsettled jobs that `latest` has to report: {job: `seq` of the event that moved it last}."""
+        """Unsettled jobs that `latest` has to report: {job: `seq` of the event that last changed its state}."""
         self._reported_pending: set[Job] = set()
-        """Jobs that `latest` reported as pending, without another notice since."""
+        """Jobs that `latest` has reported as pending, and that no later notice has reported."""
         self.starting: dict[Job, JobChanged] = {}
-        """Notices of runs that no worker has started yet; for listeners that want every step."""
+        """Notices of runs that no worker has started yet, kept for clients that follow every step."""
         self.counts = {"run": 0, "failed": 0, "analysed": 0, "done": 0}
         self._log_name = log_name
         self._ledger = ledger
@@ -53,7 +53,10 @@ class Reports:
         """Number of measured runs, and the sum (ms) of their expected durations, which shows whether all jobs became slower."""
 
     def write_log(self, job: Job, log: Iterable[LogRecord], error: str) -> None:
-        """Order the log of a run and set its path in the job; add the error as the last record unless the log has it already."""
+        """Order the log of a run to be written, and set its path in the job.
+
+        The error becomes the last record if no record has it.
+        """
         records, builder = list(log), self._builders[job.builder]
         if error and not any(record.level >= LogLevel.ERROR and record.text == error for record in records):
             records.append(LogRecord(LogLevel.ERROR, builder.name, error, records[-1].time_ms if records else 0))
@@ -107,13 +110,13 @@ class Reports:
                 self._ledger.notices.append(self._notice(job, self._ledger.cause, "", is_run=False))
 
     def report_new_names(self, source: Source) -> None:
-        """Report all jobs of a source whose file has another name or scan folder now."""
+        """Report all jobs of a source whose file has moved to another name or scan folder."""
         for job in source.jobs.values():
             if job.state is not None:
                 self.report(job, is_run=False)
 
     def latest(self, at_work: Collection[int]) -> list[JobChanged]:
-        """Return notices of the unsettled jobs that moved, in their present state.
+        """Return notices of the present states of the unsettled jobs whose state changed since the last call.
 
         A job counts as running only when a worker has started it; until then it is pending, and is reported again.
 
@@ -138,7 +141,10 @@ class Reports:
         return notices
 
     def list_unreported_ids(self) -> set[int]:
-        """Return the ids of jobs that will be in another notice, because they moved or `latest` reported them as pending."""
+        """Return the ids of jobs that a later notice will report.
+
+        Because their state changed or `latest` reported them as pending.
+        """
         return {job.id for job in (*self.moved, *self._reported_pending)}
 
     def follow(self, *, is_followed: bool) -> None:

@@ -35,7 +35,7 @@ from aptui.core.state.commits import Commit, Finished
 from aptui.core.state.stale_results import UndeclaredReadCheck
 from aptui.core.state.working_set import targets_of
 
-# Results of analyses: validation, and the jobs and dependencies that follow from them.
+# `Analyses` validates the results of analyses, and derives jobs and dependencies from these results.
 
 
 class Analyses(PipelinePart):
@@ -147,7 +147,7 @@ class Analyses(PipelinePart):
                 continue
             known = [(item.source if item.is_uuid else self._graph.relative(item.source), item) for item in plan.job_dependencies]
             dependencies = tuple(sorted({_move_dependency(item, key_of(RelPath(rel))) for rel, item in known if rel}))
-            # other jobs may wait for the intermediate that this job makes
+            # A job for the platform `common` is always critical, because other jobs may wait for the intermediate that it makes.
             is_critical = plan.is_critical or plan.platform == COMMON_PLATFORM
             plans[plan.platform, plan.key] = JobPlan(
                 plan.key, plan.platform, plan.priority, is_critical, plan.additional_fingerprint, plan.params, dependencies
@@ -225,7 +225,7 @@ class Runs(PipelinePart):
         self._analyses = analyses
         self._reads = reads
         self._copies: list[Finished] = []
-        """Runs whose copies came with the bytes of their sources; their commit waits for the copies of the next answer."""
+        """Runs whose products were copied while their sources were read. Their commit waits for the copies of the next answer."""
 
     def runs_finished(self, event: RunsFinished) -> None:
         """Commit the results of successful runs, and record the failures of failed runs.
@@ -241,11 +241,11 @@ class Runs(PipelinePart):
         for result in (self._with_reads(result, event.now_ms) for result in event.results):
             job = self._running.get(result.run_key)
             if job is None or job.run_key != result.run_key or job.state is not JobState.RUNNING:
-                # stale-result guard: this result is not from the current run of its job
+                # Stale-result guard: the result does not belong to the current run of a job.
                 self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
                 continue
             self._note_end(job, result, event.now_ms)
-            if result.outcome in _CAME_BACK:  # the run may have ended before it loaded anything
+            if result.outcome in _CAME_BACK:  # a run without a result may not have loaded its code, so the code is not compared
                 self._run_came_back(job, result, Outcome(result.outcome), event.now_ms)
             elif is_of_other_code(self._builders[job.builder].code_files, result.used):
                 self._had_other_code(job, result, event.now_ms)
@@ -272,7 +272,7 @@ class Runs(PipelinePart):
         return bool(self._copies)
 
     def start_copies(self, event: FilesHashed) -> None:
-        """Start the jobs whose copies came with the bytes of their sources; discard unused copies.
+        """Start the jobs whose products were copied while their sources were read; discard unused copies.
 
         They are committed at once, or together with the copies of the next answer.
         """
@@ -297,7 +297,7 @@ class Runs(PipelinePart):
             self._commit_copies(event.now_ms)
 
     def _commit_copies(self, now_ms: int) -> None:
-        """Commit the copies; the copy of a run that has ended in the meantime is already discarded."""
+        """Commit the copies that wait. The copy of a run that has ended before is already discarded."""
         copies, self._copies = self._copies, []
         finished: list[Finished] = []
         for job, result in copies:
@@ -347,7 +347,7 @@ class Runs(PipelinePart):
         return self._reads.of_run(job, self._builders[job.builder], result, now_ms)
 
     def _may_commit(self, job: Job, result: RunResult, now_ms: int) -> bool:
-        """Whether to commit a run that succeeded; otherwise its job is already handled."""
+        """Whether to commit a successful run. If the result is False, this method has already handled the job."""
         problem = self._result_problem(job, result)
         if problem is None:
             return not (job.platform == COMMON_PLATFORM and self._is_misplaced(job, result, now_ms))
@@ -358,7 +358,10 @@ class Runs(PipelinePart):
         return False
 
     def _result_problem(self, job: Job, result: RunResult) -> str | None:
-        """Return None if the result may be committed, "" if the run used other bytes than planned, else why the job fails."""
+        """Return None if the result may be committed, "" if the run used other bytes than planned.
+
+        Or the reason why the job fails.
+        """
         fact = job.source.fact
         if fact is None or (result.source_digest and result.source_digest != fact.digest):
             return ""
@@ -376,7 +379,7 @@ class Runs(PipelinePart):
         return bool(text)
 
     def _run_came_back(self, job: Job, result: AnalyseResult | RunResult, outcome: Outcome, now_ms: int) -> None:
-        """Handle a run without a result: its job is pending again."""
+        """Handle a run without a result, so that its job is pending again."""
         self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
         if outcome is Outcome.STALE:
             self._jobs.recheck_first(job, result.used.changed)
@@ -407,7 +410,7 @@ class Runs(PipelinePart):
         return True
 
     def _commit(self, finished: list[Finished], now_ms: int) -> None:
-        # An analysis of the same message may have dropped these jobs, or planned them again.
+        # An analysis in the same message may have dropped some of these jobs, or planned them again.
         succeeded = [(job, result) for job, result in finished if job.state is JobState.RUNNING and job.run_key == result.run_key]
         if not succeeded:
             return
@@ -483,7 +486,7 @@ class Runs(PipelinePart):
         return fact.digest.hex()[:32] if isinstance(fact, FileFact) and fact.rel != normalize(rel) else ""
 
     def _record_outside(self, result: RunResult) -> None:
-        """Record the state in which a run found files that are outside all scan folders, or hidden in a scan folder."""
+        """Record the states of the files that a run found outside all scan folders, or hidden in a scan folder."""
         stamps = {file.path: file.stamp for file in (*result.used.files, *result.used.found)}
         named = [(path, digest) for path, digest in result.discovered if self._graph.counting(path) is None]
         # Fetched results have no file stamps; the next check records them.
@@ -528,8 +531,8 @@ class Runs(PipelinePart):
         if job.platform == COMMON_PLATFORM:
             if change.products:
                 self._plans.count_round(job)
-            # Unchanged products are checked, too: another program may have overwritten one, and the new bytes may have been
-            # recorded as those of the intermediate source.
+            # Unchanged products are checked, too, because another program may have overwritten one of them, and the engine may
+            # have recorded the wrong bytes for the intermediate source.
             self._chains.recheck({*(name for name, _digest in change.products), *(product.name for product in job.products)})
         self._reports.report(job, is_settled=True)
         self._jobs.note_settled(job, is_changed=change.is_changed)

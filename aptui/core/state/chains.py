@@ -36,11 +36,11 @@ class Chains:
         """{intermediate that another program overwrote: the jobs that must make it again; until then their rows do not name it}."""
 
     def is_intermediate(self, file: FileFact | Source) -> bool:
-        """Whether a file lies in the intermediate folder, or a source was made by a job."""
+        """Whether a file is in the intermediate folder, or whether a job made a source."""
         return file.scan_folder == self._folder
 
     def recheck(self, names: Iterable[str]) -> None:
-        """Order products that were added, changed or removed to be checked as sources soon."""
+        """Order a check of intermediates that were added, changed or removed, because each of them is a source."""
         keys = [PathKey(name[len(_PREFIX) :]) for name in names if name.startswith(_PREFIX)]
         if keys:
             self._has_any = True
@@ -64,7 +64,7 @@ class Chains:
         return None
 
     def note_seen(self, folder: str) -> None:
-        """Note that a folder was checked: no intermediate in the folder has to be checked any longer."""
+        """Record that a folder was checked, so that no intermediate in the folder has to be checked."""
         if self._memory.awaited:
             self._memory.awaited -= {key for key in self._memory.awaited if parent(key) == folder}
 
@@ -153,7 +153,7 @@ class Chains:
         return False
 
     def _stages_above(self, job: Job) -> list[PathKey]:
-        """Return the keys of the job's source, of the source that made it, and so on up."""
+        """Return the keys of the source of `job`, of the source from which it was made, and so on to the start of the chain."""
         stages = [job.source.key]
         source: Source | None = job.source
         while source is not None and source.scan_folder == self._folder:

@@ -147,7 +147,7 @@ class Commits:
         return tuple(product.name for product in commit.products if product.name not in moved)
 
     def _identities_of(self, commit: Commit) -> Iterable[tuple[str, bytes, bool]]:
-        """Yield the identity files of the intermediates of `commit` (`JobCommit.identities`).
+        """Yield the identity files for the intermediates of `commit`, in the form of `JobCommit.identities`.
 
         An intermediate has an identity file if its type is enabled for metadata, or if its source has an identity file and a type
         enabled for metadata. The bytes follow from the source alone, so that each build makes the same file. An existing identity
@@ -192,9 +192,9 @@ class Commits:
     ) -> Commit:
         had = verdict.products_of(job)
         fingerprint = 0 if job in verdict.left else job.fingerprint
-        # A product that is in place with these bytes need not be moved. This is unknown for a job without a committed fingerprint
-        # (its commit failed half way, or a product was lost); and a job that runs on request makes its products again in any
-        # case.
+        # A product whose bytes are already in the cache is not moved. If the job has no committed fingerprint, the bytes in the
+        # cache are unknown, because a commit failed half way or a product was lost. A job that runs on request replaces all its
+        # products.
         present = {} if job.is_forced or not fingerprint else {product.name: product.digest for product in had}
         renames = tuple(
             (staged.staged, product)
@@ -278,7 +278,7 @@ class Commits:
 
 
 def _change_of(had: tuple[Product, ...], made: tuple[Product, ...], *, is_other: bool) -> CommitChange:
-    """Return the effect of a commit on other jobs; `is_other`: its inputs changed."""
+    """Return the effect of a commit on other jobs; `is_other` says whether the inputs of the committed job changed."""
     before = {product.name: product.digest for product in had}
     changed = [(product.name, product.digest.hex()) for product in made if before.get(product.name) != product.digest]
     if before:

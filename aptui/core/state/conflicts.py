@@ -25,7 +25,7 @@ from aptui.core.state.chains import Chains
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.working_set import WorkingSet
 
-# Names of products that cannot lie in one cache: `a` is a file where `a/b` needs a folder.
+# Two product names conflict if one is a file where the other needs a folder: `a` and `a/b` cannot both be in the cache.
 
 
 def folders_above(name: str) -> tuple[str, ...]:
@@ -135,7 +135,7 @@ class Conflicts:
         if not self._claims and len(names) == counts.total() and names.isdisjoint(above):
             makers = {product.name: [job] for job, products in batch.items() for product in products}
             if all(name in makers and makers[name][0].id == job_id for name, (job_id, _key) in owners.items()):
-                verdict.makers = makers  # each name is new, or this job made it before
+                verdict.makers = makers  # each name is new, or is made again by the job that made it before
                 return verdict
         nested = Nesting({*names, *owners})
         for job, products in batch.items():
@@ -174,7 +174,7 @@ class Conflicts:
         return {**archive.owners_below(list(names)), **archive.owners(list(names | above))}
 
     def _others(self, job: Job, name: str, owners: Mapping[str, tuple[int, PathKey]], verdict: ConflictVerdict) -> list[Job]:
-        """Return the other jobs that make `name`: jobs of this batch, its owner, and jobs that claim it.
+        """Return the other jobs that make `name`: jobs of this batch, the owner of the name, and jobs that claim the name.
 
         A job that no longer makes the name is left out, and loses the name here. There are two cases: its new result is in the same
         batch and lacks the name, or its source is an intermediate that no job makes any more. In the second case the job is about
@@ -261,7 +261,7 @@ class Conflicts:
         self._reduce(job, tuple(placed.get(product.name, product) for product in job.products))
 
     def _reduce(self, job: Job, products: tuple[Product, ...]) -> None:
-        """Reduce the products of `job` to these products, and mark the job as needing a run."""
+        """Drop all products of `job` except these, and mark the job as needing a run."""
         job.products, job.fingerprint = products, 0
         self._ledger.drop("drop_products", (job.id,))
         self._ledger.put("put_job", rows.job_row(job, JobState.WAITING))
@@ -287,7 +287,10 @@ class Conflicts:
         return job.id in self._claimed
 
     def free_names(self, job: Job, names: Iterable[str]) -> list[Job]:
-        """Return the jobs that may have these names, because `job`, whose intermediate is invalid, makes none of them."""
+        """Return the jobs that may have these names now.
+
+        Because an intermediate of `job` is invalid and `job` makes none of the names.
+        """
         rivals = dict.fromkeys(other for name in names for other in self.claimants(name) if other is not job)
         return [other for other in rivals if not self._chains.problem(other, self._claims_of(other))]
 
@@ -303,11 +306,14 @@ class Conflicts:
         return freed
 
     def release(self, job: Job) -> list[Job]:
-        """Release the names of `job`, which is removed; return the jobs that may have them now."""
+        """Release the names of `job`, which is removed. Return the jobs that may have these names now."""
         return self._release(job, [*self._claims_of(job), *(product.name for product in job.products)])
 
     def release_names(self, job: Job, gone: Iterable[str] = ()) -> list[Job]:
-        """Drop the claims of `job`, which lost no name; return the jobs that may have these names, or the names in `gone`, now."""
+        """Drop the claims of `job`, which lost no name.
+
+        Return the jobs that may now have the claimed names or the names in `gone`.
+        """
         return self._release(job, [*self._claims_of(job), *gone]) if self._claims else []
 
     def _claims_of(self, job: Job) -> list[str]:

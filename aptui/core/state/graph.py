@@ -39,9 +39,9 @@ from aptui.core.settings import SettingsTree
 from aptui.core.state.chains import CHAINS_END
 from aptui.core.state.working_set import UNSETTLED, Unsettled, WorkingSet
 
-# Dependency cycles: the strongly connected components of any graph, each yielded once.
+# `components` yields the strongly connected components of any graph, which contain its cycles.
 #
-# The dependency graph searches jobs for cycles, the catalog searches products that preload each other.
+# The dependency graph searches for cycles of jobs, and the catalog searches for cycles of products that preload each other.
 
 Node = TypeVar("Node", bound=Hashable)
 
@@ -92,7 +92,8 @@ def _pop_component(stack: list[Node], on_stack: set[Node], last: Node) -> list[N
             return component
 
 
-# Cycles among products that need each other. The description of a cycle does not depend on the product that was found first.
+# `find_cycles` describes the cycles of products that load each other. The description does not depend on the product from which
+# the search began.
 
 Edges = Mapping[int, Sequence[int]]
 CYCLE_PROBLEM = "products that load each other before themselves can never be loaded: "
@@ -139,10 +140,10 @@ def _describe_cycle(edges: Edges, names: Mapping[int, str], component: set[int])
 
 _MOST_KNOWN_PATHS = 65_536
 _HIDES = "\nhides"
-"""Mark of a scan folder that comes before the scan folder of the source: its files hide files beside the source."""
+"""Mark of a scan folder that comes before the scan folder of a source, so that its files hide files beside the source."""
 Identity = tuple[PathKey, bytes, str, str]
 Cycle = tuple[frozenset[Identity], tuple[str, ...]]
-"""(The jobs of a cycle, their names, sorted); both are empty for a job that is not in a cycle."""
+"""(The jobs of a cycle, the sorted names of these jobs); both parts are empty for a job that is not in a cycle."""
 
 
 class Assembly(Struct):
@@ -222,7 +223,7 @@ class Graph:
         assembly = Assembly((), set(), {}, [])
         siblings = tuple(item for item in source.jobs.values() if item.builder == job.builder and item.is_analysis)
         if any(item.state not in SETTLED for item in siblings):
-            assembly.waits.add(source.key)  # a new analysis of the other source may plan other jobs
+            assembly.waits.add(source.key)  # the new analysis may give this job another plan
         if siblings or self.companions:
             closure = self._closure(source, siblings, assembly, needs_analyses=True)
             entries += (*closure, *self._places(source, "places", closure))
@@ -281,7 +282,7 @@ class Graph:
         return self._digest(key, assembly) or fingerprint.MISSING
 
     def _digest_outside(self, key: PathKey, before: str = "") -> str:
-        """Return the last known digest of a file outside all scan folders, or hidden in a scan folder.
+        """Return the last known digest of a file that is outside all scan folders, or hidden in a scan folder.
 
         If the file was never read, return `before`.
         """
@@ -304,7 +305,7 @@ class Graph:
         return fingerprint.file_digest(fact.digest)
 
     def _may_appear(self, assembly: Assembly) -> bool:
-        """Whether to wait for missing files until the end of all chains."""
+        """Whether a job has to wait for missing files, because a chain of jobs may still make them."""
         if not assembly.is_settled_by_chains or self._memory.has_grown or not self._memory.may_grow:
             return False
         assembly.waits.add(CHAINS_END)
@@ -316,7 +317,8 @@ class Graph:
         for companion in self.companions.find(source.rel):
             entries[companion] = ("companion", companion, self._digest(companion, assembly))
         todo = [edge for job in jobs for edge in job.edges]
-        # The source itself is in the manifest already. As it is marked as seen, it also ends a cycle of dependencies.
+        # The source itself is already in the manifest, so it counts as seen. This also ends the search in a cycle of
+        # dependencies.
         seen = {source.key}
         while todo:
             for key in self._resolve(todo.pop(), assembly, entries):
@@ -327,8 +329,8 @@ class Graph:
                     entries[key] = ("dependency", key, self._digest_outside(key))
                     continue
                 entries[key] = ("dependency", key, self._digest(key, assembly))
-                # The declarations of this file are not followed while its bytes are unknown: it is analysed again when its bytes
-                # are known, and the waiting job is assembled again.
+                # While the bytes of this file are unknown, its own dependencies are not followed, because its next analysis may
+                # change them. The job waits for the bytes and is assembled again when they are known.
                 if key in assembly.waits:
                     continue
                 for companion in self.companions.find(RelPath(key)):
@@ -337,9 +339,9 @@ class Graph:
                 for job in other.jobs.values() if other else ():
                     if not job.is_analysis:
                         continue
-                    # A job must know the whole closure before it runs. An analysis must not wait for other analyses, or two sources
-                    # that name each other would wait forever; its fingerprint is recorded when their results are known
-                    # (`Jobs.seal`).
+                    # A job waits until all its indirect dependencies are known. An analysis does not wait for other analyses,
+                    # because two sources that name each other would wait forever. `Jobs.seal` records the fingerprint of the
+                    # analysis when the results of the others are known.
                     if needs_analyses and job.state not in SETTLED:
                         assembly.waits.add(key)
                     todo.extend(job.edges)
@@ -467,7 +469,7 @@ class Graph:
         return cycle[1] if _identity(other) in cycle[0] else ()
 
     def _find_cycles(self, root: Job) -> Cycle:
-        """Find the cycles among all dependencies of `root`; return the cycle that contains `root`.
+        """Find the cycles among all direct and indirect dependencies of `root`; return the cycle that contains `root`.
 
         Jobs are compared by identity, because a job may appear in memory and as a copy of its rows.
         """

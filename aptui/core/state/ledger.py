@@ -30,7 +30,7 @@ _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
 
 
 class Ledger(Struct):
-    """Ids and tickets, which only rise, and the commands, notices and rows that the current event has produced so far.
+    """The commands, notices and rows that the current event has produced so far, and the next ids and tickets.
 
     `ticket` belongs to the rows that are being gathered: a source touched now is saved when `ticket` is acknowledged.
     """
@@ -79,7 +79,7 @@ class Ledger(Struct):
         return tuple(range(first, self.run_key))
 
     def put(self, operation: str, row: tuple[object, ...]) -> None:
-        """Add one row to those that are saved at the end of this event."""
+        """Add one row to the rows that are saved at the end of this event."""
         rows = self.rows.get(operation)
         if rows is None:
             self.rows[operation] = [row]
@@ -103,7 +103,7 @@ class Ledger(Struct):
         self.commits += commits
 
     def flush_rows(self) -> None:
-        """Order the gathered rows saved under the current ticket; later rows get the next ticket."""
+        """Order the collected rows to be saved under the current ticket; later rows get the next ticket."""
         if self.rows:
             self.commands.append(SaveRows(self.cause, self.ticket, self.rows))
             self.rows = {}

@@ -36,7 +36,7 @@ from aptui.core.settings import is_settings
 from aptui.core.state.graph import Graph
 from aptui.core.state.working_set import Unsettled, WorkingSet
 
-# The undeclared-read check: a file that a run read without declaring it becomes a warning or a dependency.
+# If a run reads a file without declaring it, `UndeclaredReadCheck` adds a warning or a dependency to the result.
 
 _MOST_REPORTED = 20
 Log = tuple[LogRecord, ...]
@@ -54,7 +54,7 @@ def with_default(builders: Iterable[Builder], undeclared_reads: UndeclaredReads)
 
 
 class UndeclaredReadCheck:
-    """Finds undeclared reads: files that a run or an analysis read and that its source does not depend on."""
+    """Finds undeclared reads: a run or an analysis has read a file on which its source does not depend."""
 
     def __init__(self, project: Project, graph: Graph, memory: WorkingSet) -> None:
         self._project, self._graph, self._memory = project, graph, memory
@@ -94,7 +94,10 @@ class UndeclaredReadCheck:
         return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *log))
 
     def _find_hidden(self, reads: Iterable[Read]) -> list[tuple[Read, FileFact | None]]:
-        """Return (read, hiding file, None = the file is ignored) of reads of files that are not sources, existing or not."""
+        """Return the reads of existing or missing files that are not sources.
+
+        Each with the hiding file (None = the file is ignored).
+        """
         return [
             (read, self._graph.hider(read.path)) for read in reads if read.is_hidden and self._graph.counting(read.path) is None
         ]
@@ -156,7 +159,8 @@ class UndeclaredReadCheck:
             if rel is None:
                 continue
             is_source = self._memory.file(key_of(rel)) is not None
-            # An existing file without a source is ignored, or part of the cache; only a dependency can wait for a missing one.
+            # An existing file that is not a source is ignored, or is in the cache. A missing file counts only if undeclared reads
+            # are added, because a dependency can wait for the file.
             if (is_source or (adds and not read.digest)) and not self._graph.is_ignored(rel):
                 found.append((rel, read))
         return found
@@ -206,9 +210,9 @@ class StaleResultCheck:
             job.ties = Ties(known, unproven=unproven)
 
     def find_changed(self, job: Job, used: Used) -> tuple[str, ...]:
-        """Return the paths of files that changed during the run; () = its result is valid."""
+        """Return the paths of files that changed during the run; () means that the result of the run is valid."""
         if not (used.files or used.found):
-            return ()  # the only input of a copy is its source, which the worker has checked; and there may be thousands of copies
+            return ()  # a copy reads only its source, which the worker has checked; this saves time for thousands of copies
         known = job.ties.known if job.ties is not None else {}
         bad = [file.path for file in used.files if known.get(file.path) and is_other(known[file.path], file.stamp)]
         bad += self._came(job, known, used)
@@ -328,7 +332,7 @@ class StaleResultCheck:
         return tuple(dict.fromkeys(bad))
 
     def _is_missing(self, path: str, manifest: Manifest) -> bool:
-        """Whether a file that existed when it was opened is missing in the manifest."""
+        """Whether a file that existed when a run opened it is not in the manifest."""
         key = self.key(path)
         return key is not None and self._memory.file(key) is None and any(name == key for _kind, name, _digest in manifest)
 
@@ -364,7 +368,8 @@ class StaleResultCheck:
 
     def _place_of(self, fact: FileFact) -> tuple[str, Stamp]:
         """Return the path and the stamp of a file."""
-        # The result store of this machine makes hard links to intermediate products, which changes only the inode's ctime.
+        # The ctime of an intermediate is ignored, because the result store of this machine makes hard links to it, which changes
+        # the ctime.
         ctime_ns = 0 if fact.scan_folder == self._intermediates else fact.ctime_ns
         return f"{self._roots[fact.scan_folder]}/{fact.rel}", (fact.size, fact.mtime_ns, ctime_ns, fact.inode)
 
@@ -374,7 +379,7 @@ class StaleResultCheck:
 
     @staticmethod
     def _is_new(job: Job, path: str, stamp: Stamp) -> bool:
-        """Whether the file differs from its state after the last run.
+        """Whether the file has another stamp than after the last run of the job.
 
         If two runs in a row saw the same state, the result is False.
         """

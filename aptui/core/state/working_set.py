@@ -23,7 +23,7 @@ from aptui.core.patterns import literal_prefix, wildcard
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.rows import Archive
 
-# Folders whose rows are not saved yet, and the jobs and files that have no rows of their own until then.
+# A folder is pending until its row is saved. `Unsaved` has the jobs and files for whose rows the row of the folder waits.
 
 
 class PendingFolder(Struct):
@@ -44,7 +44,7 @@ class PendingFolder(Struct):
 
 
 class Unsaved:
-    """Jobs and files without rows; the row of their folder waits for them.
+    """Jobs and files without rows. The row of a folder waits for the rows of its jobs and files.
 
     Args:
         folders: {relative folder: its pending state}, of the working set.
@@ -106,8 +106,8 @@ class Unsaved:
         return {job.source.key for job in self.jobs.get(folder, ())} | self.placing.get(folder, set())
 
 
-# Dependency edges of the sources in memory, with wildcards in an index of their own. Edges of other sources are read from the
-# archive.
+# `EdgeIndex` has the dependencies of the sources in memory, and the wildcard dependencies of all sources. All other dependencies
+# are read from the archive.
 
 
 class EdgeIndex:
@@ -120,10 +120,10 @@ class EdgeIndex:
         for pattern, key in archive.wildcards():
             self._wildcards.setdefault(key, []).append((pattern, wildcard(pattern)))
         self._may_name_jobs = bool(self._wildcards)
-        """Whether some wildcard may belong to a job dependency; stored wildcards do not say whether they do."""
+        """Whether any wildcard may belong to a job dependency. A stored wildcard does not say whether it belongs to one."""
 
     def add(self, source: Source) -> None:
-        """Put the edges of `source` into the index, which has its wildcards already."""
+        """Put the edges of `source` into the index, which already has the wildcards of the source."""
         for target in targets_of(source):
             self._named_by.setdefault(target, set()).add(source.key)
 
@@ -201,14 +201,14 @@ def targets_of(source: Source) -> set[str]:
     return found
 
 
-# Files that were read by themselves, without their folders: their facts are newer than the rows of their folders.
+# A file may be read without its folder, for example when a user saves it. Its facts are then newer than the row of the folder.
 
 Parts = Mapping[int, tuple[bytes, Sequence[FileFact]]]
 """{scan folder id: (digest of a relative folder, its files)}."""
 
 
 class NewerFacts:
-    """Facts of files that were read by themselves, not with their folder.
+    """Facts of single files that were read without their folders.
 
     Args:
         folders: {relative folder: its pending state} of the working set.
@@ -217,7 +217,7 @@ class NewerFacts:
     def __init__(self, archive: Archive, folders: Mapping[str, PendingFolder]) -> None:
         self._archive, self._folders = archive, folders
         self.facts: dict[PathKey, FileFact] = {}
-        """The present facts of the files that were read by themselves."""
+        """The present facts of the single files that were read without their folders."""
         self.learned: set[PathKey] = set()
         """Facts that differ from the rows of their folders only in their digests, which were not needed before."""
 
@@ -258,7 +258,7 @@ class NewerFacts:
 
 
 class Unsettled:
-    """Type of the answer "not known yet"."""
+    """Type of `UNSETTLED`, the answer to a question that cannot be answered yet."""
 
 
 UNSETTLED: Final = Unsettled()
@@ -294,7 +294,7 @@ class WorkingSet:
         self.moving = 0
         """Number of unsettled analyses and jobs on platform `common`, which may add sources."""
         self.has_grown = False
-        """Whether the jobs that waited for the end of all chains are being evaluated."""
+        """Whether all chains of intermediates have ended, so that no job has to wait for a missing intermediate."""
         self.scan_is_done = True
         self._scanned = ""
         self._unchanged: set[str] = set()
@@ -305,7 +305,10 @@ class WorkingSet:
         self._stored_dependents: dict[str, Collection[PathKey]] = {}
         """{target: its dependents in the archive}, cached for this event; sources with newer rows are in memory, too."""
         self._new_uuids: dict[SourceUuid, dict[PathKey, None]] = {}
-        """{UUID: its owners in memory, the last owner last}; a UUID that two sources claim may pass from either to the other."""
+        """{UUID: its owners in memory, the last owner last}.
+
+        A UUID can have several owners, because it may pass from one source to another.
+        """
         self._new_legacy: dict[SourceUuid, dict[PathKey, None]] = {}
         self._answers: dict[PathKey, tuple[SourceUuid, ...]] = {}
         """The entries in `_new_legacy` of each source."""
@@ -460,7 +463,7 @@ class WorkingSet:
             self.edges.remove(source)
             self._forget_uuids(source)
             del self.sources[source.key]
-            source.jobs = {}  # the jobs refer to the source: without the cycle no garbage collection is needed
+            source.jobs = {}  # jobs and source refer to each other; without this cycle, Python frees both at once
 
     def _is_settled_source(self, source: Source) -> bool:
         return all(
@@ -491,7 +494,7 @@ class WorkingSet:
         self.folders[pending.folder] = pending
 
     def is_unknown(self, key: PathKey) -> bool:
-        """Whether no source exists at `key`, and no row of a removed source; call `load` before."""
+        """Whether neither a source nor the row of a removed source exists at `key`. The caller must call `load` first."""
         return key not in self.sources and key not in self._dead
 
     def end_placing(self, keys: Sequence[PathKey]) -> None:
@@ -518,7 +521,7 @@ class WorkingSet:
         return self.newer.facts.get(key) or self.archive.files((key,)).get(key)
 
     def last_seen(self, key: PathKey) -> FileFact | None:
-        """Return the file that won this path when its folder was last seen or saved; by now the file may be changed or gone."""
+        """Return the file that won this path when its folder was last reported or saved. The file may have changed since then."""
         pending = self.folders.get(parent(key))
         return (self.archive.files((key,)) if pending is None else pending.winners).get(key)
 
@@ -548,12 +551,15 @@ class WorkingSet:
         return any(self.edges.naming(PathKey(name)) for name in names) or any(self._ask_dependents(names))
 
     def expect_dependents(self, sources: Iterable[Source]) -> None:
-        """Read the dependents of each of these sources with one query, because the caller asks for them next."""
+        """Read the dependents of all these sources with one query, because the caller needs them next."""
         if self.edges.has_any:
             self._ask_dependents([name for source in sources for name in names_of(source)])
 
     def forget_answers(self) -> None:
-        """Forget cached answers of the archive at the start and the end of an event: they may be out of date."""
+        """Forget the cached answers of the archive, which may be out of date.
+
+        This is done at the start and the end of each event.
+        """
         self._stored_dependents.clear()
 
     def _ask_dependents(self, targets: Sequence[str]) -> list[Collection[PathKey]]:

@@ -33,7 +33,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize("change", REASONS)
-def test_changed_builder_reruns_its_jobs_with_a_reason_that_names_the_change(change: str) -> None:
+def test_changed_builder_reruns_its_jobs_and_the_reason_names_the_change(change: str) -> None:
     world = world_of()
     changed, reason = REASONS[change]
     world.configure(builders=(copier(), changed))
@@ -59,7 +59,7 @@ def test_reason_names_the_builder_if_its_former_settings_are_unknown() -> None:
     assert "the configuration of builder 'script'" in world.job("b.s@linux:main").reason
 
 
-def test_debug_output_reruns_only_builders_that_read_it() -> None:
+def test_enabled_debug_output_reruns_only_jobs_of_builders_that_use_it() -> None:
     world = world_of(copier(), scripter(reads_debug_output=True))
     world.configure(debug_output=True)
 
@@ -68,7 +68,7 @@ def test_debug_output_reruns_only_builders_that_read_it() -> None:
 
 
 @pytest.mark.parametrize("is_restarted", [True, False], ids=["another engine", "the same engine"])
-def test_job_without_a_needed_run_shows_the_reason_of_its_last_run(*, is_restarted: bool) -> None:
+def test_up_to_date_job_shows_the_reason_of_its_last_run(*, is_restarted: bool) -> None:
     world = world_of().apply({"b.s": "edited"})
     told = world.job("b.s@linux:main").reason
     world.write("b.s", "edited again")
@@ -92,7 +92,7 @@ def test_changed_platform_tags_rerun_the_jobs_of_the_platform() -> None:
     assert world.job("a.txt@linux:data").reason.startswith("the platform 'linux' or its tags changed")
 
 
-def test_changed_priority_or_limit_reruns_nothing() -> None:
+def test_changed_priority_or_limit_of_a_builder_reruns_no_job() -> None:
     world = world_of()
     world.configure(builders=(copier(priority=5, is_critical=True), scripter(process_limit_s=1.0, memory_limit_bytes=9)))
 
@@ -100,7 +100,7 @@ def test_changed_priority_or_limit_reruns_nothing() -> None:
     assert not world.analyses
 
 
-def test_change_of_criticality_is_saved_and_reported_at_once() -> None:
+def test_job_that_becomes_critical_is_saved_and_reported_without_a_run() -> None:
     world = world_of()
     before = world.job("a.txt@linux:data").is_critical
     world.configure(builders=(copier(is_critical=True), scripter()))
@@ -123,7 +123,7 @@ def test_new_builder_runs_only_its_own_jobs() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_removed_builder_loses_its_jobs_products_and_sources() -> None:
+def test_jobs_and_products_of_a_removed_builder_are_deleted() -> None:
     world = world_of()
     world.configure(builders=(copier(),))
 
@@ -133,7 +133,7 @@ def test_removed_builder_loses_its_jobs_products_and_sources() -> None:
     assert not world.archive.tables.analyses
 
 
-def test_sources_of_a_builder_with_changed_patterns_are_removed() -> None:
+def test_sources_that_the_changed_patterns_do_not_match_are_removed() -> None:
     world = world_of()
     world.configure(builders=(replace(copier(), patterns=(glob("*.dat"),)), scripter()))
 
@@ -141,7 +141,7 @@ def test_sources_of_a_builder_with_changed_patterns_are_removed() -> None:
     assert world.cache.keys() == {"linux/b.out"}
 
 
-def test_builder_can_become_a_rule_that_needs_no_analysis() -> None:
+def test_builder_may_change_to_a_kind_that_needs_no_analysis() -> None:
     world = world_of()
     world.configure(builders=(copier(), replace(copier("script", "*.s"), uuid=scripter().uuid)))
 
@@ -182,7 +182,7 @@ def test_platform_that_is_not_requested_keeps_its_products() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_pending_jobs_of_a_platform_that_is_not_requested_are_released_from_memory() -> None:
+def test_pending_jobs_of_an_unrequested_platform_are_released_from_memory() -> None:
     pending = 0
     for steps in range(1, 12):
         world = world_of(scripter(platforms=BOTH), platforms=BOTH)
@@ -222,7 +222,7 @@ def test_failed_job_of_a_removed_platform_is_not_retried() -> None:
     assert world.statuses() == {"a.txt@linux:data": "completed", "b.s@linux:main": "failed"}
 
 
-def test_deleted_source_without_products_after_a_failure_is_removed() -> None:
+def test_failed_source_without_products_is_removed_after_its_deletion() -> None:
     world = world_of(scripter(deletes_products_on_failure=True)).apply({"b.s": "FAIL"})
     assert world.apply({"b.s": None}).cache == {}
     assert world.statuses() == {}
@@ -249,7 +249,7 @@ def test_removed_scan_folder_removes_its_sources() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_order_of_scan_folders_decides_which_file_wins() -> None:
+def test_file_of_the_new_first_scan_folder_wins_after_a_reordering() -> None:
     world = world_of(folders=("game", "shared"))
     world.write("a.txt", "shared", "shared")
     world.settle()
@@ -267,7 +267,7 @@ def test_new_companion_rule_reruns_only_sources_that_have_the_companion() -> Non
     assert world.settle(restart=True).ran() == ["b.s@linux:main"]
 
 
-def test_changed_planning_parameter_repeats_only_the_analysis() -> None:
+def test_changed_planning_parameter_repeats_the_analysis_and_reruns_no_job() -> None:
     schema = '{"properties":{"jobs":{"is_planning_only":true}}}'
     world = world_of(copier(), scripter(params_schema=schema, params='{"jobs":1}'))
     world.configure(builders=(copier(), scripter(params_schema=schema, params='{"jobs":2}')))

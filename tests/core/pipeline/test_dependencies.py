@@ -46,12 +46,12 @@ def analysed_before_anything_runs(world: World) -> None:
     world.release()
 
 
-# -------------------------------------------------------------------------------------------------------------------- order
+# ---------------------------------------------------------------------------------------------------------- order of runs
 
 
 @pytest.mark.parametrize("word", ["after", "only", "once", "print"])
 @pytest.mark.parametrize("slots", [1, 4])
-def test_chain_of_jobs_runs_dependencies_first_and_each_job_once(world: World, word: str, slots: int) -> None:
+def test_jobs_of_a_chain_run_once_each_after_their_dependencies(world: World, word: str, slots: int) -> None:
     world.slots = slots
     world.apply({"a.s": f"{word} b.s:main", "b.s": f"{word} c.s:main", "c.s": f"{word} d.txt:data", "d.txt": "x"})
 
@@ -59,7 +59,7 @@ def test_chain_of_jobs_runs_dependencies_first_and_each_job_once(world: World, w
 
 
 @pytest.mark.parametrize("word", ["after", "print"])
-def test_changed_chain_of_jobs_runs_dependencies_first_and_each_job_once(world: World, word: str) -> None:
+def test_changed_jobs_of_a_chain_run_once_each_after_their_dependencies(world: World, word: str) -> None:
     settled(world, a_s=f"{word} b.s:main\ninclude d.bin", b_s=f"{word} c.s:main\ninclude d.bin", c_s="include d.bin", d_bin="1")
     world.apply({"d.bin": "2"})
 
@@ -98,7 +98,7 @@ def held_up(world: World, files: dict[str, str]) -> None:
     world.release()
 
 
-def test_boost_includes_all_dependencies(world: World) -> None:
+def test_boost_of_a_source_includes_all_its_dependencies(world: World) -> None:
     held_up(world, {"a.s": "", "b.s": "", "c.s": "", "x.s": "", "y.s": "after x.s:main", "z.s": "after y.s:main"})
     look_at(world, "z.s", 1)
     look_at(world, "c.s", 2)
@@ -110,7 +110,7 @@ def test_boost_includes_all_dependencies(world: World) -> None:
 
 
 @pytest.mark.parametrize("nobody", [f"uuid {'0' * 32}", f"include {'z' * 32}"])
-def test_boost_follows_uuids_and_ignores_unknown_targets(world: World, nobody: str) -> None:
+def test_boost_follows_a_uuid_to_its_source_and_ignores_unknown_targets(world: World, nobody: str) -> None:
     held_up(world, {"a.s": "", "b.s": "", "x.s": "", "z.s": f"after uuid={path_uuid('x.s').hex()}:main\n{nobody}"})
     look_at(world, "z.s", 1)
 
@@ -203,7 +203,7 @@ def test_reprocessed_dependency_runs_before_a_queued_dependent(world: World) -> 
 
 
 @pytest.mark.slow
-def test_chain_longer_than_the_recursion_limit_is_processed() -> None:
+def test_chain_of_jobs_longer_than_the_recursion_limit_is_processed() -> None:
     world = World()
     world.slots = 64
     count = sys.getrecursionlimit() + 100
@@ -215,14 +215,14 @@ def test_chain_longer_than_the_recursion_limit_is_processed() -> None:
     assert runs_of(world) == [f"{n:04}.s" for n in reversed(range(count))]
 
 
-def test_dependents_of_a_hub_are_evaluated_once_each(world: World) -> None:
+def test_changed_source_runs_each_of_its_many_dependents_once(world: World) -> None:
     settled(world, hub_s="", **{f"d{n}_s": "after hub.s:main" for n in range(300)})
     world.apply({"hub.s": "x"})
 
     assert len(world.ran()) == 301
 
 
-def test_failed_dependency_does_not_block_its_dependent_and_is_named_as_cause(world: World) -> None:
+def test_failed_dependency_blocks_no_job_and_is_named_if_a_dependent_fails(world: World) -> None:
     settled(world, a_s="after b.s:main\nFAIL", b_s="FAIL", c_s="after b.s:main")
 
     assert world.statuses() == {"a.s@linux:main": "failed", "b.s@linux:main": "failed", "c.s@linux:main": "completed"}
@@ -230,7 +230,7 @@ def test_failed_dependency_does_not_block_its_dependent_and_is_named_as_cause(wo
     assert world.job("b.s@linux:main").failure_cause == ""
 
 
-# -------------------------------------------------------------------------------------------------------------------- rings
+# ----------------------------------------------------------------------------------------------------------------- cycles
 
 
 RING = ("b.s@linux:main", "a.s@linux:main", "c.s@linux:main")
@@ -238,7 +238,7 @@ RING = ("b.s@linux:main", "a.s@linux:main", "c.s@linux:main")
 
 @pytest.mark.parametrize("word", ["after", "only", "once", "print"])
 @pytest.mark.parametrize("restart", [True, False])
-def test_jobs_in_a_cycle_all_run_once_with_one_warning_that_names_the_cycle(world: World, word: str, restart: bool) -> None:
+def test_each_job_of_a_cycle_runs_once_and_its_warning_names_the_cycle(world: World, word: str, restart: bool) -> None:
     world.apply({"b.s": f"{word} a.s:main", "a.s": f"{word} c.s:main", "c.s": f"{word} b.s:main", "d.s": f"{word} a.s:main"})
 
     text = "circular job dependencies: these jobs neither wait for each other nor run again when another changed: " + " -> ".join(
@@ -254,7 +254,7 @@ def test_jobs_in_a_cycle_all_run_once_with_one_warning_that_names_the_cycle(worl
     assert world.settle(restart=restart).ran() == []
 
 
-def test_broken_cycle_no_longer_warns(world: World) -> None:
+def test_job_has_no_warning_after_its_cycle_is_broken(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="after a.s:main")
     world.apply({"b.s": ""})
 
@@ -263,7 +263,7 @@ def test_broken_cycle_no_longer_warns(world: World) -> None:
     assert world.cache == world.clean().cache
 
 
-def test_self_dependency_warns_as_a_cycle(world: World) -> None:
+def test_job_that_depends_on_itself_has_a_cycle_warning(world: World) -> None:
     settled(world, a_s="after a.s:main")
 
     assert world.statuses() == {"a.s@linux:main": "completed"}
@@ -276,16 +276,16 @@ def test_cycle_of_includes_is_allowed(world: World) -> None:
     assert world.job("a.s@linux:main").warnings == 0
 
 
-# -------------------------------------------------------------------------------------------------------- who runs again
+# --------------------------------------------------------------------------------------------------------- repeated runs
 
 
-def test_order_dependency_reruns_the_dependent_when_products_change(world: World) -> None:
+def test_dependent_of_kind_order_runs_again_when_products_change(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="")
     assert world.apply({"b.s": "x"}).ran() == ["a.s@linux:main", "b.s@linux:main"]
     assert world.job("a.s@linux:main").reason.startswith("the products of job 'b.s@linux:main' changed")
 
 
-def test_order_dependency_with_equal_products_runs_no_dependent(world: World) -> None:
+def test_dependent_of_kind_order_does_not_run_again_for_equal_products(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="")
     only_changes(world, "b.s", ())
     assert world.apply({"b.s": "x"}).ran() == ["b.s@linux:main"]
@@ -293,7 +293,9 @@ def test_order_dependency_with_equal_products_runs_no_dependent(world: World) ->
 
 
 @pytest.mark.parametrize(("wanted", "changed", "runs"), [("1", "1", True), ("1", "2", False), ("1,2", "2", True), ("", "2", True)])
-def test_sub_ids_restrict_a_dependency_to_their_products(world: World, wanted: str, changed: str, runs: bool) -> None:
+def test_dependency_with_sub_ids_covers_only_products_with_these_sub_ids(
+    world: World, wanted: str, changed: str, runs: bool
+) -> None:
     settled(world, a_s=f"after b.s:main{'#' + wanted if wanted else ''}", b_s="extra 1\nextra 2")
     only_changes(world, "b.s", (int(changed),))
     world.apply({"b.s": "extra 1\nextra 2\nx"})
@@ -301,7 +303,7 @@ def test_sub_ids_restrict_a_dependency_to_their_products(world: World, wanted: s
     assert ("a.s@linux:main" in world.runs) is runs
 
 
-def test_fingerprint_dependency_reruns_the_dependent_when_inputs_change(world: World) -> None:
+def test_dependent_of_kind_fingerprint_runs_again_when_inputs_change(world: World) -> None:
     settled(world, a_s="print b.s:main", b_s="include c.bin", c_bin="1")
     world.apply({"c.bin": "2"})
 
@@ -309,7 +311,7 @@ def test_fingerprint_dependency_reruns_the_dependent_when_inputs_change(world: W
     assert world.job("a.s@linux:main").reason.startswith("the fingerprint of job 'b.s@linux:main' changed")
 
 
-def test_fingerprint_dependency_reruns_the_dependent_when_a_failed_job_changes(world: World) -> None:
+def test_failed_job_that_changes_reruns_dependents_of_kind_fingerprint(world: World) -> None:
     settled(world, a_s="print b.s:main", b_s="FAIL")
     world.apply({"b.s": "FAIL\nx"})
 
@@ -317,12 +319,12 @@ def test_fingerprint_dependency_reruns_the_dependent_when_a_failed_job_changes(w
 
 
 @pytest.mark.parametrize("word", ["once", "only"])
-def test_change_does_not_rerun_order_once_or_order_only_dependents(world: World, word: str) -> None:
+def test_dependent_of_kind_order_once_or_order_only_does_not_run_again(world: World, word: str) -> None:
     settled(world, a_s=f"{word} b.s:main", b_s="")
     assert world.apply({"b.s": "x"}).ran() == ["b.s@linux:main"]
 
 
-def test_order_once_does_not_wait_for_a_job_that_has_run(world: World) -> None:
+def test_dependent_of_kind_order_once_does_not_wait_for_a_job_that_has_run(world: World) -> None:
     settled(world, a_s="once b.s:main", b_s="", c_s="only b.s:main")
     world.held.add("b.s@linux:main")
     for name in "abc":
@@ -335,7 +337,7 @@ def test_order_once_does_not_wait_for_a_job_that_has_run(world: World) -> None:
     assert runs_of(world) == ["a.s", "b.s", "c.s"]
 
 
-def test_order_once_dependent_waits_for_the_first_successful_run(world: World) -> None:
+def test_dependent_of_kind_order_once_waits_for_the_first_successful_run(world: World) -> None:
     settled(world, a_s="once b.s:main", b_s="FAIL")
     world.forget_runs()
     world.apply({"a.s": "once b.s:main\nx", "b.s": ""})
@@ -343,7 +345,7 @@ def test_order_once_dependent_waits_for_the_first_successful_run(world: World) -
     assert runs_of(world) == ["b.s", "a.s"]
 
 
-# ------------------------------------------------------------------------------------------------------- what is not there
+# --------------------------------------------------------------------------------------------------- missing dependencies
 
 
 def test_job_dependency_on_another_platform_fails_the_job() -> None:
@@ -367,30 +369,31 @@ def test_job_with_missing_dependency_runs_last(world: World) -> None:
     analysed_before_anything_runs(world)
 
     assert runs_of(world) == ["a.s", "d.s", "c.s", "b.s"]
-    assert world.job("b.s@linux:main").misses_dependency is False  # the flag is not stored; it was computed again
+    # No row has this flag, so the engine computes it after each load of the job.
+    assert world.job("b.s@linux:main").misses_dependency is False
     assert set(world.statuses().values()) == {"completed"}
 
 
 @pytest.mark.parametrize(("word", "runs"), [("after", True), ("print", True), ("once", False), ("only", False)])
-def test_missing_dependency_reruns_the_job_when_it_appears(world: World, word: str, runs: bool) -> None:
+def test_job_runs_again_when_its_missing_job_dependency_appears(world: World, word: str, runs: bool) -> None:
     settled(world, a_s=f"{word} b.s:main")
     world.apply({"b.s": ""})
 
     assert runs_of(world) == (["b.s", "a.s"] if runs else ["b.s"])
 
 
-def test_deleted_dependency_reruns_the_job(world: World) -> None:
+def test_job_runs_again_when_its_job_dependency_is_deleted(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="")
     assert world.apply({"b.s": None}).ran() == ["a.s@linux:main"]
 
 
-def test_dependency_on_a_job_that_is_no_longer_planned_reruns_the_dependent(world: World) -> None:
+def test_job_runs_again_when_its_job_dependency_is_no_longer_planned(world: World) -> None:
     settled(world, a_s="after b.s:two", b_s="job two")
     assert world.apply({"b.s": ""}).ran() == ["a.s@linux:main", "b.s@linux:main"]
     assert "linux/b.two.out" not in world.cache
 
 
-# --------------------------------------------------------------------------------------------------------- source dependencies
+# ---------------------------------------------------------------------------------------------------- source dependencies
 
 
 @pytest.mark.parametrize("target", ["x.bin", "X.BIN", "./y/../x.bin", "/disk/game/x.bin", "\\disk\\game\\x.bin"])
@@ -400,7 +403,7 @@ def test_included_file_is_found_by_any_spelling_of_its_path(world: World, target
     assert world.job("a.s@linux:main").reason.startswith("dependency 'x.bin' changed")
 
 
-def test_a_file_outside_every_scan_folder_is_left_out_with_a_warning(world: World) -> None:
+def test_dependency_outside_all_scan_folders_is_dropped_with_a_warning(world: World) -> None:
     settled(world, a_s="include /etc/passwd\nafter /etc/shadow:main")
 
     assert world.statuses() == {"a.s@linux:main": "completed"}
@@ -409,13 +412,13 @@ def test_a_file_outside_every_scan_folder_is_left_out_with_a_warning(world: Worl
     assert not world.archive.tables.edges
 
 
-def test_missing_included_file_reruns_jobs_when_it_appears(world: World) -> None:
+def test_job_runs_again_when_a_missing_included_file_appears(world: World) -> None:
     settled(world, a_s="include x.bin", b_s="include a.s")
     assert world.apply({"x.bin": "1"}).ran() == ["a.s@linux:main", "b.s@linux:main"]
     assert world.job("a.s@linux:main").reason == "dependency 'x.bin' is new"
 
 
-def test_dependency_by_uuid_reruns_the_job_when_its_source_appears_or_changes(world: World) -> None:
+def test_uuid_dependency_reruns_the_job_when_the_source_appears_or_changes(world: World) -> None:
     uuid = path_uuid("x.s").hex()
     settled(world, a_s=f"uuid {uuid}")
     assert world.apply({"x.s": "1"}).ran() == ["a.s@linux:main", "x.s@linux:main"]
@@ -446,7 +449,7 @@ def test_job_dependency_on_unknown_uuid_applies_when_its_source_appears(world: W
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_wildcard_dependency_reruns_the_job_once_when_a_file_appears_changes_or_disappears(world: World, restart: bool) -> None:
+def test_wildcard_dependency_reruns_the_job_once_for_each_changed_match(world: World, restart: bool) -> None:
     settled(world, a_s="glob sub/*.bin\nglob sub/x*")
     for change in (
         lambda: world.write("sub/x.bin", "1"),
@@ -459,7 +462,7 @@ def test_wildcard_dependency_reruns_the_job_once_when_a_file_appears_changes_or_
     assert world.apply({"x.bin": "1"}, restart=restart).ran() == []
 
 
-def test_wildcard_dependency_without_a_star_matches_only_its_literal_path(world: World) -> None:
+def test_wildcard_dependency_that_has_no_star_matches_only_its_own_text(world: World) -> None:
     settled(world, a_s="glob x.bin")
     world.forget_runs()
 
@@ -473,7 +476,7 @@ def test_duplicate_dependencies_are_stored_once(world: World) -> None:
     assert edges == [("b.s", 0), ("b.s", 3), ("x.bin", 0)]
 
 
-def test_self_include_is_not_a_dependency(world: World) -> None:
+def test_source_that_includes_itself_does_not_depend_on_itself(world: World) -> None:
     settled(world, a_s="include a.s\nread a.s")
 
     assert not world.archive.tables.edges
@@ -487,7 +490,7 @@ def test_edges_are_deleted_with_the_source_that_declared_them(world: World) -> N
     assert not world.archive.tables.edges
 
 
-def test_analysis_runs_again_when_a_file_it_read_changes(world: World) -> None:
+def test_analysis_is_repeated_when_a_file_that_it_read_changes(world: World) -> None:
     settled(world, a_s="jobs-from list.bin", list_bin="one two")
     world.apply({"list.bin": "two three"})
 
@@ -502,10 +505,10 @@ def test_change_repeats_only_analyses_of_the_source_and_its_dependents(world: Wo
     assert world.analyses == {"a.s": 1, "b.s": 1}
 
 
-# ------------------------------------------------------------------------------------------------- found while processing
+# ------------------------------------------------------------------------------------ dependencies found while processing
 
 
-def test_dependency_found_while_processing_reruns_the_job_when_it_changes(world: World) -> None:
+def test_job_runs_again_when_a_file_that_its_run_discovered_changes(world: World) -> None:
     settled(world, a_s="read x.bin", x_bin="1")
     assert world.job("a.s@linux:main").discovered == (("x.bin", sha("1").hex()[:32]),)
     assert world.apply({"x.bin": "2"}).ran() == ["a.s@linux:main"]
@@ -514,7 +517,7 @@ def test_dependency_found_while_processing_reruns_the_job_when_it_changes(world:
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_missing_file_reruns_the_job_when_it_appears(world: World, restart: bool) -> None:
+def test_job_runs_again_when_a_file_that_its_run_did_not_find_appears(world: World, restart: bool) -> None:
     settled(world, a_s="read x.bin")
     assert world.apply({"x.bin": "1"}, restart=restart).ran() == ["a.s@linux:main"]
     assert world.settle(restart=restart).ran() == []
@@ -544,7 +547,7 @@ def test_file_read_outside_all_scan_folders_is_a_dependency(world: World) -> Non
     assert world.settle(restart=True, is_full=True).ran() == []
 
 
-# ------------------------------------------------------------------------------------------------------------------ urgency
+# ---------------------------------------------------------------------------------------------------------------- urgency
 
 
 def test_dependencies_of_a_critical_job_start_first(world: World) -> None:
@@ -557,7 +560,7 @@ def test_dependencies_of_a_critical_job_start_first(world: World) -> None:
     assert runs_of(world)[:3] == ["z.s", "y.s", "x.s"]
 
 
-def test_waiting_job_starts_after_its_lost_dependency_ran_again(world: World) -> None:
+def test_job_waits_until_the_lost_run_of_its_dependency_is_repeated(world: World) -> None:
     world.fates["b.s@linux:main"] = [Outcome.LOST, Outcome.RETURNED, Outcome.RETURNED]
     world.apply({"a.s": "after b.s:main\ncritical", "b.s": ""})
 
@@ -608,7 +611,7 @@ def test_builder_can_request_the_jobs_of_another_source(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_dependents_survive_a_crash_after_a_commit() -> None:
+def test_dependents_of_a_changed_source_are_up_to_date_after_a_crash() -> None:
     for word in ("after", "print", "include", "glob *"):
         for fuse in range(45):
             world = World().apply(
@@ -620,13 +623,13 @@ def test_dependents_survive_a_crash_after_a_commit() -> None:
 
 
 @pytest.mark.parametrize("is_batch", [False, True])
-def test_jobs_requested_by_a_builder_survive_a_crash_after_the_commit(is_batch: bool) -> None:
+def test_job_requested_by_a_builder_runs_after_a_crash_at_any_point(is_batch: bool) -> None:
     for fuse in range(60):
         world = settled(World(), a_s="x", b_s="")
         before = world.job("a.s@linux:main").completed_ms
         world.write("b.s", "reprocess a.s")
         if is_batch:
-            world.write("a.s", "x")  # unchanged: its run ends together with that of `b.s`
+            world.write("a.s", "x")  # the text is unchanged, and the run of `a.s` ends together with the run of `b.s`
         world.fuse = fuse
         world.settle()
         assert world.job("a.s@linux:main").completed_ms > before, fuse
@@ -634,7 +637,7 @@ def test_jobs_requested_by_a_builder_survive_a_crash_after_the_commit(is_batch: 
 
 
 @pytest.mark.parametrize("is_blocked", [False, True])
-def test_requested_run_survives_a_crash(world: World, is_blocked: bool) -> None:
+def test_job_requested_by_a_user_runs_after_a_crash(world: World, is_blocked: bool) -> None:
     settled(world, a_s="after b.s:main" if is_blocked else "x", b_s="x")
     world.held |= {"b.s@linux:main", "a.s@linux:main"}
     world.ask("reprocess", keys=("a.s", "b.s"))
@@ -657,7 +660,7 @@ def test_job_requested_during_its_commit_runs_again(world: World) -> None:
     assert world.runs["b.s@linux:main"] == 2
 
 
-def test_dependents_survive_a_crash_after_a_deletion() -> None:
+def test_dependents_of_a_deleted_source_are_up_to_date_after_a_crash() -> None:
     for fuse in range(45):
         world = World().apply({"a.s": "", "z/b.s": "include a.s", "z/c.s": "read a.s", "y/d.s": "after a.s:main"})
         world.delete("a.s")

@@ -57,7 +57,7 @@ def test_builder_without_drafts_makes_only_finals() -> None:
     assert world.archive.tables.drafts == {}
 
 
-def test_draft_is_made_first_and_the_final_replaces_it() -> None:
+def test_job_makes_a_draft_first_and_then_replaces_it_by_the_final() -> None:
     world = drafted()
     draft, served = world.job(NAME), world.cache["linux/a.out"]
     was_draft = draft.is_draft and len(world.archive.tables.drafts) == 1
@@ -81,7 +81,7 @@ def test_product_made_before_drafts_were_enabled_is_a_final() -> None:
     assert asked(world) == []
 
 
-def test_finals_wait_until_nothing_else_is_pending() -> None:
+def test_finals_are_made_after_all_other_pending_work() -> None:
     world = world_with()
     world.slots = 1
     for rel in ("a.s", "b.s", "c.s"):
@@ -93,7 +93,7 @@ def test_finals_wait_until_nothing_else_is_pending() -> None:
     assert asked(world)[3:] == ["a.s final", "b.s final", "c.s final"]
 
 
-def test_change_kills_the_final_of_the_previous_draft() -> None:
+def test_change_of_a_source_kills_the_running_final_of_the_old_draft() -> None:
     world = drafted()
 
     world.apply({"a.s": "x"})
@@ -117,7 +117,7 @@ def test_draft_starts_before_finals_of_other_jobs() -> None:
     assert asked(world)[4:] == ["c.s draft", "b.s final", "c.s final"]
 
 
-def test_failed_final_keeps_the_draft_and_fails_the_job() -> None:
+def test_job_with_a_failed_final_is_failed_and_keeps_its_draft() -> None:
     world = drafted()
     served = world.cache["linux/a.out"]
     world.fates[NAME] = ["exit 1"]
@@ -153,7 +153,7 @@ def test_failed_draft_fails_the_job() -> None:
     assert world.statuses() == {NAME: "failed"}
 
 
-def test_products_deleted_on_failure_are_not_drafts() -> None:
+def test_job_whose_products_were_deleted_on_failure_has_no_draft() -> None:
     world = world_with(deletes_products_on_failure=True)
     world.write("a.s")
     world.scan()
@@ -167,7 +167,7 @@ def test_products_deleted_on_failure_are_not_drafts() -> None:
 
 
 @pytest.mark.parametrize("at", [1, 2])
-def test_pending_finals_survive_a_crash(at: int) -> None:
+def test_pending_final_is_made_after_a_crash(at: int) -> None:
     world = drafted(at)
     world.crash()
 
@@ -210,7 +210,7 @@ def test_a_chain_of_jobs_makes_each_draft_and_each_final_once() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_final_of_an_input_causes_no_new_draft() -> None:
+def test_job_makes_no_new_draft_when_its_input_becomes_a_final() -> None:
     world = world_with()
     settled(world, b_s="after a.s:main", a_s="")
 
@@ -259,7 +259,7 @@ def test_lost_product_is_made_again_as_a_draft_first() -> None:
     assert asked(world) == ["a.s draft", "a.s final"]
 
 
-def test_requested_run_makes_draft_and_final_again() -> None:
+def test_requested_run_of_a_job_with_a_final_makes_only_the_final() -> None:
     world = world_with()
     settled(world, a_s="")
 
@@ -269,7 +269,7 @@ def test_requested_run_makes_draft_and_final_again() -> None:
     assert asked(world) == ["a.s final"]
 
 
-def test_a_cancelled_final_stays_cancelled_and_its_draft_served() -> None:
+def test_cancelled_final_stays_cancelled_and_the_draft_stays_in_the_cache() -> None:
     world = drafted()
     world.ask("cancel", names=(NAME,))
 
@@ -279,7 +279,7 @@ def test_a_cancelled_final_stays_cancelled_and_its_draft_served() -> None:
     assert asked(world) == ["a.s draft", "a.s final"]
 
 
-def test_builder_that_no_longer_has_drafts_makes_its_finals() -> None:
+def test_pending_finals_are_made_when_their_builder_has_no_drafts_any_more() -> None:
     world = world_with(makes_finals=False).apply({"a.s": ""})
 
     world.configure(builders=(copier(), scripter()))
@@ -297,7 +297,7 @@ def test_empty_project_makes_no_finals_and_is_idle() -> None:
     assert (asked(world), world.pipeline.jobs.is_idle) == ([], True)
 
 
-def test_finals_beyond_one_batch_are_all_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_finals_are_made_when_they_need_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.core.pipeline.feedback._BATCH", 4)
     world = world_with()
     for at in range(30):

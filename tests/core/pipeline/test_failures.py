@@ -117,7 +117,7 @@ def test_failed_job_does_not_run_again_when_an_unrelated_setting_changes(
 
 
 @pytest.mark.parametrize("kind", ["timeout", "memory"])
-def test_job_that_exceeded_a_limit_is_retried_only_after_a_change_or_on_request(kind: str) -> None:
+def test_job_that_exceeded_a_limit_is_retried_only_if_changed_or_requested(kind: str) -> None:
     world = failed_world(kind, {})
 
     world.settle(restart=True)
@@ -135,7 +135,7 @@ def test_job_that_exceeded_a_limit_is_retried_only_after_a_change_or_on_request(
 
 
 @pytest.mark.parametrize(("policy", "runs"), [(RetryFailed.ALWAYS, [NAME]), (RetryFailed.CHANGED, [])])
-def test_retry_failed_setting_decides_whether_an_unchanged_failed_job_is_retried(policy: RetryFailed, runs: list[str]) -> None:
+def test_setting_retry_failed_decides_whether_a_failed_job_is_retried(policy: RetryFailed, runs: list[str]) -> None:
     world = failed_world("error", {"retry_failed": policy})
 
     assert world.settle(restart=True).ran() == runs
@@ -143,14 +143,14 @@ def test_retry_failed_setting_decides_whether_an_unchanged_failed_job_is_retried
         assert world.job(NAME).reason == "tried again: it failed before"
 
 
-def test_job_that_failed_for_an_outside_cause_is_retried_with_any_retry_failed_setting() -> None:
+def test_job_that_failed_for_an_outside_cause_is_always_retried() -> None:
     world = failed_world("obstacle", {"retry_failed": RetryFailed.CHANGED})
 
     assert world.settle(restart=True).ran() == [NAME]
 
 
 @pytest.mark.parametrize("kind", ["timeout", "error"])
-def test_failed_analysis_runs_again_when_a_setting_that_made_it_fail_changes(kind: str) -> None:
+def test_analysis_is_repeated_when_the_setting_that_made_it_fail_changes(kind: str) -> None:
     world = World(Setup(**with_scripter(analyse_limit_s=1.0), run_settings=(SANDBOX,), retry_failed=RetryFailed.CHANGED))
     world.fates["a.s:analyse"] = [kind]
     assert world.apply({"a.s": ""}).statuses() == {"a.s:analyse": "failed"}
@@ -167,7 +167,7 @@ def test_failed_analysis_runs_again_when_a_setting_that_made_it_fail_changes(kin
     assert world.statuses() == {NAME: "completed"}
 
 
-# The row of a job that failed and no longer needs a run
+# The next tests compare the row of a job that failed, and no longer needs a run, with its row before the failure.
 
 
 def described(world: World) -> dict[str, object]:
@@ -222,9 +222,6 @@ def test_retry_that_is_no_longer_needed_leaves_no_errors_on_the_job() -> None:
     assert described(world) == before
 
 
-# The reason of a run names the changed input
-
-
 @pytest.mark.parametrize("had_products", [True, False], ids=["with products", "without products"])
 @pytest.mark.parametrize("restarts", [True, False], ids=["another engine", "the same engine"])
 def test_retry_of_an_unchanged_failed_job_always_has_the_same_reason(*, had_products: bool, restarts: bool) -> None:
@@ -242,7 +239,7 @@ def test_retry_of_an_unchanged_failed_job_always_has_the_same_reason(*, had_prod
 
 @pytest.mark.parametrize("had_products", [True, False], ids=["with products", "without products"])
 @pytest.mark.parametrize("change", ["source", "dependency", "missing dependency", "builder", "limit"])
-def test_failed_job_that_runs_again_names_what_changed_since_it_failed(change: str, *, had_products: bool) -> None:
+def test_new_run_of_a_failed_job_names_the_input_that_changed(change: str, *, had_products: bool) -> None:
     world = World(Setup(run_settings=(SANDBOX,)))
     world.write("d.inc", "1")
     if had_products:
@@ -270,7 +267,7 @@ def test_failed_job_that_runs_again_names_what_changed_since_it_failed(change: s
     assert world.job(NAME).reason.startswith(expected)
 
 
-def test_failed_analysis_of_a_source_that_had_jobs_names_what_changed() -> None:
+def test_failed_analysis_of_a_source_with_jobs_names_the_changed_input() -> None:
     world = World().apply({"d.inc": "1", "a.s": "include d.inc"})
     world.fates["a.s:analyse"] = ["error"]
     world.apply({"d.inc": "2"}, restart=True)
@@ -280,7 +277,7 @@ def test_failed_analysis_of_a_source_that_had_jobs_names_what_changed() -> None:
     assert str(row[10]).startswith("dependency 'd.inc' changed (")
 
 
-def test_reason_names_a_declared_file_that_does_not_exist_as_missing() -> None:
+def test_reason_of_a_run_says_whether_a_declared_file_is_missing() -> None:
     world = World().apply({"a.s": ""})
     world.apply({"a.s": "include d.inc"})
     declared = world.job(NAME).reason

@@ -14,7 +14,7 @@ def world_of(text: str) -> World:
 
 
 @pytest.mark.parametrize("stage", ["stage+ m.s=scribble a.s", "stage+ m.s=stage+ sub/n.s=scribble a.s"])
-def test_chain_that_writes_its_own_source_fails_without_a_file_notification(stage: str) -> None:
+def test_chain_that_writes_its_first_source_fails_without_notifications(stage: str) -> None:
     world = world_of(stage)
     job = world.job("a.s@common:chain")
     written = world.text("a.s")
@@ -37,7 +37,7 @@ def test_source_edited_during_its_chain_is_processed_in_the_same_batch() -> None
     assert world.text("m.s") == "y"
 
 
-def test_files_are_compared_once_after_runs_of_chains() -> None:
+def test_first_source_of_a_chain_is_compared_once_after_the_chain_has_run() -> None:
     world = world_of("stage m.s=x\nstage sub/n.s=y")
     assert [[fact.rel for fact in command.facts] for command in world.commands if isinstance(command, CompareFiles)] == [["a.s"]]
     world.forget_runs()

@@ -37,7 +37,7 @@ def of(world: World, kind: type) -> list[object]:
     return [command for command in world.commands if isinstance(command, kind)]
 
 
-def test_new_source_is_read_processed_and_released(world: World) -> None:
+def test_new_source_is_processed_and_then_released_from_memory(world: World) -> None:
     assert world.apply({"A.txt": "hello"}).cache == {"linux/a.txt": sha("hello")}
     assert world.statuses() == {"A.txt@linux:data": "completed"}
     assert world.job("A.txt@linux:data").reason == "new source"
@@ -45,7 +45,7 @@ def test_new_source_is_read_processed_and_released(world: World) -> None:
     assert not world.pipeline.jobs.memory.folders
 
 
-def test_unmatched_file_is_recorded_but_not_read(world: World) -> None:
+def test_unmatched_file_is_recorded_and_not_read(world: World) -> None:
     assert world.apply({"a.bin": "x"}).statuses() == {}
     assert (1, "a.bin") in world.archive.tables.files
     assert not any(isinstance(command, HashFiles) for command in world.commands)
@@ -57,7 +57,7 @@ def rows_of(world: World, operation: str) -> int:
     return len(saved) + world.rows_committed[operation]
 
 
-def test_new_copied_file_saves_one_job_row_and_at_most_six_rows(world: World) -> None:
+def test_new_copied_file_saves_one_job_row_and_at_most_five_other_rows(world: World) -> None:
     for number in range(10):
         world.write(f"{number}.txt", str(number))
 
@@ -95,7 +95,7 @@ def test_changed_file_whose_copy_never_ran_is_found_again_after_a_crash(world: W
     assert world.ran() == ["b.txt@linux:data"]
 
 
-def test_requested_copy_job_is_stored_as_waiting(world: World) -> None:
+def test_row_of_a_requested_copy_job_has_the_state_waiting(world: World) -> None:
     settled(world, a_txt="a")
     world.held = {"a.txt@linux:data"}
     world.ask("reprocess", keys=("a.txt",))
@@ -104,7 +104,7 @@ def test_requested_copy_job_is_stored_as_waiting(world: World) -> None:
     assert [row[16] for row in world.archive.tables.jobs.values()] == ["waiting"]
 
 
-def test_folder_row_is_saved_after_its_new_copies(world: World) -> None:
+def test_folder_row_has_no_times_until_all_its_new_copies_are_placed(world: World) -> None:
     world.edit({"a.txt": "a", "b.txt": "b"})
     world.held = {"b.txt@linux:data"}
     world.process()
@@ -114,7 +114,7 @@ def test_folder_row_is_saved_after_its_new_copies(world: World) -> None:
 
 
 def test_new_file_whose_copy_never_ran_is_found_again_after_a_crash(world: World) -> None:
-    settled(world, c_txt="c")  # one engine has settled before; otherwise the next engine would check every file in any case
+    settled(world, c_txt="c")  # without this settled state the next engine would check every file in any case
     world.edit({"a.txt": "a", "b.txt": "b"})
     world.held = {"b.txt@linux:data"}
     world.process()
@@ -149,7 +149,7 @@ def copying() -> World:
     return world
 
 
-def test_a_file_that_is_only_copied_is_read_once(copying: World) -> None:
+def test_copied_file_is_read_once_for_several_platforms(copying: World) -> None:
     copying.setup = Setup(builders=(copier(platforms=("linux", "server")),), platforms=("linux", "server"))
     copying.boot()
     assert copying.apply({"a.txt": "a"}).cache == {"linux/a.txt": sha("a"), "server/a.txt": sha("a")}
@@ -158,7 +158,7 @@ def test_a_file_that_is_only_copied_is_read_once(copying: World) -> None:
     assert not copying.staging
 
 
-def test_changed_file_is_read_once_and_unchanged_file_is_not_copied(copying: World) -> None:
+def test_touched_file_with_equal_bytes_is_not_copied_again(copying: World) -> None:
     settled(copying, a_txt="a", b_txt="b")
     copying.write("a.txt", "changed")
     copying.touch("b.txt")
@@ -177,7 +177,7 @@ def test_copy_blocked_by_a_check_fails_and_is_discarded(copying: World) -> None:
     assert not copying.staging
 
 
-def test_following_client_gets_every_status_of_a_copied_file(copying: World) -> None:
+def test_client_that_follows_every_step_gets_each_status_of_a_copied_file(copying: World) -> None:
     copying.reports_every_step = True
     copying.boot()
     copying.apply({"a.txt": "a"})
@@ -185,7 +185,7 @@ def test_following_client_gets_every_status_of_a_copied_file(copying: World) -> 
     assert [notice.status for notice in copying.notices if isinstance(notice, JobChanged)] == ["pending", "processing", "completed"]
 
 
-def test_files_are_copied_by_jobs_when_a_client_begins_to_follow(copying: World) -> None:
+def test_jobs_copy_files_when_a_client_begins_to_follow_every_step(copying: World) -> None:
     copying.write("a.txt", "a")
     copying.scan()
     copying.run_until(lambda: copying.hashes)
@@ -197,7 +197,7 @@ def test_files_are_copied_by_jobs_when_a_client_begins_to_follow(copying: World)
     assert not copying.staging
 
 
-def test_file_with_jobs_of_another_builder_is_only_read_and_not_copied(copying: World) -> None:
+def test_workers_do_not_copy_a_file_that_has_jobs_of_another_builder(copying: World) -> None:
     copying.setup = Setup(builders=(copier(pattern="*"), scripter()))
     copying.boot()
     copying.apply({"a.s": ""})
@@ -255,7 +255,7 @@ def test_copies_of_several_hash_results_are_committed_together(copying: World) -
     assert not copying.staging
 
 
-def test_rows_of_waiting_copies_are_saved_before_dependent_rows(copying: World) -> None:
+def test_source_rows_of_copies_are_saved_before_the_copies_are_committed(copying: World) -> None:
     for name in "abc":
         copying.write(f"{name}.txt", name)
     answers = read_one_by_one(copying)
@@ -288,7 +288,7 @@ def test_waiting_copy_of_a_changed_source_is_discarded(copying: World) -> None:
     assert not copying.staging
 
 
-def test_copies_made_by_an_outdated_engine_are_discarded_and_repeated(copying: World) -> None:
+def test_copies_made_while_builders_are_outdated_are_made_again(copying: World) -> None:
     copying.pipeline.jobs.is_outdated = True
     copying.write("a.txt", "a")
     copying.process()
@@ -351,7 +351,7 @@ def test_new_copy_job_that_cannot_start_has_a_row_that_clients_can_read(world: W
     assert not world.pipeline.jobs.memory.unsaved.jobs
 
 
-def test_stopping_engine_saves_planned_jobs(world: World) -> None:
+def test_engine_saves_planned_jobs_when_it_stops(world: World) -> None:
     world.write("a.txt", "a")
     world.held = {"a.txt@linux:data"}
     world.process()
@@ -362,7 +362,7 @@ def test_stopping_engine_saves_planned_jobs(world: World) -> None:
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_second_scan_of_unchanged_files_gives_no_work(world: World, restart: bool) -> None:
+def test_scan_of_unchanged_files_orders_no_work(world: World, restart: bool) -> None:
     settled(world, a_txt="x", b_s="include a.txt", c_s="glob *.txt")
 
     assert world.settle(restart=restart).ran() == []
@@ -370,7 +370,7 @@ def test_second_scan_of_unchanged_files_gives_no_work(world: World, restart: boo
     assert not any(isinstance(command, (StartRuns, SaveRows, HashFiles)) for command in world.commands)
 
 
-def test_a_full_scan_reads_every_source_and_runs_nothing(world: World) -> None:
+def test_full_scan_of_unchanged_files_reads_every_source_and_runs_no_job(world: World) -> None:
     settled(world, a_txt="x", b_s="include a.txt", c_bin="x")
 
     world.settle(is_full=True)
@@ -381,7 +381,7 @@ def test_a_full_scan_reads_every_source_and_runs_nothing(world: World) -> None:
     assert not world.analyses
 
 
-def test_a_touched_file_is_read_and_nothing_runs(world: World) -> None:
+def test_touched_file_is_read_and_no_job_runs(world: World) -> None:
     settled(world, a_txt="x", b_s="include a.txt\nglob *.txt\nread a.txt")
     world.touch("a.txt")
     world.touch("b.s")
@@ -393,14 +393,14 @@ def test_a_touched_file_is_read_and_nothing_runs(world: World) -> None:
     assert fact.mtime_ns == world.disk.files["game"]["a.txt"].version
 
 
-def test_a_changed_file_is_processed_again_and_so_are_its_dependents(world: World) -> None:
+def test_changed_file_runs_its_own_job_and_its_dependents(world: World) -> None:
     settled(world, a_txt="x", b_s="include a.txt", c_s="include b.s", d_s="")
     assert world.apply({"a.txt": "y"}).ran() == ["a.txt@linux:data", "b.s@linux:main", "c.s@linux:main"]
     assert world.job("a.txt@linux:data").reason == f"source 'a.txt' changed ({sha('x').hex()[:8]} -> {sha('y').hex()[:8]})"
     assert world.job("c.s@linux:main").reason.startswith("dependency 'a.txt' changed")
 
 
-def test_reverted_change_is_processed_both_times(world: World) -> None:
+def test_change_and_its_reversal_are_both_processed(world: World) -> None:
     settled(world, a_txt="x")
 
     world.apply({"a.txt": "y"})
@@ -410,7 +410,7 @@ def test_reverted_change_is_processed_both_times(world: World) -> None:
     assert world.cache == {"linux/a.txt": sha("x")}
 
 
-def test_change_reverted_before_its_run_is_not_processed(world: World) -> None:
+def test_change_that_is_reverted_before_its_run_ends_keeps_the_old_product(world: World) -> None:
     settled(world, a_txt="x")
     world.held.add("a.txt@linux:data")
     world.apply({"a.txt": "y"})
@@ -421,7 +421,7 @@ def test_change_reverted_before_its_run_is_not_processed(world: World) -> None:
 
 
 @pytest.mark.parametrize("text", ["include e.bin", "jobs-from e.bin", "include e.bin\nread e.bin"])
-def test_run_started_while_an_input_is_read_again_is_checked_against_the_digest(text: str) -> None:
+def test_result_is_checked_if_an_input_was_being_read_when_its_run_began(text: str) -> None:
     world = settled(World(Setup(builders=(scripter(),))), a_s=text, e_bin="one")
     world.ask("reprocess", keys=("a.s",))
     world.run_until(lambda: any(job.key == "main" for job in world.pipeline.jobs.ready))
@@ -441,7 +441,7 @@ def test_two_files_changed_to_the_same_bytes_are_both_processed(world: World) ->
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_deleted_file_loses_its_jobs_and_products(world: World, restart: bool) -> None:
+def test_jobs_and_products_of_a_deleted_file_are_deleted(world: World, restart: bool) -> None:
     settled(world, a_txt="x", b_s="include a.txt", c_txt="z")
     world.apply({"a.txt": None}, restart=restart)
 
@@ -466,7 +466,7 @@ def test_deleted_folder_removes_only_its_own_sources() -> None:
     assert not world.archive.tables.folders
 
 
-def test_file_table_contains_only_existing_files() -> None:
+def test_table_of_files_contains_only_existing_files() -> None:
     world = World(Setup(folders=("game", "shared")))
     for rel in ("a.bin", "b.bin", "c.txt", "d.txt"):
         world.write(rel, rel)
@@ -478,13 +478,13 @@ def test_file_table_contains_only_existing_files() -> None:
     assert set(world.archive.tables.files) == {(1, "B.bin"), (2, "c.txt"), (1, "d.txt")}
 
 
-def test_a_renamed_file_is_another_source(world: World) -> None:
+def test_renamed_file_is_a_new_source(world: World) -> None:
     settled(world, a_txt="x")
     assert world.apply({"a.txt": None, "b.txt": "x"}).cache == {"linux/b.txt": sha("x")}
     assert world.ran() == ["b.txt@linux:data"]
 
 
-def test_file_renamed_only_in_case_is_the_same_source(world: World) -> None:
+def test_source_renamed_only_in_case_is_the_same_source(world: World) -> None:
     settled(world, a_txt="x")
     assert world.apply({"a.txt": None, "A.txt": "x"}).cache == {"linux/a.txt": sha("x")}
     assert world.statuses() == {"A.txt@linux:data": "completed"}
@@ -505,10 +505,10 @@ def test_source_deleted_during_its_run_leaves_no_product(world: World) -> None:
     assert not world.pipeline.jobs.memory.sources
 
 
-# ------------------------------------------------------------------------------------------------------------------ reading
+# ------------------------------------------------------------------------------------------------------- reading of files
 
 
-def test_file_that_changes_while_read_is_rechecked(world: World) -> None:
+def test_source_that_changes_while_it_is_read_is_checked_again(world: World) -> None:
     world.shy["a.txt"] = 3
     world.apply({"a.txt": "x"})
 
@@ -528,7 +528,7 @@ def test_folder_with_an_unstable_file_is_scanned_again_after_a_crash(world: Worl
 
 @pytest.mark.parametrize("folder", ["", "sub/"])
 @pytest.mark.parametrize("touches", [True, False])
-def test_source_removed_before_its_folder_row_is_saved_is_deleted(world: World, folder: str, touches: bool) -> None:
+def test_source_that_disappears_before_its_folder_row_is_saved_is_deleted(world: World, folder: str, touches: bool) -> None:
     world.apply({f"{folder}k.txt": "kept"})
     world.shy[f"{folder}b.txt"] = 99
     world.edit({f"{folder}a.txt": "x", f"{folder}b.txt": "y"})
@@ -544,7 +544,7 @@ def test_source_removed_before_its_folder_row_is_saved_is_deleted(world: World, 
     assert world.statuses() == world.clean().statuses()
 
 
-def test_file_deleted_while_read_is_forgotten(world: World) -> None:
+def test_source_deleted_while_it_is_read_is_forgotten(world: World) -> None:
     world.write("a.txt", "x")
     world.scan()
     world.run_until(lambda: world.hashes)
@@ -557,7 +557,7 @@ def test_file_deleted_while_read_is_forgotten(world: World) -> None:
     assert world.is_idle()
 
 
-def test_file_overridden_while_read_does_not_win() -> None:
+def test_source_overridden_while_it_is_read_does_not_win() -> None:
     world = World(Setup(folders=("game", "shared")))
     world.write("a.txt", "low", "shared")
     world.scan()
@@ -573,7 +573,7 @@ def test_file_overridden_while_read_does_not_win() -> None:
     assert world.job("a.txt@linux:data").source.scan_folder == 1
 
 
-def test_file_that_changes_between_scan_and_read_is_rechecked(world: World) -> None:
+def test_source_that_changes_between_scan_and_reading_is_checked_again(world: World) -> None:
     world.write("a.txt", "x")
     world.scan()
     world.run_until(lambda: world.hashes)
@@ -585,7 +585,7 @@ def test_file_that_changes_between_scan_and_read_is_rechecked(world: World) -> N
     assert world.cache == {"linux/a.txt": sha("y")}
 
 
-def test_unstable_file_without_builder_is_ignored(world: World) -> None:
+def test_unstable_file_that_matches_no_builder_is_ignored(world: World) -> None:
     settled(world, a_s="glob *.bin")
     world.write("x.bin", "1")
     world.shy["x.bin"] = 1
@@ -595,7 +595,7 @@ def test_unstable_file_without_builder_is_ignored(world: World) -> None:
     assert not world.pipeline.jobs.memory.folders
 
 
-def test_unreadable_file_fails_with_the_reason_until_it_is_readable(world: World) -> None:
+def test_unreadable_source_has_a_failed_analysis_until_it_is_readable(world: World) -> None:
     world.unreadable["a.s"] = "permission denied"
     assert world.apply({"a.s": "x"}).statuses() == {"a.s:analyse": "failed"}
     assert world.job("a.s:analyse").error == "'a.s' cannot be read: permission denied"
@@ -624,7 +624,7 @@ def test_pending_job_fails_when_its_source_is_unreadable(world: World) -> None:
     assert world.is_idle()
 
 
-def test_unmatched_unreadable_file_is_ignored(world: World) -> None:
+def test_unreadable_file_that_matches_no_builder_is_ignored(world: World) -> None:
     world.unreadable["x.bin"] = "permission denied"
     assert world.apply({"x.bin": "1"}).statuses() == {}
 
@@ -651,10 +651,10 @@ def test_digest_of_a_deleted_file_is_ignored(world: World) -> None:
     assert world.statuses() == {}
 
 
-def test_digest_of_a_dependency_is_saved_with_the_next_report_of_its_folder(world: World) -> None:
+def test_digest_of_a_dependency_is_saved_at_the_next_report_of_its_folder(world: World) -> None:
     settled(world, a_bin="1")
     world.write("b/c.s", "include a.bin")
-    world.held = {"b/c.s@linux:main"}  # so that the engine is not idle
+    world.held = {"b/c.s@linux:main"}  # an idle engine would save the digest at once
     world.process()
     assert set(world.pipeline.jobs.memory.newer.facts) == {"a.bin"}
 
@@ -665,7 +665,7 @@ def test_digest_of_a_dependency_is_saved_with_the_next_report_of_its_folder(worl
     assert world.archive.files([PathKey("a.bin")])[PathKey("a.bin")].digest == sha("1")
 
 
-# ------------------------------------------------------------------------------------------------------- overrides, clashes
+# ------------------------------------------------------------------------------------------ overridden and clashing files
 
 
 def overriding() -> World:
@@ -676,7 +676,7 @@ def overriding() -> World:
     return world
 
 
-def test_overriding_file_replaces_the_lower_one_until_it_is_deleted() -> None:
+def test_overriding_file_wins_until_it_is_deleted() -> None:
     world = overriding()
     assert world.apply({"A.txt": "high"}).cache == {"linux/a.txt": sha("high")}
     assert world.ran() == ["A.txt@linux:data"]
@@ -685,7 +685,7 @@ def test_overriding_file_replaces_the_lower_one_until_it_is_deleted() -> None:
     assert world.ran() == ["a.txt@linux:data"]
 
 
-def test_a_change_of_an_overridden_file_does_nothing() -> None:
+def test_change_of_an_overridden_file_runs_no_job() -> None:
     world = overriding()
     settled(world, a_txt="high")
     world.write("a.txt", "lower", "shared")
@@ -694,13 +694,13 @@ def test_a_change_of_an_overridden_file_does_nothing() -> None:
     assert world.cache == {"linux/a.txt": sha("high")}
 
 
-def test_the_same_bytes_in_a_higher_scan_folder_are_not_processed_again() -> None:
+def test_file_that_overrides_a_file_with_equal_bytes_runs_no_job() -> None:
     world = overriding()
     assert world.apply({"a.txt": "low"}).ran() == []
     assert next(iter(world.archive.tables.sources.values()))[1] == 1
 
 
-def test_files_that_differ_only_in_case_both_fail_and_neither_is_placed(world: World) -> None:
+def test_sources_that_differ_only_in_case_both_fail_without_products(world: World) -> None:
     settled(world, a_txt="x")
     assert world.apply({"A.txt": "y"}).cache == {}
     assert world.statuses() == {"a.txt:analyse": "failed", "A.txt:analyse": "failed"}
@@ -718,7 +718,7 @@ def test_case_clash_ends_when_one_file_is_deleted(world: World, goes: str, stays
     assert world.cache == {"linux/a.txt": sha(world.disk.files["game"][stays].text)}
 
 
-def test_case_clash_of_unmatched_files_is_ignored(world: World) -> None:
+def test_case_clash_of_files_that_match_no_builder_is_ignored(world: World) -> None:
     settled(world, a_bin="x")
     assert world.apply({"A.bin": "y"}).statuses() == {}
 
@@ -732,7 +732,7 @@ def test_case_clash_ends_when_the_builder_of_its_files_is_removed(world: World) 
     assert not world.archive.tables.sources
 
 
-def test_reprocessing_a_case_clash_changes_nothing(world: World) -> None:
+def test_reprocessed_files_that_differ_only_in_case_still_fail(world: World) -> None:
     settled(world, a_txt="x")
     world.apply({"A.txt": "y"})
 
@@ -743,7 +743,7 @@ def test_reprocessing_a_case_clash_changes_nothing(world: World) -> None:
     assert world.is_idle()
 
 
-def test_overridden_case_clash_ends() -> None:
+def test_case_clash_ends_when_another_file_overrides_the_clashing_files() -> None:
     world = World(Setup(folders=("shared", "game")))
     world.write("a.txt", "x", "shared")
     world.write("A.txt", "y", "shared")
@@ -770,7 +770,7 @@ INFO = Companion(glob("*.S"), "info", replaces="s")
 
 
 @pytest.mark.parametrize(("companion", "name"), [(NOTE, "a.s.note"), (NOTE, "A.S.NOTE"), (INFO, "a.info"), (INFO, "a.INFO")])
-def test_a_change_of_a_companion_runs_its_source_again(companion: Companion, name: str) -> None:
+def test_changed_companion_reruns_its_source(companion: Companion, name: str) -> None:
     world = settled(World(Setup(companions=(companion,))), a_s="", b_s="")
 
     for text, reason in (("1", "is new"), ("2", "changed")):
@@ -782,7 +782,7 @@ def test_a_change_of_a_companion_runs_its_source_again(companion: Companion, nam
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_change_of_a_shared_companion_runs_all_that_share_it(restarts: bool) -> None:
+def test_changed_shared_companion_reruns_all_sources_that_share_it(restarts: bool) -> None:
     world = World(Setup(companions=(Companion(glob("*.s"), "", file="all.xml"),)))
     for name in ("a.s", "sub/b.s", "c.txt"):
         world.write(name)
@@ -852,10 +852,10 @@ def test_missing_product_is_made_again_after_a_crash_at_any_point(world: World) 
         assert world.settle().cache == {"linux/a.txt": sha("x")}, fuse
 
 
-# -------------------------------------------------------------------------------------------------------------------- news
+# ---------------------------------------------------------------------------------------------------------------- notices
 
 
-def test_following_client_is_notified_of_every_step() -> None:
+def test_client_that_follows_every_step_gets_each_status_of_a_job() -> None:
     world = World()
     world.reports_every_step = True
     world.boot()
@@ -870,19 +870,19 @@ def test_following_client_is_notified_of_every_step() -> None:
     assert (("a.s", True),) in [item.sources for item in world.notices if isinstance(item, SourcesChanged)]
 
 
-def test_client_that_does_not_follow_gets_only_settled_jobs(world: World) -> None:
+def test_client_that_follows_no_steps_gets_only_settled_jobs(world: World) -> None:
     world.apply({"a.txt": "x"})
 
     assert [item.status for item in world.notices if isinstance(item, JobChanged)] == ["completed"]
 
 
-def test_every_command_and_notice_names_the_event_that_led_to_it(world: World) -> None:
+def test_every_command_and_notice_names_the_event_that_caused_it(world: World) -> None:
     world.apply({"a.txt": "x", "b.s": "FAIL"})
 
     assert all(0 < item.cause <= world._seq for item in (*world.commands, *world.notices))
 
 
-def test_file_checked_without_its_folder_is_processed_and_its_folder_saved_later(world: World) -> None:
+def test_single_checked_file_is_processed_before_its_folder_row_is_saved(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     before = world.archive.folder_parts("")
 
@@ -900,7 +900,7 @@ def test_file_checked_without_its_folder_is_processed_and_its_folder_saved_later
     assert not world.pipeline.jobs.memory.newer.facts
 
 
-def test_file_checked_without_its_folder_is_not_processed_again_after_a_crash(world: World) -> None:
+def test_single_checked_file_is_not_processed_again_after_a_crash(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     world.save_alone("a.txt", "changed")
     world.run()
@@ -910,18 +910,18 @@ def test_file_checked_without_its_folder_is_not_processed_again_after_a_crash(wo
     assert world.statuses() == {"a.txt@linux:data": "completed", "b.txt@linux:data": "completed"}
 
 
-def test_file_checked_without_its_folder_reruns_its_dependents(world: World) -> None:
+def test_single_checked_file_with_new_bytes_reruns_its_dependents(world: World) -> None:
     settled(world, a_bin="1", b_s="include a.bin")
 
     assert world.save_alone("a.bin", "2")
     world.run()
-    assert world.save_alone("a.bin", "2")  # the file is saved once more, with equal bytes
+    assert world.save_alone("a.bin", "2")  # the file is saved again with equal bytes
     world.run()
 
     assert world.ran() == ["b.s@linux:main"]
 
 
-def test_file_of_a_pending_folder_is_checked_with_the_folder(world: World) -> None:
+def test_single_checked_file_of_a_pending_folder_is_checked_again(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     world.write("c.txt", "new")
     world.scan()
@@ -943,7 +943,7 @@ def test_unchanged_folders_give_no_commands_or_notices(world: World) -> None:
     assert (commands, notices) == ([], [])
 
 
-def test_folder_reported_twice_between_scans_is_compared_with_its_first_report(world: World) -> None:
+def test_second_report_of_a_folder_is_compared_with_its_first_report(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     world.held.add("c.txt@linux:data")
     world.apply({"c.txt": "z"})
@@ -958,13 +958,13 @@ def test_folder_reported_twice_between_scans_is_compared_with_its_first_report(w
     assert world.statuses() == {"a.txt@linux:data": "completed", "c.txt@linux:data": "completed"}
 
 
-def test_staging_is_empty_when_idle(world: World) -> None:
+def test_staging_folder_is_empty_when_the_engine_is_idle(world: World) -> None:
     settled(world, a_txt="x", b_s="FAIL", c_s="make d.out", d_s="")
 
     assert not world.staging
 
 
-def test_late_result_is_discarded_with_its_staging(world: World) -> None:
+def test_late_result_of_a_killed_run_is_discarded_with_its_staged_files(world: World) -> None:
     settled(world, a_s="")
     world.held.add("a.s@linux:main")
     world.apply({"a.s": "x"})
@@ -980,12 +980,12 @@ def test_late_result_is_discarded_with_its_staging(world: World) -> None:
     assert world.cache == world.clean().cache
 
 
-def test_changed_pattern_of_a_copy_rule_makes_its_copies(world: World) -> None:
+def test_copy_builder_with_a_changed_pattern_copies_the_matching_files(world: World) -> None:
     world.configure(builders=(copier(pattern="*.s"),))
     assert world.apply({"a.s": "x"}, restart=True).cache == {"linux/a.s": sha("x")}
 
 
-def test_product_deleted_by_hand_is_made_again_after_an_earlier_deletion(world: World) -> None:
+def test_product_deleted_by_hand_is_made_again_for_a_recreated_source(world: World) -> None:
     world.apply({"e.txt": "one"})
     world.apply({"e.txt": None})
     assert not world.cache
@@ -998,7 +998,7 @@ def test_product_deleted_by_hand_is_made_again_after_an_earlier_deletion(world: 
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_file_saved_in_two_steps_keeps_its_earlier_product_until_the_save_is_complete(world: World, is_known: bool) -> None:
+def test_earlier_product_is_kept_until_a_save_in_two_steps_is_complete(world: World, is_known: bool) -> None:
     world.write("other.txt", "other")
     if is_known:
         world.write("e.txt", "one")
@@ -1050,13 +1050,14 @@ def test_next_engine_resumes_pending_jobs_without_retrying_failed_jobs(world: Wo
     assert world.runs["b.s@linux:main"] == runs["b.s@linux:main"]
 
 
-def test_outdated_folder_row_does_not_retry_a_failed_job(world: World) -> None:
+def test_failed_job_is_not_retried_if_only_its_folder_row_is_outdated(world: World) -> None:
     settled(world, a_s="x")
     rows = dict(world.archive.tables.folders)
     world.fates["a.s@linux:main"] = [Outcome.FAILED] * 2
     world.apply({"a.s": "longer"})
     runs = world.runs.copy()
-    # The engine was killed after the rows of the source and its job were written, and before the folder's row was.
+    # These rows are stored if the engine is killed after it saved the rows of the source and its job, and before it saved the row
+    # of the folder.
     world.archive.tables.folders = {slot: (b"", facts) for slot, (_digest, facts) in rows.items()}
     world.restart()
 
@@ -1077,12 +1078,14 @@ def read(world: World) -> list[str]:
 @pytest.mark.parametrize("is_seen_first", [False, True])
 @pytest.mark.parametrize("hub", ["hub.bin", "0/hub.bin", "z/hub.bin"])
 @pytest.mark.parametrize("word", ["include", "read"])
-def test_dependency_without_builder_is_read_once(world: World, word: str, hub: str, is_seen_first: bool, next_by: str) -> None:
+def test_dependency_that_matches_no_builder_is_read_once(
+    world: World, word: str, hub: str, is_seen_first: bool, next_by: str
+) -> None:
     world.write(hub, "1")
     for number in range(10):
         world.write(f"{number}.s", f"{word} {hub}")
     world.scan()
-    if is_seen_first:  # the file is checked before another source depends on it
+    if is_seen_first:  # the scan checks the file before any source depends on the file
         world.run_scan_only()
     world.run()
     assert read(world).count(hub) == 1
@@ -1101,7 +1104,7 @@ def test_dependency_without_builder_is_read_once(world: World, word: str, hub: s
     assert len(world.ran()) == 10
 
 
-def test_dependency_checked_without_its_folder_is_read_again(world: World) -> None:
+def test_single_checked_dependency_is_read_again_after_a_crash(world: World) -> None:
     """The folder's row is out of date until the folder is checked."""
     settled(world, a_s="include hub.bin", hub_bin="1")
     assert world.save_alone("hub.bin", "2")
@@ -1117,7 +1120,7 @@ def test_dependency_checked_without_its_folder_is_read_again(world: World) -> No
 
 
 @pytest.mark.parametrize("text", [None, "FAIL"])
-def test_lost_product_whose_file_exists_is_deleted_with_its_job_or_failure(text: str | None) -> None:
+def test_damaged_product_is_deleted_with_its_source_or_by_a_failed_run(text: str | None) -> None:
     world = World().apply({"a.s": "x"})
     assert "linux/a.out" in world.cache
 

@@ -67,7 +67,7 @@ def test_fetched_results_do_not_change_the_forecast(monkeypatch: pytest.MonkeyPa
     assert work.work_ms == 2 * (1_000 + OVERHEAD_MS)
 
 
-def test_forecast_of_a_new_job_is_the_median_of_its_builder() -> None:
+def test_forecast_of_a_new_job_is_the_median_duration_of_its_builder() -> None:
     world = with_all_changed(a_project_that_ran(a_s="info 1"), b_s="info 1")
 
     work = world.pipeline.pending_work({})
@@ -75,7 +75,7 @@ def test_forecast_of_a_new_job_is_the_median_of_its_builder() -> None:
     assert (work.work_ms, work.unknown_count) == (1_000 + OVERHEAD_MS, 0)
 
 
-def test_jobs_of_a_builder_without_runs_are_unknown() -> None:
+def test_forecast_counts_jobs_of_a_builder_without_runs_as_unknown() -> None:
     world = World(Setup(builders=(copier(), scripter())))
 
     work = with_all_changed(world, a_s="info 1").pipeline.pending_work({})
@@ -92,7 +92,7 @@ def test_forecast_of_a_running_job_is_its_remaining_time() -> None:
     assert world.pipeline.pending_work({run_key: 4_000.0}).work_ms == OVERHEAD_MS
 
 
-def test_forecast_chain_is_the_longest_chain_of_waiting_jobs() -> None:
+def test_forecast_has_the_duration_of_the_longest_chain_of_jobs() -> None:
     texts = {"a_s": "print b.s:main\n", "b_s": "print c.s:main\n", "c_s": ""}
     world = with_all_changed(a_project_that_ran(**texts), **{name: f"{text}info 2" for name, text in texts.items()})
 
@@ -132,7 +132,7 @@ def test_forecast_adds_up_durations_of_jobs_that_share_a_resource() -> None:
     assert (work.work_ms, work.chain_ms) == (4 * (1_000 + OVERHEAD_MS), 2 * (1_000 + OVERHEAD_MS))
 
 
-def test_sources_not_yet_analysed_or_read_are_counted_as_one_job_per_platform() -> None:
+def test_source_without_an_analysis_counts_as_one_job_per_platform() -> None:
     world = World(
         Setup(builders=(copier(platforms=("linux", "mac")), scripter(platforms=("linux", "mac"))), platforms=("linux", "mac"))
     )

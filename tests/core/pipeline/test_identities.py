@@ -30,7 +30,7 @@ def errors(world: World) -> dict[str, str]:
     return {name: job.error for name, job in world.live_jobs().items() if job.state is JobState.FAILED}
 
 
-# -------------------------------------------------------------------------------------------------------------- who is who
+# ------------------------------------------------------------------------------------------------------- uuids of sources
 
 
 def test_source_of_any_type_gets_the_uuid_of_its_meta_file(world: World) -> None:
@@ -38,7 +38,7 @@ def test_source_of_any_type_gets_the_uuid_of_its_meta_file(world: World) -> None
     assert uuids(world)["user.s"] == path_uuids(RelPath("user.s"))[0]
 
 
-def test_path_in_two_scan_folders_is_one_source_except_for_metadata_types() -> None:
+def test_path_in_two_scan_folders_is_two_sources_only_for_metadata_types() -> None:
     for types, count in (((), 1), ((".s",), 2)):
         world = World(Setup(folders=("game", "shared"), metadata_types=types))
         world.write("a.s", "x", "game")
@@ -61,7 +61,7 @@ def test_source_moved_with_its_meta_file_keeps_uuid_and_dependents(world: World)
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_dependency_on_a_uuid_means_the_original_in_any_order(seed: int) -> None:
+def test_dependency_on_a_copied_uuid_names_the_original_in_any_order(seed: int) -> None:
     world = World(Setup(builders=(copier(), scripter()), metadata_types=(".txt",)), rng=random.Random(seed))
     for name, text in (("plain.txt", ""), ("user.s", f"uuid {meta_uuid('one').hex()}"), ("sub/b.txt", "original")):
         world.write(name, text)
@@ -88,14 +88,14 @@ def test_move_with_a_crash_at_any_point_gives_the_uuids_of_a_clean_build(world: 
     assert uuids(world) == uuids(world.clean())
 
 
-def test_new_uuid_reruns_the_source_and_its_waiting_dependents(world: World) -> None:
+def test_changed_uuid_reruns_the_source_and_the_dependents_of_the_uuid(world: World) -> None:
     world.apply({"a.s.meta": meta("two", "a.s")})
 
     assert uuids(world)["a.s"] == meta_uuid("two")
     assert world.ran() == ["a.s@linux:main", "user.s@linux:main"]
 
 
-def test_earlier_uuid_names_its_source_until_another_source_has_it(world: World) -> None:
+def test_earlier_uuid_names_its_source_until_another_source_has_this_uuid(world: World) -> None:
     settled(world, {"a.s.meta": meta("two", "a.s", "one")})
     world.apply({"a.s": "changed"})
     assert "user.s@linux:main" in world.ran(), "it is known by the UUID it had"
@@ -113,7 +113,7 @@ def test_job_dependency_finds_its_source_by_any_of_its_uuids(uuid: bytes) -> Non
     assert world.settle(restart=True).ran() == ["Z.s@linux:main", "a.s@linux:main"]
 
 
-def test_source_without_meta_file_has_the_uuid_of_its_written_path() -> None:
+def test_source_without_meta_file_is_found_by_the_uuid_of_its_path() -> None:
     world = World()
     uuid = path_uuids(RelPath("Z.s"))[1].hex()
     settled(world, {"Z.s": "x", "a.s": f"print uuid={uuid}:main\nuuid {uuid}"})
@@ -128,14 +128,14 @@ def test_source_gets_the_uuid_of_its_path_when_its_meta_file_is_deleted(world: W
     assert world.ran() == ["a.s@linux:main", "user.s@linux:main"]
 
 
-def test_changed_bytes_of_a_meta_file_with_the_same_uuid_rerun_its_source(world: World) -> None:
+def test_meta_file_that_changes_and_keeps_its_uuid_reruns_its_source(world: World) -> None:
     world.apply({"a.s.meta": meta("one", "a.s", "three")})
 
     assert "a.s@linux:main" in world.ran()
     assert uuids(world)["a.s"] == meta_uuid("one")
 
 
-# -------------------------------------------------------------------------------------------------------- what is wrong
+# ------------------------------------------------------------------------------------- invalid and contested identities
 
 
 def test_damaged_meta_file_fails_its_source_until_it_is_repaired(world: World) -> None:
@@ -153,7 +153,7 @@ def test_damaged_meta_file_fails_its_source_until_it_is_repaired(world: World) -
 def test_source_with_a_failed_analysis_releases_its_product_names(rel: str, text: str, restart: bool) -> None:
     world = World(Setup(folders=("game", "shared")))
     loser = "a.txt" if rel.startswith("a.txt") else "a.s"
-    world.write("a.txt/b.txt", "below")  # the product needs a folder with the name of the other source's product
+    world.write("a.txt/b.txt", "below")  # the product of this file needs a folder with the name of the other product
     world.write(loser, "at it" if loser == "a.txt" else "make a.txt", "shared")
     world.settle()
     assert len(errors(world)) == 2
@@ -169,7 +169,7 @@ def test_source_with_a_failed_analysis_releases_its_product_names(rel: str, text
 
 
 @pytest.mark.parametrize("names", [("a.s", "copy.s"), ("copy.s", "a.s")])
-def test_original_keeps_its_uuid_when_a_copy_claims_it(names: tuple[str, str]) -> None:
+def test_original_keeps_its_uuid_when_a_copy_claims_the_uuid(names: tuple[str, str]) -> None:
     world = World()
     for name in names:
         world.apply({name: "x", f"{name}.meta": meta("one", "a.s")})
@@ -183,7 +183,7 @@ def test_original_keeps_its_uuid_when_a_copy_claims_it(names: tuple[str, str]) -
     assert uuids(world)["copy.s"] == meta_uuid("one")
 
 
-def test_uuid_claimed_by_three_sources_passes_to_the_next_source_after_a_deletion() -> None:
+def test_uuid_of_a_deleted_source_passes_to_the_next_source_that_claims_it() -> None:
     world = World()
     for name in ("c.s", "b.s", "a.s"):
         world.edit({name: "x", f"{name}.meta": meta("one", "elsewhere.s")})
@@ -229,7 +229,7 @@ def test_duplicate_paths_are_both_processed_in_any_order(names: tuple[str, str])
     assert set(world.cache) == {"linux/sub/a.txt"}
 
 
-def test_duplicate_path_is_named_as_in_a_clean_build_after_a_new_scan_folder() -> None:
+def test_new_scan_folder_changes_product_names_of_duplicate_paths() -> None:
     world = World(TOLD_APART)
     for folder in ("game", "shared", "front"):
         world.write("a.txt", folder, folder)
@@ -238,7 +238,7 @@ def test_duplicate_path_is_named_as_in_a_clean_build_after_a_new_scan_folder() -
 
     world.settle(restart=True)
 
-    clean = World(world.setup)  # in this world the scan folders have other ids
+    clean = World(world.setup)  # the scan folders have other ids in this world, because it never had another order of them
     clean.disk = world.disk.copy()
     clean.boot()
     clean.settle()
@@ -246,7 +246,7 @@ def test_duplicate_path_is_named_as_in_a_clean_build_after_a_new_scan_folder() -
     assert set(clean.cache) == {"linux/a.txt", "linux/(game)a.txt", "linux/(shared)a.txt"}
 
 
-def test_chain_of_a_duplicate_path_has_the_scan_folder_in_its_names() -> None:
+def test_products_of_a_chain_from_a_duplicate_path_name_the_scan_folder() -> None:
     world = World(TOLD_APART)
     for folder in ("game", "shared"):
         world.write("a.s", f"stage m.txt={folder}", folder)
@@ -257,7 +257,7 @@ def test_chain_of_a_duplicate_path_has_the_scan_folder_in_its_names() -> None:
     assert {"common/m.txt", "linux/m.txt", "common/(shared)m.txt", "linux/(shared)m.txt"} <= set(world.cache)
 
 
-def test_name_that_begins_with_brackets_is_kept() -> None:
+def test_source_name_that_begins_with_brackets_is_kept() -> None:
     world = World(TOLD_APART)
     world.write("(shared)b.txt", "x", "game")
     world.write("a.txt", "game", "game")
@@ -268,7 +268,7 @@ def test_name_that_begins_with_brackets_is_kept() -> None:
     assert set(world.cache) == {"linux/(shared)b.txt", "linux/a.txt", "linux/(shared)a.txt"}
 
 
-def test_duplicate_path_uses_the_identity_file_beside_it() -> None:
+def test_source_with_a_duplicate_path_uses_the_identity_file_beside_it() -> None:
     world = World(TOLD_APART)
     for folder in ("game", "shared"):
         world.write("a.s", folder, folder)
@@ -282,7 +282,7 @@ def test_duplicate_path_uses_the_identity_file_beside_it() -> None:
     assert uuids(world)["a.s~2"] == meta_uuid("other")
 
 
-def test_duplicate_paths_are_distinguished_as_configured() -> None:
+def test_duplicate_paths_are_separate_sources_only_if_configured() -> None:
     world = World(TOLD_APART)
     for folder in ("game", "shared"):
         world.write("a.txt", folder, folder)
@@ -293,7 +293,7 @@ def test_duplicate_paths_are_distinguished_as_configured() -> None:
         assert set(world.cache) == {"linux/a.txt"} | ({"linux/(shared)a.txt"} if types else set())
 
 
-# ---------------------------------------------------------------------------------------------------- chains, departures
+# ---------------------------------------------------------------------------------------------- chains and moved sources
 
 
 def test_intermediate_keeps_its_uuid_when_its_source_moves() -> None:
@@ -339,7 +339,7 @@ def test_source_moved_without_its_meta_file_is_reported(world: World) -> None:
     assert uuids(world)["moved.s"] == meta_uuid("one")
 
 
-def test_meta_file_moved_with_its_source_is_not_reported_as_left_behind() -> None:
+def test_source_deleted_with_its_meta_file_is_not_reported_as_moved() -> None:
     world = World(TOLD_APART)
     world.write("a.s.meta", meta("other", "a.s"), "game")
     world.write("a.s", "x", "shared")
@@ -356,8 +356,8 @@ def test_meta_file_moved_with_its_source_is_not_reported_as_left_behind() -> Non
 
 @pytest.mark.parametrize("names", [("old", "young", "far"), ("far", "young", "old"), ("young", "far", "old")])
 @pytest.mark.parametrize("restart", [False, True])
-def test_earlier_uuid_belongs_to_first_scan_folder_then_oldest(names: tuple[str, ...], restart: bool) -> None:
-    # the ids of scan folders follow the order in which the engine first saw the folders
+def test_earlier_uuid_names_the_oldest_source_of_the_first_scan_folder(names: tuple[str, ...], restart: bool) -> None:
+    # A scan folder gets its id when the engine first sees it, so here the order of the ids differs from the order of the folders.
     world = World(Setup(folders=("far", "near")))
     world.configure(folders=("near", "far"))
     world.restart()

@@ -42,7 +42,7 @@ def of_kind(jobs: Jobs, kind: type[Command]) -> list[Command]:
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_run_is_killed_only_if_the_table_has_the_kill_effect(state: JobState | None, trigger: Trigger) -> None:
+def test_pipeline_kills_a_run_only_if_the_table_has_the_kill_effect(state: JobState | None, trigger: Trigger) -> None:
     jobs = some_jobs()
     is_killed = bool(TABLE[state][trigger][1] & Effect.KILL)
 
@@ -54,7 +54,7 @@ def test_run_is_killed_only_if_the_table_has_the_kill_effect(state: JobState | N
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_run_gets_a_new_key_only_if_the_table_has_the_start_effect(state: JobState | None, trigger: Trigger) -> None:
+def test_job_gets_a_new_run_key_only_if_the_table_has_the_start_effect(state: JobState | None, trigger: Trigger) -> None:
     jobs = some_jobs()
     job = job_in(jobs, state)
     before = jobs.ledger.run_key
@@ -80,7 +80,7 @@ def test_job_is_deleted_only_if_the_table_has_the_delete_effect(state: JobState 
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_only_queued_jobs_are_in_the_queue(state: JobState | None, trigger: Trigger) -> None:
+def test_queue_contains_a_job_only_in_the_state_queued(state: JobState | None, trigger: Trigger) -> None:
     jobs = some_jobs()
     job = job_in(jobs, state)
 
@@ -128,7 +128,7 @@ def test_refused_job_uses_a_run_key_and_refused_analysis_does_not() -> None:
     assert job.log_file == f"log-{job.run_key}"
 
 
-def test_a_job_refused_for_the_same_reason_again_stays_as_it_is() -> None:
+def test_job_refused_twice_for_the_same_reason_is_unchanged() -> None:
     jobs = some_jobs()
     job = job_in(jobs, JobState.WAITING)
     failures = Failures(jobs)

@@ -59,7 +59,7 @@ def resting(world: World) -> dict[str, object]:
     }  # fmt: skip
 
 
-def test_copies_decided_together_equal_single_copies(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_decided_together_have_the_same_result_as_single_copies(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     together = world_of(TWO, *FILES)
     together.settle()
     assert taken
@@ -75,7 +75,7 @@ def test_copies_decided_together_equal_single_copies(taken: list[bool], monkeypa
     assert together.ran() == alone.ran()
 
 
-def test_notices_equal_those_of_single_copies(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_decided_together_have_the_same_notices_as_single_copies(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     def told(world: World) -> dict[tuple[str, str], Struct]:
         notices = [notice for notice in world.notices if isinstance(notice, JobChanged)]
         assert all(notice.cause and notice.run_key for notice in notices)
@@ -109,7 +109,7 @@ def rewritten(world: World) -> World:
 
 
 @pytest.mark.parametrize("is_followed", [False, True])
-def test_rewritten_copies_decided_together_equal_single_copies(
+def test_changed_copies_have_the_same_result_together_as_one_by_one(
     is_followed: bool, taken: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def told(world: World) -> dict[tuple[str, str], Struct]:
@@ -169,7 +169,7 @@ def test_new_and_known_files_are_decided_together(taken: list[bool]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_rewritten_files_get_new_products_after_an_engine_crash_at_any_point(seed: int) -> None:
+def test_changed_files_get_new_products_after_a_crash_at_any_point(seed: int) -> None:
     for fuse in range(seed, 90, 12):
         world = World(TWO, rng=random.Random(fuse))
         world.copies_on_reading = True
@@ -180,7 +180,7 @@ def test_rewritten_files_get_new_products_after_an_engine_crash_at_any_point(see
         for rel in FILES:
             world.write(rel, rel + " again")
         world.crash_after(fuse)
-        if fuse % 2:  # the files get their former content again
+        if fuse % 2:  # every second crash is followed by a return to the former content
             for rel in FILES:
                 world.write(rel, rel)
         world.settle()
@@ -191,7 +191,7 @@ def test_rewritten_files_get_new_products_after_an_engine_crash_at_any_point(see
         assert world.pipeline.jobs.reports.counts["run"] == 0, fuse
 
 
-def test_following_client_is_notified_of_new_sources() -> None:
+def test_client_that_follows_every_step_is_notified_of_new_sources() -> None:
     world = world_of(TWO, *FILES)
     world.pipeline.jobs.reports.follow(is_followed=True)
 
@@ -239,7 +239,7 @@ def test_new_copy_that_cannot_be_placed_is_a_failed_job(taken: list[bool]) -> No
     assert world.job("a.txt@server:data").state is JobState.COMPLETED
     assert len(world.cache) == 2 * len(FILES) - 1
     world.forget_runs()
-    world.settle(restart=True)  # a new start retries failed jobs
+    world.settle(restart=True)  # a restarted engine retries failed jobs
     assert world.ran() == ["a.txt@linux:data"]
     assert world.cache["linux/a.txt"] == sha("a.txt")
 
@@ -311,7 +311,7 @@ def test_copies_without_dependents_are_decided_together(taken: list[bool]) -> No
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_new_copies_are_complete_after_an_engine_crash_at_any_point_and_not_made_again(seed: int, taken: list[bool]) -> None:
+def test_new_copies_are_made_only_once_after_a_crash_at_any_point(seed: int, taken: list[bool]) -> None:
     for fuse in range(seed, 90, 12):
         world = World(TWO, rng=random.Random(fuse))
         world.copies_on_reading = True
@@ -324,7 +324,7 @@ def test_new_copies_are_complete_after_an_engine_crash_at_any_point_and_not_made
         assert world.pipeline.jobs.reports.counts["run"] == 0, fuse
 
 
-def test_group_of_jobs_passes_only_through_allowed_states() -> None:
+def test_several_triggers_lead_only_through_allowed_states() -> None:
     to_commit = (Trigger.PLAN, Trigger.UNBLOCK, Trigger.START, Trigger.SUCCEED)
     assert machine.follow(None, to_commit) is JobState.COMMITTING
     assert machine.follow(JobState.COMMITTING, (Trigger.COMMITTED,)) is JobState.COMPLETED

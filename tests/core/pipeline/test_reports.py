@@ -43,7 +43,7 @@ def test_ended_job_is_reported_only_with_its_final_status(world: World) -> None:
     assert latest(world) == []
 
 
-def test_source_is_copied_while_it_is_read_although_a_client_follows_the_jobs(world: World) -> None:
+def test_polling_client_does_not_prevent_copies_while_files_are_read(world: World) -> None:
     world.copies_on_reading = True
     world.boot()
     followed(world).write("a.txt", "x")
@@ -54,7 +54,7 @@ def test_source_is_copied_while_it_is_read_although_a_client_follows_the_jobs(wo
     assert not [command for command in world.commands if isinstance(command, StartRuns)]
 
 
-def test_waiting_job_is_reported_once_and_again_after_its_status_changes(world: World) -> None:
+def test_waiting_job_is_reported_again_only_after_its_status_changes(world: World) -> None:
     world.slots = 0
     followed(world).write("a.txt", "x")
     world.process()
@@ -67,7 +67,7 @@ def test_waiting_job_is_reported_once_and_again_after_its_status_changes(world: 
     assert steps(world.notices) == [("data", "completed")]
 
 
-def test_run_sent_to_a_worker_is_pending_until_the_worker_begins_it(world: World) -> None:
+def test_job_sent_to_a_worker_is_pending_until_the_worker_begins_the_run(world: World) -> None:
     started(followed(world), "a.txt")
 
     assert latest(world) == [("data", "pending")]
@@ -80,7 +80,7 @@ def test_run_sent_to_a_worker_is_pending_until_the_worker_begins_it(world: World
     assert latest(world) == []
 
 
-def test_report_names_the_event_that_changed_the_job(world: World) -> None:
+def test_notice_of_a_job_names_the_event_that_changed_the_job(world: World) -> None:
     started(followed(world), "a.txt")
     before = world.pipeline.jobs.ledger.cause
     world.process()
@@ -120,7 +120,7 @@ def test_analysis_and_removed_source_are_reported(world: World) -> None:
     assert latest(world) == []
 
 
-def test_following_client_gets_every_step_once(world: World) -> None:
+def test_client_that_follows_every_step_gets_each_status_once(world: World) -> None:
     world.pipeline.jobs.reports.reports_every_step = True
     followed(world).write("a.txt", "x")
 
@@ -135,7 +135,7 @@ def run_key(world: World) -> int:
     return key
 
 
-def test_run_that_is_cancelled_before_its_start_is_never_reported_as_running(world: World) -> None:
+def test_job_cancelled_before_its_run_begins_is_never_reported_as_running(world: World) -> None:
     world.pipeline.jobs.reports.reports_every_step = True
     key = run_key(started(world, "a.txt"))
 
@@ -146,7 +146,7 @@ def test_run_that_is_cancelled_before_its_start_is_never_reported_as_running(wor
     assert world.pipeline.jobs.reports.list_started([key]) == []
 
 
-def test_new_run_of_a_job_is_reported_when_its_own_worker_starts(world: World) -> None:
+def test_start_of_a_cancelled_run_is_not_reported_for_the_next_run(world: World) -> None:
     world.pipeline.jobs.reports.reports_every_step = True
     first = run_key(started(world, "a.txt"))
     world.ask("cancel", names=("a.txt@linux:data",))
@@ -161,7 +161,7 @@ def test_new_run_of_a_job_is_reported_when_its_own_worker_starts(world: World) -
     assert world.pipeline.jobs.reports.list_started([second]) == []
 
 
-def test_nothing_is_collected_after_all_clients_disconnected(world: World) -> None:
+def test_changes_of_jobs_are_not_collected_after_all_clients_disconnected(world: World) -> None:
     started(followed(world), "a.txt")
     latest(world)
 
@@ -171,7 +171,7 @@ def test_nothing_is_collected_after_all_clients_disconnected(world: World) -> No
     assert world.pipeline.jobs.reports.list_unreported_ids() == set()
 
 
-def test_started_runs_are_reported_once_and_an_unreported_start_with_its_end(world: World) -> None:
+def test_start_of_a_run_is_reported_once(world: World) -> None:
     world.pipeline.jobs.reports.reports_every_step = True
     started(world, "a.txt")
     (run_key,) = world.pipeline.jobs.running

@@ -51,7 +51,7 @@ def started(world: World, slots: int) -> list[str]:
     return [order.rel for order in orders if not isinstance(order, AnalyseOrder)]  # type: ignore[union-attr]
 
 
-def test_limit_of_runs_is_respected_and_other_jobs_overtake() -> None:
+def test_job_that_waits_for_a_resource_lets_other_jobs_start() -> None:
     world = analysed(world_with(("gpu", 1), ("licence", 9)), "a.bake.s", "b.light.s", "c.bake.s", "d.text.s", "e.text.s")
 
     assert started(world, 4) == ["a.bake.s", "d.text.s", "e.text.s"]
@@ -74,7 +74,7 @@ def test_job_with_two_resources_waits_for_both() -> None:
     assert started(world, 4) == ["a.light.s", "c.bake.s"]
 
 
-def test_jobs_with_a_resource_start_in_order_and_each_in_its_own_message() -> None:
+def test_jobs_that_share_a_resource_are_sent_in_separate_messages() -> None:
     world = analysed(world_with(("gpu", 2), ("licence", 2)), "a.bake.s", "b.light.s", "c.bake.s")
 
     commands, _notices = world.pipeline.handle(SlotsFree(world._next(), 4))
@@ -83,7 +83,7 @@ def test_jobs_with_a_resource_start_in_order_and_each_in_its_own_message() -> No
 
 
 @pytest.mark.parametrize("fate", [Outcome.SUCCEEDED, Outcome.FAILED, Outcome.LOST, Outcome.RETURNED, Outcome.STALE])
-def test_resource_is_released_however_the_run_ends(fate: Outcome) -> None:
+def test_resource_is_released_after_a_run_with_any_outcome(fate: Outcome) -> None:
     world = world_with(("gpu", 1), ("licence", 1))
     world.fates["a.bake.s@linux:main"] = [fate]
     world.apply({"a.bake.s": "", "b.bake.s": ""})
@@ -92,7 +92,7 @@ def test_resource_is_released_however_the_run_ends(fate: Outcome) -> None:
     assert [use.holders for use in world.pipeline.jobs.resource_uses()] == [(), ()]
 
 
-def test_killed_run_holds_its_resource_until_it_has_ended() -> None:
+def test_killed_run_holds_its_resource_until_the_run_has_ended() -> None:
     world = world_with(("gpu", 1), ("licence", 1))
     world.held.add("a.bake.s@linux:main")
     world.apply({"a.bake.s": ""})
@@ -107,7 +107,7 @@ def test_killed_run_holds_its_resource_until_it_has_ended() -> None:
     assert (before, world.pipeline.jobs.resource_uses()[0].holders) == (("a.bake.s@linux:main",), ())
 
 
-def test_no_other_job_starts_before_the_requested_one() -> None:
+def test_no_other_job_starts_if_the_resource_of_the_named_job_is_in_use() -> None:
     world = analysed(world_with(("gpu", 1), ("licence", 1)), "a.bake.s", "b.bake.s", "c.text.s")
     started(world, 1)
     wanted = next(job for job in world.pipeline.jobs.ready if job.source.rel == "b.bake.s")
@@ -119,7 +119,7 @@ def test_no_other_job_starts_before_the_requested_one() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_resources_are_exclusive_and_all_jobs_end(seed: int) -> None:
+def test_all_jobs_end_with_limited_resources_and_random_outcomes(seed: int) -> None:
     rng = random.Random(seed)
     world = world_with(("gpu", rng.randint(1, 2)), ("licence", 1), rng=rng)
     names = [f"{number}.{kind}.s" for number in range(4) for kind in ("bake", "light", "text")]

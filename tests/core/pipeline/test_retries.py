@@ -83,7 +83,7 @@ def test_failure_of_an_unlisted_kind_is_not_retried(kind: str) -> None:
     assert world.job(NAME).error == f"it was {kind}"
 
 
-def test_retry_rule_of_a_builder_overrides_that_of_the_project() -> None:
+def test_retry_rule_of_a_builder_overrides_the_retry_rule_of_the_project() -> None:
     several = RetryRule(3, ("timeout",))
     world, other = world_with(None, of_project=several), world_with(RetryRule(0, ()), of_project=several)
     for each in (world, other):
@@ -102,7 +102,7 @@ def test_retry_rule_for_crashes_replaces_the_default_retry() -> None:
     assert world.job(NAME).error == "its worker died: it was crash (tried 4 times)"
 
 
-def test_dead_worker_fails_the_job_without_a_retry_rule() -> None:
+def test_job_without_a_retry_rule_is_flaky_after_its_worker_died_once() -> None:
     world = world_with(None)
     world.fates[NAME] = ["crash"]
     world.apply({"a.s": ""})
@@ -126,7 +126,7 @@ def test_failed_analysis_is_retried() -> None:
     assert (world.analyses["a.s"], world.statuses()) == (2, {NAME: "completed"})
 
 
-def test_change_resets_the_retry_count() -> None:
+def test_change_of_a_source_resets_the_retry_count() -> None:
     world = world_with(RetryRule(1, ("timeout",)))
     world.fates[NAME] = ["timeout"]
     world.apply({"a.s": ""})
@@ -136,7 +136,7 @@ def test_change_resets_the_retry_count() -> None:
     assert (world.runs[NAME], world.statuses()) == (4, {NAME: "completed"})
 
 
-def test_flaky_mark_survives_a_restart_and_ends_with_the_next_run() -> None:
+def test_job_stays_flaky_after_a_restart_until_its_next_run() -> None:
     world = world_with(RetryRule(1, ("timeout",)))
     world.fates[NAME] = ["timeout"]
     world.apply({"a.s": ""})
@@ -159,7 +159,7 @@ def test_restart_resets_the_retry_count() -> None:
     assert world.settle(restart=True).statuses() == {NAME: "completed"}
 
 
-def test_retry_rule_is_not_in_the_manifest() -> None:
+def test_changed_retry_rule_reruns_no_job() -> None:
     world = world_with(None)
     settled(world, a_s="")
 

@@ -34,7 +34,7 @@ def of(world: World, kind: type) -> list:  # type: ignore[type-arg]
     return [command for command in world.commands if isinstance(command, kind)]
 
 
-# -------------------------------------------------------------------------------------------------------------- the fence
+# ---------------------------------------------------------------------------------------------------------- stale results
 
 
 def test_late_result_of_a_killed_run_is_ignored(world: World) -> None:
@@ -67,7 +67,7 @@ def test_rows_of_failures_and_successes_in_one_answer_are_saved_in_order(world: 
     assert tickets == sorted(tickets)
 
 
-def test_file_touched_before_its_job_starts_runs_once(world: World) -> None:
+def test_job_runs_once_if_its_source_is_touched_before_the_run_ends(world: World) -> None:
     world.held.add("a.txt@linux:data")
     world.apply({"a.txt": "x"})
     world.touch("a.txt")
@@ -78,7 +78,7 @@ def test_file_touched_before_its_job_starts_runs_once(world: World) -> None:
     assert not of(world, KillRuns)
 
 
-def test_a_source_saved_again_before_its_job_started_runs_once(world: World) -> None:
+def test_job_runs_once_if_its_source_is_saved_again_before_the_start(world: World) -> None:
     world.slots = 0
     world.apply({"a.txt": "x"})
     world.apply({"a.txt": "y"})
@@ -90,7 +90,7 @@ def test_a_source_saved_again_before_its_job_started_runs_once(world: World) -> 
     assert world.cache == {"linux/a.txt": sha("y")}
 
 
-def test_result_is_ignored_if_an_analysis_of_its_message_drops_the_job(world: World) -> None:
+def test_result_is_ignored_if_an_analysis_in_its_message_drops_the_job(world: World) -> None:
     settled(world, a_s="job two")
     world.held = {"a.s@linux:two", "a.s:analyse", "a.s@linux:main"}
     world.ask("reprocess", keys=("a.s",))
@@ -110,10 +110,10 @@ def test_result_with_unknown_run_key_is_ignored(world: World) -> None:
     assert notices == []
 
 
-# ------------------------------------------------------------------------------------------------------ runs that came back
+# -------------------------------------------------------------------------------------------------- runs without a result
 
 
-def test_run_lost_once_is_retried(world: World) -> None:
+def test_job_whose_worker_died_once_is_retried(world: World) -> None:
     world.fates["a.s@linux:main"] = [Outcome.LOST]
     world.apply({"a.s": ""})
 
@@ -122,7 +122,7 @@ def test_run_lost_once_is_retried(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.s@linux:main", "a.s:analyse"])
-def test_run_lost_twice_fails_and_is_retried_at_the_next_start(world: World, name: str) -> None:
+def test_job_whose_worker_died_twice_fails_until_the_next_start(world: World, name: str) -> None:
     world.fates[name] = [Outcome.LOST, Outcome.LOST]
     assert world.apply({"a.s": ""}).statuses() == {name: "failed"}
     assert world.job(name).error == "its worker died twice: it was LOST"
@@ -130,7 +130,7 @@ def test_run_lost_twice_fails_and_is_retried_at_the_next_start(world: World, nam
     assert world.settle(restart=True).statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_changed_job_is_retried_again_after_one_more_lost_worker(world: World) -> None:
+def test_change_of_a_job_allows_one_more_retry_after_a_lost_worker(world: World) -> None:
     world.fates["a.s@linux:main"] = [Outcome.LOST, Outcome.RETURNED]
     world.held.add("a.s@linux:main")
     world.apply({"a.s": ""})
@@ -141,13 +141,13 @@ def test_changed_job_is_retried_again_after_one_more_lost_worker(world: World) -
     assert world.apply({"a.s": "x"}).statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_run_that_never_began_is_not_a_lost_run(world: World) -> None:
+def test_job_that_its_worker_never_began_is_retried_without_a_limit(world: World) -> None:
     world.fates["a.s@linux:main"] = [Outcome.RETURNED] * 9
     assert world.apply({"a.s": ""}).statuses() == {"a.s@linux:main": "completed"}
 
 
 @pytest.mark.parametrize("name", ["a.s@linux:main", "a.s:analyse"])
-def test_run_with_changed_source_is_rechecked_and_planned_again(world: World, name: str) -> None:
+def test_job_whose_source_changed_during_its_run_is_planned_again(world: World, name: str) -> None:
     world.fates[name] = [Outcome.STALE, Outcome.STALE]
     world.apply({"a.s": ""})
 
@@ -155,7 +155,7 @@ def test_run_with_changed_source_is_rechecked_and_planned_again(world: World, na
     assert world.statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_job_whose_source_changes_during_each_run_fails_until_the_next_change(world: World) -> None:
+def test_job_fails_if_its_source_changes_during_each_of_its_runs(world: World) -> None:
     world.fates["a.s@linux:main"] = [Outcome.STALE] * 10
     world.apply({"a.s": ""})
     statuses, runs = world.statuses(), len(of(world, RecheckFiles))
@@ -219,7 +219,7 @@ def test_products_are_deleted_on_failure_if_configured(world: World) -> None:
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_failed_job_is_tried_again_once_at_every_scan(world: World, restart: bool) -> None:
+def test_failed_job_is_retried_once_at_every_scan(world: World, restart: bool) -> None:
     settled(world, a_s="FAIL", b_s="FAIL ANALYSIS", c_s="", d_txt="")
 
     world.settle(restart=restart)
@@ -248,7 +248,7 @@ def test_failed_job_with_changed_builder_is_not_reported_as_new(world: World) ->
     assert world.job("a.s@linux:main").reason == "the builder's version changed from '1' to '2'"
 
 
-def test_mending_the_source_clears_the_failure(world: World) -> None:
+def test_repaired_source_clears_the_failure_of_its_job(world: World) -> None:
     settled(world, a_s="FAIL")
     world.apply({"a.s": ""})
 
@@ -336,7 +336,7 @@ def test_job_for_an_undeclared_platform_fails_the_analysis(world: World) -> None
     assert world.statuses() == {"a.s@linux:main": "completed", "a.s@linux:two": "completed"}
 
 
-def test_analysis_of_an_adapter_leaves_out_only_the_job_for_an_undeclared_platform() -> None:
+def test_adapter_analysis_drops_only_the_job_for_an_undeclared_platform() -> None:
     world = World(Setup(builders=(replace(scripter(), adapter="some:adapter"),))).apply({"a.s": "job two phone"})
 
     [said] = [notice for notice in world.notices if isinstance(notice, EngineMessage)]
@@ -345,7 +345,7 @@ def test_analysis_of_an_adapter_leaves_out_only_the_job_for_an_undeclared_platfo
     assert (said.level, said.text.endswith("; known here: linux: left out")) == (LogLevel.ERROR, True)
 
 
-def test_unknown_source_to_reprocess_is_a_warning(world: World) -> None:
+def test_builder_that_requests_an_unknown_source_causes_a_warning(world: World) -> None:
     world.apply({"a.s": "reprocess nowhere.s"})
 
     assert "'a.s' (script) asks for 'nowhere.s' to be processed again, which is not a source" in [
@@ -371,7 +371,7 @@ def test_warnings_of_a_run_are_counted_and_stored_with_the_job(world: World) -> 
     assert world.ran() == []
 
 
-def test_a_run_that_logged_nothing_writes_no_log(world: World) -> None:
+def test_job_whose_run_logged_nothing_has_no_log_file(world: World) -> None:
     settled(world, a_s="", b_txt="")
 
     assert not world.logs
@@ -386,7 +386,7 @@ def test_log_of_a_removed_job_is_deleted(world: World) -> None:
     assert not world.logs
 
 
-def test_runs_and_durations_are_recorded(world: World) -> None:
+def test_duration_and_outcome_of_each_run_are_recorded(world: World) -> None:
     world.duration_ms = 7
     settled(world, a_s="FAIL", b_txt="x")
     world.apply({"a.s": ""})
@@ -423,7 +423,7 @@ def test_only_changed_products_are_moved_and_reported(world: World) -> None:
     assert not [news for news in world.notices if isinstance(news, ProductsChanged)]
 
 
-def test_half_placed_commit_is_completed_after_a_restart(world: World) -> None:
+def test_half_placed_commit_is_repeated_by_the_next_engine(world: World) -> None:
     settled(world, a_s="extra 1", b_s="after a.s:main#0,1")
     world.commit_fates["a.s@linux:main"] = [1]
     assert world.apply({"a.s": "extra 1\nextra 2\nx"}).job("a.s@linux:main").error == "product 'linux/a.1' cannot be placed"
@@ -436,7 +436,7 @@ def test_half_placed_commit_is_completed_after_a_restart(world: World) -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("placed", [1, 2])
-def test_job_that_used_half_a_commit_reruns_when_the_source_is_reverted(world: World, placed: int, restarts: bool) -> None:
+def test_job_that_used_products_of_a_failed_commit_reruns_after_a_revert(world: World, placed: int, restarts: bool) -> None:
     settled(world, a_s="extra 1\nextra 2", b_s="after a.s:main#0,1")
     world.commit_fates["a.s@linux:main"] = [placed]
     assert world.apply({"a.s": "extra 1\nextra 2\nx", "b.s": "after a.s:main#0,1\ny"}).statuses() == {
@@ -447,7 +447,7 @@ def test_job_that_used_half_a_commit_reruns_when_the_source_is_reverted(world: W
     assert world.statuses() == world.clean().statuses()
 
 
-def test_failed_first_commit_of_a_deleted_source_leaves_nothing_behind(world: World) -> None:
+def test_source_deleted_after_a_failed_first_commit_leaves_no_products(world: World) -> None:
     world.commit_fates["a.s@linux:main"] = [1]
     assert world.apply({"a.s": "extra 1"}).cache == {}
     assert world.apply({"a.s": None}).cache == {}
@@ -492,7 +492,7 @@ def test_sources_with_the_same_product_fail_until_only_one_source_makes_it(world
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("restart", [True, False])
 @pytest.mark.parametrize(("first", "second"), [("x", "x/y/z"), ("x/y/z", "x")])
-def test_product_named_like_a_folder_fails_with_the_products_in_it(
+def test_product_with_the_name_of_a_folder_conflicts_with_products_in_it(
     world: World, together: bool, restart: bool, first: str, second: str
 ) -> None:
     world.write("a.s", f"make {first}")
@@ -508,7 +508,7 @@ def test_product_named_like_a_folder_fails_with_the_products_in_it(
     assert not world.archive.tables.conflicts
 
 
-def test_product_is_deleted_before_products_in_a_folder_of_its_name_are_placed(world: World) -> None:
+def test_product_is_deleted_before_a_folder_with_its_name_is_created(world: World) -> None:
     settled(world, a_s="make x")
     assert world.apply({"a.s": "make x/y"}).statuses() == {"a.s@linux:main": "completed"}
     deleted = [number for number, command in enumerate(world.commands) if isinstance(command, DeleteProducts)]
@@ -550,7 +550,7 @@ def test_job_that_fails_for_another_reason_claims_no_product_name(world: World) 
     assert "linux/same.bin" in world.cache
 
 
-def test_product_can_move_from_one_source_to_another(world: World) -> None:
+def test_product_may_move_from_one_source_to_another(world: World) -> None:
     settled(world, a_s="make same.bin", b_s="")
     assert world.apply({"a.s": "", "b.s": "make same.bin"}).statuses() == {
         "a.s@linux:main": "completed",
@@ -559,7 +559,7 @@ def test_product_can_move_from_one_source_to_another(world: World) -> None:
     assert world.cache == world.clean().cache
 
 
-def test_two_jobs_of_one_source_with_one_product_keep_it_for_the_first_job_key(world: World) -> None:
+def test_first_job_of_a_source_keeps_a_product_that_two_jobs_make(world: World) -> None:
     assert world.apply({"a.s": "job two\nmake same.bin"}).statuses() == {"a.s@linux:main": "completed", "a.s@linux:two": "failed"}
     assert world.job("a.s@linux:two").error == "product 'linux/same.bin' is made by 'a.s' (job key 'main') as well"
 
@@ -583,9 +583,7 @@ def test_product_conflict_of_many_jobs_needs_few_source_lookups(world: World, mo
 
 @pytest.mark.parametrize("order", [("twin", "script"), ("script", "twin")])
 @pytest.mark.parametrize("slow", ["twin", "script"])
-def test_two_builders_of_one_source_with_one_product_keep_it_for_the_builder_listed_first(
-    order: tuple[str, str], slow: str
-) -> None:
+def test_builder_listed_first_keeps_a_product_that_two_builders_make(order: tuple[str, str], slow: str) -> None:
     names = {"script": "a.s@linux:main", "twin": "a.s@linux:main!twin"}
     world = World(Setup(builders=tuple(scripter(name, version=name) for name in order)))
     world.held.add(names[slow])
@@ -599,7 +597,7 @@ def test_two_builders_of_one_source_with_one_product_keep_it_for_the_builder_lis
     assert not world.job(loser).products
 
 
-def test_second_builder_gets_the_product_when_the_first_builder_stops_making_it() -> None:
+def test_second_builder_gets_the_product_when_the_first_builder_is_removed() -> None:
     world = World(Setup(builders=(scripter(), scripter("twin")))).apply({"a.s": ""})
     world.configure(builders=(scripter("twin"),))
 
@@ -616,10 +614,10 @@ def test_crash_during_a_product_conflict_does_not_change_the_result() -> None:
         assert not {name for name in world.cache if "same" in name}, fuse
 
 
-# ------------------------------------------------------------------------------------------------------------- persons
+# --------------------------------------------------------------------------------------------------- requests of users
 
 
-def test_reprocessing_runs_every_job_of_the_source_and_changed_dependents(world: World) -> None:
+def test_reprocessed_source_runs_its_jobs_and_no_unchanged_dependents(world: World) -> None:
     settled(world, a_s="job two", b_s="print a.s:main", c_txt="")
 
     world.ask("reprocess", keys=("a.s", "gone.s"))
@@ -630,7 +628,7 @@ def test_reprocessing_runs_every_job_of_the_source_and_changed_dependents(world:
     assert world.cache == world.clean().cache
 
 
-def test_reprocessing_one_job_runs_only_that_job(world: World) -> None:
+def test_reprocessed_job_runs_without_the_other_jobs_of_its_source(world: World) -> None:
     settled(world, a_s="job two", c_txt="")
 
     analysed = world.pipeline.jobs.reports.counts["analysed"]
@@ -643,7 +641,7 @@ def test_reprocessing_one_job_runs_only_that_job(world: World) -> None:
     assert world.cache == world.clean().cache
 
 
-def test_reprocessing_mends_a_product_that_was_damaged(world: World) -> None:
+def test_damaged_product_is_replaced_when_its_source_is_reprocessed(world: World) -> None:
     settled(world, a_txt="x")
     world.cache["linux/a.txt"] = sha("damaged")
 
@@ -659,7 +657,8 @@ def test_cancelled_job_stays_cancelled_until_its_source_changes(world: World, he
     world.apply({"a.s": ""})
     world.ask("cancel", names=(held,))
     if held.endswith("analyse"):
-        world.pipeline.requests.cancel([world.pipeline.jobs.memory.sources["a.s"].jobs.popitem()[1].id])  # analyses have no job id
+        # The request must do nothing, because analyses have no job id.
+        world.pipeline.requests.cancel([world.pipeline.jobs.memory.sources["a.s"].jobs.popitem()[1].id])
         return
     world.run()
     assert world.statuses()[held] == "cancelled"
@@ -741,11 +740,11 @@ def test_job_that_was_never_planned_is_dropped_without_rows(world: World) -> Non
     assert not world.pipeline.jobs.ledger.rows
 
 
-def test_request_without_known_sources_gives_no_commands(world: World) -> None:
+def test_escalation_of_unknown_sources_gives_no_commands(world: World) -> None:
     assert world.pipeline.handle(RequestReceived(1, "escalate")) == ([], [])
 
 
-def test_copy_order_of_a_requested_run_has_no_digest_of_the_existing_product(world: World) -> None:
+def test_copy_order_of_a_requested_run_names_no_existing_product(world: World) -> None:
     settled(world, a_txt="x")
     world.ask("reprocess", keys=("a.txt",))
 
@@ -754,7 +753,7 @@ def test_copy_order_of_a_requested_run_has_no_digest_of_the_existing_product(wor
     assert [order.present_digest for command in of(world, StartRuns) for order in command.orders] == [b""]
 
 
-def test_order_contains_all_fields_that_a_worker_needs(world: World) -> None:
+def test_process_order_contains_all_fields_that_a_worker_needs(world: World) -> None:
     world.configure(builders=(scripter(process_limit_s=9.0, memory_limit_bytes=5),), debug_output=True)
     world.restart()
     world.apply({"sub/A.s": "info x\npriority 3\ncritical"})
@@ -788,7 +787,7 @@ def test_many_copies_are_sent_in_one_message(world: World) -> None:
     assert sum(sizes) == 300
 
 
-def test_logs_are_written_with_their_counts(world: World) -> None:
+def test_log_of_a_run_contains_its_messages(world: World) -> None:
     world.apply({"a.s": "WARN"})
 
     (log,) = of(world, WriteLog)
@@ -802,7 +801,7 @@ def told(world: World, rel: str) -> list[str]:
     return found
 
 
-def test_restored_failed_job_is_reported_without_a_run(world: World) -> None:
+def test_failed_job_whose_source_is_reverted_is_reported_without_a_run(world: World) -> None:
     world.apply({"a.s": "info 1"})
     world.fates["a.s@linux:main"] = [Outcome.FAILED]
     world.apply({"a.s": "info 2"})

@@ -42,7 +42,7 @@ def same_as_clean(world: World) -> bool:
     return (world.statuses(), world.cache) == (clean.statuses(), clean.cache)
 
 
-def test_settings_are_inherited_and_only_affected_builders_run() -> None:
+def test_folder_settings_apply_below_and_rerun_only_affected_builders() -> None:
     world = world_of()
     say(world, "one", LOOK)
 
@@ -68,7 +68,7 @@ def test_unchanged_settings_run_nothing() -> None:
     assert not world.analyses
 
 
-def test_orders_contain_the_folder_settings_for_workers() -> None:
+def test_worker_orders_contain_the_folder_settings() -> None:
     world = world_of()
     say(world, "one", LOOK)
 
@@ -79,7 +79,7 @@ def test_orders_contain_the_folder_settings_for_workers() -> None:
     assert {order.settings for order in orders} == {'{"params":{"look":1},"platforms":{}}'}  # type: ignore[union-attr]
 
 
-def test_nearer_folder_settings_override_and_hide_changes_above() -> None:
+def test_change_of_folder_settings_has_no_effect_below_nearer_settings() -> None:
     world = world_of()
     say(world, "one", LOOK)
     say(world, "one/deep", {"script": {"params": {"look": 2}}})
@@ -92,7 +92,7 @@ def test_nearer_folder_settings_override_and_hide_changes_above() -> None:
     assert same_as_clean(world)
 
 
-def test_settings_at_the_top_apply_to_all_folders() -> None:
+def test_settings_in_the_top_folder_apply_to_all_folders() -> None:
     world = world_of()
     say(world, "", LOOK)
 
@@ -129,7 +129,7 @@ def test_deleted_folder_removes_its_settings() -> None:
     assert same_as_clean(world)
 
 
-def test_setting_of_one_platform_runs_only_its_jobs() -> None:
+def test_setting_of_one_platform_reruns_only_jobs_of_the_platform() -> None:
     world = world_of(platforms=BOTH)
     say(world, "one", {"script": {"platforms": {"server": {"look": 1}}}})
 
@@ -150,7 +150,7 @@ def test_products_of_a_skipped_platform_are_deleted() -> None:
     assert same_as_clean(world)
 
 
-def test_sources_skipped_by_all_builders_run_again_after_their_settings_are_removed() -> None:
+def test_skipped_sources_run_again_after_their_settings_are_removed() -> None:
     world = world_of()
     before = dict(world.cache)
     say(world, "one", NEVER)
@@ -166,7 +166,7 @@ def test_sources_skipped_by_all_builders_run_again_after_their_settings_are_remo
     assert world.cache == before
 
 
-def test_skipped_jobs_return_after_a_crash() -> None:
+def test_skipped_jobs_run_after_their_settings_are_removed_before_a_crash() -> None:
     world = world_of()
     before = dict(world.cache)
     say(world, "one", NEVER)
@@ -174,7 +174,7 @@ def test_skipped_jobs_return_after_a_crash() -> None:
     world.delete("one/.aptui.yaml")
     world.scan()
     while SETTINGS_STATE + "one" not in {key for key, text in world.archive.tables.state.items() if not text}:
-        world._moves()[0]()  # wait until the row of the removed settings is saved
+        world._moves()[0]()  # continue until the row of the removed settings is saved
 
     world.crash()
     assert world.settle().cache == before
@@ -201,7 +201,7 @@ def test_broken_settings_fail_the_sources_below_until_they_are_corrected() -> No
     assert same_as_clean(world)
 
 
-def test_a_source_below_broken_settings_waits_for_them() -> None:
+def test_source_below_broken_settings_runs_after_their_removal() -> None:
     world = world_of()
     say(world, "one", "not yaml")
     world.settle()
@@ -213,12 +213,13 @@ def test_a_source_below_broken_settings_waits_for_them() -> None:
     assert world.statuses()["one/c.txt@linux:data"] == "failed"
     world.delete("one/.aptui.yaml")
     world.settle()
-    assert world.ran() == ["one/b.s@linux:main", "one/new.s@linux:main"]  # the products of the text file are up to date
+    # `one/c.txt` does not run, because its products are up to date.
+    assert world.ran() == ["one/b.s@linux:main", "one/new.s@linux:main"]
     assert same_as_clean(world)
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_failed_job_below_broken_settings_stays_failed_when_its_product_is_lost(restart: bool) -> None:
+def test_lost_product_does_not_rerun_a_failed_job_below_broken_settings(restart: bool) -> None:
     world = world_of()
     say(world, "one", "not yaml")
     world.settle()
@@ -248,7 +249,7 @@ def test_running_job_fails_when_its_folder_settings_become_invalid() -> None:
     assert world.job("one/b.s@linux:main").error == "one/.aptui.yaml:1:1: not valid YAML"
 
 
-def test_dependency_reruns_no_job_below_broken_settings() -> None:
+def test_changed_dependency_reruns_no_job_below_broken_settings() -> None:
     world = world_of().apply({"one/b.s": "after a.s:main"})
     say(world, "one", "not yaml")
     world.settle()
@@ -273,7 +274,7 @@ def test_settings_of_the_winning_scan_folder_apply() -> None:
     assert same_as_clean(world)
 
 
-def test_settings_with_an_unknown_builder_become_valid_when_the_project_adds_the_builder() -> None:
+def test_unknown_builder_in_settings_is_valid_after_the_project_adds_it() -> None:
     world = world_of()
     say(world, "one", {"twin": {"params": {"look": 1}}})
     assert (

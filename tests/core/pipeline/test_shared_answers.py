@@ -20,7 +20,7 @@ def world_of(*rels: str, **more: object) -> World:
     return world
 
 
-def test_sources_after_the_first_need_no_analysis_by_a_worker() -> None:
+def test_worker_analyses_only_one_source_if_the_answer_holds_for_all() -> None:
     world = world_of("a.s")
 
     world.apply({"b.s": "info x", "one/c.s": "extra 1"})
@@ -32,7 +32,7 @@ def test_sources_after_the_first_need_no_analysis_by_a_worker() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_queued_analyses_are_done_when_the_answer_arrives() -> None:
+def test_queued_analyses_need_no_worker_after_a_shared_answer_arrives() -> None:
     world = World(Setup(builders=(scripter(ALIKE),)))
     world.slots = 1
     world.apply({f"{number}.s": "" for number in range(100)})
@@ -53,7 +53,7 @@ def test_changed_source_keeps_its_plans_without_an_analysis_by_a_worker() -> Non
 
 
 @pytest.mark.parametrize("section", [{"params": {"look": 1}}, {"platforms": {"server": "skip"}}])
-def test_other_settings_or_platforms_are_analysed_once_more(section: dict[str, object]) -> None:
+def test_source_with_other_settings_or_platforms_is_analysed_by_a_worker(section: dict[str, object]) -> None:
     world = world_of("a.s")
 
     world.apply({"one/.aptui.yaml": json.dumps({ALIKE: section}), "one/c.s": ""})
@@ -87,7 +87,7 @@ def test_failed_analysis_is_repeated_by_a_worker() -> None:
     assert "b.s:analyse" not in world.statuses()
 
 
-def test_other_code_is_analysed_once_more() -> None:
+def test_changed_builder_code_needs_one_new_analysis_by_a_worker() -> None:
     world = world_of("a.s", "b.s")
     world.forget_runs()
     world.slots = 1

@@ -17,7 +17,7 @@ def owing() -> World:
     return world
 
 
-def test_ready_and_running_are_counted_by_kind() -> None:
+def test_status_counts_ready_and_running_jobs_apart_from_analyses() -> None:
     world = owing()
 
     before = world.pipeline.status()
@@ -31,13 +31,13 @@ def test_ready_and_running_are_counted_by_kind() -> None:
     assert before.is_scanned
 
 
-def test_pending_is_counted_by_platform() -> None:
+def test_pending_jobs_are_counted_by_platform() -> None:
     owed = owing().pipeline.count_pending()
 
     assert (dict(owed.pending), dict(owed.critical), owed.analyses) == ({"linux": 2}, {"linux": 0}, 1)
 
 
-def test_ended_runs_are_counted_and_nothing_is_pending_when_idle() -> None:
+def test_idle_pipeline_counts_ended_runs_and_no_pending_jobs() -> None:
     world = World(Setup(builders=(copier(), scripter()))).apply({"a.txt": "1", "c.s": "job main linux"})
 
     status, owed = world.pipeline.status(), world.pipeline.count_pending()

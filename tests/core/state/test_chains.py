@@ -25,7 +25,7 @@ def files(world: World) -> list[str]:
     return sorted(name for name in world.cache if name.startswith("common/") or name.endswith(".txt"))
 
 
-# ------------------------------------------------------------------------------------------------------------- stage by stage
+# ------------------------------------------------------------------------------------------------------ stages of a chain
 
 
 def test_chain_runs_to_its_last_stage_in_one_pass() -> None:
@@ -37,11 +37,11 @@ def test_chain_runs_to_its_last_stage_in_one_pass() -> None:
     assert world.settle(restart=True).ran() == []
 
 
-def test_equal_intermediate_runs_no_later_stage(world: World) -> None:
+def test_intermediate_with_equal_bytes_runs_no_later_stage(world: World) -> None:
     assert world.apply({"a.s": "info other\nstage m.s=stage+ n.txt=deep"}).ran() == ["a.s@common:chain", "a.s@linux:main"]
 
 
-def test_changed_intermediate_reruns_its_dependents(world: World) -> None:
+def test_changed_intermediate_reruns_all_later_stages(world: World) -> None:
     assert world.apply({"a.s": "stage m.s=stage+ n.txt=deeper"}).ran() == CHAIN
 
 
@@ -72,7 +72,7 @@ def test_intermediate_deleted_by_hand_is_made_again(world: World) -> None:
         assert world.settle().cache == before, name
 
 
-def test_file_without_producer_is_not_a_source(world: World) -> None:
+def test_stray_file_in_the_intermediate_folder_is_not_a_source(world: World) -> None:
     world.write("stray.s", "x", "made")
 
     assert world.settle().ran() == []
@@ -83,7 +83,7 @@ def test_file_without_producer_is_not_a_source(world: World) -> None:
     assert set(world.statuses().values()) == {"completed"}
 
 
-def test_reprocessing_a_stage_reprocesses_its_chain(world: World) -> None:
+def test_reprocessed_stage_runs_all_stages_of_its_chain(world: World) -> None:
     world.ask("reprocess", keys=("m.s",))
 
     world.run()
@@ -91,10 +91,10 @@ def test_reprocessing_a_stage_reprocesses_its_chain(world: World) -> None:
     assert world.ran() == CHAIN
 
 
-# --------------------------------------------------------------------------------------------------------- what cannot be
+# --------------------------------------------------------------------------------------------------------- invalid chains
 
 
-def test_intermediate_with_the_path_of_a_source_fails() -> None:
+def test_job_fails_if_its_intermediate_has_the_path_of_a_source() -> None:
     for names in (("a.s", "m.s"), ("m.s", "a.s")):
         world = World()
         for name in names:
@@ -111,7 +111,7 @@ def test_intermediate_with_the_path_of_a_source_fails() -> None:
 
 
 @pytest.mark.parametrize("order", [("m.s", "a.s", "b.s"), ("m.s", "b.s", "a.s"), ("a.s", "b.s", "m.s")])
-def test_failed_intermediate_does_not_block_other_sources(order: tuple[str, ...]) -> None:
+def test_failed_job_does_not_block_another_job_with_the_same_intermediate(order: tuple[str, ...]) -> None:
     world = World()
     texts = {"m.s": "real", "a.s": "stage m.s=y\nstage n.txt=a", "b.s": "stage n.txt=b"}
     for name in order:
@@ -126,7 +126,7 @@ def test_failed_intermediate_does_not_block_other_sources(order: tuple[str, ...]
     assert world.cache == world.clean().cache
 
 
-def test_later_stage_with_the_path_of_a_source_names_the_start_of_its_chain(world: World) -> None:
+def test_error_of_a_later_stage_names_the_source_that_begins_its_chain(world: World) -> None:
     world.apply({"n.txt": "real"})
 
     assert "in the chain that begins with 'a.s'" in world.job("m.s@common:chain").error
@@ -143,7 +143,7 @@ def test_later_stage_with_the_path_of_a_source_names_the_start_of_its_chain(worl
         ("stage m.s=stage n.s=stage m.s=x", "n.s", "m.s -> n.s -> m.s"),
     ],
 )
-def test_chain_that_leads_back_to_a_stage_fails_at_that_stage(text: str, failing: str, ring: str) -> None:
+def test_stage_that_makes_an_earlier_stage_of_its_chain_fails(text: str, failing: str, ring: str) -> None:
     world = World().apply({"a.s": text})
 
     failed = {name: job.error for name, job in world.live_jobs().items() if job.state is JobState.FAILED}
@@ -152,7 +152,7 @@ def test_chain_that_leads_back_to_a_stage_fails_at_that_stage(text: str, failing
     assert world.apply({"a.s": None}).cache == {}
 
 
-def test_failure_of_a_chain_that_leads_back_keeps_the_earlier_stage() -> None:
+def test_failed_stage_of_a_circular_chain_does_not_affect_earlier_stages() -> None:
     """The failed job does not own the intermediate that it claims, so the job that makes the earlier stage can run again."""
     world = World().apply({"a.s": "info 1\nstage m.s=stage n.s=stage m.s=x"})
     world.apply({"a.s": "info 2\nstage m.s=stage n.s=stage m.s=x"})
@@ -181,7 +181,7 @@ def test_job_that_depends_on_its_own_product_stops_with_an_error() -> None:
     assert set(world.statuses().values()) == {"completed"}
 
 
-def test_job_that_depends_on_its_own_product_settles_once_products_are_equal() -> None:
+def test_job_that_depends_on_its_own_product_ends_when_products_are_equal() -> None:
     world = World().apply({"a.s": "glob *.txt\nstage m.txt=x"})
 
     assert set(world.statuses().values()) == {"completed"}
@@ -191,7 +191,7 @@ def test_job_that_depends_on_its_own_product_settles_once_products_are_equal() -
 # ----------------------------------------------------------------------------------------------------------- dependencies
 
 
-def test_dependents_of_an_intermediate_run_when_it_changes() -> None:
+def test_changed_intermediate_reruns_the_jobs_that_depend_on_it() -> None:
     world = World().apply({"a.s": "stage m.txt=1", "path.s": "include m.txt", "pattern.s": "glob *.txt"})
     assert (world.runs["path.s@linux:main"], world.runs["pattern.s@linux:main"]) == (1, 1), "they waited for the end of the chains"
     world.forget_runs()
@@ -215,7 +215,7 @@ def test_job_waits_for_the_job_of_an_intermediate_that_does_not_exist_yet() -> N
     assert world.runs["b.s@linux:main"] == 1
 
 
-def test_job_with_missing_intermediate_runs() -> None:
+def test_job_that_includes_a_missing_intermediate_runs() -> None:
     world = World().apply({"a.s": "stage m.txt=1", "b.s": "after never.s:main\ninclude never.txt"})
 
     assert world.job("b.s@linux:main").state is JobState.COMPLETED
@@ -250,7 +250,7 @@ def test_next_engine_recovers_from_a_crash_at_any_moment(fuse: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fuse", range(11, 17))
-def test_change_reverted_after_a_crash_restores_the_result_of_a_clean_build(fuse: int) -> None:
+def test_change_reverted_after_a_crash_gives_the_result_of_a_clean_build(fuse: int) -> None:
     """The interrupted commit is undone: the job makes the products of its stored row again."""
     for seed in range(30):
         world = World(rng=random.Random(seed)).apply({"a.s": "stage m.s=stage+ n.txt=deep"})
@@ -264,7 +264,7 @@ def test_change_reverted_after_a_crash_restores_the_result_of_a_clean_build(fuse
         assert world.settle().cache == world.clean().cache, seed
 
 
-def test_source_may_take_over_a_product_of_its_later_stage() -> None:
+def test_source_may_make_the_product_that_its_later_stage_made() -> None:
     world = World().apply({"a.s": "stage m.s=stage n.txt=x"})
 
     world.apply({"a.s": "stage n.txt=y"})
@@ -273,7 +273,7 @@ def test_source_may_take_over_a_product_of_its_later_stage() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_intermediate_deleted_while_read_is_forgotten(world: World) -> None:
+def test_intermediate_deleted_while_it_is_read_is_forgotten(world: World) -> None:
     world.delete("a.s")
     world.scan(is_full=True)
     world.run_scan_only()
@@ -301,7 +301,7 @@ def test_analysis_that_read_a_missing_intermediate_is_repeated(text: str) -> Non
     assert world.live_jobs().keys() == world.clean().live_jobs().keys()
 
 
-# --------------------------------------------------------------------------------------------------------- shorter, and in between
+# ------------------------------------------------------------------------------------------------------- shortened chains
 
 
 @pytest.mark.parametrize("seed", [None, *range(6)])
@@ -324,7 +324,7 @@ def test_shortened_chain_reports_no_failure(before: str, after: str, seed: int |
     assert [notice for notice in world.notices if getattr(notice, "status", "") == "failed"] == []
 
 
-# ------------------------------------------------------------------------------------------------------------- written by others
+# ------------------------------------------------------------------------------------------ intermediates changed by hand
 
 
 @pytest.mark.parametrize("held", [(), ("m.s@common:chain",)])
@@ -333,7 +333,9 @@ def test_intermediate_changed_by_hand_is_not_used(world: World, held: tuple[str,
     before = dict(world.cache)
     world.held.update(held)
 
-    for number in range(looks):  # the change may be reported again while the job that makes the intermediate is queued or runs
+    # The change may be reported twice, because the job that makes the intermediate is still queued or running after the first
+    # report.
+    for number in range(looks):
         world.write("n.txt", f"by hand {number}", "made")
         world.process()
     world.release()
@@ -345,7 +347,7 @@ def test_intermediate_changed_by_hand_is_not_used(world: World, held: tuple[str,
 
 @pytest.mark.parametrize("looks", [1, 2])
 @pytest.mark.parametrize("restart", [False, True])
-def test_intermediate_changed_by_hand_without_producer_is_not_awaited(world: World, looks: int, restart: bool) -> None:
+def test_no_job_waits_for_a_changed_intermediate_whose_own_job_fails(world: World, looks: int, restart: bool) -> None:
     world.fates["m.s@common:chain"] = [Outcome.FAILED] * 9
 
     for number in range(looks):

@@ -22,7 +22,7 @@ def saved(ledger: Ledger) -> dict[str, list[tuple[object, ...]]]:
     return {name: rows for command in commands if isinstance(command, SaveRows) for name, rows in command.rows.items() if rows}
 
 
-def test_drop_removes_earlier_puts_of_the_same_job() -> None:
+def test_drop_of_a_job_removes_the_rows_that_were_put_earlier() -> None:
     ledger = Ledger(1, 1, 1, 1)
     for job_id in (1, 2):
         ledger.put("put_job", (job_id, 9))
@@ -37,7 +37,7 @@ def test_drop_removes_earlier_puts_of_the_same_job() -> None:
     }  # fmt: skip
 
 
-def test_put_after_a_drop_is_kept() -> None:
+def test_row_that_is_put_after_a_drop_is_kept() -> None:
     ledger = Ledger(1, 1, 1, 1)
     ledger.drop("drop_products", (1,))
     ledger.put("put_product", (10, 1))
@@ -58,7 +58,7 @@ def test_analysis_rows_are_identified_by_source_and_builder() -> None:
     assert saved(ledger) == {}
 
 
-def test_flush_without_rows_uses_no_ticket() -> None:
+def test_ledger_flush_without_rows_uses_no_ticket() -> None:
     ledger = Ledger(1, 1, 1, 1)
 
     ledger.flush_rows()
@@ -78,13 +78,13 @@ def test_run_keys_are_reserved_before_they_are_used() -> None:
     assert int(str(reserved)) > 43
 
 
-def test_new_ids_count_up_from_the_first_free_one() -> None:
+def test_new_ids_count_up_from_the_first_free_id() -> None:
     ledger = Ledger(3, 5, 7, 9)
 
     assert [ledger.next_source_id(), ledger.next_job_id(), ledger.next_product_id(), ledger.next_source_id()] == [3, 5, 7, 4]
 
 
-def test_claims_of_a_conflict_survive_a_restart() -> None:
+def test_claims_of_product_names_survive_a_restart() -> None:
     world = World().apply({"a.s": "make same.bin\nmake own.bin", "b.s": "make same.bin"})
     world.restart()
 
@@ -95,14 +95,14 @@ def test_claims_of_a_conflict_survive_a_restart() -> None:
     }  # fmt: skip
 
 
-def test_product_taken_over_by_another_job_is_not_deleted_with_its_former_job() -> None:
+def test_product_that_another_job_took_over_outlives_its_former_job() -> None:
     world = World(Setup(builders=(scripter(),))).apply({"a.s": "make same.bin"})
     world.configure(builders=(scripter("twin"),))
 
     assert world.settle(restart=True).cache == world.clean().cache
 
 
-def test_job_that_loses_two_products_in_one_batch_loses_both() -> None:
+def test_job_loses_both_products_that_another_job_also_makes() -> None:
     world = World().apply({"a.s": "make x.bin\nmake y.bin"})
     world.apply({"b.s": "make x.bin\nmake y.bin"})
 
@@ -138,7 +138,7 @@ def seen(jobs: Jobs, *all_jobs: Job) -> object:
     return states, copy.deepcopy((jobs.ledger.rows, jobs.ledger.commands, jobs.ledger.product_id, jobs.conflicts._claims))
 
 
-def test_preparing_a_commit_changes_nothing() -> None:
+def test_preparation_of_a_commit_changes_no_job_or_row() -> None:
     jobs = some_jobs()
     had = Product("linux/same.bin", 0, bytes(16), 1, sha("old"), 7, 8)
     one, two, three = running_job(jobs, "a.s", 1, (had,)), running_job(jobs, "b.s", 2), running_job(jobs, "c.s", 3)
@@ -154,7 +154,7 @@ def test_preparing_a_commit_changes_nothing() -> None:
     assert prepared.verdict.left == {one: ()}
 
 
-def test_row_saved_with_a_commit_equals_the_job_after_it() -> None:
+def test_row_that_a_commit_saves_equals_the_row_of_the_committed_job() -> None:
     jobs = some_jobs()
     job = running_job(jobs, "a.s", 1)
     prepared = jobs.commits.prepare([(job, result_of(job, "own.bin"))], 9)
@@ -167,7 +167,7 @@ def test_row_saved_with_a_commit_equals_the_job_after_it() -> None:
     assert (job.fingerprint, job.first_fail_ms, job.failure_cause) == (6, 0, "")
 
 
-def test_failed_commit_keeps_first_failure_and_products() -> None:
+def test_job_with_a_failed_commit_keeps_its_products_and_first_failure() -> None:
     jobs = some_jobs()
     had = Product("linux/own.bin", 0, bytes(16), 1, sha("old"), 7, 8)
     job = running_job(jobs, "a.s", 1, (had,))

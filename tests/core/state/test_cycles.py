@@ -29,7 +29,7 @@ def test_nodes_of_one_component_reach_each_other(edges: dict[int, list[int]]) ->
         assert one not in part or other not in reach[one] or part[other] <= part[one]
 
 
-def test_chain_longer_than_the_stack_works() -> None:
+def test_chain_longer_than_the_stack_is_searched() -> None:
     found = list(components([0], lambda node: [node + 1] if node < 50_000 else []))
 
     assert len(found) == 50_001

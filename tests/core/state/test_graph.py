@@ -38,7 +38,7 @@ def test_absolute_path_becomes_relative_to_its_scan_folder(path: str, rel: str |
     assert world.pipeline.jobs.graph.relative(path) == rel
 
 
-def test_file_in_a_subfolder_is_outside_a_scan_folder_that_is_not_recursive() -> None:
+def test_subfolder_is_outside_a_scan_folder_that_is_not_recursive() -> None:
     folders = (ScanFolder(1, "game", "/disk/game", recursive=False), ScanFolder(2, "inner", "/disk/game/inner", 1))
     graph = Graph(replace(World().project, scan_folders=folders), WorkingSet(World().archive))
 
@@ -69,7 +69,7 @@ def test_cycles_that_share_a_job_are_one_cycle() -> None:
     assert world.order.index("d.s@linux:main") < world.order.index("c.s@linux:main")
 
 
-def test_cycle_that_closes_later_is_found() -> None:
+def test_cycle_that_a_later_change_closes_is_found() -> None:
     world = World().apply({"a.s": "only b.s:main", "b.s": "only c.s:main"})
 
     world.apply({"c.s": "only a.s:main"})
@@ -77,7 +77,7 @@ def test_cycle_that_closes_later_is_found() -> None:
     assert ring_of(world, "c.s@linux:main") == "a.s@linux:main -> b.s@linux:main -> c.s@linux:main"
 
 
-def test_cycles_of_two_platforms_are_separate() -> None:
+def test_job_that_depends_on_jobs_of_a_cycle_is_not_part_of_the_cycle() -> None:
     world = World().apply({"a.s": "job two\nonly b.s:main", "b.s": "only a.s:two"})
 
     assert ring_of(world, "b.s@linux:main") == "a.s@linux:two -> b.s@linux:main"

@@ -48,31 +48,33 @@ ORDERS = [("read", 1, 19), ("read", 1, 21), ("read", 2, 24), ("jobs-from", 1, 68
 
 @pytest.mark.parametrize(("word", "is_known", "is_back"), CASES)
 @pytest.mark.parametrize("run", [1, 2])
-def test_changes_during_a_run_settle_as_a_clean_build(word: str, is_known: bool, is_back: bool, run: int) -> None:
+def test_files_changed_during_a_run_give_the_result_of_a_clean_build(word: str, is_known: bool, is_back: bool, run: int) -> None:
     for seed in range(10):
         check(word, is_known=is_known, is_back=is_back, run=run, seed=seed)
 
 
 @pytest.mark.parametrize(("word", "run", "seed"), ORDERS)
-def test_run_with_bytes_unknown_to_the_engine_is_discarded(word: str, run: int, seed: int) -> None:
+def test_result_from_bytes_that_the_engine_never_read_is_discarded(word: str, run: int, seed: int) -> None:
     check(word, is_known=False, is_back=True, run=run, seed=seed)
 
 
 @pytest.mark.parametrize("word", ["include", "jobs-from", "glob", "glob after read"])
 @pytest.mark.parametrize("is_back", [False, True])
-def test_file_written_during_a_run_is_not_treated_as_missing(word: str, is_back: bool) -> None:
+def test_new_file_written_during_a_run_is_not_treated_as_missing(word: str, is_back: bool) -> None:
     for seed in range(10):
         check_new(word, is_back=is_back, seed=seed)
 
 
 @pytest.mark.parametrize("word", ["include", "jobs-from"])
-def test_run_started_during_recheck_of_new_file_is_discarded(word: str) -> None:
+def test_result_is_discarded_if_the_run_began_while_a_new_file_was_checked(word: str) -> None:
     for seed in range(20):
         check_second(word, seed)
 
 
 @pytest.mark.parametrize(("word", "is_back"), [("include", False), ("jobs-from", True), ("glob", True)])
-def test_new_file_during_a_run_is_missed_without_the_check(word: str, is_back: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_file_during_a_run_is_missed_if_the_check_is_disabled(
+    word: str, is_back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(StaleResultCheck, "_came", lambda *_args: ())
 
     with pytest.raises(AssertionError, match=r"other than a clean build|made of two things"):
@@ -81,7 +83,7 @@ def test_new_file_during_a_run_is_missed_without_the_check(word: str, is_back: b
 
 
 @pytest.mark.parametrize("word", ["read", "include", "jobs-from"])
-def test_file_read_while_its_hider_is_briefly_missing_is_discarded(word: str) -> None:
+def test_result_is_discarded_if_a_hidden_file_was_visible_during_the_run(word: str) -> None:
     for seed in range(10):
         check_away(word, seed)
 
@@ -94,7 +96,7 @@ def test_read_of_a_hidden_file_is_committed_if_the_check_is_disabled(monkeypatch
             check_away("read", seed)
 
 
-def test_run_that_ended_before_its_builder_was_loaded_needs_no_code_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stale_run_that_loaded_no_code_does_not_make_builders_outdated(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(rng=random.Random(1))
     world.write("a.s", "x")
     world.scan()
@@ -131,12 +133,12 @@ def check_source(seed: int) -> None:
     assert products(world.live_jobs()) == products(world.clean().live_jobs()), f"other than a clean build, seed {seed}"
 
 
-def test_analysis_of_intermediate_bytes_is_discarded() -> None:
+def test_analysis_is_discarded_if_its_source_changed_and_changed_back() -> None:
     for seed in range(10):
         check_source(seed)
 
 
-def test_analysis_source_changed_without_a_check_gives_other_products(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_analysis_of_changed_bytes_is_accepted_if_the_check_is_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StaleResultCheck, "find_changed", lambda *_args: ())
 
     with pytest.raises(AssertionError, match="other than a clean build"):
@@ -144,11 +146,11 @@ def test_analysis_source_changed_without_a_check_gives_other_products(monkeypatc
             check_source(seed)
 
 
-def test_job_waits_once_for_an_ignored_file_that_exists() -> None:
+def test_job_that_includes_an_ignored_file_is_repeated_only_once() -> None:
     world = World()
     world.write("a.s", "include e.txt")
     look = world._stamp
-    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else look(path)  # type: ignore[method-assign]  # only the engine sees it
+    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else look(path)  # type: ignore[method-assign]  # only the engine finds this file
 
     assert world.settle().ran() == ["a.s@linux:main"] * 2
     assert world.statuses() == {"a.s@linux:main": "completed"}
@@ -158,12 +160,12 @@ def test_ignored_file_does_not_fail_the_analysis_that_reads_it() -> None:
     world = World()
     world.write("a.s", "jobs-from e.txt")
     look = world._stamp
-    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else look(path)  # type: ignore[method-assign]  # only the engine sees it
+    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else look(path)  # type: ignore[method-assign]  # only the engine finds this file
 
     assert world.settle().statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_case_clash_does_not_fail_the_analysis_that_reads_one_file() -> None:
+def test_analysis_that_reads_a_file_of_a_case_clash_does_not_fail() -> None:
     world = World().apply({"a.s": "jobs-from d.s", "d.s": "x", "D.s": "y"})
 
     assert "a.s:analyse" not in {name for name, status in world.statuses().items() if status == "failed"}

@@ -62,7 +62,7 @@ def world() -> Reading:
     return world
 
 
-def test_an_undeclared_read_is_a_warning_on_the_job(world: Reading) -> None:
+def test_undeclared_read_causes_a_warning_of_the_job(world: Reading) -> None:
     world.read_by_runs["a.s"] = ["Part.txt", "a.s"]
 
     world.settle()
@@ -84,7 +84,7 @@ def test_declared_read_is_not_reported(world: Reading, line: str) -> None:
     assert world.said("a.s@linux:main") == world.said("b.s@linux:main") == []
 
 
-def test_companions_are_declared() -> None:
+def test_read_of_a_companion_counts_as_declared() -> None:
     world = Reading(Setup(companions=(Companion(glob("*.s"), "info"),)))
     world.edit({"a.s": "", "a.s.info": ""})
     world.read_by_runs["a.s"] = world.read_by_analyses["a.s"] = ["a.s.info"]
@@ -94,7 +94,7 @@ def test_companions_are_declared() -> None:
     assert world.said("a.s@linux:main") == []
 
 
-def test_read_without_source_is_not_reported(world: Reading) -> None:
+def test_read_of_a_file_that_is_not_a_source_is_not_reported(world: Reading) -> None:
     world.read_by_runs["a.s"] = ["missing.txt", ".aptui.yaml", "../other/x"]
 
     world.settle()
@@ -102,7 +102,7 @@ def test_read_without_source_is_not_reported(world: Reading) -> None:
     assert world.said("a.s@linux:main") == []
 
 
-def test_ignored_file_is_not_a_source_before_the_scan_reaches_it(world: Reading) -> None:
+def test_read_of_an_ignored_file_is_not_reported_before_its_scan(world: Reading) -> None:
     world.read_by_runs["a.s"] = ["z/x.tmp"]
     world.pipeline.reads._graph._is_ignored = below_matcher("z")
     world.apply({"z/x.tmp": ""})
@@ -130,7 +130,7 @@ def test_added_read_reruns_the_job_only_when_the_file_changes() -> None:
     assert world.job("a.s@linux:main").discovered == ()
 
 
-def test_failed_run_waits_for_its_added_reads() -> None:
+def test_undeclared_read_of_a_failed_run_is_added_as_a_dependency() -> None:
     world = Reading(ADDS)
     world.edit({"a.s": "FAIL", "Part.txt": "1"})
     world.read_by_runs["a.s"] = ["Part.txt"]
@@ -168,7 +168,7 @@ def test_analysis_may_read_what_its_dependencies_declare() -> None:
     assert not any("without declaring" in record.text for records in world.logs.values() for record in records)
 
 
-def test_many_undeclared_reads_are_not_all_named(world: Reading) -> None:
+def test_log_names_at_most_twenty_undeclared_reads(world: Reading) -> None:
     names = [f"part{number}.txt" for number in range(25)]
     for name in names:
         world.write(name)
@@ -191,13 +191,13 @@ def test_warning_for_a_command_names_the_depfile(world: Reading) -> None:
     assert [text.endswith("name it in the depfile") for _level, text in world.said("a.s@linux:script")] == [True]
 
 
-def test_builder_without_a_setting_uses_that_of_the_project() -> None:
+def test_builder_without_its_own_setting_uses_the_setting_of_the_project() -> None:
     one, other = with_default((copier(), scripter(undeclared_reads=UndeclaredReads.IGNORE)), UndeclaredReads.ADD)
 
     assert (one.undeclared_reads, other.undeclared_reads) == (UndeclaredReads.ADD, UndeclaredReads.IGNORE)
 
 
-# ------------------------------------------------------------------------------------------------------------------ hidden
+# -------------------------------------------------------------------------------------------------- reads of hidden files
 
 
 class Hiding(Reading):
@@ -244,7 +244,7 @@ def test_hidden_file_that_appears_at_a_searched_path_reruns_the_job(is_analysis:
     assert counts[name] == 3
 
 
-def test_analysis_that_failed_without_a_hidden_file_is_repeated_when_it_appears() -> None:
+def test_failed_analysis_is_repeated_when_a_missing_hidden_file_appears() -> None:
     world = Hiding(is_analysis=True)
     world.write("a.s", "FAIL ANALYSIS", "shared")
     world.settle()
@@ -256,7 +256,7 @@ def test_analysis_that_failed_without_a_hidden_file_is_repeated_when_it_appears(
     assert world.analyses["a.s"] == 2
 
 
-def test_log_names_missing_hidden_files_and_their_hider() -> None:
+def test_log_names_a_missing_hidden_file_and_the_folder_that_hides_it() -> None:
     world = Hiding(is_analysis=False)
     world.settle()
     text = (

@@ -72,7 +72,7 @@ def test_viewed_source_is_cached_and_not_loaded(memory: WorkingSet, monkeypatch:
     assert memory.view(PathKey("a.s")) is not seen
 
 
-def test_source_is_released_when_its_rows_are_saved_and_its_jobs_are_settled(memory: WorkingSet) -> None:
+def test_source_is_released_when_its_rows_are_saved_and_its_jobs_settled(memory: WorkingSet) -> None:
     moving, still = source("m.s", JobState.RUNNING), source("s.s")
     for item in (moving, still):
         memory.add(item)
@@ -119,7 +119,7 @@ def test_source_with_a_job_to_evaluate_stays_in_memory(memory: WorkingSet, flag:
     assert memory.sources
 
 
-def test_deleted_source_is_not_read_back_from_unsaved_rows(memory: WorkingSet) -> None:
+def test_deleted_source_is_not_loaded_before_its_deletion_is_saved(memory: WorkingSet) -> None:
     (item,) = memory.load([PathKey("a.s")])
     memory.forget(item, 5)
 
@@ -130,7 +130,7 @@ def test_deleted_source_is_not_read_back_from_unsaved_rows(memory: WorkingSet) -
     assert memory.load([PathKey("a.s")]) != []
 
 
-def test_uuid_is_found_before_and_after_its_source_is_released(memory: WorkingSet) -> None:
+def test_uuid_finds_a_source_in_memory_or_in_the_archive(memory: WorkingSet) -> None:
     memory.add(source("new.s"))
 
     assert memory.key_of(path_uuid("new.s")) == "new.s"
@@ -138,7 +138,7 @@ def test_uuid_is_found_before_and_after_its_source_is_released(memory: WorkingSe
     assert memory.key_of(path_uuid("unknown")) is None
 
 
-def test_released_source_is_not_found_by_its_uuids(memory: WorkingSet) -> None:
+def test_source_is_not_found_by_the_uuids_of_its_deleted_identity_file(memory: WorkingSet) -> None:
     former, other = path_uuid("former.s"), path_uuid("other.s")
     named = source("named.s")
     memory.add(named)
@@ -146,14 +146,14 @@ def test_released_source_is_not_found_by_its_uuids(memory: WorkingSet) -> None:
     memory.set_legacy(named, (former, other))
     assert memory.key_of(other) == memory.key_of(former) == "named.s"
 
-    named.identity = None  # the source's identity file, which had these UUIDs, was deleted
+    named.identity = None  # the identity file with these UUIDs was deleted
     memory.leaves_after(named, 1)
     memory.acknowledge(1)
 
     assert memory.key_of(former) is memory.key_of(other) is memory.key_of(named.uuid) is None
 
 
-def test_file_is_unsettled_until_the_scan_has_checked_it(memory: WorkingSet) -> None:
+def test_state_of_a_file_is_unsettled_until_the_scan_has_checked_the_file(memory: WorkingSet) -> None:
     assert memory.file(PathKey("a.s")) == fact("a.s")
     memory.begin_scan()
     assert isinstance(memory.file(PathKey("a.s")), Unsettled)
@@ -216,7 +216,7 @@ def test_folder_is_released_when_its_row_is_saved_and_files_handled(memory: Work
     memory.acknowledge(4)
 
 
-def test_a_folder_that_was_reported_again_waits_for_its_later_row(memory: WorkingSet) -> None:
+def test_folder_that_is_reported_twice_is_released_after_its_later_row(memory: WorkingSet) -> None:
     first = pending(fact("b.bin"))
     memory.put_folder(first)
     memory.folder_leaves_after(first, 3)
@@ -231,7 +231,7 @@ def test_a_folder_that_was_reported_again_waits_for_its_later_row(memory: Workin
     assert not memory.folders
 
 
-def test_digest_read_early_moves_to_its_reported_folder(memory: WorkingSet) -> None:
+def test_digest_of_a_single_checked_file_moves_to_the_reported_folder(memory: WorkingSet) -> None:
     memory.newer.facts = {PathKey(name): fact(name, sha("read")) for name in ("b.bin", "gone.bin", "changed.bin", "sub/c.bin")}
     assert memory.file(PathKey("b.bin")) == fact("b.bin", sha("read"))
     folder = pending(fact("b.bin", Digest(b"")), fact("changed.bin", Digest(b"")))
