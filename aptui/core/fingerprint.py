@@ -31,10 +31,7 @@ PLANNING = "planning parameters"
 _DIGEST_HEX = 32
 _OF_COMMANDS = ("command", "products", "depfile", "dependency_regex", "warning_regex", "error_regex", "links_file", "is_persistent")
 _OF_REFERENCES = ("regex", "path", "kind", "load", "is_beside", "is_in_source")
-"""Fields that the digest of a rule covers.
-
-Add new fields at the end, so that builders that do not set them keep their fingerprints.
-"""
+"""Fields that the digest of a rule covers. New fields belong at the end, so that builders without them keep their fingerprints."""
 # All manifests share one encoder, because `json.dumps` would create a new encoder for each manifest.
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
@@ -159,10 +156,7 @@ def number(manifest: Sequence[Entry]) -> int:
 
 
 def product_entries(job: Job, sub_ids: tuple[int, ...]) -> str:
-    """Return the entry that an ORDER dependency adds.
-
-    One digest over the products of a job, or over its products with `sub_ids`.
-    """
+    """Return the digest that an ORDER dependency adds as input: over all products of a job, or over those with `sub_ids`."""
     parts = [
         f"{product.name}\t{product.sub_id}\t{product.flags & ~ProductFlag.CACHED}\t{product.digest.hex()}"
         for product in sorted(job.products, key=lambda product: (product.sub_id, product.name))
@@ -218,10 +212,7 @@ _PHRASES = {
 }
 _MOST_EXPLAINED = 3
 _PLACES = frozenset({"places", "found places"})
-"""Kinds of entries that are reported only if no other entry differs, because each new, missing or changed file changes them.
-
-Too.
-"""
+"""Kinds of entries that every new, missing or changed file also changes. They are reported only if no other entry differs."""
 _VALUED = frozenset(
     {
         "version", "analysis fingerprint", "parameters", "platform parameters", "command", "steps", "job parameters",

@@ -188,7 +188,7 @@ class ChainFeedback:
         return ran
 
     def source_changed(self, source: Source, fact: FileFact) -> None:
-        """Count a change of the bytes of `source`; `fact` is its present file."""
+        """Count a change of `source` if its chain was running, otherwise reset the count. `fact` is its present file."""
         writer = self._writer_of(source, fact)
         if writer:
             self._counts[source.key] = (self.count(source) + 1, writer)

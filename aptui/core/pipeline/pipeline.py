@@ -562,10 +562,7 @@ class Pipeline:
                 assert_never(event)
 
     def _release(self) -> None:
-        """Release the sources whose rows of this event are saved.
-
-        And drop the state that is needed only while jobs are in flight.
-        """
+        """Release the sources whose rows are saved, and drop the state that is needed only while jobs are in flight."""
         ticket = self.jobs.ledger.ticket if self.jobs.ledger.rows else self.jobs.ledger.ticket - 1
         for source in self.jobs.ledger.touched:
             self.jobs.memory.leaves_after(source, ticket)

@@ -145,7 +145,7 @@ class SharedAnswers(PipelinePart):
 
 _MAY_SHARE = frozenset({None, JobState.WAITING, JobState.QUEUED, JobState.COMPLETED})
 _STALE_MOST = 10
-"""Maximum number of runs in a row during which the source changed. A user rarely saves a source during so many runs."""
+"""Maximum number of runs in a row during which the source changed. A user rarely saves a source in each of several runs."""
 _ROUNDS_MOST = 20
 """Maximum number of times in a row that one job makes changed intermediates.
 
@@ -506,10 +506,7 @@ class Plans(PipelinePart):
         return ""
 
     def _match(self, job: Job, number: int) -> None:
-        """Complete `job` without a run, because its inputs equal the inputs of its last committed run.
-
-        Restore the reason of that run.
-        """
+        """Complete `job` without a run, because its inputs equal those of its last committed run; restore the reason of that run."""
         if job.id:
             reason, origin = self._memory.archive.reason_of(job.id)
             job.set_reason(reason or "not recorded")

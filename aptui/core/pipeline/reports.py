@@ -141,10 +141,7 @@ class Reports:
         return notices
 
     def list_unreported_ids(self) -> set[int]:
-        """Return the ids of jobs that a later notice will report.
-
-        Because their state changed or `latest` reported them as pending.
-        """
+        """Return the ids of jobs that need another notice, because their state changed or `latest` reported them as pending."""
         return {job.id for job in (*self.moved, *self._reported_pending)}
 
     def follow(self, *, is_followed: bool) -> None:

@@ -358,10 +358,7 @@ class Runs(PipelinePart):
         return False
 
     def _result_problem(self, job: Job, result: RunResult) -> str | None:
-        """Return None if the result may be committed, "" if the run used other bytes than planned.
-
-        Or the reason why the job fails.
-        """
+        """Return None if the result may be committed, "" if the run used unplanned bytes, or the reason why the job fails."""
         fact = job.source.fact
         if fact is None or (result.source_digest and result.source_digest != fact.digest):
             return ""

@@ -287,10 +287,7 @@ class Conflicts:
         return job.id in self._claimed
 
     def free_names(self, job: Job, names: Iterable[str]) -> list[Job]:
-        """Return the jobs that may have these names now.
-
-        Because an intermediate of `job` is invalid and `job` makes none of the names.
-        """
+        """Return the jobs that may have these names now, because `job` has an invalid intermediate and makes no product."""
         rivals = dict.fromkeys(other for name in names for other in self.claimants(name) if other is not job)
         return [other for other in rivals if not self._chains.problem(other, self._claims_of(other))]
 

@@ -94,10 +94,7 @@ class UndeclaredReadCheck:
         return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *log))
 
     def _find_hidden(self, reads: Iterable[Read]) -> list[tuple[Read, FileFact | None]]:
-        """Return the reads of existing or missing files that are not sources.
-
-        Each with the hiding file (None = the file is ignored).
-        """
+        """Return each read of a file that is not a source, and the file that hides it (None = the file is ignored)."""
         return [
             (read, self._graph.hider(read.path)) for read in reads if read.is_hidden and self._graph.counting(read.path) is None
         ]
