@@ -48,7 +48,7 @@ def test_product_that_breaks_a_limit_of_a_check_has_a_flaw(check: Check, facts: 
     assert list(flaws_of_product(check, product(facts))) == flaws
 
 
-def test_name_must_match_its_pattern_case_sensitively() -> None:
+def test_source_name_must_match_the_pattern_of_a_check_case_sensitively() -> None:
     check = Check("names", file_name="[a-z_.]+")
 
     assert list(flaws_of_name(check, "Textures/rock.png")) == []

@@ -204,7 +204,7 @@ def digests_of(command: CommandRule = COMMAND, reference: ReferenceRule = REFERE
 
 @pytest.mark.parametrize("name", [name for name in CommandRule.__struct_fields__ if name != "batch"])
 def test_every_field_of_a_command_changes_the_rule(name: str) -> None:
-    """The number of files per start is not an input of a product. A command for one file has another text (`{source}`)."""
+    """`batch` is not tested: the number of files per start does not affect a product."""
     other = replace(COMMAND, **{name: ("other",) if name == "products" else "other"})
 
     assert digests_of(other)["command"] != digests_of()["command"]

@@ -21,7 +21,7 @@ def test_path_of_a_source_outside_the_scan_folder_stays_absolute() -> None:
     assert path_link("/Gamers/a.fbx", SOURCE, 2, "/game").path == "/gamers/a.fbx"
 
 
-def test_exclamation_mark_makes_a_link_an_exclusion() -> None:
+def test_link_that_begins_with_an_exclamation_mark_is_an_exclusion() -> None:
     assert path_link("!A/*.x", PRODUCT, 2) == ProductLink(PRODUCT, "a/*.x", 2, is_exclusion=True)
 
 

@@ -1,4 +1,4 @@
-"""Which file wins if several scan folders have a file of the same path."""
+"""The file that wins if several scan folders have files of the same path."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_single_match_has_the_same_result_as_a_compiled_wildcard(path: str, patt
     ("pattern", "prefix"),
     [("a/b/*.png", "a/b/"), ("a/b*/c", "a/"), ("*.png", ""), ("a/?", "a/"), ("a/b.png", "a/")],
 )
-def test_the_literal_prefix_is_the_folder_before_the_first_wildcard(pattern: str, prefix: str) -> None:
+def test_literal_prefix_of_a_pattern_is_the_folder_before_its_wildcards(pattern: str, prefix: str) -> None:
     assert literal_prefix(pattern) == prefix
 
 

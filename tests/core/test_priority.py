@@ -63,7 +63,7 @@ def test_analysis_has_the_rank_of_a_job_of_the_host_platform() -> None:
     assert queue.rank(analysis)[5] is False
 
 
-def test_pushing_a_job_again_updates_its_position_in_the_queue() -> None:
+def test_job_that_is_pushed_again_gets_a_new_position_in_the_queue() -> None:
     queue = ReadyQueue("linux")
     first, second = ready("a.s"), ready("b.s")
     queue.push(first)
@@ -76,7 +76,7 @@ def test_pushing_a_job_again_updates_its_position_in_the_queue() -> None:
     assert order == [second, first, None]
 
 
-def test_a_discarded_job_does_not_start() -> None:
+def test_job_that_is_removed_from_the_queue_does_not_start() -> None:
     queue = ReadyQueue("linux")
     first, second = ready("a.s"), ready("b.s")
     queue.push(first)

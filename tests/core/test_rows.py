@@ -157,5 +157,5 @@ def test_each_edge_is_written_once_with_the_bits_of_its_dependencies() -> None:
         ("", "", ""),
     ],
 )
-def test_origin_is_appended_to_the_reason(reason: str, origin: str, told: str) -> None:
+def test_origin_of_a_result_is_appended_to_the_reason_of_its_job(reason: str, origin: str, told: str) -> None:
     assert with_origin(reason, origin) == told

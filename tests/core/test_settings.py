@@ -190,7 +190,7 @@ def test_broken_or_repaired_settings_file_affects_every_builder() -> None:
         ({"data": {"platforms": {"linux": {}}}}, ""),
     ],
 )
-def test_settings_with_unknown_names_are_refused(sections: dict[str, dict[str, object]], problem: str) -> None:
+def test_folder_settings_with_unknown_names_are_refused(sections: dict[str, dict[str, object]], problem: str) -> None:
     assert settings_of(a=sections).problem(PathKey("a/x.s")) == problem
 
 

@@ -120,7 +120,7 @@ HOST_ERRORS = re.compile("its worker died|cannot be placed|it was ")
 
 
 class Simulation(RuleBasedStateMachine):
-    """Users edit, workers die, the engine is killed; then the settled cache is compared with a clean build."""
+    """Random actions: users edit files, workers die, engines are killed. Then the settled cache is compared with a clean build."""
 
     blind = ""
 
@@ -319,7 +319,7 @@ class Simulation(RuleBasedStateMachine):
 
     @rule(data=st.data(), text=TEXTS, seed=st.integers(0, 999), steps=st.one_of(st.none(), st.integers(0, 30)))
     def save_alone(self, data: st.DataObject, text: str, seed: int, steps: int | None) -> None:
-        """Save a known file and check only this file.
+        """Save a known file, and check this file without its folder.
 
         Then wait until the engine is idle (`fuse` is None), or let the engine die.
         """
@@ -418,7 +418,7 @@ class Simulation(RuleBasedStateMachine):
     # -------------------------------------------------------------------------------------- comparison with a clean build
 
     def compare(self) -> None:
-        """Compare with a clean build; jobs that failed because of the host are retried first."""
+        """Compare the world with a clean build, after a retry of the jobs that failed because of the host."""
         world = self.world
         world.fates.clear()
         world.commit_fates.clear()
@@ -482,12 +482,12 @@ class Simulation(RuleBasedStateMachine):
 
 
 def orphans(jobs: dict[str, Job]) -> set[str]:
-    """Return the names of jobs whose analysis has failed since it planned them."""
+    """Return the names of jobs whose analysis failed after an earlier analysis had planned them."""
     return {name for name, job in jobs.items() if not job.is_analysis and analysis_failed(job)}
 
 
 def analysis_failed(job: Job) -> bool:
-    """Whether the analysis of the job has failed since it planned the job."""
+    """Whether the analysis of the job failed after an earlier analysis had planned the job."""
     analysis = job.source.jobs.get((job.builder, "", ANALYSIS_KEY))
     return analysis is not None and analysis.state is JobState.FAILED
 
@@ -541,7 +541,7 @@ def endless_jobs(jobs: dict[str, Job]) -> set[str]:
 
 
 def excused_chains(world: World, clean: World, excused: set[str]) -> set[str]:
-    """Return the jobs of sources that may exist in only one world, or differ, and the jobs with these sources as input.
+    """Return the jobs of sources that may differ between the worlds or exist in only one, and the jobs with these sources as input.
 
     The products of a failed or cancelled job stay sources of other builders, and so do their products; a job that lost a
     product to another keeps the rest. An excused job may have other products in a clean build.
@@ -591,7 +591,7 @@ MUTANTS = {
     "code": "code", "tool": "tool", "find_changed": "new file", "_unproven_of": "file that is seen", "_came": "new file",
     "_is_matched": "new file",
 }  # fmt: skip
-"""{disabled check: the kind of change that reveals the missing check first}.
+"""{disabled check: the kind of change that fails first without the check}.
 
 The checks find other code, another tool, and files that changed during a run, were being read when it began, or appeared since
 then.

@@ -506,7 +506,7 @@ class Plans(PipelinePart):
         return ""
 
     def _match(self, job: Job, number: int) -> None:
-        """Complete `job` without a run, because its inputs equal those of its last committed run; restore the reason of that run."""
+        """Complete `job` without a run, because it has the inputs of its last committed run; restore the reason of that run."""
         if job.id:
             reason, origin = self._memory.archive.reason_of(job.id)
             job.set_reason(reason or "not recorded")

@@ -1,4 +1,4 @@
-"""Changes of the configuration: which jobs a change of builders, platforms or scan folders runs or removes."""
+"""Changes of the configuration: the jobs that run or are removed after a change of builders, platforms or scan folders."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_builder_may_change_to_a_kind_that_needs_no_analysis() -> None:
     assert not world.archive.tables.analyses
 
 
-def test_enabled_platform_runs_only_its_own_jobs() -> None:
+def test_newly_enabled_platform_runs_only_its_own_jobs() -> None:
     world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=("linux",))
     world.configure(platforms=BOTH)
 

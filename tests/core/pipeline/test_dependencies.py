@@ -1,4 +1,4 @@
-"""Dependencies: which jobs wait for other jobs, and which jobs run again after a change."""
+"""Dependencies: the jobs that wait for other jobs, and the jobs that run again after a change."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from aptui.core.paths import path_uuid
 
 
 def runs_of(world: World) -> list[str]:
-    """Return the processing runs in the order they started, by source."""
+    """Return the sources of the runs that made products, in the order in which the runs started."""
     return [name.partition("@")[0] for name in world.order if "@" in name]
 
 
 def only_changes(world: World, rel: str, sub_ids: tuple[int, ...]) -> None:
-    """Let the next runs of a source make the same products again, except products with these sub ids."""
+    """Let the next runs of a source change only the products with these sub ids."""
     made = world._process
     old = {product.sub_id: product.digest for product in world.job(f"{rel}@linux:main").products}
 
@@ -88,7 +88,7 @@ def look_at(world: World, name: str, look: int) -> None:
 
 
 def held_up(world: World, files: dict[str, str]) -> None:
-    """Write files; analyse all of them, but run no job."""
+    """Write these files and analyse all of them, but run no job."""
     for name, text in files.items():
         world.write(name, text)
     world.duration_ms, world.slots = 1_000, 100
@@ -362,7 +362,7 @@ def test_job_dependency_on_another_platform_fails_the_job() -> None:
     assert world.settle(restart=True).ran() == []
 
 
-def test_job_with_missing_dependency_runs_last(world: World) -> None:
+def test_job_with_a_missing_dependency_runs_last(world: World) -> None:
     world.write("a.s", "after gone.s:main\ncritical")
     world.edit({"b.s": "after c.s:unknown", "c.s": "priority -9", "d.s": "priority 3"})
 
@@ -653,7 +653,7 @@ def test_job_requested_by_a_user_runs_after_a_crash(world: World, is_blocked: bo
     assert world.cache == world.clean().cache
 
 
-def test_job_requested_during_its_commit_runs_again(world: World) -> None:
+def test_job_that_is_requested_during_its_own_commit_runs_again(world: World) -> None:
     settled(world, a_s="", b_s="x")
     world.apply({"a.s": "reprocess b.s", "b.s": "y"})
 

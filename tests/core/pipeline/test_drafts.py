@@ -42,7 +42,7 @@ def until(world: World, count: int) -> None:
 
 
 def drafted(count: int = 2) -> World:
-    """Return a world with the source `a.s`, in which this number of runs has been ordered: its draft, then its final."""
+    """Return a world with the source `a.s`. Of its two runs, a draft and a final, `count` have been ordered."""
     world = world_with()
     world.write("a.s")
     world.scan()
@@ -146,7 +146,7 @@ def test_failed_final_is_retried_like_any_failed_job() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_failed_draft_fails_the_job() -> None:
+def test_job_with_a_failed_draft_is_failed() -> None:
     world = world_with().apply({"a.s": "FAIL"})
 
     assert asked(world) == ["a.s draft"]
@@ -309,7 +309,7 @@ def test_all_finals_are_made_when_they_need_several_batches(monkeypatch: pytest.
     assert world.archive.tables.drafts == {}
 
 
-def test_fetched_final_replaces_the_draft(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetched_final_is_used_in_place_of_the_requested_draft(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_with()
     made = world._outcome
 
@@ -339,7 +339,7 @@ def is_finishing(world: World) -> bool:
     return world.archive.tables.drafts.get(job_id, 0) == world.archive.tables.jobs[job_id][PLANNED]
 
 
-def test_rows_distinguish_a_planned_final_from_a_new_draft() -> None:
+def test_row_of_a_job_distinguishes_a_planned_final_from_a_new_draft() -> None:
     world = drafted()
     world.slots = 0
     while_final_is_made = is_finishing(world)

@@ -21,7 +21,7 @@ SMALL = Check("small", CheckLevel.BLOCK, limits=(Limit("bytes", "<= 1", 0, 2),))
 
 
 def with_scripter(**changes: Any) -> dict[str, Any]:
-    """Return the change of a `Setup` that gives its script builder these fields."""
+    """Return the arguments for a `Setup` whose script builder has these fields."""
     return {"builders": (copier(), scripter(**changes))}
 
 

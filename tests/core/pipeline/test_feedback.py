@@ -1,4 +1,4 @@
-"""Chains with a later stage that writes the first source of the chain: they end with a failure that names the file."""
+"""A chain whose later stage writes the first source of the chain ends with a failure that names the source."""
 
 from __future__ import annotations
 

@@ -694,7 +694,7 @@ def test_change_of_an_overridden_file_runs_no_job() -> None:
     assert world.cache == {"linux/a.txt": sha("high")}
 
 
-def test_file_that_overrides_a_file_with_equal_bytes_runs_no_job() -> None:
+def test_overriding_file_with_equal_bytes_runs_no_job() -> None:
     world = overriding()
     assert world.apply({"a.txt": "low"}).ran() == []
     assert next(iter(world.archive.tables.sources.values()))[1] == 1
@@ -1105,7 +1105,7 @@ def test_dependency_that_matches_no_builder_is_read_once(
 
 
 def test_single_checked_dependency_is_read_again_after_a_crash(world: World) -> None:
-    """The folder's row is out of date until the folder is checked."""
+    """The row of the folder has the old digest until the whole folder is checked."""
     settled(world, a_s="include hub.bin", hub_bin="1")
     assert world.save_alone("hub.bin", "2")
     world.run()

@@ -313,7 +313,7 @@ def test_intermediate_keeps_its_uuid_when_its_source_moves() -> None:
 
 
 def test_source_moved_with_its_meta_file_is_not_reported_as_removed(world: World) -> None:
-    """The disk also has an older identity file without a source; the deleted source of that file had the same bytes."""
+    """The disk also has the identity file of a deleted source. The deleted source had the same bytes as the moved source."""
     world.apply({"b.s": "x", "b.s.meta": meta("two", "b.s")})
     world.apply({"a.s": None})
     for name in ("b.s", "b.s.meta"):

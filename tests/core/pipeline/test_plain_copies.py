@@ -26,7 +26,7 @@ FILES = ("a.txt", "B.txt", "sub/C.txt", "sub/deeper/d.txt", "e.txt")
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Return a list that receives an entry for each attempt to decide copies together: whether the attempt succeeded."""
+    """Return a list that records, for each attempt to decide copies together, whether the attempt succeeded."""
     found: list[bool] = []
     plan = PlainCopies.plan
 
@@ -98,7 +98,7 @@ def test_copies_decided_together_have_the_same_notices_as_single_copies(taken: l
 
 
 def rewritten(world: World) -> World:
-    """Return a world whose files were processed; afterwards all files except one were rewritten."""
+    """Process the files of a world, and then rewrite all files except one; return the world."""
     world.settle()
     world.forget_runs()
     world.notices.clear()

@@ -26,7 +26,7 @@ def world_with(*limits: tuple[str, int], rng: random.Random | None = None) -> Wo
 
 
 def analysed(world: World, *names: str) -> World:
-    """Return the world with these sources; their jobs are ready, and no job runs."""
+    """Add these sources to the world and analyse them, so that their jobs are ready and no job runs; return the world."""
     world.slots = 0
     for name in names:
         world.write(name)

@@ -229,7 +229,7 @@ def test_failed_job_is_retried_once_at_every_scan(world: World, restart: bool) -
     assert world.job("a.s@linux:main").reason == "tried again: it failed before"
 
 
-def test_failed_job_with_changed_source_is_not_reported_as_new(world: World) -> None:
+def test_reason_of_a_failed_job_names_its_changed_source(world: World) -> None:
     settled(world, a_s="FAIL", z_s="")
 
     world.write("a.s", "FAIL # otherwise")
@@ -238,7 +238,7 @@ def test_failed_job_with_changed_source_is_not_reported_as_new(world: World) -> 
     assert world.job("a.s@linux:main").reason.startswith("source 'a.s' changed (")
 
 
-def test_failed_job_with_changed_builder_is_not_reported_as_new(world: World) -> None:
+def test_reason_of_a_failed_job_names_its_changed_builder(world: World) -> None:
     settled(world, a_s="FAIL", z_s="")
     world.configure(builders=(scripter(version="2"),))
 
@@ -257,7 +257,7 @@ def test_repaired_source_clears_the_failure_of_its_job(world: World) -> None:
     assert (job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log) == (0, "", 0, "")
 
 
-def test_failed_job_with_reverted_source_runs_again_and_completes(world: World) -> None:
+def test_failed_job_runs_again_when_its_source_is_reverted(world: World) -> None:
     settled(world, a_s="x")
     world.apply({"a.s": "FAIL"})
 
@@ -454,7 +454,7 @@ def test_source_deleted_after_a_failed_first_commit_leaves_no_products(world: Wo
     assert world.statuses() == {}
 
 
-def test_reverted_source_runs_again_after_a_failed_commit(world: World) -> None:
+def test_job_of_a_reverted_source_runs_again_after_a_failed_commit(world: World) -> None:
     settled(world, a_txt="x")
     world.commit_fates["a.txt@linux:data"] = [0]
     world.apply({"a.txt": "y"})
@@ -811,7 +811,7 @@ def test_failed_job_whose_source_is_reverted_is_reported_without_a_run(world: Wo
     assert told(world, "a.s") == ["completed"]
 
 
-def test_deleted_failed_job_is_reported(world: World) -> None:
+def test_deletion_of_a_failed_job_is_reported(world: World) -> None:
     world.fates["a.s@linux:main"] = [Outcome.FAILED]
     world.apply({"a.s": "info 1"})
     told(world, "a.s")

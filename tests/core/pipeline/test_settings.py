@@ -180,7 +180,7 @@ def test_skipped_jobs_run_after_their_settings_are_removed_before_a_crash() -> N
     assert world.settle().cache == before
 
 
-def test_broken_settings_fail_the_sources_below_until_they_are_corrected() -> None:
+def test_sources_below_broken_settings_fail_until_these_are_corrected() -> None:
     world = world_of()
     before = dict(world.cache)
     say(world, "one", "not yaml")
@@ -259,7 +259,7 @@ def test_changed_dependency_reruns_no_job_below_broken_settings() -> None:
     assert world.statuses()["one/b.s:analyse"] == "failed"
 
 
-def test_settings_of_the_winning_scan_folder_apply() -> None:
+def test_settings_file_of_the_winning_scan_folder_applies() -> None:
     world = world_of(folders=("game", "shared"))
     world.write("one/s.s", "", "shared")
     say(world, "one", {"script": {"params": {"look": "shared"}}}, "shared")
@@ -317,7 +317,7 @@ def test_stored_settings_without_a_file_are_dropped() -> None:
     assert same_as_clean(world)
 
 
-def test_settings_changed_while_files_are_read_are_applied() -> None:
+def test_settings_that_change_while_files_are_read_are_applied() -> None:
     world = world_of()
     world.write("one/b.s", "other")
     world.scan()

@@ -1,4 +1,4 @@
-"""Answers of `create_jobs` that hold for all sources: one source is analysed by a worker, the others get the same plans."""
+"""Answers of `create_jobs` that hold for all sources: a worker analyses one source, and all other sources get the same plans."""
 
 from __future__ import annotations
 

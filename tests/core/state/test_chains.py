@@ -1,4 +1,4 @@
-"""Chains: products for platform `common` are sources of other builders; a deleted stage also deletes all later stages."""
+"""Chains: products for the platform `common` are sources of other builders. A deleted stage deletes all its later stages."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def test_next_engine_recovers_from_a_crash_at_any_moment(fuse: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("fuse", range(11, 17))
 def test_change_reverted_after_a_crash_gives_the_result_of_a_clean_build(fuse: int) -> None:
-    """The interrupted commit is undone: the job makes the products of its stored row again."""
+    """The next engine undoes the interrupted commit, because the job makes the products of its stored row again."""
     for seed in range(30):
         world = World(rng=random.Random(seed)).apply({"a.s": "stage m.s=stage+ n.txt=deep"})
         world.write("a.s", "stage m.s=stage+ n.txt=other")
@@ -366,7 +366,7 @@ def test_no_job_waits_for_a_changed_intermediate_whose_own_job_fails(world: Worl
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("way", ["read", "include"])
 def test_job_with_its_own_intermediate_as_input_fails(way: str, seed: int) -> None:
-    """The job makes a different intermediate in each run. A late check may find the previous intermediate; no user changed it."""
+    """The job makes a different intermediate in each run. A late check may find an earlier one, which no user has changed."""
     world = World(Setup(builders=(copier(), scripter())), rng=random.Random(seed)).apply(
         {"m.s": f"{way} sub/d.s\nstage+ sub/d.s=x"}
     )

@@ -133,7 +133,7 @@ def some_jobs() -> Jobs:
 
 
 def seen(jobs: Jobs, *all_jobs: Job) -> object:
-    """Return a copy of everything that a preparation might have touched."""
+    """Return a copy of all records that the preparation of a commit could change."""
     states = [{name: copy.copy(getattr(job, name)) for name in Job.__slots__ if name != "source"} for job in all_jobs]
     return states, copy.deepcopy((jobs.ledger.rows, jobs.ledger.commands, jobs.ledger.product_id, jobs.conflicts._claims))
 

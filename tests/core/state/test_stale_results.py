@@ -43,7 +43,7 @@ CASES = [
     for is_back in (False, True)
 ]
 ORDERS = [("read", 1, 19), ("read", 1, 21), ("read", 2, 24), ("jobs-from", 1, 68)]
-"""Orders of events (word, run, seed) in which a run used bytes that the engine never read."""
+"""Cases (word, run, seed) in which a run uses bytes that the engine never reads."""
 
 
 @pytest.mark.parametrize(("word", "is_known", "is_back"), CASES)
@@ -179,7 +179,7 @@ MUTANTS = [
     ("stale_results", "unread", ("read", False, 2)),
     ("results", "is_of_other_code", ("code", True, 1)),
 ]
-"""(module, the check that is disabled, the case (word, is known, run) that detects the missing check)."""
+"""(module, the check that is disabled, (word, is known, run) of a case that fails without the check)."""
 
 
 @pytest.mark.parametrize(("where", "name", "case"), MUTANTS)
@@ -269,7 +269,7 @@ def check_second(word: str, seed: int) -> None:
 
 
 def check_away(word: str, seed: int) -> None:
-    """While a run reads a hidden file, remove the file that hides it; then restore that file."""
+    """Remove a file while a run reads another file, which the removed file hides; then restore the removed file."""
     world = World(Setup(folders=("game", "shared")), rng=random.Random(seed))
     world.write("e.txt", "own")
     world.write("e.txt", "shared", "shared")

@@ -181,7 +181,7 @@ def test_log_names_at_most_twenty_undeclared_reads(world: Reading) -> None:
     assert said[-1] == (LogLevel.WARNING, "reads 5 more sources without declaring them")
 
 
-def test_warning_for_a_command_names_the_depfile(world: Reading) -> None:
+def test_warning_for_an_undeclared_read_of_a_command_names_the_depfile(world: Reading) -> None:
     world.configure(builders=(copier(), replace(scripter(), kind=BuilderKind.COMMAND)))
     world.boot()
     world.read_by_runs["a.s"] = ["Part.txt"]

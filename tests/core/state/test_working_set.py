@@ -1,4 +1,4 @@
-"""The working set: sources and folders in memory, their release, and files that the scan has not checked."""
+"""The working set: sources and folders in memory, their release from memory, and files that the scan has not checked."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_reported_folder_is_used_before_its_rows_are_saved(memory: WorkingSet) -
     assert memory.matching("SUB/*.bin") == ["sub/c.bin"]
 
 
-def test_loaded_source_has_the_bytes_of_the_reported_folder(memory: WorkingSet) -> None:
+def test_loaded_source_has_the_digest_from_its_reported_folder(memory: WorkingSet) -> None:
     memory.put_folder(pending(fact("a.s", sha("new"))))
 
     (item,) = memory.load([PathKey("a.s")])
