@@ -35,9 +35,9 @@ def owner_of(key: PathKey) -> PathKey | None:
 
 @lru_cache(maxsize=256)
 def path_uuids(rel: RelPath) -> tuple[SourceUuid, ...]:
-    """Return the UUIDs of a path: the UUID of the path in lower case, and of the path as written if that differs.
+    """Return the UUIDs of a path: the UUID of the path in lower case, and a second UUID if the path has capital letters.
 
-    The result is cached, because creating a source needs it several times.
+    The result is cached, because the creation of a source needs these UUIDs several times.
     """
     plain = path_uuid(rel)
     return (plain,) if rel == rel.lower() else (plain, SourceUuid(name_uuid(from_text(rel))))

@@ -81,7 +81,7 @@ def product_at(path: str) -> str:
 def normalize(path: str) -> RelPath:
     r"""Return `path` with `/` for `\` and without `.`, `..`, doubled or trailing slashes.
 
-    It is never made absolute: an absolute path stays absolute, and a path that climbs out of its folder keeps its leading `..`.
+    An absolute path stays absolute, a relative path stays relative, and a path that leaves its folder keeps its leading `..`.
     """
     if not _TO_NORMALIZE.search(path):
         return RelPath(path)

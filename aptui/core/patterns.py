@@ -158,7 +158,7 @@ class PatternSet:
 
 
 class _Gated:
-    """Regexes with the index of their builder; combined regexes in front of them reject most paths at once."""
+    """Regexes, each with the index of its builder. Combined regexes are tried first, and reject most paths at once."""
 
     def __init__(self, regexes: Sequence[tuple[int, str]]) -> None:
         of_each = {index: [regex for other, regex in regexes if other == index] for index in dict.fromkeys(at for at, _ in regexes)}

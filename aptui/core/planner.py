@@ -177,7 +177,7 @@ class Companions:
         return found
 
     def is_shared(self, key: PathKey) -> bool:
-        """Whether this one file is a companion of many sources (`Companion.file`)."""
+        """Whether `key` is a file that many sources share as a companion (`Companion.file`)."""
         return key in self._files
 
     def is_shared_with(self, key: PathKey, rel: str) -> bool:

@@ -19,7 +19,7 @@ Names = tuple[str, ...]
 
 
 class ResourceUse(Struct, frozen=True):
-    """Use of one resource: `holders` are names of jobs, `waiting_count` is the number of jobs that could start if it were free."""
+    """Use of one resource. `holders` are names of jobs; `waiting_count` is the number of jobs that wait for the resource."""
 
     name: str
     limit: int
@@ -212,7 +212,7 @@ class LanedQueue(ReadyQueue):
         return chain(super().__iter__(), *self._lanes.values())
 
     def waiting_for(self, name: str) -> int:
-        """Return how many jobs need this resource, 0 if it is free; they may wait for other resources, too."""
+        """Return the number of jobs that need this resource, 0 if it is free. The jobs may also wait for other resources."""
         if self._resources.are_free((name,)):
             return 0
         return sum(len(lane) for names, lane in self._lanes.items() if name in names)

@@ -102,7 +102,7 @@ class JobFailure(Struct, frozen=True, array_like=True):
 
 
 def dump(failure: JobFailure | None) -> str:
-    """Return a failure as it is stored, "" for None."""
+    """Return a failure in its stored form, "" for None."""
     return msgspec.json.encode(failure).decode() if failure is not None else ""
 
 

@@ -50,7 +50,7 @@ from aptui.core.run_report import OutsideFile
 
 
 class SessionKind(StrEnum):
-    """Why a session began."""
+    """The reason why a session began."""
 
     BEFORE = "before"
     START = "start"
@@ -238,7 +238,7 @@ def find_planned(job: Job) -> int | None:
 
 
 def product_rows(product_id: int, job: Job, product: Product) -> Iterator[tuple[str, Row]]:
-    """Yield (operation, parameters) of a product and of everything that it declares: links, former sub ids and facts."""
+    """Yield (operation, parameters) for the rows of a product, its links, its former sub ids and its facts."""
     yield (
         "put_product",
         (
@@ -532,7 +532,7 @@ class Archive(Protocol):
         ...
 
     def owners_below(self, names: Sequence[str]) -> dict[str, tuple[int, PathKey]]:
-        """Return {product name: (job id, key of its source)} for products recorded anywhere below folders of these names."""
+        """Return {product name: (job id, key of its source)} for products in folders of these names, and in folders below them."""
         ...
 
     def conflicts(self) -> dict[str, list[tuple[int, PathKey]]]:

@@ -59,7 +59,7 @@ class FolderAdjustment(Struct, frozen=True):
     entries: Manifest = ()
     """Entries for the manifest of an analysis, which gets all settings."""
     platform_entries: Mapping[str, Manifest] = field(default_factory=dict)
-    """{platform: entries for the manifests of its jobs}, only those of settings that have an effect on jobs of the platform."""
+    """{platform: entries for the manifests of its jobs}, without the settings that have no effect on jobs of the platform."""
 
 
 NOTHING = FolderAdjustment()
@@ -238,7 +238,7 @@ class SettingsTree:
             values["", name] = Value(value, RULE, where)
 
     def _add(self, file: _Folder, builder: Builder, values: dict[Slot, Value], skips: dict[str, str]) -> None:
-        """Apply one settings file on top of the files of the folders above it."""
+        """Apply one settings file after the files of the folders above, so that its values override theirs."""
         section = file.sections.get(builder.name)
         if section is None:
             return

@@ -98,7 +98,7 @@ def test_text_with_a_lone_surrogate_has_a_fingerprint() -> None:
     assert fingerprint.combine((("version", "\ud800", "1"),))
 
 
-def test_plan_with_default_values_has_no_manifest_entries() -> None:
+def test_job_plan_with_default_values_has_no_manifest_entries() -> None:
     assert fingerprint.plan_entries(JobPlan("main", "linux")) == ()
 
 
@@ -158,11 +158,13 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize(("old", "new", "sentence"), SENTENCES)
-def test_explanation_names_the_input_that_changed(old: fingerprint.Manifest, new: fingerprint.Manifest, sentence: str) -> None:
+def test_description_of_a_difference_names_the_input_that_changed(
+    old: fingerprint.Manifest, new: fingerprint.Manifest, sentence: str
+) -> None:
     assert fingerprint.explain(old, new) == sentence
 
 
-def test_long_list_of_differences_is_shortened() -> None:
+def test_description_of_many_differences_names_only_three_inputs() -> None:
     new = tuple(("dependency", str(n), "1") for n in range(9))
 
     said = fingerprint.explain((), new)

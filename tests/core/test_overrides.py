@@ -32,7 +32,7 @@ def test_all_files_that_differ_only_in_case_in_one_scan_folder_clash() -> None:
     ]
 
 
-def test_file_overridden_by_a_case_clash_stays_hidden() -> None:
+def test_case_clash_hides_the_file_of_a_later_scan_folder() -> None:
     winners, clashes = merge_folder([[fact("A.txt"), fact("a.txt")], [fact("a.txt", 2)]])
 
     assert winners == {}

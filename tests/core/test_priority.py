@@ -89,7 +89,7 @@ def test_job_that_is_removed_from_the_queue_does_not_start() -> None:
     assert len(queue) == 0
 
 
-def test_job_that_may_no_longer_start_is_skipped() -> None:
+def test_queue_skips_a_job_that_may_no_longer_start() -> None:
     queue = ReadyQueue("linux")
     job = ready()
     queue.push(job)
@@ -99,7 +99,7 @@ def test_job_that_may_no_longer_start_is_skipped() -> None:
     assert len(queue) == 0
 
 
-def test_peek_leaves_the_job_in_the_queue() -> None:
+def test_queue_still_contains_the_job_that_it_returned_from_peek() -> None:
     queue = ReadyQueue("linux")
     job = ready()
     queue.push(job)

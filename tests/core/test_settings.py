@@ -142,7 +142,7 @@ def test_planning_parameter_of_a_folder_is_only_in_the_analysis_manifest() -> No
     assert set(adjustment.platform_entries.values()) == {()}
 
 
-def test_place_of_a_value_is_its_key_or_the_top_of_the_file() -> None:
+def test_place_of_a_setting_is_its_key_or_else_the_top_of_the_file() -> None:
     settings = settings_of(a={"script": {"params": {"quality": 90, "other": 1}}})
 
     values = settings.adjustment(PathKey("a/x.s"), SCRIPT).values
@@ -216,5 +216,5 @@ def test_folder_settings_may_name_disabled_builders_and_platforms() -> None:
     ("rel", "is_one"),
     [(".aptui.yaml", True), ("a/.APTUI.yaml", True), ("a.aptui.yaml", False), ("aptui.yaml", False), ("a/.aptui.yaml/b", False)],
 )
-def test_settings_files_are_recognized_by_name(rel: str, is_one: bool) -> None:
+def test_settings_file_is_recognized_by_its_name(rel: str, is_one: bool) -> None:
     assert is_settings(rel) is is_one

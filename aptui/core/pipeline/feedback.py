@@ -104,7 +104,7 @@ class Drafts(PipelinePart):
         return fingerprint.number(quality.as_draft(blocker.planned_inputs)) == blocker.fingerprint
 
     def list_due(self) -> list[Job]:
-        """Return the jobs whose finals are due now, [] while anything else is pending; the caller evaluates them."""
+        """Return the jobs whose finals are due now, [] while any other work is pending. The caller evaluates these jobs."""
         while (self._pending or self._held) and self._is_quiet():
             if not self._pending:
                 if self._jobs.running:  # running jobs may still make inputs of the finals
@@ -200,7 +200,7 @@ class ChainFeedback:
         return self._counts.get(source.key, (0, ""))[0]
 
     def writer(self, source: Source) -> str:
-        """Return the name of the job that ran when `source` changed last, for messages."""
+        """Return the name of the job that was running at the last change of `source`, for messages."""
         return self._counts.get(source.key, (0, ""))[1]
 
     def _writer_of(self, source: Source, fact: FileFact) -> str:

@@ -351,7 +351,7 @@ class Files(PipelinePart):
             self._memory.newer.learned.add(key)
 
     def _note_small(self, facts: Iterable[FileFact], previous: PendingFolder | None) -> None:
-        """Record the digests, b"" = unknown, of files that may have been Git LFS pointers and changed their size."""
+        """Record the old digests (b"" = unknown) of files whose size changed and that may have been Git LFS pointers."""
         is_wanted = self._memory.edges.has_any or self._takes_pointers
         unread = {fact.key: fact for fact in facts if not fact.digest} if is_wanted else {}
         before = self._memory.archive.files(list(unread)) if previous is None else previous.winners

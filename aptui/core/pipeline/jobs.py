@@ -159,7 +159,7 @@ class Retries:
 
 
 UNKNOWN = 0
-"""Planned fingerprint of a job that was cancelled before its manifest was known: it stays cancelled until its source changes."""
+"""Planned fingerprint of a job that was cancelled before its manifest was known, and stays cancelled until its source changes."""
 _COVERING = (DependencyKind.FINGERPRINT, DependencyKind.ORDER)
 
 
@@ -202,13 +202,13 @@ class Jobs:
         self.code_problem = ""
         """Why builders could not be described again, "" = no problem; if set, runs with other code fail."""
         self.failing_count = 0
-        """Number of failed jobs and analyses, minus those that were failed when the engine opened."""
+        """Number of failed jobs and analyses, minus their number when the engine opened."""
         self._platform_ids = {platform.id for platform in project.platforms}
         self._edges_due: dict[tuple[Source, bytes], None] = {}
         self.copies_on_reading = True
         """Whether a worker that reads a file may also stage a copy of the file."""
         self.copies: dict[PathKey, list[int]] = {}
-        """{key: run keys} of copies that came with the bytes of files, for this event alone."""
+        """{key of a file: run keys} of the copies that workers made while they read files; valid only for this event."""
         self.copied: dict[Job, RunKey] = {}
         """Jobs that use the copies in `copies`, and that start after the event is handled."""
         self._key_of_start = RunKey(0)
@@ -294,7 +294,7 @@ class Jobs:
             self._planned.append(job)
 
     def save_idle_plans(self) -> None:
-        """Save the jobs that had not started one event after the event that planned them, because clients read rows."""
+        """Save the jobs that have not started during the event after their planning, so that clients can read their rows."""
         for job in self._planned_before:
             if job.is_unsaved and job.state not in (JobState.RUNNING, JobState.COMMITTING):
                 self.save(job)

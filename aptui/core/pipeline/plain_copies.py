@@ -122,7 +122,7 @@ class PlainCopies(PipelinePart):
         return jobs
 
     def _is_new(self, key: PathKey) -> bool:
-        """Whether a path never had a source, and the row of its folder is not saved yet.
+        """Whether a path has never been a source, and the row of its folder is not saved yet.
 
         After a crash the next scan then finds the file again.
         """

@@ -169,7 +169,7 @@ class Analyses(PipelinePart):
         return tuple(plans.values()), tuple(sorted(edges)), tuple(log), problem
 
     def _find_undeclared(self, job: Job, builder: Builder, plan: JobPlan) -> str:
-        """Return the error of a job for an undeclared platform, "" if its platform is only not enabled here."""
+        """Return the error of a job for an undeclared platform, "" if the platform is declared and not enabled."""
         project = self._jobs.project
         tags = {tag for platform in project.platforms for tag in platform.tags}
         ids = [platform.id for platform in project.platforms if platform.id != COMMON_PLATFORM]

@@ -65,7 +65,7 @@ class Commit(Struct):
     requested: tuple[Job, ...] = ()
 
     def find_replaced(self, placed: int) -> dict[str, Product]:
-        """Return {name: product} of the files that replaced the job's products when the first `placed` moves were made."""
+        """Return {name: product} of the products that the first `placed` moves have put in place of earlier products of the job."""
         known = {product.name for product in self.had}
         return {product.name: product for _staged, product in self.renames[:placed] if product.name in known}
 

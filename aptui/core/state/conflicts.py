@@ -292,9 +292,9 @@ class Conflicts:
         return [other for other in rivals if not self._chains.problem(other, self._claims_of(other))]
 
     def claim_all(self, job: Job, names: Collection[str]) -> list[Job]:
-        """Reduce the claims of `job`, which failed because another job makes one of its product names, to its present products.
+        """Let `job` claim these names and no others, because it failed when another job made one of these products, too.
 
-        Return the jobs that may have the names that it released.
+        Return the jobs that may now have the released names.
         """
         freed = self._release(job, [name for name in self._claims_of(job) if name not in names])
         for name in sorted(names):

@@ -81,7 +81,7 @@ class UndeclaredReadCheck:
         return replace(result, log=(*result.log, *warnings), warnings=result.warnings + len(warnings))
 
     def _with_hidden(self, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
-        """Add files that a run read, or did not find, and that the file of another scan folder hides.
+        """Add the hidden files that a run read, or did not find. The file of another scan folder hides each of them.
 
         A declared dependency with the path of a hidden file means the hiding file.
         """

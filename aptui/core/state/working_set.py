@@ -65,7 +65,7 @@ class Unsaved:
         return bool(self.jobs or self.placing)
 
     def mark_new(self, job: Job) -> None:
-        """Note a new job without a row: until its first run ends, the pending folder makes the next engine find it again."""
+        """Record a new job without a row. Until its run ends, the pending row of its folder makes the next engine find the job."""
         folder = parent(job.source.key)
         pending = self._folders.get(folder)
         if pending is not None and not pending.ticket and job.source.key in pending.winners:
@@ -73,13 +73,13 @@ class Unsaved:
             self.jobs.setdefault(folder, {})[job] = None
 
     def mark_outdated(self, job: Job) -> None:
-        """Note a job with an outdated row: until its run ends, the pending folder makes the next engine find it again."""
+        """Record a job with an old row. Until its run ends, the pending row of its folder makes the next engine find the job."""
         pending = self._folders.get(parent(job.source.key))
         if pending is not None and job.source.key in pending.identities and not job.is_unsaved:
             self.mark_new(job)
 
     def end(self, job: Job) -> None:
-        """Note that an unsaved job has its row now, or is removed."""
+        """Record that an unsaved job now has a row, or is removed."""
         job.is_unsaved, folder = False, parent(job.source.key)
         jobs = self.jobs[folder]
         del jobs[job]
@@ -303,7 +303,7 @@ class WorkingSet:
         self._dead: dict[PathKey, int] = {}
         self._loaded: list[Source] = []
         self._stored_dependents: dict[str, Collection[PathKey]] = {}
-        """{target: its dependents in the archive}, cached for this event; sources with newer rows are in memory, too."""
+        """{target: its dependents in the archive}, cached for this event. Sources with unsaved changes are in memory."""
         self._new_uuids: dict[SourceUuid, dict[PathKey, None]] = {}
         """{UUID: its owners in memory, the last owner last}.
 
@@ -339,7 +339,7 @@ class WorkingSet:
         return [self.sources[key] for key in keys if key in self.sources]
 
     def _overlay(self, source: Source) -> None:
-        """Give a stored source its present file if the row of its folder is not saved yet."""
+        """Set the present file of a stored source whose folder has a row that is not saved yet."""
         pending = self.folders.get(parent(source.key))
         if pending is not None:
             fact = pending.winners.get(source.key)
@@ -350,7 +350,7 @@ class WorkingSet:
             source.fact = fact
 
     def view(self, key: PathKey) -> Source | None:
-        """Return a source for reading, never for changing; None if it does not exist."""
+        """Return a source that the caller only reads and never changes; None if the source does not exist."""
         source = self.sources.get(key)
         if source is not None:
             return source

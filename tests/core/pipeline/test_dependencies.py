@@ -523,7 +523,7 @@ def test_job_runs_again_when_a_file_that_its_run_did_not_find_appears(world: Wor
     assert world.settle(restart=restart).ran() == []
 
 
-def test_file_read_by_a_failed_run_is_a_dependency(world: World) -> None:
+def test_failed_job_depends_on_a_file_that_its_run_has_read(world: World) -> None:
     settled(world, a_s="read x.bin\nFAIL", x_bin="1")
     world.held.clear()
     world.write("x.bin", "2")
@@ -533,14 +533,14 @@ def test_file_read_by_a_failed_run_is_a_dependency(world: World) -> None:
     assert world.ran() == ["a.s@linux:main"]
 
 
-def test_file_read_only_by_an_earlier_run_is_not_a_dependency(world: World) -> None:
+def test_job_does_not_depend_on_a_file_that_only_an_earlier_run_has_read(world: World) -> None:
     settled(world, a_s="read x.bin", x_bin="1")
     settled(world, a_s="")
     assert world.apply({"x.bin": "2"}).ran() == []
     assert not world.archive.tables.edges
 
 
-def test_file_read_outside_all_scan_folders_is_a_dependency(world: World) -> None:
+def test_job_depends_on_a_file_that_it_reads_outside_all_scan_folders(world: World) -> None:
     settled(world, a_s="read ../../etc/passwd\nread ../../etc/gone")
 
     assert [name for name, _digest in world.job("a.s@linux:main").discovered] == ["/etc/gone", "/etc/passwd"]
@@ -593,7 +593,7 @@ def test_source_deleted_while_its_dependency_is_read_leaves_no_analysis(world: W
     assert world.is_idle()
 
 
-def test_job_cancelled_while_waiting_does_not_start(world: World) -> None:
+def test_job_that_is_cancelled_while_it_waits_does_not_start(world: World) -> None:
     world.held.add("b.s@linux:main")
     world.apply({"a.s": "after b.s:main", "b.s": ""})
     world.ask("cancel", names=("a.s@linux:main",))

@@ -50,7 +50,7 @@ def drafted(count: int = 2) -> World:
     return world
 
 
-def test_builder_without_drafts_makes_only_finals() -> None:
+def test_builder_that_has_no_drafts_makes_only_finals() -> None:
     world = World(Setup()).apply({"a.s": ""})
 
     assert asked(world) == ["a.s final"]
@@ -189,7 +189,7 @@ def test_pending_finals_are_made_when_finals_are_enabled() -> None:
     assert asked(world) == ["a.s draft", "a.s final"]
 
 
-def test_existing_finals_are_kept_when_finals_are_disabled() -> None:
+def test_existing_finals_are_kept_when_a_project_disables_finals() -> None:
     world = world_with()
     settled(world, a_s="")
 
@@ -236,7 +236,7 @@ def test_edited_job_does_not_wait_for_the_final_of_its_input() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_final_is_made_although_the_final_of_an_input_failed() -> None:
+def test_final_is_made_even_if_the_final_of_an_input_failed() -> None:
     world = world_with()
     world.edit({"a.s": "", "b.s": "after a.s:main"})
     world.scan()

@@ -157,7 +157,7 @@ def test_changed_copy_that_cannot_be_placed_is_a_failed_job(taken: list[bool]) -
     assert world.cache["linux/a.txt"] == sha("a.txt again")
 
 
-def test_new_and_known_files_are_decided_together(taken: list[bool]) -> None:
+def test_copies_of_new_and_known_files_are_decided_together(taken: list[bool]) -> None:
     world = world_of(TWO, *FILES)
     world.settle()
     taken.clear()

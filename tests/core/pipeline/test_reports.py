@@ -104,7 +104,7 @@ def test_cancelled_job_that_is_reprocessed_is_reported_as_pending(world: World) 
     assert latest(world) == [("data", "pending")]
 
 
-def test_analysis_and_removed_source_are_reported(world: World) -> None:
+def test_pending_analysis_and_removed_source_are_reported(world: World) -> None:
     world.slots = 0
     followed(world).write("a.s")
     world.process()

@@ -110,7 +110,7 @@ def test_job_without_a_retry_rule_is_flaky_after_its_worker_died_once() -> None:
     assert last_news(world).flaky == "crash"
 
 
-def test_job_of_a_worker_ended_by_hand_is_not_flaky() -> None:
+def test_job_is_not_flaky_if_its_worker_was_ended_by_hand() -> None:
     world = world_with(None)
     world.fates[NAME] = [Outcome.LOST]
     world.apply({"a.s": ""})

@@ -54,7 +54,7 @@ def test_folder_settings_apply_below_and_rerun_only_affected_builders() -> None:
     assert same_as_clean(world)
 
 
-def test_unchanged_settings_run_nothing() -> None:
+def test_unchanged_settings_run_no_job() -> None:
     world = world_of()
     say(world, "one", LOOK)
     world.settle()

@@ -315,7 +315,7 @@ def test_analysis_that_read_a_missing_intermediate_is_repeated(text: str) -> Non
         ("stage m.s=stage+ sub/n.s=make same.bin", "stage+ sub/n.s=make same.bin"),
     ],
 )
-def test_shortened_chain_reports_no_failure(before: str, after: str, seed: int | None) -> None:
+def test_chain_that_becomes_shorter_reports_no_failure(before: str, after: str, seed: int | None) -> None:
     world = settled(World(Setup(builders=(copier(), scripter()))), a_s=before)
     world.rng = None if seed is None else random.Random(seed)
     world.apply({"a.s": after})

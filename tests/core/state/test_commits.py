@@ -67,7 +67,7 @@ def test_ledger_flush_without_rows_uses_no_ticket() -> None:
     assert ledger.finish() == ([], [])
 
 
-def test_run_keys_are_reserved_before_they_are_used() -> None:
+def test_new_run_keys_are_reserved_before_they_are_used() -> None:
     ledger = Ledger(1, 1, 1, 41)
 
     keys = [ledger.next_run_key() for _key in range(3)]

@@ -156,7 +156,7 @@ def test_undeclared_read_of_an_analysis_warns_or_is_added() -> None:
     assert (warns.runs["a.s@linux:main"], adds.runs["a.s@linux:main"]) == (1, 2)
 
 
-def test_analysis_may_read_what_its_dependencies_declare() -> None:
+def test_analysis_may_read_files_that_its_dependencies_declare() -> None:
     world = Reading()
     world.edit({"a.s": "include b.s", "b.s": "include Part.txt", "Part.txt": ""})
     world.read_by_analyses["a.s"] = ["b.s", "Part.txt"]
