@@ -71,7 +71,7 @@ from aptui.core.state.commits import Commit, JobRow
 from aptui.core.state.stale_results import UndeclaredReadCheck
 from aptui.core.state.working_set import list_declared, targets_of
 
-# `Requests` handles requests of users and clients to run, escalate or cancel jobs, and replaces products that the cache has lost.
+# `Requests` handles requests of users and clients to run, escalate or cancel jobs.
 
 _MOST_FOLLOWED = 2_000
 """Maximum number of sources that one request boosts together with their dependencies."""

@@ -238,7 +238,7 @@ def test_new_scan_folder_changes_product_names_of_duplicate_paths() -> None:
 
     world.settle(restart=True)
 
-    clean = World(world.setup)  # the scan folders have other ids in this world, because it never had another order of them
+    clean = World(world.setup)  # the scan folders get other ids in this world, because it had only one configuration
     clean.disk = world.disk.copy()
     clean.boot()
     clean.settle()
