@@ -188,7 +188,7 @@ class Summary(Struct):
         _print_list("slower than before", slower, "yellow", "aptui jobs --slower")
         flaky = [f"{each.title}  {printing.line(each.failed_of)}" for each in self.flaky]
         _print_list("flaky: they succeeded after a failed run", flaky, "yellow", "aptui jobs --filter is:flaky")
-        what, colour = "drafts: their finals failed or are still to come", "red" if self.is_unfinished else "yellow"
+        what, colour = "drafts, whose final products failed or are still pending", "red" if self.is_unfinished else "yellow"
         _print_list(what, [each.title for each in self.drafts], colour, "aptui jobs --filter is:draft")
         self._print_findings()
         self.print_total()

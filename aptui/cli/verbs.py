@@ -40,7 +40,7 @@ ENVIRONMENT = {
     "APTUI_CACHE_TOKEN": "token for a shared cache over HTTP",
     "APTUI_EVENT": "set for the programs of `on:`: failed, mended or idle",
     "APTUI_GLYPHS": "`ascii` or `utf8`: characters that the screen is drawn with",
-    "APTUI_OUTPUT": "`stock`: send whole regions of the screen, for a terminal that displays it wrong",
+    "APTUI_OUTPUT": "`stock`: send whole regions, for a terminal that displays the screen wrong",
     "APTUI_SANDBOX": "`off`: run workers without a sandbox, unless the project requires one",
     "APTUI_TEXT": "set for the programs of `on:`: the digest in one sentence",
     "APTUI_TOKEN": "token that `aptui client` sends to a gateway",

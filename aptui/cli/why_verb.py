@@ -39,7 +39,7 @@ def describe_edit(source: SourceRow, database: Reader) -> str:
         return ""
     if fact is None or (fact.size, fact.mtime_ns) == (found.st_size, found.st_mtime_ns):
         return ""
-    if _digest(path) in {source.digest, fact.digest} - {b""}:  # the row of the folder may be older than the row of the source
+    if _digest(path) in {source.digest, fact.digest} - {b""}:  # the stored state of the folder may be older than that of the source
         return ""
     return f"its file changed since the last scan; {_PENDING_ADVICE}"
 

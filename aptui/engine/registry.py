@@ -264,7 +264,7 @@ def _fill_steps(builder: Builder, parts: Sequence[tuple[ClassDescription, ClassA
         for step, (found, _answer) in zip(builder.steps, parts, strict=True)
     )
     schemas = [json.loads(found.params_schema or "{}") for found, _answer in parts]
-    # a later step plans its jobs while the job of the chain runs, so all parameters of the step affect the job
+    # a later step is planned only while the job runs, so every parameter of the step can change the products
     for each in schemas[1:]:
         for rule in each.get("properties", {}).values():
             rule.pop("is_planning_only", None)

@@ -98,7 +98,7 @@ def test_batch_that_requires_finals_fails_if_a_draft_remains(run: Run, project: 
     ungated, _, _ = run("batch")
 
     assert (code, gated, ungated) == (0, 1, 1)
-    assert "drafts: their finals failed or are still to come:\n  a.up" in out
+    assert "drafts, whose final products failed or are still pending:\n  a.up" in out
     assert products(project) == {**FINALS, "a.txt": "draft draft\na"}
 
 

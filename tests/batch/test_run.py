@@ -507,7 +507,7 @@ def test_products_of_removed_platform_are_deleted(run: Run, project: Path) -> No
     assert not product.exists()
 
 
-def test_jobs_that_violate_fail_on_are_listed_and_fail_in_junit(run: Run, project: Path) -> None:
+def test_junit_lists_jobs_that_violate_the_option_fail_on_as_failures(run: Run, project: Path) -> None:
     (project / "assets" / "twice.json").write_text('{"a": 1, "a": 2}')
     assert run("batch", "--platforms", "linux")[0] == 0
 

@@ -239,7 +239,7 @@ def test_client_of_another_protocol_may_only_ping_read_status_and_stop(room: Roo
     }
 
 
-def test_connections_report_hello_and_kernel_credentials(room: Room) -> None:
+def test_connection_has_the_name_and_the_kernel_credentials_of_its_client(room: Room) -> None:
     room.bare()
     guest = room.subscriber()
     other = room.guest(kind="x\x1b]0;hi\x07" + "y" * 1000, name="a name", pid=99)

@@ -162,7 +162,7 @@ class Requests(PipelinePart):
                 yield needed
 
     def _key_of(self, target: str) -> PathKey:
-        """Return the key of the source whose UUID `target` is, as 32 hex digits; return any other text unchanged."""
+        """Return the key of a source; `target` is its UUID in 32 hex digits, or already the key."""
         if len(target) != _UUID_DIGITS or "/" in target or "." in target:
             return PathKey(target)
         try:

@@ -156,8 +156,8 @@ class UndeclaredReadCheck:
             if rel is None:
                 continue
             is_source = self._memory.file(key_of(rel)) is not None
-            # An existing file that is not a source is ignored, or is in the cache. A missing file counts only if undeclared reads
-            # are added, because a dependency can wait for the file.
+            # A file that exists but is not a source cannot become a dependency. A missing file can, if undeclared reads are added:
+            # the dependency waits until the file exists.
             if (is_source or (adds and not read.digest)) and not self._graph.is_ignored(rel):
                 found.append((rel, read))
         return found

@@ -522,7 +522,7 @@ class RequestHandler:
         problem = self._other_options(verb)
         if problem:
             request.refuse(
-                f"the engine that runs (process {os.getpid()}) {problem}", hint="stop that engine, or leave that option out"
+                f"the running engine (process {os.getpid()}) {problem}", hint="stop that engine, or leave that option out"
             )
             return
         live.check_unwatched()

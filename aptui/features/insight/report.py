@@ -84,7 +84,9 @@ _DEEPEST = 64
 def report_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `report`."""
     parser.add_argument("--by", choices=("folder", "owner", "builder", "platform"), default="folder", help="group jobs by this")
-    parser.add_argument("--depth", type=int, default=1, metavar="N", help="by folder: number of leading folders; 1 by default")
+    parser.add_argument(
+        "--depth", type=int, default=1, metavar="N", help="with --by folder: the first N folders of a path; 1 by default"
+    )
     parser.add_argument("--all", action="store_true", help="list groups without failures too")
     parser.add_argument("--json", action="store_true", help="print a JSON list, with all jobs that failed")
     parser.epilog = """\

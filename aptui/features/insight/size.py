@@ -193,7 +193,9 @@ _DEEPEST = 64
 def size_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `size`."""
     parser.add_argument("--by", choices=[by.value for by in SizeBy], default=SizeBy.FOLDER.value, help="group products by this")
-    parser.add_argument("--depth", type=int, default=1, metavar="N", help="by folder: number of leading folders; 1 by default")
+    parser.add_argument(
+        "--depth", type=int, default=1, metavar="N", help="with --by folder: the first N folders of a path; 1 by default"
+    )
     diff = "show the growth since the end of this session ('aptui history'), or of the last session at this commit"
     parser.add_argument("--diff", metavar="SESSION|COMMIT", help=diff)
     parser.add_argument("--html", metavar="FILE", help="write one page with bars, for a browser")

@@ -198,7 +198,7 @@ class _Offer:
         return web.Response(status=405, headers={"Allow": "GET, HEAD, PUT"})
 
     def _is_expected(self, request: web.Request) -> bool:
-        """Refuse requests of web pages, which could reach the loopback under their own host name (DNS rebinding)."""
+        """Return whether a request is not from a web page; a page could reach the loopback by its own host name (DNS rebinding)."""
         if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"} or "Origin" in request.headers:
             return False
         try:

@@ -113,7 +113,7 @@ class MissingScans(AssetExtension):
         count, can_ask = len(self._trees.view.marks), self._shell.can_ask
         what = f"{count:,} marked" if count else "the folder" if panel.is_folder else "it"
         why = "" if self._is_engine_idle() or not can_ask else " (when the engine is idle)"
-        clear = "Clear the results of its scan…" if not count else "Clear the results of their scans…"
+        clear = "Clear the result of this scan…" if not count else "Clear the results of the selected scans…"
         return [
             None,
             MenuItem("scan_missing", f"Scan {what} for missing dependencies{why}", "s", can_ask and not why),

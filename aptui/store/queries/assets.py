@@ -257,7 +257,7 @@ def analysis_durations(reader: Reader, ids: Collection[int]) -> dict[int, int]:
     found: dict[int, int] = dict(reader.ask(sql, tuple(ids)).fetchall())
     if reader.state(VERSION_KEY) is not None:
         return found
-    # O3DE's own databases have `CreateJobs,<path>,<builder>` in Stats. "-" follows "," in ASCII, so the range has every builder.
+    # O3DE's own databases have rows `CreateJobs,<path>,<builder>` in Stats. "," sorts before "-".
     theirs = f"""SELECT s.SourceID, SUM(t.StatValue) FROM Sources s
         JOIN Stats t ON t.StatName > 'CreateJobs,' || s.SourceName || ','
         AND t.StatName < 'CreateJobs,' || s.SourceName || '-' WHERE s.SourceID IN ({marks}) GROUP BY s.SourceID"""

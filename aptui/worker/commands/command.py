@@ -170,7 +170,7 @@ def _refuse_options(template: Template, values: Mapping[str, str]) -> None:
     for slot in template.slots:
         if slot.begins_word and slot.name in _NAMES_OF_FILES and values.get(slot.name, "").startswith("-"):
             raise CommandError(
-                f"{{{slot.name}}} is {values[slot.name]!r}, which a program takes for an option: write {{source}}, or ./ before it"
+                f"{{{slot.name}}} is {values[slot.name]!r}, which a program reads as an option: write {{source}}, or ./ before it"
             )
 
 

@@ -177,7 +177,7 @@ def test_pending_final_is_made_after_a_crash(at: int) -> None:
     assert world.cache == world.clean().cache
 
 
-def test_pending_finals_are_made_when_finals_are_enabled() -> None:
+def test_pending_final_products_are_made_when_finals_are_enabled() -> None:
     world = world_with(makes_finals=False).apply({"a.s": ""})
     world.settle(restart=True)
     drafted = asked(world)

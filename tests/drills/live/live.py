@@ -618,7 +618,7 @@ def _verbs(engine: Serving, name: bytes) -> Iterator[str]:
         return
     os_name = os.fsdecode(b"assets/" + name)
     if b"\\" in name or source != os.fsdecode(name):
-        # A path on the disk is unambiguous. In the name of a source, a backslash is a separator, and an escape is escaped again.
+        # The path on the disk has one meaning. As the name of a source, its backslashes would be read as separators.
         source = os_name
     for words in (
         ("jobs",),

@@ -65,9 +65,9 @@ def _kind(mutant: str) -> type[Watcher]:
 
 
 class Looked(Room):
-    """An engine that checks files when it is notified.
+    """An engine that checks a file when a notification names the file.
 
-    A change that no check found is not covered, even if its folder was notified before.
+    A change counts as found only if such a check saw it, even if the folder of the file had a notification before.
     """
 
     def __init__(self) -> None:

@@ -147,7 +147,7 @@ def test_command_line_in_the_log_can_be_pasted_into_a_shell(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("template", ["cat {stem}", "x=1; tool --name {name}", "tool '{rel}'"])
 def test_a_file_name_that_looks_like_an_option_is_refused(template):
-    with pytest.raises(CommandError, match="'-rf', which a program takes for an option"):
+    with pytest.raises(CommandError, match="'-rf', which a program reads as an option"):
         invocation(template, {"stem": "-rf", "name": "-rf", "rel": "-rf"})
 
     assert invocation(template.replace("{", "./{"), {"stem": "-rf", "name": "-rf", "rel": "-rf"})
