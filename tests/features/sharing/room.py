@@ -301,7 +301,7 @@ def _program(command, port, log):
         yield
     finally:
         process.terminate()  # The server ends its own child processes only if it is not killed.
-        process.wait(30)
+        process.wait()
 
 
 def _listens(port):
