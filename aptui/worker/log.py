@@ -288,7 +288,8 @@ class LogAnswerer:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         reader = wire.FrameReader()
         poll = select.poll()
-        for descriptor in (self._questions.fileno(), self._signal):
+        questions = self._questions.fileno()  # the number is kept: a closed socket has none, and its end would not be noticed
+        for descriptor in (questions, self._signal):
             poll.register(descriptor, select.POLLIN)
         is_progress_due = False
         while True:
@@ -302,7 +303,7 @@ class LogAnswerer:
                     is_progress_due = False
                     self._report_progress()
                     poll.register(self._signal, select.POLLIN)
-                if self._questions.fileno() in ready and not self._take(reader):
+                if questions in ready and not self._take(reader):
                     return
             except (OSError, wire.WireError):
                 return  # the engine has ended, or a builder closed this socket: the run continues, and requests get no answers

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import socket
 
 import pytest
+from waiting import until
 
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.worker import wire
@@ -143,3 +145,17 @@ def test_request_for_a_log_is_answered_if_a_record_cannot_be_encoded(asked):
     log.add(LogRecord(LogLevel.INFO, "w", "a lone \ud800", 5))
 
     assert ask(7) == (7, -1, [])
+
+
+@pytest.mark.real
+def test_thread_ends_when_both_ends_of_its_socket_are_closed():
+    before = _thread._count()
+    ours, theirs = socket.socketpair()
+    LogAnswerer(theirs).begin(7, RunLog("w"))
+    ours.sendall(wire.encode(wire.FrameKind.LOG_QUESTION, wire.LogQuestion(7, -1)))
+    assert ours.recv(1)
+
+    theirs.close()  # The thread still polls the number of the socket. A later file of the process can get this number.
+    ours.close()
+
+    until(lambda: _thread._count() <= before)
