@@ -616,7 +616,7 @@ def ask_child(questions: list[ClassQuestion], sandbox: Sandbox | None) -> list[C
         command = python_command("--describe")
         ended = subprocess.run(
             command if sandbox is None else sandbox.command(command),
-            input=msgspec.json.encode(questions) + b"\n",  # one line: the child does not have to wait for the end of its input
+            input=msgspec.json.encode(questions),
             capture_output=True,
             timeout=_LIMIT_S,
             check=False,

@@ -48,7 +48,7 @@ _OBLIGATORY = frozenset({"name", *_METHODS})
 
 def main() -> None:
     """Answer the questions on stdin."""
-    questions = msgspec.json.decode(sys.stdin.buffer.readline(), type=prepare_form(list[ClassQuestion]))
+    questions = msgspec.json.decode(sys.stdin.buffer.read(), type=prepare_form(list[ClassQuestion]))
     answers = os.dup(1)
     os.dup2(2, 1)  # a builder may print during its import; this output must not mix with the answers
     found = [_apart(question) for question in questions]
