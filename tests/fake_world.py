@@ -809,7 +809,7 @@ class World:
             if key not in self.read:
                 self.read[key] = self._outcome(order, text, name)
                 if self.rng and self.rng.random() < 0.5:
-                    continue  # the run has read its inputs, but ends in a later call
+                    continue  # the run has read its inputs now, and a later call of this method ends it
             del self.running[key]
             results.append(self._over(self.read.pop(key)))
         if self.rng and self.killed and self.rng.random() < 0.5:

@@ -64,15 +64,15 @@ class SettledPlatforms:
         return all(name in self._now and self._now[name] == self._stored.get(name) for name in platforms)
 
     def begin(self) -> list[tuple[str, str]]:
-        """Return the state for a run that changes the configuration of some platforms."""
+        """Return the rows to save before a run that changes the configuration of some platforms."""
         return self._keep({name: mark for name, mark in self._stored.items() if self._now.get(name, mark) == mark})
 
     def end(self) -> list[tuple[str, str]]:
-        """Return the state after all jobs of the processed platforms are settled."""
+        """Return the rows to save when all jobs of the processed platforms are settled."""
         return self._keep({**{name: self._stored[name] for name in self._resting if name in self._stored}, **self._now})
 
     def note(self, rows: Rows, archive: LastRun) -> list[tuple[str, str]]:
-        """Return the state to save with these rows: resting platforms are out of date if an input changed."""
+        """Return what to save with these rows: resting platforms are no longer up to date if an input changed."""
         states: Iterable[tuple[str, str]] = rows.get("put_state", ())  # type: ignore[assignment]  # rows of one operation have one form
         if self._stored and ("signature", "") in states:  # the settings of a folder changed
             return self._keep({})

@@ -46,7 +46,7 @@ def _length(accessors: list[Object], index: object) -> int:
 
 
 def read_glb_tree(data: bytes) -> Object:
-    """Return the document of a GLB, `data` may be only its beginning; {} if it is not a GLB, or damaged."""
+    """Return the JSON document of a GLB, whose beginning is `data`; {} if the file is not a GLB, or is damaged."""
     length = int.from_bytes(data[12:16], "little")
     if not data.startswith(b"glTF") or data[16:20] != b"JSON" or length > min(len(data) - 20, LONGEST_JSON_BYTES):
         return {}
@@ -57,7 +57,7 @@ def read_glb_tree(data: bytes) -> Object:
 
 
 def describe_glb(data: bytes) -> list[tuple[str, str]]:
-    """Return (label, value) of the facts of a GLB, `data` may be only its beginning; [] if it is not a GLB, or damaged."""
+    """Return (label, value) of each fact about a GLB, whose beginning is `data`; [] if the file is not a GLB, or is damaged."""
     try:
         tree = read_glb_tree(data)
         return _describe(tree) if tree else []

@@ -170,7 +170,7 @@ class Reads:
                 self._found[path] = place
 
     def note_absent(self, path: str, where: Callable[[], str]) -> None:
-        """Record that the call checked `path` and it does not exist; `where` returns the place in the code."""
+        """Record that the builder searched for `path`, which does not exist; `where` returns the line of the builder's code."""
         path = _absolute(path)
         if path.startswith(_roots) and not path.startswith(self._own) and path not in self._absent:
             self._absent[path] = where()

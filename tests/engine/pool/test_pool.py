@@ -290,7 +290,7 @@ def test_killed_worker_loses_only_unreported_results(harness):
     assert all(Path(result.products[0].staged).read_bytes() == b"hello" for result in results[:lost])
 
 
-def test_an_order_of_an_unknown_builder_fails_without_other_orders(harness):
+def test_only_the_order_of_an_unknown_builder_fails(harness):
     pool = harness(GOOD)
 
     unknown, good = pool.run(pool.process_order("nobody"), pool.process_order("good"))

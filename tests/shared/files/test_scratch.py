@@ -1,6 +1,6 @@
-"""Temporary folders: removed at the end of a process.
+"""A process removes its temporary folders when it ends.
 
-The next process removes folders of killed processes, and no other folders.
+The next process removes the folders of killed processes, and no other folders.
 """
 
 from __future__ import annotations
