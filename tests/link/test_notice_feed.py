@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
+from hypothesis import example as hypothesis_example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from link_room import NOTICES, example
 
 from aptui.core import notices
-from aptui.core.notices import EngineMessage, JobChanged, Notice, ProductsChanged, Progress, SourcesChanged
+from aptui.core.notices import EngineMessage, JobChanged, JobProgress, Notice, ProductsChanged, Progress, SourcesChanged
 from aptui.link import codec
 from aptui.link.codec import NoticeLine, NoticeLines
 from aptui.link.notice_feed import NoticeFeed
@@ -37,6 +38,7 @@ class State:
         self.products: dict[str, str] = {}
         self.sources: dict[str, bool] = {}
         self.newest: dict[type, Notice] = {}
+        self.percent: dict[int, JobProgress] = {}
         self.said: list[Notice] = []
         self.moment = (0, 0)
 
@@ -51,6 +53,8 @@ class State:
                 self.products.update(products)
             case SourcesChanged(sources=sources):
                 self.sources.update(sources)
+            case JobProgress() as notice:
+                self.percent[notice.job_id] = notice
             case Progress() | notices.HealthChanged() | notices.ConnectionsChanged() as notice:
                 self.newest[type(notice)] = notice
             case notice:
@@ -59,10 +63,14 @@ class State:
 
 def hear(state: State, lines: list[bytes]) -> None:
     for line in lines:
-        said = codec.decode_message(line[:-1])
-        assert isinstance(said, NoticeLines)
-        for each in said.all:
+        for each in decode(line):
             state.hear(each)
+
+
+def decode(line: bytes) -> tuple[NoticeLine, ...]:
+    said = codec.decode_message(line[:-1])
+    assert isinstance(said, NoticeLines)
+    return tuple(said.all)
 
 
 news = st.one_of(
@@ -73,6 +81,7 @@ news = st.one_of(
         lambda name, digest: ProductsChanged(1, ((name, digest),)), st.sampled_from("pqr"), st.sampled_from(["", "d1", "d2"])
     ),
     st.builds(lambda name, is_there: SourcesChanged(1, ((name, is_there),)), st.sampled_from("stu"), st.booleans()),
+    st.builds(JobProgress, st.just(1), st.integers(1, 4), st.just(7), st.integers(0, 100)),
     st.builds(EngineMessage, st.integers(0, 3), st.just(1), st.sampled_from(["x", "y"])),
     st.sampled_from([example(record) for record in NOTICES]),
 )
@@ -81,6 +90,7 @@ BEAT, RESTART = "beat", "restart"
 
 @settings(deadline=None)
 @given(st.lists(st.one_of(news, st.just(BEAT), st.just(RESTART)), max_size=60), st.integers(1, 8))
+@hypothesis_example([example(JobProgress), example(JobProgress)], 1)
 def test_coalesced_notices_give_the_same_state_as_all_notices_after_every_interval(story: list[Any], most: int) -> None:
     beat, plain, coalesced = NoticeFeed(most), State(), State()
     epoch = 1
@@ -133,9 +143,9 @@ def test_truncated_line_of_several_notices_is_malformed() -> None:
 
 
 def test_only_the_newest_progress_of_each_job_is_sent() -> None:
-    feed, state = NoticeFeed(), State()
+    feed = NoticeFeed()
     for number, percent in ((1, 10), (2, 5), (1, 20), (1, 30)):
-        feed.put(notices.JobProgress(1, number, 7, percent), 1, percent)
-    hear(state, feed.lines(0.0))
+        feed.put(JobProgress(1, number, 7, percent), 1, percent)
+    said = [each.notice for line in feed.lines(0.0) for each in decode(line)]
 
-    assert [(each.job_id, each.percent) for each in state.said] == [(2, 5), (1, 30)]  # type: ignore[union-attr]  # only these were put
+    assert [(each.job_id, each.percent) for each in said] == [(2, 5), (1, 30)]  # type: ignore[union-attr]  # only these were put
