@@ -103,7 +103,8 @@ def card(path: str) -> str:
 
 
 def pixel(page: chromium.Page, path: str, x: float = 0.5, y: float = 0.5) -> tuple[int, ...]:
-    """Return the color of a pixel of a card's canvas."""
+    """Return the color of a pixel of a card's canvas, once the card has a canvas."""
+    page.until(f"{card(path)}?.querySelector('canvas') != null")
     box = page.evaluate(
         f"(() => {{ const b = {card(path)}.querySelector('canvas').getBoundingClientRect(); return [b.x, b.y, b.width, "
         f"b.height] }})()"
