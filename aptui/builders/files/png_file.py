@@ -43,8 +43,8 @@ MOST_PROFILE_BYTES = 8 << 20
 _DEPTHS = {GREY: (1, 2, 4, 8, 16), RGB: (8, 16), PALETTE: (1, 2, 4, 8), GREY_ALPHA: (8, 16), RGB_ALPHA: (8, 16)}
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 """Passes of Adam7: (first column, first row, column step, row step)."""
-_STEP_BYTES = 1 << 18
-"""Number of bytes that are unpacked at a time."""
+_STEP_BYTES = 1 << 12
+"""Number of packed bytes that are unpacked at a time, to at most 4 MiB."""
 _CRITICAL = {b"IHDR": "header", b"PLTE": "palette", b"IDAT": "pixel data", b"IEND": "end"}
 _ANCILLARY = {
     b"tRNS": "transparency", b"iCCP": "colour profile", b"gAMA": "gamma", b"cHRM": "primaries", b"sRGB": "colour space",
@@ -123,19 +123,27 @@ def check_length(file: PngFile) -> None:
     Raises:
         PictureError: rows are missing.
     """
-    missing, at, unpacker = _count_pixel_bytes(file), len(SIGNATURE), zlib.decompressobj()
+    missing, unpacker = _count_pixel_bytes(file), zlib.decompressobj()
     try:
-        while missing > 0 and at < len(file.data):
-            length, kind = struct.unpack_from(">I4s", file.data, at)
-            packed = file.data[at + 8 : at + 8 + length] if kind == b"IDAT" else b""
-            while packed and missing > 0 and not unpacker.eof:
-                missing -= len(unpacker.decompress(packed, _STEP_BYTES))
-                packed = unpacker.unconsumed_tail
-            at += 12 + length
+        for packed in _split_pixels(file.data):
+            missing -= len(unpacker.decompress(packed))
+            if missing <= 0 or unpacker.eof:
+                break
     except zlib.error:
         return  # the decoder reports the damaged pixel data
     if missing > 0:
         raise PictureError("damaged PNG: the file ends too early")
+
+
+def _split_pixels(data: bytes) -> Iterator[bytes]:
+    """Yield the packed pixel data of a PNG in pieces of at most `_STEP_BYTES`."""
+    at = len(SIGNATURE)
+    while at < len(data):
+        length, kind = struct.unpack_from(">I4s", data, at)
+        end = at + 8 + length
+        if kind == b"IDAT":
+            yield from (data[first : min(first + _STEP_BYTES, end)] for first in range(at + 8, end, _STEP_BYTES))
+        at = end + 4
 
 
 def _count_pixel_bytes(file: PngFile) -> int:
