@@ -218,7 +218,7 @@ class AtlasBuilder(SimpleBuilder):
                 raise JobError("Godot's atlases have no turned sprites; set rotate: false")
         for pattern in _list_patterns(request.read_source(), request.source):
             for file in request.matching(pattern):
-                with suppress(JobError, OSError):  # errors are ignored here, because the job reports them
+                with suppress(JobError):  # errors are ignored here, because the job reports them
                     if _is_sheet(file.path):
                         request.depends_on(_read_sheet(file)[1])
 
@@ -303,10 +303,13 @@ def _read_sheet(file: MatchedFile) -> tuple[SpriteSheet, str]:
     """Return a sprite sheet and the path of its picture.
 
     Raises:
-        JobError: the file is not Aseprite's JSON.
+        JobError: the file cannot be read, or is not Aseprite's JSON.
     """
-    with open(file.full_path, "rb") as opened:
-        data = opened.read()
+    try:
+        with open(file.full_path, "rb") as opened:
+            data = opened.read()
+    except OSError as error:
+        raise JobError(f"{file.path}: {one_line(error)}") from None
     try:
         sheet = msgspec.json.decode(data, type=SpriteSheet)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -319,14 +322,12 @@ def _read_contents(files: list[MatchedFile], options: AtlasParams, request: Proc
     import numpy as np
 
     made = Contents()
-    sheets = set()
-    for file in files:
-        with suppress(JobError):  # `_read_file` reports the error below
-            sheets |= {_read_sheet(file)[1]} if _is_sheet(file.path) else set()
-    files = [file for file in files if file.path not in sheets]
+    sheets = {file.path: _read_sheet(file) for file in files if _is_sheet(file.path)}
+    drawn = {picture for _sheet, picture in sheets.values()}
+    files = [file for file in files if file.path not in drawn]
     known: dict[tuple[tuple[int, ...], bytes], Pixels] = {}
     for number, file in enumerate(files):
-        for name, picture, duration in _read_file(file, made, options, request):
+        for name, picture, duration in _read_file(file, sheets.get(file.path), made, options, request):
             box = (picture.getbbox(alpha_only=True) or (0, 0, 1, 1)) if options.trim else (0, 0, *picture.size)
             pixels = np.asarray(picture.crop(box))
             pixels = known.setdefault((pixels.shape, pixels.tobytes()), pixels)
@@ -340,14 +341,13 @@ def _read_contents(files: list[MatchedFile], options: AtlasParams, request: Proc
 
 
 def _read_file(
-    file: MatchedFile, made: Contents, options: AtlasParams, request: ProcessJobRequest
+    file: MatchedFile, sheet: tuple[SpriteSheet, str] | None, made: Contents, options: AtlasParams, request: ProcessJobRequest
 ) -> Iterator[tuple[str, Any, int | None]]:
     """Yield (name, picture, duration) of the sprites of a file; add the settings and animations of a sheet to `made`."""
     reading = {"strict": False, "max_megapixels": options.max_megapixels, "grayscale": False, "format": "png"}
-    path = file.path
+    path = sheet[1] if sheet else file.path
     try:
-        if _is_sheet(path):
-            sheet, path = _read_sheet(file)
+        if sheet:
             data = request.read_named(path, named_by=file.path)
         else:
             with open(file.full_path, "rb") as opened:
@@ -357,8 +357,8 @@ def _read_file(
         raise JobError(str(error)) from None
     except (PictureError, OSError) as error:
         raise JobError(f"{path}: {one_line(error)}") from None
-    if _is_sheet(file.path):
-        yield from _cut_sheet(file.path, sheet, picture, made)
+    if sheet:
+        yield from _cut_sheet(file.path, sheet[0], picture, made)
     else:
         yield path, picture, None
 
