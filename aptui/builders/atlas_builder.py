@@ -56,7 +56,10 @@ _LEAST_RATIO = 1.02
 _SMALLEST_SIDE, _STEP = 16, 8
 """First side that is tried for a page, and the minimum increase to the next side (pixels), if sides need not be powers of two."""
 Side = Annotated[int, Meta(ge=0, le=16384)]
-PageTextures = Literal["files", "ktx2", "dds"]
+PageTextures = Annotated[
+    Literal["files", "ktx2", "dds"],
+    Meta(description="files: pages are named as they are; ktx2, dds: as textures that a later step makes of them"),
+]
 
 
 class AtlasParams(Struct, frozen=True, kw_only=True):
@@ -72,9 +75,7 @@ class AtlasParams(Struct, frozen=True, kw_only=True):
         Literal["hash", "array", "phaser", "godot"],
         Meta(description="TexturePacker's frames by name or as a list, Phaser's multi-atlas, or Godot's <stem>.tpsheet"),
     ] = "hash"
-    textures: Annotated[
-        PageTextures, Meta(description="files: pages are named as they are; ktx2, dds: as textures that a later step makes of them")
-    ] = "files"
+    textures: PageTextures = "files"
     max_megapixels: Annotated[
         float,
         Meta(

@@ -80,9 +80,7 @@ class FontAtlasParams(Struct, frozen=True, kw_only=True):
     power_of_two: Annotated[bool, Meta(description="sides of pages are powers of two; otherwise multiples of 4")] = True
     format: Annotated[Literal["json", "bmfont"], Meta(description="form of the metrics: <stem>.json or <stem>.fnt")] = "json"
     kerning: Annotated[bool, Meta(description="write the kerning of the font")] = True
-    textures: Annotated[
-        PageTextures, Meta(description="files: pages are named as they are; ktx2, dds: as textures that a later step makes of them")
-    ] = "files"
+    textures: PageTextures = "files"
     strict: Annotated[bool, Meta(description="fail instead of warning")] = False
 
 
