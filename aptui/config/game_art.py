@@ -165,7 +165,7 @@ def inspect(root: Path, names: Sequence[str]) -> Art:
     packed = tuple(f"{atlas.folder.lower()}/" for atlas in atlases)
     folders = {}
     for kind, common in _FOLDERS.items():
-        seen = [name for name in pictures if not packed or not name.startswith(packed)] if kind in ("ui", "normal") else lowered
+        seen = [name for name in pictures if not name.startswith(packed)] if kind in ("ui", "normal") else lowered
         if found := [pattern for each in common for pattern in (f"{each}/*", f"*/{each}/*") if _has(pattern, seen)]:
             folders[kind] = found
     tables = tuple(name for name in names if _extension(name) in ("csv", "tsv") and _is_text_table(root / name))
@@ -185,7 +185,10 @@ def _has(pattern: str, names: Iterable[str]) -> bool:
 
 
 def _find_atlases(root: Path, names: Sequence[str]) -> Iterator[Atlas]:
-    """Yield an atlas for each folder of sprites whose pictures are small enough."""
+    """Yield an atlas for each folder of sprites whose pictures are all small PNGs.
+
+    A folder with a GIF gets no atlas: the pages lack the GIF, and the rule for textures leaves out the whole folder.
+    """
     folders: dict[str, list[str]] = {}
     for name in names:
         parts = name.split("/")[:-1]
@@ -193,7 +196,7 @@ def _find_atlases(root: Path, names: Sequence[str]) -> Iterator[Atlas]:
         if at:
             folders.setdefault("/".join(parts[:at]), []).append(name)
     for folder, files in folders.items():
-        pictures = [name for name in files if _extension(name) in _PICTURES]
+        pictures = [name for name in files if _extension(name) in _PICTURES | {"gif"}]
         extensions = sorted({_extension(name) for name in pictures})
         if len(pictures) >= _FEWEST_SPRITES and all(_is_sprite(root / name) for name in pictures):
             tables = [name for name in files if _extension(name) == "json"]

@@ -84,8 +84,10 @@ def test_aseprite_sheets_are_sprites_unless_their_folder_has_other_json(
     assert YAML(typ="safe").load(tmp_path / "sprites/sprites.atlas") == {"sprites": patterns}
 
 
-@pytest.mark.parametrize("more", [{"sprites/back.png": LARGE}, {"sprites/back.jpg": b""}, {"hud.atlas": b"{}"}])
-def test_folder_with_a_large_picture_or_with_its_own_atlas_gets_no_new_atlas(tmp_path: Path, more: dict[str, bytes]) -> None:
+@pytest.mark.parametrize(
+    "more", [{"sprites/back.png": LARGE}, {"sprites/back.jpg": b""}, {"sprites/spark.gif": b""}, {"hud.atlas": b"{}"}]
+)
+def test_folder_with_an_unsuitable_picture_or_its_own_atlas_gets_no_new_atlas(tmp_path: Path, more: dict[str, bytes]) -> None:
     propose(tmp_path, {f"sprites/{number}.png": SMALL for number in range(4)} | {"a.wav": b""} | more)
 
     assert not (tmp_path / "sprites/sprites.atlas").exists()
