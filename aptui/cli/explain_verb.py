@@ -110,10 +110,10 @@ def _rule(paths: list[str], config: Config) -> str:
     from aptui.config.yaml.nodes import ignore_regex
 
     try:
-        rules = tree(config.project_dir).get("ignore")
+        rules = tree(config.project_dir).items("ignore")
     except KnownError:  # aptui.yaml became invalid after it was compiled, so the rule is unknown
         return ""
-    for node in rules.value if rules is not None else ():
+    for node in rules:
         if any(re.fullmatch(ignore_regex(node), path, re.IGNORECASE) for path in paths):
             shown = node.value if isinstance(node.value, str) else node.plain()
             return f"{shown!r} ({node.where})"
@@ -265,8 +265,7 @@ def _builder_answer(name: str, kind: str, pattern: str = "", place: str = "") ->
 
 def _pattern_place(pattern: Pattern, builder: Builder, node: Node | None) -> str:
     for key in ("patterns", "copy"):
-        listed = node.get(key) if node else None
-        for item in listed.value if listed else ():
+        for item in node.items(key) if node else ():
             if pattern_of(item).text == pattern.text:
                 return str(item.where)
     return f"builder class {_class_of(builder)}"
@@ -285,8 +284,8 @@ def _find_switched_off(rel: str, folder: ScanFolder, given: ExplainedValue) -> I
     """
     known = {builder.name for builder in given.builders}
     for name, node in given.nodes.items():
-        listed = node.get("patterns") or node.get("copy")
-        for item in listed.value if listed and name not in known else ():
+        listed = node.items("patterns") or node.items("copy")
+        for item in listed if name not in known else ():
             pattern = pattern_of(item)
             if matches(pattern, rel, folder.path):
                 platforms = [_find_switch(node, item.id, item.tags) for item in given.config.project.platforms]

@@ -51,8 +51,7 @@ def _lacks_path(error: ValidationError) -> bool:
 def _find_duplicates(root: Node) -> Iterator[UserError]:
     for key in NAMED_LISTS:
         seen: dict[str, Node] = {}
-        items = root.get(key)
-        for node in items.value if items else ():
+        for node in root.items(key):
             name = node.value["name"]
             if name.value in seen:
                 first = seen[name.value].where.rpartition("/")[2]
