@@ -163,14 +163,14 @@ Load = Callable[[Builder], Any]
 class BatchSharing(Struct, frozen=True):
     """Shared state of the runs of one builder in one worker.
 
-    The runs use the same `folders`, one run after another. `meanwhile` is called when a command has started, and again when the
-    command takes long; at these times the worker reports the results of earlier runs. `environment` has the variables of all
-    commands, because `os.environ` is slow. `programs` are programs that keep running between jobs. `starts` has the results of
-    programs that were started once for the files of several runs.
+    All runs use the same `folders`, which is safe because the worker does one run at a time. `watch` is called when a command has
+    started, and again when the command takes long; the worker then reports the results of earlier runs. `environment` has the
+    variables of all commands, because `os.environ` is slow. `programs` are programs that keep running between jobs. `starts` has
+    the results of programs that were started once for the files of several runs.
     """
 
     folders: ReusableWorkspace
-    meanwhile: CommandWatch
+    watch: CommandWatch
     environment: Mapping[str, str]
     programs: PersistentPrograms = field(default_factory=PersistentPrograms)
     starts: SharedStarts = field(default_factory=SharedStarts)
@@ -453,7 +453,7 @@ class _BuilderRun:
     def _call_command(self) -> None:
         params = {**self._params(), **_json(self.order.params)}
         sharing = self.sharing
-        shared = (sharing.meanwhile, sharing.environment, sharing.programs, sharing.starts) if sharing else ()
+        shared = (sharing.watch, sharing.environment, sharing.programs, sharing.starts) if sharing else ()
         job = run_command(self.order, self.builder, self.folders, self.source, params, self.log, self._seen, *shared)
         self.command_line, self.peak_rss_bytes, self.share_ms = job.command_line, job.peak_rss_bytes, job.share_ms
         if job.error:

@@ -72,7 +72,8 @@ class OrphanReaper:
                 cwd="/",
             )
         except OSError:
-            # without a shell there is no reaper, and processes that a killed engine leaves behind continue
+            # The reaper is a shell script. If the shell cannot be started, processes that workers left running continue after the
+            # engine is killed.
             pass
 
     @property

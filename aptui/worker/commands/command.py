@@ -181,12 +181,12 @@ def execute(
     command: Invocation,
     environment: Mapping[str, str],
     output: BoundedText | None = None,
-    meanwhile: CommandWatch | None = None,
+    watch: CommandWatch | None = None,
     limit_s: float = 0.0,
 ) -> Execution:
     """Run a command in the current folder, in a new process group. Wait for its exit, but not for the end of its output.
 
-    Its output is added to `output` as it arrives. `meanwhile` is called after the start, and again when the command takes long.
+    Its output is added to `output` as it arrives. `watch` is called after the start, and again when the command takes long.
 
     Args:
         limit_s: seconds after which the command's process group is killed; 0 = no limit here (the engine also ends slow workers).
@@ -204,9 +204,9 @@ def execute(
             raise CommandError(f"cannot start {command.program!r}: {error.strerror}") from error
         finally:
             os.close(writer)
-        if meanwhile is not None:
-            meanwhile()
-        status, peak, is_late = _wait(pid, reader, output, meanwhile, limit_s)
+        if watch is not None:
+            watch()
+        status, peak, is_late = _wait(pid, reader, output, watch, limit_s)
     except BaseException:
         # This worker is being stopped: write the output so far to the stream that the engine reads.
         if pid:
@@ -237,7 +237,7 @@ def _spawn(command: Invocation, environment: Mapping[str, str], writer: int) -> 
     )
 
 
-def _wait(pid: int, reader: int, output: BoundedText, meanwhile: CommandWatch | None, limit_s: float) -> tuple[int, int, bool]:
+def _wait(pid: int, reader: int, output: BoundedText, watch: CommandWatch | None, limit_s: float) -> tuple[int, int, bool]:
     """Return the wait status, the peak of memory in bytes, and whether the time limit was exceeded."""
     begin_s, is_late = time.monotonic(), False
     long_from_s = begin_s + LONG_MS / 1000
@@ -249,13 +249,13 @@ def _wait(pid: int, reader: int, output: BoundedText, meanwhile: CommandWatch | 
         poll.register(reader, select.POLLIN)
         while True:
             left_ms = max(0.0, begin_s + limit_s - time.monotonic()) * 1000 if limit_s and not is_late else None
-            ready = dict(poll.poll(LONG_MS if meanwhile else left_ms))
+            ready = dict(poll.poll(LONG_MS if watch else left_ms))
             if left_ms == 0.0:
                 is_late = True
                 kill_group(pid, signal.SIGKILL)
-            if meanwhile and time.monotonic() >= long_from_s:
-                meanwhile(takes_long=True)
-                meanwhile = None
+            if watch and time.monotonic() >= long_from_s:
+                watch(takes_long=True)
+                watch = None
             if reader in ready and not _read(reader, output):
                 poll.unregister(reader)
             if exit_descriptor in ready:

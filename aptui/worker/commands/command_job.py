@@ -60,15 +60,15 @@ def run_command(
     params: Mapping[str, Any],
     log: RunLog,
     reads: Reads,
-    meanwhile: commands.CommandWatch | None = None,
+    watch: commands.CommandWatch | None = None,
     inherited: Mapping[str, str] = os.environ,
     programs: PersistentPrograms | None = None,
     starts: SharedStarts | None = None,
 ) -> CommandJob:
     """Run the command of `builder` for one source, in the current folder; `reads` records the files that the command opens.
 
-    `meanwhile` is called while the command runs. The command gets the environment variables `inherited`. Persistent commands use
-    `programs`; `starts` has the results of program starts for several files.
+    `watch` is called when the command has started, and again when the command takes long. The command gets the environment
+    variables `inherited`. Persistent commands use `programs`; `starts` has the results of program starts for several files.
 
     Raises:
         Refused: the command cannot be started, or made no product.
@@ -96,13 +96,13 @@ def run_command(
             request = {**{name: text for name, text in values.items() if "." not in name}, "params": dict(params)}
             given = programs or PersistentPrograms()
             asked = {**request, "id": order.run_key}
-            ended, answer = given.ask(builder, command, asked, inherited, output, meanwhile, log.note_progress)
+            ended, answer = given.ask(builder, command, asked, inherited, output, watch, log.note_progress)
             if programs is None:
                 given.end()
         elif builder.traces_reads:
-            ended = _run_traced(command, environment, output, folders, reads, log, meanwhile)
+            ended = _run_traced(command, environment, output, folders, reads, log, watch)
         else:
-            ended = commands.execute(command, environment, output, meanwhile, order.limit_s if order.is_batched else 0.0)
+            ended = commands.execute(command, environment, output, watch, order.limit_s if order.is_batched else 0.0)
             if "{manifest}" in rule.command and not ended.error:
                 ended, answer = _read_own_result(values["manifest"], source, ended)
         job = CommandJob(command.line, ended.peak_rss_bytes, ended.error, ended.kind, shared.share_ms if shared else 0)
@@ -173,14 +173,14 @@ def _run_traced(
     folders: StagingFolders,
     reads: Reads,
     log: RunLog,
-    meanwhile: commands.CommandWatch | None,
+    watch: commands.CommandWatch | None,
 ) -> commands.Execution:
     from aptui.worker.commands import read_trace
 
     if fault := read_trace.fault():
         log.write(LogLevel.INFO, f"reads of the command cannot be traced: {fault}")
-        return commands.execute(command, environment, output, meanwhile)
-    ended = commands.execute(read_trace.trace_command(command, folders.trace), environment, output, meanwhile)
+        return commands.execute(command, environment, output, watch)
+    ended = commands.execute(read_trace.trace_command(command, folders.trace), environment, output, watch)
     read_trace.note_reads(folders.trace, command.program, reads)
     remove_tree(folders.trace)
     return ended

@@ -184,7 +184,7 @@ class _Program:
         return not poll.poll(0)
 
     def exchange(
-        self, request: bytes, output: BoundedText, meanwhile: CommandWatch | None, note_progress: Callable[[float], None]
+        self, request: bytes, output: BoundedText, watch: CommandWatch | None, note_progress: Callable[[float], None]
     ) -> tuple[bytes, str, str]:
         """Send a request and return the line of the answer, or (b"", the error, the kind of the failure).
 
@@ -197,14 +197,14 @@ class _Program:
         rest = rest[self._send(rest) :]
         if rest:
             poll.register(self._input, select.POLLOUT)
-        if meanwhile:
-            meanwhile()
+        if watch:
+            watch()
         long_from_s = time.monotonic() + commands.LONG_MS / 1000
         while b"\n" not in answer[-_READ_BYTES:] and len(answer) <= MOST_CHARS:
-            ready = {descriptor for descriptor, _ in poll.poll(commands.LONG_MS if meanwhile else None)}
-            if meanwhile and time.monotonic() >= long_from_s:
-                meanwhile(takes_long=True)
-                meanwhile = None
+            ready = {descriptor for descriptor, _ in poll.poll(commands.LONG_MS if watch else None)}
+            if watch and time.monotonic() >= long_from_s:
+                watch(takes_long=True)
+                watch = None
             if self._input in ready and not (rest := rest[self._send(rest) :]):
                 poll.unregister(self._input)
             if self._errors in ready and not self._log(output):

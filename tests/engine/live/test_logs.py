@@ -1,4 +1,4 @@
-"""Requests for the log of a running job: answered with the lines so far during a run, and without lines if there is no run."""
+"""Requests for the log of a job: the answer has the lines written so far, and no lines if no worker runs the job."""
 
 from __future__ import annotations
 
