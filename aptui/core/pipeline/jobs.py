@@ -211,7 +211,6 @@ class Jobs:
         """{key of a file: run keys} of the copies that workers made while they read files; valid only for this event."""
         self.copied: dict[Job, RunKey] = {}
         """Jobs that use the copies in `copies`, and that start after the event is handled."""
-        self._key_of_start = RunKey(0)
         self._planned: list[Job] = []
         self._planned_before: list[Job] = []
         """Unsaved jobs that this event planned, and those of the previous event."""
@@ -266,8 +265,7 @@ class Jobs:
 
     def start(self, job: Job, run_key: RunKey | None = None) -> None:
         """Start `job` as the run with this key, None = a new key."""
-        self._key_of_start = run_key or RunKey(0)
-        self.feed(job, Trigger.START)
+        self.feed(job, Trigger.START, run_key)
         self.stale_results.begin(job)
         self.reports.report(job)
 
@@ -332,8 +330,11 @@ class Jobs:
                 self.ledger.put_all("put_edge", rows.edge_rows(source, builder))
         self._edges_due.clear()
 
-    def feed(self, job: Job, trigger: Trigger) -> None:
-        """Move a job to its next state, remove it from the queue, and execute the effects that the table names."""
+    def feed(self, job: Job, trigger: Trigger, run_key: RunKey | None = None) -> None:
+        """Move a job to its next state, remove it from the queue, and execute the effects that the table names.
+
+        A run that starts gets `run_key`, None = a new key.
+        """
         if trigger is Trigger.PLAN and job.state in SETTLED and self.memory.edges.has_any:
             self.todo.extend((other, False) for other in self._movers_after(job))
         before, may_bring = job.state, job.platform == COMMON_PLATFORM or job.is_analysis
@@ -344,8 +345,7 @@ class Jobs:
         if before is JobState.QUEUED:
             self.ready.discard(job)
         if effect is Effect.START:
-            job.run_key = self._key_of_start or RunKey(self.ledger.next_run_key())
-            self._key_of_start = RunKey(0)
+            job.run_key = run_key or RunKey(self.ledger.next_run_key())
             self.running[job.run_key] = job
             if self.resources is not None:
                 self.resources.acquire(job)
