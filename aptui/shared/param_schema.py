@@ -76,8 +76,10 @@ def _is_scalar(rule: Schema, value: object) -> bool:
         case "integer" | "number" as kind:
             if not is_number or (kind == "integer" and not isinstance(value, int)):
                 return False
-            lowest, highest = (rule.get(bound, rule.get(f"exclusive{bound.title()}", value)) for bound in ("minimum", "maximum"))
-            return bool(lowest <= value <= highest) and value not in (rule.get("exclusiveMinimum"), rule.get("exclusiveMaximum"))
+            is_between = rule.get("minimum", value) <= value <= rule.get("maximum", value)  # False for NaN
+            is_too_low = "exclusiveMinimum" in rule and rule["exclusiveMinimum"] >= value
+            is_too_high = "exclusiveMaximum" in rule and rule["exclusiveMaximum"] <= value
+            return bool(is_between) and not is_too_low and not is_too_high
     return True
 
 

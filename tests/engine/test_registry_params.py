@@ -121,3 +121,12 @@ def test_parameters_in_folder_settings_are_checked_by_the_builder_schema(tmp_pat
 @pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"properties": {"a": True}}, {"properties": {"a": {"$ref": "#/x"}}}])
 def test_parameter_schema_with_only_unknown_keywords_allows_every_value(schema):
     assert list(mistakes(schema, {"a": 1, "b": [2]})) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "is_allowed"), [(1, False), (2, False), (3, True), (6.5, True), (7, False), (8, False), (float("nan"), False)]
+)
+def test_number_must_be_within_its_inclusive_and_its_exclusive_bounds(value, is_allowed):
+    rule = {"type": "number", "minimum": 0, "exclusiveMinimum": 2, "maximum": 9, "exclusiveMaximum": 7}
+
+    assert (list(mistakes({"properties": {"a": rule}}, {"a": value})) == []) is is_allowed
