@@ -72,8 +72,8 @@ class PreparedSession:
         self.asked = platforms
         self.early: EarlyWorker | None = None
         self.project: Project = with_intermediates(config.project, str(config.cache_dir))
-        platforms = [platform.id for platform in self.project.platforms]
-        self.cache = Cache(config.cache_dir, [*platforms, *config.project.resting_platforms])
+        names = [platform.id for platform in self.project.platforms]
+        self.cache = Cache(config.cache_dir, [*names, *config.project.resting_platforms])
         self.database = asset_database(config.cache_dir)
         self.sentences: list[str] = []
         self.builders: tuple[Builder, ...] = ()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,11 +54,17 @@ class SettledPlatforms:
     """
 
     def __init__(self, project: Project, project_dir: Path, builders: Sequence[Builder], stored: str | None) -> None:
+        self._project, self._project_dir, self._builders = project, project_dir, builders
         self._resting = project.resting_platforms
-        ids = [platform.id for platform in project.platforms]
-        is_needed = len(ids) + len(self._resting) > 1
-        self._now = {name: platform_signature(project, project_dir, builders, name) for name in ids} if is_needed else {}
         self._stored: dict[str, str] = json.loads(stored or "{}")
+
+    @cached_property
+    def _now(self) -> dict[str, str]:
+        """Signatures of the platforms of this run. The first use computes them, which is usually after all jobs are settled."""
+        ids = [platform.id for platform in self._project.platforms]
+        if len(ids) + len(self._resting) < 2:
+            return {}
+        return {name: platform_signature(self._project, self._project_dir, self._builders, name) for name in ids}
 
     def include(self, platforms: Iterable[str]) -> bool:
         """Whether all these platforms are up to date with the stored sources, in this configuration."""
