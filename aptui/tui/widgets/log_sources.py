@@ -98,9 +98,14 @@ class MemoryLines:
         self._filtered = keys
         self.version += 1
 
+    @property
+    def _keys(self) -> Sequence[int]:
+        """The keys of the shown lines, ascending."""
+        return range(len(self._lines)) if self._filtered is None else self._filtered
+
     def line_count(self) -> int:
         """Return the number of shown lines."""
-        return len(self._lines if self._filtered is None else self._filtered)
+        return len(self._keys)
 
     def line(self, index: int) -> LogPaneLine:
         """Return a line."""
@@ -112,21 +117,21 @@ class MemoryLines:
 
     def index_of(self, key: int) -> int | None:
         """Return the index of a line."""
-        keys = range(len(self._lines)) if self._filtered is None else self._filtered
+        keys = self._keys
         at = bisect.bisect_left(keys, key)
         return at if at < len(keys) and keys[at] == key else None
 
     def of_levels(self, levels: str) -> Sequence[int]:
         """Return the indices of the lines with these levels or without a level."""
         if self._known[:2] != (self.version, levels):
-            found = [at for at in range(self.line_count()) if not self.line(at).level or self.line(at).level in levels]
+            found = [at for at, key in enumerate(self._keys) if not (level := self._lines[key].level) or level in levels]
             self._known = (self.version, levels, found)
         return self._known[2]
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
         """Return the nearest line with one of these levels."""
         reach = range(index + step, self.line_count() if step > 0 else -1, step)
-        return next((at for at in reach if self.line(at).level and self.line(at).level in levels), None)
+        return next((at for at in reach if (level := self.line(at).level) and level in levels), None)
 
 
 def plain_line(data: bytes) -> LogPaneLine:
