@@ -5,7 +5,7 @@ Tests: `tests/tui/data/test_early_read.py`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from queue import SimpleQueue
@@ -13,7 +13,7 @@ from threading import Semaphore
 
 from aptui.shared.errors import KnownError
 from aptui.store.jobs.parts import JobPart, read_job_parts
-from aptui.store.queries.reader import Reader, open_reader
+from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
 
 _MOST_WAITING = 16
@@ -46,12 +46,12 @@ class EarlyRead:
         self._is_wanted = False
         self._free_places.release()
 
-    def _read_parts(self, reader: Reader) -> Generator[JobPart, None, None]:
-        return read_job_parts(reader, wants_first=self._wants_first)
-
     def _read(self) -> None:
         try:
-            with closing(open_reader(self._database)) as reader, closing(self._read_parts(reader)) as parts:
+            with (
+                closing(open_reader(self._database)) as reader,
+                closing(read_job_parts(reader, wants_first=self._wants_first)) as parts,
+            ):
                 for part in parts:
                     self._free_places.acquire()
                     if not self._is_wanted:
