@@ -281,10 +281,7 @@ class Terminal(LinuxDriver):
         """
         if self.output is not None:
             self.output.forget()
-        try:
-            self._loop.call_soon_threadsafe(self._send_size)
-        except RuntimeError:
-            return  # the event loop has ended
+        self._call_soon(self._send_size)
 
     def _send_size(self) -> None:
         size = Size(*self._get_terminal_size())
