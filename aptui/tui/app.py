@@ -352,7 +352,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
     def on_app_focus(self) -> None:
         """Reload changed theme files. Ask for pixels again, because a tmux session may be shown in another terminal now."""
         self.themes.reload()
-        if safety.facts().multiplexer and self.person.get("pixels", False):
+        if safety.facts().multiplexer and self.terminal.wants_pixels:
             self.terminal.ask_for_pixels()
 
     def on_theme_picker_theme_previewed(self, event: ThemePicker.ThemePreviewed) -> None:

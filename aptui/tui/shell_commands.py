@@ -147,4 +147,4 @@ def _mouse(app: Shell, rest: str) -> None:
 
 
 def _pixels(app: Shell, rest: str) -> None:
-    app.terminal.set_pixels(is_on=rest != "off" if rest else not app.person.get("pixels", False))
+    app.terminal.set_pixels(is_on=rest != "off" if rest else not app.terminal.wants_pixels)

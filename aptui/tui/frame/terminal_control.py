@@ -135,6 +135,11 @@ class TerminalControl(Actions):
         """Toggle mouse reports."""
         self.set_mouse(is_on=not self.has_mouse)
 
+    @property
+    def wants_pixels(self) -> bool:
+        """Whether the user wants pictures as pixels if the terminal can show them."""
+        return self._person.get("pixels", False)
+
     def set_pixels(self, *, is_on: bool) -> None:
         """Show pictures as pixels if the terminal can, or as blocks of cells."""
         self._person.put("pixels", is_on)
@@ -142,7 +147,7 @@ class TerminalControl(Actions):
 
     def action_pixels(self) -> None:
         """Show pictures as pixels, or as blocks."""
-        self.set_pixels(is_on=not self._person.get("pixels", False))
+        self.set_pixels(is_on=not self.wants_pixels)
 
     def ask_for_pixels(self, then: Callable[[PixelScreen | None], object] = lambda _: None) -> None:
         """Ask the terminal whether it shows pixels if the user wants them, and draw pictures again; `then` gets the answer."""
@@ -157,7 +162,7 @@ class TerminalControl(Actions):
                 app.pixels_changed.publish(None)
             then(pixels)
 
-        if output is not None and ask is not None and self._person.get("pixels", False):
+        if output is not None and ask is not None and self.wants_pixels:
             ask(accept)
             return
         if output is not None:
@@ -165,7 +170,7 @@ class TerminalControl(Actions):
         accept()
 
     def _report_pixels(self, pixels: PixelScreen | None) -> None:
-        if not self._person.get("pixels", False):
+        if not self.wants_pixels:
             self._host.show_toast("pictures are drawn with blocks")
         elif pixels is None:
             self._host.show_toast("this terminal shows no pixels (kitty's placeholders or sixel); pictures are drawn with blocks")
