@@ -33,6 +33,11 @@ class Facts(NamedTuple):
     more: str
     levels: tuple[Level, ...] = ()
 
+    @property
+    def extent(self) -> str:
+        """Width and height for users, "" = unknown."""
+        return f"{self.width:,} × {self.height:,}" if self.width else ""
+
 
 def image_facts(head: bytes, name: str) -> Facts | None:
     """Return the facts of an image by its first bytes, None = not an image."""

@@ -113,8 +113,7 @@ def preview_of(path: str, name: str = "") -> Preview:
 
 
 def _list_facts(facts: Facts) -> list[tuple[str, str]]:
-    extent = f"{facts.width:,} × {facts.height:,}" if facts.width else ""
-    found = [("Format", facts.form), ("Size", extent), ("Pixels" if facts.width else "Sound", facts.more)]
+    found = [("Format", facts.form), ("Size", facts.extent), ("Pixels" if facts.width else "Sound", facts.more)]
     return [(name, value) for name, value in found if value]
 
 
@@ -133,8 +132,7 @@ def _as_text(facts: Facts, listed: Sequence[tuple[str, str]], head: bytes) -> Te
     """Return one line for each fact, and the first bytes."""
     width = 12 if facts.form == _MODEL else 8
     lines: list[tuple[Piece, ...]] = [((f"{name:<{width}}", "key"), (make_safe(value), "value")) for name, value in listed]
-    extent = f"{facts.width:,} × {facts.height:,}" if facts.width else ""
-    kind = ", ".join(filter(None, (f"{facts.form} {extent}".rstrip(), facts.more)))
+    kind = ", ".join(filter(None, (f"{facts.form} {facts.extent}".rstrip(), facts.more)))
     return TextPreview(kind, (*lines, (), *hex_lines(head[:_HEX_BYTES])), is_numbered=False)
 
 
