@@ -147,8 +147,8 @@ def _draw(view: PictureView) -> tuple[dict[str, object], bytes]:
 def _skip_levels(stream: BinaryIO, level: int) -> BinaryIO:
     """Return a DDS file whose first level is `level`, because Pillow decodes only the first level."""
     data = stream.read()
-    wanted = dds_levels(data)[level]
-    head = bytearray(data[: dds_levels(data)[0].start])
+    levels = dds_levels(data)
+    wanted, head = levels[level], bytearray(data[: levels[0].start])
     head[DDS_SIZE] = struct.pack("<II", wanted.height, wanted.width)
     return BytesIO(head + data[wanted.start :])
 

@@ -197,10 +197,10 @@ class OutputLayer:
 
     def _sixels(self) -> str:
         """Return the sixel pictures whose cells are all visible, each at its place; the last line would scroll the screen."""
-        out = ""
+        out, corner = "", placeholder(0, 0)
         for y, row in enumerate(self._drawn):
             for x, text in enumerate(row.texts):
-                if text == placeholder(0, 0) and (pen := row.pens[x]) is not None:
+                if text == corner and (pen := row.pens[x]) is not None:
                     picture = self._pictures.get(self._picture_of.get(pen, -1))
                     if picture is not None and y + picture.rows < len(self._drawn) and self._is_whole(picture, y, x):
                         out += f"\x1b[{y + 1};{x + 1}H{picture.data}"
