@@ -143,7 +143,6 @@ class ToolsPane(Pane):
         self._draw_tool = listed.tool_cells([])
         self._rows: list[ToolRow] = []
         self._found: list[DoctorRow] = []
-        self._note = ""
         self._are_settings_stale = True
         self._stays_on_top = True
         """True until the user moves the cursor: until then, the cursor stays on the first row even if rows appear above it."""
@@ -324,9 +323,9 @@ class ToolsPane(Pane):
         else:
             tool = self._tools.at(table.cursor_key)
             text = tool.note or f"{tool.does[:1].upper()}{tool.does[1:]}."
-        if text != self._note:
-            self._note = text
-            self.query_one("#tools-note", Static).update(make_safe(text), layout=False)
+        note, text = self.query_one("#tools-note", Static), make_safe(text)
+        if text != note.content:
+            note.update(text, layout=False)
 
     def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
         """Show the explanation of another row."""
