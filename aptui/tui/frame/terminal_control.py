@@ -18,7 +18,7 @@ from aptui.shared.printing import count
 from aptui.shared.sanitize import sanitize
 from aptui.tui.actions import Actions
 from aptui.tui.preferences.keymap import show_key
-from aptui.tui.terminal.output.display import DiffRenderingApp
+from aptui.tui.terminal.output.display import DiffRenderingApp, output_of
 from aptui.tui.words import shorten
 
 if TYPE_CHECKING:
@@ -151,8 +151,8 @@ class TerminalControl(Actions):
 
     def ask_for_pixels(self, then: Callable[[PixelScreen | None], object] = lambda _: None) -> None:
         """Ask the terminal whether it shows pixels if the user wants them, and draw pictures again; `then` gets the answer."""
-        app, driver = self._host.app, self._host.app._driver  # noqa: SLF001  # as above
-        output, ask = getattr(driver, "output", None), getattr(driver, "ask_for_pixels", None)
+        app = self._host.app
+        output, ask = output_of(app), getattr(app._driver, "ask_for_pixels", None)  # noqa: SLF001  # as above
 
         def accept() -> None:
             pixels = output.pixels if output is not None else None

@@ -18,7 +18,7 @@ from rich.style import Style
 
 from aptui.tui.background import run_in_background
 from aptui.tui.pictures.decoder import Pixels
-from aptui.tui.terminal.output.display import DiffRenderingApp
+from aptui.tui.terminal.output.display import DiffRenderingApp, output_of
 from aptui.tui.terminal.pixels import MOST_CELLS, PixelPicture, PixelScreen, encode
 from aptui.tui.terminal.safety import FIRST_COLUMN, PICTURE, facts
 
@@ -139,13 +139,13 @@ class Picture:
 
 def pixel_cell(widget: Widget) -> tuple[int, int] | None:
     """Return width and height of a cell in pixels if the terminal shows pictures as pixels."""
-    output = widget.app.output_layer if isinstance(widget.app, DiffRenderingApp) else None
+    output = output_of(widget.app)
     return output.pixels.cell if output is not None and output.pixels is not None else None
 
 
 def _pixel_output(widget: Widget, painter: Painter) -> OutputLayer | None:
     """Return the output if it takes pixels; a theme without colours has only shades."""
-    output = widget.app.output_layer if isinstance(widget.app, DiffRenderingApp) else None
+    output = output_of(widget.app)
     return output if output is not None and output.pixels is not None and _has_colours(painter) else None
 
 

@@ -103,6 +103,11 @@ def _is_covered(line: Mapping[int, Strip | None], left: int, right: int) -> bool
     return all(piece is not None for cut, piece in line.items() if left <= cut < right)
 
 
+def output_of(app: App[Any]) -> OutputLayer | None:
+    """Return the output that sends an app's differences, None if the app sends whole updates."""
+    return app.output_layer if isinstance(app, DiffRenderingApp) else None
+
+
 class DiffRenderingApp(App[None]):
     """An app that sends only differences. With another driver, or with stock output, it is an ordinary app."""
 
