@@ -107,7 +107,7 @@ class FrameClock:
             pass  # the event loop is closed
 
     def _do(self, do: Callable[..., object], *arguments: Any) -> None:
-        if self._app.is_running:  # without a running app there is no screen to draw on
+        if self._app.is_running:  # an app that has ended no longer has a screen, so `do` would fail
             do(*arguments)
 
     def _arm(self) -> None:

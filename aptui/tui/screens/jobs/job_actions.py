@@ -232,7 +232,7 @@ class RowActions:
     def _with_errors(self, infos: Infos) -> Infos:
         """Return the jobs with errors, or all jobs if no job has errors.
 
-        Of several jobs of one line with the same error, return only the first.
+        If several jobs of a line in the table have the same error, return only the first of these jobs.
         """
         found = [info for info in infos if info.status == "failed" or info.errors] or infos
         if not self._view.store.by_source:

@@ -1,4 +1,4 @@
-"""Rows are sorted only when there is no input, and the first row stays at the top. Keys act on the displayed rows."""
+"""Rows are sorted only while the user presses no key or button; the first row stays at the top. Keys act on the displayed rows."""
 
 from __future__ import annotations
 
