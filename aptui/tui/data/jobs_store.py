@@ -319,8 +319,10 @@ class JobsStore:
     @property
     def source_count(self) -> int:
         """Number of sources that are shown, 0 = lines show jobs."""
-        whole = self._table.whole
-        return 0 if self._shown.lines is None else self._shown.lines.source_count if whole is None else whole.source_count
+        lines, whole = self._shown.lines, self._table.whole
+        if lines is None:
+            return 0
+        return lines.source_count if whole is None else whole.source_count
 
     def group_by_source(self, *, on: bool) -> None:
         """Show a source in each line, or a job."""
