@@ -288,7 +288,7 @@ class LogAnswerer:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         reader = wire.FrameReader()
         poll = select.poll()
-        questions = self._questions.fileno()  # the number is kept: a closed socket has none, and its end would not be noticed
+        questions = self._questions.fileno()  # read once, because `fileno()` of a closed socket is -1 and the loop would not see the end
         for descriptor in (questions, self._signal):
             poll.register(descriptor, select.POLLIN)
         is_progress_due = False
