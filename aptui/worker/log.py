@@ -288,7 +288,8 @@ class LogAnswerer:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         reader = wire.FrameReader()
         poll = select.poll()
-        questions = self._questions.fileno()  # read once, because `fileno()` of a closed socket is -1 and the loop would not see the end
+        # Read once: `fileno()` of a closed socket is -1, and the loop would not notice that the socket was closed.
+        questions = self._questions.fileno()
         for descriptor in (questions, self._signal):
             poll.register(descriptor, select.POLLIN)
         is_progress_due = False
