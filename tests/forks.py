@@ -51,8 +51,8 @@ _WORKER, _APTUI = "aptui.worker.main", "aptui"
 _PROGRAMS = {
     _WORKER: (
         "aptui.worker.commands.command_job", "aptui.worker.describing.describe",
-        "aptui.worker.outputs.declared_links", "aptui.worker.builder_import", "aptui.worker.main",
-        "aptui.worker.builder_run", "aptui.worker.commands.workspace", "traceback",
+        "aptui.worker.outputs.declared_dependencies", "aptui.worker.builder_import", "aptui.worker.main",
+        "aptui.worker.builder_run", "aptui.worker.outputs.products", "traceback",
     ),
     _APTUI: (
         "aptui.__main__", "aptui.batch.run", "aptui.config.compiler", "aptui.config.load", "aptui.config.yaml.checking",

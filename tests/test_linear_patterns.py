@@ -26,7 +26,7 @@ PROVEN = {
     "aptui.features.sharing.shared_cache": "regexes of the project's own configuration",
     "aptui.features.relocation.moved_files": "alternatives of escaped words",
     "aptui.worker.commands.command_job": "the project's own configuration, in a worker with a time limit",
-    "aptui.worker.outputs.declared_references": "the project's own configuration, in a worker with a time limit",
+    "aptui.worker.outputs.declared_dependencies": "the project's own configuration, in a worker with a time limit",
     "aptui.config.yaml.nodes": "the project's own configuration, when it is read",
     "aptui.features.graph.affected": "the project's own configuration, asked by its user",
     "aptui.cli.explain_verb": "the project's own configuration, asked by its user",

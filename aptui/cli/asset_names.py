@@ -25,8 +25,8 @@ from aptui.shared.errors import UserError
 from aptui.shared.printing import line
 from aptui.store.queries.asset_graph import AssetGraph, Node, is_product
 from aptui.store.queries.assets import parse_asset_id, source_ids
+from aptui.store.queries.dependencies import NamedSource
 from aptui.store.queries.reader import Reader
-from aptui.store.queries.source_edges import NamedSource
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

@@ -132,10 +132,9 @@ class _PrintedLog(RunLog):
 
 
 def _run(config: Config, name: str, path: str, platform: str) -> int:
-    from aptui.worker import builder_run
+    from aptui.worker import builder_run, reads
     from aptui.worker.builder_import import load_builder
     from aptui.worker.file_access import stat_key
-    from aptui.worker.inputs import reads
 
     found = _find_builder(config, name)
     folders = [folder.path for folder in config.project.scan_folders]

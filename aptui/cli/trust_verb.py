@@ -15,7 +15,7 @@ from aptui.config import trust as records
 from aptui.config.configuration import Config
 from aptui.link import places
 from aptui.shared import printing
-from aptui.shared.files.git_commits import ask_git
+from aptui.shared.files.git import ask_git
 
 _MOST_NAMED = 3
 """Maximum number of changed files that are named."""

@@ -46,7 +46,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aptui.demo import lamp
+from aptui.demo import demo_assets
 from aptui.demo.demo_assets import EXTRAS, FILES, Extra, moth_buffer, moth_model
 from aptui.shared.errors import HostError, UserError
 
@@ -246,7 +246,7 @@ def _write_files(folder: Path, *, has_page: bool) -> None:
         _write(folder / path, text.encode())
     for path, made in _assets():
         _write(folder / "assets" / path, made)
-    for path, made in lamp.files().items() if has_page else ():
+    for path, made in demo_assets.lamp_files().items() if has_page else ():
         _write(folder / "assets" / path, made)
     for path, picture in _pictures():
         _write(folder / path, _png(picture))

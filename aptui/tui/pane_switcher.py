@@ -13,9 +13,9 @@ from textual.app import App
 from textual.containers import Container
 from textual.widgets import ContentSwitcher, Input
 
-from aptui.tui.actions import Actions
 from aptui.tui.frame.sheets import Sheet
 from aptui.tui.frame.statusline import TabBar
+from aptui.tui.preferences.keymap import Actions
 
 if TYPE_CHECKING:
     from textual.widget import Widget

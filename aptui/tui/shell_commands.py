@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from textual.app import App
 
 from aptui import feature
-from aptui.tui.actions import Actions
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Command, CommandLine
 from aptui.tui.frame.statusline import Hints
+from aptui.tui.preferences.keymap import Actions
 
 if TYPE_CHECKING:
     from aptui.link.port import Verb

@@ -1,6 +1,6 @@
 """Answers of a builder's `create_jobs`, checked and turned into the core's records.
 
-Tests: `tests/worker/commands/test_workspace.py`.
+Tests: `tests/worker/outputs/test_workspace.py`.
 """
 
 from __future__ import annotations

@@ -1,24 +1,154 @@
-"""Imports a builder's class by its `origin`. Only worker processes import builders, because code of builders may do anything.
+"""Imports a builder's class by its `origin`, and computes digests of the code and tools that a run really used.
+
+Only worker processes import builders, because code of builders may do anything.
 
 Origins: `entry:NAME` (an entry point of the group `aptui.builders`, looked up in the metadata of installed packages),
 `entry:NAME:MODULE:CLASS` (already resolved, which saves the worker the search) and `file:PATH:CLASS` (a file in a
 project's `builders/` folder). If a builder has an adapter, the adapter creates the builder.
 
-Tests: `tests/builders/test_model_builder.py`.
+`ExactLoader` loads a project's own builders and the modules beside them: it digests exactly the bytes that it compiles. It does not
+use `.pyc` files, because Python compares only the size and the time in whole seconds. Files of installed code are digested before
+the import, and must be unchanged after the import.
+
+Tests: `tests/builders/test_model_builder.py`, `tests/worker/outputs/test_workspace.py`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
+import os
 import sys
-from collections.abc import Callable
-from types import ModuleType
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
+from types import CodeType, ModuleType
 from typing import Any
 
-from aptui.core.project import Builder, BuilderStep
+from aptui.core.project import Builder, BuilderKind, BuilderStep
+from aptui.core.run_report import code_digest
 from aptui.sdk import JobError
-from aptui.worker.inputs import used
+from aptui.shared.files import clocks
+
+_Stamp = tuple[int, int, int, int]
+_CHANGED = "changed"
+"""Replaces the digest of a file that was written while it was loaded; this text differs from every real digest."""
+_MOST_KNOWN = 1000
+_loaded: dict[str, str] = {}
+"""{path: SHA-256 in hex} of the code that this process has loaded."""
+_known: dict[str, tuple[_Stamp, str]] = {}
+_folders: set[str] = set()
+_code: dict[str, bytes] = {}
+"""{builder: digest of the code with which the builder was loaded}; read after each run."""
+
+
+class ExactLoader(SourceFileLoader):
+    """Always compiles a module from its source, and stores the digest of the source's bytes."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the module's code."""
+        path = self.get_filename(fullname)
+        data = self.get_data(path)
+        _loaded[path] = hashlib.sha256(data).hexdigest()
+        _code.clear()
+        code: CodeType = self.source_to_code(data, path)
+        return code
+
+
+def load_exactly_below(folder: str) -> None:
+    """Use `ExactLoader` for all modules that are imported from `folder` or from folders below it."""
+    if not _folders:
+        sys.path_hooks.insert(0, _finder)
+    if folder not in _folders:
+        _folders.add(folder)
+        sys.path_importer_cache.pop(folder, None)
+
+
+def _finder(path: str) -> FileFinder:
+    if not any(path == folder or path.startswith(f"{folder}/") for folder in _folders):
+        raise ImportError(path)
+    return FileFinder(path, (ExtensionFileLoader, EXTENSION_SUFFIXES), (ExactLoader, [".py"]))
+
+
+def find_loaded(path: str) -> str:
+    """Return the SHA-256 (hex) of the code that this process loaded from `path`, "" if it loaded no code from there."""
+    return _loaded.get(path, "")
+
+
+@contextmanager
+def loading(builder: Builder) -> Iterator[None]:
+    """Digest the files of a builder's code before the block imports them; check afterwards that they did not change."""
+    before = {path: (_stamp(path), _digest(path)) for path, _planned in builder.code_files if path not in _loaded}
+    try:
+        yield
+    finally:
+        for path, (stamp, digest) in before.items():
+            _loaded.setdefault(path, digest if _stamp(path) == stamp else _CHANGED)
+        _code.clear()
+
+
+def code_of(builder: Builder) -> Callable[[], bytes]:
+    """Return a function that returns, after the run, the digest of its code and tools; b"" if it has no code files."""
+    if not builder.code_files:
+        return bytes
+    is_python = builder.kind is BuilderKind.PYTHON
+    tools = {path: _stamp(path) for path, _planned in builder.code_files if not (is_python and path.endswith(".py"))}
+    return (lambda: _code_of_run(builder, tools)) if tools else (lambda: _code_loaded(builder))
+
+
+def _code_of_run(builder: Builder, tools: dict[str, _Stamp | None]) -> bytes:
+    """Return the digest of a builder's code and of its tools, {path: stamp before the run}."""
+    own = [path for path, _planned in builder.code_files if path not in tools]
+    if own and not any(path in _loaded for path in own):
+        return b""  # the run ended before the worker loaded the builder's code
+    found = [(path, _loaded.get(path, "")) for path in own]
+    return code_digest([*found, *((path, _tool_digest(path, stamp)) for path, stamp in tools.items())])
+
+
+def _code_loaded(builder: Builder) -> bytes:
+    found = _code.get(builder.name)
+    if found is None and not any(path in _loaded for path, _planned in builder.code_files):
+        return b""  # the run ended before the worker loaded the builder's code
+    if found is None:
+        found = _code[builder.name] = code_digest((path, _loaded.get(path, "")) for path, _planned in builder.code_files)
+    return found
+
+
+def _tool_digest(path: str, stamp: _Stamp | None) -> str:
+    """Return the digest of a tool that had `stamp` before the run."""
+    return _digest(path) if stamp is not None and _stamp(path) == stamp else _CHANGED
+
+
+def _digest(path: str) -> str:
+    """Return the digest of a file, cached until its stamp changes; "" if it cannot be read."""
+    stamp = _stamp(path)
+    known = _known.get(path)
+    if known is not None and known[0] == stamp:
+        return known[1]
+    try:
+        with open(path, "rb") as file:
+            is_settled = stamp is not None and clocks.is_settled(stamp, time.time_ns())
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
+    if stamp is None or _stamp(path) != stamp:
+        return _CHANGED
+    if is_settled:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[path] = stamp, digest
+    return digest
+
+
+def _stamp(path: str) -> _Stamp | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
 
 ENTRY_POINT_GROUP = "aptui.builders"
 _FILE_PREFIX = "aptui_project_builders_"
@@ -42,7 +172,7 @@ def load_builder(builder: Builder) -> Any:
     """
     if builder.fault:
         raise JobError(builder.fault)
-    with used.loading(builder):
+    with loading(builder):
         if builder.adapter:
             return load_function(builder.adapter)(builder)
         if builder.steps:
@@ -113,8 +243,8 @@ def load_file(path: str) -> ModuleType:
     if folder not in sys.path:
         sys.path.append(folder)
     sys.dont_write_bytecode = True
-    used.load_exactly_below(folder)
-    spec = importlib.util.spec_from_file_location(name, path, loader=used.ExactLoader(name, path))
+    load_exactly_below(folder)
+    spec = importlib.util.spec_from_file_location(name, path, loader=ExactLoader(name, path))
     if spec is None or spec.loader is None:
         raise NoSuchBuilder(f"{path!r} is not a Python file")
     module = importlib.util.module_from_spec(spec)

@@ -47,19 +47,16 @@ from aptui.sdk import (
     is_same_for_all_sources,
 )
 from aptui.shared.files import clocks, lfs
-from aptui.worker import file_access
+from aptui.worker import builder_import as worker_used
+from aptui.worker import file_access, reads
 from aptui.worker.answers import AnswerRefused, edges_of, plans_and_edges
 from aptui.worker.commands.batch import SharedStarts, group_key
 from aptui.worker.commands.command import CommandWatch
 from aptui.worker.commands.command_job import run_command, values_of
 from aptui.worker.commands.persistent import PersistentPrograms
-from aptui.worker.commands.workspace import ReusableWorkspace
-from aptui.worker.inputs import reads
-from aptui.worker.inputs import used as worker_used
 from aptui.worker.log import ADDRESS_BYTES, RunLog, noting_warnings, one_line, valid_text
-from aptui.worker.outputs.declared_links import with_links
-from aptui.worker.outputs.declared_references import add_references
-from aptui.worker.outputs.products import StagingFolders, discard, remove_tree, stage_products
+from aptui.worker.outputs.declared_dependencies import add_references, with_links
+from aptui.worker.outputs.products import ReusableWorkspace, StagingFolders, discard, remove_tree, stage_products
 from aptui.worker.processes import end_children
 
 # One step of a run. The result of a step is a `RunEnding`, even after an exception, `sys.exit`, or a process left behind.

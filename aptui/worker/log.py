@@ -1,6 +1,6 @@
 """The log of one run inside a worker: records in order, bounded, with counts of warnings and errors.
 
-Tests: `tests/worker/commands/test_workspace.py`.
+Tests: `tests/worker/outputs/test_workspace.py`.
 """
 
 from __future__ import annotations

@@ -27,10 +27,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import aptui.shared.lean_start  # noqa: F401  # before all that imports msgspec
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.project import SHARE_OF_MEMORY, Builder, BuilderKind
-from aptui.worker import processes, wire
+from aptui.worker import processes, reads, wire
 from aptui.worker.commands.output import marker
 from aptui.worker.file_access import copy_files, hash_files
-from aptui.worker.inputs import reads
 from aptui.worker.log import ADDRESS_BYTES, LogAnswerer, RunLog
 from aptui.worker.variables import BuilderVariables
 
@@ -208,7 +207,7 @@ class Worker:
             from msgspec.structs import replace
 
             from aptui.worker.builder_run import BatchSharing
-            from aptui.worker.commands.workspace import ReusableWorkspace
+            from aptui.worker.outputs.products import ReusableWorkspace
 
             known = next(iter(self._sharing.values()), None)
             environment = self._variables.environment(builder)

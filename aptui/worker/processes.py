@@ -1,6 +1,6 @@
 """Processes on Linux: sets kernel settings of the worker itself, and finds and ends process trees.
 
-Tests: `tests/worker/inputs/test_reads.py`.
+Tests: `tests/worker/test_reads.py`.
 """
 
 from __future__ import annotations

@@ -24,9 +24,8 @@ from unittest import mock
 from aptui.core.orders import ProcessOrder
 from aptui.core.project import Builder, BuilderKind, Platform, UndeclaredReads
 from aptui.sdk import JobProduct, ProcessJobRequest, ProcessJobResponse, Result
-from aptui.worker import builder_run
+from aptui.worker import builder_import, builder_run, reads
 from aptui.worker.file_access import stat_key
-from aptui.worker.inputs import reads, used
 from aptui.worker.wire import HEADER_BYTES, FrameKind, decode, encode
 
 _DRAWS = 400
@@ -106,7 +105,7 @@ def _no_code(_builder: Builder) -> type[bytes]:
 def _without_reports() -> Iterator[None]:
     """These are plain functions, because a mock of `unittest` takes longer than the function that it replaces."""
     with (
-        mock.patch.object(used, "code_of", _no_code),
+        mock.patch.object(builder_import, "code_of", _no_code),
         mock.patch.object(reads, "stamp_of", _nothing),
         mock.patch.object(reads.Reads, "list_used", _nothing),
         mock.patch.object(reads.Reads, "find_changed", _nothing),

@@ -33,7 +33,7 @@ from aptui.sdk import (
     same_for_all_sources,
 )
 from aptui.worker import builder_run as worker_run
-from aptui.worker.inputs import reads
+from aptui.worker import reads
 from aptui.worker.log import RunLog
 from aptui.worker.wire import FrameKind, decode, encode
 

@@ -30,10 +30,10 @@ from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES, Project
 from aptui.engine.cache.cache_places import stamp_of
 from aptui.engine.live.roots import PRODUCTS, SOURCES, CookieWaits, is_setting
 from aptui.engine.live.writing import Absences, FilesBeingWritten, stat_of, was_folder
-from aptui.engine.scan.git import Repositories
 from aptui.engine.scan.walk import SharedFiles
 from aptui.engine.watch.notifications import REGULAR, ChangeNotification
 from aptui.engine.watch.watcher import COOKIE_TAG
+from aptui.shared.files.git import Repositories
 
 if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine

@@ -94,7 +94,7 @@ def _complete_result(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp
     if job is None or job.ties is None or not job.ties.known or result.outcome not in _SPEAKING or _is_fetched(result):
         return result
     # imported here, because most runs need no check, and the engine starts faster without the module
-    from aptui.worker.inputs.reads import stamp_of
+    from aptui.worker.reads import stamp_of
 
     for path in job.ties.known:
         if path not in stamps:

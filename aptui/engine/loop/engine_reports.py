@@ -16,7 +16,7 @@ from aptui.core.notices import EngineMessage, JobChanged, LogLevel, LogRecord, N
 from aptui.core.pipeline.pipeline import OVERHEAD_MS, PendingWork
 from aptui.core.rows import SessionEnd, SessionKind
 from aptui.shared.errors import HostError
-from aptui.shared.files import git_commits
+from aptui.shared.files import git
 from aptui.store.joblog import EngineLog
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ class SessionRecorder:
     """
 
     def __init__(
-        self, folder: str, now_ms: Callable[[], int] = _now_ms, head: Callable[[str], git_commits.CheckoutHead] = git_commits.head
+        self, folder: str, now_ms: Callable[[], int] = _now_ms, head: Callable[[str], git.CheckoutHead] = git.head
     ) -> None:
         self.is_held = False
         """Whether the session continues while the engine is reopened."""

@@ -351,7 +351,7 @@ class Scans:
 
     def compare(self, facts: Iterable[FileFact]) -> None:
         """Schedule another check of a file if it differs from its recorded fact."""
-        from aptui.worker.inputs.reads import stamp_of  # imported here for a faster start: most engines compare no file
+        from aptui.worker.reads import stamp_of  # imported here for a faster start: most engines compare no file
 
         for fact in facts:
             found = stamp_of(os_path(f"{self._context.roots[fact.scan_folder]}/{fact.rel}"))

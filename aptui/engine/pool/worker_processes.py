@@ -25,7 +25,7 @@ from aptui.engine.pool.slots import WorkerSlot
 from aptui.engine.pool.spawning import EarlyWorker, mark_prefix
 from aptui.engine.pool.worker_messages import PoolMessage, Verdict
 from aptui.worker import processes
-from aptui.worker.commands.workspace import remove_of_the_dead
+from aptui.worker.outputs.products import remove_of_the_dead
 
 if TYPE_CHECKING:
     from aptui.config.configuration import Config

@@ -29,10 +29,10 @@ from aptui.core.rows import unpack_analysis
 from aptui.core.settings import is_settings
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
-from aptui.shared.files.git_commits import run_git
+from aptui.shared.files.git import run_git
 from aptui.store.queries.assets import INTERMEDIATE_FLAG
+from aptui.store.queries.dependencies import DeclaredEdge, SourceEdges
 from aptui.store.queries.reader import Reader
-from aptui.store.queries.source_edges import DeclaredEdge, SourceEdges
 
 # This part finds the jobs that run again because files changed. It follows source dependencies, intermediates and job dependencies
 # in the same way as `core.state.graph`, and only reads the database.

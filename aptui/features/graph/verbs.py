@@ -15,7 +15,7 @@ from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.shared.sanitize import sanitize
 from aptui.store.queries.asset_graph import AssetFile, AssetGraph, Edge, Fact, Link, Node, ProductFact, Step, is_product, is_source
-from aptui.store.queries.source_edges import find_named_sources
+from aptui.store.queries.dependencies import find_named_sources
 
 _BRIEF = 20
 """Maximum number of lines of each direction if neither `--in` nor `--out` is given."""

@@ -27,7 +27,7 @@ from aptui.core.paths import from_text, is_below, to_text
 from aptui.core.patterns import ignore_matcher
 from aptui.core.project import ScanFolder
 from aptui.shared.errors import KnownError, UserError
-from aptui.shared.files.git_commits import run_git
+from aptui.shared.files.git import run_git
 from aptui.shared.files.replacing import replacing
 
 # A rewrite replaces old paths and UUIDs in the text of a file. All other bytes of the file stay as they are.

@@ -32,8 +32,8 @@ from aptui.features.relocation.relocation_records import (
     count_report,
 )
 from aptui.store.db.schema import uuid_text
+from aptui.store.queries.dependencies import SourceEdges
 from aptui.store.queries.reader import ProductRow, Reader, SourceRow
-from aptui.store.queries.source_edges import SourceEdges
 
 # The dependants of a source are the sources, jobs and products that depend on it by path or UUID. The functions below find the
 # dependants of many sources with a few queries.

@@ -39,7 +39,7 @@ from aptui.shared.errors import HostError, UserError
 from aptui.shared.files.confinement import describe_difference, same_letters
 from aptui.store.queries.asset_graph import AssetGraph, Node
 from aptui.store.queries.checks import CheckFinding, ProductToCheck, findings, products_to_check
-from aptui.store.queries.source_edges import find_named_sources, list_same_but_for_case
+from aptui.store.queries.dependencies import find_named_sources, list_same_but_for_case
 from aptui.worker.commands.command import CommandError, Invocation, execute, find_program
 from aptui.worker.processes import kill_family
 

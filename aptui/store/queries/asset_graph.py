@@ -21,8 +21,8 @@ from aptui.core.model import EdgeKind
 from aptui.core.patterns import wildcard
 from aptui.core.project import COMMON_PLATFORM
 from aptui.store.queries.assets import INTERMEDIATE_FLAG, asset_id_text
+from aptui.store.queries.dependencies import SourceEdges
 from aptui.store.queries.reader import Reader
-from aptui.store.queries.source_edges import SourceEdges
 
 # Records of the asset graph: nodes with their names, and unmet dependencies.
 #

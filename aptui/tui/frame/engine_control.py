@@ -12,10 +12,10 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from aptui.shared.errors import KnownError
-from aptui.tui.actions import Actions
 from aptui.tui.data.session import Session, SessionState
 from aptui.tui.frame.commandline import Choice, Host
 from aptui.tui.frame.line import Part
+from aptui.tui.preferences.keymap import Actions
 
 if TYPE_CHECKING:
     from aptui.link.port import Answer, Verb

@@ -1,11 +1,13 @@
-"""Lines of the frame, drawn without Textual's labels. A line consists of `Part`s. Their text is safe already and is not markup.
+"""Lines of the frame and of panes, drawn without Textual's labels: heads with text at both ends, and lines of tabs.
+
+A line consists of `Part`s. Their text is safe already and is not markup.
 
 Tests: `tests/tui/test_shell.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,8 +16,11 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from textual.strip import Strip
 
+from aptui.shared.sanitize import sanitize
 from aptui.tui.preferences.theming import roles
+from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.row_lines import PlainLines
+from aptui.tui.words import shorten
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -86,3 +91,94 @@ class Line(PlainLines):
         """Return the action of the part at column `x`, "" = none."""
         ends = accumulate(part.width for part in self._drawn)
         return next((part.action for part, end in zip(self._drawn, ends, strict=True) if x < end), "")
+
+
+_RULE_CELLS = 2
+FRAME_CELLS = 11
+"""Minimum width of the rules and blanks in the title line of a pane (cells)."""
+
+
+class Bar(Line):
+    """A line whose two ends come from a function; `rules` draws it as the head of a pane.
+
+    Args:
+        ends: takes the width, returns (left, right); the left end is cut if there is too little room.
+    """
+
+    def __init__(self, ends: Callable[[int], tuple[Sequence[Part], Sequence[Part]]], *, id: str, rules: bool) -> None:  # noqa: A002  # Textual's
+        super().__init__(id=id)
+        self._ends, self._rules = ends, rules
+
+    def parts(self, width: int) -> Parts:
+        """Draw the line."""
+        left, right = self._ends(width)
+        if not self._rules:
+            left = _cut(left, width - width_of(right) - 2)
+            return (*left, Part(" " * max(1, width - width_of(left) - width_of(right) - 1)), *right)
+        rule = glyph("rule")
+        if not width_of((*left, *right)):  # with no text at both ends, the rule has no gap
+            return (Part(f" {rule * (width - 2)}", "rule"),)
+        left = _cut(left, width - width_of(right) - FRAME_CELLS)
+        fill = max(0, width - width_of(left) - width_of(right) - 2 * _RULE_CELLS - (4 if right else 2) - 2)
+        ending = (Part(" "), *right, Part(f" {rule * _RULE_CELLS}", "rule")) if right else (Part(rule * _RULE_CELLS, "rule"),)
+        return (Part(f" {rule * _RULE_CELLS} ", "rule"), *left, Part(f" {rule * fill}", "rule"), *ending)
+
+
+def _cut(parts: Sequence[Part], width: int) -> tuple[Part, ...]:
+    """Return the parts of the line that fit."""
+    fitting: list[Part] = []
+    for part in parts:
+        if part.width > width:
+            return (*fitting, Part(shorten(part.text, max(0, width)), part.role, part.action))
+        fitting.append(part)
+        width -= part.width
+    return tuple(fitting)
+
+
+class TabLine(Line):
+    """The tabs of a pane and a few words at the right; a click chooses a tab.
+
+    Args:
+        titles: returns the titles and the number of the current one.
+        words: returns the words at the right, the least important word first; if room is short, words are dropped in this order.
+        choose: called with the number of the clicked tab.
+    """
+
+    def __init__(
+        self,
+        titles: Callable[[], tuple[Sequence[str], int]],
+        words: Callable[[], Sequence[Part]],
+        choose: Callable[[int], object],
+        *,
+        id: str,  # noqa: A002  # Textual's name
+    ) -> None:
+        super().__init__(id=id)
+        self._titles, self._words, self._choose = titles, words, choose
+
+    def parts(self, width: int) -> Parts:
+        """Return the tabs, and the words that fit."""
+        titles, current = self._titles()
+        left: list[Part] = []
+        for at, title in enumerate(titles):
+            is_here = at == current
+            left.append(Part(f" {sanitize(title)}", "title" if is_here else "muted", f"{at}"))
+            left.append(Part(glyph("open") if is_here else " ", "accent", f"{at}"))
+            left.append(Part(" "))
+        left = left[:-1]
+        words = [word for word in self._words() if word.text]
+        while words and width_of(left) + sum(word.width + 3 for word in words) > width:
+            words.pop(0)
+        free_width = width - sum(word.width + 3 for word in words) - 1
+        fitting: list[Part] = []
+        for part in left:
+            text = shorten(part.text, free_width)
+            fitting.append(Part(text, part.role, part.action))
+            free_width -= fitting[-1].width
+        right = [piece for word in words for piece in (Part("   "), Part(sanitize(word.text), word.role))]
+        return (*fitting, Part(" " * max(0, free_width)), *right)
+
+    async def on_click(self, event: events.Click) -> None:
+        """Choose the clicked tab."""
+        event.stop()
+        if tab := self.action_at(event.x):
+            self._choose(int(tab))

@@ -27,9 +27,8 @@ from textual.widgets import Input
 
 from aptui import __version__
 from aptui.shared.sanitize import sanitize
-from aptui.tui.actions import Actions
 from aptui.tui.frame.line import Part, Parts, strip_of
-from aptui.tui.preferences.keymap import EVERYWHERE, Keymap, show_key
+from aptui.tui.preferences.keymap import EVERYWHERE, Actions, Keymap, show_key
 from aptui.tui.preferences.theming import roles
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import width_of, wrap

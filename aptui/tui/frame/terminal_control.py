@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from aptui.shared.printing import count
 from aptui.shared.sanitize import sanitize
-from aptui.tui.actions import Actions
-from aptui.tui.preferences.keymap import show_key
+from aptui.tui.preferences.keymap import Actions, show_key
 from aptui.tui.terminal.output.display import DiffRenderingApp, output_of
 from aptui.tui.words import shorten
 

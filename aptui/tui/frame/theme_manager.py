@@ -14,11 +14,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
 
-from aptui.tui.actions import Actions
 from aptui.tui.background import run_in_background
 from aptui.tui.frame.line import Part
 from aptui.tui.frame.sheets import Lines
 from aptui.tui.preferences import theming
+from aptui.tui.preferences.keymap import Actions
 from aptui.tui.preferences.theming import ThemeFile
 
 if TYPE_CHECKING:

@@ -1,5 +1,8 @@
 """Keys of actions: reads `config/keymap.yaml` and the user's `keymap.yaml`, finds clashes, and gives the keys to Textual.
 
+`Actions` is the base class of the parts of the app that have actions; a key, a click or a command names an action of a part, such
+as `engine.pause`.
+
 The shipped file documents every action: scope → id → keys and description. The defaults are in the code, in the `BINDINGS` of each
 widget; a test compares both. The user's file is flat: `app.help: "f1, ?"`; `none` removes the keys of an action.
 """
@@ -15,12 +18,22 @@ from textual.app import App
 
 from aptui.config.dirs import data_dir
 from aptui.shared.errors import UserError
-from aptui.tui.actions import Actions
 from aptui.tui.preferences import yaml_files
 from aptui.tui.terminal.safety import terminal_facts
 
 if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
+
+
+class Actions:
+    """A part of the app that has actions: Textual runs `action_pause` of the app's part `engine` for the binding `engine.pause`.
+
+    Textual calls `check_action` first, as it does for widgets. The app lists its parts in `app.PARTS`.
+    """
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  # Textual defines this signature
+        """Return whether an action is possible now. If not, its key is hidden and has no effect."""
+        return True
 
 
 EVERYWHERE = "everywhere"

@@ -30,8 +30,7 @@ from aptui.worker.commands import command as commands
 from aptui.worker.commands.command import CommandError, Execution
 from aptui.worker.commands.output import BoundedText, TimedLine
 from aptui.worker.commands.persistent import FileAnswer, place_tools
-from aptui.worker.commands.workspace import PREFIX
-from aptui.worker.outputs.products import StagingFolders, discard
+from aptui.worker.outputs.products import PREFIX, StagingFolders, discard
 from aptui.worker.processes import end_children
 
 MANIFEST = "manifest.jsonl"

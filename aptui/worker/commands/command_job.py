@@ -27,10 +27,10 @@ from aptui.worker.commands import command as commands
 from aptui.worker.commands.batch import MANIFEST, SharedStarts, read_manifest
 from aptui.worker.commands.output import BoundedText, TimedLine, bound_lines, record_of
 from aptui.worker.commands.persistent import FileAnswer, PersistentPrograms, place_tools
-from aptui.worker.inputs.reads import Reads
 from aptui.worker.log import RunLog, valid_text
-from aptui.worker.outputs.declared_references import add_declared
+from aptui.worker.outputs.declared_dependencies import add_declared
 from aptui.worker.outputs.products import StagingFolders, remove_tree
+from aptui.worker.reads import Reads
 
 _DEPFILE_NAME = "depfile.d"
 _MOST_WARNINGS = 5

@@ -4,7 +4,7 @@ With `-D` strace is a grandchild and the command stays a child of the worker, so
 are the same as without strace. With `-ff` strace writes one file per process, so that lines of different processes do not mix. An
 example of a line is `openat(AT_FDCWD</tmp>, "a\303\244.h", O_RDONLY) = 3</tmp/aä.h>`.
 
-Tests: `tests/worker/inputs/test_reads.py`.
+Tests: `tests/worker/test_reads.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from aptui.worker import processes
 from aptui.worker.commands.command import Invocation
-from aptui.worker.inputs.reads import Reads
+from aptui.worker.reads import Reads
 
 _NAME = "strace"
 _OPTIONS = ("-D", "-ff", "-qq", "-y", "-s", "0", "-e", "trace=open,openat,openat2,execve", "-e", "signal=none")

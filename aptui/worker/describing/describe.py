@@ -28,6 +28,7 @@ from aptui.core.project import Builder
 from aptui.sdk import SimpleBuilder, programs, schema_of, trusted_params
 from aptui.shared.files import clocks
 from aptui.shared.forms import prepare_form
+from aptui.worker import builder_import
 from aptui.worker.builder_import import NoSuchBuilder, find_entry_point, load_class, load_file, load_function
 from aptui.worker.describing.questions import (
     ClassAnswer,
@@ -38,7 +39,6 @@ from aptui.worker.describing.questions import (
     code_digest,
     code_files_of,
 )
-from aptui.worker.inputs import used
 from aptui.worker.processes import signal_name
 
 _MEMBERS = ("name", "patterns", "create_jobs", "process_job")
@@ -202,7 +202,7 @@ def _fact(path: str) -> tuple[str, int, int, str]:
         data = file.read()
         found = os.fstat(file.fileno())
     digest = hashlib.sha256(data).hexdigest()
-    loaded = used.find_loaded(path) or digest
+    loaded = builder_import.find_loaded(path) or digest
     # The description belongs to the code that was loaded. The next check compares bytes if the file has other code now, or if the
     # file may still change without a new time.
     is_known_by_time = loaded == digest and clocks.is_settled((found.st_size, found.st_mtime_ns, found.st_ctime_ns), read_ns)

@@ -1,15 +1,21 @@
-"""Products of a run: its folders, and the check of each product that a builder claims to have made.
+"""Products of a run: the folders in which they are made, and the check of each product that a builder claims to have made.
 
 A builder is not trusted. A product must exist, be a regular file (not a link), and have a unique name and sub id, and no process
 may have it open for writing. It is hashed here, and synced by its commit; from then on only the file in the staging folder is used.
 
-Tests: `tests/worker/commands/test_workspace.py`.
+The runs of a worker use the same folders, because making and removing folders for every run takes as long as a short command. Files
+that a run leaves in them are removed. The folders are used again only if they are still the original folders and no other files are
+beside them, so that a run cannot leave files for the next run. By then all processes of the run have ended
+(`worker.processes.end_children`).
+
+Tests: `tests/worker/outputs/test_workspace.py`.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import stat
 import zlib
 from collections.abc import Sequence
@@ -279,3 +285,83 @@ def _is_behind_link(path: str, folders: StagingFolders) -> bool:
         return False
     top = folders.products if path.startswith(f"{folders.products}/") else folders.temp
     return os.path.realpath(parent) != os.path.join(os.path.realpath(top), os.path.relpath(parent, top))
+
+
+# ------------------------------------------------------------------------------------------ folders of a worker, used again
+
+PREFIX = "worker-"
+"""Prefix of the folders of workers; the process id follows."""
+
+_Mark = tuple[int, int, int, int]
+
+
+class ReusableWorkspace:
+    """The folders of one worker, which its runs use one after another."""
+
+    def __init__(self) -> None:
+        self._folders: StagingFolders | None = None
+        self._given_up_count = 0
+        self._marks: tuple[_Mark, ...] = ()
+
+    def for_run(self, staging: str, run_key: int) -> StagingFolders | None:
+        """Return the folders for a run that stages at `staging`; None if the run has another staging folder."""
+        parent, name = os.path.split(staging)
+        return StagingFolders(f"{parent}/{PREFIX}{os.getpid()}-{self._given_up_count}") if name == str(run_key) else None
+
+    def prepare(self, folders: StagingFolders) -> None:
+        """Prepare `folders` for a run: existing and empty.
+
+        Raises:
+            OSError: the folders cannot be made.
+        """
+        if folders == self._folders:
+            return
+        self.remove()
+        remove_of_the_dead(os.path.dirname(folders.staging))
+        folders.make()
+        self._folders, self._marks = folders, _marks(folders)
+
+    def release(self) -> None:
+        """Empty the folders after a run, or remove them if the run changed the folders themselves."""
+        if self._folders is not None and not self._is_as_made(self._folders):
+            self.remove()
+
+    def _is_as_made(self, folders: StagingFolders) -> bool:
+        try:
+            if _marks(folders) != self._marks:
+                return False
+            _empty(folders.products)
+            _empty(folders.temp)
+            return len(os.listdir(folders.staging)) == len(self._marks) - 1
+        except OSError:
+            return False
+
+    def remove(self) -> None:
+        """Remove the folders."""
+        if self._folders is not None:
+            discard(self._folders.staging)  # a builder may have replaced the folder by a link
+            self._folders = None
+            self._given_up_count += 1  # the folder may still exist, so its name is never used again
+
+
+def _marks(folders: StagingFolders) -> tuple[_Mark, ...]:
+    """Return the identity and permissions of each folder."""
+    found = [os.lstat(path) for path in (folders.staging, folders.products, folders.temp)]
+    return tuple((item.st_ino, item.st_mode, item.st_uid, item.st_gid) for item in found)
+
+
+def _empty(folder: str) -> None:
+    with os.scandir(folder) as found:
+        for entry in found:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.unlink(entry.path)
+
+
+def remove_of_the_dead(parent: str) -> None:
+    """Remove the folders that killed workers left."""
+    for name in os.listdir(parent) if os.path.isdir(parent) else ():
+        pid = name.removeprefix(PREFIX).partition("-")[0]
+        if name.startswith(PREFIX) and not os.path.exists(f"/proc/{pid}"):
+            discard(f"{parent}/{name}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from aptui.core.rows import SessionKind
 from aptui.engine.loop.engine_reports import LONGEST_HISTORY_MS, SessionRecorder
-from aptui.shared.files.git_commits import CheckoutHead
+from aptui.shared.files.git import CheckoutHead
 from aptui.shared.result_store import Account
 
 

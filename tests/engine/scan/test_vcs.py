@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.engine.scan.git import QUIET_S, STALE_S, Repositories
+from aptui.shared.files.git import QUIET_S, STALE_S, Repositories
 
 NOW_S = 1_800_000_000.0
 

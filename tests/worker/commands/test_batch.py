@@ -17,7 +17,7 @@ from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.project import Builder, BuilderKind, CommandRule
 from aptui.core.retry import FailureKind
 from aptui.worker import builder_run, processes
-from aptui.worker.commands.workspace import ReusableWorkspace
+from aptui.worker.outputs.products import ReusableWorkspace
 
 pytestmark = pytest.mark.real
 

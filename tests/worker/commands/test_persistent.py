@@ -21,8 +21,8 @@ from aptui.core.project import Builder, BuilderKind, CommandRule
 from aptui.core.retry import FailureKind
 from aptui.worker import builder_run, processes
 from aptui.worker.commands.persistent import PersistentPrograms
-from aptui.worker.commands.workspace import ReusableWorkspace
 from aptui.worker.log import RunLog
+from aptui.worker.outputs.products import ReusableWorkspace
 
 pytestmark = pytest.mark.real
 

@@ -12,7 +12,7 @@ from aptui.core.model import LinkKind, ProductLink
 from aptui.core.notices import LogLevel
 from aptui.core.orders import Outcome
 from aptui.core.project import Builder, BuilderKind, CommandRule, ReferenceRule
-from aptui.worker.outputs import declared_references
+from aptui.worker.outputs import declared_dependencies
 
 TEXTURE = ReferenceRule(r'"texture": "([^"]*)"')
 SOURCE, PRODUCT = LinkKind.SOURCE_FILE, LinkKind.PRODUCT_FILE
@@ -103,7 +103,7 @@ def test_references_are_found_in_text_with_undecodable_bytes(room):
 
 
 def test_text_that_is_too_large_to_search_for_references_causes_a_warning(room, monkeypatch):
-    monkeypatch.setattr(declared_references, "LARGEST_TEXT_BYTES", 1 << 20)
+    monkeypatch.setattr(declared_dependencies, "LARGEST_TEXT_BYTES", 1 << 20)
 
     result = copied(room, b" " * (2 << 20))
 

@@ -22,8 +22,7 @@ from aptui.shared.forms import prepare_form
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
 from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.commandline import Choice
-from aptui.tui.frame.line import Line, Part, Parts, strip_of, width_of
-from aptui.tui.screens.bars import Bar
+from aptui.tui.frame.line import Bar, Line, Part, Parts, strip_of, width_of
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, wrap
 from aptui.tui.widgets.listing import ListedRow, ListedRows

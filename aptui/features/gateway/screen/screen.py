@@ -23,9 +23,8 @@ from aptui.shared.health import Connection, WorkerInfo
 from aptui.shared.sanitize import sanitize
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Command
-from aptui.tui.frame.line import Part
+from aptui.tui.frame.line import Bar, Part, TabLine
 from aptui.tui.pane import Pane
-from aptui.tui.screens.bars import Bar, TabLine
 from aptui.tui.screens.jobs.job_texts import term
 from aptui.tui.widgets.listing import ListedRow
 from aptui.tui.widgets.row_list import Rows

@@ -28,9 +28,8 @@ from aptui.features.sharing.screen.shared_settings import SharedSettings
 from aptui.shared.printing import count
 from aptui.tui.data.feed import Batch
 from aptui.tui.frame.commandline import Command
-from aptui.tui.frame.line import Part
+from aptui.tui.frame.line import Bar, Part
 from aptui.tui.pane import Pane
-from aptui.tui.screens.bars import Bar
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, share_bar
 from aptui.tui.widgets.listing import ListedRow, ListedRows, Listing

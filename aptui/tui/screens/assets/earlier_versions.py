@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aptui import feature
-from aptui.shared.files.git_commits import ask_git, read_git
+from aptui.shared.files.git import ask_git, read_git
 from aptui.shared.files.lfs import read_pointed
 from aptui.store.queries import assets
 from aptui.store.queries.reader import Reader

@@ -26,7 +26,7 @@ from aptui.store.db.schema import uuid_text
 from aptui.store.queries.metrics import BuilderSpent, Entry, Spent, analysis_entries, builder_names, builders_spent, job_entries
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
-from aptui.tui.screens.bars import TabLine
+from aptui.tui.frame.line import TabLine
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import BAR_CELLS, Cell, share_bar, width_of
 from aptui.tui.widgets.filterbox import FilterBox

@@ -16,10 +16,9 @@ from textual.widgets import Input
 from aptui.config.dirs import asset_database
 from aptui.tui.background import run_in_background
 from aptui.tui.frame.commandline import Command
-from aptui.tui.frame.line import Part
+from aptui.tui.frame.line import Part, TabLine
 from aptui.tui.frame.statusline import Rule
 from aptui.tui.pane import Pane
-from aptui.tui.screens.bars import TabLine
 from aptui.tui.screens.builders import builder_facts as known
 from aptui.tui.screens.builders.builder_facts import (
     BUILDERS,

@@ -20,8 +20,7 @@ from aptui.shared.sanitize import sanitize
 from aptui.store.joblog import JobLogLine, is_tally
 from aptui.store.joblog import JobLogLine as Record
 from aptui.tui.data.job_infos import JobRowInfo
-from aptui.tui.frame.line import Part, width_of
-from aptui.tui.screens.bars import FRAME_CELLS, Bar
+from aptui.tui.frame.line import FRAME_CELLS, Bar, Part, width_of
 from aptui.tui.screens.external_programs import Copy, offer_copies, offer_pair
 from aptui.tui.screens.jobs import job_texts
 from aptui.tui.screens.jobs.job_details import (

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.paths import builder_uuid
 from aptui.shared.errors import HostError, KnownError, UserError
-from aptui.shared.files.git_commits import author_of, head
+from aptui.shared.files.git import author_of, head
 from aptui.store import joblog
 from aptui.store.joblog import JobLogLine, lines_of
 from aptui.store.queries.logs import place_of

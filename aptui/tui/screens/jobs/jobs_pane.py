@@ -26,8 +26,7 @@ from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.data.jobs_store import JobsStore
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Command
-from aptui.tui.frame.line import Line, Part, Parts, spread, strip_of
-from aptui.tui.screens.bars import Bar
+from aptui.tui.frame.line import Bar, Line, Part, Parts, spread, strip_of
 from aptui.tui.screens.jobs.event_log import WIDE, EventLog
 from aptui.tui.screens.jobs.job_actions import RowActions
 from aptui.tui.screens.jobs.job_details import DetailsReader

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from aptui.shared.errors import KnownError
-from aptui.shared.files.git_commits import author_of
-from aptui.shared.files.git_commits import head as git_head
+from aptui.shared.files.git import author_of
+from aptui.shared.files.git import head as git_head
 from aptui.shared.sanitize import sanitize
 from aptui.store.queries.reader import open_reader
 from aptui.store.queries.session_history import OutcomeChange, outcome_change

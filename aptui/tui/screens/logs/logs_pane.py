@@ -17,9 +17,8 @@ from aptui.store.queries.logs import engine_logs, log_folder
 from aptui.tui.background import run_in_background
 from aptui.tui.frame import terminal_control
 from aptui.tui.frame.commandline import Command
-from aptui.tui.frame.line import Part
+from aptui.tui.frame.line import Bar, Part, TabLine
 from aptui.tui.pane import Pane
-from aptui.tui.screens.bars import Bar, TabLine
 from aptui.tui.screens.external_programs import editor, offer_pair, pager
 from aptui.tui.screens.jobs.job_texts import log_text
 from aptui.tui.screens.logs.log_reader import LogPiece, LogReader, LogRecords, LogView, RecordLines

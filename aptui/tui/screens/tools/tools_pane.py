@@ -24,10 +24,9 @@ from aptui.store.queries.reader import open_reader
 from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Choice, Command
-from aptui.tui.frame.line import Part
+from aptui.tui.frame.line import Bar, Part
 from aptui.tui.pane import Pane
 from aptui.tui.preferences.keymap import show_key
-from aptui.tui.screens.bars import Bar
 from aptui.tui.screens.tools import engine_tools
 from aptui.tui.screens.tools import tool_rows as listed
 from aptui.tui.screens.tools.engine_tools import Doctor, DoctorRow, EngineTools

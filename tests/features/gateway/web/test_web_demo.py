@@ -20,7 +20,7 @@ from PIL import Image
 from tools import needs
 
 from aptui.builders.files.texture_file import Texture, encode_ktx2
-from aptui.demo import demo_project, lamp
+from aptui.demo import demo_assets, demo_project
 from aptui.features.gateway import verbs
 from aptui.features.gateway.access import tokens
 from aptui.features.gateway.client import Client
@@ -70,7 +70,7 @@ def write_sources(root: Path) -> None:
         "tone.wav": wav(0.1),
         "note.txt": b"one\n",
         "sign.ktx2": ktx2(RED),
-        **lamp.files(),
+        **demo_assets.lamp_files(),
     }.items():
         path = root / "assets" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -267,7 +267,7 @@ def green(colour: tuple[int, ...]) -> bool:
 @needs_browser
 @pytest.mark.parametrize("has_gl", [True, False])
 def test_demo_page_redraws_a_saved_mesh_with_and_without_webgl(here, browser, tmp_path, has_gl):
-    here.project.write("assets/models/lamp.gltf", lamp.files()[lamp.MODEL])
+    here.project.write("assets/models/lamp.gltf", demo_assets.lamp_files()[demo_assets.MODEL])
     if has_gl:
         _see_the_lamp_change(here, browser, "WebGL2RenderingContext")
     else:
@@ -280,8 +280,8 @@ def _see_the_lamp_change(here: Garden, browser: chromium.Browser, kind: str) -> 
     until_pixel(page, "models/lamp.glb", orange)
     canvas = f"{card('models/lamp.glb')}.querySelector('canvas')"
     assert page.evaluate(f"({canvas}.getContext('webgl2') ?? {canvas}.getContext('2d')).constructor.name") == kind
-    model = lamp.files()[lamp.MODEL].decode()
-    here.project.write("assets/models/lamp.gltf", model.replace(str(lamp.PAPER[0]), "0.2"))
+    model = demo_assets.lamp_files()[demo_assets.MODEL].decode()
+    here.project.write("assets/models/lamp.gltf", model.replace(str(demo_assets.PAPER[0]), "0.2"))
 
     until_pixel(page, "models/lamp.glb", green)
     assert page.complaints == []

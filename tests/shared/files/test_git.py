@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.shared.files.git_commits import CheckoutHead, author_of, head
+from aptui.shared.files.git import CheckoutHead, author_of, head
 from tests.tools import MACHINE
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason=MACHINE + "git is not installed")

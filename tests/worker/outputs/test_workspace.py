@@ -14,9 +14,8 @@ from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.project import Builder, BuilderKind, CommandRule
 from aptui.worker import builder_run as worker_run
 from aptui.worker.builder_run import BatchSharing
-from aptui.worker.commands import workspace
-from aptui.worker.commands.workspace import ReusableWorkspace
-from aptui.worker.outputs.products import StagingFolders
+from aptui.worker.outputs import products
+from aptui.worker.outputs.products import ReusableWorkspace, StagingFolders
 
 pytestmark = pytest.mark.real
 
@@ -176,7 +175,7 @@ def test_workspace_folders_that_were_removed_are_created_again(shared: Shared) -
 
 
 def test_workspace_folders_that_cannot_be_removed_are_not_used_again(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspace, "discard", lambda _path: None)
+    monkeypatch.setattr(products, "discard", lambda _path: None)
     shared.run("sh -c 'cp $0 $1/x; touch $1/../beside' {source} {products_dir}")
 
     assert shared.run("cp {source} {products_dir}/x").outcome is Outcome.SUCCEEDED

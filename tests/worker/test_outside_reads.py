@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aptui.worker.inputs import reads
-from aptui.worker.inputs.reads import find_named_by_content, is_of_the_system
+from aptui.worker import reads
+from aptui.worker.reads import find_named_by_content, is_of_the_system
 
 
 @pytest.mark.parametrize(

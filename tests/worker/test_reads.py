@@ -21,8 +21,8 @@ from aptui.core.orders import Outcome
 from aptui.core.project import Builder, BuilderKind, CommandRule, UndeclaredReads
 from aptui.engine.pool.pool import PoolSettings
 from aptui.sdk import JobDescriptor, JobProduct
+from aptui.worker import reads as worker_reads
 from aptui.worker.commands import read_trace
-from aptui.worker.inputs import reads as worker_reads
 from aptui.worker.processes import adopt_orphans
 
 pytestmark = pytest.mark.real
@@ -286,7 +286,7 @@ def test_worker_process_reports_reads_of_its_builder(tmp_path):
         "        open(request.scan_folder + '/other.txt').close()\n"
     )
     builder = replace(python_builder("Reader", "reader"), origin=f"file:{tmp_path}/reader.py:Reader")
-    paths = f"{Path(__file__).parents[2] / 'engine'}:{Path(__file__).parents[3]}"
+    paths = f"{Path(__file__).parents[1] / 'engine'}:{Path(__file__).parents[2]}"
     settings = PoolSettings(environment={"PYTHONPATH": paths}, scan_folders=(str(tmp_path / "assets"),))
     harness = Harness(tmp_path, (builder,), 1, settings)
     try:

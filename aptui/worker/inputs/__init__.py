@@ -1,1 +1,0 @@
-"""Inputs of a run: its code, its tools, and every file that it read."""
