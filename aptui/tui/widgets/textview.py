@@ -38,7 +38,8 @@ READ_BYTES = 256 * 1024
 _HEX_BYTES = 4096
 _COLOURED_CHARS = 128 * 1024
 """Maximum size of a text that is coloured: pygments handles 1 to 2 MB a second."""
-_LINE_CHARS = 4096
+LINE_CHARS = 4096
+"""Maximum number of characters of a line that are shown."""
 _SHIFT_CELLS = 8
 
 Piece = tuple[str, str]
@@ -74,14 +75,18 @@ class TextPreview(Struct, frozen=True):
 def read_preview(path: str | os.PathLike[str]) -> TextPreview:
     """Return the preview of a file; an error becomes the text of the preview. The function blocks: call it in a thread."""
     try:
-        # Opened without blocking, because a pipe in a scan folder must not block the thread.
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(fd, "rb") as stream:
-            data = stream.read(READ_BYTES) or b""
-            is_cut = bool(stream.read(1))
+        data, is_cut = read_start(path)
     except OSError as error:
         return _unreadable(error)
     return make_preview(data, os.path.basename(os.fspath(path)), is_cut=is_cut)
+
+
+def read_start(path: str | os.PathLike[str]) -> tuple[bytes, bool]:
+    """Return (at most the first 256 KB of a file, whether the file is longer)."""
+    # Opened without blocking, because a pipe in a scan folder must not block the thread.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as stream:
+        return stream.read(READ_BYTES) or b"", bool(stream.read(1))
 
 
 def _unreadable(error: OSError) -> TextPreview:
@@ -93,15 +98,15 @@ def make_preview(data: bytes, name: str, *, is_cut: bool = False) -> TextPreview
     """Return the preview of bytes; the extension of the name selects the language."""
     if not data:
         return TextPreview("empty", (), is_numbered=False)
-    text = _decode(data, is_cut=is_cut)
+    text = decode_text(data, is_cut=is_cut)
     if text is None:
         return TextPreview("binary", tuple(hex_lines(data[:_HEX_BYTES])), is_cut or len(data) > _HEX_BYTES, is_numbered=False)
     language, lines = _colour(text, name)
     return TextPreview(language, lines, is_cut)
 
 
-def _decode(data: bytes, *, is_cut: bool) -> str | None:
-    """Return the text of some bytes, None if they are binary."""
+def decode_text(data: bytes, *, is_cut: bool) -> str | None:
+    """Return the text of the first bytes of a file, None if they are binary; with `is_cut`, the last letter may be incomplete."""
     for mark, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
         if data.startswith(mark):
             return data.decode(encoding, "replace")
@@ -124,7 +129,7 @@ def _colour(text: str, name: str) -> tuple[str, tuple[tuple[Piece, ...], ...]]:
     try:
         lexer = get_lexer_for_filename(name, stripnl=False, ensurenl=False)
     except ClassNotFound:
-        return "text", tuple(((make_safe(line[:_LINE_CHARS]), ""),) for line in text.removesuffix("\n").split("\n"))
+        return "text", tuple(((make_safe(line[:LINE_CHARS]), ""),) for line in text.removesuffix("\n").split("\n"))
     head = text if len(text) <= _COLOURED_CHARS else text[: text.rfind("\n", 0, _COLOURED_CHARS) + 1 or _COLOURED_CHARS]
     lines: list[list[Piece]] = [[]]
     for token, value in lexer.get_tokens(head):
@@ -141,7 +146,7 @@ def _append(lines: list[list[Piece]], value: str, role: str) -> None:
         if at:
             lines.append([])
         if part:
-            lines[-1].append((make_safe(part[:_LINE_CHARS]), role))
+            lines[-1].append((make_safe(part[:LINE_CHARS]), role))
 
 
 def _role_of(token: str) -> str:

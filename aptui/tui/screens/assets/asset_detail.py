@@ -307,9 +307,11 @@ class AssetDetail(Vertical):
         self._previewed: tuple[object, ...] = ()
         self._decoder: Decoder | None = None
         self._preview: Preview | None = None
-        """The preview whose picture is decoded or shown, None = no picture."""
+        """The preview of the file, None until it is read."""
         self._level = 0
-        self._earlier: VersionPair | None = None
+        self._earlier: VersionPair | TextPreview | None = None
+        self.is_explaining = False
+        """Whether explanations are shown in place of the preview."""
         self._wanted: tuple[tuple[str, PictureView], ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -361,10 +363,8 @@ class AssetDetail(Vertical):
 
     def show_why(self, preview: TextPreview) -> None:
         """Show explanations in place of the preview."""
-        self._preview = None
-        self.remove_class("-without-preview")
-        self.query_one(FilePreview).show_preview(preview)
-        self.query_one("#assets-preview-title", TitleLine).show("Why", preview.kind)
+        self._earlier, self._wanted, self.is_explaining = None, (), True
+        self._draw_preview("Why", preview)
 
     def _ask_below(self, branch: Branch) -> None:
         """Request the children of a reference from the database."""
@@ -386,7 +386,7 @@ class AssetDetail(Vertical):
         state = (panel.file, panel.is_folder, *(pair for pair in panel.facts if pair[0] in _CHANGING_FACTS))
         if state == self._previewed:
             return
-        self._previewed, self._preview, self._earlier = state, None, None
+        self._previewed, self._preview, self._earlier, self.is_explaining = state, None, None, False
         decoder.want_none()
         if panel.is_folder or not panel.file:
             self._draw_preview("", TextPreview("", ()))
@@ -397,17 +397,24 @@ class AssetDetail(Vertical):
         """Show a preview if its file is still shown, and have its picture decoded."""
         if state != self._previewed:
             return
+        self._preview, self._level = preview, 0
+        if not self.is_explaining:
+            self._show_file(preview)
+
+    def _show_file(self, preview: Preview) -> None:
+        """Show only the current file."""
+        self._earlier, self._wanted, self.is_explaining = None, (), False
         self.set_class(bool(preview.form), "-picture")
-        self._draw_preview("Preview", preview.at_first, preview.title(0))
-        if preview.form:
-            self._preview, self._level, self._earlier, self._wanted = preview, 0, None, ()
-            self.on_file_preview_resized()
+        self._draw_preview("Preview", preview.at_first, preview.title(self._level))
+        self.on_file_preview_resized()
 
     def on_file_preview_resized(self) -> None:
         """Have the picture decoded, unless it is decoded for this size already."""
         preview, earlier = self._preview, self._earlier
-        if preview is None or self._panel is None or self._decoder is None:
+        if preview is None or self._panel is None or self._decoder is None or self.is_explaining:
             return
+        if isinstance(earlier, TextPreview) or not (preview.form or earlier):
+            return  # a text is shown
         view = self.query_one(FilePreview)
         (columns, rows), cell = view.size_in_cells, pixel_cell(view)
         shown, files, above = [preview], [self._panel.file], preview.above
@@ -434,11 +441,20 @@ class AssetDetail(Vertical):
         """Whether an earlier version is shown beside the current one."""
         return self._earlier is not None
 
-    def compare(self, panel: Panel, comparison: VersionPair | None) -> None:
-        """Show an earlier version beside the current one, None = only the current one, if this asset is still shown."""
-        if self._preview is not None and self._panel is not None and (panel.kind, panel.key) == (self._panel.kind, self._panel.key):
-            self._earlier = comparison
-            self.on_file_preview_resized()
+    def compare(self, panel: Panel, comparison: VersionPair | TextPreview) -> None:
+        """Show an earlier version beside the current one, or the differences of texts, if this asset is still shown."""
+        if self._preview is None or self._panel is None or (panel.kind, panel.key) != (self._panel.kind, self._panel.key):
+            return
+        self._earlier, self._wanted, self.is_explaining = comparison, (), False
+        self.set_class(isinstance(comparison, VersionPair), "-picture")
+        if isinstance(comparison, TextPreview):
+            self._draw_preview("Before and after", comparison)
+        self.on_file_preview_resized()
+
+    def show_file(self) -> None:
+        """Show only the current file: end the comparison, or the explanations."""
+        if self._preview is not None:
+            self._show_file(self._preview)
 
     def _accept_picture(self, wanted: object, preview: Preview, level: int, picture: Pixels | str) -> None:
         """Show a decoded picture if it is still wanted."""

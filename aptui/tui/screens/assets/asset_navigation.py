@@ -14,7 +14,7 @@ from aptui.store.queries.reader import Reader
 from aptui.tui.data.assets_store import Kind, health_text
 from aptui.tui.screens.assets.asset_detail import AssetDetail
 from aptui.tui.screens.assets.asset_panel import JOB, PRODUCT, Panel, Ref, find, folder_panel, kind_of_source, read_panel
-from aptui.tui.screens.assets.asset_readers import PREVIEW, AssetReaders
+from aptui.tui.screens.assets.asset_readers import AssetReaders
 from aptui.tui.screens.assets.asset_trees import AssetTrees, Place, TreeSearch
 from aptui.tui.screens.assets.earlier_versions import VersionPair, read_comparison
 from aptui.tui.screens.jobs.job_texts import explain_job
@@ -117,21 +117,27 @@ class SelectedAsset:
             self._later = ((kind, key), do)
 
     def show_why(self, panel: Panel) -> None:
-        """Explain the jobs of the source in the preview."""
-        if panel.source and not panel.is_folder:
-            self._readers.queries.request(PREVIEW, lambda reader: read_why(reader, panel.source), self._detail.show_why)
+        """Explain the jobs of the source in place of the preview, or show the preview again."""
+        if self._detail.is_explaining:
+            self._detail.show_file()
+        elif panel.source and not panel.is_folder:
+            self._readers.queries.request("why", lambda reader: read_why(reader, panel.source), partial(self._accept_why, panel))
+
+    def _accept_why(self, panel: Panel, preview: TextPreview) -> None:
+        if self.panel is not None and (panel.kind, panel.key) == (self.panel.kind, self.panel.key):
+            self._detail.show_why(preview)
 
     def compare(self, panel: Panel, report: Callable[[str], object]) -> None:
-        """Show the picture of an earlier version beside the current one, or only the current one; report why not."""
+        """Compare an earlier version with the current one, or show only the current one; report why not."""
 
-        def accept(found: VersionPair | str) -> None:
+        def accept(found: VersionPair | TextPreview | str) -> None:
             if isinstance(found, str):
                 report(found)
             else:
                 self._detail.compare(panel, found)
 
         if self._detail.is_comparing:
-            self._detail.compare(panel, None)
+            self._detail.show_file()
         elif panel.file and not panel.is_folder:
             places = self._readers.places
             self._readers.queries.request("earlier", lambda reader: read_comparison(reader, panel, places), accept)

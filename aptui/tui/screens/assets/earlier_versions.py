@@ -1,4 +1,4 @@
-"""Finds the bytes of an earlier version of a file: of a product in the local store, of a source in Git.
+"""Finds an earlier version of a file (of a product in the local store, of a source in Git), and compares texts with it.
 
 The history of a job has the digests of the products of its last runs. Their bytes are in the local store (extension point
 `stored file`) until it removes them. If the earlier product is not stored, the source is compared instead.
@@ -9,19 +9,26 @@ Tests: `tests/tui/screens/assets/test_earlier_versions.py`.
 from __future__ import annotations
 
 import os
+import re
 import time
+from collections.abc import Iterator, Sequence
+from difflib import Match, SequenceMatcher
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
 from aptui import feature
 from aptui.shared.files.git import ask_git, read_git
 from aptui.shared.files.lfs import read_pointed
+from aptui.shared.printing import count
 from aptui.store.queries import assets
 from aptui.store.queries.reader import Reader
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.screens.assets.asset_panel import AssetPlaces, Panel
 from aptui.tui.screens.assets.file_previews import Preview, preview_of
 from aptui.tui.screens.external_programs import native
+from aptui.tui.terminal.safety import glyph, make_safe
+from aptui.tui.widgets.textview import LINE_CHARS, READ_BYTES, Piece, TextPreview, decode_text, read_start
 
 _MOST_COMMITS = 2
 """Number of commits that are compared: the newest one has the bytes of a file that was not edited."""
@@ -68,13 +75,16 @@ class VersionPair(NamedTuple):
     now: Preview
 
 
-def read_comparison(reader: Reader, panel: Panel, places: AssetPlaces) -> VersionPair | str:
-    """Return an asset's newest earlier version beside the current one, or why they cannot be compared."""
+def read_comparison(reader: Reader, panel: Panel, places: AssetPlaces) -> VersionPair | TextPreview | str:
+    """Return two pictures, or the differences of two texts: an asset's newest earlier version and the current one.
+
+    Returns the reason if they cannot be compared.
+    """
     found = find_earlier(reader, panel, places)
     if isinstance(found, str):
         return f"no earlier version: {found}"
     before, now = preview_of(found.path, found.now), preview_of(found.now)
-    return VersionPair(found, before, now) if before.form and now.form else "only pictures are compared"
+    return VersionPair(found, before, now) if before.form and now.form else _compare_texts(found)
 
 
 def find_earlier(reader: Reader, panel: Panel, places: AssetPlaces) -> EarlierVersion | str:
@@ -138,3 +148,106 @@ def _read_committed(folder: Path, name: str) -> bytes:
         return Path(folder, control, "lfs", "objects", pointed[:2], pointed[2:4], pointed).read_bytes()
     except OSError:
         return b""
+
+
+# ---------------------------------------------------------------------------------------------------- differences of texts
+
+_MOST_LINES = 10_000
+"""Maximum number of lines of a text that are compared."""
+_LIMIT_S = 1.0
+"""Maximum time for the comparison (seconds); later differences are less exact then."""
+_CONTEXT_LINES = 3
+_LONG_LINE_CHARS = 400
+"""A longer line, for example of a file without line breaks, is compared in parts."""
+_PART_ENDS = re.compile(r"(?<=[,;>{}\[\]])(?=.)")
+
+
+def _compare_texts(version: EarlierVersion) -> TextPreview | str:
+    """Return the differing lines of an earlier version and the current file, with their context, or why no line differs."""
+    try:
+        starts = read_start(version.path), read_start(version.now)
+    except OSError:
+        return "the file cannot be read"
+    old, new = (decode_text(data, is_cut=is_longer) for data, is_longer in starts)
+    if old is None or new is None:
+        return "only pictures and texts are compared"
+    old_lines, new_lines = _split(old), _split(new)
+    found = _TextDifference(old_lines[:_MOST_LINES], new_lines[:_MOST_LINES])
+    is_cut = any(is_longer for _, is_longer in starts) or max(len(old_lines), len(new_lines)) > _MOST_LINES
+    limit = f"the first {READ_BYTES >> 10} KiB or {_MOST_LINES:,} lines"
+    if not (found.removed or found.added):
+        return f"{limit} are equal" if is_cut else "both versions have the same text: their line ends or encodings differ"
+    kind = f"{count(found.removed, 'line')} removed, {found.added:,} added" + (f" in {limit}" if is_cut else "")
+    labels: tuple[tuple[Piece, ...], ...] = (
+        (("- ", "failed"), (make_safe(version.label), "value")), (("+ ", "completed"), ("now", "value")),
+    )  # fmt: skip
+    return TextPreview(kind, (*labels, *found.lines()), is_numbered=False)
+
+
+def _split(text: str) -> list[tuple[str, int]]:
+    """Return the lines of a text, and of long lines their parts, each with the number of its line."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
+    parts = (_PART_ENDS.split(line) if len(line) > _LONG_LINE_CHARS else [line] for line in lines)
+    return [(part, number) for number, found in enumerate(parts, 1) for part in found]
+
+
+class _TextDifference(SequenceMatcher[str]):
+    """The differences of two lists of lines. When the time is over, all lines that are not compared yet differ."""
+
+    def __init__(self, old: Sequence[tuple[str, int]], new: Sequence[tuple[str, int]]) -> None:
+        self._until_s = time.monotonic() + _LIMIT_S
+        old_texts, new_texts = ([text for text, _ in lines] for lines in (old, new))
+        head = _count_equal(old_texts, new_texts)
+        tail = _count_equal(old_texts[head:][::-1], new_texts[head:][::-1])
+        # Only the middle is compared, because equal lines at the start and the end may be many.
+        head, tail = max(0, head - _CONTEXT_LINES), max(0, tail - _CONTEXT_LINES)
+        old_end, new_end = len(old) - tail, len(new) - tail
+        self._old, self._new = old[head:old_end], new[head:new_end]
+        super().__init__(None, old_texts[head:old_end], new_texts[head:new_end])
+        equal_count = sum(block.size for block in self.get_matching_blocks())
+        self.removed, self.added = len(self._old) - equal_count, len(self._new) - equal_count
+
+    def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
+        """Return no match when the time is over."""
+        return Match(alo, blo, 0) if time.monotonic() > self._until_s else super().find_longest_match(alo, ahi, blo, bhi)
+
+    def lines(self) -> Iterator[tuple[Piece, ...]]:
+        """Yield the changed lines with the lines around them: numbers in both versions, a sign, and the text."""
+        width = len(str(max(number for _, number in chain(self._old[-1:], self._new[-1:]))))
+        for at, group in enumerate(self.get_grouped_opcodes(_CONTEXT_LINES)):
+            if at:
+                yield ((glyph("ellipsis"), "muted"),)
+            for tag, start, end, new_start, new_end in group:
+                old, new = self._old[start:end], self._new[new_start:new_end]
+                if tag == "equal":
+                    for (text, number), (_, new_number) in zip(old, new, strict=True):
+                        yield ((f"{number:>{width}} {new_number:>{width}}    ", "muted"), (make_safe(text[:LINE_CHARS]), ""))
+                    continue
+                pairs = [_mark_change(before, after) for (before, _), (after, _) in zip_longest(old, new, fillvalue=("", 0))]
+                for (_, number), (pieces, _) in zip(old, pairs, strict=False):
+                    yield ((f"{number:>{width}} {'':{width}}  ", "muted"), ("- ", "failed"), *pieces)
+                for (_, number), (_, pieces) in zip(new, pairs, strict=False):
+                    yield ((f"{'':{width}} {number:>{width}}  ", "muted"), ("+ ", "completed"), *pieces)
+
+
+def _count_equal(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return the number of equal elements at the start."""
+    return next((at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new)))
+
+
+def _mark_change(before: str, after: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """Return the pieces of two lines: only the words between their equal start and their equal end are coloured."""
+    before, after = before[:LINE_CHARS], after[:LINE_CHARS]
+    start = before[: _count_equal(before, after)]
+    if start not in (before, after):
+        start = re.sub(r"\w+\Z", "", start)
+    tails = before[len(start) :], after[len(start) :]
+    end = tails[0][len(tails[0]) - _count_equal(tails[0][::-1], tails[1][::-1]) :]
+    if end not in tails:
+        end = re.sub(r"\A\w+", "", end)
+
+    def pieces(line: str, role: str) -> tuple[Piece, ...]:
+        middle = line[len(start) : len(line) - len(end)]
+        return (make_safe(start), ""), (make_safe(middle), role), (make_safe(end), "")
+
+    return pieces(before, "failed"), pieces(after, "completed")

@@ -4,6 +4,7 @@ import shutil
 import sqlite3
 import subprocess
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -248,18 +249,20 @@ def test_parentheses_step_through_the_levels_of_a_texture(tmp_path):
     in_assets(tmp_path, look, size=LARGE)
 
 
-@pytest.mark.usefixtures("store")
-@pytest.mark.skipif(shutil.which("git") is None, reason=MACHINE + "git is not installed")
-def test_equals_sign_shows_the_committed_and_the_current_picture_together(tmp_path):
-    def git(*words: str) -> None:
-        subprocess.run(
-            ["git", "-c", "user.name=Bea", "-c", "user.email=b@x", *words], cwd=tmp_path, check=True, capture_output=True
-        )
+def commit(folder: Path, name: str) -> None:
+    """Commit a file to a new repository."""
+    for words in (["init", "-q"], ["add", name], ["-c", "user.name=Bea", "-c", "user.email=b@x", "commit", "-q", "-m", "first"]):
+        subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
 
+
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason=MACHINE + "git is not installed")
+
+
+@pytest.mark.usefixtures("store")
+@needs_git
+def test_equals_sign_shows_the_committed_and_the_current_picture_together(tmp_path):
     Image.new("RGB", (8, 8), "red").save(tmp_path / "textures" / "rock.png")
-    git("init", "-q")
-    git("add", "textures/rock.png")
-    git("commit", "-q", "-m", "rock")
+    commit(tmp_path, "textures/rock.png")
     Image.new("RGB", (16, 8), "blue").save(tmp_path / "textures" / "rock.png")
 
     async def look(app, pilot, pane, _session):
@@ -274,5 +277,56 @@ def test_equals_sign_shows_the_committed_and_the_current_picture_together(tmp_pa
         await go(pilot, pane, "scripts/door.lua")
         await press(pilot, "=")
         await shows(app, pilot, "no earlier version: Git has no other version of the source")
+
+    in_assets(tmp_path, look, size=LARGE)
+
+
+@pytest.mark.usefixtures("store")
+@needs_git
+def test_equals_sign_shows_the_differences_of_a_text_and_leaves_why(tmp_path):
+    commit(tmp_path, "scripts/door.lua")
+    (tmp_path / "scripts" / "door.lua").write_text("local a = 2\n")
+
+    async def look(app, pilot, pane, _session):
+        await go(pilot, pane, "scripts/door.lua")
+        await shows(app, pilot, "lua  1 line")
+        for _ in range(2):
+            await press(pilot, "=")
+            await shows(app, pilot, "Before and after  1 line removed, 1 added")
+            await shows(app, pilot, "1  + local a = 2")
+            await press(pilot, "=")
+            await shows(app, pilot, "lua  1 line")
+        await press(pilot, "x")
+        await shows(app, pilot, " Why")
+        await press(pilot, "=")
+        await shows(app, pilot, "Before and after  1 line removed, 1 added")
+        await press(pilot, "x")
+        await until(pilot, lambda: "Before and after" not in text(app) and " Why" in text(app))
+        await press(pilot, "x")
+        await shows(app, pilot, "lua  1 line")
+
+    in_assets(tmp_path, look, size=LARGE)
+
+
+@pytest.mark.usefixtures("store")
+@needs_git
+def test_equals_sign_leaves_why_of_a_picture(tmp_path):
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "textures" / "rock.png")
+    commit(tmp_path, "textures/rock.png")
+    Image.new("RGB", (16, 8), "blue").save(tmp_path / "textures" / "rock.png")
+
+    async def look(app, pilot, pane, _session):
+        await go(pilot, pane, "textures/rock.png")
+        await shows(app, pilot, "PNG 16 × 8")
+        await press(pilot, "=")
+        await shows(app, pilot, "now  PNG 16 × 8")
+        await press(pilot, "x")
+        await shows(app, pilot, " Why")
+        await press(pilot, "=")
+        await shows(app, pilot, "now  PNG 16 × 8")
+        await press(pilot, "x")
+        await until(pilot, lambda: "now  PNG" not in text(app))
+        await press(pilot, "x")
+        await shows(app, pilot, "Preview  PNG 16 × 8")
 
     in_assets(tmp_path, look, size=LARGE)

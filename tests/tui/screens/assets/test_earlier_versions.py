@@ -12,6 +12,7 @@ from aptui import feature
 from aptui.core.rows import RunStep
 from aptui.store.queries import assets
 from aptui.tui.data.assets_store import Kind
+from aptui.tui.screens.assets import earlier_versions
 from aptui.tui.screens.assets.asset_panel import AssetPlaces, Panel
 from aptui.tui.screens.assets.earlier_versions import find_earlier, read_comparison
 from tests.tools import MACHINE
@@ -38,10 +39,16 @@ def _git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
 
 
-def _commit(folder: Path, data: bytes) -> None:
-    (folder / "a.txt").write_bytes(data)
-    _git(folder, "add", "a.txt")
+def _commit(folder: Path, data: bytes, name: str = "a.txt") -> None:
+    (folder / name).write_bytes(data)
+    _git(folder, "add", name)
     _git(folder, "commit", "-q", "-m", "more")
+
+
+def _head(folder: Path) -> str:
+    return subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def source(file: Path) -> Panel:
@@ -80,7 +87,83 @@ def test_source_without_another_version_is_reported(repository, tmp_path_factory
     assert find_earlier(None, source(other), PLACES) == "the source is not in Git"
     assert find_earlier(None, source(repository / "new.txt"), PLACES) == "Git has no other version of the source"
     assert find_earlier(None, source(repository / "gone.txt"), PLACES) == "the source cannot be read"
-    assert read_comparison(None, source(repository / "a.txt"), PLACES) == "only pictures are compared"
+
+
+def compare(folder: Path, before: bytes, now: bytes, name: str = "a.txt"):
+    """Return the comparison of a committed file with the file as it is now."""
+    _commit(folder, before, name)
+    (folder / name).write_bytes(now)
+    return read_comparison(None, source(folder / name), PLACES)
+
+
+def texts(preview) -> list[str]:
+    return ["".join(text for text, _ in line) for line in preview.lines]
+
+
+def test_texts_are_compared_by_lines_with_their_context(repository):
+    before = "".join(f"line {number}\n" for number in range(1, 31))
+    now = before.replace("line 5\n", "line five\n").replace("line 20\n", "").replace("line 29\n", "line 29\nmore\n")
+
+    found = compare(repository, before.encode(), now.encode())
+
+    assert found.kind == "2 lines removed, 2 added"
+    assert [line.rstrip() for line in texts(found)[:2]] == [f"- commit {_head(repository)} (Bea)", "+ now"]
+    assert texts(found)[2:] == [
+        " 2  2    line 2", " 3  3    line 3", " 4  4    line 4", " 5     - line 5", "    5  + line five", " 6  6    line 6",
+        " 7  7    line 7", " 8  8    line 8", "…", "17 17    line 17", "18 18    line 18", "19 19    line 19", "20     - line 20",
+        "21 20    line 21", "22 21    line 22", "23 22    line 23", "…", "27 26    line 27", "28 27    line 28", "29 28    line 29",
+        "   29  + more", "30 30    line 30",
+    ]  # fmt: skip
+    removed = next(line for line in found.lines if line[1][0] == "- ")
+    assert [(text, role) for text, role in removed[2:] if text] == [("line ", ""), ("5", "failed")]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "removed", "added"),
+    [
+        ("call(old, 1)", "call(new, 1)", ["old"], ["new"]), ("position: 12", "position: 13", ["12"], ["13"]),
+        ("a", "a b", [], [" b"]), ("b c", "a b c", [], ["a "]), ("", "x", [], ["x"]),
+    ],
+)  # fmt: skip
+def test_changed_words_of_a_line_are_coloured(repository, before, now, removed, added):
+    lines = compare(repository, f"{before}\nend\n".encode(), f"{now}\nend\n".encode()).lines[2:]
+
+    def coloured(role: str) -> list[str]:
+        return [text for line in lines for text, each in line if each == role and text not in {"", "- ", "+ "}]
+
+    assert (coloured("failed"), coloured("completed")) == (removed, added)
+
+
+def test_file_without_line_breaks_is_compared_in_parts(repository):
+    before = "{" + ",".join(f'"key_{number}":[{number},0]' for number in range(100)) + "}"
+
+    found = compare(repository, before.encode(), before.replace("[50,0]", "[50,7]").encode())
+
+    assert found.kind == "1 line removed, 1 added"
+    assert [line for line in texts(found) if line[5:6] in "+-" and line[0] in " 1"] == ["1    - 0]", "  1  + 7]"]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "why"),
+    [
+        (b"a\r\nb\r\n", b"a\nb\n", "both versions have the same text: their line ends or encodings differ"),
+        (b"\xef\xbb\xbfa\n", b"a", "both versions have the same text: their line ends or encodings differ"),
+        (b"a\n" * 200_000 + b"b", b"a\n" * 200_000 + b"c", "the first 256 KiB or 10,000 lines are equal"),
+        (b"a" * (1 << 18) + b"b", b"a" * (1 << 18) + b"c", "the first 256 KiB or 10,000 lines are equal"),
+        (b"\0\1", b"\0\2", "only pictures and texts are compared"), (b"\0\1", b"a", "only pictures and texts are compared"),
+    ],
+)  # fmt: skip
+def test_versions_without_different_lines_are_reported(repository, before, now, why):
+    assert compare(repository, before, now) == why
+
+
+def test_comparison_of_long_texts_ends_at_its_time_limit_with_all_lines(repository, monkeypatch):
+    monkeypatch.setattr(earlier_versions, "_LIMIT_S", -1.0)
+
+    found = compare(repository, b"a\nx\nb\n\x1b[2J\ny\n", b"c\nx\nd\n\x1b[2J\nz\n")
+
+    assert found.kind == "5 lines removed, 5 added", "no lines were compared"
+    assert not any("\x1b" in line for line in texts(found))
 
 
 def made_by(*digests: bytes) -> SimpleNamespace:
