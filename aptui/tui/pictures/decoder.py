@@ -45,12 +45,16 @@ class Pixels(Struct, frozen=True):
 
 
 class PictureView(NamedTuple):
-    """The wanted picture of a file: the format of the file, the level of a texture, and the maximum size (pixels)."""
+    """The wanted picture of a file: the format of the file, the level of a texture, and the maximum size (pixels).
+
+    `number` is the number of the picture among the layers and faces of a texture, from 0.
+    """
 
     form: str
     level: int = 0
     width: int = MOST_WIDE
     height: int = MOST_HIGH
+    number: int = 0
 
 
 def fit_size(width: int, height: int, columns: int, rows: int) -> tuple[int, int]:
@@ -119,7 +123,8 @@ def _decode_answer(view: PictureView) -> tuple[dict[str, object], bytes]:
     Image.MAX_IMAGE_PIXELS = None  # Pillow's limit is turned off, because the limit below replaces it
     with open(0, "rb", closefd=False) as stream:
         if READERS[form]:
-            picture: Image.Image = Image.open(_skip_levels(stream, view.level) if view.level else stream, formats=[form.upper()])
+            is_first = not (view.level or view.number)
+            picture: Image.Image = Image.open(stream if is_first else _only_level(stream, view), formats=[form.upper()])
         else:
             picture = _decode_ktx2(stream.read(), view)
         if picture.width * picture.height > MOST_PIXELS:
@@ -144,17 +149,17 @@ def _draw(view: PictureView) -> tuple[dict[str, object], bytes]:
     return {"size": picture.size}, picture.tobytes()
 
 
-def _skip_levels(stream: BinaryIO, level: int) -> BinaryIO:
-    """Return a DDS file whose first level is `level`, because Pillow decodes only the first level."""
+def _only_level(stream: BinaryIO, view: PictureView) -> BinaryIO:
+    """Return a DDS file that begins with the wanted level and picture, because Pillow decodes only the first level."""
     data = stream.read()
     levels = dds_levels(data)
-    wanted, head = levels[level], bytearray(data[: levels[0].start])
+    wanted, head = levels[view.level], bytearray(data[: levels[0].start])
     head[DDS_SIZE] = struct.pack("<II", wanted.height, wanted.width)
-    return BytesIO(head + data[wanted.start :])
+    return BytesIO(head + data[wanted.start + view.number * wanted.step :])
 
 
 def _decode_ktx2(data: bytes, view: PictureView) -> Image.Image:
-    """Return the first face or layer of a level of a KTX2 file, or of a smaller level that is not smaller than the view."""
+    """Return a face or layer of a level of a KTX2 file, or of a smaller level that is not smaller than the view."""
     import texture2ddecoder
     from PIL import Image
 
@@ -165,7 +170,8 @@ def _decode_ktx2(data: bytes, view: PictureView) -> Image.Image:
         raise ValueError(f"format {number} of Vulkan, compression {packing}")
     levels = ktx2_levels(data)[view.level :]
     fitting = (each for each in levels if each.width <= 2 * view.width and each.height <= 2 * view.height)
-    width, height, start, _ = next(fitting, levels[-1])
+    width, height, start, _, step = next(fitting, levels[-1])
+    start += view.number * step
     if width * height > MOST_PIXELS:
         raise ValueError("too many pixels")
     length = -(-width // side) * -(-height // side) * size

@@ -18,20 +18,30 @@ from typing import NamedTuple
 
 from aptui.tui.background import LatestOnly
 from aptui.tui.pictures.decoder import CHANNELS, DRAWN, MOST_PIXELS, READERS, PictureView, Pixels, too_many
-from aptui.tui.pictures.texture_levels import Level, dds_format, dds_levels, ktx2_format, ktx2_levels
+from aptui.tui.pictures.texture_levels import (
+    Level,
+    Pictures,
+    dds_format,
+    dds_levels,
+    dds_pictures,
+    ktx2_format,
+    ktx2_levels,
+    ktx2_pictures,
+)
 
 HEAD_BYTES = 64 * 1024
 _PNG_COLOURS = {0: "grey", 2: "RGB", 3: "palette", 4: "grey + alpha", 6: "RGBA"}
 
 
 class Facts(NamedTuple):
-    """Format, width and height in pixels (0 = unknown), other facts, and the levels of a texture."""
+    """Format, width and height in pixels (0 = unknown), other facts, and the levels and pictures of a texture."""
 
     form: str
     width: int
     height: int
     more: str
     levels: tuple[Level, ...] = ()
+    pictures: Pictures = Pictures()
 
     @property
     def extent(self) -> str:
@@ -81,12 +91,12 @@ def _tga(head: bytes) -> Facts | None:
 
 def _dds(head: bytes) -> Facts:
     height, width = struct.unpack_from("<II", head, 12)
-    return Facts("DDS", width, height, dds_format(head), dds_levels(head))
+    return Facts("DDS", width, height, dds_format(head), dds_levels(head), dds_pictures(head))
 
 
 def _ktx2(head: bytes) -> Facts:
     width, height = struct.unpack_from("<2I", head, 20)
-    return Facts("KTX 2", width, height, ktx2_format(head), ktx2_levels(head))
+    return Facts("KTX 2", width, height, ktx2_format(head), ktx2_levels(head), ktx2_pictures(head))
 
 
 def _wav(head: bytes) -> Facts:

@@ -1,7 +1,8 @@
-"""Headers of KTX2 and DDS textures: the name of the texel format, and the place of each level in the file.
+"""Headers of KTX2 and DDS textures: the name of the texel format, and the places of all levels, layers and faces in the file.
 
-A level (mip) is one size of the texture, the largest first. Of a texture with several layers or faces, the first picture is found.
-Nothing in a header is trusted: places may be outside the file, and sizes may be wrong.
+A level (mip) is one size of the texture, the largest first. Each layer of an array, and each of the six faces of a cube map, is a
+picture; the faces of a layer follow each other. Nothing in a header is trusted: places may be outside the file, and sizes may be
+wrong.
 
 Tests: `tests/tui/pictures/test_texture_levels.py`.
 """
@@ -22,17 +23,46 @@ SRGB = {132: 131, 138: 137, 146: 145, 148: 147, 152: 151, 158: 157, 162: 161, 16
 DDS_SIZE = slice(12, 20)
 """The bytes of a DDS header with height and width."""
 _DXGI_FOLLOWS = b"DX10"
+_DDS_IS_CUBE, _DDS_FACES, _DXGI_IS_CUBE = 0x200, 0xFC00, 4
+"""Flags of a DDS header: it is a cube map, the faces that the file has; and the flag of a cube map in the header of DirectX 10."""
+_FACES = "+X", "-X", "+Y", "-Y", "+Z", "-Z"
+_MOST_LAYERS = 2048
+"""Maximum number of layers that are listed, which is the limit of DirectX and of most graphics cards."""
 _MOST_LEVELS = 16
 """Maximum number of levels that are listed: the first level of more would have over 32,768 pixels a side."""
 
 
 class Level(NamedTuple):
-    """A level: width and height in pixels, its first byte in the file, and its size in bytes (of all layers and faces in KTX2)."""
+    """A level of the first picture: width and height in pixels, its first byte in the file, and its size in bytes.
+
+    `step` is the number of bytes from the same level of one picture to that of the next picture.
+    """
 
     width: int
     height: int
     start: int
     size: int
+    step: int
+
+
+class Pictures(NamedTuple):
+    """The pictures of a texture: number of layers, 0 if it is not an array; number of faces, 1 if it is not a cube map."""
+
+    layers: int = 0
+    faces: int = 1
+
+    @property
+    def total(self) -> int:
+        """The number of pictures."""
+        return max(1, self.layers) * self.faces
+
+    def name(self, number: int) -> str:
+        """Return the name of a picture: "layer 2 of 3, face +X"; "" if the texture has only one picture."""
+        layer, face = divmod(number, self.faces)
+        words = [f"layer {layer + 1:,} of {self.layers:,}"] if self.layers > 1 else []
+        if self.faces > 1:
+            words.append(f"face {_FACES[face]}" if self.faces == len(_FACES) else f"face {face + 1} of {self.faces}")
+        return ", ".join(words)
 
 
 def ktx2_format(head: bytes) -> str:
@@ -46,11 +76,19 @@ def ktx2_format(head: bytes) -> str:
 def ktx2_levels(head: bytes) -> tuple[Level, ...]:
     """Return the levels of a KTX2 file."""
     width, height = struct.unpack_from("<2I", head, 20)
+    pictures = ktx2_pictures(head).total
     (count,) = struct.unpack_from("<I", head, 40)
     places = (struct.unpack_from("<2Q", head, 80 + 24 * level) for level in range(min(max(1, count), _MOST_LEVELS)))
     return tuple(
-        Level(*size, start, length) for size, (start, length) in zip(_halve_repeatedly(width, height), places, strict=False)
+        Level(*size, start, length // pictures, length // pictures)
+        for size, (start, length) in zip(_halve_repeatedly(width, height), places, strict=False)
     )
+
+
+def ktx2_pictures(head: bytes) -> Pictures:
+    """Return the layers and faces of a KTX2 file."""
+    layers, faces = struct.unpack_from("<2I", head, 32)
+    return Pictures(min(layers, _MOST_LAYERS), len(_FACES) if faces == len(_FACES) else 1)
 
 
 def dds_format(head: bytes) -> str:
@@ -68,14 +106,26 @@ def dds_levels(head: bytes) -> tuple[Level, ...]:
     height, width = struct.unpack_from("<II", head, 12)
     (count,) = struct.unpack_from("<I", head, 28)
     side, size = _dds_block(head)
-    levels, start = [], 148 if head[84:88] == _DXGI_FOLLOWS else 128
+    levels, first = [], 148 if head[84:88] == _DXGI_FOLLOWS else 128
+    start = first
     for level_width, level_height in _halve_repeatedly(width, height):
         length = -(-level_width // side) * -(-level_height // side) * size
-        levels.append(Level(level_width, level_height, start, length))
+        levels.append((level_width, level_height, start, length))
         start += length
         if len(levels) >= min(count, _MOST_LEVELS) or not size:
             break
-    return tuple(levels)
+    return tuple(Level(*level, start - first) for level in levels)
+
+
+def dds_pictures(head: bytes) -> Pictures:
+    """Return the layers and faces of a DDS file; one picture if the size of a block is unknown."""
+    if not _dds_block(head)[1]:
+        return Pictures()
+    if head[84:88] == _DXGI_FOLLOWS:
+        flags, layers = struct.unpack_from("<2I", head, 136)
+        return Pictures(min(layers, _MOST_LAYERS) if layers > 1 else 0, len(_FACES) if flags & _DXGI_IS_CUBE else 1)
+    (flags,) = struct.unpack_from("<I", head, 112)
+    return Pictures(0, (flags & _DDS_FACES).bit_count() or 1 if flags & _DDS_IS_CUBE else 1)
 
 
 def _dds_block(head: bytes) -> tuple[int, int]:

@@ -40,8 +40,8 @@ def png_of(width: int, height: int, data: bytes = b"") -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
 
 
-def decoded(path, form: str, level: int = 0) -> Pixels | str:
-    return decode(str(path), PictureView(form, level), threading.Event())
+def decoded(path, form: str, level: int = 0, number: int = 0) -> Pixels | str:
+    return decode(str(path), PictureView(form, level, number=number), threading.Event())
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,25 @@ def test_requested_level_of_a_texture_is_decoded(tmp_path, form, encode):
     assert [(each.width, each.height, each.data[:4]) for each in shown] == [
         (16, 8, bytes(RED)), (8, 4, bytes(BLUE)), (4, 2, bytes(RED)),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "encode"), [("KTX 2", encode_ktx2), ("DDS", encode_dds)])
+@pytest.mark.parametrize(("layers", "faces"), [(1, 6), (6, 1)])
+def test_requested_face_or_layer_of_a_texture_is_decoded(tmp_path, form, encode, layers, faces):
+    colours = [RED_BLOCK, BLUE_BLOCK, BLUE_BLOCK, RED_BLOCK, RED_BLOCK, BLUE_BLOCK]
+    levels = [[colour * 4 for colour in colours], colours[::-1]]
+    made = encode(Texture("bc1", 8, 8, levels, is_srgb=False, face_count=faces, is_array=layers > 1))
+    (tmp_path / "a").write_bytes(made)
+    (tmp_path / "short").write_bytes(made[:-1])
+
+    first = [decoded(tmp_path / "a", form, 0, number) for number in range(6)]
+    second = [decoded(tmp_path / "a", form, 1, number) for number in range(6)]
+
+    is_red = [picture.data[0] > picture.data[2] for picture in first]
+    assert is_red == [True, False, False, True, True, False]
+    assert [picture.data[0] > picture.data[2] for picture in second] == is_red[::-1]
+    assert {(picture.width, picture.height) for picture in second} == {(4, 4)}
+    assert decoded(tmp_path / "short", form, 0 if form == "KTX 2" else 1, 5) == "its file ends too early"
 
 
 def test_bit_depth_and_orientation_are_applied(tmp_path):

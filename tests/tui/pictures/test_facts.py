@@ -16,7 +16,7 @@ TIFF_ENTRIES = struct.pack("<HHIHH HHII HHIHH", 256, 3, 1, 300, 0, 257, 4, 1, 70
         (PNG, "a.png", ("PNG", 64, 32, "RGBA, 8 bits")),
         (b"GIF89a" + struct.pack("<HH", 3, 4), "a", ("GIF", 3, 4, "palette")),
         (b"BM" + bytes(12) + struct.pack("<IiiHH", 40, 5, -6, 1, 24), "a", ("BMP", 5, 6, "24 bits")),
-        (b"DDS " + struct.pack("<II", 124, 0) + struct.pack("<II", 8, 16) + bytes(64) + b"DXT5", "a", ("DDS", 16, 8, "DXT5")),
+        (b"DDS " + struct.pack("<4I", 124, 0, 8, 16) + bytes(64) + b"DXT5" + bytes(40), "a", ("DDS", 16, 8, "DXT5")),
         (
             b"\xff\xd8\xff\xe0" + b"\x00\x04ab" + b"\xff\xc0" + struct.pack(">HBHHB", 17, 8, 20, 30, 3) + bytes(9),
             "a",

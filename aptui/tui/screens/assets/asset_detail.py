@@ -23,7 +23,7 @@ from aptui.tui.frame.line import Line, Part, Parts, width_of
 from aptui.tui.screens.assets.asset_panel import Panel, Ref, ReferenceGroup, read_links
 from aptui.tui.screens.assets.asset_readers import PREVIEW
 from aptui.tui.screens.assets.earlier_versions import VersionPair
-from aptui.tui.screens.assets.file_previews import Preview, preview_of
+from aptui.tui.screens.assets.file_previews import FIRST, Preview, TexturePlace, preview_of
 from aptui.tui.terminal.output.display import DiffRenderingApp
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, fit
@@ -308,7 +308,7 @@ class AssetDetail(Vertical):
         self._decoder: Decoder | None = None
         self._preview: Preview | None = None
         """The preview of the file, None until it is read."""
-        self._level = 0
+        self._place = FIRST
         self._earlier: VersionPair | TextPreview | None = None
         self.is_explaining = False
         """Whether explanations are shown in place of the preview."""
@@ -397,7 +397,7 @@ class AssetDetail(Vertical):
         """Show a preview if its file is still shown, and have its picture decoded."""
         if state != self._previewed:
             return
-        self._preview, self._level = preview, 0
+        self._preview, self._place = preview, FIRST
         if not self.is_explaining:
             self._show_file(preview)
 
@@ -405,7 +405,7 @@ class AssetDetail(Vertical):
         """Show only the current file."""
         self._earlier, self._wanted, self.is_explaining = None, (), False
         self.set_class(bool(preview.form), "-picture")
-        self._draw_preview("Preview", preview.at_first, preview.title(self._level))
+        self._draw_preview("Preview", preview.at_first, preview.title(self._place))
         self.on_file_preview_resized()
 
     def on_file_preview_resized(self) -> None:
@@ -420,19 +420,19 @@ class AssetDetail(Vertical):
         shown, files, above = [preview], [self._panel.file], preview.above
         if earlier is not None:
             version, before, preview = earlier
-            shown, files, above = [before, preview], [version.path, version.now], before.beside(version.label, preview, self._level)
-        views = [each.view(self._level, columns, rows - len(above), shares=len(shown), cell=cell) for each in shown]
+            shown, files, above = [before, preview], [version.path, version.now], before.beside(version.label, preview, self._place)
+        views = [each.view(self._place, columns, rows - len(above), shares=len(shown), cell=cell) for each in shown]
         wanted = tuple(zip(files, views, strict=True))
         if wanted != self._wanted:
             self._wanted = wanted
-            self._decoder.want(wanted, partial(self._accept_picture, wanted, replace(preview, above=above), self._level))
+            self._decoder.want(wanted, partial(self._accept_picture, wanted, replace(preview, above=above), self._place))
 
-    def step_level(self, step: int) -> bool:
-        """Show the next level of the texture; return whether the shown file is a texture with levels."""
+    def step_texture(self, levels: int, pictures: int) -> bool:
+        """Show another level, face or layer of the texture; return whether the shown file is a texture that has several."""
         preview = self._preview
-        if preview is None or len(preview.levels) < 2:
+        if preview is None or (len(preview.levels) if levels else preview.pictures.total) < 2:
             return False
-        self._level = max(0, min(len(preview.levels) - 1, self._level + step))
+        self._place = preview.place(self._place.level + levels, self._place.number + pictures)
         self.on_file_preview_resized()
         return True
 
@@ -446,7 +446,7 @@ class AssetDetail(Vertical):
         if self._preview is None or self._panel is None or (panel.kind, panel.key) != (self._panel.kind, self._panel.key):
             return
         self._earlier, self._wanted, self.is_explaining = comparison, (), False
-        self.set_class(isinstance(comparison, VersionPair), "-picture")
+        self.add_class("-picture")
         if isinstance(comparison, TextPreview):
             self._draw_preview("Before and after", comparison)
         self.on_file_preview_resized()
@@ -456,10 +456,10 @@ class AssetDetail(Vertical):
         if self._preview is not None:
             self._show_file(self._preview)
 
-    def _accept_picture(self, wanted: object, preview: Preview, level: int, picture: Pixels | str) -> None:
+    def _accept_picture(self, wanted: object, preview: Preview, place: TexturePlace, picture: Pixels | str) -> None:
         """Show a decoded picture if it is still wanted."""
         if self._preview is not None and wanted == self._wanted:
-            shown = preview.with_picture(picture, level)
+            shown = preview.with_picture(picture, place)
             self._draw_preview(*(("Preview", shown) if self._earlier is None else ("Before and after", replace(shown, kind=""))))
 
     def _draw_preview(self, title: str, preview: TextPreview, kind: str = "") -> None:

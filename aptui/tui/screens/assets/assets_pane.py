@@ -205,8 +205,10 @@ class AssetsPane(Pane):
         Binding("N", "next_hit(-1)", "previous hit", id="assets.previous_hit", show=False),
         Binding("e", "next_bad(1)", "next failed", id="assets.next_failed", show=False),
         Binding("E", "next_bad(-1)", "previous failed", id="assets.previous_failed", show=False),
-        Binding("right_parenthesis", "level(1)", "smaller level", id="assets.smaller_level", show=False),
-        Binding("left_parenthesis", "level(-1)", "larger level", id="assets.larger_level", show=False),
+        Binding("right_parenthesis", "texture(1, 0)", "smaller level", id="assets.smaller_level", show=False),
+        Binding("left_parenthesis", "texture(-1, 0)", "larger level", id="assets.larger_level", show=False),
+        Binding("right_curly_bracket", "texture(0, 1)", "next face or layer", id="assets.next_face", show=False),
+        Binding("left_curly_bracket", "texture(0, -1)", "previous face or layer", id="assets.previous_face", show=False),
         Binding("equals_sign", "row('compare')", "before and after", id="assets.compare", show=False),
         Binding("tab", "part(1)", "next part", id="app.next_part", show=False),
         Binding("shift+tab", "part(-1)", "previous part", id="app.previous_part", show=False),
@@ -454,10 +456,11 @@ class AssetsPane(Pane):
         """Go to the next source with a problem."""
         self.search.go_to_bad(step)
 
-    def action_level(self, step: int) -> None:
-        """Show the next level (mip) of a texture."""
-        if not self.detail.step_level(step):
-            self.shell.show_toast("no levels: it is not a texture with mips", seconds=2)
+    def action_texture(self, levels: int, pictures: int) -> None:
+        """Show another level (mip), or another face or layer, of a texture."""
+        if not self.detail.step_texture(levels, pictures):
+            why = "no levels: it is not a texture with mips" if levels else "no faces or layers: it is not a cube map or an array"
+            self.shell.show_toast(why, seconds=2)
 
     def action_part(self, step: int) -> None:
         """Focus the next part."""

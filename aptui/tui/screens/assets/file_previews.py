@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.tui.pictures.decoder import DRAWN, MOST_HIGH, MOST_WIDE, PictureView, Pixels
 from aptui.tui.pictures.decoding import HEAD_BYTES, Facts, image_facts, objection
-from aptui.tui.pictures.texture_levels import Level
+from aptui.tui.pictures.texture_levels import Level, Pictures
 from aptui.tui.terminal.safety import make_safe
 from aptui.tui.widgets.textview import Piece, TextPreview, hex_lines, read_preview
 from aptui.tui.words import size_text
@@ -28,6 +29,16 @@ _FACTS_A_LINE = 3
 Lines = tuple[tuple[Piece, ...], ...]
 
 
+class TexturePlace(NamedTuple):
+    """A level of a texture, and the number of a picture among its layers and faces."""
+
+    level: int = 0
+    number: int = 0
+
+
+FIRST = TexturePlace()
+
+
 class Preview(Struct, frozen=True):
     """The preview of a file.
 
@@ -35,12 +46,14 @@ class Preview(Struct, frozen=True):
         text: the preview without a picture.
         form: the format of the picture to decode, "" if it is not a picture.
         levels: the levels of a texture, the largest first.
+        pictures: the layers and faces of a texture.
         above: lines above the picture.
     """
 
     text: TextPreview
     form: str = ""
     levels: tuple[Level, ...] = ()
+    pictures: Pictures = Pictures()
     above: Lines = ()
 
     @property
@@ -48,11 +61,17 @@ class Preview(Struct, frozen=True):
         """The preview until the picture is decoded: without the text, so that no text flashes up."""
         return TextPreview("", self.above, is_numbered=False) if self.form else self.text
 
-    def view(self, level: int, columns: int, rows: int, *, shares: int = 1, cell: tuple[int, int] | None = None) -> PictureView:
+    def place(self, level: int, number: int) -> TexturePlace:
+        """Return the nearest level and picture of the texture."""
+        return TexturePlace(max(0, min(level, len(self.levels) - 1)), max(0, min(number, self.pictures.total - 1)))
+
+    def view(
+        self, place: TexturePlace, columns: int, rows: int, *, shares: int = 1, cell: tuple[int, int] | None = None
+    ) -> PictureView:
         """Return the picture to decode for this number of cells.
 
         Args:
-            level: the level of a texture; the last level is used if there are fewer.
+            place: the level and picture of a texture, or the nearest if the texture has fewer.
             columns, rows: size of the part of the view that pictures fill.
             shares: number of pictures beside each other.
             cell: width and height of a cell if the terminal shows pixels; without pixels, only drawings depend on the cells.
@@ -61,27 +80,29 @@ class Preview(Struct, frozen=True):
             wide, high = min(columns * cell[0], _MOST_PIXELS), min(rows * cell[1], _MOST_PIXELS)
         else:
             wide, high = (columns * 2, rows * 4) if self.form in DRAWN else (MOST_WIDE, MOST_HIGH)
-        return PictureView(self.form, max(0, min(level, len(self.levels) - 1)), max(1, wide // shares), max(1, high))
+        level, number = self.place(*place)
+        return PictureView(self.form, level, max(1, wide // shares), max(1, high), number)
 
-    def title(self, level: int) -> str:
-        """Return the title of the picture: its kind, and the level with its size if there are several."""
-        if len(self.levels) < 2:
-            return self.text.kind
-        level = min(level, len(self.levels) - 1)
-        width, height, _, size = self.levels[level]
-        return f"level {level + 1} of {len(self.levels)}: {width:,} × {height:,}, {size_text(size)}, {self.text.kind}"
+    def title(self, place: TexturePlace) -> str:
+        """Return the title of the picture: its layer, face and level, with the level's size, if there are several; and its kind."""
+        level, number = self.place(*place)
+        words = [self.pictures.name(number)]
+        if len(self.levels) > 1:
+            width, height, _, size, _ = self.levels[level]
+            words.append(f"level {level + 1} of {len(self.levels)}: {width:,} × {height:,}, {size_text(size)}")
+        return ", ".join(filter(None, (*words, self.text.kind)))
 
-    def beside(self, label: str, now: Preview, level: int) -> Lines:
+    def beside(self, label: str, now: Preview, place: TexturePlace) -> Lines:
         """Return the lines above two pictures: this picture at the left, and the picture `now` at the right."""
         return (
-            (("left   ", "key"), (f"{make_safe(label)}  ", "value"), (self.title(level), "muted")),
-            (("right  ", "key"), ("now  ", "value"), (now.title(level), "muted")),
+            (("left   ", "key"), (f"{make_safe(label)}  ", "value"), (self.title(place), "muted")),
+            (("right  ", "key"), ("now  ", "value"), (now.title(place), "muted")),
         )
 
-    def with_picture(self, picture: Pixels | str, level: int = 0) -> TextPreview:
+    def with_picture(self, picture: Pixels | str, place: TexturePlace = FIRST) -> TextPreview:
         """Return the preview with the decoded picture, or with the reason why no picture is shown."""
         if isinstance(picture, Pixels):
-            return TextPreview(self.title(level), self.above, is_numbered=False, pixels=picture)
+            return TextPreview(self.title(place), self.above, is_numbered=False, pixels=picture)
         return without_picture(self.text, picture)
 
 
@@ -109,7 +130,7 @@ def preview_of(path: str, name: str = "") -> Preview:
     text = _as_text(facts, listed, head)
     if why := objection(facts, size):
         return Preview(without_picture(text, why))
-    return Preview(text, facts.form, facts.levels, _fold(listed[1:]) if facts.form == _MODEL else ())
+    return Preview(text, facts.form, facts.levels, facts.pictures, _fold(listed[1:]) if facts.form == _MODEL else ())
 
 
 def _list_facts(facts: Facts) -> list[tuple[str, str]]:

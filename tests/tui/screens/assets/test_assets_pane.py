@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from aptui.builders.files.texture_file import Texture, encode_dds
+from aptui.builders.files.texture_file import Texture, encode_dds, encode_ktx2
 from aptui.store.db.schema import uuid_text
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.data.session import SessionState
@@ -256,6 +256,31 @@ def commit(folder: Path, name: str) -> None:
 
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason=MACHINE + "git is not installed")
+
+
+@pytest.mark.usefixtures("store")
+def test_braces_step_through_the_faces_of_a_cube_map(tmp_path):
+    block = b"\x00\xf8" + bytes(6)
+    levels = [[block * 4] * 6, [block] * 6]
+    (tmp_path / "textures" / "rock.png").write_bytes(encode_ktx2(Texture("bc1", 8, 8, levels, is_srgb=False, face_count=6)))
+
+    async def look(app, pilot, pane, _session):
+        await go(pilot, pane, "textures/rock.png")
+        await shows(app, pilot, "face +X, level 1 of 2: 8 × 8, 32 B, KTX 2")
+        for key, title in (
+            ("{", "+X, level 1"),
+            ("}", "-X, level 1"),
+            (")", "-X, level 2"),
+            ("}", "+Y, level 2"),
+            ("{", "-X, level 2"),
+        ):
+            await press(pilot, key)
+            await shows(app, pilot, f"face {title} of 2")
+        await go(pilot, pane, "mesh/rock.fbx")
+        await press(pilot, "}")
+        await shows(app, pilot, "no faces or layers: it is not a cube map or an array")
+
+    in_assets(tmp_path, look, size=LARGE)
 
 
 @pytest.mark.usefixtures("store")

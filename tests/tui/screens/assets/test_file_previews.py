@@ -8,7 +8,7 @@ from PIL import Image
 
 from aptui.builders.files.texture_file import Texture, encode_ktx2
 from aptui.tui.pictures.decoder import PictureView, Pixels
-from aptui.tui.screens.assets.file_previews import preview_of
+from aptui.tui.screens.assets.file_previews import FIRST, TexturePlace, preview_of
 
 
 def lines(text):
@@ -71,7 +71,7 @@ def test_preview_of_a_model_shows_facts(tmp_path):
     assert lines(shown) == lines(preview.at_first) == [
         "Triangles 0  Vertices 0  Meshes 0  ", "Extensions EXT_  File 68 KiB  ",
     ]  # fmt: skip
-    assert preview.view(0, 60, 20) == PictureView("GLB", 0, 120, 80)
+    assert preview.view(FIRST, 60, 20) == PictureView("GLB", 0, 120, 80)
 
 
 def test_preview_of_a_damaged_model_shows_its_bytes(tmp_path):
@@ -86,6 +86,6 @@ def test_preview_of_a_texture_shows_the_size_of_its_level(tmp_path):
 
     preview = preview_of(str(tmp_path / "a.ktx2"))
 
-    assert preview.title(0) == "level 1 of 3: 16 × 16, 128 B, KTX 2 16 × 16, BC1, sRGB"
-    assert preview.with_picture(Pixels(4, 4, bytes(64)), 2).kind.startswith("level 3 of 3: 4 × 4, 8 B, KTX 2")
-    assert preview.view(1, 60, 20) == PictureView("KTX 2", 1)
+    assert preview.title(FIRST) == "level 1 of 3: 16 × 16, 128 B, KTX 2 16 × 16, BC1, sRGB"
+    assert preview.with_picture(Pixels(4, 4, bytes(64)), TexturePlace(2)).kind.startswith("level 3 of 3: 4 × 4, 8 B, KTX 2")
+    assert preview.view(TexturePlace(1), 60, 20) == PictureView("KTX 2", 1)
