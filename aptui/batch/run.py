@@ -1,6 +1,7 @@
 """`aptui batch`: runs the engine until no work is pending, with a reporter, a summary and an exit code.
 
-Other verbs that need an engine (`reprocess`, `verify --repair`, `demo`) run it through `run`, so that all behave the same.
+If an engine runs already, it is asked to finish its work (`settle`), and nothing is processed here. Other verbs that need an engine
+(`reprocess`, `verify --repair`, `demo`) run it through `run`, so that all behave the same.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from aptui import feature
+from aptui import __version__, feature
 from aptui.batch.options import (
     STOPPED_EARLY,
     FailureCounter,
@@ -33,19 +34,28 @@ from aptui.batch.reporter import Reporter
 from aptui.batch.summary import Summary, collect, complete
 from aptui.config import configuration, load, own_files
 from aptui.config.dirs import engine_record, own_folder
+from aptui.config.merge import differing
 from aptui.shared import printing, trace
-from aptui.shared.errors import BusyError, HostError, UserError
+from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 from aptui.shared.files.replacing import refuse_unwritable
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
+    from aptui.config.configuration import Config
     from aptui.engine.loop.engine import Engine
     from aptui.engine.loop.opening import PreparedSession
+    from aptui.link import port
+    from aptui.link.client import EngineClient
+
 
 INTERRUPTED = 130
 JOBS_FAILED = 1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_AT_ONCE_S = 0.05
+"""Delay (seconds) before notices are read: if nothing changed, the answer arrives within milliseconds."""
+_TRIES_AGAIN_S, _POLL_S = 45.0, 0.2
+"""Timeout and poll interval (seconds); an engine in the state "in trouble" retries after at most 30 s."""
 
 
 def batch_arguments(parser: ArgumentParser) -> None:
@@ -148,14 +158,86 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
 
 def _run_by_engine(config: configuration.Config, options: RunOptions, reporter: Reporter, began_s: float) -> Summary | None:
     """Ask the running engine to do the work; None = no engine answers."""
-    from aptui.batch import attach  # this module is imported here, because only a run with a running engine needs it
+    from aptui.link.client import EngineClient, NoEngine
 
-    client = attach.client_of(config)
-    if client is None:
+    try:
+        client = EngineClient.of(config.cache_dir, kind="batch")
+    except NoEngine:
         return None
     with client:
         _refuse_beside_engine(options)
-        return attach.settle(client, config, options, reporter, began_s)
+        return settle(client, config, options, reporter, began_s)
+
+
+def settle(client: EngineClient, config: Config, options: RunOptions, reporter: Reporter, began_s: float) -> Summary:
+    """Have the engine that holds the cache process everything that was changed before now.
+
+    Raises:
+        BusyError: the engine does not answer. UserError: the engine runs with other options, or the configuration is wrong.
+    """
+    if client.hello.version != __version__:
+        what = f"aptui: the running engine is aptui {client.hello.version}, and this is {__version__}: 'aptui start' replaces it"
+        printing.complain(what, "yellow")
+    answer = None
+    try:
+        answer = _follow(client, options, reporter)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        reporter.close()
+    if answer and answer.get("configuration"):
+        raise UserError(
+            f"the running engine did not reload the configuration: {answer['configuration']}",
+            hint="correct what it says, or 'aptui stop' and start again",
+        )
+    builders = {builder.uuid: builder.name for builder in config.project.builders}
+    summary = collect(config, reporter, int(str(answer["run"])) if answer else 0, builders)
+    summary.seconds = time.monotonic() - began_s
+    summary.is_interrupted = answer is None
+    if answer and isinstance(unknown := answer.get("unknown"), list):
+        summary.unknown = tuple(map(str, unknown))
+    if answer and isinstance(mistakes := answer.get("folder_mistakes"), list):
+        summary.mistakes = tuple(map(str, mistakes))
+    if answer and isinstance(variables := answer.get("variables"), dict) and (others := differing(config, variables)):
+        names = ", ".join(f"'{name}'" for name in others)
+        printing.complain(f"the running engine was started with other values of {names}, and uses them: 'aptui stop' ends it")
+    if answer and isinstance(shared := answer.get("shared"), dict) and shared:
+        from aptui.shared.result_store import sum_of
+
+        summary.take_account(sum_of(shared), is_remote=config.sharing.is_remote)
+    return summary
+
+
+def _wait_until_it_works(client: EngineClient) -> None:
+    """Wait until an engine that refused a scan folder has retried and accepted it."""
+    from aptui.link import port
+
+    deadline = time.monotonic() + _TRIES_AGAIN_S
+    while client.ask(port.ReadStatus())["state"] == "in trouble" and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+
+
+def _follow(client: EngineClient, options: RunOptions, reporter: Reporter) -> port.Answer:
+    from aptui.link import port
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if options.accepts_empty:
+        _wait_until_it_works(client)
+    if options.sources:
+        client.ask(port.ReprocessJobs(keys=options.sources))
+    if options.restores and (restore := feature.find_request("restore")) is not None:
+        for job_id, run_key in options.restores:
+            client.ask(restore(job_id, run_key))
+    answers: list[port.Answer | KnownError] = []
+    client.post(port.Settle(options.is_full_scan, options.platforms, options.sets, options.debug_output or None), answers.append)
+    if not client.listen_until(lambda: answers, _AT_ONCE_S):
+        health = client.ask(port.Subscribe(wants_all=False)).get("health")
+        if isinstance(health, dict) and (holds := health.get("holds")):
+            reporter.say(printing.line(f"waiting: changes are held by {', '.join(holds)}"), "yellow")
+        client.listen_while_alive(lambda: answers, on_news=lambda news: reporter(news.notice))
+    if isinstance(answers[0], KnownError):
+        raise answers[0]
+    return answers[0]
 
 
 def _refuse_beside_engine(options: RunOptions) -> None:

@@ -15,11 +15,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from msgspec import Struct, field
 
+import aptui
 from aptui.core.fingerprint import planning_params
 from aptui.core.model import EdgeKind, JobPlan, SourceEdge
 from aptui.core.notices import LogLevel
@@ -58,6 +59,14 @@ from aptui.worker.log import ADDRESS_BYTES, RunLog, noting_warnings, one_line, v
 from aptui.worker.outputs.declared_dependencies import add_references, with_links
 from aptui.worker.outputs.products import ReusableWorkspace, StagingFolders, discard, remove_tree, stage_products
 from aptui.worker.processes import end_children
+
+if TYPE_CHECKING:
+    import traceback
+
+_PACKAGE = f"{os.path.dirname(aptui.__file__)}/"
+_BUILDERS = f"{_PACKAGE}builders/"
+_LIBRARIES = (f"{os.path.dirname(os.__file__)}/", "<")
+_INSTALLED = ("/site-packages/", "/dist-packages/")
 
 # One step of a run. The result of a step is a `RunEnding`, even after an exception, `sys.exit`, or a process left behind.
 
@@ -114,8 +123,6 @@ def _attempt(log: RunLog, step: Callable[[], None]) -> RunEnding:
         text = f": {error}" if str(error) else ""
         return failure(log, f"out of memory{text}{_memory_limit()}", kind=FailureKind.MEMORY)
     except Exception as error:  # noqa: BLE001 - a builder may raise anything, and a failing builder is a result
-        from aptui.worker.author_trace import describe_error  # imported here, because only failed runs need it
-
         return failure(log, *describe_error(error), kind=FailureKind.ERROR)
     return RunEnding(Outcome.SUCCEEDED)
 
@@ -146,6 +153,38 @@ def check_result(result: object, error: object, log: RunLog) -> None:
     if result == Result.CANCELLED:
         raise Cancelled
     raise AnswerRefused(str(error) if error else log.first_error or "builder reported failure")
+
+
+def describe_error(error: BaseException) -> tuple[str, list[str]]:
+    """Return an exception in one line, with the place in the builder's code, and the lines of its traceback.
+
+    The traceback shows only frames of the builder's code.
+    """
+    import traceback  # imported here, because only failed runs need it
+
+    text = one_line(str(error))
+    text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    text = "".join(f"{note}: " for note in getattr(error, "__notes__", ()) if note.startswith("step ")) + text
+    shown = traceback.TracebackException.from_exception(error)
+    _cut_traceback(shown)
+    own = [frame for frame in shown.stack if _is_own(frame.filename)]
+    place = f" ({os.path.basename(own[-1].filename)}:{own[-1].lineno})" if own else ""
+    return f"{text}{place}", [line for part in shown.format() for line in part.splitlines()]
+
+
+def _cut_traceback(shown: traceback.TracebackException) -> None:
+    """Remove the frames of aptui from the tracebacks of an exception and of its causes, unless no other frames are left."""
+    frames = [frame for frame in shown.stack if not frame.filename.startswith(_PACKAGE) or frame.filename.startswith(_BUILDERS)]
+    shown.stack[:] = frames or shown.stack
+    for other in (shown.__cause__, shown.__context__):
+        if other is not None:
+            _cut_traceback(other)
+
+
+def _is_own(path: str) -> bool:
+    """Whether a file belongs to the builder, and not to a library or to aptui."""
+    is_library = path.startswith((*_LIBRARIES, _PACKAGE)) or any(part in path for part in _INSTALLED)
+    return not is_library or path.startswith(_BUILDERS)
 
 
 def _memory_limit() -> str:

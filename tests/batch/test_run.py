@@ -22,7 +22,7 @@ from verb_project import Run, runner
 from waiting import PATIENCE_S, until
 
 from aptui import __version__
-from aptui.batch import attach
+from aptui.batch import run as batch_run
 from aptui.batch.options import RunOptions
 from aptui.batch.reporter import Reporter
 from aptui.batch.run import exit_code
@@ -599,12 +599,12 @@ def test_failed_analysis_has_its_builder_name_in_all_reports(run: Run, project: 
 def settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: dict[str, object], settings: str = "") -> Summary:
     """Return the summary of `aptui batch` if the running engine answers `answer`."""
     (tmp_path / "aptui.yaml").write_text(f"scan_folders: [{{name: game, path: .}}]\n{settings}\n")
-    monkeypatch.setattr(attach, "_follow", lambda *_all: answer)
-    monkeypatch.setattr(attach, "collect", lambda *_all: Summary())
+    monkeypatch.setattr(batch_run, "_follow", lambda *_all: answer)
+    monkeypatch.setattr(batch_run, "collect", lambda *_all: Summary())
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as channel:
         client = EngineClient(channel)
         client.hello = EngineWelcome(version=__version__)
-        return attach.settle(client, load.load(tmp_path), RunOptions(), Reporter(io.StringIO(), tmp_path), 0.0)
+        return batch_run.settle(client, load.load(tmp_path), RunOptions(), Reporter(io.StringIO(), tmp_path), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -641,7 +641,7 @@ def test_configuration_that_the_running_engine_refuses_is_an_error(tmp_path: Pat
 def test_running_engine_of_another_version_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(attach, "__version__", "9.9")
+    monkeypatch.setattr(batch_run, "__version__", "9.9")
 
     settle(tmp_path, monkeypatch, {"run": 2})
 

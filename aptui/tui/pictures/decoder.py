@@ -75,7 +75,7 @@ READERS = {
 }  # fmt: skip
 """{format: Pillow's module for it, "" for texture2ddecoder}. Some of Pillow's other readers start programs."""
 DRAWN = ("WAV", "FLAC", "Ogg", "MP3", "TrueType", "OpenType", "GLB")
-"""Formats that are not pictures: `media_drawing` draws sounds and fonts, `wireframe` draws models."""
+"""Formats that are not pictures: `media_drawing` draws sounds and fonts, `glb` draws models."""
 MOST_MEMORY_BYTES = 192 << 20
 """Memory limit: four bytes for each of the maximum number of pixels, plus Python and Pillow."""
 _MOST_CPU_S = 5
@@ -141,7 +141,7 @@ def _decode_answer(view: PictureView) -> tuple[dict[str, object], bytes]:
 def _draw(view: PictureView) -> tuple[dict[str, object], bytes]:
     """Return the answer for a sound, a font or a model."""
     # The module is imported here, because it imports this module.
-    drawing = import_module(f"aptui.tui.pictures.{'wireframe' if view.form == 'GLB' else 'media_drawing'}")
+    drawing = import_module(f"aptui.tui.pictures.{'glb' if view.form == 'GLB' else 'media_drawing'}")
     drawing.import_modules(view.form)
     _drop_rights(_memory_bytes(view))
     with open(0, "rb", closefd=False) as stream:

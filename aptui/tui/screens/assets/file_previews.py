@@ -140,7 +140,7 @@ def _list_facts(facts: Facts) -> list[tuple[str, str]]:
 
 def _list_model_facts(path: str, head: bytes) -> list[tuple[str, str]]:
     """Return (label, value) of the facts about a GLB file, [] if it is damaged."""
-    from aptui.tui.pictures.glb_facts import LONGEST_JSON_BYTES, describe_glb  # imported here because only models need this module
+    from aptui.tui.pictures.glb import LONGEST_JSON_BYTES, describe_glb  # imported here because only models need this module
 
     if 20 + int.from_bytes(head[12:16], "little") > len(head):
         with open(path, "rb") as stream:

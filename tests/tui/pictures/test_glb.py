@@ -1,7 +1,7 @@
 import pytest
 from gltf_sample import Sample, glb
 
-from aptui.tui.pictures.glb_facts import describe_glb
+from aptui.tui.pictures.glb import describe_glb
 
 
 @pytest.mark.parametrize(("mode", "triangles"), [(4, 2), (5, 4), (6, 4), (1, 0)])
