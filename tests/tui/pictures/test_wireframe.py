@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aptui.tui.pictures import glb
+from aptui.tui.pictures import glb as models
 from aptui.tui.pictures.decoder import PictureView, Pixels
 from aptui.tui.pictures.decoding import decode
 
@@ -47,7 +47,7 @@ def glb(path: Path, points=SQUARE, order=(0, 1, 2, 2, 1, 3), *, mode=4, node=Non
 def drawn(path: Path, view: PictureView = VIEW) -> np.ndarray:
     """Return the pixels of the wireframe, as (height, width, 4)."""
     with path.open("rb") as stream:
-        return np.asarray(glb.draw_model(stream, view))
+        return np.asarray(models.draw_model(stream, view))
 
 
 def test_square_is_drawn_with_its_diagonal_and_nothing_else(tmp_path):
@@ -112,7 +112,7 @@ def test_indices_without_a_vertex_are_not_drawn(tmp_path):
 
 
 def test_model_with_too_many_vertices_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(glb, "_MOST_POINTS", 3)
+    monkeypatch.setattr(models, "_MOST_POINTS", 3)
 
     with pytest.raises(ValueError, match="vertices"):
         drawn(glb(tmp_path / "a.glb"))
@@ -124,11 +124,11 @@ def test_edges_are_drawn_in_pieces_and_thinned_out_if_there_are_too_many(tmp_pat
     path = glb(tmp_path / "a.glb", grid, order)
     whole = drawn(path)
 
-    monkeypatch.setattr(glb, "_CHUNK_DOTS", 100)
-    monkeypatch.setattr(glb, "_CHUNK_TRIANGLES", 1000)
+    monkeypatch.setattr(models, "_CHUNK_DOTS", 100)
+    monkeypatch.setattr(models, "_CHUNK_TRIANGLES", 1000)
     assert (drawn(path) == whole).all()
 
-    monkeypatch.setattr(glb, "_MOST_DOTS", 5000)
+    monkeypatch.setattr(models, "_MOST_DOTS", 5000)
     few = drawn(path)
     assert 0.1 < (few[..., 3] > 0).sum() / (whole[..., 3] > 0).sum() < 0.9
 
