@@ -175,16 +175,17 @@ def _count_lines(text: str, joined: str, offset: int) -> int:
 def _read_python(path: Path) -> Iterator[Passage]:
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source)
+    nodes = list(ast.walk(tree))
     docstrings = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             docstrings.add(id(node.value))
             yield Passage(path, node.value.lineno, "docstring", node.value.value)
     is_test = path.name.startswith("test_")
     code = docstrings | {
-        id(each) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for each in ast.walk(node) if each is not node
+        id(each) for node in nodes if isinstance(node, ast.JoinedStr) for each in ast.walk(node) if each is not node
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             yield Passage(path, node.lineno, "test name", node.name.replace("_", " "))
         elif is_test or "tests" in path.parts:
