@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 import pytest
+from textual.binding import Binding
 from tools import MACHINE, MISSING, compare_skips
 
 import aptui
@@ -18,6 +19,8 @@ from aptui.cli import main
 from aptui.cli.main import all_verbs
 from aptui.core.machine import TABLE, Trigger
 from aptui.core.model import JobState
+from aptui.tui.screens.jobs.job_actions import ROW_ACTIONS
+from aptui.tui.screens.jobs.jobs_pane import JobsPane
 
 pytestmark = pytest.mark.real
 
@@ -46,6 +49,22 @@ def test_state_table_in_the_architecture_page_equals_the_code() -> None:
     assert set(triggers) == {trigger.value for trigger in Trigger}
     assert grid == wanted
     assert set(grid) == {"absent", *(state.value for state in JobState)}
+
+
+def test_table_of_places_in_the_architecture_page_names_existing_code() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    text = text[text.index("| question | file | name |") :]
+    rows = re.findall(r"^\| .+ \| `(\S+\.py)` \| `(\w+)` \|$", text[: text.index("\n\n")], re.MULTILINE)
+
+    assert len(rows) == 10
+    missing = [
+        f"{file}: {name}"
+        for file, name in rows
+        if not re.search(rf"^(?:class |def )?{name}\b", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert not missing
+    assert any(key.key == "r" and key.action == "row('reprocess')" for key in JobsPane.BINDINGS if isinstance(key, Binding))
+    assert "reprocess" in {action.id for action in ROW_ACTIONS}
 
 
 @pytest.mark.parametrize("verb", all_verbs())

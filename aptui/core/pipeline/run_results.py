@@ -2,9 +2,9 @@
 
 `engine` has workers and cache.
 
-A result is stale if its run key is not that of the current run of its job: the run was cancelled or lost, or the job was
-planned again. It has no effect, and its staged files are deleted. A run whose inputs changed while it ran has the outcome
-`STALE`: its job is planned again.
+A result has no effect, and its staged files are deleted, if its run key is not that of the current run of its job: the run was
+cancelled or lost, or the job was planned again. A result is stale if an input changed while the run ran
+(`core.state.stale_results`): the job is planned again. A run whose worker died is tried once more (`_run_came_back`).
 """
 
 from __future__ import annotations

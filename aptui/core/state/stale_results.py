@@ -1,9 +1,10 @@
-"""Checks of the files that a run read: whether they stayed unchanged while it ran, and whether it declared them.
+"""Says when the result of a run is stale: a file that the run used changed while it ran. Its job is planned again.
 
-Whether a committed result is up to date is decided elsewhere: `core.pipeline.plans` compares fingerprints.
+`core.pipeline.run_results` asks this module before it commits a result. A committed result cannot be stale: `core.pipeline.plans`
+compares fingerprints to find out whether a job must run again.
 
-Reports of runs are compared with the known state of files at their start. Five rules cover files that were known before, files
-that were reported when they were opened, and files that were found only at the end:
+The report of a run is compared with the known state of files at the start of the run. Five rules cover files that were known
+before, files that were reported when they were opened, and files that were found only at the end:
 
 * A file of the manifest, and the source of an analysis, must have the stamp from the start of the run: at its opening, if that
   was observed, and at its end. (Workers check the sources of jobs themselves.)
@@ -15,6 +16,8 @@ that were reported when they were opened, and files that were found only at the 
   that changed back in between may have had other bytes for the run.
 * Any other file is checked once, at the end: it must equal the engine's records, and be older than the run. If it is never
   older, because a server's clock is ahead of ours, the same stamp after two runs counts, too.
+
+`UndeclaredReadCheck` compares the same report with the dependencies of the source, and finds files that the run did not declare.
 """
 
 from __future__ import annotations
@@ -35,154 +38,6 @@ from aptui.core.run_report import NO_FILE, NOTHING_USED, Stamp, Ties, Used, is_o
 from aptui.core.settings import is_settings
 from aptui.core.state.graph import Graph
 from aptui.core.state.working_set import Unsettled, WorkingSet
-
-# If a run reads a file without declaring it, `UndeclaredReadCheck` adds a warning or a dependency to the result.
-
-_MOST_REPORTED = 20
-Log = tuple[LogRecord, ...]
-Answer = tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], Log]
-"""The checked answer of an analysis."""
-UndeclaredRead = tuple[str, Read]
-"""(Relative path of a file, the `Read` that reports its opening)."""
-
-
-def with_default(builders: Iterable[Builder], undeclared_reads: UndeclaredReads) -> tuple[Builder, ...]:
-    """Return `builders`; a builder without its own setting for undeclared reads gets the project's setting."""
-    return tuple(
-        builder if builder.undeclared_reads else replace(builder, undeclared_reads=undeclared_reads) for builder in builders
-    )
-
-
-class UndeclaredReadCheck:
-    """Finds undeclared reads: a run or an analysis has read a file on which its source does not depend."""
-
-    def __init__(self, project: Project, graph: Graph, memory: WorkingSet) -> None:
-        self._project, self._graph, self._memory = project, graph, memory
-
-    def of_run(self, job: Job, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
-        """Return the result with warnings for undeclared reads, or with these reads among the discovered dependencies.
-
-        An added read does not count as declared: if a later run does not read the file, the dependency ends.
-        """
-        declared: set[str] = {name for kind, name, _digest in job.planned_inputs if kind != "discovered"}
-        declared.update(filter(None, map(self._graph.source_of, job.plan.job_dependencies if job.plan else ())))
-        declared.update(key_of(rel) for path, _digest in result.discovered if (rel := self._graph.relative(path)))
-        undeclared = self._find_undeclared(job, builder, declared, result.reads)
-        if builder.undeclared_reads is not UndeclaredReads.ADD:
-            is_private = result.is_private or any(self._find_undeclared_path(job, declared, read) for read in result.reads)
-            result = replace(result, is_private=is_private)
-        result = self._with_hidden(builder, result, now_ms)
-        if not undeclared or builder.undeclared_reads is UndeclaredReads.IGNORE:
-            return result
-        warnings = _warn_of(builder, undeclared, now_ms)
-        if builder.undeclared_reads is UndeclaredReads.ADD:
-            found = tuple((read.path, read.digest) for _rel, read in undeclared)
-            return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *warnings))
-        return replace(result, log=(*result.log, *warnings), warnings=result.warnings + len(warnings))
-
-    def _with_hidden(self, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
-        """Add the hidden files that a run read, or did not find. The file of another scan folder hides each of them.
-
-        A declared dependency with the path of a hidden file means the hiding file.
-        """
-        known = {path for path, _digest in result.discovered}
-        hidden = [item for item in self._find_hidden(result.reads) if item[0].path not in known]
-        if not hidden:
-            return result
-        found = tuple((read.path, read.digest) for read, _hider in hidden)
-        log = self._describe_hidden(builder, hidden, now_ms)
-        return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *log))
-
-    def _find_hidden(self, reads: Iterable[Read]) -> list[tuple[Read, FileFact | None]]:
-        """Return each read of a file that is not a source, and the file that hides it (None = the file is ignored)."""
-        return [
-            (read, self._graph.hider(read.path)) for read in reads if read.is_hidden and self._graph.counting(read.path) is None
-        ]
-
-    def _describe_hidden(self, builder: Builder, hidden: Sequence[tuple[Read, FileFact | None]], now_ms: int) -> Log:
-        names = {folder.id: folder.name for folder in self._project.scan_folders}
-        roots = {folder.path: folder.name for folder in self._project.scan_folders}
-        descriptions = []
-        for read, hider in hidden[:_MOST_REPORTED]:
-            if hider is None:
-                what = f"'{self._graph.relative(read.path)}', which an ignore rule of the project leaves out ({read.where})"
-                action = "reads" if read.digest else "does not find"
-                descriptions.append(f"{action} {what}: it counts as a dependency from now on")
-                continue
-            own = next(name for root, name in roots.items() if read.path.startswith(f"{root}/"))
-            what = f"'{self._graph.relative(read.path)}' {'of' if read.digest else 'in'} the scan folder '{own}'"
-            action = f"reads {what}, which" if read.digest else f"does not find {what}, where"
-            hides = f"that of '{names[hider.scan_folder]}' {'hides' if read.digest else 'would hide it'} ({read.where})"
-            descriptions.append(f"{action} {hides}: it counts as a dependency from now on")
-        return tuple(LogRecord(LogLevel.INFO, builder.name, text, now_ms) for text in descriptions)
-
-    def of_analysis(
-        self, job: Job, builder: Builder, reads: Sequence[Read], answer: Answer, now_ms: int
-    ) -> tuple[tuple[SourceEdge, ...], Log]:
-        """Return the edges and the log of an analysis, with its undeclared reads, and its reads of hidden files.
-
-        A builder need not declare the dependencies of its dependencies. While those are unknown, no warning is given.
-        """
-        plans, edges, log = answer
-        if hidden := self._find_hidden(reads):
-            edges = tuple(sorted({*edges, *(SourceEdge(EdgeKind.DISCOVERED, normalize(read.path)) for read, _hider in hidden)}))
-            log = (*log, *self._describe_hidden(builder, hidden, now_ms))
-        declared, is_all = self._list_declared(job, edges)
-        declared.update(key for plan in plans for item in plan.job_dependencies if (key := self._graph.source_of(item)))
-        undeclared = self._find_undeclared(job, builder, declared, reads)
-        if builder.undeclared_reads is UndeclaredReads.ADD:
-            edges = tuple(sorted({*edges, *(SourceEdge(EdgeKind.PATH, rel) for rel, _read in undeclared)}))
-        elif not is_all:
-            return edges, log
-        return edges, (*log, *_warn_of(builder, undeclared, now_ms))
-
-    def _list_declared(self, job: Job, edges: tuple[SourceEdge, ...]) -> tuple[set[str], bool]:
-        """Return the keys that an analysis with these edges depends on, and whether the set is complete."""
-        asked = Job(job.source, job.builder, "", ANALYSIS_KEY, edges=edges)
-        assembly = self._graph.analysis(asked, ())
-        names: set[str] = {name for _kind, name, _digest in assembly.manifest}
-        is_all = not assembly.waits
-        for kind, name, _digest in assembly.manifest:
-            other = self._memory.view(PathKey(name)) if kind == "dependency" else None
-            if other and any(item.is_analysis and item.state not in SETTLED for item in other.jobs.values()):
-                is_all = False
-        return names, is_all
-
-    def _find_undeclared(self, job: Job, builder: Builder, declared: set[str], reads: Sequence[Read]) -> list[UndeclaredRead]:
-        adds = builder.undeclared_reads is UndeclaredReads.ADD
-        found = []
-        for read in reads:
-            rel = self._find_undeclared_path(job, declared, read)
-            if rel is None:
-                continue
-            is_source = self._memory.file(key_of(rel)) is not None
-            # A file that exists but is not a source cannot become a dependency. A missing file can, if undeclared reads are added:
-            # the dependency waits until the file exists.
-            if (is_source or (adds and not read.digest)) and not self._graph.is_ignored(rel):
-                found.append((rel, read))
-        return found
-
-    def _find_undeclared_path(self, job: Job, declared: set[str], read: Read) -> str | None:
-        """Return the relative path of a read, None if it is declared, the source itself, or hidden."""
-        rel = self._graph.counting(read.path)
-        is_known = rel is None or key_of(RelPath(rel)) in declared or rel.lower() == job.source.rel.lower() or is_settings(rel)
-        return None if is_known else rel
-
-
-def _warn_of(builder: Builder, undeclared: Sequence[UndeclaredRead], now_ms: int) -> Log:
-    if builder.undeclared_reads is UndeclaredReads.ADD:
-        level, ending = LogLevel.INFO, "it counts as a dependency from now on"
-    else:
-        how = "name it in the depfile" if builder.kind is BuilderKind.COMMAND else "declare it as a source dependency"
-        level, ending = LogLevel.WARNING, f"a change of it is not noticed; {how}"
-    warnings = [f"reads '{rel}' without declaring it ({read.where}): {ending}" for rel, read in undeclared[:_MOST_REPORTED]]
-    if len(undeclared) > _MOST_REPORTED:
-        warnings.append(f"reads {len(undeclared) - _MOST_REPORTED} more sources without declaring them")
-    return tuple(LogRecord(level, builder.name, text, now_ms) for text in warnings)
-
-
-_FILES = frozenset({"dependency", "companion", "discovered"})
-_DECLARED = frozenset({"dependency", "companion"})
 
 
 class StaleResultCheck:
@@ -384,3 +239,152 @@ class StaleResultCheck:
         is_as_before = job.ties.doubted.get(path) == stamp
         job.ties.doubted[path] = stamp
         return not is_as_before
+
+
+# If a run reads a file without declaring it, `UndeclaredReadCheck` adds a warning or a dependency to the result.
+
+_MOST_REPORTED = 20
+Log = tuple[LogRecord, ...]
+Answer = tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], Log]
+"""The checked answer of an analysis."""
+UndeclaredRead = tuple[str, Read]
+"""(Relative path of a file, the `Read` that reports its opening)."""
+
+
+def with_default(builders: Iterable[Builder], undeclared_reads: UndeclaredReads) -> tuple[Builder, ...]:
+    """Return `builders`; a builder without its own setting for undeclared reads gets the project's setting."""
+    return tuple(
+        builder if builder.undeclared_reads else replace(builder, undeclared_reads=undeclared_reads) for builder in builders
+    )
+
+
+class UndeclaredReadCheck:
+    """Finds undeclared reads: a run or an analysis has read a file on which its source does not depend."""
+
+    def __init__(self, project: Project, graph: Graph, memory: WorkingSet) -> None:
+        self._project, self._graph, self._memory = project, graph, memory
+
+    def of_run(self, job: Job, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
+        """Return the result with warnings for undeclared reads, or with these reads among the discovered dependencies.
+
+        An added read does not count as declared: if a later run does not read the file, the dependency ends.
+        """
+        declared: set[str] = {name for kind, name, _digest in job.planned_inputs if kind != "discovered"}
+        declared.update(filter(None, map(self._graph.source_of, job.plan.job_dependencies if job.plan else ())))
+        declared.update(key_of(rel) for path, _digest in result.discovered if (rel := self._graph.relative(path)))
+        undeclared = self._find_undeclared(job, builder, declared, result.reads)
+        if builder.undeclared_reads is not UndeclaredReads.ADD:
+            is_private = result.is_private or any(self._find_undeclared_path(job, declared, read) for read in result.reads)
+            result = replace(result, is_private=is_private)
+        result = self._with_hidden(builder, result, now_ms)
+        if not undeclared or builder.undeclared_reads is UndeclaredReads.IGNORE:
+            return result
+        warnings = _warn_of(builder, undeclared, now_ms)
+        if builder.undeclared_reads is UndeclaredReads.ADD:
+            found = tuple((read.path, read.digest) for _rel, read in undeclared)
+            return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *warnings))
+        return replace(result, log=(*result.log, *warnings), warnings=result.warnings + len(warnings))
+
+    def _with_hidden(self, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
+        """Add the hidden files that a run read, or did not find. The file of another scan folder hides each of them.
+
+        A declared dependency with the path of a hidden file means the hiding file.
+        """
+        known = {path for path, _digest in result.discovered}
+        hidden = [item for item in self._find_hidden(result.reads) if item[0].path not in known]
+        if not hidden:
+            return result
+        found = tuple((read.path, read.digest) for read, _hider in hidden)
+        log = self._describe_hidden(builder, hidden, now_ms)
+        return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *log))
+
+    def _find_hidden(self, reads: Iterable[Read]) -> list[tuple[Read, FileFact | None]]:
+        """Return each read of a file that is not a source, and the file that hides it (None = the file is ignored)."""
+        return [
+            (read, self._graph.hider(read.path)) for read in reads if read.is_hidden and self._graph.counting(read.path) is None
+        ]
+
+    def _describe_hidden(self, builder: Builder, hidden: Sequence[tuple[Read, FileFact | None]], now_ms: int) -> Log:
+        names = {folder.id: folder.name for folder in self._project.scan_folders}
+        roots = {folder.path: folder.name for folder in self._project.scan_folders}
+        descriptions = []
+        for read, hider in hidden[:_MOST_REPORTED]:
+            if hider is None:
+                what = f"'{self._graph.relative(read.path)}', which an ignore rule of the project leaves out ({read.where})"
+                action = "reads" if read.digest else "does not find"
+                descriptions.append(f"{action} {what}: it counts as a dependency from now on")
+                continue
+            own = next(name for root, name in roots.items() if read.path.startswith(f"{root}/"))
+            what = f"'{self._graph.relative(read.path)}' {'of' if read.digest else 'in'} the scan folder '{own}'"
+            action = f"reads {what}, which" if read.digest else f"does not find {what}, where"
+            hides = f"that of '{names[hider.scan_folder]}' {'hides' if read.digest else 'would hide it'} ({read.where})"
+            descriptions.append(f"{action} {hides}: it counts as a dependency from now on")
+        return tuple(LogRecord(LogLevel.INFO, builder.name, text, now_ms) for text in descriptions)
+
+    def of_analysis(
+        self, job: Job, builder: Builder, reads: Sequence[Read], answer: Answer, now_ms: int
+    ) -> tuple[tuple[SourceEdge, ...], Log]:
+        """Return the edges and the log of an analysis, with its undeclared reads, and its reads of hidden files.
+
+        A builder need not declare the dependencies of its dependencies. While those are unknown, no warning is given.
+        """
+        plans, edges, log = answer
+        if hidden := self._find_hidden(reads):
+            edges = tuple(sorted({*edges, *(SourceEdge(EdgeKind.DISCOVERED, normalize(read.path)) for read, _hider in hidden)}))
+            log = (*log, *self._describe_hidden(builder, hidden, now_ms))
+        declared, is_all = self._list_declared(job, edges)
+        declared.update(key for plan in plans for item in plan.job_dependencies if (key := self._graph.source_of(item)))
+        undeclared = self._find_undeclared(job, builder, declared, reads)
+        if builder.undeclared_reads is UndeclaredReads.ADD:
+            edges = tuple(sorted({*edges, *(SourceEdge(EdgeKind.PATH, rel) for rel, _read in undeclared)}))
+        elif not is_all:
+            return edges, log
+        return edges, (*log, *_warn_of(builder, undeclared, now_ms))
+
+    def _list_declared(self, job: Job, edges: tuple[SourceEdge, ...]) -> tuple[set[str], bool]:
+        """Return the keys that an analysis with these edges depends on, and whether the set is complete."""
+        asked = Job(job.source, job.builder, "", ANALYSIS_KEY, edges=edges)
+        assembly = self._graph.analysis(asked, ())
+        names: set[str] = {name for _kind, name, _digest in assembly.manifest}
+        is_all = not assembly.waits
+        for kind, name, _digest in assembly.manifest:
+            other = self._memory.view(PathKey(name)) if kind == "dependency" else None
+            if other and any(item.is_analysis and item.state not in SETTLED for item in other.jobs.values()):
+                is_all = False
+        return names, is_all
+
+    def _find_undeclared(self, job: Job, builder: Builder, declared: set[str], reads: Sequence[Read]) -> list[UndeclaredRead]:
+        adds = builder.undeclared_reads is UndeclaredReads.ADD
+        found = []
+        for read in reads:
+            rel = self._find_undeclared_path(job, declared, read)
+            if rel is None:
+                continue
+            is_source = self._memory.file(key_of(rel)) is not None
+            # A file that exists but is not a source cannot become a dependency. A missing file can, if undeclared reads are added:
+            # the dependency waits until the file exists.
+            if (is_source or (adds and not read.digest)) and not self._graph.is_ignored(rel):
+                found.append((rel, read))
+        return found
+
+    def _find_undeclared_path(self, job: Job, declared: set[str], read: Read) -> str | None:
+        """Return the relative path of a read, None if it is declared, the source itself, or hidden."""
+        rel = self._graph.counting(read.path)
+        is_known = rel is None or key_of(RelPath(rel)) in declared or rel.lower() == job.source.rel.lower() or is_settings(rel)
+        return None if is_known else rel
+
+
+def _warn_of(builder: Builder, undeclared: Sequence[UndeclaredRead], now_ms: int) -> Log:
+    if builder.undeclared_reads is UndeclaredReads.ADD:
+        level, ending = LogLevel.INFO, "it counts as a dependency from now on"
+    else:
+        how = "name it in the depfile" if builder.kind is BuilderKind.COMMAND else "declare it as a source dependency"
+        level, ending = LogLevel.WARNING, f"a change of it is not noticed; {how}"
+    warnings = [f"reads '{rel}' without declaring it ({read.where}): {ending}" for rel, read in undeclared[:_MOST_REPORTED]]
+    if len(undeclared) > _MOST_REPORTED:
+        warnings.append(f"reads {len(undeclared) - _MOST_REPORTED} more sources without declaring them")
+    return tuple(LogRecord(level, builder.name, text, now_ms) for text in warnings)
+
+
+_FILES = frozenset({"dependency", "companion", "discovered"})
+_DECLARED = frozenset({"dependency", "companion"})

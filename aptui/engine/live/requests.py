@@ -444,7 +444,7 @@ class RequestHandler:
     # ------------------------------------------------------------------------------------------ requests about the queue
 
     def _pause(self, request: Request, is_paused: bool) -> None:
-        """Pause or resume the start of jobs (`loop.dispatch.QueuePause`); running jobs continue."""
+        """Pause or resume the start of jobs (`loop.pause`); running jobs continue."""
         self._live.pause(is_paused)
         if not is_paused and self._live.watching.is_draining:
             self._live.watching.is_draining = False

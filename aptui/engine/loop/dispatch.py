@@ -2,7 +2,7 @@
 
 It holds results for a moment so that several results share a commit.
 
-`offer_slots` says how many jobs may start, also while the queue is paused (`QueuePause`).
+`offer_slots` says how many jobs may start, also while the queue is paused (`pause`).
 
 Tests: `tests/engine/loop/test_engine.py`.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,6 +24,7 @@ from aptui.core.notices import JobProgress
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashResult, Outcome, ProcessOrder, RunResult
 from aptui.core.retry import FailureKind
 from aptui.core.run_report import Stamp, UsedFile
+from aptui.engine.loop.pause import QueuePause
 from aptui.shared import trace
 from aptui.shared.files import lfs
 from aptui.worker import file_access
@@ -36,43 +36,6 @@ if TYPE_CHECKING:
     from aptui.engine.pool.pool import Pool
     from aptui.engine.pool.spawning import EarlyWorker
     from aptui.shared.result_store import Account
-
-
-# The paused queue: only jobs that `run-next` names may start; running jobs continue, and files are read.
-#
-# `live.requests` pauses the queue for clients; the supervisor pauses the queue of an engine before it closes that engine.
-
-
-class QueuePause:
-    """Whether the queue of one engine is paused, and which jobs may start during the pause."""
-
-    def __init__(self) -> None:
-        self._is_on = False
-        self._next: deque[int] = deque()
-
-    @property
-    def is_on(self) -> bool:
-        """Whether the queue is paused."""
-        return self._is_on
-
-    @is_on.setter
-    def is_on(self, is_on: bool) -> None:
-        self._is_on = is_on
-        if not is_on:
-            self._next.clear()  # a `run-next` is valid only for the pause in which the client requested it
-
-    @property
-    def lets_one_start(self) -> bool:
-        """Whether a client requested the start of one more job."""
-        return bool(self._next)
-
-    def run_next(self, job_id: int) -> None:
-        """Let one more job start: the job with this id if it is pending, otherwise the next pending job."""
-        self._next.append(job_id)
-
-    def take_next(self) -> int:
-        """Return the job that may start during the pause; see `lets_one_start`."""
-        return self._next.popleft()
 
 
 # Check after each run: whether the job's files are unchanged since the job was planned.

@@ -1,4 +1,8 @@
-"""Actions on jobs: each has a key and an entry in the menu of a row, and one line in `ROW_ACTIONS`."""
+"""Actions on jobs: what a key of the Jobs screen, such as `r` (run again), or an entry in the menu of a row does.
+
+Each action has one line in `ROW_ACTIONS`. `JobsPane.BINDINGS` has the keys: `r` calls `row('reprocess')`, and so the line
+`reprocess` here.
+"""
 
 from __future__ import annotations
 
