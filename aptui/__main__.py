@@ -5,8 +5,11 @@ Tests: `tests/cli/test_main.py`.
 
 from __future__ import annotations
 
+import atexit
 import gc
+import os
 import sys
+import threading
 
 from aptui import __version__
 
@@ -24,6 +27,24 @@ def main() -> int:
     return cli.main()
 
 
+def run() -> int:
+    """Run the command line, and end the process with its exit code.
+
+    The interpreter would first take apart all modules and objects, which takes a tenth of the time of a short command. If other
+    threads are running, this function returns the exit code, because the interpreter has to wait for these threads.
+    """
+    code = main()
+    if threading.active_count() > 1:
+        return code
+    atexit._run_exitfuncs()  # noqa: SLF001  # there is no public way to call these functions and then leave at once
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        pass  # `cli.main` has reported that output was lost
+    os._exit(code)
+
+
 def _says_version() -> bool:
     """Print the version without importing a parser, because scripts often ask for the version.
 
@@ -38,4 +59,4 @@ def _says_version() -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

@@ -6,7 +6,6 @@ versions, then the outcome is STALE, and the scanner checks the file again.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import stat
@@ -15,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import chain
+from types import ModuleType
+from typing import Any
 
 import xxhash
 
@@ -165,8 +166,11 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 @cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+def _load_libc() -> tuple[ModuleType, Any]:
+    """Return ctypes and the C library; ctypes is imported here, because the import takes 1.5 ms and few processes need it."""
+    import ctypes
+
+    return ctypes, ctypes.CDLL(None, use_errno=True)
 
 
 def sync_file(path: str) -> None:
@@ -184,8 +188,10 @@ def sync_open(descriptors: Sequence[int]) -> dict[int, str]:
     All writes are started before the first wait, so that the files share one commit of the file system's journal.
     """
     failed: dict[int, str] = {}
-    for descriptor in descriptors if len(descriptors) > 1 else ():
-        _libc().sync_file_range(descriptor, ctypes.c_int64(0), ctypes.c_int64(0), _START_WRITING)
+    if len(descriptors) > 1:
+        ctypes, libc = _load_libc()
+        for descriptor in descriptors:
+            libc.sync_file_range(descriptor, ctypes.c_int64(0), ctypes.c_int64(0), _START_WRITING)
     for descriptor in descriptors:
         try:
             os.fsync(descriptor)
@@ -196,9 +202,10 @@ def sync_open(descriptors: Sequence[int]) -> dict[int, str]:
 
 def sync_file_system(path: str) -> None:
     """Make everything on the file system that holds `path` durable (syncfs(2), which the standard library lacks)."""
+    ctypes, libc = _load_libc()
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        if _libc().syncfs(descriptor) != 0:
+        if libc.syncfs(descriptor) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), path)
     finally:

@@ -267,6 +267,22 @@ def test_version_option_does_not_import_argparse() -> None:
     assert ended.stdout == f"aptui {__version__}\nFalse\n"
 
 
+@pytest.mark.real
+@pytest.mark.parametrize("thread", ["", "threading.Thread(target=lambda: (time.sleep(0.1), print('thread'))).start()"])
+def test_process_ends_after_its_exit_functions_and_threads(thread: str) -> None:
+    script = (
+        "import atexit, sys, threading, time; from aptui import __main__ as program; from aptui.cli import main\n"
+        "class Last:\n    def __del__(self): print('torn down')\n"
+        f"def verb(): print('verb', end=' '); {thread or 'pass'}; return 7\n"
+        "last, main.main = Last(), verb; atexit.register(print, 'exit function'); sys.exit(program.run())"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", script], env=_environment(), capture_output=True, text=True, check=False)
+
+    assert (ended.returncode, ended.stderr) == (7, "")
+    assert ended.stdout == ("verb thread\nexit function\ntorn down\n" if thread else "verb exit function\n")
+
+
 def _environment() -> dict[str, str]:
     root = str(Path(__file__).parents[2])
     return {"PATH": "/usr/bin:/bin", "PYTHONPATH": root, "LC_ALL": "C.UTF-8"}

@@ -25,7 +25,6 @@ from aptui.engine.scan.up_to_date import UpToDateCheck, are_as_they_were, check,
 from aptui.engine.scan.walk import ROOTS_STATE, RootGuard, Walk
 from aptui.shared.errors import UserError
 from aptui.store.db import schema
-from aptui.store.db.change_log import CATALOG_STATE
 from aptui.store.db.last_run import LastRun
 
 if TYPE_CHECKING:
@@ -164,7 +163,7 @@ class PreparedSession:
             is_settled = not archive.list_unfinished(self.asked) and not archive.has_intents()
             is_settled = is_settled and not self.cache.is_touched(archive.products, self.asked, trusts_times=self._trusts_times)
             is_settled = is_settled and not (self.project.makes_finals and archive.drafts(self.asked))
-            is_settled = is_settled and (self.asked is not None or self._has_catalogs(archive.state(CATALOG_STATE)))
+            is_settled = is_settled and (self.asked is not None or self._has_catalogs(archive.state(schema.CATALOG_STATE)))
             known = archive.outside() if is_settled else {}
             is_settled = is_settled and (not known or (self._trusts_times and are_as_they_were(known)))
             texts = archive.settings() if is_settled else {}

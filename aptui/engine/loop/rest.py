@@ -17,7 +17,7 @@ from aptui.core.notices import LogLevel
 from aptui.core.state.graph import CYCLE_PROBLEM, JOIN, find_cycles
 from aptui.engine.cache.catalog import Catalogs, platforms_of
 from aptui.shared.errors import InternalError
-from aptui.store.db.change_log import CATALOG_STATE
+from aptui.store.db.schema import CATALOG_STATE
 from aptui.store.queries import dependencies
 from aptui.store.queries.reader import Reader, open_reader
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -95,8 +94,11 @@ class FolderSettings:
 
 def compile_apart(data: bytes, rel: str) -> str:
     """Return the result of `config.folder.compile_folder`, which runs in a separate process."""
+    # imported here, because most projects have no settings files
+    import subprocess
+
     from aptui.config import folder as config_folder
-    from aptui.engine.pool.spawning import python_environment  # imported here, because most projects have no settings files
+    from aptui.engine.pool.spawning import python_environment
 
     try:
         done = subprocess.run(

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    import subprocess
 
 _COMMIT = re.compile(r"[0-9a-f]{40,64}\Z")
 _TAIL_BYTES = 4096
@@ -121,6 +124,8 @@ def run_git(folder: str | bytes | Path, *words: str, limit_s: float = _GIT_LIMIT
     Raises:
         OSError, subprocess.TimeoutExpired: git is missing, cannot be run, or did not end within `limit_s`.
     """
+    import subprocess  # imported here for a faster start, because an engine only reads files of the repository
+
     environment = {**os.environ, **_ENVIRONMENT}
     return subprocess.run([*_GIT, *words], cwd=folder, capture_output=True, check=False, timeout=limit_s, env=environment)
 
@@ -133,6 +138,8 @@ def ask_git(folder: Path, *words: str) -> str | None:
 
 def read_git(folder: Path, *words: str) -> bytes | None:
     """Return the output of git as bytes, None if git fails or is missing."""
+    import subprocess
+
     try:
         done = run_git(folder, *words)
     except (OSError, subprocess.TimeoutExpired):

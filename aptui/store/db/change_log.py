@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from msgspec import Struct
 
-from aptui.store.db.schema import uuid_text
+from aptui.store.db.schema import CATALOG_STATE, uuid_text
 from aptui.store.db.statements import id_list
 
 if TYPE_CHECKING:
@@ -93,11 +93,6 @@ def _first(rows: Rows, *operations: str) -> list[int]:
 # the database when the engine ends. Names of changed products are kept in memory up to a maximum, so that only the catalog lines of
 # these products are written.
 
-CATALOG_STATE = "catalogs"
-"""Key in `aptui_state` of the mark that catalogs are up to date, a text of `engine.cache.catalog`.
-
-Without this key, catalogs are out of date.
-"""
 MOST_NAMES = 256
 """Maximum number of changed products for which only their catalog lines are written.
 

@@ -27,7 +27,8 @@ from aptui.core.links import LOAD_MASK, PRE_LOAD, is_wildcard
 from aptui.core.messages import Rows
 from aptui.core.model import DUPLICATE_MARK, LinkKind, ProductFlag
 from aptui.core.patterns import is_like, literal_prefix
-from aptui.store.db.change_log import CATALOG_STATE, MOST_NAMES, Touched
+from aptui.store.db.change_log import MOST_NAMES, Touched
+from aptui.store.db.schema import CATALOG_STATE
 from aptui.store.db.statements import id_list
 
 NO_UUID = bytes(16)

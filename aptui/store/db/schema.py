@@ -22,6 +22,11 @@ OWN_VERSION = 12
 """Version of the tables that begin with `aptui_`. A database with an older version is set aside, and everything is rebuilt."""
 VERSION_KEY = "schema"
 """Key of `OWN_VERSION` in `aptui_state`."""
+CATALOG_STATE = "catalogs"
+"""Key in `aptui_state` of the mark that catalogs are up to date, a text of `engine.cache.catalog`.
+
+Without this key, catalogs are out of date.
+"""
 
 SCHEMA_DIGEST = "35daa24ab5a8725c2c2d3083f5e57eb5"
 """Digest of the schema that `table_models.creation_sql` makes. A comparison with it does not import peewee."""

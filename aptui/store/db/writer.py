@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import queue
-import random
 import sqlite3
 import threading
 import time
@@ -504,7 +503,7 @@ class Writer:
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= give_up:
                     raise
-                time.sleep(random.uniform(0.001, 0.05))
+                time.sleep(0.001 + os.urandom(1)[0] * 0.0002)  # at random, so that two programs do not collide again
             else:
                 return
 

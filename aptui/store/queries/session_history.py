@@ -211,8 +211,9 @@ _LEAST_MS = 30.0
 _LEAST_JOBS = 5
 """Minimum number of jobs before a builder counts as slower."""
 
+# Runs that took at most `_LEAST_MS` cannot be slower by more than that, and most jobs have only such runs.
 _CANDIDATES_SQL = f"""WITH good AS (SELECT job_id, session_id, duration_ms FROM aptui_session_runs
-    WHERE outcome = 0 AND is_restored = 0),
+    WHERE outcome = 0 AND is_restored = 0 AND job_id IN (SELECT job_id FROM aptui_session_runs WHERE duration_ms > {_LEAST_MS})),
     ends AS (SELECT job_id, MAX(session_id) last, MIN(duration_ms) fastest, COUNT(*) runs FROM good GROUP BY job_id)
 SELECT e.job_id FROM ends e JOIN aptui_session_runs r ON r.job_id = e.job_id AND r.session_id = e.last
 WHERE e.runs > 1 AND r.duration_ms - e.fastest > {_LEAST_MS} AND r.duration_ms > e.fastest * {1 + _LEAST_SHARE}"""

@@ -17,8 +17,7 @@ from aptui.core.paths import path_uuid
 from aptui.core.project import Platform
 from aptui.core.project import Project as CoreProject
 from aptui.engine.cache import catalog
-from aptui.store.db.change_log import CATALOG_STATE
-from aptui.store.db.schema import uuid_text
+from aptui.store.db.schema import CATALOG_STATE, uuid_text
 
 pytestmark = pytest.mark.real
 
