@@ -110,11 +110,17 @@ class PreparedSession:
         if note:
             self.sentences.append(note)
         self._recover()
+        if is_new and self.config.has_code:
+            self._start_worker()  # the worker starts while another process describes the builders
         self.builders = self._complete_builders()
         self.signature = signature(config.project, self.builders)
         if not is_new and not note:
             self._check_up_to_date()
-        if self._starts_worker and not self.is_current and not self.is_little:
+        if not self.is_current and not self.is_little:
+            self._start_worker()
+
+    def _start_worker(self) -> None:
+        if self._starts_worker and self.early is None:
             # imported here, because an engine without work does not need the module
             from aptui.engine.pool.spawning import EarlyWorker
 

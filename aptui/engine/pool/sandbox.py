@@ -16,11 +16,13 @@ import shutil
 import site
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 import aptui
 from aptui.config.configuration import SANDBOX_VARIABLE
@@ -36,6 +38,8 @@ VARIABLE = SANDBOX_VARIABLE
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/sys")
 _TEMP = "/tmp"  # noqa: S108  # one of its own, in memory
 _PROBE_TIMEOUT_S = 10.0
+_PROBE_VALID_S = 10.0
+"""Time (seconds) for which a probe holds: a project with Python builders starts two sandboxes, and each probe takes 20 ms."""
 HINT = "install bubblewrap, or write 'sandbox: off'"
 MISSING = "bubblewrap (bwrap) is not on this machine"
 
@@ -110,6 +114,20 @@ def problem_of(sandbox: Sandbox) -> str:
     return "" if done.returncode == 0 else done.stderr.strip().partition("\n")[0] or f"it ended with status {done.returncode}"
 
 
+_worked_s: dict[Sandbox, float] = {}
+
+
+def _probe(sandbox: Sandbox) -> str:
+    """As `problem_of`, but a sandbox in which a program was just started is not probed again; writable folders do not matter."""
+    shown = replace(sandbox, writes=())
+    if time.monotonic() - _worked_s.get(shown, -_PROBE_VALID_S) < _PROBE_VALID_S:
+        return ""
+    problem = problem_of(sandbox)
+    if not problem:
+        _worked_s[shown] = time.monotonic()
+    return problem
+
+
 def sandbox_of(
     config: Config, writes: Iterable[str] = (), *, stages: bool = True, notify: Callable[[str], object] | None = None
 ) -> Sandbox | None:
@@ -130,7 +148,7 @@ def sandbox_of(
     if found is not None:
         for folder in found.writes:
             os.makedirs(folder, mode=0o700, exist_ok=True)
-        problem = problem_of(found)
+        problem = _probe(found)
     if problem and config.sandbox == "require":
         raise HostError(f"{'workers' if stages else 'programs of the project'} cannot run in a sandbox: {problem}", hint=HINT)
     if problem and notify is not None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from aptui.config.dirs import data_dir
 from aptui.engine.pool import spawning
 
@@ -12,6 +16,25 @@ def test_manual_lists_every_variable_that_builders_get() -> None:
     words = set(manual.replace(",", " ").replace(".", " ").split())
 
     assert {*spawning._ALLOWED, *spawning._ALLOWED_PREFIXES} <= words
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("given", "used"), [("", "1"), ("4", "4")])
+def test_worker_has_one_thread_for_linear_algebra_unless_the_user_sets_it(
+    given: str, used: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if given:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
+    else:
+        monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+
+    worker = spawning.spawn({}, None)
+    try:
+        environment = Path(f"/proc/{worker.process.pid}/environ").read_bytes().split(b"\0")
+    finally:
+        worker.discard()
+
+    assert f"OPENBLAS_NUM_THREADS={used}".encode() in environment
 
 
 def test_variables_outside_the_allow_list_do_not_reach_builders(monkeypatch) -> None:

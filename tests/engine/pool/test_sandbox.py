@@ -95,6 +95,19 @@ def test_missing_sandbox_is_an_error_only_if_the_project_requires_it(project: Pr
 
 
 @pytest.mark.real
+def test_sandbox_that_just_worked_is_not_probed_again(project: Project, stub: Path) -> None:
+    runs = stub.with_name("runs")
+    stub.write_text(f'#!/bin/sh\necho >> {runs}\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
+    config = load.load(project.root)
+
+    described, workers = sandbox.sandbox_of(config, stages=False), sandbox.sandbox_of(config)
+
+    assert described is not None
+    assert workers == replace(described, writes=(f"{project.cache}/.aptui/staging",))
+    assert runs.read_text() == "\n"
+
+
+@pytest.mark.real
 def test_sandbox_is_used_by_default_if_bubblewrap_works(project: Project, stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stub.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
     project.config(SETTINGS.replace("sandbox: MODE\n", ""))

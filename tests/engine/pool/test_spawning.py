@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from aptui.config import load
+from aptui.engine import registry
 from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.pool import spawning
 from aptui.engine.pool.spawning import SpawnedWorker
 from aptui.engine.scan.freshness import FileClocks
+from aptui.shared.errors import UserError
 
 
 @pytest.fixture
@@ -71,6 +74,29 @@ def test_early_worker_becomes_the_first_worker_of_a_new_cache(project: Path, spa
     assert len(early) == 1
     assert used[: len(early)] == early
     assert all(worker.process.poll() is not None for worker in spawned)
+
+
+@pytest.mark.real
+def test_worker_of_a_new_cache_is_started_before_builders_are_described(
+    project: Path, spawned: list[SpawnedWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "aptui.yaml").write_text(
+        "platforms: {linux: {}}\nscan_folders: [{name: game, path: game}]\ncache: Cache\nsandbox: off\nworkers: 2\n"
+        'builders: [{name: all, uses: json, patterns: ["*"]}]\nlocal_store: {enabled: false}\n'
+    )
+    counts = []
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        counts.append(len(spawned))
+        raise UserError("the builder does not exist")
+
+    monkeypatch.setattr(registry, "complete_checked", refuse)
+
+    with pytest.raises(UserError):
+        take(project)
+
+    assert counts == [1]
+    assert [worker.process.poll() is not None for worker in spawned] == [True]
 
 
 @pytest.mark.real
