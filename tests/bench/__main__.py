@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import filecmp
 import json
+import math
 import os
 import shutil
 import sys
@@ -216,6 +217,58 @@ def _bare_popen(bench: Bench, root: Path, paths: list[str]) -> Cost:
     for process in running:
         process.wait()
     return Cost(time.perf_counter() - began, sum(os.times()[:4]) - cpu, 0.0)
+
+
+_ENGINE = """\
+import resource, sys
+from aptui.__main__ import main
+code = main()
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(used.ru_utime + used.ru_stime)
+sys.exit(code)
+"""
+
+
+@row
+def copy_cost(bench: Bench) -> None:
+    """Processor time of a copy in the engine's process: the difference between N and N / 4 files, which are all in memory."""
+    folder = Path(tempfile.mkdtemp(prefix="aptui-bench-", dir="/dev/shm"))
+    least: dict[int, float] = {}
+    try:
+        for count in (bench.count // 4, bench.count):
+            small = Bench(folder / str(count), count, bench.runs)
+            for _run in range(bench.runs):
+                project = small.copy_project()
+                cost = run([sys.executable, "-c", _ENGINE, *aptui(project)[3:]])
+                least[count] = min(least.get(count, math.inf), float(cost.output.splitlines()[-1]))
+            small.same_bytes(project / "Cache" / "linux")
+    finally:
+        shutil.rmtree(folder)
+    (few, few_s), (many, many_s) = least.items()
+    each_us = (many_s - few_s) / (many - few) * 1e6
+    say("copy cost", f"{each_us:.0f} µs a copy in the engine (target ≤ 80); {few_s:.2f} s for {few:,}, {many_s:.2f} s for {many:,}")
+
+
+@row
+def install(bench: Bench) -> None:
+    """The size of an installation, and the time from `pip install` to the result of the demo; needs an index for pip."""
+    folder, wheels = bench.base / "installed", bench.base / "wheels"
+    for each in (folder, wheels):
+        shutil.rmtree(each, ignore_errors=True)
+    root = Path(__file__).parents[2]
+    run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels), str(root)])
+    run([sys.executable, "-m", "venv", str(folder)])
+    before = _size_bytes(folder)
+    pip = run([str(folder / "bin" / "pip"), "install", "--quiet", "--no-cache-dir", *map(str, wheels.iterdir())])
+    size = (_size_bytes(folder) - before) / 1e6
+    shutil.rmtree(bench.base / "demo", ignore_errors=True)
+    demo = run([str(folder / "bin" / "aptui"), "demo", "--batch", str(bench.base / "demo")])
+    took = f"pip {pip.wall_s:.1f} s, demo {demo.wall_s:.1f} s: {pip.wall_s + demo.wall_s:.1f} s"
+    say("install", f"{size:.0f} MB beside Python and pip (target ≤ 150); {took} (target ≤ 20)")
+
+
+def _size_bytes(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
 
 
 @row

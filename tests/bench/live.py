@@ -436,6 +436,26 @@ def live_batch(bench: Bench) -> None:
     say("live-batch", f"whole process {milliseconds(costs)}; in the engine {milliseconds(inside)} (target ≤ 120 ms, ≤ 20 ms)")
 
 
+@row
+def live_verbs(bench: Bench) -> None:
+    """Short commands beside an idle engine: processor time of the whole process, compared with the imports that each needs."""
+    project = bench.copy_project("live-verbs")
+    bench.build(project)
+    source = bench.paths[0]
+    verbs = {"batch": [], "status": [], "jobs": ["--status", "failed"], "why": [source]}
+    commands = {name: [sys.executable, "-m", "aptui", name, "--project", str(project), *words] for name, words in verbs.items()}
+    commands["import"] = [sys.executable, "-c", "import msgspec, argparse"]
+    costs: dict[str, list[float]] = {name: [] for name in commands}
+    with engine_of(project):
+        time.sleep(5.0)
+        for _run in range(max(15, bench.runs)):
+            for name, command in commands.items():
+                costs[name].append(run(command).cpu_s)
+    least = {name: min(listed) for name, listed in costs.items()}
+    ratios = ", ".join(f"{name} {least[name] / least['import']:.2f} × ({1000 * least[name]:.0f} ms)" for name in verbs)
+    say("live-verbs", f"{ratios} of `import msgspec, argparse` ({1000 * least['import']:.0f} ms; target ≤ 1.6)")
+
+
 def _settle_s(project: Path) -> float:
     with EngineClient.connect(places.socket_path(project / "Cache")) as client:
         began = time.perf_counter()
