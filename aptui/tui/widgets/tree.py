@@ -287,7 +287,10 @@ class VTree(Table):
         self.refresh_model()
 
     def reveal(self, node: int) -> bool:
-        """Open the ancestors of a node and put the cursor on the node; return False if the filter hides it."""
+        """Open the ancestors of a node, and put the cursor on the node; its parent is visible too if both fit the view.
+
+        Returns False if the filter hides the node.
+        """
         nodes = self._open_nodes
         above, up = [], int(nodes.model.parent[node])
         while up >= 0:
@@ -296,7 +299,20 @@ class VTree(Table):
         for parent in reversed(above):
             nodes.open(parent)
         self.refresh_model()
-        return self.move_to_key(nodes.model.key(node))
+        is_found = self.move_to_key(nodes.model.key(node))
+        if is_found and above and (index := nodes.index_of_node(above[0])) is not None and index < self.top:
+            self.scroll_to(y=max(index, self.cursor - self.page_rows + 1), animate=False, force=True)
+        return is_found
+
+    def _title(self, column: Column) -> str:
+        """Return the title of a column; over the labels, the path of the first visible row if its parents are above the view."""
+        nodes, labels, path = self._open_nodes, self.columns[0].id, ""
+        is_path = column.id == labels and self.sort is None and self.top < len(nodes.view)
+        node = int(nodes.model.parent[nodes.view[self.top]]) if is_path else -1
+        while node >= 0:
+            path = f"{nodes.model.cell(node, labels).text}/{path}"
+            node = int(nodes.model.parent[node])
+        return path or super()._title(column)
 
     def set_open(self, node: int, *, is_open: bool) -> None:
         """Open or close a node."""

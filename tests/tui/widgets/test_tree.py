@@ -78,6 +78,25 @@ def test_keys_open_close_and_walk_the_nodes_of_a_tree():
     play(tree, script, size=(40, 12))
 
 
+def test_header_names_the_parents_that_are_above_the_view():
+    tree = VTree(NAME, Folders())
+
+    def first_lines() -> list[str]:
+        return [line.strip(" ▌") for line in lines_of(tree)[:2]]
+
+    async def script(app, pilot):
+        await pilot.press("asterisk")
+        assert first_lines() == ["Name", "▾ node 0"]
+        await pilot.press("G")
+        assert first_lines() == ["node 26/node 31/", "node 32"]
+        tree.reveal(3)
+        assert first_lines() == ["node 0/", "▾ node 1"], "the parent of the revealed node is visible"
+        tree.reveal(0)
+        assert first_lines() == ["Name", "▾ node 0"]
+
+    play(tree, script, size=(40, 8))
+
+
 def test_open_nodes_stay_open_when_nodes_are_renumbered():
     model = Folders()
     tree = VTree(NAME, model)
