@@ -48,6 +48,7 @@ from aptui.tui.terminal.output.display import DiffRenderingApp
 if TYPE_CHECKING:
     from textual.command import Provider
     from textual.driver import Driver
+    from textual.timer import Timer
 
     from aptui.config.configuration import Config
     from aptui.core.project import Builder
@@ -63,6 +64,10 @@ _FIRST_ROWS_WITHIN_S = 0.4
 
 _FOREIGN_PANES_AFTER_S = 1.0
 """Delay before panes are searched in other installed distributions (seconds): this search is the slowest step of a start."""
+
+
+_PIXELS_AFTER_S = 0.5
+"""Delay before tmux is asked for pixels again after the last change of size or focus (seconds)."""
 
 
 def _palette() -> type[Provider]:
@@ -132,6 +137,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.drawing = FrameDrawing(self, lambda: self.feed, self.switcher, self.gate)
         self.clock = FrameClock(self, self.drawing.draw, self.line_rest_s, key_s=self.line_key_s)
         self.touched_s = -1e9
+        self._pixel_timer: Timer | None = None
         self._unknown_keys: set[str] = set()
         """Keys that were reported because they have no action."""
         self.bar = CommandBar(self, self.switcher.remember_focus, self.switcher.refocus)
@@ -350,10 +356,20 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         """Keep the focused widget while the terminal has no focus: Textual would remove the focus, which closes menus."""
 
     def on_app_focus(self) -> None:
-        """Reload changed theme files. Ask for pixels again, because a tmux session may be shown in another terminal now."""
+        """Reload changed theme files, and ask tmux for pixels again."""
         self.themes.reload()
+        self._ask_tmux_for_pixels()
+
+    def on_resize(self) -> None:
+        """Ask tmux for pixels again: a terminal that joins the session changes the size of the pane if it has another size."""
+        self._ask_tmux_for_pixels()
+
+    def _ask_tmux_for_pixels(self) -> None:
+        """Ask for pixels again soon if the screen is inside tmux, because other terminals may show the tmux session now."""
         if safety.facts().multiplexer and self.terminal.wants_pixels:
-            self.terminal.ask_for_pixels()
+            if self._pixel_timer is not None:
+                self._pixel_timer.stop()
+            self._pixel_timer = self.set_timer(_PIXELS_AFTER_S, self.terminal.ask_for_pixels)
 
     def on_theme_picker_theme_previewed(self, event: ThemePicker.ThemePreviewed) -> None:
         """Show a theme; close the picker if the choice is final."""

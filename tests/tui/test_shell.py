@@ -1,7 +1,9 @@
 """The frame: the effect of each of its keys, at both sizes."""
 
 import pytest
+from textual import events
 from textual.binding import ActiveBinding, Binding
+from textual.geometry import Size
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -9,11 +11,13 @@ from aptui import __version__
 from aptui.core.notices import Progress
 from aptui.link.port import PauseJobs, ResumeJobs, RunNext, StopEngine
 from aptui.shared.health import Health, WatchedRoot, WatchMode
+from aptui.tui import app as tui_app
 from aptui.tui.data.session import EngineFacts, NoSession, SessionState
 from aptui.tui.frame.commandline import Command, completions
 from aptui.tui.frame.sheets import FILTER, SIGNS, Lines, Toasts, break_entries, help_lines
 from aptui.tui.preferences.keymap import Keymap, load_keymap
 from aptui.tui.preferences.state import UiMemory
+from aptui.tui.terminal.safety import TerminalFacts
 from tui.fake_panes import PROBES, FakeSession
 from tui.shell_room import LARGE, SMALL, in_shell, lines, text, until
 
@@ -440,6 +444,27 @@ def test_pixels_setting_is_remembered_even_if_the_terminal_has_no_pixels(tmp_pat
 
     in_shell(tmp_path, press)
     assert UiMemory(tmp_path / "person.json").get("pixels", False) is True
+
+
+@pytest.mark.parametrize("event", [events.Resize(Size(90, 24), Size(90, 24)), events.AppFocus()])
+def test_tmux_is_asked_for_pixels_again_after_a_change_of_size_or_focus(tmp_path, monkeypatch, event):
+    monkeypatch.setattr(tui_app, "_PIXELS_AFTER_S", 0.01)
+    asked = []
+
+    async def change(app, pilot, _session):
+        monkeypatch.setattr(app.terminal, "ask_for_pixels", lambda: asked.append(event))
+        app.post_message(event)
+        await pilot.pause(0.1)
+        assert not asked, "the terminal is not inside tmux"
+        monkeypatch.setattr(tui_app.safety, "facts", lambda: TerminalFacts(multiplexer="tmux"))
+        app.post_message(event)
+        await pilot.pause(0.1)
+        assert not asked, "the user does not want pixels"
+        app.person.put("pixels", True)
+        app.post_message(event)
+        await until(pilot, lambda: asked)
+
+    in_shell(tmp_path, change)
 
 
 def test_click_on_a_tab_or_hint_runs_its_action(tmp_path):
