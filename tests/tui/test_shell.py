@@ -330,6 +330,21 @@ def test_older_engine_is_shown_in_the_banner_without_a_question(tmp_path):
     in_shell(tmp_path, answer, session=session)
 
 
+def test_banner_cuts_a_long_path_in_its_middle_so_that_the_remedy_is_visible(tmp_path):
+    session = FakeSession(tmp_path / "cache", SessionState.DETACHED)
+    path = f"/work/{'long-name-of-a-project/' * 4}Cache/assetdb.sqlite"
+    session.trouble = (
+        f"the asset database '{path}' has version 99, newer than 40, the latest supported version; use the newer program"
+    )
+
+    async def look(app, pilot, _session):
+        await until(pilot, lambda: "use the newer program" in " ".join(text(app).split()))
+        assert "assetdb.sqlite' has version 99" in " ".join(text(app).split())
+        assert len([line for line in lines(app)[3:6] if line.strip()]) == 3
+
+    in_shell(tmp_path, look, session=session, size=SMALL)
+
+
 def test_ctrl_c_copies_or_quits_at_the_second_press(tmp_path):
     async def press(app, pilot, _session):
         await pilot.press("ctrl+c")

@@ -21,7 +21,8 @@ from aptui.tui.data.session import SessionState, is_older
 from aptui.tui.frame.line import Line, Part, Parts, spread, strip_of, width_of
 from aptui.tui.preferences.keymap import show_key
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import wrap
+from aptui.tui.widgets.cells import fit, wrap
+from aptui.tui.widgets.cells import width_of as text_width
 from aptui.tui.words import brief, clock, shorten
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ class Banner(Line):
         self.refresh()
 
     def _wrap(self) -> list[str]:
-        text, size = banner_text(self._session), self.app.size
+        text, size = _PATH.sub(_cut_path, banner_text(self._session)), self.app.size
         most = _BANNER_LINES if size.height >= _TALL else 1
         spans = wrap(text, max(1, size.width - 2)) if text else []
         if len(spans) > most:
@@ -192,6 +193,15 @@ class Banner(Line):
         """Draw one line of the banner."""
         parts = (Part(" "), Part(self._rows[y], "warning")) if y < len(self._rows) else ()
         return strip_of(parts, self, self.size.width, self.rich_style)
+
+
+_PATH, _PATH_CELLS = re.compile(r"'(/[^']+)'"), 40
+"""Matches a path in a message; the banner cuts out the middle of a longer path, so that there is room for the reason."""
+
+
+def _cut_path(found: re.Match[str]) -> str:
+    path = found[1]
+    return f"'{fit(path, _PATH_CELLS).text if text_width(path) > _PATH_CELLS else path}'"
 
 
 def banner_text(session: Session) -> str:
