@@ -60,13 +60,23 @@ def safe(text: str, spans: Spans = ()) -> Fitted:
 
 
 @lru_cache(maxsize=8192)
-def fit(text: str, width: int, *, align: str = "left", spans: Spans = (), offset: int = 0, is_prose: bool = False) -> Fitted:
+def fit(
+    text: str,
+    width: int,
+    *,
+    align: str = "left",
+    spans: Spans = (),
+    offset: int = 0,
+    is_prose: bool = False,
+    is_name: bool = False,
+) -> Fitted:
     """Return foreign text in exactly `width` cells: padded, or shortened with "…".
 
     A path (it holds "/") loses its middle and keeps its file name; other text loses its end.
 
     Args:
         is_prose: the end is cut even if the text holds "/".
+        is_name: the middle is cut even if the text holds no "/", because names often differ in a number at their end.
         offset: cells scrolled away at the left; scrolled text loses both ends instead of its middle.
     """
     text, spans = safe(text, spans)
@@ -83,10 +93,10 @@ def fit(text: str, width: int, *, align: str = "left", spans: Spans = (), offset
         return Fitted(text + blanks, spans)
     lead = len(text) - len(text.lstrip(" "))
     if offset or not 0 < lead <= width // 2:
-        return _shorten(text, width, spans, keeps_name="/" in text and not offset and not is_prose)
+        return _shorten(text, width, spans, keeps_end=(is_name or "/" in text) and not offset and not is_prose)
     # The indent of a name in a tree shows the depth of the node, so the indent is never cut.
     name, spans = text[lead:], tuple((start - lead, end - lead) for start, end in spans if start >= lead)
-    cut = _shorten(name, width - lead, spans, keeps_name="/" in name and not is_prose)
+    cut = _shorten(name, width - lead, spans, keeps_end=(is_name or "/" in name) and not is_prose)
     return Fitted(" " * lead + cut.text, tuple((start + lead, end + lead) for start, end in cut.spans))
 
 
@@ -96,11 +106,11 @@ def _scroll(text: str, spans: Spans, offset: int) -> Fitted:
     return Fitted(glyph("ellipsis") + text[dropped:], _move_place(spans, 0, dropped))
 
 
-def _shorten(text: str, width: int, spans: Spans, *, keeps_name: bool) -> Fitted:
+def _shorten(text: str, width: int, spans: Spans, *, keeps_end: bool) -> Fitted:
     """Cut one range out of a text and put "…" in its place."""
     tail = 0
-    if keeps_name:
-        name = text[text.rindex("/") :]
+    if keeps_end:
+        name = text[text.rfind("/") :] if "/" in text else ""
         tail = min(width_of(name), width - 1) if width_of(name) <= width - 1 else (width - 1) * 2 // 3
         tail = max(tail, (width - 1) // 2)
     start = _count_in(text, width - 1 - tail)

@@ -45,6 +45,7 @@ class Column(Struct, frozen=True):
         drop_rank: order in which columns are dropped on narrow screens, highest first; 0 = never.
         weight: its share of the rest if `width` is 0.
         is_prose: long texts lose their end even if they hold "/".
+        is_name: long texts lose their middle even if they hold no "/".
         needs: width of its texts if `width` is 0; 0 = unknown. Columns that need more get the room of those that need less.
         is_picture: it draws the value of another column as a bar, and is not copied.
     """
@@ -57,6 +58,7 @@ class Column(Struct, frozen=True):
     drop_rank: int = 0
     weight: int = 1
     is_prose: bool = False
+    is_name: bool = False
     needs: int = 0
     is_picture: bool = False
 
@@ -303,6 +305,7 @@ class Table(Rows):
                 spans=cell.spans,
                 offset=0 if column.width else offset,
                 is_prose=column.is_prose,
+                is_name=column.is_name,
             )
             segments += painter.pieces(fitted, cell.role, is_cursor=is_lit)
         return segments

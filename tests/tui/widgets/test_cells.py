@@ -43,6 +43,12 @@ def test_cut_tree_names_keep_their_indent(width):
         assert [fitted.text[start:end] for start, end in fitted.spans] == ["rock"]
 
 
+def test_long_name_of_a_file_keeps_its_number_and_extension():
+    assert fit("bonus-earth_flower-12.png", 15, is_name=True).text == "bonus-e…-12.png"
+    assert fit("    bonus-earth_flower-12.png", 19, is_name=True).text == "    bonus-e…-12.png"
+    assert fit("rock", 15, is_name=True).text == "rock           "
+
+
 @pytest.mark.parametrize("width", range(1, 30))
 def test_spans_of_matches_stay_on_the_matched_text_after_cutting(width):
     text = "textures/岩/stone/rock_01.png"

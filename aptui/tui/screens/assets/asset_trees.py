@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 _HEALTH = Column("health", "Problems", 22, is_prose=True)
 SOURCE_COLUMNS = (
-    Column("name", "Name", 0, 20),
+    Column("name", "Name", 0, 30, is_name=True),
     _HEALTH,
     Column("extension", "Ext", 6, drop_rank=2),
     Column("duration", "Analysis", 8, align="right", drop_rank=1),
 )
-PRODUCT_COLUMNS = (Column("name", "Name", 0, 20), Column("extension", "Ext", 6, drop_rank=1))
+PRODUCT_COLUMNS = (Column("name", "Name", 0, 30, is_name=True), Column("extension", "Ext", 6, drop_rank=1))
 _LEAST_NAME = 16
 Place = tuple[Kind, int]
 """Identifies a row: (tree, key)."""

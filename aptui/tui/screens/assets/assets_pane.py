@@ -50,8 +50,8 @@ AssetsPane { layers: base; }
 #assets-head { dock: top; height: auto; width: 1fr; layout: horizontal; }
 #assets-tabs { height: 1; width: 40; }
 #assets-body { layout: horizontal; height: 1fr; width: 1fr; }
-#assets-trees { width: 2fr; height: 1fr; }
-#assets-detail { width: 3fr; height: 1fr; border-left: solid $role-rule; }
+#assets-trees { width: 3fr; height: 1fr; }
+#assets-detail { width: 4fr; height: 1fr; border-left: solid $role-rule; }
 #assets-facts { height: auto; max-height: 10; }
 #assets-references { height: auto; max-height: 50%; min-height: 4; }
 #assets-preview { height: 1fr; min-height: 2; }

@@ -217,12 +217,13 @@ async def test_tree_without_problems_has_no_problem_column(app, pilot, pane):
     await until(pilot, lambda: "Problems" not in text(app))
 
 
-@pytest.mark.parametrize(("width", "ids"), [(46, ["name", "health"]), (64, ["name", "health", "extension", "duration"])])
-def test_problem_column_is_not_cut_in_narrow_tree(width, ids):
+@pytest.mark.parametrize(("width", "ids"), [(46, ["name", "health"]), (64, ["name", "health", "duration"]), (72, ["name", "health", "extension", "duration"])])
+def test_problems_and_names_get_room_before_extension_and_duration(width, ids):
     columns = {column.id: cells for column, cells in lay_out(AssetTreeView(Kind.SOURCES)._measure_columns(width), width)}
 
-    assert list(columns)[: len(ids)] == ids
+    assert list(columns) == ids
     assert columns["health"] == 22
+    assert columns["name"] >= 22
 
 
 @pytest.mark.usefixtures("store")
