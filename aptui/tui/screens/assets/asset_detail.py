@@ -300,6 +300,9 @@ class ReferenceTree(_Quiet, VTree):
 class AssetDetail(Vertical):
     """The details of one asset; `show` draws what changed."""
 
+    class PreviewReplaced(Message):
+        """Posted when an explanation or a comparison, for which the user asked, takes the place of the preview."""
+
     def __init__(self) -> None:
         super().__init__(id="assets-detail", classes="-without-preview")
         self._panel: Panel | None = None
@@ -365,6 +368,7 @@ class AssetDetail(Vertical):
         """Show explanations in place of the preview."""
         self._earlier, self._wanted, self.is_explaining = None, (), True
         self._draw_preview("Why", preview)
+        self.post_message(self.PreviewReplaced())
 
     def _ask_below(self, branch: Branch) -> None:
         """Request the children of a reference from the database."""
@@ -450,6 +454,7 @@ class AssetDetail(Vertical):
         if isinstance(comparison, TextPreview):
             self._draw_preview("Before and after", comparison)
         self.on_file_preview_resized()
+        self.post_message(self.PreviewReplaced())
 
     def show_file(self) -> None:
         """Show only the current file: end the comparison, or the explanations."""

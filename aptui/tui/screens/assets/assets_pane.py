@@ -146,9 +146,14 @@ class AssetsLayout:
     def _zoom_tree(self) -> None:
         """Give the tree all the room. On a narrow screen, which the tree fills already, show the row's preview once it is read."""
         if self._pane.has_class("-narrow"):
-            self._selected.when_read(lambda panel: self._queries.after(PREVIEW, partial(self._peek, panel)))
+            self.uncover_preview()
         else:
             self._pane.add_class("-zoom-tree")
+
+    def uncover_preview(self) -> None:
+        """On a narrow screen, show the preview of the row once it is read, in place of tree and details."""
+        if self._pane.has_class("-narrow"):
+            self._selected.when_read(lambda panel: self._queries.after(PREVIEW, partial(self._peek, panel)))
 
     def _peek(self, panel: Panel) -> None:
         """Give the preview all the room."""
@@ -417,6 +422,11 @@ class AssetsPane(Pane):
         if event.is_remembered:
             self.shell.memory.remember("assets.searches", event.text)
         give_focus(self.trees.view)
+
+    def on_asset_detail_preview_replaced(self, event: AssetDetail.PreviewReplaced) -> None:
+        """Show the preview on a screen that is too narrow for tree and details."""
+        event.stop()
+        self.screen_layout.uncover_preview()
 
     def on_tree_tabs_tree_chosen(self, event: TreeTabs.TreeChosen) -> None:
         """Show the tree whose tab was clicked."""

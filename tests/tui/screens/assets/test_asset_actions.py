@@ -115,6 +115,17 @@ async def test_marked_assets_run_again_at_once_but_folders_after_a_question(app,
 
 
 @pytest.mark.usefixtures("store")
+@on_assets(size=SMALL)
+async def test_why_is_shown_on_a_screen_that_is_too_narrow_for_tree_and_details(app, pilot, pane):
+    await go(pilot, pane, "textures/rock.png")
+    await press(pilot, "x")
+    await shows(app, pilot, "Why")
+    await shows(app, pilot, "new source")
+    await press(pilot, "escape")
+    await until(pilot, lambda: pane.trees.view.has_focus)
+
+
+@pytest.mark.usefixtures("store")
 @on_assets()
 async def test_quickly_typed_keys_act_on_the_row_under_the_cursor(app, pilot, pane):
     await go(pilot, pane, "mesh/rock.fbx")
