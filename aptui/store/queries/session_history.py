@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -169,6 +170,13 @@ class OutcomeChange(Struct, frozen=True):
     commit: str
     is_after_checkout: bool
     author: str = ""
+
+
+def first_failed(reader: Reader, job_ids: Sequence[int]) -> int:
+    """Return the job that has been failing for the longest time, the first job if no time is stored."""
+    sql = "SELECT JobID FROM Jobs WHERE JobID IN (SELECT value FROM json_each(?)) AND FirstFailLogTime > 0 ORDER BY FirstFailLogTime"
+    found = reader.ask(f"{sql} LIMIT 1", (json.dumps(job_ids),)).fetchone()
+    return found[0] if found else job_ids[0]
 
 
 def outcome_change(reader: Reader, job_id: int, head: Callable[[], str]) -> OutcomeChange | None:

@@ -41,7 +41,7 @@ WORDS = tuple(STATUS_CODES)
 _TEXT_COLUMNS = ("platform", "key", "reason", "builder", "folder")
 _FETCHED = re.compile(r"(^|; )its result is (from [^(]+\S) \(.*\)$")
 """The part of a reason that a row shows for a fetched result; the details have its origin and time."""
-_EXIT = re.compile(r"^command exited with status \d+: (?=\S)")
+_EXIT = re.compile(r"^command exited with status (?:\d+|#): (?=\S)")
 """The beginning of every failure of a command; cells omit this part, because the column only has room for the error."""
 
 
@@ -181,7 +181,10 @@ def _reason(table: JobTable, row: int) -> Cell:
 
 
 def short_error(error: str, source: str) -> str:
-    """Return the first line of an error, without parts that its row shows already or that every failed command has."""
+    """Return the first line of an error, without parts that its row shows already or that every failed command has.
+
+    The text of a cause has "#" for a number and "…" for a path.
+    """
     return without_source(_EXIT.sub("", error.partition("\n")[0]), source)
 
 

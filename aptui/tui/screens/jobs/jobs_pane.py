@@ -240,7 +240,7 @@ class JobsPane(ThreePanes):
         self.store = JobsStore(wake=self._wake, clock_ms=self.shell.session.clock_ms)
         self.choices = Choices(self, self.store)
         self.actions = RowActions(self)
-        self._causes = Causes(self.store)
+        self._causes = Causes(self, self.store)
         self.head = Head(self, self.store, self.choices, self._causes)
         self._reader: DetailsReader | None = None
         self._checks: CheckMarks | None = None

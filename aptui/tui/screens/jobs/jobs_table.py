@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
@@ -11,17 +12,24 @@ from textual.binding import Binding, BindingType
 
 from aptui.shared.errors import KnownError
 from aptui.store.jobs.filter import FilterError, parse, with_statuses
-from aptui.tui.data.job_infos import SIGN_CELLS, CauseGroup
+from aptui.store.queries.reader import open_reader
+from aptui.store.queries.session_history import OutcomeChange, first_failed
+from aptui.tui.background import run_in_background
+from aptui.tui.data.job_infos import SIGN_CELLS, CauseGroup, short_error
 from aptui.tui.data.jobs_store import JobsStore
 from aptui.tui.frame.commandline import Command
+from aptui.tui.screens.jobs.job_texts import commit_text
+from aptui.tui.screens.jobs.selection import read_changes
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.menu import Checks, Menu, MenuItem
 from aptui.tui.widgets.table import GAP, Column, Table
-from aptui.tui.words import ROLES
+from aptui.tui.words import ROLES, moment_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from aptui.tui.data.jobs_store import JobsStore
     from aptui.tui.pane import Shell
     from aptui.tui.preferences.state import UiMemory
@@ -61,7 +69,8 @@ FAILED_FIRST = "failed"
 _CAUSES = (
     Column("count", "Jobs", 7, align="right"),
     Column("cause", "Cause", 0, 24, weight=3, is_prose=True),
-    Column("first", "First source", 0, 18, drop_rank=1, weight=2),
+    Column("first", "First source", 0, 18, drop_rank=2, weight=2),
+    Column("since", "Failing since", 0, 24, drop_rank=1, is_prose=True),
 )
 
 
@@ -175,17 +184,40 @@ class JobsTableView(Table):
 class Causes:
     """The `TableModel` of failures by cause; keys are indices of `groups`."""
 
-    def __init__(self, store: JobsStore) -> None:
-        self._store = store
+    def __init__(self, view: JobsView, store: JobsStore) -> None:
+        self._jobs, self._store = view, store
         self.version = 0
         self.groups: list[CauseGroup] = []
+        self._first: dict[tuple[int, ...], tuple[int, OutcomeChange | None]] = {}
+        """{jobs of a cause: (the job that failed first, since when and which commit it fails)}."""
 
     def renew(self) -> None:
-        """Group the failures again."""
+        """Group the failures again; a thread reads since when they fail."""
         groups = self._store.failure_groups()
         if groups != self.groups:
             self.groups = groups
             self.version += 1
+            config = self._jobs.shell.config
+            run_in_background("aptui-causes", self._read, [group.keys for group in groups], config and config.project_dir)
+
+    def _read(self, causes: Sequence[tuple[int, ...]], project: Path | None) -> None:
+        try:
+            with closing(open_reader(self._jobs.database)) as reader, reader.snapshot():
+                first = {keys: first_failed(reader, keys) for keys in causes}
+                changes = read_changes(reader, first.values(), project)
+        except KnownError:
+            return  # the feed reports the error
+        self._jobs.shell.in_ui(self._accept, {keys: (key, changes.get(key)) for keys, key in first.items()})
+
+    def _accept(self, first: dict[tuple[int, ...], tuple[int, OutcomeChange | None]]) -> None:
+        self._first = first
+        self.version += 1
+        self._jobs.shell.wake()
+
+    def _describe(self, change: OutcomeChange) -> str:
+        """Return since when jobs fail, and the commit and its author if the commit may be the cause."""
+        time = moment_text(change.ended_ms, self._jobs.shell.session.clock_ms()).partition(".")[0]
+        return time + f"  {commit_text(change)}" * change.is_after_checkout
 
     def row_count(self) -> int:
         """Return the number of causes."""
@@ -205,8 +237,11 @@ class Causes:
         if column_id == "count":
             return Cell(f"{len(group.keys):,}", "failed")
         if column_id == "cause":
-            return Cell(f"after {group.cause} failed" if group.is_source else group.cause or "no reason given")
-        info = self._store.info(group.keys[0])
+            return Cell(f"after {group.cause} failed" if group.is_source else short_error(group.cause, glyph("ellipsis")) or "no reason given")
+        key, change = self._first.get(group.keys, (group.keys[0], None))
+        if column_id == "since":
+            return Cell("" if change is None else self._describe(change), "muted")
+        info = self._store.info(key)
         return Cell(info.source if info else "", "muted")
 
 

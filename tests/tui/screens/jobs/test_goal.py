@@ -119,8 +119,9 @@ def test_changed_failures_since_the_last_visit_are_counted_and_listed(tmp_path, 
         ((160, 45), "cave.quest · failing since bbbbbbb (Bea) "),
     ],
 )
-def test_log_head_names_the_commit_since_which_the_job_has_failed(tmp_path, monkeypatch, size, words):
-    monkeypatch.setattr(job_details, "author_of", lambda _folder, _commit: "Bea Smith")
+def test_log_head_and_causes_name_the_commit_since_which_a_job_has_failed(tmp_path, monkeypatch, size, words):
+    for module in (job_details, selection):
+        monkeypatch.setattr(module, "author_of", lambda _folder, _commit: "Bea Smith")
 
     def filler(store, log_dir):
         store.put(put_source=[source_row(1, "quests/deep/folder/cave.quest")], put_job=[job_row(1, 1, run_key=1)])
@@ -132,5 +133,7 @@ def test_log_head_names_the_commit_since_which_the_job_has_failed(tmp_path, monk
 
     async def look(app, pilot):
         await sees(pilot, app, words)
+        await pilot.press("f")
+        await sees(pilot, app, "Failing since", "  bbbbbbb (Bea Smith)", "quests/")
 
     in_jobs(tmp_path, lambda app, pilot, _pane: look(app, pilot), filler=filler, size=size)
