@@ -100,13 +100,14 @@ class Amount(Struct, frozen=True):
 class CacheContents(Struct, frozen=True):
     """Contents of the cache. `folders` are the largest, by the first folder in the products' paths.
 
-    `grown` are new products, by platform.
+    `grown` are new products, by platform; `largest` are the largest products.
     """
 
     platforms: tuple[Amount, ...]
     folders: tuple[Amount, ...]
     builders: tuple[tuple[bytes, Amount], ...]
     grown: tuple[Amount, ...]
+    largest: tuple[Amount, ...]
 
     @property
     def total(self) -> Amount:
@@ -153,12 +154,14 @@ def cache_contents(reader: Reader, since_ms: int, limit: int = 20) -> CacheConte
         WHERE COALESCE(w.completed_ms, j.LastLogTime) >= ? AND j.Status = 4 GROUP BY a ORDER BY a""",
         (since_ms,),
     )
+    largest = reader.ask(f"SELECT p.ProductName, 1, o.size FROM {owned} WHERE o.size > 0 ORDER BY 3 DESC, 1 LIMIT ?", (limit,))
     platforms, folders = _sum_up((name, count, size) for name, _, count, size in rows), _sum_up(row[1:] for row in rows)
     return CacheContents(
         tuple(sorted(platforms, key=lambda item: item.name)),
         tuple(sorted(folders, key=lambda item: (-item.size_bytes, item.name))[:limit]),
         tuple((uuid, Amount("", count, size)) for uuid, count, size in builders),
         tuple(Amount(*row) for row in grown),
+        tuple(Amount(*row) for row in largest),
     )
 
 

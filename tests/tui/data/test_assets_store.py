@@ -278,6 +278,7 @@ def test_cache_contents_are_summed_by_platform_folder_and_builder(reader: Reader
     assert contents.folders == (Amount("textures", 2, 300), Amount("mesh", 2, 60))
     assert [uuid for uuid, _ in contents.builders] == [BUILDER, MESH]
     assert contents.grown == (Amount("server", 1, 200),)
+    assert [product.size_bytes for product in contents.largest] == [200, 100, 50, 10]
     assert contents.total == Amount("", 4, 360)
 
 

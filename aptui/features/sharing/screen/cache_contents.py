@@ -48,7 +48,7 @@ _REPORT_EVERY_S = 0.1
 
 
 class CacheShare(Struct, frozen=True):
-    """A platform, folder or builder with the number and size of its products.
+    """A platform, folder, builder or product with the number and size of its products.
 
     `of_bytes` is the size of all products in the cache; `made` is the number of its products made in the last 24 hours.
     """
@@ -62,11 +62,12 @@ class CacheShare(Struct, frozen=True):
 
 
 class CacheInventory(Struct, frozen=True):
-    """Number and size of all products in the cache at one time, by platform, folder and builder."""
+    """Number and size of all products in the cache at one time, by platform, folder and builder, and the largest products."""
 
     platforms: tuple[CacheShare, ...]
     folders: tuple[CacheShare, ...]
     builders: tuple[CacheShare, ...]
+    products: tuple[CacheShare, ...]
     count: int
     size_bytes: int
     made: int
@@ -121,6 +122,7 @@ def read_contents(cache_dir: Path, builders: Mapping[bytes, str], now_ms: int) -
         tuple(share(each, each.name) for each in found.platforms),
         tuple(share(each, f"{each.name}/" if each.name else "(directly below the platform)") for each in found.folders),
         tuple(share(each, names.get(uuid) or uuid_text(uuid)) for uuid, each in found.builders),
+        tuple(share(each, each.name) for each in found.largest),
         total.count,
         total.size_bytes,
         sum(each.count for each in found.grown),

@@ -50,7 +50,7 @@ PLATFORMS = (
     Column("count", "Products", 9, align="right"),
     Column("size", "Size", 10, align="right"),
     Column("share", "", _BAR_CELLS, drop_rank=2, is_picture=True),
-    Column("made", "Made", 18, align="right", drop_rank=1),
+    Column("made", "Last 24 h", 18, align="right", drop_rank=1),
 )
 FOLDERS = (
     Column("name", "Folder", 0, 12),
@@ -59,6 +59,7 @@ FOLDERS = (
     Column("share", "", _BAR_CELLS, drop_rank=3, is_picture=True),
 )
 BUILDERS = (Column("name", "Builder", 0, 12), *FOLDERS[1:])
+PRODUCTS = (Column("name", "Largest products", 0, 20), FOLDERS[2])
 FINDINGS = (
     Column("problem", "Problem", 11),
     Column("product", "In the cache", 0, 16, weight=3),
@@ -69,7 +70,7 @@ _PROBLEMS = {"damaged": ("failed", "failed"), "missing": ("warning", "warning"),
 
 
 def share_row(at: int, share: CacheShare) -> ListedRow:
-    """Return the row of a platform, folder or builder.
+    """Return the row of a platform, folder, builder or product.
 
     If all its products were made in the last 24 hours, "made" says "all", because other columns show their number and size.
     """
@@ -110,7 +111,10 @@ def problem_order(problem: CacheProblem, column: str) -> object:
     return orders.get(column, problem.name.lower())
 
 
-_SORTS = {"platforms": ("name", False), "folders": ("size", True), "builders": ("size", True), "findings": ("product", False)}
+_SORTS = {
+    "platforms": ("name", False), "folders": ("size", True), "builders": ("size", True), "products": ("size", True),
+    "findings": ("product", False),
+}  # fmt: skip
 _RISING = frozenset({"name", "problem", "product", "source"})
 """Columns that sort in ascending order first; the others start with the largest number."""
 
@@ -121,21 +125,29 @@ class Findings(Table):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "menu", id="rows.open")]
 
 
+class ProductsTable(SideTable):
+    """The largest products; Enter goes to a product in Assets."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "show in Assets", id="rows.open")]
+
+
 class CacheTables:
-    """The tables of amounts by platform, folder and builder, and of findings; each widget is `cache-<name>`."""
+    """The tables of amounts by platform, folder, builder and product, and of findings; each widget is `cache-<name>`."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
-        self._amounts = {name: ListedRows() for name in ("platforms", "folders", "builders")}
+        self._amounts = {name: ListedRows() for name in ("platforms", "folders", "builders", "products")}
         self._problems = Listing(problem_cell, problem_order, lambda problem, _: hash(problem.name))
         self.platforms = SideTable(PLATFORMS, self._amounts["platforms"], id="cache-platforms")
         self.builders = SideTable(BUILDERS, self._amounts["builders"], id="cache-builders")
         self.folders = SideTable(FOLDERS, self._amounts["folders"], id="cache-folders")
+        self.products = ProductsTable(PRODUCTS, self._amounts["products"], id="cache-products")
         self.findings = Findings(FINDINGS, self._problems, id="cache-findings")
         self._widgets: dict[str, Table] = {
             "platforms": self.platforms,
             "builders": self.builders,
             "folders": self.folders,
+            "products": self.products,
             "findings": self.findings,
         }
 
@@ -147,6 +159,7 @@ class CacheTables:
         self.platforms.set_columns(platform_columns(contents.platforms))
         for name, shares in (
             ("platforms", contents.platforms), ("folders", contents.folders), ("builders", contents.builders),
+            ("products", contents.products),
         ):  # fmt: skip
             self._amounts[name].put([share_row(at, share) for at, share in enumerate(shares)])
             self._widgets[name].refresh_model()
@@ -158,18 +171,26 @@ class CacheTables:
             self._problems.show(progress.problems)
         self.findings.refresh_model()
 
+    def product(self, key: int) -> str:
+        """Return the path of the product in a row."""
+        return self._amounts["products"].at(key).cell("name").text
+
     def problem(self, key: int) -> CacheProblem:
         """Return the finding of a row."""
         return self._problems.at(key)
 
     def fit(self, size: Size, *, is_narrow: bool, is_zoomed: bool) -> None:
         """Shrink short tables to the lines they need."""
-        platforms, builders, findings = (self._model(name).row_count() + 1 for name in ("platforms", "builders", "findings"))
+        names = ("platforms", "builders", "folders", "findings")
+        platforms, builders, folders, findings = (self._model(name).row_count() + 1 for name in names)
         # The minimum of two lines is enough for the heading and one row.
         self.platforms.styles.height = max(2, min(platforms, 5 if is_narrow else 9))
-        for name in ("builders", "folders"):
+        for name in ("builders", "folders", "products"):
             self._widgets[name].display = self._model(name).row_count() > 0
-        self.builders.styles.height = min(builders, max(3, size.height // 4 + 1)) if is_narrow else "1fr"
+        # On a narrow screen all tables are one above the other; the last table takes the lines that are left.
+        part = max(3, size.height // 5)
+        self.builders.styles.height = min(builders, part) if is_narrow else "1fr"
+        self.folders.styles.height = min(folders, part if is_narrow else size.height // 3)
         self.findings.styles.height = "1fr" if is_zoomed else min(findings, max(3, size.height // 2))
 
     # ------------------------------------------------------------------------------------------------------------ sort order
@@ -213,7 +234,7 @@ class CachePane(Pane):
     #cache-platforms { height: auto; margin: 0 0 1 0; }
     CachePane.-narrow #cache-columns { layout: vertical; }
     CachePane.-narrow #cache-left { height: auto; width: 1fr; }
-    CachePane.-narrow #cache-builders { margin: 0 0 1 0; }
+    CachePane.-narrow #cache-builders, #cache-folders { margin: 0 0 1 0; }
     CachePane.-narrow #cache-right { height: 1fr; width: 1fr; margin: 0; }
     #cache-shared { margin: 0 0 1 0; }
     CachePane.-narrow #cache-shared { margin: 0; }
@@ -255,6 +276,7 @@ class CachePane(Pane):
                 yield self.tables.builders
             with Vertical(id="cache-right"):
                 yield self.tables.folders
+                yield self.tables.products
         yield Bar(self._verdict, id="cache-look", rules=True)
         yield self.tables.findings
 
@@ -419,9 +441,11 @@ class CachePane(Pane):
     # -------------------------------------------------------------------------------------------------- keys of the tables
 
     def on_rows_opened(self, event: Rows.Opened) -> None:
-        """Open the menu of a finding."""
+        """Open the menu of a finding, or go to a product in Assets."""
         event.stop()
-        if event.rows is self.tables.findings:
+        if event.rows is self.tables.products:
+            self.shell.reveal("assets", self.tables.product(event.key))
+        elif event.rows is self.tables.findings:
             self.repair_commands.open_menu(self.tables.problem(event.key), None)
 
     def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:

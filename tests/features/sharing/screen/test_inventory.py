@@ -13,7 +13,7 @@ from aptui.features.sharing.screen.cache_contents import CacheInventory, Invento
 from aptui.shared.errors import HostError
 from aptui.tui.data.feed import Batch
 
-HELD = CacheInventory((), (), (), 5, 15_000, 2, 3_000, 1_000_000, 4_000_000, 1_790_000_000_000)
+HELD = CacheInventory((), (), (), (), 5, 15_000, 2, 3_000, 1_000_000, 4_000_000, 1_790_000_000_000)
 BUSY = Progress(0, 1, 0, 0, 5, 1, 0, 0, False)
 
 

@@ -272,6 +272,17 @@ async def test_enter_key_on_a_finding_shows_the_job_of_the_finding(tmp_path, sto
         await until(pilot, lambda: app.pane.name_of_pane == "jobs")
 
 
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+async def test_largest_products_are_listed_and_enter_goes_to_assets(tmp_path, store, size):
+    gone_to = []
+    async with in_cache(tmp_path, size=size) as (app, pilot, _session):
+        app.reveal = lambda *where: gone_to.append(where)
+        await until(pilot, lambda: re.search("Largest products .*\n.* linux/readme.txt .* 4.9 KiB", text(app)))
+        app.pane.tables.products.focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: gone_to == [("assets", "linux/readme.txt")])
+
+
 async def test_tables_are_sorted_and_the_order_is_saved(tmp_path, store):
     async with in_cache(tmp_path) as (app, pilot, _session):
         table = app.pane.query_one("#cache-folders")
