@@ -143,10 +143,11 @@ class ConnectionTables(Container):
         count = self.lists[name].row_count()
         return (Part(f"{count:,}", "muted"),) if count else ()
 
-    def show_rows(self, rows: Mapping[str, Sequence[ListedRow]], fitted: str, columns: Sequence[Column]) -> None:
-        """Show the rows of all tables, and set the columns of the table `fitted`."""
-        if self.table(fitted).columns != columns:
-            self.table(fitted).set_columns(columns)
+    def show_rows(self, rows: Mapping[str, Sequence[ListedRow]], columns: Mapping[str, tuple[Column, ...]]) -> None:
+        """Show the rows of all tables, and set the columns of the tables whose columns depend on their rows."""
+        for name, fitted in columns.items():
+            if self.table(name).columns != fitted:
+                self.table(name).set_columns(fitted)
         for name, found in rows.items():
             self.lists[name].put(found)
             self.table(name).refresh_model()
@@ -216,8 +217,7 @@ CLIENTS = (
     Column("name", "Name", 0, 10),
     Column("pid", "Pid", 8, align="right", drop_rank=1),
     Column("since", "Since", 8),
-    Column("subscribed", "News", 8, drop_rank=2),
-    Column("waiting", "Waiting", 9, align="right"),
+    Column("unread", "Unread", 9, align="right", drop_rank=2),
 )
 WORKERS = (
     Column("number", "#", 4, align="right"),
@@ -288,10 +288,9 @@ def client_row(each: Connection) -> ListedRow:
         "name": Cell(name, "muted" if is_here else ""),
         "pid": Cell(f"{each.pid}" if each.pid else ""),
         "since": Cell(clock(each.since_ms) if each.since_ms else ""),
-        "subscribed": Cell("yes" if each.is_subscribed else glyph("none"), "" if each.is_subscribed else "muted"),
-        "waiting": Cell(size_text(each.waiting_bytes), "warning" if each.waiting_bytes > _MUCH_BYTES else "muted"),
+        "unread": Cell(size_text(each.waiting_bytes) if each.waiting_bytes > _MUCH_BYTES else "", "warning"),
     }
-    return ListedRow(each.number, cells, {"number": each.number, "since": each.since_ms, "waiting": each.waiting_bytes}, each)
+    return ListedRow(each.number, cells, {"number": each.number, "since": each.since_ms, "unread": each.waiting_bytes}, each)
 
 
 def worker_row(each: WorkerInfo) -> ListedRow:
@@ -340,10 +339,9 @@ def _scan_folder(
     return shown, f"{folder.order}", Cell(folder.name, "title"), "; ".join(filter(None, details))
 
 
-def root_columns(found: Sequence[ListedRow]) -> tuple[Column, ...]:
-    """Return the columns of watched folders without the columns that are empty in all rows."""
-    empty = {name for name in ("order", "name", "detail") if not any(row.cells[name].text for row in found)}
-    return tuple(column for column in ROOTS if column.id not in empty)
+def filled_columns(columns: Sequence[Column], found: Sequence[ListedRow]) -> tuple[Column, ...]:
+    """Return the columns without the columns that are empty in all rows."""
+    return tuple(each for each in columns if not found or any(row.cells[each.id].text for row in found))
 
 
 def _root(at: int, each: WatchedRoot, order: str, name: Cell, detail: str) -> ListedRow:

@@ -247,7 +247,7 @@ class GatewayPage(ConnectionTables):
             "allowed": rows.list_allowed_rows(settings, self._keys),
             "rejected": rejected,
         }
-        self.show_rows(found, "rejected", fit_columns(rows.REJECTED, rejected))
+        self.show_rows(found, {"rejected": fit_columns(rows.REJECTED, rejected)})
         self.query_one("#gateway-facts", Fact).show(self._facts())
         trouble = report.trouble if report else self.orders.trouble
         words = ("", trouble, "warning") if trouble or report else ("", _NO_GATEWAY_YET, "muted")

@@ -208,7 +208,8 @@ class EnginePage(ConnectionTables):
         }
         for name in rows:
             self.table(name).empty_text = self._nothing(name)
-        self.show_rows(rows, "roots", connection_rows.root_columns(rows["roots"]))
+        tables = {"clients": connection_rows.CLIENTS, "roots": connection_rows.ROOTS}
+        self.show_rows(rows, {name: connection_rows.filled_columns(every, rows[name]) for name, every in tables.items()})
         self._share_height()
         self.offer_keys([len(each) for each in rows.values()])
 
@@ -230,7 +231,6 @@ class EnginePage(ConnectionTables):
                 ("", f"aptui {engine.version}", ""),
                 ("", f"up {brief(int(status.uptime_s * 1000))}" if status.pid else "", ""),
                 ("", size_text(status.rss_bytes) if status.rss_bytes else "", ""),
-                ("", f"epoch {engine.epoch}", "muted"),
             ],
             [project],
             [cache, ("Socket", engine.socket, "path")],

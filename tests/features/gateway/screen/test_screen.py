@@ -135,7 +135,7 @@ async def test_engine_page_shows_the_engine_clients_workers_and_folders(tmp_path
         said = text(app)
 
         for part in (
-            "pid 4711", "idle", "up 1h 02m", "35 MiB", "epoch 3", "/run/engine.sock", "(this screen)", "bench", "1.0 MiB", "65 MiB",
+            "pid 4711", "idle", "up 1h 02m", "35 MiB", "/run/engine.sock", "(this screen)", "bench", "1.0 MiB", "65 MiB",
             "✓ native", "! polling", "no notifications on nfs", "✗ gone", "1,234",
         ):  # fmt: skip
             assert part in said
