@@ -282,7 +282,9 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 
     def commands(self) -> list[Command]:
         """Return the commands that the `:` line accepts now."""
-        mine = [each for each in (self.pane.commands() if self.pane is not None else ()) if self.can_ask or not each.needs_engine]
+        mounted = self.switcher.mounted.values()
+        found = [each for pane in mounted for each in pane.commands() if pane is self.pane or each.is_everywhere]
+        mine = [each for each in found if self.can_ask or not each.needs_engine]
         return sorted([*mine, *shell_commands.shell_commands(self)], key=lambda each: each.name)
 
     def action_command_palette(self) -> None:

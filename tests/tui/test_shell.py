@@ -1,5 +1,7 @@
 """The frame: the effect of each of its keys, at both sizes."""
 
+from importlib import import_module
+
 import pytest
 from textual import events
 from textual.binding import ActiveBinding, Binding
@@ -217,6 +219,24 @@ def test_unknown_command_shows_the_nearest_one(tmp_path):
         await until(pilot, lambda: "did you mean 'theme'" in text(app))
         await pilot.press("colon", *"re", "enter")
         await until(pilot, lambda: "'re' is ambiguous" in text(app))
+
+    in_shell(tmp_path, say)
+
+
+def test_command_of_a_hidden_pane_works_only_if_it_is_declared_everywhere(tmp_path, monkeypatch):
+    def commands(pane):
+        return [Command("here", "x", pane.noted.append), Command("anywhere", "x", pane.noted.append, is_everywhere=True)]
+
+    monkeypatch.setattr(import_module("tui.fake_panes").JobsProbe, "commands", commands)
+
+    async def say(app, pilot, _session):
+        jobs = app.pane
+        await pilot.press("2")
+        await until(pilot, lambda: app.pane.name_of_pane == "assets")
+        await pilot.press("colon", *"anywhere x", "enter")
+        await until(pilot, lambda: "x" in jobs.noted)
+        await pilot.press("colon", *"here y", "enter")
+        await until(pilot, lambda: "unknown command 'here'" in text(app))
 
     in_shell(tmp_path, say)
 

@@ -37,6 +37,7 @@ class Command(Struct, frozen=True):
         run: called with the text after the name.
         complete: returns all arguments that are possible now; None = no arguments.
         needs_engine: whether the command is hidden without an engine.
+        is_everywhere: whether the command of a pane works while another pane is shown.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Command(Struct, frozen=True):
     run: Callable[[str], None]
     complete: Callable[[], Sequence[str]] | None = None
     needs_engine: bool = False
+    is_everywhere: bool = False
 
 
 def completions(text: str, commands: Sequence[Command]) -> list[tuple[str, str]]:

@@ -282,11 +282,12 @@ class Rows(RowView, can_focus=True):
     def below(self, y: int, width: int, painter: Painter) -> Strip:
         """Draw a line that has no row: a blank line, or in an empty list a line of `empty_text`."""
         at = y - self.HEADER_LINES
-        if self.empty_text and not self.shown_count and 0 <= at <= len(rows := wrap(self.empty_text, max(1, width - 2))):
+        if self.empty_text and not self.shown_count and at >= 0:
+            lines = self.empty_text.split("\n")
+            rows = [line[start:end] for line in lines for start, end in wrap(line, max(1, width - 2))]
             at -= 0 if self.HEADER_LINES or self.page_rows < 3 else 1
             if 0 <= at < len(rows):
-                text = self.empty_text[slice(*rows[at])]
-                return Strip(pad([Segment(f" {text}", painter.style("muted"))], width, painter.ground), width)
+                return Strip(pad([Segment(f" {rows[at]}", painter.style("muted"))], width, painter.ground), width)
         return blank_line(width, painter.ground)
 
     def _move_place(self) -> None:

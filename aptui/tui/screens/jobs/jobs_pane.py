@@ -360,9 +360,10 @@ class JobsPane(ThreePanes):
             for name, label in names
             if self.actions.can(name)
         )
-        news = (Command("news", "jobs that failed or were fixed since your last visit", lambda _rest: self.last_visit.show()),)
+        words = "jobs that failed or were fixed since your last visit"
+        news = Command("news", words, lambda _rest: self.last_visit.show(), is_everywhere=True)
         causes = Command("causes", "failures by cause", lambda _rest: self.action_causes())
-        return (*self.choices.commands(), *(news if self.last_visit.left_ms else ()), causes, *actions)
+        return (*self.choices.commands(), news, causes, *actions)
 
     def reveal(self, text: str) -> None:
         """Show a job (`#12`), or the jobs that match a filter; called by other screens."""
@@ -432,8 +433,8 @@ class JobsPane(ThreePanes):
             return "no jobs yet: sources of the scan folders appear here"
         folders = ", ".join(folder.path for folder in config.project.scan_folders if not folder.is_intermediate)
         patterns = " ".join(pattern.text for builder in config.project.builders for pattern in builder.patterns)
-        where = f"watched folders: {sanitize(folders) or 'none'}; patterns: {sanitize(patterns) or 'none'}"
-        return f"no jobs yet; {where}. Add a file, or change aptui.yaml: 'aptui init --dry-run' proposes builders"
+        where = f"watched folders  {sanitize(folders) or 'none'}\npatterns         {sanitize(patterns) or 'none'}"
+        return f"no jobs yet\n{where}\nadd a file, or change aptui.yaml; 'aptui init --dry-run' proposes builders"
 
     def _is_on_failure(self) -> bool:
         """Return whether failed jobs are sorted first and the cursor is on a failed job; then it stays there while others fail."""

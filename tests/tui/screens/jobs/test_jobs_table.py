@@ -216,7 +216,8 @@ async def test_excluded_platform_name_gets_a_hint_about_the_platform_field(app, 
 
 @on_jobs(filler=lambda _store, _log_dir: None)
 async def test_empty_table_names_watched_folders_and_patterns(app, pilot, pane):
-    await sees(pilot, app, "no jobs yet; watched folders: /project/assets; patterns: *.png. Add a file")
+    await sees(pilot, app, "watched folders  /project/assets")
+    await sees(pilot, app, "patterns         *.png")
 
 
 @on_jobs()
