@@ -29,7 +29,7 @@ from aptui.core.state.working_set import Unsettled, may_add_sources, targets_of
 
 _OF_ANALYSES = frozenset({"rule", "source", "dependency", "companion"})
 """The kinds of inputs that an analysis shares with the jobs that it plans."""
-RETRIED = "tried again: it failed before"
+RETRIED = "retried after a failure"
 PLANNED = "parameters that plan its jobs changed"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -44,7 +45,7 @@ TABS = ("patterns", "details", "metrics")
 BUILDERS = (
     Column("name", "Builder", 0, 16),
     Column("kind", "Kind", 7, drop_rank=1),
-    Column("version", "Version", 7, drop_rank=4),
+    Column("version", "Version", 0, 7, drop_rank=4, is_prose=True),
     Column("patterns", "Patterns", 0, 8, drop_rank=2, weight=3, is_prose=True),
     Column("jobs", "Jobs", 9, align="right"),
     Column("average", "Avg. job", 10, align="right", drop_rank=3),
@@ -54,6 +55,8 @@ BUILDERS = (
 PATTERNS = (Column("text", "Pattern", 0, 16, weight=2), Column("kind", "Kind", 8), Column("place", "From", 0, 12, drop_rank=1))
 DESCENDING = frozenset({"jobs", "average", "total", "share"})
 _NARROWEST_NAME, _WIDEST_NAME = 10, 32
+_PACKAGES = re.compile(r" \([^()]*\)")
+"""The packages in the version of a builder; the list has no room for them, and the details show them."""
 _FLAGS = (
     ("is_critical", "critical: it runs before all other jobs"),
     ("deletes_products_on_failure", "deletes its products when a job fails"),
@@ -149,7 +152,7 @@ def row_of(key: int, known: KnownBuilder, broken: str, all_ms: int) -> ListedRow
     cells = {
         "name": Cell(name, "failed" if broken else ""),
         "kind": Cell(builder.kind.value, "muted") if builder else nothing,
-        "version": Cell(builder.version, "muted") if builder else nothing,
+        "version": Cell(_PACKAGES.sub("", builder.version), "muted") if builder else nothing,
         "patterns": Cell(_patterns_text(builder), "muted") if builder else nothing,
         "jobs": Cell(f"{jobs:,}") if jobs else nothing,
         "average": duration_cell(of_jobs.average_ms, jobs),

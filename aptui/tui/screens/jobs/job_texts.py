@@ -221,7 +221,7 @@ def term(field: str, text: str) -> str:
     return f'{field}:"^{pattern}$"'
 
 
-_KIND_CELLS, _LABEL_CELLS = 22, 14
+_LABEL_CELLS = 14
 _MOST = 200
 
 
@@ -291,9 +291,10 @@ def _inputs(inputs: Sequence[tuple[str, str, str]]) -> Iterator[Parts]:
     if inputs:
         yield ()
         yield (Part(" Inputs of the last committed run", "header"),)
+    width = max((len(kind) + 2 for kind, _name, _digest in inputs[:_MOST]), default=0)
     for kind, name, digest in inputs[:_MOST]:
         shown = digest if digest == MISSING else digest[:12]
-        yield (Part(f"   {sanitize(kind):<{_KIND_CELLS}}", "muted"), Part(f"{sanitize(name)}  "), Part(sanitize(shown), "muted"))
+        yield (Part(f"   {sanitize(kind):<{width}}", "muted"), Part(f"{sanitize(name)}  "), Part(sanitize(shown), "muted"))
     if len(inputs) > _MOST:
         yield (Part(f"   and {len(inputs) - _MOST:,} more", "muted"),)
 

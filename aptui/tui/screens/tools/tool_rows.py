@@ -154,7 +154,7 @@ def _files(facts: ToolFacts) -> Iterator[ToolRow]:
             " until the engine ends. Changes that the engine is notified of are always read."
         )
         is_on = facts.options["fast_scan"]
-        does = "skip files whose size and time did not change"
+        does = "skip files of the same size and time"
         yield ToolRow("faster", "Files", "Faster scanning", _on(is_on), does, ":faster", note, "" if is_on else "warning")
     note = "Every byte of every source is read and compared, even if size and time are unchanged. It asks first."
     yield ToolRow("full", "Files", "Full scan", "", "read every byte of every source", ":rescan full", note)

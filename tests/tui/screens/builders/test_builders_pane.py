@@ -542,6 +542,15 @@ def test_builder_without_runs_has_a_dash_for_its_durations(spent, expected):
 
 
 @pytest.mark.parametrize(
+    ("version", "shown"), [("1", "1"), ("1 (etcpak 0.9.15, Pillow 13)", "1"), ("atlas 1 (Pillow 13), gpu 2 (etcpak 0.9)", "atlas 1, gpu 2")]
+)
+def test_version_in_the_builder_list_has_no_packages(version, shown):
+    known = KnownBuilder(BUILDER, "art", replace(IMAGES, version=version))
+    assert row_of(1, known, "", 0).cells["version"].text == shown
+    assert ("Version", version) in builder_facts.details(known, None, "")
+
+
+@pytest.mark.parametrize(
     ("limit_s", "said"), [(45, "45 s"), (0.5, "0.5 s"), (120, "2m"), (150, "2m 30s"), (3600, "1h"), (5400, "1h 30m")]
 )
 def test_time_limits_of_a_builder_are_formatted_as_durations(limit_s, said):

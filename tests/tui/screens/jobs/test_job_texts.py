@@ -59,11 +59,18 @@ async def test_why_sheet_shows_reason_inputs_and_earlier_runs_of_a_job(app, pilo
     for part in (
         "its last run failed; it ran because: the source changed", "IDAT chunk is broken", "0000000000000abc",
         "linux/textures/rock_01.dds",
-        "textures/sand.png  (source)", "source                a.png  00ff", "new source",
+        "textures/sand.png  (source)", "source  a.png  00ff", "new source",
     ):  # fmt: skip
         await sees(pilot, app, part)
     await pilot.press("escape")
     await until(pilot, lambda: app.focused is pane.table)
+
+
+def test_why_sheet_has_two_blanks_behind_the_longest_kind_of_input():
+    inputs = [("source", "a.wav", "00ff"), ("additional fingerprint", "soxr 1.1", "01ff")]
+    lines = ["".join(part.text for part in parts) for parts in texts._inputs(inputs)]
+
+    assert lines[2:] == ["   source                  a.wav  00ff", "   additional fingerprint  soxr 1.1  01ff"]
 
 
 @on_jobs(size=(44, 30))
