@@ -174,8 +174,9 @@ class OutcomeChange(Struct, frozen=True):
 
 def first_failed(reader: Reader, job_ids: Sequence[int]) -> int:
     """Return the job that has been failing for the longest time, the first job if no time is stored."""
-    sql = "SELECT JobID FROM Jobs WHERE JobID IN (SELECT value FROM json_each(?)) AND FirstFailLogTime > 0 ORDER BY FirstFailLogTime"
-    found = reader.ask(f"{sql} LIMIT 1", (json.dumps(job_ids),)).fetchone()
+    sql = """SELECT JobID FROM Jobs WHERE JobID IN (SELECT value FROM json_each(?)) AND FirstFailLogTime > 0
+        ORDER BY FirstFailLogTime LIMIT 1"""
+    found = reader.ask(sql, (json.dumps(job_ids),)).fetchone()
     return found[0] if found else job_ids[0]
 
 

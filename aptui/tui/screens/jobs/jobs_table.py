@@ -237,7 +237,11 @@ class Causes:
         if column_id == "count":
             return Cell(f"{len(group.keys):,}", "failed")
         if column_id == "cause":
-            return Cell(f"after {group.cause} failed" if group.is_source else short_error(group.cause, glyph("ellipsis")) or "no reason given")
+            return Cell(
+                f"after {group.cause} failed"
+                if group.is_source
+                else short_error(group.cause, glyph("ellipsis")) or "no reason given"
+            )
         key, change = self._first.get(group.keys, (group.keys[0], None))
         if column_id == "since":
             return Cell("" if change is None else self._describe(change), "muted")

@@ -217,7 +217,10 @@ async def test_tree_without_problems_has_no_problem_column(app, pilot, pane):
     await until(pilot, lambda: "Problems" not in text(app))
 
 
-@pytest.mark.parametrize(("width", "ids"), [(46, ["name", "health"]), (64, ["name", "health", "duration"]), (72, ["name", "health", "extension", "duration"])])
+@pytest.mark.parametrize(
+    ("width", "ids"),
+    [(46, ["name", "health"]), (64, ["name", "health", "duration"]), (72, ["name", "health", "extension", "duration"])],
+)
 def test_problems_and_names_get_room_before_extension_and_duration(width, ids):
     columns = {column.id: cells for column, cells in lay_out(AssetTreeView(Kind.SOURCES)._measure_columns(width), width)}
 

@@ -542,7 +542,8 @@ def test_builder_without_runs_has_a_dash_for_its_durations(spent, expected):
 
 
 @pytest.mark.parametrize(
-    ("version", "shown"), [("1", "1"), ("1 (etcpak 0.9.15, Pillow 13)", "1"), ("atlas 1 (Pillow 13), gpu 2 (etcpak 0.9)", "atlas 1, gpu 2")]
+    ("version", "shown"),
+    [("1", "1"), ("1 (etcpak 0.9.15, Pillow 13)", "1"), ("atlas 1 (Pillow 13), gpu 2 (etcpak 0.9)", "atlas 1, gpu 2")],
 )
 def test_version_in_the_builder_list_has_no_packages(version, shown):
     known = KnownBuilder(BUILDER, "art", replace(IMAGES, version=version))
