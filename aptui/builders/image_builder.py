@@ -167,14 +167,12 @@ def decode_picture(data: bytes, job: PictureJob) -> Image.Image | DeepPicture:
     with warnings.catch_warnings(record=True) as noted:  # Pillow reports faults of the file by `warnings.warn`
         warnings.simplefilter("always")
         picture = opened()
-        if png.bit_depth:
-            check_length(png)
         kind, profile = picture.format or "", png.profile or picture.info.get("icc_profile") or b""
         profile = profile if job.is_color else b""
         frame_count = png.frame_count or count_frames(data, picture)
-        deep = _read_deep(picture, opened, job)
+        deep = _read_deep(picture, opened, png, job)
         if deep is None:
-            _load(picture, job)
+            _load(picture, png, job)
     for text in dict.fromkeys([*png.remarks, *(describe_remark(str(each.message)) for each in noted)]):
         job.warn(text)
     _report_kind(kind, frame_count, job)
@@ -193,11 +191,15 @@ def decode_rgba(data: bytes, job: PictureJob) -> Image.Image:
     return picture.convert("RGBA")
 
 
-def _load(picture: ImageFile.ImageFile, job: PictureJob) -> None:
+def _load(picture: ImageFile.ImageFile, png: PngFile, job: PictureJob) -> None:
     """Decode a picture and turn it upright."""
     from PIL import ImageOps
 
+    if png.is_interlaced:  # Pillow may fail for rows that are missing, but it does not say that they are missing
+        check_length(png)
     load_picture(picture, job.options["max_megapixels"])
+    if png.bit_depth and not png.is_interlaced and not _has_last_row(picture):
+        check_length(png)
     try:
         ImageOps.exif_transpose(picture, in_place=True)
     except MemoryError:
@@ -206,13 +208,20 @@ def _load(picture: ImageFile.ImageFile, job: PictureJob) -> None:
         job.warn("its EXIF orientation is damaged, so that is ignored")
 
 
-def _read_deep(picture: ImageFile.ImageFile, opened: Callable[[], ImageFile.ImageFile], job: PictureJob) -> DeepPicture | None:
+def _has_last_row(picture: ImageFile.ImageFile) -> bool:
+    """Return whether the last row has a value above 0; Pillow sets the values of missing rows to 0."""
+    return bool(picture.crop((0, picture.height - 1, *picture.size)).tobytes().strip(b"\0"))
+
+
+def _read_deep(
+    picture: ImageFile.ImageFile, opened: Callable[[], ImageFile.ImageFile], png: PngFile, job: PictureJob
+) -> DeepPicture | None:
     """Return a picture with more than 8 bits a channel; None if the picture has only 8 bits, or if only 8 bits can be read."""
     if picture.mode in ("I", "F"):
         raise PictureError("32 bits a channel are not supported; save it with 8 or 16 bits")
     if not is_deep(picture):
         return None
-    deep = read_deep(opened, partial(_load, job=job))
+    deep = read_deep(opened, partial(_load, png=png, job=job))
     if deep is None:
         job.warn("its 16 bits a channel are cut to 8, because its channels are stored apart; save it with interleaved channels")
     return deep

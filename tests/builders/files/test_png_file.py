@@ -9,7 +9,7 @@ import pytest
 from png_samples import CHANNELS, SIGNATURE, chunk, png, samples_of
 
 from aptui.builders.files.pictures import PictureError
-from aptui.builders.files.png_file import MOST_PROFILE_BYTES, MOST_UNPACKED_BYTES, check_length, read_png, write_png16
+from aptui.builders.files.png_file import MOST_PROFILE_BYTES, MOST_UNPACKED_BYTES, read_png, write_png16
 from aptui.builders.image_builder import ImageBuilder
 
 BUILDER = ImageBuilder
@@ -218,14 +218,17 @@ def test_written_16_bit_png_is_read_by_another_decoder(channels, size):
 
 @pytest.mark.parametrize("is_interlaced", [False, True])
 @pytest.mark.parametrize(("depth", "colour_type"), [(1, 0), (8, 0), (8, 2), (4, 3), (16, 4), (8, 6)])
-def test_png_without_its_last_rows_is_refused_as_damaged(depth, colour_type, is_interlaced):
+def test_png_without_its_last_rows_is_refused_as_damaged(bench, depth, colour_type, is_interlaced):
     width, height = 9, 11
     rows = [[(1,) * CHANNELS[colour_type]] * width] * height
-    whole = png(rows, depth, colour_type, is_interlaced=is_interlaced)
-    cut = png(rows[:-1], depth, colour_type, is_interlaced=is_interlaced)
+    black = [[(0,) * CHANNELS[colour_type]] * width]
+    palette = (chunk(b"PLTE", bytes(6)),) if colour_type == 3 else ()
     header = struct.pack(">IIBBBBB", width, height, depth, colour_type, 0, 0, is_interlaced)
-    short = cut[:8] + chunk(b"IHDR", header) + cut[33:]
 
-    check_length(read_png(whole))
-    with pytest.raises(PictureError, match="ends too early"):
-        check_length(read_png(short))
+    for lines, is_whole in ((rows, True), (rows[:-1] + black, True), (rows[:-1], False)):
+        made = png(lines, depth, colour_type, *palette, is_interlaced=is_interlaced)
+        source = bench.write("a.png", made[:8] + chunk(b"IHDR", header) + made[33:])
+        if is_whole:
+            assert bench.build(source)
+        else:
+            assert bench.fail(source) == "a.png: damaged PNG: the file ends too early"
