@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from aptui.core.project import Builder
+from aptui.core.project import Builder, BuilderKind
+
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+"""Number of threads of numpy's matrix library. Each thread takes a core for 60 ms after numpy is imported, and sums of products may
+differ with the number of threads.
+"""
 
 
 def values_of(builders: Iterable[Builder]) -> tuple[tuple[str, bytes], ...]:
@@ -17,6 +22,8 @@ def values_of(builders: Iterable[Builder]) -> tuple[tuple[str, bytes], ...]:
 class BuilderVariables:
     """Sets, for each call of a builder, the variables that the configuration names for the builder.
 
+    Builders in Python also get one thread of OpenBLAS, because each worker should use one core.
+
     Args:
         builders: the builders of this worker.
         values: (name, value) of the variables that are set in the engine's environment.
@@ -24,12 +31,15 @@ class BuilderVariables:
 
     def __init__(self, builders: Sequence[Builder], values: Sequence[tuple[str, bytes]]) -> None:
         own = {builder.name: {name for name, _digest in builder.variables} for builder in builders}
-        everybodys = {name: os.environb.get(name.encode()) for names in own.values() for name in names}
+        everybodys = {name: os.environb.get(name.encode()) for names in (*own.values(), [_BLAS_THREADS]) for name in names}
         known = dict(values)
         self._of = {
             builder: {name: known.get(name) if name in names else value for name, value in everybodys.items()}
             for builder, names in own.items()
         }
+        for builder in builders:
+            if builder.kind is BuilderKind.PYTHON and _BLAS_THREADS not in own[builder.name]:
+                self._of[builder.name][_BLAS_THREADS] = b"1"
         self._environments: dict[str, Mapping[str, str]] = {}
 
     def apply(self, builder: str) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from fakes import scripter
+from fakes import builder, scripter
 
+from aptui.core.project import BuilderKind
 from aptui.worker.variables import BuilderVariables, values_of
 
 ONE, TWO = scripter("one", variables=(("ONES", "x"), ("BOTH", "x"))), scripter("two", variables=(("BOTH", "x"), ("LANG", "x")))
@@ -57,3 +58,13 @@ def test_builder_gets_variables_with_undecodable_values(monkeypatch: pytest.Monk
     variables = BuilderVariables([ONE], values_of([ONE]))
 
     assert variables.environment("one")["ONES"] == os.fsdecode(b"\xff")
+
+
+def test_only_builders_in_python_get_one_thread_of_openblas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "4")
+    command, named = builder("command", "*.c", BuilderKind.COMMAND), scripter("named", variables=(("OPENBLAS_NUM_THREADS", "x"),))
+    variables = BuilderVariables([command, ONE, named], [("OPENBLAS_NUM_THREADS", b"8")])
+
+    found = {name: variables.environment(name)["OPENBLAS_NUM_THREADS"] for name in ("one", "named", "command")}
+
+    assert found == {"one": "1", "named": "8", "command": "4"}
