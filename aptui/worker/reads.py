@@ -38,7 +38,13 @@ from aptui.worker.file_access import is_pointer
 # (libraries, settings) are allowed: content chose a path only if the path is contained in the source, or in a file of the project
 # that was read with it.
 
-_OWN = tuple(f"{path.rstrip('/')}/" for path in {"/usr", "/lib", "/lib64", "/sys", sys.prefix, sys.base_prefix})
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+_PACKAGES = {path for path in sys.path if f"{path}/".endswith(_INSTALLED)}
+"""Folders of installed packages; not all are below `sys.prefix`, for example those of `pip install --user`."""
+_PACKAGE = os.path.dirname(aptui.__file__) + "/"
+_OWN = tuple(
+    f"{path.rstrip('/')}/" for path in {"/usr", "/lib", "/lib64", "/sys", sys.prefix, sys.base_prefix, _PACKAGE, *_PACKAGES}
+)
 _MOST_BYTES = 4 << 20
 """Maximum number of bytes of a file that are searched for names of other files."""
 _LONGEST = 4096
@@ -116,14 +122,12 @@ def _means(name: bytes, path: str, bases: Sequence[str]) -> bool:
 
 _NO_CONTENT = os.O_DIRECTORY | getattr(os, "O_PATH", 0)
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + "/"
-_PACKAGE = os.path.dirname(aptui.__file__) + "/"
 _BUILDERS = _PACKAGE + "builders/"
 _CALLS_BUILDERS = _PACKAGE + "worker/builder_run.py"
 """The file that calls builders, so its frame ends the search for the builder's code.
 
 Other frames of aptui open files for a builder, and are skipped.
 """
-_INSTALLED = ("/site-packages/", "/dist-packages/")
 _IMPORT = "<frozen importlib"
 
 
