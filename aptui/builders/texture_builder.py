@@ -120,11 +120,14 @@ class TextureBuilder(SimpleBuilder):
 
     def analyse(self, request: CreateJobsRequest) -> None:
         """Declare the files that the parameters name as channels, faces or layers as dependencies."""
-        named = set()
+        named, is_alone = set(), True
         for platform in request.platforms:
             options: TextureParams = request.options_for(platform.id)
             choose_format(options, platform, "color", has_alpha=False)
-            named.update(_list_files(options, request.source))
+            files = _list_files(options, request.source)
+            named.update(files)
+            is_alone &= files == [request.source] and not options.layers
+        request.is_same_for_all_sources = is_alone
         for path in sorted(named - {request.source}):
             request.depends_on(path)
 

@@ -385,7 +385,8 @@ class CreateJobsRequest(_Request):
 
     `params` are the builder's parameters common to all platforms; `platform_params` maps a platform id to the parameters that
     differ on it. Both include the changes of the `.aptui.yaml` files above the source. `source_dependencies` are the dependencies
-    that `depends_on` and `matching` declared; the worker adds them to the response.
+    that `depends_on` and `matching` declared; the worker adds them to the response. A builder sets `is_same_for_all_sources` if its
+    answer depends only on the platforms and parameters; see the function `same_for_all_sources`.
     """
 
     platforms: tuple[PlatformInfo, ...]
@@ -398,6 +399,7 @@ class CreateJobsRequest(_Request):
 
     The engine repeats this analysis with their files.
     """
+    is_same_for_all_sources: bool = False
 
     def params_for(self, platform: str) -> dict[str, Any]:
         """Return the builder's parameters for `platform`, without defaults."""

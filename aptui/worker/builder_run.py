@@ -280,7 +280,8 @@ def analyse(
     used = Used(code(), began_ns, seen.list_used(), changed=seen.find_changed())
     if used.changed and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
         return AnalyseResult(order.run_key, Outcome.STALE, "a file changed while it was analysed", used=used)
-    is_for_all = is_done and is_same_for_all_sources(load(builder)) and not (seen.is_source_read or used.files or found)
+    is_for_all = is_done and (request.is_same_for_all_sources or is_same_for_all_sources(load(builder)))
+    is_for_all = is_for_all and not (seen.is_source_read or used.files or found)
     return AnalyseResult(
         order.run_key, ending.outcome, ending.error, plans, edges, log.records(), duration_ms, found, used, ending.kind,
         is_for_all_sources=is_for_all,

@@ -82,9 +82,24 @@ class Analyses(Alike):
         """Read nothing."""
 
 
+class Says(Alike):
+    def analyse(self, request):
+        request.is_same_for_all_sources = True
+
+
+class SaysAndReads(Says):
+    def analyse(self, request):
+        super().analyse(request)
+        request.read_source()
+
+
 @pytest.mark.parametrize(
-    ("builder", "is_for_all"), [(Alike, True), (Decorated, True), (Analyses, False), (Overrides, False), (Reads, False)]
-)
+    ("builder", "is_for_all"),
+    [
+        (Alike, True), (Decorated, True), (Says, True),
+        (Analyses, False), (Overrides, False), (Reads, False), (SaysAndReads, False),
+    ],
+)  # fmt: skip
 def test_analysis_is_valid_for_all_sources_if_its_builder_reads_none(room, builder, is_for_all):
     reads.watch((str(room.root),))
     room.source()
