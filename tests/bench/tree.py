@@ -1,6 +1,7 @@
-"""A real tree, cold: pictures, sounds and copies, compared with the same library calls in two bare processes.
+"""A real tree, cold: pictures, sounds and copies, or textures, compared with the same library calls in two bare processes.
 
 The tree is the folder that `APTUI_BENCH_TREE` names, or that of Debian's supertux-data, or generated pictures, sounds and texts.
+The pictures for textures are in the folder that `APTUI_BENCH_TEXTURES` names, or generated, with sides of 64 to 2048 pixels.
 """
 
 from __future__ import annotations
@@ -77,6 +78,48 @@ with get_context("fork").Pool(2) as pool:
 """
 
 
+TEXTURES = """\
+platforms: {{linux: {{}}}}
+scan_folders: [{{name: game, path: {tree}}}]
+workers: 2
+builders: [{{name: texture, uses: texture, patterns: ["*.png"], params: {{format: bc7, usage: color}}}}]
+cache: Cache
+local_store: {{enabled: false}}
+"""
+BARE_TEXTURES = """\
+import io, os, sys
+from multiprocessing import get_context
+import numpy
+from PIL import Image
+from aptui.builders.files.mips import make_mips
+from aptui.builders.files.texture_file import Texture, encode_ktx2
+from aptui.builders.texture_builder import _encode_band
+
+def make(job):
+    source, target = job
+    with open(source, "rb") as file:
+        pixels = numpy.array(Image.open(io.BytesIO(file.read())).convert("RGBA"))
+    levels = []
+    for level in make_mips(pixels, "color", has_mips=True, bleeds=True, coverage=None):
+        bands = (level[top : top + 64] for top in range(0, len(level), 64))
+        levels.append([b"".join(_encode_band(band, "bc7", "color", 30) for band in bands)])
+    with open(target, "wb") as file:
+        file.write(encode_ktx2(Texture("bc7", pixels.shape[1], pixels.shape[0], levels, is_srgb=True)))
+
+jobs = []
+for folder, _folders, names in os.walk(sys.argv[1]):
+    made = os.path.join(sys.argv[2], os.path.relpath(folder, sys.argv[1])).lower()
+    os.makedirs(made, exist_ok=True)
+    names = [name for name in names if name.endswith(".png")]
+    jobs += [(os.path.join(folder, name), os.path.join(made, name.lower()[:-3] + "ktx2")) for name in names]
+with get_context("fork").Pool(2) as pool:
+    for _each in pool.imap_unordered(make, jobs):
+        pass
+"""
+_SIDES = {64: 120, 128: 90, 256: 70, 512: 40, 1024: 14, 2048: 4}
+"""{side (pixels): number of generated pictures with this side}."""
+
+
 def generate(root: Path, count: int) -> None:
     """Write `count` files, the same every time: two of three are pictures, one in 60 is a sound, the others are texts."""
     from PIL import Image
@@ -97,6 +140,22 @@ def generate(root: Path, count: int) -> None:
             small.resize((side, side), Image.Resampling.BICUBIC).save(folder / f"{number}.png")
 
 
+def generate_textures(root: Path) -> None:
+    """Write square pictures with the detail of photographs, the same every time: the sum of noise at all scales."""
+    import numpy as np
+    from PIL import Image
+
+    for side, count in _SIDES.items():
+        for number in range(count):
+            (root / f"{side}").mkdir(parents=True, exist_ok=True)
+            rng, values = np.random.default_rng(number), np.zeros((side, side, 3), np.float32)
+            for cells in (2 << shift for shift in range(0, side.bit_length() - 1, 2)):
+                noise = Image.fromarray(rng.integers(0, 256, (cells, cells, 3), np.uint8))
+                values += np.asarray(noise.resize((side, side), Image.Resampling.BICUBIC), np.float32) / cells**0.7
+            values -= values.min()
+            Image.fromarray((values * (255 / values.max())).astype(np.uint8)).save(root / f"{side}" / f"{number}.png")
+
+
 def real_tree(bench: Bench) -> None:
     """A cold build: all files of a tree of pictures, sounds and copies are new."""
     tree = Path(os.environ.get("APTUI_BENCH_TREE", SUPERTUX))
@@ -104,8 +163,23 @@ def real_tree(bench: Bench) -> None:
         tree = bench.base / "tree"
         if not tree.is_dir():
             generate(tree, 2000)
+    wall, cpu, text = _compare(bench, tree, BARE, CONFIG)
+    say("real tree", f"{text}; {wall:.2f} × the time (target ≤ 1.15), {cpu:.2f} × the processor time (target ≤ 1.10)")
+
+
+def textures(bench: Bench) -> None:
+    """A cold build of GPU textures (BC7) compared with decoding, mips and encoding in two bare processes."""
+    tree = Path(os.environ.get("APTUI_BENCH_TEXTURES", bench.base / "pictures"))
+    if not tree.is_dir():
+        generate_textures(tree)
+    wall, cpu, text = _compare(bench, tree, BARE_TEXTURES, TEXTURES)
+    say("textures", f"{text}; {1 / wall:.2f} × the throughput (target ≥ 0.9), by processor time {1 / cpu:.2f} ×")
+
+
+def _compare(bench: Bench, tree: Path, bare_code: str, config: str) -> tuple[float, float, str]:
+    """Build a tree by aptui and by a script, in turns; return the ratios of wall and of processor time, and a description."""
     script, out = bench.base / "bare_tree.py", bench.base / "bare-tree"
-    script.write_text(BARE, encoding="utf-8")
+    script.write_text(bare_code, encoding="utf-8")
     ours: list[Cost] = []
     bare: list[Cost] = []
     did: dict[str, int] = {}
@@ -113,7 +187,7 @@ def real_tree(bench: Bench) -> None:
         shutil.rmtree(out, ignore_errors=True)
         settle()
         bare.append(run([sys.executable, str(script), str(tree), str(out)]))
-        project = bench.project("tree-project", CONFIG.format(tree=tree))
+        project = bench.project("tree-project", config.format(tree=tree))
         cost, did = bench.build(project)
         ours.append(cost)
     made = [path for path in out.rglob("*") if path.is_file()]
@@ -123,11 +197,8 @@ def real_tree(bench: Bench) -> None:
         raise SystemExit(f"'{different[0]}' and {len(different) - 1} more differ from their products: no ratio")
     wall = median(ours).wall_s / median(bare).wall_s
     cpu_s, bare_s = (min(cost.cpu_s for cost in costs) for costs in (ours, bare))
-    say(
-        "real tree",
-        f"{did['jobs_run']:,} jobs of '{tree.name}' {spread(ours)}, two bare processes {spread(bare)}: {wall:.2f} × (target "
-        f"≤ 1.15); CPU at least {cpu_s:.2f} s against {bare_s:.2f} s: {cpu_s / bare_s:.2f} × (target ≤ 1.10)",
-    )
+    text = f"{did['jobs_run']:,} jobs of '{tree.name}' {spread(ours)}, two bare processes {spread(bare)}; "
+    return wall, cpu_s / bare_s, f"{text}CPU at least {cpu_s:.2f} s against {bare_s:.2f} s"
 
 
-ROWS = {"real-tree": real_tree}
+ROWS = {"real-tree": real_tree, "textures": textures}
