@@ -359,7 +359,12 @@ def _encode_band(pixels: Pixels, name: str, usage: str, effort: int) -> bytes:
         params.m_max_partitions = 64 * effort // 100
         arguments = (*arguments, params)
     # The result is cut, because compress_eac_r returns twice the needed bytes, and the second half is not initialized.
-    return bytes(getattr(etcpak, f"compress_{name}")(*arguments)[: padded.size // 64 * FORMATS[name].size])
+    encoded = bytes(getattr(etcpak, f"compress_{name}")(*arguments)[: padded.size // 64 * FORMATS[name].size])
+    if name in ("bc1", "bc3") and effort > 0:
+        from aptui.builders.files.colour_blocks import refine_colours
+
+        return refine_colours(encoded, padded, steps=1 + effort // 50, is_bc3=name == "bc3")
+    return encoded
 
 
 def _encode_astc(pixels: Pixels, name: str, usage: str, effort: int) -> bytes:

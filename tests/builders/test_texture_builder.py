@@ -125,6 +125,24 @@ def test_decoded_texture_resembles_its_source_in_every_level(bench: BuilderBench
     assert file.format == (FORMATS[name].vulkan_srgb or FORMATS[name].vulkan)
 
 
+@pytest.mark.parametrize("name", ["bc1", "bc3"])
+def test_no_block_of_a_texture_with_effort_is_worse_than_in_a_draft(bench: BuilderBench, name: str) -> None:
+    noise = np.random.default_rng(3).integers(0, 256, (32, 128, 4), np.uint8)
+    pixels = np.vstack([draw_photo(), np.full((32, 128, 4), (9, 120, 200, 255)), noise | (0, 0, 0, 255)]).astype(np.uint8)
+    bench.write("photo.png", png(pixels))
+
+    errors = []
+    for effort in (0, 30, 100):
+        file = Ktx2(bench.build("photo.png", format=name, effort=effort, mips=False)["photo.ktx2"])
+        gap = file.decode(name)[..., :3].astype(int) - pixels[..., :3]
+        errors.append((gap**2).reshape(40, 4, 32, 4, 3).sum(axis=(1, 3, 4)))
+
+    draft, usual, best = errors
+    assert (usual <= draft).all()
+    assert (best <= usual).all()
+    assert draft.sum() > 1.15 * usual.sum()
+
+
 @pytest.mark.parametrize(
     ("platform_id", "tags", "usage", "has_alpha", "expected"),
     [
