@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -294,14 +295,16 @@ class _Hostile(BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def _program(command, port, log):
     with open(log, "wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
     try:
         until(lambda: _listens(port) or process.poll() is not None)
         assert process.poll() is None, Path(log).read_text()
         yield
     finally:
-        process.terminate()  # The server ends its own child processes only if it is not killed.
+        process.terminate()
         process.wait()
+        with contextlib.suppress(ProcessLookupError):  # the server may end before its child processes do
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _listens(port):
