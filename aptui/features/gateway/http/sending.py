@@ -1,4 +1,4 @@
-"""Opens a product and sends it as the answer to a GET or HEAD: conditions, ranges, headers, and the bytes in the cheapest way.
+"""Sends a product as the answer to a GET or HEAD: ETags and other conditions, ranges, headers, and the bytes in the cheapest way.
 
 Tests: `tests/features/gateway/http/test_http_files.py`, `tests/features/gateway/http/test_conditions.py`.
 """
