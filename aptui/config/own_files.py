@@ -70,8 +70,9 @@ class OwnFiles:
         self.paths = frozenset(paths)
         self._written: frozenset[str] = frozenset()
         self._list_stamp = ""
-        self._names: set[str] = set()
-        self._inodes: set[int] = set()
+        self.names: set[str] = set()
+        self.inodes: set[int] = set()
+        """A file with another name and another inode is not aptui's; a scan tests this without a call for each file."""
         self._printed: set[tuple[int, int]] = set()
 
     def refresh(self) -> None:
@@ -86,13 +87,13 @@ class OwnFiles:
                 with open(path, encoding="ascii", errors="replace") as stream:
                     self._written = frozenset(stream.read().split("\n"))
                 self._list_stamp = now
-        self._names = {os.path.basename(path) for path in (*self.paths, *_being_written)}
+        self.names = {os.path.basename(path) for path in (*self.paths, *_being_written)}
         self._printed = {(seen.st_ino, seen.st_dev) for _descriptor, seen in printing.find_redirected()}
-        self._inodes = {inode for inode, _device in self._printed}
+        self.inodes = {inode for inode, _device in self._printed}
         for line in self._written:
             with suppress(ValueError):  # an incomplete line is ignored
                 inode, device, state = line.split(" ", 2)
-                self._inodes.add(int(inode))
+                self.inodes.add(int(inode))
                 if state.startswith(_PRINTING) and _is_alive(int(state[len(_PRINTING) :])):
                     self._printed.add((int(inode), int(device)))
 
@@ -106,9 +107,9 @@ class OwnFiles:
         Args:
             seen: its status, links followed.
         """
-        if seen.st_ino in self._inodes and ((seen.st_ino, seen.st_dev) in self._printed or _stamp(seen) in self._written):
+        if seen.st_ino in self.inodes and ((seen.st_ino, seen.st_dev) in self._printed or _stamp(seen) in self._written):
             return True
-        is_named = path.rpartition("/")[2] in self._names
+        is_named = path.rpartition("/")[2] in self.names
         return is_named and (path in self.paths or os.path.realpath(path) in _being_written)
 
 

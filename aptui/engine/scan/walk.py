@@ -449,6 +449,7 @@ class Walk:
         """Return the regular files of each part, sorted, and the folders directly below the parts."""
         entries: list[tuple[FolderPart, list[Entry]]] = []
         below: Below = {}
+        own, own_names, own_inodes = self.own, self.own.names, self.own.inodes
         for part in parts:
             files: list[Entry] = []
             ways: dict[str, tuple[str, ...]] = {}
@@ -471,9 +472,10 @@ class Walk:
                             self._explain(entry, error)
                             continue
                         if seen.st_mode & _TYPE_BITS == _REGULAR:
-                            if self.own.is_own_file(entry.path, seen):
+                            may_be_own = entry.name in own_names or seen.st_ino in own_inodes
+                            if may_be_own and own.is_own_file(entry.path, seen):
                                 continue
-                            if seen.st_nlink > 1 or entry.path in ways:
+                            if seen.st_nlink > 1 or (ways and entry.path in ways):
                                 shared.append(entry.name)
                             files.append((entry.name, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino))
                         elif stat.S_ISDIR(seen.st_mode) and not self.own.is_own_folder(os.path.realpath(entry.path)):
