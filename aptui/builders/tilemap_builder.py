@@ -35,7 +35,7 @@ TILEMAP_ASSET_TYPE = UUID("c41d6e3f-0a97-5b28-9d5e-2f7b8a1c6e01")
 """Asset type of every product of this builder: a map in TMJ, or a project of LDtk."""
 
 MOST_SHOWN = 50
-_PICTURE_FIELDS = ("image", "relPath", "bgRelPath")
+_PICTURE_FIELDS = ("image", "relPath", "bgRelPath", "__tilesetRelPath")
 """Fields with the path of a picture, in maps of Tiled and in projects of LDtk."""
 
 
@@ -133,7 +133,8 @@ def _name_textures(value: Any, extension: str) -> None:
         holder = todo.pop()
         for key, each in holder.items() if isinstance(holder, dict) else enumerate(holder):
             if isinstance(each, dict | list):
-                todo.append(each)
+                if key != "properties":  # the user chooses the names in `properties`, and one of them may be `image`
+                    todo.append(each)
             elif key in _PICTURE_FIELDS and isinstance(each, str):
                 holder[key] = f"{posixpath.splitext(each)[0]}.{extension}".lower()
 

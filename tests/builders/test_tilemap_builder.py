@@ -99,16 +99,26 @@ def test_product_of_a_map_contains_its_tileset_and_depends_on_its_pictures(bench
     assert product.path_dependencies == [PathDependency("tiles/ground.png", load=product.path_dependencies[0].load)]
 
 
-@pytest.mark.parametrize("kind", ["tmx", "ldtk"])
-def test_textures_parameter_sets_the_extension_of_pictures_in_a_map(bench, kind):
-    source = write_map(bench)
-    if kind == "ldtk":
-        source = bench.write("maps/world.ldtk", json.dumps(ldtk()[0]))
+def test_textures_parameter_names_textures_in_place_of_the_pictures_of_a_tiled_map(bench):
+    value = '<property name="icon" type="class"><properties><property name="image" value="Icon.PNG"/></properties></property>'
+    more = f'<imagelayer id="2" name="sky"><image source="../tiles/Ground.png"/></imagelayer><properties>{value}</properties>'
 
-    level = build_map(bench, source, textures="ktx2")
+    level = build_map(bench, write_map(bench, more=more), textures="ktx2")
 
-    (tileset,) = level["tilesets"] if kind == "tmx" else level["defs"]["tilesets"]
-    assert tileset["image" if kind == "tmx" else "relPath"] == "../tiles/ground.ktx2"
+    assert [each["image"] for each in (*level["tilesets"], level["layers"][1])] == ["../tiles/ground.ktx2"] * 2
+    assert level["properties"][0]["value"] == {"image": "Icon.PNG"}
+
+
+def test_textures_parameter_names_textures_in_place_of_the_pictures_of_an_ldtk_project(bench):
+    project, level = ldtk()
+    level["bgRelPath"] = level["layerInstances"][0]["__tilesetRelPath"] = "../tiles/ground.png"
+    write_map(bench)
+
+    made = build_map(bench, bench.write("maps/world.ldtk", json.dumps({**project, "levels": [level]})), textures="ktx2")
+
+    (level,) = made["levels"]
+    paths = made["defs"]["tilesets"][0]["relPath"], level["bgRelPath"], level["layerInstances"][0]["__tilesetRelPath"]
+    assert paths == ("../tiles/ground.ktx2",) * 3
 
 
 def test_chunks_of_an_infinite_map_stay_separate(bench):
@@ -329,6 +339,16 @@ def test_contradiction_in_an_ldtk_level_gives_a_warning(bench, change, warning):
     bench.build(bench.write("world.ldtk", json.dumps(project)))
 
     assert bench.warnings == [warning]
+
+
+def test_ldtk_project_of_an_old_version_without_the_sizes_of_tilesets_is_accepted(bench):
+    project, level = ldtk()
+    del project["defs"]["tilesets"][0]["__cWid"], project["defs"]["tilesets"][0]["__cHei"]
+    write_map(bench)
+
+    build_map(bench, bench.write("maps/world.ldtk", json.dumps({**project, "levels": [level]})))
+
+    assert bench.warnings == []
 
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | st.text(max_size=3)

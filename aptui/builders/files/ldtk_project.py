@@ -82,8 +82,7 @@ def check_project(project: Fields) -> Iterator[BrokenTextError]:
             uid = layer.get("__tilesetDefUid")
             if tiles and uid not in tilesets:
                 yield BrokenTextError(f"{where}: its tileset {uid} is not in the project")
-            elif tiles:
-                tileset = tilesets[uid]
+            elif tiles and "__cWid" in (tileset := tilesets[uid]):  # LDtk before 0.9 does not write the size of a tileset
                 columns, rows = (whole_number(tileset, key, _name(tileset), least=0) for key in ("__cWid", "__cHei"))
                 wrong = {number for each in tiles if (number := whole_number(each, "t", where, least=0)) >= columns * rows}
                 for number in sorted(wrong):

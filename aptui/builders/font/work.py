@@ -89,15 +89,14 @@ def check_unpacked_size(data: bytes) -> None:
                 _unpack_zlib(data[offset : offset + packed], work)
 
 
-def _unpack_zlib(data: bytes, work: Work, window: int = zlib.MAX_WBITS) -> bytes:
-    unpacker = zlib.decompressobj(window)
-    found = bytearray()
-    while data and not unpacker.eof:
-        piece = unpacker.decompress(data, FREE_WORK)
-        work.spend(len(piece) or 1)
-        found += piece
-        data = unpacker.unconsumed_tail
-    return bytes(found)
+def _unpack_zlib(data: bytes, work: Work) -> None:
+    unpacker = zlib.decompressobj()
+    for start in range(0, len(data), FREE_WORK):
+        # zlib copies the input that is left after each call, so it gets the input in short parts.
+        part = data[start : start + FREE_WORK]
+        while part and not unpacker.eof:
+            work.spend(len(unpacker.decompress(part, FREE_WORK)) or 1)
+            part = unpacker.unconsumed_tail
 
 
 def _unpack_woff2(data: bytes, work: Work) -> None:
