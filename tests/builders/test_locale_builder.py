@@ -62,6 +62,17 @@ XLIFF_2 = """<xliff version="2.0" srcLang="en" trgLang="de" xmlns="urn:oasis:nam
 <unit id="bye"><segment><source>Bye</source></segment></unit></file></xliff>"""
 
 
+@pytest.mark.parametrize("name", ["original", "id"])
+def test_xliff_with_several_files_has_keys_that_begin_with_the_name_of_their_file(bench, name):
+    unit = '<trans-unit id="title"><source>Title</source><target>{}</target></trans-unit>'
+    files = [f'<file {name}="{each}" target-language="de"><body>{unit.format(each)}</body></file>' for each in ("menu", "shop")]
+    xliff = f'<xliff version="1.2">{"".join(files)}</xliff>'
+
+    made = tables(bench, bench.write("a.xlf", xliff))
+
+    assert made == {"a.json": {"": {"language": "de"}, "menu\x04title": "menu", "shop\x04title": "shop"}}
+
+
 @pytest.mark.parametrize("text", [XLIFF_1, XLIFF_2])
 def test_xliff_becomes_a_table(bench, text):
     assert tables(bench, bench.write("a.xlf", text)) == {"a.json": {"": {"language": "de"}, "hi": "Hallo {0}"}}

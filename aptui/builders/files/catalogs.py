@@ -194,15 +194,19 @@ def _read_csv(text: str, delimiter: str) -> list[TextCatalog]:
 def _read_xliff(root: XmlElement, stem: str) -> TextCatalog:
     if root.name != "xliff":
         raise BrokenTextError(f"the root is <{shorten(root.name)}>, not <xliff>", str(root.line))
-    first = root.find("file")
-    catalog = TextCatalog(language=root.attributes.get("trgLang") or (first and first.attributes.get("target-language")) or stem)
-    for unit in _walk_units(root):
-        key = unit.attributes.get("resname") or unit.attributes.get("name") or unit.attributes.get("id", "")
-        if not key:
-            raise BrokenTextError(f"<{unit.name}> has no id", str(unit.line))
-        parts = [unit] if unit.name == "trans-unit" else list(unit.find_all("segment", "ignorable"))
-        texts = ["".join(found.text for part in parts if (found := part.find(kind))) for kind in ("source", "target")]
-        catalog.add(Message(key=key, line=unit.line, source=texts[:1], texts=texts[1:] if texts[1] else []))
+    files = list(root.find_all("file"))
+    language = root.attributes.get("trgLang") or (files[0].attributes.get("target-language") if files else "")
+    catalog = TextCatalog(language=language or stem)
+    for file in files:
+        # An id is unique only in its file, so the name of the file becomes the context of the key if there are several files.
+        context = (file.attributes.get("original") or file.attributes.get("id", "")) + CONTEXT_END if len(files) > 1 else ""
+        for unit in _walk_units(file):
+            key = unit.attributes.get("resname") or unit.attributes.get("name") or unit.attributes.get("id", "")
+            if not key:
+                raise BrokenTextError(f"<{unit.name}> has no id", str(unit.line))
+            parts = [unit] if unit.name == "trans-unit" else list(unit.find_all("segment", "ignorable"))
+            texts = ["".join(found.text for part in parts if (found := part.find(kind))) for kind in ("source", "target")]
+            catalog.add(Message(key=context + key, line=unit.line, source=texts[:1], texts=texts[1:] if texts[1] else []))
     return catalog
 
 
@@ -210,5 +214,5 @@ def _walk_units(element: XmlElement) -> Iterator[XmlElement]:
     for child in element.children:
         if child.name in ("trans-unit", "unit"):
             yield child
-        elif child.name in ("file", "body", "group"):
+        elif child.name in ("body", "group"):
             yield from _walk_units(child)
