@@ -261,8 +261,8 @@ class AtlasBuilder(SimpleBuilder):
 
 
 def name_page(name: str, textures: PageTextures) -> str:
-    """Return the name of a page in a list of frames or glyphs."""
-    return name if textures == "files" else f"{posixpath.splitext(name)[0]}.{textures}"
+    """Return the name of a page in a list of frames or glyphs, in lower case, because the cache stores products so."""
+    return (name if textures == "files" else f"{posixpath.splitext(name)[0]}.{textures}").lower()
 
 
 def read_atlas_file(data: bytes, source: str) -> AtlasFile:

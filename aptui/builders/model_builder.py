@@ -76,7 +76,7 @@ class ModelParams(MeshParams, frozen=True, kw_only=True):
     ] = "keep"
     textures: Annotated[
         Literal["embed", "files", "ktx2", "dds"],
-        Meta(description="embed: in the GLB; files: as named; ktx2, dds: products of the texture builder in their place"),
+        Meta(description="embed: in the GLB; files: as named, in lower case; ktx2, dds: products of the texture builder in their place"),
     ] = "embed"
     lods: Annotated[
         list[Ratio], Meta(max_length=8, description="share of the triangles in each further level of detail; by gltfpack")
@@ -190,8 +190,7 @@ def _write_levels(product: bytes, options: ModelParams, request: ProcessJobReque
         if level or options.compress:
             document = _run_gltfpack(document, ratio, options, request)
         needs = _needs(document.tree, request)
-        if options.textures in _GPU_TEXTURES:
-            _name_textures(document.tree, options.textures)
+        _name_textures(document.tree, options.textures)
         name = f"{request.stem}.lod{level}.glb" if level else f"{request.stem}.glb"
         data = pack_glb(document, _reader(request), embeds_images=False)
         _write(request, name, data, document.tree, needs, level)
@@ -242,15 +241,18 @@ def _show_files(document: Document, hidden: dict[bytes, str]) -> None:
             image["uri"] = hidden[data]
 
 
-def _name_textures(tree: Object, extension: str) -> None:
-    """Refer to products of the `texture` builder instead of picture files; products have this extension and lower-case names."""
-    feature, kind = _GPU_TEXTURES[extension]
+def _name_textures(tree: Object, textures: str) -> None:
+    """Name products instead of picture files: products have lower-case names, and those of the `texture` builder its extension."""
+    feature, kind = _GPU_TEXTURES.get(textures, ("", ""))
     changed = set()
     for index, image in enumerate(as_objects(tree.get("images"))):
         uri = image.get("uri")
         if isinstance(uri, str) and is_file_uri(uri):
-            image.update(uri=quote(f"{os.path.splitext(unquote(uri))[0]}.{extension}".replace("\\", "/").lower()), mimeType=kind)
-            changed.add(index)
+            path = unquote(uri).replace("\\", "/").lower()
+            image["uri"] = quote(f"{os.path.splitext(path)[0]}.{textures}" if feature else path)
+            if feature:
+                image["mimeType"] = kind
+                changed.add(index)
     for texture in as_objects(tree.get("textures")):
         if texture.get("source") in changed:
             texture["extensions"] = {**as_object(texture.get("extensions")), feature: {"source": texture.pop("source")}}

@@ -44,7 +44,7 @@ class TilemapParams(Struct, frozen=True, kw_only=True):
 
     textures: Annotated[
         Literal["files", "ktx2", "dds"],
-        Meta(description="files: pictures are named as in the map; ktx2, dds: products of the texture builder in their place"),
+        Meta(description="files: pictures are named as in the map, in lower case; ktx2, dds: products of the texture builder in their place"),
     ] = "files"
     strict: Annotated[bool, Meta(description="fail instead of warning")] = False
 
@@ -75,8 +75,7 @@ class TilemapBuilder(SimpleBuilder):
             level = reader.read(lfs_source.source_bytes(request))
             mistakes = [each.explain(request.source) for each in (check_tiles if _is_tiled(request) else check_project)(level)]
             mistakes += _check_pictures(reader, request)
-            if options.textures != "files":
-                _name_textures(level, options.textures)
+            _name_textures(level, options.textures)
             if _is_tiled(request):
                 _list_tiles(level)
             product = write_json(level)
@@ -126,8 +125,8 @@ def _check_pictures(reader: MapReader | LdtkReader, request: ProcessJobRequest) 
     return found
 
 
-def _name_textures(value: Any, extension: str) -> None:
-    """Replace the extension of every picture that a map or a project names by the extension of textures."""
+def _name_textures(value: Any, textures: str) -> None:
+    """Name products instead of pictures: products have lower-case names, and those of the `texture` builder its extension."""
     todo = [value]
     while todo:
         holder = todo.pop()
@@ -136,7 +135,7 @@ def _name_textures(value: Any, extension: str) -> None:
                 if key != "properties":  # the user chooses the names in `properties`, and one of them may be `image`
                     todo.append(each)
             elif key in _PICTURE_FIELDS and isinstance(each, str):
-                holder[key] = f"{posixpath.splitext(each)[0]}.{extension}".lower()
+                holder[key] = (each if textures == "files" else f"{posixpath.splitext(each)[0]}.{textures}").lower()
 
 
 def _list_tiles(level: Fields) -> None:

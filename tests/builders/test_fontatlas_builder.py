@@ -151,12 +151,12 @@ def test_kerning_pairs_above_the_limit_are_dropped_with_a_warning(bench, monkeyp
 def test_bmfont_file_lists_the_glyphs_with_positions_in_pixels(bench):
     data = add_kerning(f"feature kern {{ {PAIRS} }} kern;")
 
-    text = bench.build(bench.write("lantern.ttf", data), size=100, spread=8, format="bmfont")["lantern.fnt"].decode()
+    text = bench.build(bench.write("Lantern.ttf", data), size=100, spread=8, format="bmfont")["Lantern.fnt"].decode()
 
     lines = {line.split(" ")[0]: line for line in text.splitlines()}
     assert lines["common"].startswith("common lineHeight=100 base=80 ")
     assert lines["page"] == 'page id=0 file="lantern.png"'
-    named = bench.build("lantern.ttf", size=100, format="bmfont", textures="ktx2")["lantern.fnt"].decode()
+    named = bench.build("Lantern.ttf", size=100, format="bmfont", textures="ktx2")["Lantern.fnt"].decode()
     assert 'page id=0 file="lantern.ktx2"' in named
     (letter,) = [line for line in text.splitlines() if line.startswith("char id=76 ")]
     assert letter.endswith("width=61 height=86 xoffset=-3 yoffset=2 xadvance=55 page=0 chnl=15")

@@ -38,7 +38,11 @@ def test_a_gltf_becomes_one_glb_with_its_buffer_and_images(bench, sample):
 
 
 def test_images_stay_separate_files_on_request(bench, sample):
-    tree, chunk = read_glb(bench.build(sample.write(bench), textures="files", optimise=False)["rock.glb"])
+    sample.tree["images"][0]["uri"] = "Rock%20face.PNG"
+    source = sample.write(bench)
+    bench.write("Rock face.PNG", picture())
+
+    tree, chunk = read_glb(bench.build(source, textures="files", optimise=False)["rock.glb"])
 
     assert tree["images"] == [{"uri": "rock%20face.png"}]
     assert len(chunk) == len(sample.numbers)

@@ -99,17 +99,18 @@ def test_product_of_a_map_contains_its_tileset_and_depends_on_its_pictures(bench
     assert product.path_dependencies == [PathDependency("tiles/ground.png", load=product.path_dependencies[0].load)]
 
 
-def test_textures_parameter_names_textures_in_place_of_the_pictures_of_a_tiled_map(bench):
+@pytest.mark.parametrize(("textures", "name"), [("files", "ground.png"), ("ktx2", "ground.ktx2")])
+def test_textures_parameter_names_the_products_of_the_pictures_of_a_tiled_map(bench, textures, name):
     value = '<property name="icon" type="class"><properties><property name="image" value="Icon.PNG"/></properties></property>'
     more = f'<imagelayer id="2" name="sky"><image source="../tiles/Ground.png"/></imagelayer><properties>{value}</properties>'
 
-    level = build_map(bench, write_map(bench, more=more), textures="ktx2")
+    level = build_map(bench, write_map(bench, more=more), textures=textures)
 
-    assert [each["image"] for each in (*level["tilesets"], level["layers"][1])] == ["../tiles/ground.ktx2"] * 2
+    assert [each["image"] for each in (*level["tilesets"], level["layers"][1])] == [f"../tiles/{name}"] * 2
     assert level["properties"][0]["value"] == {"image": "Icon.PNG"}
 
 
-def test_textures_parameter_names_textures_in_place_of_the_pictures_of_an_ldtk_project(bench):
+def test_textures_parameter_names_the_products_of_the_pictures_of_an_ldtk_project(bench):
     project, level = ldtk()
     level["bgRelPath"] = level["layerInstances"][0]["__tilesetRelPath"] = "../tiles/ground.png"
     write_map(bench)
