@@ -76,7 +76,7 @@ class ModelParams(MeshParams, frozen=True, kw_only=True):
     ] = "keep"
     textures: Annotated[
         Literal["embed", "files", "ktx2", "dds"],
-        Meta(description="embed: in the GLB; files: as named, in lower case; ktx2, dds: products of the texture builder in their place"),
+        Meta(description="embed: in the GLB; files: as named, in lower case; ktx2, dds: products of the texture builder"),
     ] = "embed"
     lods: Annotated[
         list[Ratio], Meta(max_length=8, description="share of the triangles in each further level of detail; by gltfpack")

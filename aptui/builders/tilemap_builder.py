@@ -44,7 +44,7 @@ class TilemapParams(Struct, frozen=True, kw_only=True):
 
     textures: Annotated[
         Literal["files", "ktx2", "dds"],
-        Meta(description="files: pictures are named as in the map, in lower case; ktx2, dds: products of the texture builder in their place"),
+        Meta(description="files: pictures as in the map, in lower case; ktx2, dds: products of the texture builder"),
     ] = "files"
     strict: Annotated[bool, Meta(description="fail instead of warning")] = False
 
