@@ -165,6 +165,8 @@ ENGINES = (
     ),
 )  # fmt: skip
 PLAIN = GameEngine("files", ())
+_NAMED_BY_STEM = frozenset(("image", "texture", "audio", "model", "table", "tilemap", "locale", "fontatlas"))
+"""Builders that name a product by the stem of its source, so that two files of one stem cannot both be sources."""
 _OWN_LOADERS = ("files", "Bevy")
 """Engines that load GPU textures from files; the others convert pictures themselves."""
 _LONGEST_LINE = 118
@@ -278,7 +280,7 @@ def propose(folder: Path, copy_patterns: Sequence[str] = ()) -> Proposal:
     own = _read_own_patterns(folder / "builders")
     names = [name for name in _files(folder / root, ignore) if not any(fnmatchcase(name.lower(), each) for each in own)]
     art = game_art.inspect(folder / root, names) if engine.name in _OWN_LOADERS else game_art.Art()
-    rules, left = _rules(_count_extensions(names), engine, art, has_own=bool(own))
+    rules, left = _rules(names, engine, art, has_own=bool(own))
     return Proposal(folder, engine, root, rules, ignore, left, has_mobile=art.is_game, atlases=art.atlases)
 
 
@@ -378,12 +380,13 @@ def _patterns_of(statement: ast.stmt) -> Iterator[str]:
 
 
 def _rules(
-    counts: Counter[str], engine: GameEngine, art: game_art.Art, *, has_own: bool
+    names: Sequence[str], engine: GameEngine, art: game_art.Art, *, has_own: bool
 ) -> tuple[tuple[ProposedRule, ...], Counter[str]]:
     """Return a rule for each shipped builder that has work, and a rule that copies other files.
 
     The second result is {unused extension: number of files}.
     """
+    counts = _count_extensions(names)
     rest = Counter({name: count for name, count in counts.items() if name not in engine.own})
     left = counts - rest
     rules: list[ProposedRule] = []
@@ -397,7 +400,8 @@ def _rules(
             for name in builder.companions:
                 left[name] += rest.pop(name, 0)
             patterns = (*(f"*.{name}" for name in here), *tables)
-            rules += _art_rules(builder, patterns, count, art) if art.is_game else [_plain_rule(builder, patterns, count)]
+            here_rules = _art_rules(builder, patterns, count, art) if art.is_game else [_plain_rule(builder, patterns, count)]
+            rules += [_exclude_doubles(rule, names) for rule in here_rules]
     for name in _NEVER_COPIED & rest.keys():
         left[name] += rest.pop(name)
     copied = sorted(name for name in rest if rest[name])
@@ -405,6 +409,23 @@ def _rules(
         patterns = tuple(f"*.{name}" for name in copied or ["txt"])
         rules.append(ProposedRule("files", "copy", patterns, sum(rest.values())))
     return tuple(rules), +left
+
+
+def _exclude_doubles(rule: ProposedRule, names: Sequence[str]) -> ProposedRule:
+    """Return the rule without files that would make the product of another file: `sky.jpg` beside `sky.png`."""
+    if rule.does not in _NAMED_BY_STEM:
+        return rule
+    extensions = [pattern.removeprefix("*.") for pattern in rule.patterns]
+    excluded: list[str] = [*rule.keys.get("exclude", ())]  # type: ignore[misc]  # the values of `keys` have many types
+    first: dict[str, str] = {}
+    doubles = []
+    for extension in extensions:  # the best formats are first
+        for name in names:
+            stem, _, found = name.lower().rpartition(".")
+            if found == extension and first.setdefault(stem, name) != name:
+                doubles.append(name)
+    doubles = [name for name in doubles if not any(fnmatchcase(name.lower(), pattern.lower()) for pattern in excluded)]
+    return replace(rule, count=rule.count - len(doubles), keys=rule.keys | {"exclude": excluded + doubles}) if doubles else rule
 
 
 def _plain_rule(builder: ShippedBuilder, patterns: tuple[str, ...], count: int) -> ProposedRule:

@@ -65,6 +65,15 @@ def test_a_folder_of_art_gets_builders_for_sprites_maps_and_texts(tmp_path: Path
     }
 
 
+def test_proposal_excludes_files_that_would_make_the_product_of_another_file(tmp_path: Path) -> None:
+    names = {"art/Sky.jpg", "art/sky.png", "sounds/grow.ogg", "sounds/grow.wav", "sounds/hop.ogg", "ui/a.png", "icons/ui.ogg"}
+
+    found = proposal.propose(tree(tmp_path, names))
+
+    excluded = {rule.name: (rule.keys.get("exclude"), rule.count) for rule in found.rules}
+    assert excluded == {"textures": (["art/Sky.jpg"], 2), "sounds": (["sounds/grow.ogg"], 3)}
+
+
 def test_proposal_ignores_files_of_desktops_and_editors(tmp_path: Path) -> None:
     left_behind = {"Thumbs.db", "sub/desktop.ini", "a.png~", "#b.png#", ".~lock.c.odt#", "__pycache__/x.png"}
 
