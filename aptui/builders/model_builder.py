@@ -59,6 +59,13 @@ _LIBRARIES = ("trimesh", "Pillow")
 _GPU_TEXTURES = {"ktx2": ("KHR_texture_basisu", "image/ktx2"), "dds": ("MSFT_texture_dds", "image/vnd-ms.dds")}
 """{file extension of a texture: (glTF extension for references to it, media type)}."""
 
+_REMEDIES = {
+    "Unrecognized option -se": "'lod_error' needs gltfpack 0.21 or later, and this one is older",
+    "Cannot allocate Wasm memory": "the gltfpack of npm needs 12 GiB of address space; set 'memory_limit: 16GiB' for this builder, "
+    "or install the program",
+}
+"""{text that gltfpack prints when it fails: what the user can do}."""
+
 Ratio = Annotated[float, Meta(gt=0, lt=1)]
 
 
@@ -210,7 +217,11 @@ def _run_gltfpack(document: Document, ratio: float, options: ModelParams, reques
     arguments += ["-c"] if options.compress else []
     arguments += [] if options.quantise or options.compress else ["-noq"]
     arguments += [] if options.lod_error is None else ["-se", str(options.lod_error)]
-    request.run_program(arguments)
+    try:
+        request.run_program(arguments)
+    except JobError as error:
+        remedy = next((remedy for printed, remedy in _REMEDIES.items() if printed in str(error)), one_line(error))
+        raise JobError(f"{request.source}: {remedy}") from None
     with open(os.path.join(request.temp_dir, "made.glb"), "rb") as file:
         made = parse_document(file.read())
     _show_files(made, hidden)

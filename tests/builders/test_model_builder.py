@@ -265,6 +265,24 @@ def test_levels_of_detail_without_gltfpack_fail_and_name_the_remedy(bench, sampl
     assert bench.build(source)
 
 
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("printed", "remedy"),
+    [
+        ("Unrecognized option -se", "'lod_error' needs gltfpack 0.21 or later, and this one is older"),
+        (
+            "WebAssembly.instantiate(): Out of memory: Cannot allocate Wasm memory for new instance",
+            "the gltfpack of npm needs 12 GiB of address space; set 'memory_limit: 16GiB' for this builder, or install the program",
+        ),
+        ("Error: cannot read", "gltfpack ended with status 1: Error: cannot read"),
+    ],
+)
+def test_failure_of_gltfpack_names_the_remedy(bench, sample, gltfpack, printed, remedy):
+    gltfpack.write_text(f"#!{sys.executable}\nraise SystemExit({printed!r})\n")
+
+    assert bench.fail(sample.write(bench), lods=[0.5], lod_error=0.02) == f"rock.gltf: {remedy}"
+
+
 def test_levels_of_detail_fail_if_gltfpack_would_damage_the_model(bench, sample, gltfpack):
     sample.tree["extensionsUsed"] = ["ACME_doors"]
     source = sample.write(bench)
