@@ -374,14 +374,21 @@ def test_example_project_builds_levels_of_detail_for_each_platform(tmp_path, mon
 
 TRIANGLE = """<?xml version="1.0"?>
 <COLLADA xmlns="http://www.collada.org/2005/11/COLLADASchema" version="1.4.1"><asset><up_axis>Y_UP</up_axis></asset>
+<library_images><image id="i"><init_from>face.png</init_from></image></library_images>
+<library_effects><effect id="e"><profile_COMMON>
+<newparam sid="f"><surface type="2D"><init_from>i</init_from></surface></newparam>
+<newparam sid="t"><sampler2D><source>f</source></sampler2D></newparam>
+<technique sid="c"><phong><diffuse><texture texture="t" texcoord="UV"/></diffuse></phong></technique></profile_COMMON></effect></library_effects>
+<library_materials><material id="m"><instance_effect url="#e"/></material></library_materials>
 <library_geometries><geometry id="g"><mesh>
 <source id="p"><float_array id="a" count="9">0 0 0 1 0 0 0 1 0</float_array>
 <technique_common><accessor source="#a" count="3" stride="3">
 <param name="X" type="float"/><param name="Y" type="float"/><param name="Z" type="float"/></accessor></technique_common></source>
 <vertices id="v"><input semantic="POSITION" source="#p"/></vertices>
-<triangles count="1"><input semantic="VERTEX" source="#v" offset="0"/><p>0 1 2</p></triangles>
+<triangles count="1" material="w"><input semantic="VERTEX" source="#v" offset="0"/><p>0 1 2</p></triangles>
 </mesh></geometry></library_geometries>
-<library_visual_scenes><visual_scene id="s"><node id="n"><instance_geometry url="#g"/></node></visual_scene></library_visual_scenes>
+<library_visual_scenes><visual_scene id="s"><node id="n"><instance_geometry url="#g">
+<bind_material><technique_common><instance_material symbol="w" target="#m"/></technique_common></bind_material></instance_geometry></node></visual_scene></library_visual_scenes>
 <scene><instance_visual_scene url="#s"/></scene></COLLADA>
 """
 CONVERTER = """#!{python}
@@ -425,9 +432,11 @@ def test_imports_example_runs_its_jobs_again_after_its_program_changed(tmp_path,
 @needs("assimp")
 def test_real_assimp_makes_a_model_of_a_collada_file(imports):
     imports.write("assets/a.dae", TRIANGLE)
+    imports.write("assets/face.png", picture())
 
     imports.engine_run()
 
     assert imports.errors() == {}
     tree, _ = read_glb(imports.products()[f"{HOST}/a.glb"])
     assert _count(tree) == (1, 3)
+    assert tree["images"][0]["mimeType"] == "image/png"
