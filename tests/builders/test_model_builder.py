@@ -48,6 +48,16 @@ def test_images_stay_separate_files_on_request(bench, sample):
     assert len(chunk) == len(sample.numbers)
 
 
+@pytest.mark.parametrize("buffer", [{}, {"byteLength": 0}])
+def test_empty_buffer_is_left_out_with_a_warning(bench, buffer):
+    source = bench.write("a.gltf", json.dumps({"asset": {"version": "2.0"}, "buffers": [buffer]}))
+
+    tree, chunk = read_glb(bench.build(source)["a.glb"])
+
+    assert ("buffers" in tree, chunk) == (False, b"")
+    assert bench.warnings[0] == "a.gltf: buffer 0: byteLength is 0, which must be an integer from 1"
+
+
 def test_buffers_are_joined_and_equal_images_are_stored_once(bench, sample):
     sample.tree["buffers"].append({"uri": data_uri(b"\x07" * 9), "byteLength": 9})
     sample.tree["bufferViews"].append({"buffer": 1, "byteOffset": 1, "byteLength": 8})
@@ -378,7 +388,8 @@ TRIANGLE = """<?xml version="1.0"?>
 <library_effects><effect id="e"><profile_COMMON>
 <newparam sid="f"><surface type="2D"><init_from>i</init_from></surface></newparam>
 <newparam sid="t"><sampler2D><source>f</source></sampler2D></newparam>
-<technique sid="c"><phong><diffuse><texture texture="t" texcoord="UV"/></diffuse></phong></technique></profile_COMMON></effect></library_effects>
+<technique sid="c"><phong><diffuse><texture texture="t" texcoord="UV"/></diffuse></phong></technique></profile_COMMON>
+</effect></library_effects>
 <library_materials><material id="m"><instance_effect url="#e"/></material></library_materials>
 <library_geometries><geometry id="g"><mesh>
 <source id="p"><float_array id="a" count="9">0 0 0 1 0 0 0 1 0</float_array>
@@ -388,7 +399,9 @@ TRIANGLE = """<?xml version="1.0"?>
 <triangles count="1" material="w"><input semantic="VERTEX" source="#v" offset="0"/><p>0 1 2</p></triangles>
 </mesh></geometry></library_geometries>
 <library_visual_scenes><visual_scene id="s"><node id="n"><instance_geometry url="#g">
-<bind_material><technique_common><instance_material symbol="w" target="#m"/></technique_common></bind_material></instance_geometry></node></visual_scene></library_visual_scenes>
+<bind_material><technique_common><instance_material symbol="w" target="#m"/></technique_common></bind_material>
+</instance_geometry></node>
+</visual_scene></library_visual_scenes>
 <scene><instance_visual_scene url="#s"/></scene></COLLADA>
 """
 CONVERTER = """#!{python}

@@ -169,7 +169,7 @@ def pack_glb(document: Document, read: Read, *, embeds_images: bool) -> bytes:
     moved: dict[int, tuple[int, int]] = {}
     remaining: list[dict[str, Any]] = []
     for index, buffer in enumerate(objects(tree, "buffers")):
-        if not buffer["byteLength"]:
+        if not buffer.get("byteLength"):
             # An empty buffer, which gltfpack writes for an empty scene, is left out, because no buffer view refers to the buffer.
             continue
         if has_no_bytes(document, index, buffer):
