@@ -323,11 +323,12 @@ class Choices:
         """Filter by a text that the user is typing."""
         self._text, self._mistake = text, None
         self._store.set_filter(text)
+        self.drop_invalid()
 
     def drop_invalid(self) -> None:
         """Show all jobs while the filter is invalid.
 
-        The pane calls this method with each frame, because a thread checks the patterns.
+        The pane calls this method with each frame too, because a thread checks the patterns.
         """
         if isinstance(self._store.error, FilterError):
             self._mistake = self._store.error

@@ -208,6 +208,16 @@ async def test_invalid_filter_is_shown_and_filters_nothing(app, pilot, pane):
 
 
 @on_jobs()
+async def test_filter_with_a_wrong_value_shows_all_jobs_at_once(app, pilot, pane):
+    await typed(pilot, pane, "sand")
+    await until(pilot, lambda: pane.store.row_count() < pane.store.total)
+    await pilot.press("space", *"after:25:99")
+    await sees(pilot, app, "'25:99' is not a time")
+    await until(pilot, lambda: pane.store.row_count() == pane.store.total)
+    await sees(pilot, app, "7 jobs")
+
+
+@on_jobs()
 async def test_excluded_platform_name_gets_a_hint_about_the_platform_field(app, pilot, pane):
     await typed(pilot, pane, "!linux")
 
