@@ -481,9 +481,16 @@ class JobsStore:
 
     def find_failed_among(self, keys: Sequence[int]) -> set[int]:
         """Return which of these jobs are failed; keys of unknown jobs are ignored."""
+        return self._find_among(keys, FAILED)
+
+    def find_unfinished_among(self, keys: Sequence[int]) -> set[int]:
+        """Return which of these jobs are pending or running; keys of unknown jobs are ignored."""
+        return self._find_among(keys, PENDING, PROCESSING)
+
+    def _find_among(self, keys: Sequence[int], *statuses: int) -> set[int]:
         rows = self._table.rows_of(keys)
         is_known, ids = rows >= 0, np.asarray(keys, np.int64)
-        return set(ids[is_known][self._table.number("status")[rows[is_known]] == FAILED].tolist())
+        return set(ids[is_known][np.isin(self._table.number("status")[rows[is_known]], statuses)].tolist())
 
     def failure_groups(self) -> list[CauseGroup]:
         """Return all failed jobs by their cause, the most frequent first."""

@@ -144,13 +144,16 @@ class LastVisit:
 
     def keep(self) -> None:
         """Remember the jobs that are failed now, for the next visit."""
-        if self._store.is_loaded:
+        if self._store.is_loaded and self._is_compared:
             self._view.shell.memory.put("jobs.failed", sorted(self._store.find_failed())[:_MOST_FAILED])
             self._view.shell.memory.put("jobs.left_ms", self._view.shell.session.clock_ms())
 
     def compare(self) -> None:
-        """Find, once and in a thread, what changed since the last visit."""
-        if self._is_compared:
+        """Find, once and in a thread, what changed since the last visit.
+
+        An engine that starts runs failed jobs again: the comparison waits until these runs have ended.
+        """
+        if self._is_compared or (self._view.shell.can_ask and self._store.find_unfinished_among(list(self._failed))):
             return
         self._is_compared = True
         failed = self._store.find_failed()
@@ -173,7 +176,8 @@ class LastVisit:
         shell = self._view.shell
         now_ms, width = shell.session.clock_ms(), shell.app.size.width
         since = moment_text(self.left_ms, now_ms).partition(".")[0]
-        failed, fixed = ([info for info in infos if (info.status == "failed") is is_failed] for is_failed in (True, False))
+        failed = [info for info in infos if info.status == "failed"]
+        fixed = [info for info in infos if info.status not in {"failed", "pending", "processing", "cancelled"}]
         words = [f"{len(failed):,} newly failed{_describe_cause(failed, changes)}"] * bool(failed)
         words += [f"{len(fixed):,} fixed"] * bool(fixed)
         self._lines = [(), (Part(f" Since your last visit, {since}", "title"),)]
@@ -195,9 +199,10 @@ class LastVisit:
     def show(self) -> None:
         """Open the sheet of changes."""
         self._view.shell.set_news("")
-        self._view.shell.sheets.show_news(
-            self._lines or [(), (Part(" no job failed or was fixed since your last visit", "muted"),)]
-        )
+        nothing = "no job failed or was fixed since your last visit"
+        if not self._is_compared:
+            nothing = "the news appear when the jobs that had failed at your last visit have run again"
+        self._view.shell.sheets.show_news(self._lines or [(), (Part(f" {nothing}", "muted"),)])
 
 
 def read_changes(reader: Reader, job_ids: Iterable[int], project: Path | None) -> dict[int, OutcomeChange]:

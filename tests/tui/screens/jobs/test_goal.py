@@ -7,7 +7,7 @@ from aptui.tui.screens.jobs import job_details, selection
 from aptui.tui.screens.jobs.selection import CursorGoal
 from tests.store.conftest import job_row, source_row
 from tests.store.queries.test_session_history import run_row, session_row
-from tests.tui.jobs_room import NOW_MS, fill, in_jobs
+from tests.tui.jobs_room import NOW_MS, fill, in_jobs, notice
 from tests.tui.shell_room import LARGE, SMALL, until
 
 from .jobs_pane_room import sees
@@ -109,6 +109,25 @@ def test_changed_failures_since_the_last_visit_are_counted_and_listed(tmp_path, 
     app = in_jobs(tmp_path, look, memory=memory, filler=filler)
     assert app.memory.get("jobs.failed", []) == [1, 2]
     assert app.memory.get("jobs.left_ms", 0) >= NOW_MS
+
+
+def test_job_that_runs_again_counts_as_fixed_only_after_it_succeeded(tmp_path):
+    memory = UiMemory(tmp_path / "project.json")
+    memory.put("jobs.failed", [1, 2, 3, 4])  # Job 4 is pending.
+    memory.put("jobs.left_ms", NOW_MS - 90_000)
+
+    async def look(app, pilot, pane):
+        await pilot.press(*":news", "enter")
+        await sees(pilot, app, "the news appear when the jobs that had failed at your last visit have run again")
+        pane.deactivate()
+        assert app.memory.get("jobs.failed", []) == [1, 2, 3, 4]
+        await pilot.press("q")
+        app.session.say(notice(4, "failed", source="meshes/rock.fbx", error="hot"), 3)
+        await sees(pilot, app, "1 fixed", ":news shows what changed since your last visit")
+        await pilot.press(*":news", "enter")
+        await sees(pilot, app, "Fixed (1)", "textures/sand.png")
+
+    in_jobs(tmp_path, look, memory=memory)
 
 
 @pytest.mark.parametrize(
