@@ -99,6 +99,7 @@ def test_broken_table_fails_with_line_and_column(bench, name, text, error):
     ("name", "text", "error"),
     [
         ("a.csv", 'id,health,name\na,1,"x\ny"\n,0,z\n', "a.csv:4: column 'health': 0 is less than the minimum of 1"),
+        ("a.csv", "id,health\na,1\nb,x\n", "a.csv:3: column 'health': 'x' is not of type 'integer' (and 1 more)"),
         ("a.json", '[{"id": 1},\n {"id": 2,\n  "health": 0}]', "a.json:3:13: 0 is less than the minimum of 1"),
         ("a.yaml", "- id: 1\n- id: 2\n  health: 0\n", "a.yaml:3:11: 0 is less than the minimum of 1"),
         ("a.json", '[{"id": 1}, {"health": 1}]', "a.json:1:13: 'id' is a required property"),

@@ -91,7 +91,9 @@ class SchemaFile:
         self._validator = kind(schema, registry=REGISTRY)
 
     def violations(self, value: Any) -> Sequence[Violation]:
-        """Return the mistakes in `value`, in the order of their places.
+        """Return the mistakes in `value`, in the order of their places; texts of digits are last.
+
+        A CSV column of numbers with one wrong cell is read as text, so its right cells violate the schema, too.
 
         Raises:
             UnusableError: the schema refers to a schema outside its file.
@@ -102,5 +104,15 @@ class SchemaFile:
             errors = list(self._validator.iter_errors(value))
         except Unresolvable as error:
             raise UnusableError(f"the schema {self.path}: refers to {error.ref!r}, which is not in it") from None
-        found = [Violation(tuple(error.absolute_path), shorten(one_line(error.message))) for error in errors]
-        return sorted(found, key=lambda each: ([(isinstance(step, str), str(step).rjust(12)) for step in each.path], each.what))
+        found = [
+            (_is_number(error.instance), Violation(tuple(error.absolute_path), shorten(one_line(error.message))))
+            for error in errors
+        ]
+        found.sort(
+            key=lambda each: (each[0], [(isinstance(step, str), str(step).rjust(12)) for step in each[1].path], each[1].what)
+        )
+        return [violation for _, violation in found]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, str) and value.strip().lstrip("-").replace(".", "", 1).isdecimal()
