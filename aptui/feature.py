@@ -102,18 +102,24 @@ def features() -> Iterator[Feature]:
 
     Other distributions are searched only when the iteration gets there, because that search is the slowest part of a start.
     """
-    yield from _read_ours()
-    yield from _read_foreign()
+    yield from list_shipped()
+    yield from list_foreign()
 
 
+@cache
 def list_shipped() -> tuple[Feature, ...]:
     """Return the features of this distribution, in the order of the table."""
-    return _read_ours()
+    return tuple(import_module(f"aptui.features.{name}").FEATURE for name in import_module("aptui.features").FEATURES)
 
 
+@cache
 def list_foreign() -> tuple[Feature, ...]:
-    """Return the features of other distributions by name; takes as long as a search of all installed packages."""
-    return _read_foreign()
+    """Return the features of other distributions by name; the first call takes as long as a search of all installed packages."""
+    from importlib.metadata import entry_points
+
+    taken = {feature.name for feature in list_shipped()}
+    loaded = [_attempt(point.name, point.load) for point in sorted(entry_points(group=GROUP), key=lambda each: each.name)]
+    return tuple(feature for feature in loaded if isinstance(feature, Feature) and feature.name not in taken)
 
 
 def load(place: str) -> Any:
@@ -196,17 +202,3 @@ def find_request(name: str) -> type | None:
     """Return the record of a request that a feature adds, None for an unknown name."""
     place = requests().get(name)
     return load(place) if place else None
-
-
-@cache
-def _read_ours() -> tuple[Feature, ...]:
-    return tuple(import_module(f"aptui.features.{name}").FEATURE for name in import_module("aptui.features").FEATURES)
-
-
-@cache
-def _read_foreign() -> tuple[Feature, ...]:
-    from importlib.metadata import entry_points
-
-    taken = {feature.name for feature in _read_ours()}
-    loaded = [_attempt(point.name, point.load) for point in sorted(entry_points(group=GROUP), key=lambda each: each.name)]
-    return tuple(feature for feature in loaded if isinstance(feature, Feature) and feature.name not in taken)

@@ -117,7 +117,7 @@ def test_every_object_that_a_feature_declares_can_be_loaded(each: Feature) -> No
 def test_feature_of_another_distribution_adds_a_verb(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     foreign = Feature("greeting", "says hello", verbs={"greet": ("foreign_greeting", "print a greeting")})
     point = metadata.EntryPoint("greeting", "foreign_greeting:FEATURE", feature.GROUP)
-    monkeypatch.setattr(feature, "_read_foreign", cache(feature._read_foreign.__wrapped__))
+    monkeypatch.setattr(feature, "list_foreign", cache(feature.list_foreign.__wrapped__))
     monkeypatch.setattr(metadata, "entry_points", lambda **_wanted: [point])
     monkeypatch.setattr(metadata.EntryPoint, "load", lambda _self: foreign)
 
@@ -132,7 +132,7 @@ def test_feature_that_cannot_be_loaded_is_reported_and_left_out(
     half = Feature("half", "has a missing module", points={"doctor": "half_missing:lines"})
     broken = metadata.EntryPoint("broken", "broken_feature:FEATURE", feature.GROUP)
     points = [broken, metadata.EntryPoint("half", "half:FEATURE", feature.GROUP)]
-    monkeypatch.setattr(feature, "_read_foreign", cache(feature._read_foreign.__wrapped__))
+    monkeypatch.setattr(feature, "list_foreign", cache(feature.list_foreign.__wrapped__))
     monkeypatch.setattr(feature, "_problems", {})
     monkeypatch.setattr(metadata, "entry_points", lambda **_wanted: points)
     monkeypatch.setattr(metadata.EntryPoint, "load", lambda self: half if self.name == "half" else import_module(self.module))
@@ -196,7 +196,7 @@ def test_engine_answers_a_request_that_another_distribution_adds(tmp_path: Path)
 def test_another_distribution_adds_actions_and_commands_to_assets_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_all(tmp_path / "site", FOREIGN)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    monkeypatch.setattr(feature, "_read_foreign", cache(feature._read_foreign.__wrapped__))
+    monkeypatch.setattr(feature, "list_foreign", cache(feature.list_foreign.__wrapped__))
     [sparkles] = [extend for extend in feature.load_all("assets") if extend.__module__ == "sparkle.screen"]
     shell = SimpleNamespace(can_ask=True)
     tree = SimpleNamespace(view=SimpleNamespace(cursor_key=7))

@@ -4,7 +4,7 @@ The commit is read from Git's files without running Git; authors and contents co
 the commit is unknown: a session without a commit is reported as well. Operations (a rebase, a checkout) are recognised by the names
 and times of a repository's files, also for other version-control systems.
 
-Tests: `tests/shared/files/test_git.py`, `tests/engine/scan/test_vcs.py`.
+Tests: `tests/shared/files/test_git.py`, `tests/shared/files/test_repositories.py`.
 """
 
 from __future__ import annotations
