@@ -339,7 +339,7 @@ def _scan_folder(
     return shown, f"{folder.order}", Cell(folder.name, "title"), "; ".join(filter(None, details))
 
 
-def filled_columns(columns: Sequence[Column], found: Sequence[ListedRow]) -> tuple[Column, ...]:
+def drop_empty_columns(columns: Sequence[Column], found: Sequence[ListedRow]) -> tuple[Column, ...]:
     """Return the columns without the columns that are empty in all rows."""
     return tuple(each for each in columns if not found or any(row.cells[each.id].text for row in found))
 

@@ -209,7 +209,7 @@ class EnginePage(ConnectionTables):
         for name in rows:
             self.table(name).empty_text = self._nothing(name)
         tables = {"clients": connection_rows.CLIENTS, "roots": connection_rows.ROOTS}
-        self.show_rows(rows, {name: connection_rows.filled_columns(every, rows[name]) for name, every in tables.items()})
+        self.show_rows(rows, {name: connection_rows.drop_empty_columns(every, rows[name]) for name, every in tables.items()})
         self._share_height()
         self.offer_keys([len(each) for each in rows.values()])
 

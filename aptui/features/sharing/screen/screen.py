@@ -125,7 +125,7 @@ class Findings(Table):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "menu", id="rows.open")]
 
 
-class ProductsTable(SideTable):
+class LargestProducts(SideTable):
     """The largest products; Enter goes to a product in Assets."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "show in Assets", id="rows.open")]
@@ -141,7 +141,7 @@ class CacheTables:
         self.platforms = SideTable(PLATFORMS, self._amounts["platforms"], id="cache-platforms")
         self.builders = SideTable(BUILDERS, self._amounts["builders"], id="cache-builders")
         self.folders = SideTable(FOLDERS, self._amounts["folders"], id="cache-folders")
-        self.products = ProductsTable(PRODUCTS, self._amounts["products"], id="cache-products")
+        self.products = LargestProducts(PRODUCTS, self._amounts["products"], id="cache-products")
         self.findings = Findings(FINDINGS, self._problems, id="cache-findings")
         self._widgets: dict[str, Table] = {
             "platforms": self.platforms,

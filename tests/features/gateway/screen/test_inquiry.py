@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from aptui.core.notices import Progress
 from aptui.core.project import Platform, Project, ScanFolder
 from aptui.features.gateway.screen import screen
-from aptui.features.gateway.screen.connection_rows import CLIENTS, ROOTS, client_row, filled_columns, root_rows
+from aptui.features.gateway.screen.connection_rows import CLIENTS, ROOTS, client_row, drop_empty_columns, root_rows
 from aptui.features.gateway.screen.screen import EngineInquiry
 from aptui.link.port import Connections
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
@@ -182,11 +182,11 @@ def test_all_watched_folders_are_listed_without_a_configuration() -> None:
     rows = root_rows(HEALTH)
 
     assert [row.cells["path"].text for row in rows] == ["/game", "/art", "/cache/linux", "/game/conf"]
-    assert [column.id for column in filled_columns(ROOTS, rows)] == ["mode", "path", "watches", "detail"]
+    assert [column.id for column in drop_empty_columns(ROOTS, rows)] == ["mode", "path", "watches", "detail"]
 
 
 @pytest.mark.parametrize(("waiting_bytes", "is_shown"), [(974, False), (1 << 20, True)])
 def test_unread_bytes_of_a_client_are_shown_only_if_it_stopped_reading(waiting_bytes, is_shown) -> None:
     row = client_row(Connection(1, "cli", "bench", 77, 1_790_000_000_000, True, waiting_bytes))
 
-    assert ("unread" in [column.id for column in filled_columns(CLIENTS, [row])]) is is_shown
+    assert ("unread" in [column.id for column in drop_empty_columns(CLIENTS, [row])]) is is_shown
