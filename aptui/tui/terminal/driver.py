@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable
 from concurrent import futures
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -314,6 +315,8 @@ class Terminal(LinuxDriver):
 
     def ask_for_pixels(self, then: Callable[[], object]) -> None:
         """Ask whether the terminal shows pixels; `then` is called in the event loop when the output layer has the answer."""
+        # The answer is read by a thread, but Textual's timers need the context of the app that asks.
+        then = partial(copy_context().run, then)
         question = PixelQuestion(os.environ)
         if self.output is None or not question.is_possible:
             self._loop.call_soon(then)

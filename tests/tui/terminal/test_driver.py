@@ -8,6 +8,7 @@ import pty
 import struct
 import sys
 import termios
+from contextvars import ContextVar
 from types import SimpleNamespace
 
 import pytest
@@ -113,6 +114,9 @@ def test_pixel_question_ends_with_the_answer_of_the_terminal_or_a_timeout(answer
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", term)
 
+    caller: ContextVar[str] = ContextVar("caller")
+    callers: list[str] = []
+
     async def ask() -> tuple[str, PixelScreen | None]:
         written, done = [], asyncio.Event()
         terminal = object.__new__(Terminal)
@@ -123,7 +127,8 @@ def test_pixel_question_ends_with_the_answer_of_the_terminal_or_a_timeout(answer
             assert terminal._take_answers(f"j{answers}") == ("j", ""), "the terminal may answer at once"
 
         terminal.write, terminal.fileno = write, 0  # type: ignore[method-assign]  # a double
-        terminal.ask_for_pixels(done.set)
+        caller.set("the app")
+        terminal.ask_for_pixels(lambda: (callers.append(caller.get("")), done.set()))
         await asyncio.wait_for(done.wait(), 10)
         assert terminal._take_answers(ANSWERS) == (ANSWERS, ""), "no question is due"
         return "".join(written), terminal.output.pixels
@@ -131,4 +136,5 @@ def test_pixel_question_ends_with_the_answer_of_the_terminal_or_a_timeout(answer
     written, pixels = asyncio.run(ask())
 
     assert pixels == expected
+    assert callers == ["the app"], "a timer of Textual fails without the context of its app"
     assert written == ("" if term == "linux" else PixelQuestion({"TERM": term}).text)
