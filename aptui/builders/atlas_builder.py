@@ -58,28 +58,39 @@ _SMALLEST_SIDE, _STEP = 16, 8
 Side = Annotated[int, Meta(ge=0, le=16384)]
 PageTextures = Annotated[
     Literal["files", "ktx2", "dds"],
-    Meta(description="files: pages are named as they are; ktx2, dds: as textures that a later step makes of them"),
+    Meta(
+        description="how the list names the pages; files: as .png files; ktx2, dds: as the textures that a later step makes of "
+        "the pages"
+    ),
 ]
 
 
 class AtlasParams(Struct, frozen=True, kw_only=True):
     """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
 
-    max_size: Annotated[int, Meta(ge=16, le=16384, description="longest side of a page in pixels")] = 2048
-    power_of_two: Annotated[bool, Meta(description="sides of pages are powers of two; otherwise multiples of 4")] = True
+    max_size: Annotated[int, Meta(ge=16, le=16384, description="maximum width and height of a page in pixels")] = 2048
+    power_of_two: Annotated[bool, Meta(description="make the sides of pages powers of two; false: multiples of 4")] = True
     padding: Annotated[int, Meta(ge=0, le=64, description="transparent pixels between sprites")] = 2
-    extrude: Annotated[int, Meta(ge=0, le=16, description="pixels by which the edge of each sprite is repeated")] = 1
-    trim: Annotated[bool, Meta(description="cut transparent borders off; the frame keeps the original size")] = True
-    rotate: Annotated[bool, Meta(description="allow sprites to be turned by 90 degrees clockwise")] = False
+    extrude: Annotated[
+        int, Meta(ge=0, le=16, description="number of pixels by which the edge of each sprite is repeated outwards")
+    ] = 1
+    trim: Annotated[bool, Meta(description="cut off transparent borders; the list still gives the original size")] = True
+    rotate: Annotated[bool, Meta(description="allow the packer to turn sprites by 90 degrees clockwise")] = False
     format: Annotated[
         Literal["hash", "array", "phaser", "godot"],
-        Meta(description="TexturePacker's frames by name or as a list, Phaser's multi-atlas, or Godot's <stem>.tpsheet"),
+        Meta(
+            description="format of the list: TexturePacker's (frames by name, or as a list), Phaser's multi-atlas, or Godot's "
+            "<stem>.tpsheet"
+        ),
     ] = "hash"
     textures: PageTextures = "files"
     max_megapixels: Annotated[
         float,
         Meta(
-            gt=0, le=100_000, description="maximum size of a sprite in million pixels", extra_json_schema={"is_trusted_only": True}
+            gt=0,
+            le=100_000,
+            description="maximum size of a sprite in millions of pixels",
+            extra_json_schema={"is_trusted_only": True},
         ),
     ] = MOST_MEGAPIXELS
 
@@ -216,7 +227,7 @@ class AtlasBuilder(SimpleBuilder):
         for platform in request.platforms:
             options: AtlasParams = request.options_for(platform.id)
             if options.format == "godot" and options.rotate:
-                raise JobError("Godot's atlases have no turned sprites; set rotate: false")
+                raise JobError("an atlas for Godot cannot have turned sprites; set rotate: false")
         for pattern in _list_patterns(request.read_source(), request.source):
             for file in request.matching(pattern):
                 with suppress(JobError):  # errors are ignored here, because the job reports them
@@ -234,7 +245,7 @@ class AtlasBuilder(SimpleBuilder):
         contents = _read_contents([found[path] for path in sorted(found)], options, request)
         sprites, settings = contents.sprites, read_atlas_file(data, request.source).frames
         if unknown := sorted(settings.keys() - {each.name for each in sprites}):
-            request.log.warning(f"{request.source}: 'frames' names {unknown[0]}, which is not among the sprites")
+            request.log.warning(f"{request.source}: 'frames' has settings for {unknown[0]}, but no sprite has this name")
         sizes = pack(sprites, options, request.source)
         pages = [_draw_page(size, [each for each in sprites if each.page == number], options) for number, size in enumerate(sizes)]
         names = [f"{request.stem}{f'-{number}' if number else ''}.png" for number in range(len(pages))]
@@ -257,7 +268,7 @@ class AtlasBuilder(SimpleBuilder):
         )
         used = sum(width * height for width, height in {id(each.pixels): each.shape for each in sprites}.values())
         share = 100 * used // sum(width * height for width, height in sizes)
-        request.log.info(f"{len(sprites)} sprites on {len(pages)} pages, {share} % filled")
+        request.log.info(f"{len(sprites)} sprites were packed on {len(pages)} pages, which are {share} % filled")
 
 
 def name_page(name: str, textures: PageTextures) -> str:
@@ -286,7 +297,7 @@ def read_atlas_file(data: bytes, source: str) -> AtlasFile:
         raise JobError(f"{source}:{line}:{column}: {reason}") from None
     except RecursionError:
         pass
-    raise JobError(f"{source}: this is not JSON of an atlas")
+    raise JobError(f"{source}: the file is not JSON in the format of an .atlas file")
 
 
 def _list_patterns(data: bytes, source: str) -> list[str]:
@@ -314,7 +325,7 @@ def _read_sheet(file: MatchedFile) -> tuple[SpriteSheet, str]:
     try:
         sheet = msgspec.json.decode(data, type=SpriteSheet)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise JobError(f"{file.path}: this is not Aseprite's JSON of a sprite sheet: {one_line(error)}") from None
+        raise JobError(f"{file.path}: the file is not a sprite sheet that Aseprite exported as JSON: {one_line(error)}") from None
     return sheet, posixpath.normpath(posixpath.join(posixpath.dirname(file.path), sheet.meta.image.replace("\\", "/")))
 
 
@@ -334,10 +345,10 @@ def _read_contents(files: list[MatchedFile], options: AtlasParams, request: Proc
             pixels = known.setdefault((pixels.shape, pixels.tobytes()), pixels)
             made.sprites.append(Sprite(name, pixels, picture.size, box[:2], duration=duration))
             if len(made.sprites) > MOST_SPRITES:
-                raise JobError(f"{request.source}: more than {MOST_SPRITES} sprites")
+                raise JobError(f"{request.source}: the atlas has more than {MOST_SPRITES:,} sprites, which is the limit")
         request.progress((number + 1) / len(files) / 2)
     if not made.sprites:
-        raise JobError(f"{request.source}: its sheets have no frames")
+        raise JobError(f"{request.source}: the sprite sheets of this atlas have no frames")
     return made
 
 
@@ -372,19 +383,20 @@ def _cut_sheet(path: str, sheet: SpriteSheet, picture: Any, made: Contents) -> I
     listed = sheet.frames.items() if isinstance(sheet.frames, dict) else [(each.filename, each) for each in sheet.frames]
     names = [f"{stem}/{name.removesuffix('.aseprite').removesuffix('.ase')}" for name, _frame in listed]
     if len(set(names)) < len(names):
-        raise JobError(f"{path}: two frames have one name; export them with {{frame}} in the name")
+        raise JobError(f"{path}: two frames have the same name; export the sheet with {{frame}} in its item names")
     for name, (_, frame) in zip(names, listed, strict=True):
         place, size = frame.frame, frame.source_size or Size(frame.frame.w, frame.frame.h)
         width, height = (place.h, place.w) if frame.rotated else (place.w, place.h)
         if min(place.x, place.y) < 0 or place.x + width > picture.width or place.y + height > picture.height:
             raise JobError(
-                f"{path}: frame '{name}' lies outside of {sheet.meta.image}, which has {picture.width}x{picture.height} pixels"
+                f"{path}: frame '{name}' lies outside of the picture {sheet.meta.image}, which has "
+                f"{picture.width}x{picture.height} pixels"
             )
         part = picture.crop((place.x, place.y, place.x + width, place.y + height))
         if frame.rotated:
             part = part.transpose(Image.Transpose.ROTATE_90)
         if min(size.w, size.h) == 0 or size.w * size.h > picture.width * picture.height + _MOST_EMPTY:
-            raise JobError(f"{path}: frame '{name}' has a size of {size.w}x{size.h} pixels")
+            raise JobError(f"{path}: frame '{name}' has an impossible size of {size.w}x{size.h} pixels")
         whole = Image.new("RGBA", (size.w, size.h))
         corner = frame.sprite_source_size
         whole.paste(part, (corner.x, corner.y) if corner else (0, 0))
@@ -392,7 +404,9 @@ def _cut_sheet(path: str, sheet: SpriteSheet, picture: Any, made: Contents) -> I
         yield name, whole, frame.duration
     for tag in sheet.meta.frame_tags:
         if not 0 <= tag.first <= tag.last < len(names):
-            raise JobError(f"{path}: tag '{tag.name}' names frames {tag.first} to {tag.last}, there are {len(names)}")
+            raise JobError(
+                f"{path}: tag '{tag.name}' names frames {tag.first} to {tag.last}, but the sheet has {len(names)} frames"
+            )
         made.animations[f"{stem}/{tag.name}"] = _order_frames(names[tag.first : tag.last + 1], tag.direction)
 
 
@@ -434,7 +448,9 @@ def pack(sprites: list[Sprite], options: AtlasParams, source: str) -> list[tuple
     for width, height, key in boxes:
         if max(width, height) > largest + options.padding:
             size = distinct[key].shape
-            raise JobError(f"{source}: {distinct[key].name} has {size[0]}x{size[1]} pixels, a page holds {largest}")
+            raise JobError(
+                f"{source}: sprite {distinct[key].name} has {size[0]}x{size[1]} pixels, but a page has at most {largest} (max_size)"
+            )
     area = sum(width * height for width, height, _key in boxes)
     for size in sizes:
         page_size = size[0] + options.padding, size[1] + options.padding

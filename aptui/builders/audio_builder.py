@@ -100,7 +100,7 @@ _SHORT_DATA = re.compile(r"^\s*(?:data|SSND)\s*:\s*(\d+).*should be\s*(\d+)", re
 _UNRECOGNISED, _UNSUPPORTED_ENCODINGS = 1, (4, 34)
 """Error numbers of libsndfile (src/common.h); all other errors are reported as damage."""
 
-_SUPPORTED = "supported sounds are WAV, FLAC, Ogg (Vorbis, Opus), MP3, AIFF"
+_SUPPORTED = "the supported formats are WAV, FLAC, Ogg (Vorbis, Opus), MP3 and AIFF"
 _READABLE = ("a WAV", "a FLAC", "an Ogg", "an MP3", "an AIFF", "a Wave64", "a Core", "a Sun")
 _WAV_ENCODINGS = {
     0x01: "PCM", 0x02: "ADPCM", 0x03: "float", 0x06: "A-law", 0x07: "µ-law", 0x11: "ADPCM", 0x31: "GSM", 0x40: "G.721",
@@ -156,23 +156,31 @@ class AudioBuilder:
                 "minimum": 1,
                 "maximum": 100,
                 "default": 60,
-                "description": "quality of vorbis, opus and mp3; equal values give about equal bit rates",
+                "description": "quality of vorbis, opus and mp3; the same value gives about the same bit rate in each format",
             },
-            "channels": {"enum": ["keep", "mono", "stereo"], "default": "keep", "description": "mono is the mean of all channels"},
+            "channels": {
+                "enum": ["keep", "mono", "stereo"],
+                "default": "keep",
+                "description": "number of channels of the product; mono is the mean of all channels",
+            },
             "sample_rate": {
                 "anyOf": [{"type": "integer", "minimum": 1000, "maximum": 384000}, {"enum": ["keep"]}],
                 "default": "keep",
                 "description": "in Hz",
             },
-            "bits": {"enum": [16, 24], "default": 16, "description": "bits per sample of wav and flac"},
+            "bits": {"enum": [16, 24], "default": 16, "description": "number of bits of a sample in wav and flac"},
             "dither": {
                 "type": "boolean",
                 "default": False,
-                "description": "add noise of one bit before samples of wav and flac are rounded, unless they are exact",
+                "description": "add noise of one bit before the samples of wav and flac are rounded; samples that need no "
+                "rounding get "
+                "no noise",
             },
-            "loudness": _or_null(-60, 0, "loudness of the whole sound in LUFS (ITU-R BS.1770)"),
-            "peak": _or_null(-30, 0, "highest sample in dB of full scale; the sound becomes quieter if needed; -1 with loudness"),
-            "trim": _or_null(-100, -20, "cut what is quieter than this (dB of full scale) off both ends"),
+            "loudness": _or_null(-60, 0, "change the volume so that the whole sound has this loudness in LUFS (ITU-R BS.1770)"),
+            "peak": _or_null(
+                -30, 0, "make the sound quieter if a sample exceeds this level (dB of full scale); -1 if loudness is set"
+            ),
+            "trim": _or_null(-100, -20, "cut off the parts at both ends that are quieter than this level (dB of full scale)"),
             "fade_in": {"type": "number", "minimum": 0, "maximum": 60, "default": 0, "description": "seconds"},
             "fade_out": {"type": "number", "minimum": 0, "maximum": 60, "default": 0, "description": "seconds"},
             "max_mib": {
@@ -181,7 +189,7 @@ class AudioBuilder:
                 "maximum": 4000,
                 "default": MOST_MIB,
                 "is_trusted_only": True,
-                "description": "maximum size as a WAV in MiB; larger sounds are refused",
+                "description": "maximum size of the sound as a WAV in MiB; the job of a larger sound fails",
             },
         },
     }
@@ -235,22 +243,24 @@ def _open_sound(file: IO[bytes], layout: WavLayout | None, request: ProcessJobRe
 def _check_wav(layout: WavLayout, request: ProcessJobRequest) -> None:
     """Reject a WAV with an impossible header, and warn of a wrong size in the header."""
     if len(layout.format) < 16:
-        raise _BadAudioError("damaged WAV sound: it has no description of its samples (fmt)")
+        raise _BadAudioError("damaged WAV sound: the description of the samples is missing (chunk fmt)")
     encoding, channels = (int.from_bytes(layout.format[at : at + 2], "little") for at in (0, 2))
     if encoding not in _READ_WAV_ENCODINGS:
         name = _WAV_ENCODINGS.get(encoding, f"number {encoding}")
-        raise _BadAudioError(f"unsupported WAV sound: its samples are packed as {name}; save it as PCM")
+        raise _BadAudioError(f"unsupported WAV sound: the samples are encoded as {name}; save the sound as PCM")
     if channels == 0 or not any(layout.format[4:8]):
         what = "0 channels" if channels == 0 else "a sample rate of 0 Hz"
-        raise _BadAudioError(f"damaged WAV sound: its header says that it has {what}")
+        raise _BadAudioError(f"damaged WAV sound: the header gives {what}")
     if channels > MOST_CHANNELS:
         raise _BadAudioError(
-            f"unsupported WAV sound: its header says that it has {channels} channels, {MOST_CHANNELS} are possible"
+            f"unsupported WAV sound: the header gives {channels} channels, but at most {MOST_CHANNELS} are supported"
         )
     if not layout.data_start:
-        raise _BadAudioError("damaged WAV sound: it has no samples (data)")
+        raise _BadAudioError("damaged WAV sound: the file has no samples (chunk data)")
     if layout.is_unfinished:
-        request.log.warning(f"{request.source}: its header says 0 bytes of sound; all {layout.data_bytes} that follow are used")
+        request.log.warning(
+            f"{request.source}: the header gives 0 bytes of sound; all {layout.data_bytes} bytes after the header are used"
+        )
 
 
 @contextmanager
@@ -277,13 +287,13 @@ def _reason(code: int, file: IO[bytes]) -> str:
     if not head:
         return "the file is empty"
     if kind and not kind.startswith(_READABLE):
-        return f"this is {kind}; {_SUPPORTED}"
+        return f"the file is {kind}; {_SUPPORTED}"
     if code == _UNRECOGNISED and noun == "sound":
-        return f"this is not a sound of a known format; {_SUPPORTED}"
+        return f"the file is not a sound in a supported format; {_SUPPORTED}"
     has_known_codec = any(mark in head for mark in (b"\x01vorbis", b"OpusHead", b"fLaC", b"FLAC"))
     if code in _UNSUPPORTED_ENCODINGS or (noun == "Ogg file" and len(head) > 100 and not has_known_codec):
-        return f"unsupported {noun}: its samples are packed in a way that cannot be read; save it as WAV or FLAC"
-    return f"damaged {noun}: its header or its samples cannot be read; save it again, or get the original"
+        return f"unsupported {noun}: the encoding of the samples is not supported; save the sound as WAV or FLAC"
+    return f"damaged {noun}: the header or the samples cannot be read; save the sound again, or get the original file"
 
 
 def _convert(
@@ -293,17 +303,17 @@ def _convert(
     import soundfile
 
     if source.frames == 0:
-        raise _BadAudioError("holds no samples")
+        raise _BadAudioError("the sound has no samples")
     if short := _SHORT_DATA.search(source.extra_info):
         promised, present = int(short[1]), int(short[2])
-        text = f"{request.source}: its header promises {promised} bytes of sound, the file has {present}"
+        text = f"{request.source}: the header gives {promised} bytes of sound, but the file has {present}"
         (request.log.info if promised >= UNKNOWN_SIZE else request.log.warning)(text)
     channel_count = _choose_channels(source.channels, options)
     form = FORMATS[options["format"]]
     rate = _choose_rate(source.samplerate, options, request)
     bits = _LOSSY_BITS if form.subtype else options["bits"]
     if max(rate, source.samplerate) > MOST_RATE_FACTOR * min(rate, source.samplerate):
-        raise _BadAudioError(f"a sample rate of {source.samplerate} Hz cannot become {rate} Hz; use keep")
+        raise _BadAudioError(f"a sample rate of {source.samplerate} Hz cannot be converted to {rate} Hz; set sample_rate: keep")
     most_frames = int(options["max_mib"] * (1 << 20)) // (channel_count * bits // 8)
     if source.frames < _UNKNOWN_FRAMES:
         _check_length(source.frames * rate // source.samplerate, most_frames, options)
@@ -360,17 +370,22 @@ def _choose_rate(present: int, options: Mapping[str, Any], request: ProcessJobRe
     form, wanted = FORMATS[options["format"]], options["sample_rate"]
     rate = present if wanted == "keep" else int(wanted)
     if (form.rates and rate not in form.rates) or rate > form.most_rate:
-        choice = ", ".join(map(str, form.rates)) or f"at most {form.most_rate}"
+        choice = f"one of {', '.join(map(str, form.rates))}" if form.rates else f"at most {form.most_rate}"
         if wanted != "keep":
-            raise _BadAudioError(f"{options['format']} has no sample rate of {rate} Hz; possible: {choice}")
+            raise _BadAudioError(f"{options['format']} does not support a sample rate of {rate} Hz; set sample_rate to {choice}")
         rate = min((each for each in form.rates if each >= present), default=max(form.rates, default=form.most_rate))
-        request.log.info(f"{request.source}: resampled from {present} to {rate} Hz, which {options['format']} has")
+        request.log.info(
+            f"{request.source}: the sound was converted from {present} to {rate} Hz, because {options['format']} does not "
+            f"support {present} Hz"
+        )
     return rate
 
 
 def _check_length(frames: int, most_frames: int, options: Mapping[str, Any]) -> None:
     if frames > most_frames:
-        raise _BadAudioError(f"too long: as a WAV it would take more than {options['max_mib']:g} MiB; see max_mib")
+        raise _BadAudioError(
+            f"the sound is too long: as a WAV it would have more than {options['max_mib']:g} MiB, which is the limit (max_mib)"
+        )
 
 
 def _measure(
@@ -384,7 +399,9 @@ def _measure(
     """Measure a sound, and return the gain and the range of frames that the parameters `loudness`, `peak` and `trim` request."""
     target, threshold = options["loudness"], options["trim"]
     if target is not None and channel_count > _BLOCK_CHANNELS:
-        raise _BadAudioError(f"loudness is measured of {_BLOCK_CHANNELS} channels at most, this has {channel_count}; use mono")
+        raise _BadAudioError(
+            f"loudness cannot be measured for {channel_count} channels, only for up to {_BLOCK_CHANNELS}; set channels: mono"
+        )
     silence = 0.0 if threshold is None else 10 ** (threshold / 20)
     meter = SoundMeter(rate, channel_count, threshold=silence, measures_loudness=target is not None)
     for block in blocks:
@@ -394,7 +411,7 @@ def _measure(
     if threshold is not None and meter.last >= 0:
         shape.start, shape.end = meter.first, meter.last + 1
     elif threshold is not None:
-        request.log.warning(f"{request.source}: is quieter than {threshold:g} dB all the time, so that nothing is cut off")
+        request.log.warning(f"{request.source}: the whole sound is quieter than {threshold:g} dB (trim), so nothing is cut off")
     shape.gain = _choose_gain(meter, options, request)
     return shape
 
@@ -414,9 +431,12 @@ def _choose_gain(meter: SoundMeter, options: Mapping[str, Any], request: Process
     elif math.isfinite(meter.loudness):
         wanted = target - meter.loudness
         gain = min(wanted, limit)
-        request.log.info(f"{request.source}: {meter.loudness:.1f} LUFS, changed by {gain:+.1f} dB")
+        request.log.info(f"{request.source}: the loudness is {meter.loudness:.1f} LUFS; the volume was changed by {gain:+.1f} dB")
         if gain < wanted:
-            request.log.info(f"{request.source}: its peaks keep it {wanted - gain:.1f} dB below {target:g} LUFS")
+            request.log.info(
+                f"{request.source}: the product is {wanted - gain:.1f} dB below {target:g} LUFS, because its peaks would "
+                "exceed the limit (peak)"
+            )
     return float(10 ** (math.floor(gain * 100) / 2000)) if gain else 1.0
 
 
@@ -457,16 +477,22 @@ def _write_marks(marks: Marks, frames: int, rate: int, product_path: str, reques
         path = _name_marks(product_path)
         with open(path, "wb") as file:
             file.write(write_json({"rate": rate, "frames": frames, **marks.list_all()}))
-        request.log.info(f"{request.source}: its {text} are in {os.path.basename(path)}")
+        request.log.info(f"{request.source}: its {text} were written to {os.path.basename(path)}")
 
 
 def _choose_channels(present: int, options: Mapping[str, Any]) -> int:
     requested_channels = {"keep": present, "mono": 1, "stereo": 2}[options["channels"]]
     if requested_channels == 2 and present > 2:
-        raise _BadAudioError(f"{present} channels cannot become stereo, their places are unknown; use mono or keep")
+        raise _BadAudioError(
+            f"{present} channels cannot become stereo, because the positions of their speakers are unknown; set channels: "
+            "mono or keep"
+        )
     most = FORMATS[options["format"]].most_channels
     if requested_channels > most:
-        raise _BadAudioError(f"{options['format']} holds {most} channels, this has {requested_channels}; use wav or mono")
+        raise _BadAudioError(
+            f"{options['format']} supports {most} channels, but the sound has {requested_channels}; set format: wav, or "
+            "channels: mono"
+        )
     return requested_channels
 
 
@@ -480,16 +506,16 @@ def _blocks(source: Any, request: ProcessJobRequest, *, warns: bool) -> Iterator
         odd_count += _replace_odd(block) if source.subtype in ("FLOAT", "DOUBLE") else 0
         yield block
     if odd_count and warns:
-        text = f"{odd_count} samples are not numbers or infinite; they become silence or full scale"
+        text = f"{odd_count} samples are infinite or not numbers; they were replaced by full scale or silence"
         request.log.warning(f"{request.source}: {text}")
     if read_count >= source.frames or source.frames >= _UNKNOWN_FRAMES:
         return
-    text = f"ends after {read_count} of {source.frames} samples"
+    text = f"the sound ends after {read_count} of {source.frames} samples"
     if source.format != "MP3":
-        raise _BadAudioError(f"damaged {source.format} sound: it {text}")
+        raise _BadAudioError(f"damaged {source.format} file: {text}")
     # A short MP3 gives only a warning, because libsndfile estimates the length if the header does not contain one.
     if warns:
-        request.log.warning(f"{request.source}: it {text}")
+        request.log.warning(f"{request.source}: {text}")
 
 
 def _replace_odd(block: Samples) -> int:
@@ -556,7 +582,7 @@ def _report_clipping(loudness: _Loudness, source: Any, request: ProcessJobReques
     """
     if not loudness.clipped_count:
         return
-    text = f"{request.source}: {loudness.clipped_count} samples clipped, peak {loudness.peak:.3f} of full scale"
+    text = f"{request.source}: {loudness.clipped_count} samples were clipped; the highest is {loudness.peak:.3f} of full scale"
     if is_resampled:
         request.log.warning(f"{text}, after resampling")
     elif source.subtype in ("FLOAT", "DOUBLE"):

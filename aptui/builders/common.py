@@ -59,14 +59,14 @@ def shorten(text: str) -> str:
 def describe_damage(error: BaseException) -> str:
     """Return in plain words why a library could not read a file. The library's own messages do not help the author of the file."""
     if isinstance(error, struct.error | IndexError | EOFError | AssertionError) or "not enough" in str(error):
-        return "it ends too early, or refers to missing parts"
+        return "the file ends too early, or refers to parts that do not exist"
     if isinstance(error, RecursionError):
-        return "it is nested too deep"
+        return "its data is nested too deeply"
     if isinstance(error, MemoryError):
-        return "it needs more memory than there is"
+        return "reading it needs more memory than is available"
     if isinstance(error, UnicodeError):
-        return "its text is in no known encoding"
-    return "its own descriptions contradict each other"
+        return "the encoding of its text is unknown"
+    return "the values in the file contradict each other"
 
 
 def _wrong(schema: Schema, params: Mapping[str, Any], contradiction: Contradiction) -> str:

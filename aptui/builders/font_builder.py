@@ -50,7 +50,11 @@ MOST_CHARACTERS_SHOWN = 20
 _SFNT = {b"\x00\x01\x00\x00": "ttf", b"true": "ttf", b"OTTO": "otf"}
 _SIGNATURES = (*_SFNT, b"wOFF", b"wOF2")
 _NEEDED = ("head", "hhea", "maxp", "hmtx", "cmap")
-_USEFUL = {"name": "in which systems search for its name", "OS/2": "which Windows needs", "post": "which PostScript needs"}
+_USEFUL = {
+    "name": "in which operating systems look up the name of the font",
+    "OS/2": "which Windows needs",
+    "post": "which PostScript needs",
+}
 _OUTLINES = (("glyf", "loca"), ("CFF ",), ("CFF2",), ("CBDT", "CBLC"), ("sbix",), ("EBDT", "EBLC"))
 _DRAWN = {tag for outline in _OUTLINES for tag in outline}
 UNICODES = r"(?:U\+)?[0-9A-Fa-f]{1,6}(?:-(?:U\+)?[0-9A-Fa-f]{1,6})?"
@@ -80,8 +84,8 @@ class FontBuilder:
             "text": {
                 "anyOf": [{"type": "string"}, {"type": "null"}],
                 "default": None,
-                "description": "keep the glyphs for these characters; with unicodes and glyphs: for all that any of the three "
-                "names",
+                "description": "keep only the glyphs for these characters; the glyphs that text, unicodes and glyphs name are "
+                "all kept",
             },
             "unicodes": {
                 "anyOf": [
@@ -92,21 +96,25 @@ class FontBuilder:
                     {"type": "null"},
                 ],
                 "default": None,
-                "description": "keep the glyphs for these characters, as U+41, and ranges, as U+20-7E",
+                "description": "keep only the glyphs for these characters (such as U+41) and ranges (such as U+20-7E)",
             },
-            "glyphs": {"anyOf": [_LIST, {"type": "null"}], "default": None, "description": "keep these glyphs, by name"},
+            "glyphs": {"anyOf": [_LIST, {"type": "null"}], "default": None, "description": "keep only the glyphs with these names"},
             "layout_features": {
                 "anyOf": [_LIST, {"type": "null"}],
                 "default": None,
-                "description": "OpenType features to keep, * for all; those that browsers have on unless given",
+                "description": "OpenType features to keep (* for all); by default the features that browsers turn on",
             },
             "flavor": {
                 "enum": ["keep", "none", "woff", "woff2"],
                 "default": "keep",
-                "description": "packing; keep: that of the source, none: TTF or OTF",
+                "description": "compression of the product; keep: as in the source; none: an ordinary TTF or OTF",
             },
-            "hinting": {"type": "boolean", "default": True, "description": "keep instructions for small sizes"},
-            "strict": {"type": "boolean", "default": False, "description": "fail where there would be a warning"},
+            "hinting": {
+                "type": "boolean",
+                "default": True,
+                "description": "keep the instructions (hints) that make small sizes sharper",
+            },
+            "strict": {"type": "boolean", "default": False, "description": "treat each warning as an error"},
         },
     }
 
@@ -231,22 +239,24 @@ def _check_directory(data: bytes) -> None:
     if not data:
         raise BrokenFontError("the file is empty")
     if not data.startswith(_SIGNATURES):
-        raise BrokenFontError("is not a font: it does not begin with the signature of ttf, otf, woff or woff2")
+        raise BrokenFontError("the file is not a font: it does not begin with the signature of TTF, OTF, WOFF or WOFF2")
     if data.startswith(b"wOF2"):
         return  # a WOFF2 stores all tables in one compressed stream, so its tables have no offsets
     is_woff = data.startswith(b"wOFF")
     start, size, count_at = (44, 20, 12) if is_woff else (12, 16, 4)
     if len(data) < start:
-        raise BrokenFontError(f"ends within its header, after {len(data)} bytes")
+        raise BrokenFontError(f"the file ends after {len(data)} bytes, in the middle of its header")
     (count,) = struct.unpack_from(">H", data, count_at)
     for number in range(count):
         at = start + size * number
         if at + size > len(data):
-            raise BrokenFontError(f"ends within its directory, at table {number + 1} of {count}")
+            raise BrokenFontError(f"the file ends in the middle of its table directory, at table {number + 1} of {count}")
         tag = data[at : at + 4].decode("latin-1")
         offset, length = struct.unpack_from(">II", data, at + (4 if is_woff else 8))
         if offset + length > len(data):
-            raise BrokenFontError(f"table '{tag}' should end at byte {offset + length:,}, and the file has {len(data):,}")
+            raise BrokenFontError(
+                f"table '{tag}' should end at byte {offset + length:,}, but the file has only {len(data):,} bytes"
+            )
 
 
 def _check_tables(font: Any, report: FontReport) -> list[str]:
@@ -254,9 +264,11 @@ def _check_tables(font: Any, report: FontReport) -> list[str]:
     tags = [tag for tag in font.keys() if tag != "GlyphOrder"]  # noqa: SIM118 -- a TTFont is not a mapping
     missing = [tag for tag in _NEEDED if tag not in tags]
     if missing:
-        raise BrokenFontError(f"has no table '{missing[0]}'" + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""))
+        raise BrokenFontError(
+            f"the font has no table '{missing[0]}'" + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else "")
+        )
     if not any(all(tag in tags for tag in outline) for outline in _OUTLINES):
-        raise BrokenFontError("has no outlines and no bitmaps: no table 'glyf', 'CFF ', 'CFF2', 'CBDT' or 'sbix'")
+        raise BrokenFontError("the font has neither outlines nor bitmaps: no table 'glyf', 'CFF ', 'CFF2', 'CBDT' or 'sbix'")
     # These tables are read first, because other tables need the counts and glyph names in these tables.
     first = [tag for tag in ("head", "maxp", "loca", "post") if tag in tags]
     unread = []
@@ -269,18 +281,18 @@ def _check_tables(font: Any, report: FontReport) -> list[str]:
             what = report.describe(f"table '{tag}'", error)
             if tag in _NEEDED or tag in _DRAWN:
                 raise BrokenFontError(what) from None
-            report.warn(f"{what}; it is kept as it is, unless the font is cut")
+            report.warn(f"{what}; the table is copied unchanged, or removed if the font is reduced to some glyphs")
             unread.append(tag)
             del font[tag]
     if not font["maxp"].numGlyphs:
         raise BrokenFontError("table 'maxp' says that there are no glyphs")
     for tag, purpose in _USEFUL.items():
         if tag not in tags:
-            report.warn(f"has no table '{tag}', {purpose}")
+            report.warn(f"the font has no table '{tag}', {purpose}")
     if "name" in font and not font["name"].getDebugName(1):
-        report.warn("table 'name' gives no name of the family")
+        report.warn("table 'name' does not give the name of the font family")
     if not font.getBestCmap():
-        report.warn("table 'cmap' maps no Unicode characters")
+        report.warn("table 'cmap' does not map any Unicode character to a glyph")
     return unread
 
 
@@ -309,7 +321,9 @@ def _leave_out(font: Any, unread: list[str], report: FontReport) -> None:
         if tag in unread:
             del font[tag]
         elif tag == "SVG ":
-            report.warn("table 'SVG ' is left out, as its pictures cannot be cut; the glyphs are drawn by their outlines")
+            report.warn(
+                "table 'SVG ' is left out, because its pictures cannot be reduced to some glyphs; engines draw the outlines instead"
+            )
             del font[tag]
         elif not is_counted(tag):
             del font[tag]
@@ -339,7 +353,9 @@ def _cut(font: Any, options: Mapping[str, Any], report: FontReport) -> None:
     except TooMuchWorkError:
         raise
     except Exception as error:  # noqa: BLE001 -- fontTools raises whatever odd tables lead it to
-        raise BrokenFontError(f"cannot be cut: {report.describe('one of its tables', error)}") from None
+        raise BrokenFontError(
+            f"the font cannot be reduced to the chosen glyphs: {report.describe('one of its tables', error)}"
+        ) from None
 
 
 def code_points(ranges: list[str]) -> list[int]:
@@ -349,7 +365,7 @@ def code_points(ranges: list[str]) -> list[int]:
         first, _, last = re.sub(r"[Uu]\+", "", text).partition("-")
         begin, end = int(first, 16), int(last or first, 16)
         if begin > end:
-            raise ParamError(f"parameter 'unicodes' has the range {text}, which ends before it begins")
+            raise ParamError(f"the range {text} in parameter 'unicodes' ends before it begins")
         found += range(begin, min(end, 0x10FFFF) + 1)
     return found
 
@@ -358,7 +374,7 @@ def _refuse_unknown_glyphs(font: Any, glyphs: list[str]) -> None:
     known = set(font.getGlyphOrder())
     for name in glyphs:
         if name not in known:
-            raise BrokenFontError(f"has no glyph '{name}', which the parameter 'glyphs' names")
+            raise BrokenFontError(f"the font has no glyph '{name}', which the parameter 'glyphs' names")
 
 
 def warn_of_missing_characters(font: Any, text: str, report: FontReport) -> None:
@@ -368,4 +384,4 @@ def warn_of_missing_characters(font: Any, text: str, report: FontReport) -> None
     if missing:
         shown = " ".join(f"U+{ord(character):04X}" for character in missing[:MOST_CHARACTERS_SHOWN])
         more = f" and {len(missing) - MOST_CHARACTERS_SHOWN} more" if len(missing) > MOST_CHARACTERS_SHOWN else ""
-        report.warn(f"has no glyphs for {shown}{more}")
+        report.warn(f"the font has no glyphs for {shown}{more}")

@@ -67,21 +67,30 @@ Range = Annotated[str, Meta(pattern=rf"^{UNICODES}$")]
 class FontAtlasParams(Struct, frozen=True, kw_only=True):
     """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
 
-    characters: Annotated[str, Meta(description="characters to draw, besides those of ranges and files")] = ""
-    ranges: Annotated[tuple[Range, ...], Meta(description="ranges of characters, such as U+20-7E")] = ("U+20-7E",)
+    characters: Annotated[str, Meta(description="characters to draw, in addition to the characters of ranges and files")] = ""
+    ranges: Annotated[tuple[Range, ...], Meta(description="ranges of characters to draw, such as U+20-7E")] = ("U+20-7E",)
     files: Annotated[
-        list[str], Meta(description="patterns of files whose characters are drawn; of translations only the translated texts")
+        list[str],
+        Meta(
+            description="patterns of files; all characters in them are drawn (in files of translations: all characters of "
+            "translated texts)"
+        ),
     ] = []
-    mode: Annotated[Literal["sdf", "picture"], Meta(description="distance fields, or smooth pictures of one size")] = "sdf"
-    size: Annotated[int, Meta(ge=4, le=512, description="pixels of an em")] = 48
-    spread: Annotated[int, Meta(ge=2, le=32, description="pixels that a distance field reaches from the outline")] = 6
-    padding: Annotated[int, Meta(ge=0, le=64, description="empty pixels between glyphs")] = 1
-    max_size: Annotated[int, Meta(ge=16, le=8192, description="longest side of a page in pixels")] = 2048
-    power_of_two: Annotated[bool, Meta(description="sides of pages are powers of two; otherwise multiples of 4")] = True
-    format: Annotated[Literal["json", "bmfont"], Meta(description="form of the metrics: <stem>.json or <stem>.fnt")] = "json"
-    kerning: Annotated[bool, Meta(description="write the kerning of the font")] = True
+    mode: Annotated[
+        Literal["sdf", "picture"],
+        Meta(description="sdf: distance fields, which engines can scale; picture: smooth pictures for one size"),
+    ] = "sdf"
+    size: Annotated[int, Meta(ge=4, le=512, description="size of the font in pixels (1 em)")] = 48
+    spread: Annotated[int, Meta(ge=2, le=32, description="width in pixels of the distance field on each side of an outline")] = 6
+    padding: Annotated[int, Meta(ge=0, le=64, description="number of empty pixels between glyphs")] = 1
+    max_size: Annotated[int, Meta(ge=16, le=8192, description="maximum width and height of a page in pixels")] = 2048
+    power_of_two: Annotated[bool, Meta(description="make the sides of pages powers of two; false: multiples of 4")] = True
+    format: Annotated[
+        Literal["json", "bmfont"], Meta(description="format of the metrics; json: <stem>.json, bmfont: <stem>.fnt")
+    ] = "json"
+    kerning: Annotated[bool, Meta(description="write the kerning (the distances of pairs of glyphs)")] = True
     textures: PageTextures = "files"
-    strict: Annotated[bool, Meta(description="fail instead of warning")] = False
+    strict: Annotated[bool, Meta(description="treat each warning as an error")] = False
 
 
 class Glyph(Struct):
@@ -130,7 +139,9 @@ class FontAtlasBuilder(SimpleBuilder):
         else:
             text = write_json(_describe_json(glyphs, kerning, metrics, names, sizes, options))
         write_metrics(f"{request.stem}.{'fnt' if options.format == 'bmfont' else 'json'}", text, len(names), request)
-        request.log.info(f"{request.source}: {len(glyphs)} characters on {len(names)} pages, {len(kerning)} pairs of kerning")
+        request.log.info(
+            f"{request.source}: {len(glyphs)} characters were drawn on {len(names)} pages; there are {len(kerning)} kerning pairs"
+        )
 
 
 class MsdfParams(Struct, frozen=True, kw_only=True):
@@ -139,9 +150,11 @@ class MsdfParams(Struct, frozen=True, kw_only=True):
     characters: str = ""
     ranges: tuple[Range, ...] = ("U+20-7E",)
     files: list[str] = []
-    mode: Annotated[Literal["msdf", "mtsdf", "psdf", "sdf"], Meta(description="kind of the distance fields")] = "msdf"
-    size: Annotated[int, Meta(ge=4, le=512, description="pixels of an em")] = 48
-    distance: Annotated[int, Meta(ge=1, le=64, description="pixels that a field covers around the outline, in all")] = 6
+    mode: Annotated[Literal["msdf", "mtsdf", "psdf", "sdf"], Meta(description="kind of distance field")] = "msdf"
+    size: Annotated[int, Meta(ge=4, le=512, description="size of the font in pixels (1 em)")] = 48
+    distance: Annotated[
+        int, Meta(ge=1, le=64, description="full width in pixels of the distance field, both sides of an outline together")
+    ] = 6
     kerning: bool = True
     strict: bool = False
 
@@ -183,7 +196,7 @@ class MsdfBuilder(SimpleBuilder):
         facts = {"width": metrics["atlas"]["width"], "height": metrics["atlas"]["height"], "format": "png"}
         request.add_product(page, sub_id=1, asset_type=PAGE_ASSET_TYPE, facts=facts)
         write_metrics(f"{request.stem}.json", write_json(metrics), 1, request)
-        request.log.info(f"{request.source}: {len(glyphs)} characters, {len(kerning)} pairs of kerning")
+        request.log.info(f"{request.source}: {len(glyphs)} characters were drawn; there are {len(kerning)} kerning pairs")
 
 
 def declare_files(request: CreateJobsRequest) -> None:
@@ -250,9 +263,9 @@ def choose_characters(
     # Missing characters of a range give no warning, because a range usually is a whole block of Unicode.
     codes = sorted(({ord(character) for character in wanted} | set(code_points([*options.ranges]))) & known.keys())
     if not codes:
-        raise BrokenFontError("lacks all characters that the parameters name")
+        raise BrokenFontError("the font does not have any of the characters that the parameters name")
     if len(codes) > MOST_CHARACTERS:
-        raise BrokenFontError(f"{len(codes):,} characters; at most {MOST_CHARACTERS:,} are drawn")
+        raise BrokenFontError(f"the parameters name {len(codes):,} characters; the limit is {MOST_CHARACTERS:,}")
     return codes
 
 
@@ -281,7 +294,7 @@ class FontMetrics(Struct, frozen=True):
 def _read_metrics(font: Any) -> FontMetrics:
     units = font["head"].unitsPerEm
     if not 16 <= units <= 16384:  # the range of OpenType's field unitsPerEm (table "head")
-        raise BrokenFontError(f"table 'head': an em of {units} units; 16 to 16384 are possible")
+        raise BrokenFontError(f"table 'head' gives {units} units per em; the number must be from 16 to 16,384")
     header, post = font["hhea"], font.get("post")
     lengths = (
         header.ascent, header.descent, header.ascent - header.descent + header.lineGap,
@@ -313,7 +326,9 @@ def _draw_glyphs(data: bytes, font: Any, codes: list[int], options: FontAtlasPar
             margin = 2 * options.spread if is_field else 0
             width, height = ((each >> 6) + margin for each in (box.xMax - box.xMin, box.yMax - box.yMin))
             if max(width, height) > options.max_size:
-                raise BrokenFontError(f"U+{code:04X} has {width}x{height} pixels, a page holds {options.max_size}")
+                raise BrokenFontError(
+                    f"the glyph of U+{code:04X} has {width}x{height} pixels, but a page has at most {options.max_size} (max_size)"
+                )
             if slot.outline.n_points:
                 slot.render(freetype.FT_RENDER_MODE_SDF if is_field else freetype.FT_RENDER_MODE_NORMAL)
             bitmap = slot.bitmap
@@ -326,14 +341,14 @@ def _draw_glyphs(data: bytes, font: Any, codes: list[int], options: FontAtlasPar
             yield glyph
             request.progress((number + 1) / len(codes))
     except freetype.FT_Exception as error:
-        raise BrokenFontError(f"FreeType cannot draw it: {one_line(error).removeprefix('FT_Exception: ')}") from None
+        raise BrokenFontError(f"FreeType cannot draw the font: {one_line(error).removeprefix('FT_Exception: ')}") from None
 
 
 def _kern(font: Any, glyphs: list[Glyph], report: FontReport) -> Pairs:
     try:
         return read_kerning(font, sorted({glyph.name for glyph in glyphs}))
     except OverflowError:
-        report.warn(f"more than {MOST_PAIRS:,} pairs of kerning; none is written")
+        report.warn(f"the font has more than {MOST_PAIRS:,} kerning pairs, so the product has no kerning")
     except Exception as error:  # noqa: BLE001 -- fontTools raises whatever damaged bytes lead it to
         report.warn(report.describe("the kerning", error))
     return {}

@@ -81,18 +81,34 @@ class ImageBuilder:
         "additionalProperties": False,
         "properties": {
             "format": {"enum": ["png", "webp", "jpeg"], "default": "png"},
-            "quality": {"type": "integer", "minimum": 1, "maximum": 100, "default": 90, "description": "for jpeg and lossy webp"},
-            "lossless": {"type": "boolean", "default": False, "description": "for webp; png is always lossless, jpeg never"},
+            "quality": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 100,
+                "default": 90,
+                "description": "quality of jpeg, and of webp that is not lossless",
+            },
+            "lossless": {
+                "type": "boolean",
+                "default": False,
+                "description": "write webp without loss; png is always lossless, and jpeg never is",
+            },
             "max_size": {
                 "anyOf": [{"type": "integer", "minimum": 1, "maximum": 65500}, {"type": "null"}],
                 "default": None,
-                "description": "longest side in pixels; larger pictures are made smaller, with their aspect",
+                "description": "maximum width and height in pixels; larger pictures are scaled down and keep their aspect ratio",
             },
-            "scale": {"type": "number", "minimum": 0.001, "maximum": 1, "default": 1, "description": "applied before max_size"},
+            "scale": {
+                "type": "number",
+                "minimum": 0.001,
+                "maximum": 1,
+                "default": 1,
+                "description": "factor for the width and height; applied before max_size",
+            },
             "power_of_two": {
                 "type": "boolean",
                 "default": False,
-                "description": "each side becomes the power of two at or below it",
+                "description": "reduce each side to a power of two",
             },
             "grayscale": {"type": "boolean", "default": False},
             "max_megapixels": {
@@ -101,10 +117,16 @@ class ImageBuilder:
                 "maximum": 100_000,
                 "default": MOST_MEGAPIXELS,
                 "is_trusted_only": True,
-                "description": "maximum size in million pixels; larger pictures are refused before they use memory",
+                "description": "maximum size in millions of pixels; the job of a larger picture fails before it uses much memory",
             },
-            "mips": {"type": "boolean", "default": False, "description": "one more product for each halving, down to one pixel"},
-            "strict": {"type": "boolean", "default": False, "description": "fail instead of warning"},
+            "mips": {
+                "type": "boolean",
+                "default": False,
+                "description": "also write smaller copies (mip levels): each has half the width and height of the previous "
+                "level, down "
+                "to one pixel",
+            },
+            "strict": {"type": "boolean", "default": False, "description": "treat each warning as an error"},
         },
     }
 
@@ -121,7 +143,7 @@ class ImageBuilder:
             picture = _resize(decode_picture(lfs_source.source_bytes(request), job), job)
             products = [_write_level(each, level, job) for level, each in enumerate(_levels(picture, has_mips=options["mips"]))]
         except MemoryError:
-            raise MemoryError("this picture needs more; raise memory_limit, or lower max_megapixels") from None
+            raise MemoryError("the picture needs more memory; raise memory_limit, or lower max_megapixels") from None
         except (PictureError, ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         return ProcessJobResponse(Result.SUCCESS, products)
@@ -129,7 +151,7 @@ class ImageBuilder:
 
 def _contradiction(params: Mapping[str, Any]) -> str:
     if params.get("format") == "jpeg" and params.get("lossless"):
-        return "parameter 'lossless' contradicts 'format: jpeg', use webp or png"
+        return "parameter 'lossless' contradicts 'format: jpeg'; set format: webp or png"
     return ""
 
 
@@ -152,7 +174,7 @@ class PictureJob:
             PictureError: the project wants a failure instead (`strict`).
         """
         if self.options["strict"]:
-            raise PictureError(f"{text} (a failure because of 'strict')")
+            raise PictureError(f"{text} (the warning is an error, because 'strict' is set)")
         self.request.log.warning(f"{self.name}: {text}")
 
     def note(self, text: str) -> None:
@@ -186,7 +208,7 @@ def decode_rgba(data: bytes, job: PictureJob) -> Image.Image:
     """Return the first frame of `data` as RGBA with 8 bits a channel, upright; see `decode_picture`."""
     picture = decode_picture(data, job)
     if isinstance(picture, DeepPicture):
-        job.note("its 16 bits a channel are rounded to 8")
+        job.note("the 16 bits per channel were rounded to 8")
         picture = picture.round_to_bytes()
     return picture.convert("RGBA")
 
@@ -205,7 +227,7 @@ def _load(picture: ImageFile.ImageFile, png: PngFile, job: PictureJob) -> None:
     except MemoryError:
         raise
     except Exception:  # noqa: BLE001 -- a broken EXIF block may raise any exception; the picture is still usable
-        job.warn("its EXIF orientation is damaged, so that is ignored")
+        job.warn("the damaged EXIF orientation is ignored")
 
 
 def _has_last_row(picture: ImageFile.ImageFile) -> bool:
@@ -218,21 +240,24 @@ def _read_deep(
 ) -> DeepPicture | None:
     """Return a picture with more than 8 bits a channel; None if the picture has only 8 bits, or if only 8 bits can be read."""
     if picture.mode in ("I", "F"):
-        raise PictureError("32 bits a channel are not supported; save it with 8 or 16 bits")
+        raise PictureError("pictures with 32 bits per channel are not supported; save the picture with 8 or 16 bits")
     if not is_deep(picture):
         return None
     deep = read_deep(opened, partial(_load, png=png, job=job))
     if deep is None:
-        job.warn("its 16 bits a channel are cut to 8, because its channels are stored apart; save it with interleaved channels")
+        job.warn(
+            "the 16 bits per channel were cut to 8, because the channels are stored separately; save the picture with "
+            "interleaved channels"
+        )
     return deep
 
 
 def _report_kind(kind: str, frame_count: int, job: PictureJob) -> None:
     expected = _EXTENSIONS.get(os.path.splitext(job.name)[1].lower())
     if expected and kind != expected and (kind, expected) != ("MPO", "JPEG"):
-        job.note(f"this is a {kind} picture in spite of its name")
+        job.note(f"the file is a {kind} picture, although its name has another extension")
     if frame_count != 1:
-        job.warn(f"only the first of {frame_count or 'its'} frames is used")
+        job.warn(f"only the first of {frame_count or 'the'} frames is used")
 
 
 def _report_encoding(png: PngFile, job: PictureJob) -> None:
@@ -241,9 +266,9 @@ def _report_encoding(png: PngFile, job: PictureJob) -> None:
     A profile overrides the chunk sRGB, which overrides gAMA (PNG, 4.3).
     """
     if png.is_other_space:
-        job.warn("its colour space (cICP) is not sRGB and is not converted")
+        job.warn("the colour space of the file (chunk cICP) is not sRGB, but the colours were not converted")
     elif png.gamma and not png.profile and not png.is_srgb and abs(png.gamma * _USUAL_GAMMA - 1) > _GAMMA_TOLERANCE:
-        job.note(f"its gamma (gAMA {png.gamma:g}) is not applied, as in game engines")
+        job.note(f"the gamma of the file (chunk gAMA, {png.gamma:g}) was not applied; game engines ignore it, too")
 
 
 def _fit_deep(deep: DeepPicture, profile: bytes, job: PictureJob) -> Image.Image | DeepPicture:
@@ -252,8 +277,8 @@ def _fit_deep(deep: DeepPicture, profile: bytes, job: PictureJob) -> Image.Image
         if profile and (text := describe_foreign(profile, is_grey=deep.mode in ("L", "LA"))):
             job.warn(text)
         return deep.without_colour() if job.options["grayscale"] else deep
-    reason = "CMYK is converted with 8" if deep.mode == "CMYK" else f"{job.format} holds no more"
-    job.warn(f"its 16 bits a channel are rounded to 8, because {reason}")
+    reason = "CMYK is converted with 8 bits" if deep.mode == "CMYK" else f"{job.format} supports only 8 bits"
+    job.warn(f"the 16 bits per channel were rounded to 8, because {reason}")
     return _fit_for_format(_to_srgb(deep.round_to_bytes(), profile, job), job)
 
 
@@ -309,7 +334,7 @@ def _on_white(picture: Image.Image, job: PictureJob) -> Image.Image:
     alpha = picture.getchannel("A")
     if alpha.getextrema() == (255, 255):
         return picture.convert(opaque_mode)
-    job.warn("jpeg has no alpha; laid on white")
+    job.warn("jpeg does not support transparency; the picture was put on a white background")
     ground = Image.new(opaque_mode, picture.size, "white")
     ground.paste(picture.convert(opaque_mode), mask=alpha)
     return ground
@@ -322,7 +347,10 @@ def _resize(picture: Image.Image | DeepPicture, job: PictureJob) -> Image.Image 
     size = _choose_size(picture.size, job.options)
     longest = _LONGEST_SIDE[job.format]
     if max(size) > longest:
-        raise PictureError(f"{job.format} holds {longest} pixels a side, this is {size[0]}x{size[1]}; set max_size")
+        raise PictureError(
+            f"{size[0]}x{size[1]} pixels are too large for {job.format}, which supports up to {longest} pixels per side; "
+            "set max_size"
+        )
     return picture if size == picture.size else picture.resize(size, Image.Resampling.LANCZOS)
 
 
@@ -341,7 +369,9 @@ def _levels(picture: Image.Image | DeepPicture, *, has_mips: bool) -> Iterator[I
     from PIL import Image
 
     if has_mips and max(picture.size).bit_length() - 1 > HIGHEST_MIP_LEVEL:
-        raise PictureError(f"{picture.width}x{picture.height} needs more than {HIGHEST_MIP_LEVEL} mip levels; set max_size")
+        raise PictureError(
+            f"a picture of {picture.width}x{picture.height} pixels needs more than {HIGHEST_MIP_LEVEL} mip levels; set max_size"
+        )
     yield picture
     while has_mips and picture.size != (1, 1):
         width, height = (max(1, side // 2) for side in picture.size)
@@ -370,8 +400,8 @@ def _save(picture: Image.Image, file: IO[bytes], name: str, kind: str, arguments
     try:
         picture.save(file, format=kind.upper(), **arguments)
     except ValueError:
-        raise PictureError(f"cannot write {name}: {kind} cannot hold this picture") from None
+        raise PictureError(f"cannot write {name}: the format {kind} does not support this picture") from None
     except OSError as error:
         if error.errno is not None:  # the disk caused this error, for example because it is full
             raise
-        raise PictureError(f"cannot write {name}: {kind} cannot hold this picture") from None
+        raise PictureError(f"cannot write {name}: the format {kind} does not support this picture") from None

@@ -61,14 +61,22 @@ class JsonBuilder:
         "type": "object",
         "additionalProperties": False,
         "properties": {
-            "minify": {"type": "boolean", "default": True, "description": "remove all blanks; not if `indent` is given"},
+            "minify": {
+                "type": "boolean",
+                "default": True,
+                "description": "remove all blanks and line ends between values; ignored if `indent` is given",
+            },
             "indent": {
                 "anyOf": [{"type": "integer", "minimum": 0, "maximum": 16}, {"type": "null"}],
                 "default": None,
-                "description": "number of blanks a level when the text is reformatted",
+                "description": "reformat the text, with this number of blanks for each level",
             },
             "schema": SCHEMA_PARAM,
-            "allow_comments": {"type": "boolean", "default": False, "description": "accept // and /* */ comments, and remove them"},
+            "allow_comments": {
+                "type": "boolean",
+                "default": False,
+                "description": "allow comments (// and /* */) in the source; the product has no comments",
+            },
         },
     }
 
@@ -101,7 +109,7 @@ class JsonBuilder:
 def _contradiction(params: Mapping[str, Any]) -> str:
     """Return an error if `indent` and an explicit `minify: true` are given. `indent` overrides the default of `minify`."""
     if params.get("indent") is not None and params.get("minify"):
-        return "parameter 'indent' contradicts 'minify: true', give one of them"
+        return "parameter 'indent' contradicts 'minify: true'; set only one of them"
     return ""
 
 
@@ -110,14 +118,16 @@ def _decode(data: bytes, request: ProcessJobRequest) -> str:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-            what = "invalid UTF-8 at byte offset 0: this is UTF-16 or UTF-32; save it as UTF-8"
+            what = "invalid UTF-8 at byte offset 0: the file is UTF-16 or UTF-32; save it as UTF-8"
             raise BrokenTextError(what, "1:1") from None
         # The bytes before the offset are valid UTF-8, so the message can count the column in characters, as all other messages do.
         before = data[: error.start].decode("utf-8")
         what = f"invalid UTF-8 at byte offset {error.start} (0x{data[error.start]:02x})"
         raise BrokenTextError(what, write_place(before, len(before))) from None
     if text.startswith(_UTF8_BOM):
-        request.log.warning(f"{request.source}:1:1: byte order mark removed; JSON does not allow it (RFC 8259, 8.1)")
+        request.log.warning(
+            f"{request.source}:1:1: the byte order mark was removed, because JSON does not allow it (RFC 8259, 8.1)"
+        )
         return text[1:]
     return text
 
@@ -125,7 +135,7 @@ def _decode(data: bytes, request: ProcessJobRequest) -> str:
 def _product_text(text: str, options: Mapping[str, Any], request: ProcessJobRequest) -> str:
     if options["allow_comments"]:
         text = _without_comments(text)
-    if validate_json(text, comment_hint="" if options["allow_comments"] else "a comment needs allow_comments: true"):
+    if validate_json(text, comment_hint="" if options["allow_comments"] else "set allow_comments: true to allow comments"):
         _warn_of_duplicates(text, request.source, request.log)
     if options["schema"]:
         hold_against_schema([read_json(text)], options["schema"], request)
@@ -141,7 +151,7 @@ def _without_comments(text: str) -> str:
         if (comment := match[2]) is None:
             return match[0]
         if comment.startswith("/*") and (len(comment) < len("/**/") or not comment.endswith("*/")):
-            raise BrokenTextError("comment /* without its */", write_place(text, match.start()))
+            raise BrokenTextError("the comment that begins with /* has no end (*/)", write_place(text, match.start()))
         return re.sub(r"[^\r\n]", " ", comment)
 
     return STRING_OR_COMMENT.sub(blank_match, text)
@@ -153,7 +163,7 @@ def _warn_of_duplicates(text: str, source: str, log: JobLog) -> None:
         first_line = text.count("\n", 0, first) + 1
         log.warning(f"{source}:{write_place(text, position)}: duplicate key {_show_key(key)}, first on line {first_line}")
     if len(duplicates) > MOST_DUPLICATES_SHOWN:
-        log.warning(f"{source}: {len(duplicates) - MOST_DUPLICATES_SHOWN} more duplicate keys")
+        log.warning(f"{source}: the file has {len(duplicates) - MOST_DUPLICATES_SHOWN} more duplicate keys")
 
 
 def _show_key(key: str) -> str:

@@ -51,10 +51,14 @@ class LocaleParams(Struct, frozen=True, kw_only=True):
         Annotated[str, Meta(min_length=1)]
         | Annotated[
             None,
-            Meta(description="a file with all keys, such as a .pot: in the scan folder, or beside the source if it begins with ./"),
+            Meta(
+                description="path of a file that has all keys, such as a .pot; relative to the scan folder, or to the source "
+                "if the "
+                "path begins with ./"
+            ),
         ]
     ) = None
-    strict: Annotated[bool, Meta(description="fail instead of warning")] = False
+    strict: Annotated[bool, Meta(description="treat each warning as an error")] = False
 
 
 class Mistake(Struct, frozen=True):
@@ -101,7 +105,7 @@ class LocaleBuilder(SimpleBuilder):
             name = f"{request.stem}.json" if is_single else f"{request.stem}.{catalog.language}.json"
             request.write_product(name, table, asset_type=LOCALE_ASSET_TYPE)
             done = sum(message.is_translated for message in catalog.messages.values())
-            request.log.info(f"{source}: {done} of {len(catalog.messages)} texts in {catalog.language}")
+            request.log.info(f"{source}: {done} of {len(catalog.messages)} texts are translated ({catalog.language})")
 
 
 def _place(path: str, source: str) -> str:
@@ -139,7 +143,10 @@ def check_catalog(catalog: TextCatalog, source: str) -> Iterator[Mistake]:
             yield Mistake("missing text", place, f"{show_key(message.key)} {state} in {catalog.language}")
             continue
         if len(message.source) > 1 and form_count and len(message.texts) != form_count:
-            what = f"{show_key(message.key)} has {len(message.texts)} plural forms, {catalog.language} has {form_count}"
+            what = (
+                f"{show_key(message.key)} has {len(message.texts)} plural forms, but the language {catalog.language} needs "
+                f"{form_count}"
+            )
             yield Mistake("plural form", place, what)
         if what := compare_placeholders(message):
             yield Mistake("placeholder", place, what)
@@ -153,23 +160,31 @@ def compare_keys(catalog: TextCatalog, source: str, template: TextCatalog, templ
             yield Mistake("missing text", where, f"{show_key(key)} has no text in {catalog.language} ({source})")
     for key, message in catalog.messages.items():
         if key not in template.messages:
-            yield Mistake("unused text", f"{source}:{message.line}", f"{show_key(key)} is unused: {template_path} does not have it")
+            yield Mistake(
+                "unused text",
+                f"{source}:{message.line}",
+                f"{show_key(key)} is unused: the template {template_path} does not have this key",
+            )
 
 
 def read_plural_forms(header: str) -> tuple[int, str]:
     """Parse a header `Plural-Forms`; return (number of plural forms, ""), or (0, what is wrong)."""
     match = _PLURAL_FORMS.fullmatch(header)
     if match is None:
-        return 0, "the header has no usable Plural-Forms, which texts with a plural need"
+        return 0, "the header has no valid Plural-Forms, but some texts have plural forms"
     count = int(match[1][:9])
     if not 0 < count <= MOST_FORMS:
-        return 0, f"Plural-Forms: nplurals={shorten(match[1])} is not possible"
+        return 0, f"Plural-Forms: nplurals={shorten(match[1])} is not a possible number of forms"
     try:
         choose = gettext.c2py(match[2])
         wrong = [number for number in range(_MOST_NUMBERS) if not 0 <= choose(number) < count]
     except (ValueError, ZeroDivisionError, OverflowError, RecursionError):
-        return 0, f"Plural-Forms: '{shorten(match[2])}' is not an expression of n"
-    return (0, f"Plural-Forms: the rule chooses form {choose(wrong[0])} of {count} for {wrong[0]}") if wrong else (count, "")
+        return 0, f"Plural-Forms: '{shorten(match[2])}' is not a valid expression with the variable n"
+    return (
+        (0, f"Plural-Forms: for n={wrong[0]} the rule chooses form {choose(wrong[0])}, but the forms are 0 to {count - 1}")
+        if wrong
+        else (count, "")
+    )
 
 
 def compare_placeholders(message: Message) -> str:
@@ -185,7 +200,7 @@ def compare_placeholders(message: Message) -> str:
         is_plural = len(message.source) > 1
         if found in allowed or (is_plural and any(not found - each for each in allowed)):
             continue
-        return f"{show_key(message.key)} has the placeholders {_list(allowed[-1])}, the translation has {_list(found)}"
+        return f"{show_key(message.key)} has the placeholders {_list(allowed[-1])}, but its translation has {_list(found)}"
     return ""
 
 
@@ -226,10 +241,10 @@ def _report(mistakes: Sequence[Mistake], request: ProcessJobRequest, *, is_stric
         kind, text = mistake.kind, f"{mistake.place}: {mistake.what}"
         counts[kind] += 1
         if kind in _UNFINISHED and counts[kind] == 1 and totals[kind] > 1:
-            text += f" (and {totals[kind] - 1} more of the kind, in the log of the job)"
+            text += f" (the log of the job lists {totals[kind] - 1} more mistakes of this kind)"
         if counts[kind] <= MOST_SHOWN:
             (request.log.info if kind in _UNFINISHED and counts[kind] > 1 else request.log.warning)(text)
     for kind, total in totals.items():
         if total > MOST_SHOWN:
             log = request.log.info if kind in _UNFINISHED else request.log.warning
-            log(f"{request.source}: {total - MOST_SHOWN} more of the kind: {kind}")
+            log(f"{request.source}: {total - MOST_SHOWN} more mistakes of the kind '{kind}' are not listed")

@@ -83,16 +83,21 @@ class LuaBuilder:
             "compile": {
                 "enum": ["auto", "bytecode", "check"],
                 "default": "auto",
-                "description": "check: the product is a copy; auto: bytecode where there is a luac program, else check",
+                "description": "bytecode: compile; check: only check the syntax, and copy the script; auto: bytecode if luac is "
+                "installed, else check",
             },
             "version": {"enum": [*_MODULES], "default": "5.4", "description": "version of Lua"},
             "luac": {
                 "anyOf": [{"type": "string", "pattern": ".+"}, {"type": "null"}],
                 "default": None,
                 "is_trusted_only": True,
-                "description": "the compiler, by name or path; luac of that version unless given",
+                "description": "name or path of the compiler; by default luac of the version of Lua",
             },
-            "strip": {"type": "boolean", "default": False, "description": "leave names and lines out of bytecode"},
+            "strip": {
+                "type": "boolean",
+                "default": False,
+                "description": "leave names of variables and line numbers out of the bytecode",
+            },
         },
     }
 
@@ -137,12 +142,14 @@ def _compiler(options: Mapping[str, Any]) -> str:
 def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> tuple[bytes, UUID]:
     """Return (bytes, asset type) of the product."""
     if data.startswith(_SIGNATURE):
-        raise _BrokenLuaError("is bytecode already, not a script")
+        raise _BrokenLuaError("the file is already bytecode, not a script")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise _BrokenLuaError("Lua does not read UTF-16; save it as UTF-8", 1)
+        raise _BrokenLuaError("the file is UTF-16, which Lua does not read; save it as UTF-8", 1)
     compiler = _compiler(options)
     if options["luac"] and not compiler:
-        raise MissingError(f"needs the program '{options['luac']}', which the parameter 'luac' names and which is not found")
+        raise MissingError(
+            f"the program '{options['luac']}', which the parameter 'luac' names, was not found; install it, or change the parameter"
+        )
     is_bytecode = options["compile"] == "bytecode" or (options["compile"] == "auto" and bool(compiler))
     if compiler and (is_bytecode or not has_library("lupa")):
         made = _by_program(compiler, options, request, is_dumped=is_bytecode)
@@ -150,7 +157,8 @@ def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest
         made = _by_library(data, options, request, is_dumped=is_bytecode)
     else:
         raise MissingError(
-            f"needs the Python package 'lupa' (pip install lupa), or a program: install the package lua{options['version']}"
+            "Lua is not installed; install the Python package 'lupa' (pip install lupa) or the system package "
+            f"lua{options['version']}"
         )
     return (made, BYTECODE_ASSET_TYPE) if is_bytecode else (data, LUA_ASSET_TYPE)
 
@@ -188,7 +196,9 @@ def _by_program(compiler: str, options: Mapping[str, Any], request: ProcessJobRe
 def _as_broken(message: str) -> _BrokenLuaError:
     message = message.partition("\nstack traceback:")[0]
     if "stack overflow" in message:
-        return _BrokenLuaError("is nested too deep for Lua")
+        return _BrokenLuaError("the script is nested too deeply for Lua")
     # Lua shortens long file names in its messages, so only the line number is used.
     match = _PLACE.match(message)
-    return _BrokenLuaError(match["text"], int(match["line"])) if match else _BrokenLuaError(message or "does not compile")
+    return (
+        _BrokenLuaError(match["text"], int(match["line"])) if match else _BrokenLuaError(message or "the script does not compile")
+    )

@@ -73,27 +73,39 @@ class ModelParams(MeshParams, frozen=True, kw_only=True):
     """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
 
     output: Annotated[
-        Literal["glb", "copy"], Meta(description="copy: only check a .gltf or .glb; other builders make the rest")
+        Literal["glb", "copy"],
+        Meta(description="glb: write one .glb file; copy: only check a .gltf or .glb, and copy it unchanged"),
     ] = "glb"
-    optimise: Annotated[bool, Meta(description="remove unused data, merge equal vertices, and order for GPU caches")] = True
-    quantise: Annotated[bool, Meta(description="store vertices as 8- and 16-bit numbers (KHR_mesh_quantization)")] = False
+    optimise: Annotated[
+        bool, Meta(description="remove unused data, merge equal vertices, and reorder triangles so that GPUs draw them faster")
+    ] = True
+    quantise: Annotated[
+        bool,
+        Meta(description="store vertices as 8-bit and 16-bit numbers, which are smaller but less exact (KHR_mesh_quantization)"),
+    ] = False
     tangents: Annotated[
         Tangents,
-        Meta(description="add missing tangents (MikkTSpace): needed: for normal maps; all: wherever texture coordinates are"),
+        Meta(
+            description="add missing tangents (MikkTSpace); needed: to meshes with a normal map; all: to all meshes with texture "
+            "coordinates"
+        ),
     ] = "keep"
     textures: Annotated[
         Literal["embed", "files", "ktx2", "dds"],
-        Meta(description="embed: in the GLB; files: as named, in lower case; ktx2, dds: products of the texture builder"),
+        Meta(
+            description="where pictures are; embed: in the GLB; files: their own files; ktx2, dds: products of the texture builder"
+        ),
     ] = "embed"
     lods: Annotated[
-        list[Ratio], Meta(max_length=8, description="share of the triangles in each further level of detail; by gltfpack")
+        list[Ratio],
+        Meta(max_length=8, description="share of the triangles that each further level of detail keeps; needs gltfpack"),
     ] = []  # noqa: RUF012 -- msgspec copies it
     lod_error: Annotated[
         Annotated[float, Meta(ge=0, le=1)] | None,
-        Meta(description="largest error of a level, as a share of the model's size; null: 0.01"),
+        Meta(description="maximum error of a level of detail, as a share of the size of the model; null: 0.01"),
     ] = None
     compress: Annotated[bool, Meta(description="compress buffers (EXT_meshopt_compression); by gltfpack")] = False
-    strict: Annotated[bool, Meta(description="fail instead of warning")] = False
+    strict: Annotated[bool, Meta(description="treat each warning as an error")] = False
 
 
 class ModelBuilder(SimpleBuilder):
@@ -142,7 +154,7 @@ class ModelBuilder(SimpleBuilder):
                 product = _pack(document, checker, options, request)
                 _write_levels(product, options, request)
         except RecursionError:
-            raise JobError(f"{request.source}: nested too deep") from None
+            raise JobError(f"{request.source}: the model is nested too deeply") from None
         except (BrokenGltfError, UnusableError, OSError) as error:
             raise JobError(f"{request.source}: {one_line(error)}") from None
 
@@ -181,10 +193,10 @@ def _pack(document: Document, checker: Checker, options: ModelParams, request: P
     reason = obstacle(document)
     is_rewritten = options.optimise or options.quantise or options.tangents != "keep"
     if reason and _needs_gltfpack(options):
-        raise BrokenGltfError(f"'lods' and 'compress' would damage it, because {reason}")
+        raise BrokenGltfError(f"'lods' and 'compress' would damage the model, because {reason}")
     if reason and is_rewritten:
         log = request.log.info if options.tangents == "keep" else request.log.warning
-        log(f"{request.source}: packed as it is, because {reason}")
+        log(f"{request.source}: the model was packed without optimisation, because {reason}")
     elif is_rewritten:
         document = rewrite(document, checker, quantises=options.quantise, adds_tangents=options.tangents)
     return pack_glb(document, _reader(request), embeds_images=options.textures == "embed")
@@ -208,7 +220,9 @@ def _run_gltfpack(document: Document, ratio: float, options: ModelParams, reques
     """Return a model with the share `ratio` of the triangles, compressed on request. Names, materials and extras are kept."""
     program = find_program("gltfpack", ())
     if not program:
-        raise JobError(f"{request.source}: 'lods' and 'compress' need the program gltfpack: install the package gltfpack")
+        raise JobError(
+            f"{request.source}: 'lods' and 'compress' need the program gltfpack, which was not found; install the package gltfpack"
+        )
     hidden = _hide_files(document.tree)
     with open(os.path.join(request.temp_dir, "source.glb"), "wb") as file:
         file.write(pack_glb(document, _reader(request), embeds_images=False))
@@ -226,7 +240,7 @@ def _run_gltfpack(document: Document, ratio: float, options: ModelParams, reques
         made = parse_document(file.read())
     _show_files(made, hidden)
     if lost := sorted({*document.tree.get("extensionsUsed", [])} - {*made.tree.get("extensionsUsed", []), QUANTISATION}):
-        request.log.warning(f"{request.source}: gltfpack dropped {', '.join(lost)}")
+        request.log.warning(f"{request.source}: gltfpack removed the extensions {', '.join(lost)}")
     return made
 
 

@@ -118,23 +118,29 @@ class ShaderBuilder:
             "output": {
                 "enum": ["spirv", "source"],
                 "default": "spirv",
-                "description": "source: only checked, and copied; for GLSL of OpenGL ES and old versions, which SPIR-V does not "
-                "know",
+                "description": "spirv: compile to SPIR-V; source: only check and copy, for GLSL of OpenGL ES and of old versions, "
+                "which SPIR-V does not support",
             },
             "target_env": {"enum": [*_TARGETS], "default": "vulkan1.0"},
             "stage": {
                 "anyOf": [{"enum": [*_STAGES]}, {"type": "null"}],
                 "default": None,
-                "description": "taken from the extension, or from the one before .glsl and .hlsl, unless given",
+                "description": "stage of the shader; by default from the extension (a.frag), or the extension before .glsl "
+                "or .hlsl "
+                "(a.frag.glsl)",
             },
             "entry_point": {"type": "string", "pattern": r"^[A-Za-z_]\w*(?!\n)$", "default": "main"},
             "optimise": {"enum": [*_OPTIMISATIONS], "default": "none"},
-            "debug": {"type": "boolean", "default": False, "description": "keep names and lines in the module"},
+            "debug": {
+                "type": "boolean",
+                "default": False,
+                "description": "keep the names of variables and the line numbers in the module",
+            },
             "defines": {
                 "type": "object",
                 "additionalProperties": {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": -(2**63), "maximum": 2**63}]},
                 "default": {},
-                "description": "macros, {NAME: value}",
+                "description": "macros to define, as {NAME: value}",
             },
             "variants": {
                 "type": "object",
@@ -149,26 +155,34 @@ class ShaderBuilder:
                     },
                 },
                 "default": {},
-                "description": "macros with several values, {NAME: [values]}; each combination is a job; null: not defined",
+                "description": "macros with several values, as {NAME: [values]}; each combination becomes a job; the value null "
+                "leaves "
+                "the macro undefined",
                 "is_planning_only": True,
             },
-            "reflect": {"type": "boolean", "default": False, "description": "also write bindings, inputs and constants as JSON"},
+            "reflect": {
+                "type": "boolean",
+                "default": False,
+                "description": "also write the bindings, inputs and constants of the shader as JSON",
+            },
             "cross": {
                 "type": "array",
                 "items": {"enum": [*_CROSS]},
                 "default": [],
-                "description": "also write the module in these languages, by spirv-cross or naga (wgsl)",
+                "description": "also translate the module into these languages; needs spirv-cross, and naga for wgsl",
             },
             "include_paths": {
                 "type": "array",
                 "items": _NAME,
                 "default": [],
-                "description": "folders in the scan folder, looked in after that of the file that includes",
+                "description": "folders (relative to the scan folder) in which #include searches after the folder of the "
+                "including file",
             },
             "compiler": {
                 **_OPTIONAL_NAME,
                 "is_trusted_only": True,
-                "description": "by name or path; the first of glslangValidator, glslang, glslc unless given",
+                "description": "name or path of the compiler; by default the first of glslangValidator, glslang and glslc that is "
+                "installed",
             },
         },
     }
@@ -255,7 +269,7 @@ def list_included(
             continue
         names = [[quoted or bracketed] for quoted, bracketed in _INCLUDE.findall(text)]
         if refuses and [""] in names:
-            raise _BrokenShaderError(f"{file}: an #include without a name in quotes or angle brackets is not understood")
+            raise _BrokenShaderError(f"{file}: an #include has no file name in quotes or angle brackets")
         for alternatives in filter(any, [*names, *_list_imported(file, text)]):
             for path in (place for name in alternatives for place in _places(file, name, include_paths)):
                 try:
@@ -301,17 +315,17 @@ def _places(file: str, name: str, include_paths: Sequence[str]) -> Iterator[str]
 def _contradiction(params: Mapping[str, Any]) -> str:
     for name in params.get("defines") or {}:
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
-            return f"parameter 'defines' has the name {name!r}, which is not the name of a macro"
+            return f"{name!r} in parameter 'defines' is not a valid name of a macro"
     count = 1
     for name, values in (params.get("variants") or {}).items():
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
-            return f"parameter 'variants' has the name {name!r}, which is not the name of a macro"
+            return f"{name!r} in parameter 'variants' is not a valid name of a macro"
         count *= max(1, len(values))
     if count > MOST_VARIANTS:
-        return f"parameter 'variants' makes {count:,} variants; more than {MOST_VARIANTS:,} are refused"
+        return f"parameter 'variants' makes {count:,} variants; the limit is {MOST_VARIANTS:,}"
     names = [name_variant(each).lower() for each in list_variants(params.get("variants") or {})]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        return f"parameter 'variants' has two variants that are called '{twice}'"
+        return f"parameter 'variants' makes two variants with the name '{twice}'"
     return ""
 
 
@@ -322,7 +336,9 @@ def _stage(source: str, options: Mapping[str, Any]) -> str:
     if extension in (".glsl", ".hlsl", ".slang"):
         extension = posixpath.splitext(stem)[1]
     if extension[1:] not in _STAGES:
-        raise ParamError(f"its name does not show its stage; set the parameter 'stage' to one of {', '.join(_STAGES)}")
+        raise ParamError(
+            f"the name of the file does not show the stage of the shader; set the parameter 'stage' to one of {', '.join(_STAGES)}"
+        )
     return extension[1:]
 
 
@@ -330,10 +346,12 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
     compiler = find_program(options["compiler"], _list_compilers(request.source))
     if not compiler:
         names = _list_compilers(request.source)
-        requested = f"the program '{options['compiler'] or names[0]}'" if options["compiler"] or len(names) == 1 else ""
-        requested = requested or f"one of the programs {', '.join(names)}"
+        requested = (
+            f"the program '{options['compiler'] or names[0]}' was not found" if options["compiler"] or len(names) == 1 else ""
+        )
+        requested = requested or f"none of the programs {', '.join(names)} was found"
         package = "" if options["compiler"] or len(names) == 1 else "the package glslang-tools"
-        raise MissingError(f"needs {requested}: install {package or 'it'}, or set the parameter 'compiler'")
+        raise MissingError(f"{requested}; install {package or 'it'}, or set the parameter 'compiler'")
     included = list_included(request, options["include_paths"], refuses=True)
     for folder in options["include_paths"]:
         located(request.scan_folder, posixpath.normpath(f"{folder}/."), request.scan_folders, "the parameter 'include_paths'")
@@ -341,15 +359,19 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
     spell, pattern = _FAMILIES[family]
     is_copy = options["output"] == "source"
     if is_copy and family != "glslang":
-        raise MissingError(f"needs the program glslangValidator for output: source, because {family} checks only what it compiles")
+        raise MissingError(
+            f"output: source needs the program glslangValidator, because {family} cannot check a shader without compiling it"
+        )
     if is_copy and (options["cross"] or options["reflect"] or request.job_params.get("variant")):
-        raise ParamError("output: source makes no module; 'variants', 'reflect' and 'cross' need output: spirv")
+        raise ParamError("'variants', 'reflect' and 'cross' need a compiled module; set output: spirv")
     variant = request.job_params.get("variant", "")
     base = os.path.basename(request.source) + (f".{variant}" if variant else "")
     name = base + ("" if is_copy else ".spv")
     path = request.product_path(name)
     if os.path.dirname(request.source).startswith("-"):
-        raise ParamError("its folder's name begins with '-', which compilers take for an option")
+        raise ParamError(
+            "the name of the source's folder begins with '-', so the compiler would read the path as an option; rename the folder"
+        )
     # The path is relative, because compilers write the path into messages and debug information.
     source = request.source if not request.source.startswith("-") else f"./{request.source}"
     folder = _folder_without_marks(data, included, options["include_paths"], request)
@@ -360,7 +382,7 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
         output = _SLANGC_PLACE.sub(r"\2(\3): \1: ", ended.output) if family == "slangc" else ended.output
         _report(ended.status, messages(output, pattern), ended.output, request=request, is_silent=is_silent)
         if target and not os.path.isfile(target):
-            raise _BrokenShaderError(f"{request.source}: the compiler ended well, and made nothing")
+            raise _BrokenShaderError(f"{request.source}: the compiler ended without an error, but did not write the module")
 
     compile_to("" if is_copy else path, {})
     if is_copy:
@@ -414,11 +436,13 @@ def _folder_without_marks(data: bytes, included: Sequence[str], include_paths: S
     marked = [path for path, text in files.items() if text.startswith(codecs.BOM_UTF8)]
     for path, text in files.items():
         if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise _BrokenShaderError(f"{path}:1:1: is UTF-16, which compilers do not read; save it as UTF-8")
+            raise _BrokenShaderError(f"{path}:1:1: the file is UTF-16, which compilers do not read; save it as UTF-8")
     if not marked:
         return request.scan_folder
     if any(path.startswith(("../", "/")) for path in files):
-        raise _BrokenShaderError(f"{marked[0]}:1:1: begins with a byte order mark; save it as UTF-8 without one")
+        raise _BrokenShaderError(
+            f"{marked[0]}:1:1: the file begins with a byte order mark; save it as UTF-8 without a byte order mark"
+        )
     folder = os.path.join(request.temp_dir, "without-marks")
     for path in include_paths:
         os.makedirs(os.path.join(folder, path), exist_ok=True)
@@ -460,7 +484,7 @@ def _glslc_arguments(options: Mapping[str, Any], stage: str, source: str, produc
 
 def _dxc_arguments(options: Mapping[str, Any], stage: str, source: str, product: str) -> list[str]:
     if stage not in _DXC_PROFILES:
-        raise ParamError(f"dxc compiles no single shader of the stage {stage}; use another compiler")
+        raise ParamError(f"dxc cannot compile a shader of the stage '{stage}'; set the parameter 'compiler' to another compiler")
     arguments = ["-spirv", "-T", _DXC_PROFILES[stage], "-E", options["entry_point"], f"-fspv-target-env={options['target_env']}"]
     arguments += [{"none": "-O0", "speed": "-O3", "size": "-O1"}[options["optimise"]], *(["-Zi"] if options["debug"] else [])]
     return [*arguments, *_macros(options), "-Fo", product, source]

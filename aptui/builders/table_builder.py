@@ -26,23 +26,36 @@ class TableParams(Struct, frozen=True, kw_only=True):
     """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
 
     output: Annotated[
-        Literal["json", "min", "msgpack"], Meta(description="json: two blanks a level; min: JSON without blanks; or MessagePack")
+        Literal["json", "min", "msgpack"],
+        Meta(description="json: JSON with an indentation of two blanks; min: JSON without blanks; msgpack: MessagePack"),
     ] = "min"
     schema: (
-        Annotated[str, Meta(min_length=1)] | Annotated[None, Meta(description="a JSON Schema, by its path in the scan folder")]
+        Annotated[str, Meta(min_length=1)]
+        | Annotated[None, Meta(description="path of a JSON Schema (relative to the scan folder) to which the table must conform")]
     ) = None
     key: (
         Annotated[str, Meta(min_length=1)]
-        | Annotated[None, Meta(description="the column or field whose values become the keys of an object of rows")]
+        | Annotated[
+            None,
+            Meta(
+                description="column or field whose values become keys; the product is then an object with one row for each "
+                "key, not a "
+                "list of rows"
+            ),
+        ]
     ) = None
     types: Annotated[
         Literal["auto", "text"],
-        Meta(description="auto: a column of a CSV with only numbers, or only true and false, is read as such"),
+        Meta(
+            description="auto: a CSV column that has only numbers, or only true and false, becomes numbers or booleans; text: all "
+            "cells stay text"
+        ),
     ] = "auto"
     delimiter: Annotated[
-        Literal["auto", ",", ";", "|", "tab"], Meta(description="between cells of a CSV; auto: the most frequent of the first line")
+        Literal["auto", ",", ";", "|", "tab"],
+        Meta(description="character between the cells of a CSV; auto: the most frequent of these characters in the first line"),
     ] = "auto"
-    max_mib: Annotated[int, Meta(ge=1, le=64, description="larger files are refused")] = 16
+    max_mib: Annotated[int, Meta(ge=1, le=64, description="maximum size of the source in MiB; the job of a larger file fails")] = 16
 
 
 class TableBuilder(SimpleBuilder):
@@ -84,17 +97,19 @@ def index_rows(table: DataText, key: str) -> dict[str, Any]:
         BrokenTextError: the data is not a list of rows, or the key of a row is missing or used twice.
     """
     if not isinstance(table.value, list):
-        raise BrokenTextError("'key' needs a list of rows")
+        raise BrokenTextError("the parameter 'key' needs a table that is a list of rows")
     found: dict[str, Any] = {}
     first: dict[str, int] = {}
     for number, row in enumerate(table.value):
         if not isinstance(row, dict) or row.get(key) in (None, ""):
-            raise BrokenTextError(f"no '{key}', which the parameter 'key' names", table.find_places([(number,)])[0])
+            raise BrokenTextError(
+                f"a row has no value for '{key}', which the parameter 'key' names", table.find_places([(number,)])[0]
+            )
         name = str(row[key])
         if name in found:
             here, before = table.find_places([(number,), (first[name],)])
             raise BrokenTextError(
-                f"'{key}' has the value '{shorten(name)}' a second time, first on line {before.split(':')[0]}", here
+                f"'{key}' has the value '{shorten(name)}' in two rows; the first is on line {before.split(':')[0]}", here
             )
         found[name], first[name] = {field: each for field, each in row.items() if field != key}, number
     return found
@@ -107,6 +122,6 @@ def _encode(value: Any, stem: str, output: str) -> tuple[str, bytes, UUID]:
     try:
         return f"{stem}.msgpack", msgspec.msgpack.encode(value), MSGPACK_ASSET_TYPE
     except UnicodeEncodeError:
-        raise BrokenTextError("a text has half of a surrogate pair (\\ud800 to \\udfff)") from None
+        raise BrokenTextError("a string contains half of a surrogate pair (\\ud800 to \\udfff)") from None
     except OverflowError:
-        raise BrokenTextError("an integer has more than 64 bits, which MessagePack cannot hold; use output: json") from None
+        raise BrokenTextError("an integer has more than 64 bits, which MessagePack does not support; set output: json") from None

@@ -78,34 +78,71 @@ Name = Annotated[str, Meta(min_length=1)]
 class TextureParams(Struct, frozen=True, kw_only=True):
     """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
 
-    usage: Annotated[Usage, Meta(description="use of the texture; auto goes by the end of its name, such as _n, _ao, _orm")] = (
-        "auto"
-    )
-    format: Annotated[str, Meta(description="a format such as bc7, a family (bc, astc, etc2, none), or auto: by platform")] = "auto"
-    formats: Annotated[dict[str, str], Meta(description="{platform or platform tag: format or family}, before `format`")] = {}
-    container: Annotated[Literal["ktx2", "dds"], Meta(description="the kind of file")] = "ktx2"
-    mips: Annotated[bool | None, Meta(description="make all mips; by default for every usage except ui")] = None
-    max_size: Annotated[int, Meta(ge=1, le=16384, description="longest side in pixels; larger pictures are reduced")] = 16384
+    usage: Annotated[
+        Usage, Meta(description="purpose of the texture; auto: decided by the end of the file name, such as _n, _ao, _orm")
+    ] = "auto"
+    format: Annotated[
+        str,
+        Meta(
+            description="format of the pixels, such as bc7, or a family of formats (bc, astc, etc2, none); auto: decided by the "
+            "platform"
+        ),
+    ] = "auto"
+    formats: Annotated[
+        dict[str, str],
+        Meta(description="formats for some platforms, as {platform or platform tag: format or family}; overrides `format`"),
+    ] = {}
+    container: Annotated[Literal["ktx2", "dds"], Meta(description="format of the file")] = "ktx2"
+    mips: Annotated[bool | None, Meta(description="make all mip levels; by default they are made for every usage except ui")] = None
+    max_size: Annotated[
+        int, Meta(ge=1, le=16384, description="maximum width and height in pixels; larger pictures are scaled down")
+    ] = 16384
     sides: Annotated[
-        Literal["any", "multiple_of_four", "power_of_two"], Meta(description="resize each side to the next smaller such number")
+        Literal["any", "multiple_of_four", "power_of_two"],
+        Meta(description="reduce each side to the next smaller multiple of four or power of two; any: keep the sides"),
     ] = "any"
-    premultiply: Annotated[bool, Meta(description="multiply the colours by alpha")] = False
-    bleed: Annotated[bool, Meta(description="give transparent pixels the colour of visible ones beside them")] = True
-    coverage: Annotated[float, Meta(gt=0, lt=1)] | Annotated[None, Meta(description="alpha threshold whose coverage mips keep")] = (
-        None
-    )
+    premultiply: Annotated[bool, Meta(description="multiply the colours by the alpha channel")] = False
+    bleed: Annotated[
+        bool,
+        Meta(description="give transparent pixels the colour of the visible pixels beside them, so that edges have no dark fringe"),
+    ] = True
+    coverage: (
+        Annotated[float, Meta(gt=0, lt=1)]
+        | Annotated[
+            None,
+            Meta(
+                description="alpha threshold; each mip level keeps the share of pixels that are above it, so that foliage does not "
+                "thin out"
+            ),
+        ]
+    ) = None
     channels: Annotated[
         dict[str, str],
-        Meta(description="{r, g, b or a: source}: a channel r, 0, 1, a file {name}_ao.png or file:g; 1- in front inverts"),
+        Meta(
+            description="sources of channels, as {r, g, b or a: source}; a source is a channel (g), 0, 1, a file "
+            "({name}_ao.png) or a "
+            "channel of a file ({name}_ao.png:g); 1- before the source inverts the values"
+        ),
     ] = {}
-    faces: Annotated[list[Name], Meta(description="six files (+x -x +y -y +z -z) of a cube map")] = []
-    layers: Annotated[list[Name], Meta(description="files of a texture array")] = []
-    flip_green: Annotated[bool, Meta(description="invert Y of a normal map (between OpenGL and DirectX)")] = False
-    effort: Annotated[int, Meta(ge=0, le=100, description="effort of the encoder; drafts use 0")] = 30
-    strict: Annotated[bool, Meta(description="fail instead of warning")] = False
+    faces: Annotated[
+        list[Name], Meta(description="six files that become the faces of a cube map, in the order +x, -x, +y, -y, +z, -z")
+    ] = []
+    layers: Annotated[list[Name], Meta(description="files that become the layers of a texture array")] = []
+    flip_green: Annotated[
+        bool, Meta(description="invert Y (the green channel) of a normal map, to convert between OpenGL and DirectX")
+    ] = False
+    effort: Annotated[
+        int, Meta(ge=0, le=100, description="effort of the encoder: higher values are slower and give better quality; drafts use 0")
+    ] = 30
+    strict: Annotated[bool, Meta(description="treat each warning as an error")] = False
     max_megapixels: Annotated[
         float,
-        Meta(gt=0, le=100_000, description="larger pictures are refused", extra_json_schema={"is_trusted_only": True}),
+        Meta(
+            gt=0,
+            le=100_000,
+            description="maximum size in millions of pixels; the job of a larger picture fails",
+            extra_json_schema={"is_trusted_only": True},
+        ),
     ] = MOST_MEGAPIXELS
 
 
@@ -141,19 +178,19 @@ class TextureBuilder(SimpleBuilder):
                 _prepare(_pack(path, request, options, usage), options, usage) for path in _list_images(options, request.source)
             ]
         except MemoryError:
-            raise MemoryError("this picture needs more; raise memory_limit, or lower max_megapixels") from None
+            raise MemoryError("the picture needs more memory; raise memory_limit, or lower max_megapixels") from None
         except (PictureError, OSError) as error:
             raise JobError(f"{request.source}: {one_line(error)}") from None
         if len({image.shape for image in images}) > 1:
             sizes = ", ".join(f"{image.shape[1]}x{image.shape[0]}" for image in images)
-            raise JobError(f"all faces or layers must have one size; they have {sizes}")
+            raise JobError(f"all faces or layers must have the same size, but their sizes are {sizes}")
         height, width = images[0].shape[:2]
         if options.faces and width != height:
-            raise JobError(f"the faces of a cube map are square; these have {width}x{height} pixels")
+            raise JobError(f"the faces of a cube map must be square, but these have {width}x{height} pixels")
         has_alpha = any(bool((image[..., 3] < 255).any()) for image in images)
         name = choose_format(options, request.platform, usage, has_alpha=has_alpha)
         if options.container == "dds" and not FORMATS[name].dxgi:
-            raise JobError(f"DDS cannot hold {name}; use container: ktx2 on this platform")
+            raise JobError(f"a DDS file cannot contain the format {name}; set container: ktx2 for this platform")
         _report_size(request, name, width, height)
         texture = _encode(images, name, usage, options, request)
         request.write_product(
@@ -184,7 +221,7 @@ def choose_format(options: TextureParams, platform: PlatformInfo, usage: str, *,
     if wanted in FORMATS:
         return wanted
     if wanted not in _FAMILIES:
-        raise JobError(f"unknown texture format '{wanted}'; known are {', '.join([*_FAMILIES, *FORMATS])}")
+        raise JobError(f"'{wanted}' is not a known texture format; use one of {', '.join([*_FAMILIES, *FORMATS])}")
     name = _FAMILIES[wanted][usage]
     return "etc2_rgba" if name == "etc2_rgb" and has_alpha else name
 
@@ -204,11 +241,11 @@ def _list_files(options: TextureParams, source: str) -> list[str]:
         JobError: the parameters contradict each other.
     """
     if options.faces and options.layers:
-        raise JobError("'faces' and 'layers' exclude each other")
+        raise JobError("only one of the parameters 'faces' and 'layers' can be set")
     if options.faces and len(options.faces) != _FACES:
-        raise JobError(f"a cube map has {_FACES} faces; 'faces' names {len(options.faces)}")
+        raise JobError(f"a cube map has {_FACES} faces, but the parameter 'faces' names {len(options.faces)} files")
     if wrong := [name for name in options.channels if name not in tuple(_CHANNELS)]:
-        raise JobError(f"'channels' has '{wrong[0]}'; the channels are r, g, b and a")
+        raise JobError(f"parameter 'channels': '{wrong[0]}' is not a channel; the channels are r, g, b and a")
     packed = [file for text in options.channels.values() if (file := _parse_channel(text)[3])]
     return [*_list_images(options, source), *(_place(path, source) for path in packed)]
 
@@ -225,7 +262,10 @@ def _parse_channel(text: str) -> tuple[bool, str, str, str]:
     """Parse the source of a channel, such as `1-{name}_ao.png:g`; return (is inverted, channel, constant, file)."""
     match = _SOURCE.fullmatch(text)
     if match is None:
-        raise JobError(f"'{text}' is not a source of a channel")
+        raise JobError(
+            f"parameter 'channels': '{text}' is not a valid source; use a channel (g), 0, 1, a file (ao.png), or a channel "
+            "of a file (ao.png:g)"
+        )
     inverted, own, constant, file, channel = match.groups(default="")
     return bool(inverted), own or channel or "r", constant, file
 
@@ -264,7 +304,7 @@ def _read(path: str, request: ProcessJobRequest, options: TextureParams, usage: 
         try:
             data = request.read_named(path)
         except NamedFileError as error:
-            raise JobError(f"{error}: a parameter of this texture names it") from None
+            raise JobError(f"{error} (a parameter of this texture names this file)") from None
     reading = {"strict": options.strict, "max_megapixels": options.max_megapixels, "grayscale": False, "format": "png"}
     return np.array(decode_rgba(data, PictureJob(request, reading, name=path, is_color=usage in ("color", "ui"))))
 
@@ -294,7 +334,8 @@ def _round_side(side: int, rule: str) -> int:
 def _report_size(request: ProcessJobRequest, name: str, width: int, height: int) -> None:
     if name.startswith("bc") and (width % 4 or height % 4):
         request.log.warning(
-            f"{request.source}: {width}x{height} is not a multiple of 4, which Direct3D and WebGPU require of {name}; "
+            f"{request.source}: the sides of {width}x{height} pixels are not multiples of 4, which Direct3D and WebGPU "
+            f"require for {name}; "
             "set sides: multiple_of_four"
         )
 

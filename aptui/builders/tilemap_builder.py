@@ -44,9 +44,9 @@ class TilemapParams(Struct, frozen=True, kw_only=True):
 
     textures: Annotated[
         Literal["files", "ktx2", "dds"],
-        Meta(description="files: pictures as in the map, in lower case; ktx2, dds: products of the texture builder"),
+        Meta(description="names of pictures; files: as in the map, in lower case; ktx2, dds: products of the texture builder"),
     ] = "files"
-    strict: Annotated[bool, Meta(description="fail instead of warning")] = False
+    strict: Annotated[bool, Meta(description="treat each warning as an error")] = False
 
 
 class TilemapBuilder(SimpleBuilder):
@@ -120,7 +120,8 @@ def _check_pictures(reader: MapReader | LdtkReader, request: ProcessJobRequest) 
             continue
         if expected.width and (width, height) != (expected.width, expected.height):
             found.append(
-                f"{expected.named_by}: '{path}' has {width}x{height} pixels, not {expected.width}x{expected.height}; save it again"
+                f"{expected.named_by}: picture '{path}' has {width}x{height} pixels, but the map expects "
+                f"{expected.width}x{expected.height}; save the map again"
             )
     return found
 

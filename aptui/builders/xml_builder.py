@@ -71,12 +71,13 @@ class XmlBuilder:
             "output": {
                 "enum": ["copy", "min"],
                 "default": "copy",
-                "description": "min: without comments, and without the blanks between elements",
+                "description": "copy: an unchanged copy; min: remove comments, and the blanks between elements",
             },
             "dtd": {
                 "enum": ["allow", "forbid"],
                 "default": "allow",
-                "description": "a document type declaration; entities in it are refused in any case",
+                "description": "whether the source may have a document type declaration; entities in the declaration are never "
+                "allowed",
             },
         },
     }
@@ -108,8 +109,8 @@ class XmlBuilder:
             what = expat.ErrorString(error.code) or "not XML"
             return ProcessJobResponse(error=f"{request.source}:{error.lineno}:{error.offset + 1}: {what}")
         except (LookupError, ValueError):
-            name = _find_encoding(data) or "that it declares"
-            what = f"the encoding '{name}' is not read here; save the file as UTF-8"
+            name = _find_encoding(data) or "that the file declares"
+            what = f"the encoding '{name}' is not supported; save the file as UTF-8"
             return ProcessJobResponse(error=f"{request.source}:1:1: {what}")
         name = os.path.basename(request.source)
         with open(request.product_path(name), "wb") as file:
@@ -228,14 +229,16 @@ class _XmlReading:
         self._begin()
         self._is_in_dtd = True
         if self._is_dtd_forbidden:
-            self._refuse("a document type declaration, which dtd: forbid refuses")
+            self._refuse("the file has a document type declaration, which dtd: forbid does not allow")
 
     def _on_doctype_end(self) -> None:
         self._begin()
         self._is_in_dtd = False
 
     def _on_entity(self, name: str, *_arguments: object) -> None:
-        self._refuse(f"the entity '{name}' is declared; entities are refused, as they can expand without end")
+        self._refuse(
+            f"the file declares the entity '{name}'; remove it, because entities can expand without end and are not allowed"
+        )
 
     def _refuse(self, what: str) -> NoReturn:
         raise _RefusedError(what, f"{self._parser.CurrentLineNumber}:{self._parser.CurrentColumnNumber + 1}")

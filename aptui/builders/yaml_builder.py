@@ -49,15 +49,22 @@ class YamlBuilder:
             "output": {
                 "enum": ["copy", "json", "min"],
                 "default": "copy",
-                "description": "json: JSON with two blanks a level; min: JSON without blanks",
+                "description": "json: JSON with an indentation of two blanks; min: JSON without blanks; copy: an unchanged copy",
             },
             "schema": SCHEMA_PARAM,
             "tags": {
                 "enum": ["forbid", "allow"],
                 "default": "forbid",
-                "description": "allow: tags of the project's own, like !Colour, in a copy; not in JSON",
+                "description": "allow: the project's own tags, such as !Colour, are allowed; needs output: copy, because JSON has "
+                "no tags",
             },
-            "max_mib": {"type": "integer", "minimum": 1, "maximum": 64, "default": 1, "description": "larger files are refused"},
+            "max_mib": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 64,
+                "default": 1,
+                "description": "maximum size of the source in MiB; the job of a larger file fails",
+            },
         },
     }
 
@@ -91,7 +98,7 @@ class YamlBuilder:
 
 def _contradiction(params: Mapping[str, Any]) -> str:
     if params.get("tags") == "allow" and (params.get("output", "copy") != "copy" or params.get("schema")):
-        return "parameter 'tags: allow' contradicts 'output: json' or a schema, as JSON has no tags"
+        return "parameter 'tags: allow' needs 'output: copy' and no schema, because JSON has no tags"
     return ""
 
 
@@ -100,7 +107,7 @@ def _product(reading: YamlReading, data: bytes, output: str, request: ProcessJob
     if output == "copy":
         return os.path.basename(request.source), data, YAML_ASSET_TYPE
     if len(reading.documents) != 1:
-        raise BrokenTextError(f"holds {len(reading.documents)} documents, and JSON holds one; use output: copy")
+        raise BrokenTextError(f"the file has {len(reading.documents)} YAML documents, but JSON can have only one; set output: copy")
     layout: Mapping[str, Any] = {"indent": 2} if output == "json" else {"separators": (",", ":")}
     text = json.dumps(reading.plain(reading.documents[0]), ensure_ascii=False, **layout)
     end = "\n" if output == "json" else ""

@@ -495,7 +495,9 @@ class ProcessJobRequest(_Request):
         """
         found = self.find_matches(pattern)
         if found is None:
-            raise JobError(f"create_jobs did not declare the pattern '{pattern}': call request.matching('{pattern}') there, too")
+            raise JobError(
+                f"create_jobs did not declare the pattern '{pattern}'; call request.matching('{pattern}') in create_jobs, too"
+            )
         return list(found)
 
     def product_path(self, name: str) -> str:

@@ -61,8 +61,12 @@ def library(module: str, distribution: str = "") -> Any:
     except ImportError as error:
         name = distribution or module
         if isinstance(error, ModuleNotFoundError) and error.name in (None, module, module.partition(".")[0]):
-            raise MissingError(f"needs the Python package '{name}', which is not installed: pip install {name}") from None
-        raise MissingError(f"needs the Python package '{name}', which cannot be imported ({error}): pip install {name}") from None
+            raise MissingError(
+                f"the job needs the Python package '{name}', which is not installed; run pip install {name}"
+            ) from None
+        raise MissingError(
+            f"the job needs the Python package '{name}', which cannot be imported ({error}); run pip install {name}"
+        ) from None
 
 
 def has_library(module: str) -> bool:
@@ -147,7 +151,10 @@ def run_program(
     elif process.returncode and b"bad_alloc" in output:  # programs in C++ report exhausted memory with this text
         reached = f"{memory_bytes >> 20:,} MiB of memory"
     if reached:
-        raise TooLongError(f"{os.path.basename(arguments[0])} took more than {reached}; a macro or an include may grow without end")
+        raise TooLongError(
+            f"{os.path.basename(arguments[0])} used more than {reached}, which is the limit; perhaps a macro or an include "
+            "of the source never ends"
+        )
     return ProgramResult(process.returncode, output.decode("utf-8", "replace"))
 
 
@@ -160,7 +167,7 @@ def run_logged(arguments: Sequence[str], folder: str, log: JobLog, **limits: int
     name = os.path.basename(arguments[0])
     program = find_program(arguments[0], ())
     if not program:
-        raise MissingError(f"the program '{name}' was not found in the PATH that aptui was started with: install it")
+        raise MissingError(f"the program '{name}' was not found in the PATH that aptui was started with; install it")
     result = run_program([program, *arguments[1:]], folder, **limits)
     lines = [line for line in result.output.splitlines() if line.strip()]
     for line in lines:
@@ -188,7 +195,7 @@ def find_missing_need(builder: object) -> str:
             return fault
     for tool in names_of(builder, "tools"):
         if not find_program(tool, ()):
-            return f"needs the program '{tool}', which was not found in the PATH that aptui was started with: install it"
+            return f"the program '{tool}' was not found in the PATH that aptui was started with; install it"
     return ""
 
 
@@ -201,13 +208,13 @@ def list_package_versions(builder: object) -> list[str]:
 def _fault_of_package(requirement: str) -> str:
     match = _REQUIREMENT.fullmatch(requirement)
     if match is None:
-        return f"has '{requirement}' in 'requires', which is not a name and versions, such as 'etcpak>=0.9'"
+        return f"'{requirement}' in 'requires' is not the name of a package with versions, such as 'etcpak>=0.9'"
     version = _find_version(match[1])
-    hint = f"pip install '{requirement}' in the environment of aptui"
+    hint = f"run pip install '{requirement}' in the Python environment of aptui"
     if not version:
-        return f"needs the Python package '{requirement}', which is not installed: {hint}"
+        return f"the Python package '{requirement}' is not installed; {hint}"
     if not all(_is_within(version, sign, bound) for sign, bound in _BOUND.findall(match[2])):
-        return f"needs the Python package '{requirement}', but {match[1]} {version} is installed: {hint}"
+        return f"the Python package '{requirement}' is required, but {match[1]} {version} is installed; {hint}"
     return ""
 
 

@@ -168,7 +168,9 @@ class BuilderBench:
         response = self.process(source, platform, **params)
         assert response.result is Result.SUCCESS, response.error
         names = sorted(os.path.relpath(self.products_dir / each.path, self.products_dir) for each in response.products)
-        assert names == sorted(path.name for path in self.products_dir.iterdir()), "products are not the files that were made"
+        assert names == sorted(path.name for path in self.products_dir.iterdir()), (
+            "the declared products differ from the files in the product folder"
+        )
         return {name: (self.products_dir / name).read_bytes() for name in names}
 
     def fail(self, source: str, platform: str = "", **params: Any) -> str:
@@ -185,7 +187,7 @@ class BuilderBench:
 
     def _check_needs(self) -> None:
         if fault := find_missing_need(self.builder):
-            raise JobError(f"builder '{self.name}' {fault}")
+            raise JobError(f"builder '{self.name}': {fault}")
 
     def _find_matches(self, pattern: str) -> list[MatchedFile]:
         root = self.folder / "assets"

@@ -188,7 +188,7 @@ def _make_instance(builder: Builder | BuilderStep) -> Any:
         from aptui.sdk import programs
 
         if fault := programs.find_missing_need(found):
-            raise JobError(f"builder '{builder.name}' {fault}")
+            raise JobError(f"builder '{builder.name}': {fault}")
     return found()
 
 

@@ -81,7 +81,7 @@ def test_sprites_fill_at_least_85_percent_of_the_pages(bench: BuilderBench) -> N
 
     bench.build("hud.atlas", extrude=0, padding=0, power_of_two=False)
 
-    share = int(bench.lines[-1][1].split(", ")[1].split(" ")[0])
+    share = int(bench.lines[-1][1].split("which are ")[1].split(" ")[0])
     assert share >= 85
 
 
@@ -180,14 +180,20 @@ def test_frames_of_aseprite_become_sprites_and_its_tags_become_animations(bench:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"frames": {"a": {"frame": {"x": 15, "y": 0, "w": 8, "h": 8}}}}, "frame 'art/hero/a' lies outside of hero.png"),
+        (
+            {"frames": {"a": {"frame": {"x": 15, "y": 0, "w": 8, "h": 8}}}},
+            "frame 'art/hero/a' lies outside of the picture hero.png",
+        ),
         ({"frames": {"a": {"frame": {"x": 0, "y": 0, "w": 8, "h": 8}, "sourceSize": {"w": 9999, "h": 9999}}}}, "9999x9999 pixels"),
-        ({"frames": [{"frame": {"x": 0, "y": 0, "w": 8, "h": 8}}] * 2}, "two frames have one name"),
-        ({"frames": {}, "meta": {"image": "hero.png"}}, "its sheets have no frames"),
+        ({"frames": [{"frame": {"x": 0, "y": 0, "w": 8, "h": 8}}] * 2}, "two frames have the same name"),
+        ({"frames": {}, "meta": {"image": "hero.png"}}, "the sprite sheets of this atlas have no frames"),
         ({"meta": {"image": "hero.png", "frameTags": [{"name": "walk", "from": 1, "to": 3}]}}, "tag 'walk' names frames 1 to 3"),
         ({"meta": {"image": "gone.png"}}, "gone.png"),
         ({"meta": {"image": "../../secret.png"}}, "secret.png"),
-        ({"meta": {}}, "art/hero.json: this is not Aseprite's JSON of a sprite sheet: Object missing required field `image`"),
+        (
+            {"meta": {}},
+            "art/hero.json: the file is not a sprite sheet that Aseprite exported as JSON: Object missing required field `image`",
+        ),
     ],
 )
 def test_mistake_in_a_sprite_sheet_is_explained(bench: BuilderBench, changes: dict[str, Any], message: str) -> None:
@@ -259,7 +265,7 @@ def test_equal_sprites_give_equal_bytes(bench: BuilderBench) -> None:
         ('{"sprites": ["ui/*.png"]}', {"max_size": 16}, "ui/s000.png has"),
         ('{"sprites": []}', {}, "length >= 1"),
         ('{"sprites": ["ui/*"], "frame": 1}', {}, "unknown field `frame`"),
-        ('{"sprites": ["ui/*.png"],\n}', {}, "hud.atlas:1:25: a comma before"),
+        ('{"sprites": ["ui/*.png"],\n}', {}, "hud.atlas:1:25: JSON does not allow a comma"),
         ('{"sprites": ["ui/*.txt"]}', {}, "ui/a.txt: "),
         ("[" * 100_000, {}, "hud.atlas"),
     ],
@@ -278,7 +284,7 @@ def test_sprite_larger_than_the_largest_power_of_two_page_is_refused(bench: Buil
     write_sprite(bench, "ui/wide.png", np.full((8, 80, 4), 255, np.uint8))
     bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}')
 
-    assert "ui/wide.png has 80x8 pixels, a page holds 64" in bench.fail("hud.atlas", max_size=100)
+    assert "sprite ui/wide.png has 80x8 pixels, but a page has at most 64 (max_size)" in bench.fail("hud.atlas", max_size=100)
     assert "hud.png" in bench.build("hud.atlas", max_size=100, power_of_two=False)
 
 
@@ -288,7 +294,7 @@ def test_settings_of_an_unknown_sprite_warn(bench: BuilderBench) -> None:
 
     bench.build("hud.atlas")
 
-    assert bench.warnings == ["hud.atlas: 'frames' names ui/gone.png, which is not among the sprites"]
+    assert bench.warnings == ["hud.atlas: 'frames' has settings for ui/gone.png, but no sprite has this name"]
 
 
 def test_frame_list_depends_on_all_pages_of_the_atlas(bench: BuilderBench) -> None:

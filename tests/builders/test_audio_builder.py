@@ -105,7 +105,10 @@ def test_stereo_of_a_sound_with_six_channels_is_refused(bench):
 def test_flac_product_of_more_than_eight_channels_is_refused(bench):
     source = bench.write("a.wav", encoded(np.zeros((9, 9)), "WAV"))
 
-    assert bench.fail(source, format="flac") == "a.wav: flac holds 8 channels, this has 9; use wav or mono"
+    assert (
+        bench.fail(source, format="flac")
+        == "a.wav: flac supports 8 channels, but the sound has 9; set format: wav, or channels: mono"
+    )
 
 
 @pytest.mark.parametrize("rate", [8000, 11025, 48000, 96000])
@@ -230,10 +233,14 @@ def test_ogg_pages_have_one_serial_number_and_correct_checksums(bench):
         (
             {"format": "opus", "sample_rate": 44100},
             1,
-            "opus has no sample rate of 44100 Hz; possible: 8000, 12000, 16000, 24000, 48000",
+            "opus does not support a sample rate of 44100 Hz; set sample_rate to one of 8000, 12000, 16000, 24000, 48000",
         ),
-        ({"format": "vorbis", "sample_rate": 384000}, 1, "vorbis has no sample rate of 384000 Hz; possible: at most 192000"),
-        ({"format": "mp3"}, 3, "mp3 holds 2 channels, this has 3; use wav or mono"),
+        (
+            {"format": "vorbis", "sample_rate": 384000},
+            1,
+            "vorbis does not support a sample rate of 384000 Hz; set sample_rate to at most 192000",
+        ),
+        ({"format": "mp3"}, 3, "mp3 supports 2 channels, but the sound has 3; set format: wav, or channels: mono"),
     ],
 )
 def test_sound_is_refused_if_the_product_format_cannot_store_it(bench, params, channels, message):
@@ -255,7 +262,7 @@ def test_clipping_caused_by_resampling_warns(bench):
 
     (warning,) = bench.warnings
     assert warning.startswith("a.wav: ")
-    assert "samples clipped, peak 1." in warning
+    assert "samples were clipped; the highest is 1." in warning
     assert warning.endswith("of full scale, after resampling")
 
 
@@ -263,7 +270,7 @@ def test_a_float_source_that_is_too_loud_is_clipped_and_warns(bench):
     *_, samples = opened(bench.build(bench.write("a.wav", encoded(np.array([0.5, 2.0, -3.0, 1.0]), subtype="FLOAT"))))
 
     assert (samples[:, 0] * 32768).tolist() == [16384, 32767, -32768, 32767]
-    assert bench.warnings == ["a.wav: 2 samples clipped, peak 3.000 of full scale"]
+    assert bench.warnings == ["a.wav: 2 samples were clipped; the highest is 3.000 of full scale"]
 
 
 def test_overshoot_of_a_lossy_decoder_is_logged_without_a_warning(bench):
@@ -271,7 +278,7 @@ def test_overshoot_of_a_lossy_decoder_is_logged_without_a_warning(bench):
     bench.build(bench.write("a.ogg", encoded(noise, "OGG", "VORBIS")))
 
     assert not bench.warnings
-    assert any("samples clipped" in text for severity, text in bench.lines if severity == 1)
+    assert any("samples were clipped" in text for severity, text in bench.lines if severity == 1)
 
 
 def test_nan_sample_becomes_silence_and_infinite_sample_becomes_full_scale(bench):
@@ -281,18 +288,18 @@ def test_nan_sample_becomes_silence_and_infinite_sample_becomes_full_scale(bench
 
 
 def test_a_source_without_samples_fails(bench):
-    assert bench.fail(bench.write("a.wav", encoded(np.zeros(0)))) == "a.wav: holds no samples"
+    assert bench.fail(bench.write("a.wav", encoded(np.zeros(0)))) == "a.wav: the sound has no samples"
 
 
-SUPPORTED = "supported sounds are WAV, FLAC, Ogg (Vorbis, Opus), MP3, AIFF"
-UNREADABLE = "its header or its samples cannot be read; save it again, or get the original"
+SUPPORTED = "the supported formats are WAV, FLAC, Ogg (Vorbis, Opus), MP3 and AIFF"
+UNREADABLE = "the header or the samples cannot be read; save the sound again, or get the original file"
 DAMAGED = [
     ("empty", "a.wav", b"", "the file is empty"),
-    ("text", "a.wav", b"hello" * 100, f"this is a text file; {SUPPORTED}"),
-    ("unknown", "a.wav", b"\x07\x01" * 100, f"this is not a sound of a known format; {SUPPORTED}"),
-    ("m4a", "a.mp3", b"\0\0\0\x1cftypM4A \0\0\0\0", f"this is an M4A sound (AAC); {SUPPORTED}"),
-    ("picture", "a.ogg", b"\x89PNG\r\n\x1a\n" + bytes(99), f"this is a PNG picture; {SUPPORTED}"),
-    ("midi", "a.wav", b"MThd\0\0\0\6" + bytes(99), f"this is a MIDI file; {SUPPORTED}"),
+    ("text", "a.wav", b"hello" * 100, f"the file is a text file; {SUPPORTED}"),
+    ("unknown", "a.wav", b"\x07\x01" * 100, f"the file is not a sound in a supported format; {SUPPORTED}"),
+    ("m4a", "a.mp3", b"\0\0\0\x1cftypM4A \0\0\0\0", f"the file is an M4A sound (AAC); {SUPPORTED}"),
+    ("picture", "a.ogg", b"\x89PNG\r\n\x1a\n" + bytes(99), f"the file is a PNG picture; {SUPPORTED}"),
+    ("midi", "a.wav", b"MThd\0\0\0\6" + bytes(99), f"the file is a MIDI file; {SUPPORTED}"),
     ("half flac", "a.flac", encoded(sine(), "FLAC")[:5000], f"damaged FLAC sound: {UNREADABLE}"),
     (
         "flac bits",
@@ -303,7 +310,7 @@ DAMAGED = [
     ("half ogg", "a.ogg", encoded(sine(), "OGG", "VORBIS")[:3000], f"damaged Ogg file: {UNREADABLE}"),
     ("header of ogg", "a.ogg", encoded(sine(), "OGG", "VORBIS")[:40], f"damaged Ogg file: {UNREADABLE}"),
     ("header of flac", "a.flac", encoded(sine(), "FLAC")[:20], f"damaged FLAC sound: {UNREADABLE}"),
-    ("header only", "a.wav", encoded(sine())[:20], "damaged WAV sound: it has no description of its samples (fmt)"),
+    ("header only", "a.wav", encoded(sine())[:20], "damaged WAV sound: the description of the samples is missing (chunk fmt)"),
     ("header of mp3", "a.mp3", b"ID3\4\0\0\0\0\0\0" + bytes(99), f"damaged MP3 sound: {UNREADABLE}"),
     ("header of aiff", "a.aiff", encoded(sine(), "AIFF")[:30], f"damaged AIFF sound: {UNREADABLE}"),
 ]
@@ -330,21 +337,24 @@ SAMPLES = np.arange(1000, dtype="<i2").tobytes()
 IMPOSSIBLE = [
     (
         wav((b"fmt ", wav_header(rate=0)), (b"data", SAMPLES)),
-        "damaged WAV sound: its header says that it has a sample rate of 0 Hz",
+        "damaged WAV sound: the header gives a sample rate of 0 Hz",
     ),
-    (wav((b"fmt ", wav_header(channels=0)), (b"data", SAMPLES)), "damaged WAV sound: its header says that it has 0 channels"),
+    (wav((b"fmt ", wav_header(channels=0)), (b"data", SAMPLES)), "damaged WAV sound: the header gives 0 channels"),
     (
         wav((b"fmt ", wav_header(channels=65535)), (b"data", SAMPLES)),
-        "unsupported WAV sound: its header says that it has 65535 channels, 1024 are possible",
+        "unsupported WAV sound: the header gives 65535 channels, but at most 1024 are supported",
     ),
-    (wav((b"fmt ", wav_header(0x161)), (b"data", SAMPLES)), "unsupported WAV sound: its samples are packed as WMA; save it as PCM"),
+    (
+        wav((b"fmt ", wav_header(0x161)), (b"data", SAMPLES)),
+        "unsupported WAV sound: the samples are encoded as WMA; save the sound as PCM",
+    ),
     (
         wav((b"fmt ", wav_header(77)), (b"data", SAMPLES)),
-        "unsupported WAV sound: its samples are packed as number 77; save it as PCM",
+        "unsupported WAV sound: the samples are encoded as number 77; save the sound as PCM",
     ),
-    (wav((b"fmt ", wav_header())), "damaged WAV sound: it has no samples (data)"),
-    (wav((b"data", SAMPLES)), "damaged WAV sound: it has no description of its samples (fmt)"),
-    (wav((b"fmt ", wav_header(channels=1024)), (b"data", SAMPLES)), "holds no samples"),
+    (wav((b"fmt ", wav_header())), "damaged WAV sound: the file has no samples (chunk data)"),
+    (wav((b"data", SAMPLES)), "damaged WAV sound: the description of the samples is missing (chunk fmt)"),
+    (wav((b"fmt ", wav_header(channels=1024)), (b"data", SAMPLES)), "the sound has no samples"),
 ]
 
 
@@ -388,7 +398,7 @@ def test_wav_whose_header_states_zero_bytes_of_sound_is_read_to_its_end(bench):
     *_, samples = opened(bench.build(bench.write("a.wav", wav((b"fmt ", wav_header()), (b"data", b"")) + SAMPLES)))
 
     assert (samples[:, 0] * 32768).tolist() == list(range(1000))
-    assert bench.warnings == ["a.wav: its header says 0 bytes of sound; all 2000 that follow are used"]
+    assert bench.warnings == ["a.wav: the header gives 0 bytes of sound; all 2000 bytes after the header are used"]
 
 
 @pytest.mark.parametrize("size", [0x7FFFFFFF, 0xFFFFFFFF, 0x7FFFFFF0])
@@ -406,11 +416,11 @@ def test_sound_that_would_become_too_large_is_refused(bench):
     source = bench.write("a.wav", encoded(sine(200_000)))
 
     assert len(bench.build(source, max_mib=0.4)) == 1
-    reason = "too long: as a WAV it would take more than 0.3 MiB; see max_mib"
+    reason = "the sound is too long: as a WAV it would have more than 0.3 MiB, which is the limit (max_mib)"
     assert bench.fail(source, max_mib=0.3) == f"a.wav: {reason}"
     assert (
         bench.fail(source, max_mib=0.4, sample_rate=96000)
-        == "a.wav: too long: as a WAV it would take more than 0.4 MiB; see max_mib"
+        == "a.wav: the sound is too long: as a WAV it would have more than 0.4 MiB, which is the limit (max_mib)"
     )
     assert bench.fail(source, max_mib=0.3, format="flac") == f"a.wav: {reason}"
 
@@ -418,13 +428,16 @@ def test_sound_that_would_become_too_large_is_refused(bench):
 def test_sound_without_a_length_in_its_header_has_a_size_limit(bench, monkeypatch):
     monkeypatch.setattr(audio_builder, "_UNKNOWN_FRAMES", 1)
 
-    assert bench.fail(bench.write("a.wav", encoded(sine(200_000))), max_mib=0.3).startswith("a.wav: too long: ")
+    assert bench.fail(bench.write("a.wav", encoded(sine(200_000))), max_mib=0.3).startswith("a.wav: the sound is too long: ")
 
 
 def test_conversion_between_very_different_sample_rates_is_refused(bench):
     source = bench.write("a.wav", wav((b"fmt ", wav_header(rate=1)), (b"data", SAMPLES)))
 
-    assert bench.fail(source, sample_rate=48000) == "a.wav: a sample rate of 1 Hz cannot become 48000 Hz; use keep"
+    assert (
+        bench.fail(source, sample_rate=48000)
+        == "a.wav: a sample rate of 1 Hz cannot be converted to 48000 Hz; set sample_rate: keep"
+    )
     assert len(bench.build(source)) == 1
 
 
@@ -435,7 +448,7 @@ def test_nan_and_infinite_samples_warn_and_do_not_affect_their_neighbours(bench,
 
     *_, made = opened(bench.build(bench.write("a.wav", encoded(samples, subtype="FLOAT")), **params))
 
-    assert "a.wav: 3 samples are not numbers or infinite; they become silence or full scale" in bench.warnings
+    assert "a.wav: 3 samples are infinite or not numbers; they were replaced by full scale or silence" in bench.warnings
     assert abs(made[-2000:-1000] - 0.25).max() < 0.01
 
 
@@ -444,7 +457,7 @@ def test_wav_that_is_shorter_than_its_header_declares_warns(bench):
     *_, samples = opened(bench.build(bench.write("a.wav", data[:10044])))
 
     assert len(samples) == 5000
-    assert bench.warnings == [f"a.wav: its header promises {len(data) - 44} bytes of sound, the file has 10000"]
+    assert bench.warnings == [f"a.wav: the header gives {len(data) - 44} bytes of sound, but the file has 10000"]
 
 
 def test_mp3_that_ends_too_early_warns(bench):
@@ -452,7 +465,7 @@ def test_mp3_that_ends_too_early_warns(bench):
     bench.build(bench.write("a.mp3", data[: len(data) // 2]))
 
     (warning,) = bench.warnings
-    assert warning.startswith("a.mp3: it ends after ")
+    assert warning.startswith("a.mp3: the sound ends after ")
     assert warning.endswith(" of 44100 samples")
 
 
@@ -606,7 +619,7 @@ def test_silent_sound_is_not_trimmed_and_warns(bench):
     source = bench.write("a.wav", encoded(np.zeros((500, 1))))
 
     assert len(opened(bench.build(source, trim=-60, loudness=-20))[3]) == 500
-    assert bench.warnings == ["a.wav: is quieter than -60 dB all the time, so that nothing is cut off"]
+    assert bench.warnings == ["a.wav: the whole sound is quieter than -60 dB (trim), so nothing is cut off"]
 
 
 def test_fade_in_starts_at_silence_and_fade_out_ends_in_silence(bench):
@@ -633,4 +646,7 @@ def test_dither_adds_noise_only_if_the_bit_depth_is_reduced(bench):
 def test_loudness_of_more_than_eight_channels_is_refused(bench):
     source = bench.write("a.wav", encoded(np.zeros((10, 9))))
 
-    assert bench.fail(source, loudness=-20) == "a.wav: loudness is measured of 8 channels at most, this has 9; use mono"
+    assert (
+        bench.fail(source, loudness=-20)
+        == "a.wav: loudness cannot be measured for 9 channels, only for up to 8; set channels: mono"
+    )

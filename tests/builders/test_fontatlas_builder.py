@@ -89,7 +89,10 @@ def test_glyphs_that_do_not_fit_on_one_page_are_drawn_on_further_pages(bench):
         page = names[each["page"]]
         assert 0 <= each["atlasBounds"]["left"] < each["atlasBounds"]["right"] <= page["width"]
         assert 0 <= each["atlasBounds"]["bottom"] < each["atlasBounds"]["top"] <= page["height"]
-    assert bench.fail("ui/lantern.ttf", size=100, max_size=64) == "ui/lantern.ttf: U+004C has 57x82 pixels, a page holds 64"
+    assert (
+        bench.fail("ui/lantern.ttf", size=100, max_size=64)
+        == "ui/lantern.ttf: the glyph of U+004C has 57x82 pixels, but a page has at most 64 (max_size)"
+    )
 
 
 def test_characters_are_collected_from_the_parameters_and_from_files(bench):
@@ -102,10 +105,13 @@ def test_characters_are_collected_from_the_parameters_and_from_files(bench):
     metrics = json.loads(bench.build(source, **params)["lantern.json"])
 
     assert [chr(each["unicode"]) for each in metrics["glyphs"]] == ["L", "a", "m"]
-    assert bench.warnings == ["ui/lantern.ttf: has no glyphs for U+00E4"]
-    assert bench.fail(source, strict=True, **params) == "ui/lantern.ttf: has no glyphs for U+00E4"
+    assert bench.warnings == ["ui/lantern.ttf: the font has no glyphs for U+00E4"]
+    assert bench.fail(source, strict=True, **params) == "ui/lantern.ttf: the font has no glyphs for U+00E4"
     assert "no file matches 'x/*.po'" in bench.fail(source, strict=True, files=["x/*.po"])
-    assert bench.fail(source, ranges=["U+3040-309F"]) == "ui/lantern.ttf: lacks all characters that the parameters name"
+    assert (
+        bench.fail(source, ranges=["U+3040-309F"])
+        == "ui/lantern.ttf: the font does not have any of the characters that the parameters name"
+    )
 
 
 PAIRS = "pos L a -80; pos L m 20;"
@@ -145,7 +151,7 @@ def test_kerning_pairs_above_the_limit_are_dropped_with_a_warning(bench, monkeyp
     monkeypatch.setattr(kerning, "MOST_PAIRS", 1)
 
     assert draw(bench, add_kerning(f"feature kern {{ {PAIRS} }} kern;"))[0]["kerning"] == []
-    assert "none is written" in bench.warnings[0]
+    assert "the product has no kerning" in bench.warnings[0]
 
 
 def test_bmfont_file_lists_the_glyphs_with_positions_in_pixels(bench):
@@ -169,7 +175,7 @@ def test_bmfont_file_lists_the_glyphs_with_positions_in_pixels(bench):
     ("data", "error"),
     [
         (b"", "a.ttf: the file is empty"),
-        (b"junk" * 9, "a.ttf: is not a font"),
+        (b"junk" * 9, "a.ttf: the file is not a font"),
         (TTF[:200], "a.ttf: "),
         (TTF[:-300], "a.ttf: table "),
     ],
@@ -225,4 +231,4 @@ def test_msdf_builder_names_its_program_if_the_program_is_missing(tmp_path: Path
     bench = BuilderBench(MsdfBuilder(), tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    assert "needs the program 'msdf-atlas-gen'" in bench.fail(bench.write("lantern.ttf", TTF))
+    assert "the program 'msdf-atlas-gen' was not found" in bench.fail(bench.write("lantern.ttf", TTF))

@@ -93,7 +93,10 @@ def test_big_endian_16_bit_grey_keeps_its_values(bench):
 def test_picture_with_32_bits_a_channel_is_refused(bench, mode):
     data = encoded(Image.new(mode, (4, 4), 7), "TIFF")
 
-    assert bench.fail(bench.write("a.tif", data)) == "a.tif: 32 bits a channel are not supported; save it with 8 or 16 bits"
+    assert (
+        bench.fail(bench.write("a.tif", data))
+        == "a.tif: pictures with 32 bits per channel are not supported; save the picture with 8 or 16 bits"
+    )
 
 
 @pytest.mark.parametrize("transparency", [0, b"\x00\x80\xff"])
@@ -166,7 +169,7 @@ def test_mips_are_made_for_every_pixel_mode(bench, mode):
 def test_picture_with_too_many_mip_levels_fails(bench):
     source = bench.write("a.png", encoded(Image.new("1", (65536, 1))))
 
-    assert bench.fail(source, mips=True) == "a.png: 65536x1 needs more than 15 mip levels; set max_size"
+    assert bench.fail(source, mips=True) == "a.png: a picture of 65536x1 pixels needs more than 15 mip levels; set max_size"
     assert len(bench.build(source, mips=True, max_size=32768)) == 16
 
 
@@ -175,7 +178,8 @@ def test_picture_with_a_side_too_long_for_the_format_fails(bench, wished, longes
     source = bench.write("a.png", encoded(Image.new("1", (longest + 1, 1))))
 
     assert (
-        bench.fail(source, format=wished) == f"a.png: {wished} holds {longest} pixels a side, this is {longest + 1}x1; set max_size"
+        bench.fail(source, format=wished)
+        == f"a.png: {longest + 1}x1 pixels are too large for {wished}, which supports up to {longest} pixels per side; set max_size"
     )
 
 
@@ -233,14 +237,16 @@ def test_exif_data_that_pillow_cannot_read_warns(bench, monkeypatch):
     monkeypatch.setattr(ImageOps, "exif_transpose", stumble)
     bench.build(bench.write("a.png", PNG))
 
-    assert bench.warnings == ["a.png: its EXIF orientation is damaged, so that is ignored"]
+    assert bench.warnings == ["a.png: the damaged EXIF orientation is ignored"]
 
 
 @pytest.mark.parametrize(("mode", "is_warned"), [("RGBA", True), ("LA", True), ("RGB", False)])
 def test_alpha_that_the_format_cannot_store_warns(bench, mode, is_warned):
     bench.build(bench.write("a.png", encoded(picture(mode))), format="jpeg")
 
-    assert bench.warnings == (["a.png: jpeg has no alpha; laid on white"] if is_warned else [])
+    assert bench.warnings == (
+        ["a.png: jpeg does not support transparency; the picture was put on a white background"] if is_warned else []
+    )
 
 
 def test_opaque_alpha_channel_is_dropped_without_a_warning(bench):
@@ -274,16 +280,21 @@ def flipped(data, at):
     return data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]
 
 
-SUPPORTED = "supported pictures are PNG, JPEG, BMP, GIF, TIFF, WebP"
+SUPPORTED = "the supported formats of pictures are PNG, JPEG, BMP, GIF, TIFF, WebP"
 DAMAGED = [
     ("empty", "a.png", b"", "a.png: the file is empty"),
-    ("text", "a.png", b"hello", f"a.png: this is a text file; {SUPPORTED}"),
-    ("text as tga", "a.tga", b"hello", f"a.tga: this is a text file; {SUPPORTED}, TGA"),
-    ("postscript", "a.png", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", f"a.png: this is a PostScript file; {SUPPORTED}"),
+    ("text", "a.png", b"hello", f"a.png: the file is a text file; {SUPPORTED}"),
+    ("text as tga", "a.tga", b"hello", f"a.tga: the file is a text file; {SUPPORTED}, TGA"),
+    (
+        "postscript",
+        "a.png",
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+        f"a.png: the file is a PostScript file; {SUPPORTED}",
+    ),
     ("truncated", "a.png", PNG[: len(PNG) // 2], "a.png: damaged PNG: the file ends too early"),
     ("header only", "a.png", PNG[:20], "a.png: damaged PNG: the file ends too early"),
-    ("header bits", "a.png", flipped(PNG, 18), "a.png: damaged PNG: the checksum of its header (IHDR) is wrong"),
-    ("data bits", "a.png", flipped(PNG, 300), "a.png: damaged PNG: the checksum of its pixel data (IDAT) is wrong"),
+    ("header bits", "a.png", flipped(PNG, 18), "a.png: damaged PNG: the checksum of the header (chunk IHDR) is wrong"),
+    ("data bits", "a.png", flipped(PNG, 300), "a.png: damaged PNG: the checksum of the pixel data (chunk IDAT) is wrong"),
     ("jpeg", "a.jpg", encoded(picture(), "JPEG")[:400], "a.jpg: damaged JPEG: "),
     ("jpeg data", "a.jpg", encoded(picture(size=(200, 200)), "JPEG")[:5000], "a.jpg: damaged JPEG: the file ends too early"),
     ("bmp", "a.bmp", encoded(picture(), "BMP")[:900], "a.bmp: damaged BMP: the file ends too early"),
@@ -319,7 +330,9 @@ def test_project_can_allow_more_pixels_than_the_limit_of_pillow(bench):
     source = bench.write("a.png", encoded(Image.new("1", (15000, 15000))))
 
     assert only(bench.build(source, max_size=16, max_megapixels=1000)).size == (16, 16)
-    assert bench.fail(source, max_megapixels=100).startswith("a.png: too many pixels: 225 million are more than 100 million; ")
+    assert bench.fail(source, max_megapixels=100).startswith(
+        "a.png: the picture is too large: 225 million are more than 100 million pixels, "
+    )
     assert Image.MAX_IMAGE_PIXELS == 89478485
 
 
@@ -327,7 +340,9 @@ def test_project_can_allow_more_pixels_than_the_limit_of_pillow(bench):
 def test_decompression_bomb_fails(bench):
     bomb = encoded(Image.new("1", (20000, 20000)))
 
-    assert bench.fail(bench.write("a.png", bomb)).startswith("a.png: too many pixels: 400 million are more than 64 million; ")
+    assert bench.fail(bench.write("a.png", bomb)).startswith(
+        "a.png: the picture is too large: 400 million are more than 64 million pixels, "
+    )
 
 
 @pytest.mark.slow
@@ -336,7 +351,9 @@ def test_picture_between_the_two_limits_of_pillow_does_not_warn(bench):
 
     assert only(bench.build(source, max_size=16, max_megapixels=100)).size == (16, 16)
     assert not bench.warnings
-    assert bench.fail(source, max_size=16) == ("a.png: too many pixels: 9600x9600 are more than 64 million; see max_megapixels")
+    assert bench.fail(source, max_size=16) == (
+        "a.png: the picture is too large: 9600x9600 are more than 64 million pixels, which is the limit (max_megapixels)"
+    )
 
 
 def test_source_name_that_is_not_utf8_is_accepted(bench):

@@ -117,11 +117,19 @@ BROKEN = [
     ("nan", '{"NaN": "NaN",\n "a": [NaN]}', "a.json:2:8: NaN is not JSON"),
     ("infinity", "[1, Infinity]", "a.json:1:5: Infinity is not JSON"),
     ("minus", "[-Infinity]", "a.json:1:2: -Infinity is not JSON"),
-    ("comment", "[1] // one", "a.json:1:5: Extra data; a comment needs allow_comments: true"),
+    ("comment", "[1] // one", "a.json:1:5: Extra data; set allow_comments: true to allow comments"),
     ("utf8", b'{"a":\n "\xc3\xa9\xff"}', "a.json:2:4: invalid UTF-8 at byte offset 10 (0xff)"),
-    ("utf16", '{"a":1}'.encode("utf-16"), "a.json:1:1: invalid UTF-8 at byte offset 0: this is UTF-16 or UTF-32; save it as UTF-8"),
-    ("deep", "[\n" * (DEEPEST_NESTING + 1) + "]" * (DEEPEST_NESTING + 1), "a.json:501:1: nested deeper than 500 levels"),
-    ("abyss", '{"[":' * 100_000, "a.json:1:2501: nested deeper than 500 levels"),
+    (
+        "utf16",
+        '{"a":1}'.encode("utf-16"),
+        "a.json:1:1: invalid UTF-8 at byte offset 0: the file is UTF-16 or UTF-32; save it as UTF-8",
+    ),
+    (
+        "deep",
+        "[\n" * (DEEPEST_NESTING + 1) + "]" * (DEEPEST_NESTING + 1),
+        "a.json:501:1: the data is nested deeper than 500 levels",
+    ),
+    ("abyss", '{"[":' * 100_000, "a.json:1:2501: the data is nested deeper than 500 levels"),
 ]
 
 
@@ -157,13 +165,13 @@ def test_duplicate_keys_above_the_limit_give_one_summary_warning(bench):
     bench.build(bench.write("a.json", "{" + ",".join(['"' + "k" * 100 + '":1'] * 300) + "}"))
 
     assert len(bench.warnings) == 201
-    assert bench.warnings[-1] == "a.json: 99 more duplicate keys"
+    assert bench.warnings[-1] == "a.json: the file has 99 more duplicate keys"
     assert len(bench.warnings[0]) < 150
 
 
 def test_a_byte_order_mark_is_removed_with_a_warning(bench):
     assert bench.build(bench.write("a.json", b"\xef\xbb\xbf[ 1 ]")) == {"a.json": b"[1]"}
-    assert bench.warnings == ["a.json:1:1: byte order mark removed; JSON does not allow it (RFC 8259, 8.1)"]
+    assert bench.warnings == ["a.json:1:1: the byte order mark was removed, because JSON does not allow it (RFC 8259, 8.1)"]
 
 
 def test_json_comments_are_removed_if_a_parameter_allows_comments(bench):
@@ -175,9 +183,9 @@ def test_json_comments_are_removed_if_a_parameter_allows_comments(bench):
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("[1, /* two\n lines */ }", "a.json:1:3: a comma before the closing bracket, where JSON allows none"),
-        ("[1,\n /* end", "a.json:2:2: comment /* without its */"),
-        ("[1 /*/ ]", "a.json:1:4: comment /* without its */"),
+        ("[1, /* two\n lines */ }", "a.json:1:3: JSON does not allow a comma before a closing bracket"),
+        ("[1,\n /* end", "a.json:2:2: the comment that begins with /* has no end (*/)"),
+        ("[1 /*/ ]", "a.json:1:4: the comment that begins with /* has no end (*/)"),
         ('["a // b\n]', "a.json:1:9: Invalid control character at"),
         ("// all", "a.json:1:7: the file is empty"),
     ],

@@ -87,7 +87,7 @@ def test_keys_are_compared_with_the_template_beside_the_source(bench):
     assert tables(bench, source, template="./messages.pot")["de.json"]["Old"] == "Alt"
     assert bench.warnings == [
         "locale/messages.pot:7: 'Quit' has no text in de (locale/de.po)",
-        "locale/de.po:9: 'Old' is unused: locale/messages.pot does not have it",
+        "locale/de.po:9: 'Old' is unused: the template locale/messages.pot does not have this key",
     ]
     assert bench.fail(source, template="locale/none.pot") == "locale/de.po: the file 'locale/none.pot' is missing"
 
@@ -95,16 +95,16 @@ def test_keys_are_compared_with_the_template_beside_the_source(bench):
 @pytest.mark.parametrize(
     ("entry", "warning"),
     [
-        ('msgid "%d of %s"\nmsgstr "%s"', "'%d of %s' has the placeholders %1$d, %2$s, the translation has %1$s"),
-        ('msgid "%d of %s"\nmsgstr "%s von %d"', "'%d of %s' has the placeholders %1$d, %2$s, the translation has %1$s, %2$d"),
-        ('msgid "%(n)s"\nmsgstr "%(m)s"', "'%(n)s' has the placeholders %(n)s, the translation has %(m)s"),
-        ('msgid "{name}"\nmsgstr "{Name}"', "'{name}' has the placeholders {name}, the translation has {Name}"),
-        ('msgid "{} {}"\nmsgstr "{}"', "'{} {}' has the placeholders {0}, {1}, the translation has {0}"),
+        ('msgid "%d of %s"\nmsgstr "%s"', "'%d of %s' has the placeholders %1$d, %2$s, but its translation has %1$s"),
+        ('msgid "%d of %s"\nmsgstr "%s von %d"', "'%d of %s' has the placeholders %1$d, %2$s, but its translation has %1$s, %2$d"),
+        ('msgid "%(n)s"\nmsgstr "%(m)s"', "'%(n)s' has the placeholders %(n)s, but its translation has %(m)s"),
+        ('msgid "{name}"\nmsgstr "{Name}"', "'{name}' has the placeholders {name}, but its translation has {Name}"),
+        ('msgid "{} {}"\nmsgstr "{}"', "'{} {}' has the placeholders {0}, {1}, but its translation has {0}"),
         (
             'msgid "a"\nmsgid_plural "%d a"\nmsgstr[0] "%s a"\nmsgstr[1] "%d a"',
-            "has the placeholders %1$d, the translation has %1$s",
+            "has the placeholders %1$d, but its translation has %1$s",
         ),
-        ('msgid "a"\nmsgid_plural "b"\nmsgstr[0] "x"', "'a' has 1 plural forms, de has 2"),
+        ('msgid "a"\nmsgid_plural "b"\nmsgstr[0] "x"', "'a' has 1 plural forms, but the language de needs 2"),
         ('#, fuzzy\nmsgid "a"\nmsgstr "x"', "'a' is marked as fuzzy in de"),
         ('msgid "a"\nmsgid_plural "b"\nmsgstr[0] "x"\nmsgstr[1] ""', "'a' has no text in de"),
     ],
@@ -145,11 +145,14 @@ def test_correct_translation_gives_no_warning(bench, entry):
         ("nplurals=2; plural=(n != 1);", (2, "")),
         ("nplurals=3; plural=n%10==1 && n%100!=11 ? 0 : n%10>=2 && (n%100<10 || n%100>=20) ? 1 : 2", (3, "")),
         ("nplurals=1; plural=0;", (1, "")),
-        ("nplurals=2; plural=n;", (0, "Plural-Forms: the rule chooses form 2 of 2 for 2")),
-        ("nplurals=2; plural=1/n;", (0, "Plural-Forms: '1/n' is not an expression of n")),
-        ("nplurals=2; plural=__import__('os');", (0, "Plural-Forms: '__import__('os')' is not an expression of n")),
-        ("nplurals=999; plural=0;", (0, "Plural-Forms: nplurals=999 is not possible")),
-        ("", (0, "the header has no usable Plural-Forms, which texts with a plural need")),
+        ("nplurals=2; plural=n;", (0, "Plural-Forms: for n=2 the rule chooses form 2, but the forms are 0 to 1")),
+        ("nplurals=2; plural=1/n;", (0, "Plural-Forms: '1/n' is not a valid expression with the variable n")),
+        (
+            "nplurals=2; plural=__import__('os');",
+            (0, "Plural-Forms: '__import__('os')' is not a valid expression with the variable n"),
+        ),
+        ("nplurals=999; plural=0;", (0, "Plural-Forms: nplurals=999 is not a possible number of forms")),
+        ("", (0, "the header has no valid Plural-Forms, but some texts have plural forms")),
     ],
 )
 def test_plural_forms_header_is_parsed_or_its_fault_is_named(header, expected):
@@ -159,23 +162,27 @@ def test_plural_forms_header_is_parsed_or_its_fault_is_named(header, expected):
 @pytest.mark.parametrize(
     ("name", "text", "error"),
     [
-        ("a.po", 'msgid "a"\n', "a.po:1: an entry without msgstr"),
+        ("a.po", 'msgid "a"\n', "a.po:1: an entry has no msgstr"),
         ("a.po", 'msgid "a"\nmsgstr "x"\n\nmsgid "a"\nmsgstr "y"\n', "a.po:4: 'a' is defined twice, first on line 1"),
         (
             "a.po",
             'msgid "a"\nmsgstr "x\n',
-            "a.po:2: this is not a line of a PO file: a keyword such as msgid, and a text in quotes",
+            "a.po:2: the line is not valid in a PO file: a keyword, such as msgid, and a text in quotes were expected",
         ),
-        ("a.po", 'msgid "a"\nmsgid "b"\n', "a.po:2: a second msgid in one entry"),
+        ("a.po", 'msgid "a"\nmsgid "b"\n', "a.po:2: an entry has a second msgid"),
         ("a.po", b'msgid "a"\nmsgstr "\xe9"\n', "a.po:2:9: invalid UTF-8 at byte offset 18"),
-        ("a.po", '"Content-Type: text/plain; charset=nonsense"', "a.po: its text is not in the charset 'nonsense' that its header"),
-        ("a.csv", "key,comment\na,b\n", "a.csv:1: no column is named like a language, such as en or pt_BR"),
-        ("a.csv", "key,en\n,b\n", "a.csv:2: no 'key', which is the key"),
-        ("a.xlf", "<a/>", "a.xlf:1: the root is <a>, not <xliff>"),
+        ("a.po", '"Content-Type: text/plain; charset=nonsense"', "a.po: the text is not in the charset 'nonsense' that the header"),
+        ("a.csv", "key,comment\na,b\n", "a.csv:1: no column has the name of a language, such as en or pt_BR"),
+        ("a.csv", "key,en\n,b\n", "a.csv:2: the row has no key: its column 'key' is empty"),
+        ("a.xlf", "<a/>", "a.xlf:1: the root element is <a>, not <xliff>"),
         ("a.xlf", "<xliff>", "a.xlf:1:8: no element found"),
-        ("a.xlf", '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "a.xlf:1:25: the entity 'b' is declared; entities are refused"),
-        ("a.xlf", "<xliff>" + "<group>" * 5000, "a.xlf:1:1401: more than 2,000,000 elements, or nested deeper than 200 levels"),
-        ("a.txt", "", "a.txt: '.txt' is not a format of translations; supported are po, pot, csv, tsv, xlf and xliff"),
+        ("a.xlf", '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "a.xlf:1:25: the file declares the entity 'b'; remove it"),
+        (
+            "a.xlf",
+            "<xliff>" + "<group>" * 5000,
+            "a.xlf:1:1401: the file has more than 2,000,000 elements, or is nested deeper than 200 levels",
+        ),
+        ("a.txt", "", "a.txt: '.txt' is not a supported format of translations; use po, pot, csv, tsv, xlf or xliff"),
     ],
 )
 def test_damaged_translation_file_fails_with_the_line_of_the_damage(bench, name, text, error):
@@ -187,7 +194,7 @@ def test_missing_texts_give_one_warning_and_the_log_lists_them(bench, monkeypatc
 
     bench.build(bench.write("a.csv", "key,en\n" + "".join(f"k{number},\n" for number in range(5))))
 
-    assert bench.warnings == ["a.csv:2: 'k0' has no text in en (and 4 more of the kind, in the log of the job)"]
+    assert bench.warnings == ["a.csv:2: 'k0' has no text in en (the log of the job lists 4 more mistakes of this kind)"]
     listed = [text for _severity, text in bench.lines if "has no text" in text]
     assert listed[1:] == ["a.csv:3: 'k1' has no text in en", "a.csv:4: 'k2' has no text in en"]
 
@@ -197,7 +204,7 @@ def test_wrong_placeholders_above_the_limit_give_one_summary_warning(bench, monk
 
     bench.build(bench.write("a.csv", "key,en,de\n" + "".join(f"{number},{{a}},{{b}}\n" for number in range(5))))
 
-    assert bench.warnings[2:] == ["a.csv: 3 more of the kind: placeholder"]
+    assert bench.warnings[2:] == ["a.csv: 3 more mistakes of the kind 'placeholder' are not listed"]
 
 
 def test_po_file_is_read_in_the_charset_that_its_header_names(bench):

@@ -105,7 +105,7 @@ def test_compiling_does_not_run_the_script(bench):
 
 
 def test_source_that_is_already_bytecode_is_refused(bench):
-    assert bench.fail(bench.write("a.lua", b"\x1bLuaT\x00")) == "a.lua: is bytecode already, not a script"
+    assert bench.fail(bench.write("a.lua", b"\x1bLuaT\x00")) == "a.lua: the file is already bytecode, not a script"
 
 
 @pytest.mark.real
@@ -130,7 +130,7 @@ def test_luac_checks_scripts_if_lupa_is_not_installed(bench, fake_luac):
 @pytest.mark.usefixtures("fake_luac")
 def test_compiler_error_has_the_line_in_the_script(bench):
     assert bench.fail(bench.write("a.lua", "broken")) == "a.lua:7: '=' expected near 'x'"
-    assert bench.fail(bench.write("b.lua", "silent")) == "b.lua: does not compile"
+    assert bench.fail(bench.write("b.lua", "silent")) == "b.lua: the script does not compile"
 
 
 def test_compiler_version_is_part_of_the_fingerprint(bench, no_programs, fake_luac):
@@ -146,12 +146,14 @@ def test_compiler_version_is_part_of_the_fingerprint(bench, no_programs, fake_lu
 def test_error_for_a_missing_library_and_compiler_names_the_remedy(bench):
     error = bench.fail(bench.write("a.lua", "x = 1"))
 
-    assert error == "a.lua: needs the Python package 'lupa' (pip install lupa), or a program: install the package lua5.4"
+    assert error == "a.lua: Lua is not installed; install the Python package 'lupa' (pip install lupa) or the system package lua5.4"
 
 
 @pytest.mark.usefixtures("no_programs")
 def test_error_names_a_missing_compiler_that_a_parameter_requests(bench):
-    assert "needs the program 'luac9', which the parameter 'luac' names" in bench.fail(bench.write("a.lua", ""), luac="luac9")
+    assert "the program 'luac9', which the parameter 'luac' names, was not found" in bench.fail(
+        bench.write("a.lua", ""), luac="luac9"
+    )
 
 
 @pytest.mark.real
@@ -173,11 +175,13 @@ def test_parameters_of_each_platform_are_validated(bench):
 def test_error_for_a_utf_16_script_names_the_remedy(bench):
     error = bench.fail(bench.write("a.lua", "return 1".encode("utf-16")))
 
-    assert error == "a.lua:1: Lua does not read UTF-16; save it as UTF-8"
+    assert error == "a.lua:1: the file is UTF-16, which Lua does not read; save it as UTF-8"
 
 
 @pytest.mark.real
 def test_too_deeply_nested_script_has_its_own_error(bench):
     depth = 100_000
 
-    assert bench.fail(bench.write("a.lua", f"return {'(' * depth}1{')' * depth}")) == "a.lua: is nested too deep for Lua"
+    assert (
+        bench.fail(bench.write("a.lua", f"return {'(' * depth}1{')' * depth}")) == "a.lua: the script is nested too deeply for Lua"
+    )

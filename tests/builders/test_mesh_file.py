@@ -91,7 +91,10 @@ def test_error_names_a_missing_package_that_trimesh_needs(bench, monkeypatch):
 
     monkeypatch.setattr("trimesh.load_scene", load_scene)
 
-    assert bench.fail(bench.write("a.off", OFF)) == "a.off: needs the Python package 'scipy': pip install scipy"
+    assert (
+        bench.fail(bench.write("a.off", OFF))
+        == "a.off: the job needs the Python package 'scipy', which is not installed; run pip install scipy"
+    )
 
 
 def test_texture_shared_by_many_materials_is_decoded_at_most_a_few_times(bench, monkeypatch):
@@ -121,18 +124,30 @@ def test_textures_with_too_many_pixels_in_total_fail(bench, monkeypatch):
 def test_model_with_too_many_materials_fails(bench):
     text = SQUARE + "".join(f"usemtl m{number}\nf 1 2 3\n" for number in range(MOST_MATERIALS + 1))
 
-    assert bench.fail(bench.write("a.obj", text)) == "a.obj: uses 4,097 materials; more than 4,096 are refused"
+    assert bench.fail(bench.write("a.obj", text)) == "a.obj: the model uses 4,097 materials; the limit is 4,096"
 
 
 @pytest.mark.parametrize(
     ("name", "data", "error"),
     [
-        ("a.ply", PLY.replace("vertex 3", "vertex 3000000000") + CORNERS, "promises 3,000,000,000 of 'vertex', and has "),
-        ("a.ply", PLY.replace("element face", "element dust 9999999999\nelement face") + CORNERS, "of 'dust', and has "),
-        ("a.off", "OFF\n4000000000 4000000000 0\n0 0 0\n", "promises 8,000,000,000 lines of vertices and faces, and has 1"),
-        ("a.off", "hello", "a.off:1: does not begin with 'OFF' and the numbers of vertices and faces"),
-        ("a.off", "OFF\n", "a.off:1: does not begin with 'OFF' and the numbers of vertices and faces"),
-        ("a.off", "OFF\n1 1 0\nx y z\n3 0 0 0\n", "a.off: the model is damaged: its own descriptions contradict each other"),
+        (
+            "a.ply",
+            PLY.replace("vertex 3", "vertex 3000000000") + CORNERS,
+            "the header announces 3,000,000,000 elements of 'vertex', but the file has only ",
+        ),
+        (
+            "a.ply",
+            PLY.replace("element face", "element dust 9999999999\nelement face") + CORNERS,
+            "of 'dust', but the file has only ",
+        ),
+        (
+            "a.off",
+            "OFF\n4000000000 4000000000 0\n0 0 0\n",
+            "the header announces 8,000,000,000 vertices and faces, but the file has 1",
+        ),
+        ("a.off", "hello", "a.off:1: the file does not begin with 'OFF' and the numbers of vertices and faces"),
+        ("a.off", "OFF\n", "a.off:1: the file does not begin with 'OFF' and the numbers of vertices and faces"),
+        ("a.off", "OFF\n1 1 0\nx y z\n3 0 0 0\n", "a.off: the model is damaged: the values in the file contradict each other"),
     ],
 )
 def test_model_with_missing_data_fails_with_plain_message(bench, name, data, error):
@@ -297,7 +312,7 @@ def test_missing_or_damaged_file_that_a_model_names_gives_a_warning(bench):
     ]
     bench.lines.clear()
     assert bench.build(bench.write("b.obj", TEXTURED.replace("wood", "oak")))
-    assert "b.obj:10: material 'oak' is in no material file" in bench.warnings
+    assert "b.obj:10: material 'oak' is not defined in any of the model's material files" in bench.warnings
 
 
 # ----------------------------------------------------------------------------------------------------------- broken models
@@ -305,25 +320,25 @@ def test_missing_or_damaged_file_that_a_model_names_gives_a_warning(bench):
 
 BROKEN = [
     ("a.obj", "", "a.obj: the file is empty"),
-    ("a.obj", SQUARE, "a.obj: holds no faces"),
-    ("a.obj", SQUARE + "f 1 2 9\n", "a.obj:9: the face refers to 9, and there are 4 vertices"),
-    ("a.obj", "v 0 0\n", "a.obj:1: 'v' needs 3 numbers, and has 2"),
-    ("a.stl", stl()[:-1], "a.stl: should have 184 bytes for 2 triangles, and has 183"),
-    ("a.stl", bytes(10), "a.stl: should have 84 bytes for 0 triangles, and has 10"),
-    ("a.stl", "solid x\nfacet normal 0 0 1\n", "a.stl:2: ends without 'endsolid'"),
-    ("a.ply", "plx", "a.ply:1: does not begin with 'ply'"),
-    ("a.ply", "ply\nformat ascii 1.0\n", "a.ply: its header has no 'end_header'"),
-    ("a.ply", PLY.replace("face 1", "face 0") + CORNERS, "a.ply: holds no triangles"),
+    ("a.obj", SQUARE, "a.obj: the model has no faces"),
+    ("a.obj", SQUARE + "f 1 2 9\n", "a.obj:9: the face refers to number 9 of the vertices, but the file has only 4"),
+    ("a.obj", "v 0 0\n", "a.obj:1: 'v' needs 3 numbers, but has 2"),
+    ("a.stl", stl()[:-1], "a.stl: the file should have 184 bytes for its 2 triangles, but has 183"),
+    ("a.stl", bytes(10), "a.stl: the file should have 84 bytes for its 0 triangles, but has 10"),
+    ("a.stl", "solid x\nfacet normal 0 0 1\n", "a.stl:2: the file ends without 'endsolid'"),
+    ("a.ply", "plx", "a.ply:1: the file does not begin with 'ply'"),
+    ("a.ply", "ply\nformat ascii 1.0\n", "a.ply: the header does not end with 'end_header'"),
+    ("a.ply", PLY.replace("face 1", "face 0") + CORNERS, "a.ply: the model has no triangles"),
     ("a.ply", PLY + CORNERS, "a.ply: "),
-    ("a.ply", PLY + CORNERS + "3 0 1 7\n", "a.ply: face 0 refers to a vertex that is not there, there are 3"),
-    ("a.ply", PLY + CORNERS.replace("1", "nan", 1) + "3 0 1 2\n", "a.ply: vertex 1 is not a finite number"),
+    ("a.ply", PLY + CORNERS + "3 0 1 7\n", "a.ply: face 0 refers to a vertex that does not exist; the model has 3 vertices"),
+    ("a.ply", PLY + CORNERS.replace("1", "nan", 1) + "3 0 1 2\n", "a.ply: vertex 1 has a coordinate that is not a finite number"),
     ("a.off", "OFF\n3 1 0\n0 0 0\n", "a.off: "),
-    ("a.off", "OOPS", "a.off:1: does not begin with "),
-    ("a.xyzzy", "text", "a.xyzzy: trimesh reads no '.xyzzy' here"),
+    ("a.off", "OOPS", "a.off:1: the file does not begin with "),
+    ("a.xyzzy", "text", "a.xyzzy: the installed version of trimesh cannot read .xyzzy files"),
     (
         "a.obj",
         "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
-        "a.obj: is a Git LFS pointer; run git lfs pull",
+        "a.obj: the file is only a Git LFS pointer; run `git lfs pull` to download the content",
     ),
 ]
 
@@ -341,7 +356,7 @@ def test_missing_library_is_reported_with_its_install_command(bench, monkeypatch
 
     assert (
         bench.fail(bench.write("a.off", OFF))
-        == "a.off: needs the Python package 'trimesh', which is not installed: pip install trimesh"
+        == "a.off: the job needs the Python package 'trimesh', which is not installed; run pip install trimesh"
     )
 
 

@@ -168,7 +168,7 @@ def test_a_model_reads_nothing_outside_the_project(bench, uri, name):
 def test_uri_with_file_scheme_is_refused(bench):
     tree = {"asset": {"version": "2.0"}, "buffers": [{"uri": "file:///etc/passwd", "byteLength": 8}]}
 
-    assert "is not a file of the project" in bench.fail(bench.write("a.gltf", json.dumps(tree)))
+    assert "is not a file in the project" in bench.fail(bench.write("a.gltf", json.dumps(tree)))
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"images": 3, "buffers": [1, {"uri": 4}]}', "\xff"])
@@ -183,7 +183,10 @@ def test_error_names_the_missing_file_or_lfs_pointer_that_a_model_needs(bench, s
 
     assert bench.fail(source) == f"rock.gltf: {what}: the file '{name}' is missing"
     bench.write(name, "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
-    assert bench.fail(source) == f"rock.gltf: {what}: {name}: is a Git LFS pointer; run git lfs pull"
+    assert (
+        bench.fail(source)
+        == f"rock.gltf: {what}: {name}: the file is only a Git LFS pointer; run `git lfs pull` to download the content"
+    )
 
 
 def test_parameters_of_each_platform_are_validated(bench):
@@ -270,7 +273,8 @@ def test_levels_of_detail_without_gltfpack_fail_and_name_the_remedy(bench, sampl
     source = sample.write(bench)
 
     assert (
-        bench.fail(source, lods=[0.5]) == "rock.gltf: 'lods' and 'compress' need the program gltfpack: install the package gltfpack"
+        bench.fail(source, lods=[0.5])
+        == "rock.gltf: 'lods' and 'compress' need the program gltfpack, which was not found; install the package gltfpack"
     )
     assert bench.build(source)
 
@@ -298,7 +302,10 @@ def test_levels_of_detail_fail_if_gltfpack_would_damage_the_model(bench, sample,
     source = sample.write(bench)
 
     error = bench.fail(source, lods=[0.5])
-    assert error == "rock.gltf: 'lods' and 'compress' would damage it, because extension ACME_doors may refer to objects by number"
+    assert (
+        error == "rock.gltf: 'lods' and 'compress' would damage the model, because the model uses the extension ACME_doors, "
+        "which may refer to objects by numbers that would change"
+    )
     assert bench.build(source)
 
 

@@ -100,7 +100,7 @@ def test_samples_of_16_bits_are_rounded_with_a_warning_for_8_bit_formats(bench, 
     from PIL import Image
 
     assert Image.open(io.BytesIO(made)).convert("RGB").getpixel((4, 4)) == (round(value / 257),) * 3
-    assert bench.warnings == [f"a.png: its 16 bits a channel are rounded to 8, because {wished} holds no more"]
+    assert bench.warnings == [f"a.png: the 16 bits per channel were rounded to 8, because {wished} supports only 8 bits"]
 
 
 @pytest.mark.parametrize(("alpha", "rounded"), [(128, 0), (129, 1), (65406, 254), (65407, 255)])

@@ -168,7 +168,7 @@ def test_texture_format_for_a_platform_tag_overrides_the_default_format() -> Non
     ]
 
     assert names == ["bc1", "etc2_rgba", "rgba8"]
-    with pytest.raises(JobError, match="unknown texture format 'bc9'; known are bc, astc"):
+    with pytest.raises(JobError, match="'bc9' is not a known texture format; use one of bc, astc"):
         choose_format(TextureParams(format="bc9"), PlatformInfo("linux"), "color", has_alpha=False)
 
 
@@ -296,10 +296,10 @@ def test_channels_of_other_files_are_packed_into_one_texture(bench: BuilderBench
     [
         ({"channels": {"g": "gone.png"}}, "gone.png"),
         ({"channels": {"x": "r"}}, "the channels are r, g, b and a"),
-        ({"faces": ["a.png"] * 5}, "a cube map has 6 faces; 'faces' names 5"),
-        ({"faces": ["small.png"] * 6, "layers": ["a.png"]}, "exclude each other"),
-        ({"layers": ["a.png", "small.png"]}, "all faces or layers must have one size"),
-        ({"format": "astc", "container": "dds"}, "DDS cannot hold astc_6x6"),
+        ({"faces": ["a.png"] * 5}, "a cube map has 6 faces, but the parameter 'faces' names 5"),
+        ({"faces": ["small.png"] * 6, "layers": ["a.png"]}, "only one of the parameters 'faces' and 'layers' can be set"),
+        ({"layers": ["a.png", "small.png"]}, "all faces or layers must have the same size"),
+        ({"format": "astc", "container": "dds"}, "a DDS file cannot contain the format astc_6x6"),
         ({"usage": "colour"}, "usage"),
     ],
 )
@@ -346,7 +346,7 @@ def test_bc_texture_whose_side_is_not_divisible_by_four_warns(bench: BuilderBenc
 
     bench.build("photo.png")
 
-    assert "30x20 is not a multiple of 4" in bench.warnings[0]
+    assert "the sides of 30x20 pixels are not multiples of 4" in bench.warnings[0]
 
 
 def test_progress_rises_to_one_and_a_draft_differs_from_the_final_texture(bench: BuilderBench) -> None:

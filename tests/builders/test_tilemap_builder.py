@@ -131,7 +131,7 @@ def test_chunks_of_an_infinite_map_stay_separate(bench):
     level = build_map(bench, write_map(bench, chunks))
 
     assert [(each["x"], each["data"]) for each in level["layers"][0]["chunks"]] == [(-2, [1, 2]), (0, [9])]
-    assert bench.warnings == ["maps/a.tmx:4: layer 'floor': tile 9 at column 0, row 0 is in no tileset"]
+    assert bench.warnings == ["maps/a.tmx:4: layer 'floor': tile 9 at column 0, row 0 is not in any tileset"]
 
 
 def test_map_objects_have_their_shapes_and_properties(bench):
@@ -213,8 +213,8 @@ def test_tile_that_no_tileset_contains_gives_a_warning(bench, tilesets, tiles, w
     bench.build(source)
 
     found = [text for text in bench.warnings if "pixels" not in text]
-    assert found == ([f"maps/a.tmx:4: layer 'floor': {wrong} is in no tileset"] if wrong else [])
-    assert not wrong or "is in no tileset" in bench.fail(source, strict=True)
+    assert found == ([f"maps/a.tmx:4: layer 'floor': {wrong} is not in any tileset"] if wrong else [])
+    assert not wrong or "is not in any tileset" in bench.fail(source, strict=True)
 
 
 def test_picture_that_is_missing_or_has_another_size_gives_a_warning(bench):
@@ -226,7 +226,7 @@ def test_picture_that_is_missing_or_has_another_size_gives_a_warning(bench):
     bench.build(source)
 
     assert bench.warnings == [
-        "tiles/ground.tsx: 'tiles/ground.png' has 8x16 pixels, not 16x16; save it again",
+        "tiles/ground.tsx: picture 'tiles/ground.png' has 8x16 pixels, but the map expects 16x16; save the map again",
         "tiles/ground.tsx: the file 'tiles/ground.png' is missing",
     ]
 
@@ -237,18 +237,21 @@ BOMB = base64.b64encode(zlib.compress(bytes(1 << 24), 9)).decode()
 @pytest.mark.parametrize(
     ("data", "error"),
     [
-        ("<data encoding='csv'>1,2,3</data>", "maps/a.tmx:4: layer 'floor': 3 tiles, but its size needs 6"),
-        ("<data encoding='csv'>1,2,3,x,5,6</data>", "maps/a.tmx:4: layer 'floor': a tile is not a number of 32 bits"),
-        ("<data encoding='csv'>1,2,3,4,5,99999999999</data>", "maps/a.tmx:4: layer 'floor': a tile is not a number of 32 bits"),
-        (packed(b"junk", "zlib"), "maps/a.tmx:4: layer 'floor': its zlib data is damaged"),
+        (
+            "<data encoding='csv'>1,2,3</data>",
+            "maps/a.tmx:4: layer 'floor': the data has 3 tiles, but the size of the layer needs 6",
+        ),
+        ("<data encoding='csv'>1,2,3,x,5,6</data>", "maps/a.tmx:4: layer 'floor': a tile is not a 32-bit number"),
+        ("<data encoding='csv'>1,2,3,4,5,99999999999</data>", "maps/a.tmx:4: layer 'floor': a tile is not a 32-bit number"),
+        (packed(b"junk", "zlib"), "maps/a.tmx:4: layer 'floor': the zlib data of the tiles is damaged"),
         (packed(b"junk", "lzma"), "maps/a.tmx:4: layer 'floor': unknown compression 'lzma'; use zlib, gzip or zstd"),
         ("<data encoding='rot13'>x</data>", "maps/a.tmx:4: layer 'floor': unknown encoding 'rot13'; use csv or base64"),
-        ("<data encoding='base64'>x</data>", "maps/a.tmx:4: layer 'floor': its tiles are not base64"),
+        ("<data encoding='base64'>x</data>", "maps/a.tmx:4: layer 'floor': the data of the tiles is not valid base64"),
         (
             f"<data encoding='base64' compression='zlib'>{BOMB}</data>",
-            "maps/a.tmx:4: layer 'floor': 6 tiles or more, but its size needs 6",
+            "maps/a.tmx:4: layer 'floor': the data has 6 or more tiles, but the size of the layer needs 6",
         ),
-        ("", "maps/a.tmx:4: layer 'floor': 1 tiles, but its size needs 6"),
+        ("", "maps/a.tmx:4: layer 'floor': the data has 1 tiles, but the size of the layer needs 6"),
     ],
 )
 def test_damaged_tiles_fail_with_the_name_and_line_of_their_layer(bench, data, error):
@@ -260,15 +263,15 @@ def test_damaged_tiles_fail_with_the_name_and_line_of_their_layer(bench, data, e
     [
         ("a.tmx", "", "a.tmx:1:1: the file is empty"),
         ("a.tmx", "<map>", "a.tmx:1:6: no element found"),
-        ("a.tmx", "<tileset/>", "a.tmx:1: the root is <tileset>, not <map>"),
+        ("a.tmx", "<tileset/>", "a.tmx:1: the root element is <tileset>, not <map>"),
         ("a.tmx", "<map/>", "a.tmx:1: the map: 'width' is missing"),
         ("a.tmx", "<map width='x'/>", "a.tmx:1: <map>: 'width' is not a number: 'x'"),
         ("a.tmx", "<map width='-1'/>", "a.tmx:1: the map: 'width' must be a whole number of at least 0, not -1"),
-        ("a.tmx", '<!DOCTYPE a [<!ENTITY b "c">]><map/>', "a.tmx:1:25: the entity 'b' is declared; entities are refused"),
-        ("a.tmj", "[1]", "a.tmj: this is not a map of Tiled"),
+        ("a.tmx", '<!DOCTYPE a [<!ENTITY b "c">]><map/>', "a.tmx:1:25: the file declares the entity 'b'; remove it"),
+        ("a.tmj", "[1]", "a.tmj: the file is not a map made with Tiled"),
         ("a.tmj", json.dumps({**SIZE, "layers": 5}), "a.tmj: a layer: 'layers' must be a list of objects"),
-        ("a.tmj", '{"layers": [' * 90 + "{}" + "]}" * 90, "a.tmj: nested deeper than 100 levels"),
-        ("a.ldtk", "{}", "a.ldtk: this is not a project of LDtk: it has no 'defs' or no 'levels'"),
+        ("a.tmj", '{"layers": [' * 90 + "{}" + "]}" * 90, "a.tmj: the data is nested deeper than 100 levels"),
+        ("a.ldtk", "{}", "a.ldtk: the file is not an LDtk project: 'defs' or 'levels' is missing"),
     ],
 )  # fmt: skip
 def test_broken_map_fails_with_its_position(bench, name, text, error):
@@ -297,7 +300,7 @@ def test_a_tileset_outside_the_project_is_refused(bench, name):
 def test_map_with_too_many_tiles_is_refused_before_its_tiles_are_read(bench, monkeypatch):
     monkeypatch.setattr(tiled_map, "MOST_TILES", 5)
 
-    assert bench.fail(write_map(bench)) == "maps/a.tmx:4: the layers have more than 5 tiles"
+    assert bench.fail(write_map(bench)) == "maps/a.tmx:4: the layers have more than 5 tiles together, which is the limit"
 
 
 def ldtk(tile=3, cells=4):
@@ -328,8 +331,8 @@ def test_separate_levels_of_an_ldtk_project_are_inserted_into_the_product(bench)
 @pytest.mark.parametrize(
     ("change", "warning"),
     [
-        ({"tile": 4}, "world.ldtk: 'L0', layer 'Ground': tile 4 is not in 'Cave', which has 4"),
-        ({"cells": 3}, "world.ldtk: 'L0', layer 'Ground': 3 cells, but its size needs 4"),
+        ({"tile": 4}, "world.ldtk: 'L0', layer 'Ground': tile 4 is not in 'Cave', which has 4 tiles"),
+        ({"cells": 3}, "world.ldtk: 'L0', layer 'Ground': the grid has 3 cells, but the size of the layer needs 4"),
     ],
 )
 def test_contradiction_in_an_ldtk_level_gives_a_warning(bench, change, warning):

@@ -63,14 +63,14 @@ BROKEN = [
     ("bracket", "a: [1,\n}", "a.yaml:2:1: while parsing a flow node, expected the node content, but found '}'"),
     ("duplicate", "a: 1\nb: 2\na: 3\n", "a.yaml:3:1: duplicate key 'a', first on line 1"),
     ("deep duplicate", "x:\n - {1: a, 0x1: b}\n", "a.yaml:2:11: duplicate key '0x1', first on line 2"),
-    ("tag", "a: !!python/name:os.system\n", "a.yaml:1:4: the tag !!python/name:os.system is not accepted"),
-    ("own tag", "a:\n  !Colour red\n", "a.yaml:2:3: the tag !Colour is not accepted"),
+    ("tag", "a: !!python/name:os.system\n", "a.yaml:1:4: the tag !!python/name:os.system is not supported"),
+    ("own tag", "a:\n  !Colour red\n", "a.yaml:2:3: the tag !Colour is not supported"),
     ("alias", "a: *b\n", "a.yaml:1:4: found undefined alias 'b'"),
-    ("ring", "a: &a\n  b: *a\n", "a.yaml:1:4: an alias that refers to itself"),
-    ("laughs", LAUGHS, "a.yaml:5:4: more than 100,000 values with all aliases expanded"),
-    ("deep", "a:\n  " + "[" * 60 + "]" * 60, "a.yaml:2:52: nested deeper than 50 levels"),
-    ("abyss", "[" * 1000, "a.yaml:1:51: nested deeper than 50 levels"),
-    ("control", "a: 1\nb: \x01\n", "a.yaml:2:4: a control character that YAML does not allow"),
+    ("ring", "a: &a\n  b: *a\n", "a.yaml:1:4: an alias refers to itself"),
+    ("laughs", LAUGHS, "a.yaml:5:4: the file has more than 100,000 values when all aliases are expanded"),
+    ("deep", "a:\n  " + "[" * 60 + "]" * 60, "a.yaml:2:52: the data is nested deeper than 50 levels"),
+    ("abyss", "[" * 1000, "a.yaml:1:51: the data is nested deeper than 50 levels"),
+    ("control", "a: 1\nb: \x01\n", "a.yaml:2:4: the file contains a control character that YAML does not allow"),
     ("utf8", b"a: 1\nb: \xe9\n", "a.yaml:2:4: invalid UTF-8 at byte offset 8"),
 ]
 
@@ -106,13 +106,13 @@ def test_error_shortens_a_long_text_of_the_source(bench):
 
 
 NO_JSON = [
-    ("a: .nan", "a.yaml:1:4: .nan is not a number in JSON"),
+    ("a: .nan", "a.yaml:1:4: .nan cannot be written as a number in JSON"),
     ("? [1]\n: 2", "a.yaml:1:3: a key must be text or an integer"),
     ("true: 2", "a.yaml:1:1: a key must be text or an integer, not 'true'"),
     ("a: !!int x", "a.yaml:1:4: 'x' is not of type int"),
-    ("a: {<<: 1}", "a.yaml:1:9: only a mapping can be merged by '<<'"),
-    ("a: 1\n---\nb: 1", "a.yaml: holds 2 documents, and JSON holds one; use output: copy"),
-    ("", "a.yaml: holds 0 documents, and JSON holds one; use output: copy"),
+    ("a: {<<: 1}", "a.yaml:1:9: '<<' can merge only mappings"),
+    ("a: 1\n---\nb: 1", "a.yaml: the file has 2 YAML documents, but JSON can have only one; set output: copy"),
+    ("", "a.yaml: the file has 0 YAML documents, but JSON can have only one; set output: copy"),
 ]
 
 
@@ -124,7 +124,7 @@ def test_value_without_a_json_equivalent_fails_with_its_position(bench, text, er
 def test_yaml_above_the_size_limit_is_refused_unless_a_parameter_allows_it(bench):
     source = bench.write("a.yaml", "# " + "x" * (1 << 20) + "\na: 1\n")
 
-    assert "larger than 1 MiB; raise max_mib" in bench.fail(source)
+    assert "the file is larger than 1 MiB, which is the limit; raise max_mib" in bench.fail(source)
     assert bench.build(source, max_mib=2)
 
 
@@ -132,7 +132,7 @@ def test_private_tags_are_copied_if_allowed(bench):
     source = bench.write("a.yaml", "a: !Colour red\nb: !Vector [1, 2]\nc: !Map {x: 1}\n!Key d: 1\n")
 
     assert bench.build(source, tags="allow")
-    assert "contradicts" in bench.analyse("a.x", {"tags": "allow", "output": "json"}).error
+    assert "'tags: allow' needs 'output: copy'" in bench.analyse("a.x", {"tags": "allow", "output": "json"}).error
 
 
 def test_schema_is_a_dependency_and_its_violations_have_positions(bench):
@@ -159,7 +159,10 @@ def test_each_platform_may_have_its_own_schema(bench):
         (None, "a.yaml: the file 's.json' is missing"),
         ("{", "a.yaml: the schema s.json:1:2: Expecting property name enclosed in double quotes"),
         ('{"type": 1}', "a.yaml: the schema s.json: $.type: 1 is not valid under any of the given schemas"),
-        ('{"$ref": "http://example.org/x"}', "a.yaml: the schema s.json: refers to 'http://example.org/x', which is not in it"),
+        (
+            '{"$ref": "http://example.org/x"}',
+            "a.yaml: the schema s.json: a $ref names 'http://example.org/x', which is not in this file",
+        ),
     ],
 )
 def test_error_for_an_unusable_schema_names_the_schema(bench, schema, error):

@@ -123,10 +123,18 @@ def test_program_output_is_logged_and_its_last_line_becomes_the_error(tmp_path):
         ("thing>=1.2,<2", "1.10", ""),
         ("thing~=1.2", "1.9.1", ""),
         ("thing == 1.2", "1.2.0", ""),
-        ("thing>=1.10", "1.9", "needs the Python package 'thing>=1.10', but thing 1.9 is installed: pip install 'thing>=1.10'"),
+        (
+            "thing>=1.10",
+            "1.9",
+            "the Python package 'thing>=1.10' is required, but thing 1.9 is installed; run pip install 'thing>=1.10'",
+        ),
         ("thing~=1.2", "2.0", "but thing 2.0 is installed"),
-        ("thing", "", "needs the Python package 'thing', which is not installed: pip install 'thing' in the environment of aptui"),
-        ("thing is nice", "1", "has 'thing is nice' in 'requires', which is not a name and versions"),
+        (
+            "thing",
+            "",
+            ("the Python package 'thing' is not installed; run pip install 'thing' in the Python environment of aptui"),
+        ),
+        ("thing is nice", "1", "'thing is nice' in 'requires' is not the name of a package"),
     ],
 )
 def test_required_version_is_compared_with_the_installed_version(monkeypatch, requirement, version, fault):
@@ -143,4 +151,4 @@ def test_bench_fails_a_job_if_a_program_of_its_builder_is_missing(bench, monkeyp
     bench.write("a.words", "x")
 
     assert bench.analyse("a.words").result is Result.FAILED
-    assert bench.fail("a.words").startswith("builder 'shout' needs the program 'no-such-program'")
+    assert bench.fail("a.words").startswith("builder 'shout': the program 'no-such-program'")

@@ -8,7 +8,7 @@ from aptui.sdk import MissingError, find_program, has_library, library, program_
 
 
 def test_error_names_a_package_that_is_not_installed():
-    with pytest.raises(MissingError, match="needs the Python package 'Nope', which is not installed: pip install Nope"):
+    with pytest.raises(MissingError, match="the job needs the Python package 'Nope', which is not installed; run pip install Nope"):
         library("no_such_module_here.part", "Nope")
 
     assert not has_library("no_such_module_here")
@@ -18,7 +18,7 @@ def test_broken_package_is_reported_with_the_import_error(tmp_path, monkeypatch)
     (tmp_path / "broken_here.py").write_text("import ctypes\nraise ImportError('libfoo.so.1 is missing')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    with pytest.raises(MissingError, match=r"cannot be imported \(libfoo.so.1 is missing\): pip install"):
+    with pytest.raises(MissingError, match=r"cannot be imported \(libfoo.so.1 is missing\); run pip install"):
         library("broken_here")
 
 

@@ -82,14 +82,14 @@ def read_catalogs(name: str, data: bytes) -> list[TextCatalog]:
     """
     stem, extension = os.path.splitext(os.path.basename(name))
     if len(data) > MOST_BYTES:
-        raise BrokenTextError(f"larger than {MOST_BYTES >> 20} MiB")
+        raise BrokenTextError(f"the file is larger than {MOST_BYTES >> 20} MiB, which is the limit")
     if extension in (".po", ".pot"):
         return [_read_po(data, stem)]
     if extension in (".csv", ".tsv"):
         return _read_csv(decode_text(data), "tab" if extension == ".tsv" else "auto")
     if extension in (".xlf", ".xliff"):
         return [_read_xliff(read_xml(data, _INLINE), stem)]
-    raise BrokenTextError(f"'{extension}' is not a format of translations; supported are po, pot, csv, tsv, xlf and xliff")
+    raise BrokenTextError(f"'{extension}' is not a supported format of translations; use po, pot, csv, tsv, xlf or xliff")
 
 
 def _read_po(data: bytes, stem: str) -> TextCatalog:
@@ -97,7 +97,7 @@ def _read_po(data: bytes, stem: str) -> TextCatalog:
     for entry in _read_entries(_decode_po(data)):
         if "msgid" not in entry.parts or not entry.texts:
             missing = "msgstr" if "msgid" in entry.parts else "msgid"
-            raise BrokenTextError(f"an entry without {missing}", str(entry.line))
+            raise BrokenTextError(f"an entry has no {missing}", str(entry.line))
         identity, context = entry.parts["msgid"], entry.parts.get("msgctxt")
         if not identity and context is None:
             headers = dict(re.findall(r"(?m)^([\w-]+):[ \t]*(.*?)[ \t]*$", entry.texts.get(0, "")))
@@ -137,7 +137,9 @@ def _read_entries(text: str) -> Iterator[_Entry]:
             continue
         match = _LINE.fullmatch(line)
         if match is None or not (match[1] or field_name):
-            raise BrokenTextError("this is not a line of a PO file: a keyword such as msgid, and a text in quotes", str(number))
+            raise BrokenTextError(
+                "the line is not valid in a PO file: a keyword, such as msgid, and a text in quotes were expected", str(number)
+            )
         if match[1]:
             if entry.texts and match[1] != "msgstr":
                 yield entry
@@ -145,7 +147,7 @@ def _read_entries(text: str) -> Iterator[_Entry]:
             field_name, form = match[1], int(match[2] or 0)
             entry.line = entry.line or number
             if (form in entry.texts) if field_name == "msgstr" else (field_name in entry.parts):
-                raise BrokenTextError(f"a second {field_name} in one entry", str(number))
+                raise BrokenTextError(f"an entry has a second {field_name}", str(number))
         part = _ESCAPE.sub(_unescape, match[3])
         if field_name == "msgstr":
             entry.texts[form] = entry.texts.get(form, "") + part
@@ -171,7 +173,9 @@ def _decode_po(data: bytes) -> str:
     try:
         return data.decode(name)
     except (LookupError, UnicodeError):
-        raise BrokenTextError(f"its text is not in the charset '{name}' that its header names; save it as UTF-8") from None
+        raise BrokenTextError(
+            f"the text is not in the charset '{name}' that the header of the file names; save the file as UTF-8"
+        ) from None
 
 
 def _read_csv(text: str, delimiter: str) -> list[TextCatalog]:
@@ -179,12 +183,12 @@ def _read_csv(text: str, delimiter: str) -> list[TextCatalog]:
     names = list(rows[0].cells) if rows else []
     languages = [name for name in names[1:] if _LANGUAGE.fullmatch(name)]
     if rows and not languages:
-        raise BrokenTextError("no column is named like a language, such as en or pt_BR", "1")
+        raise BrokenTextError("no column has the name of a language, such as en or pt_BR", "1")
     catalogs = [TextCatalog(language=name) for name in languages]
     for row in rows:
         key = row.cells[names[0]]
         if not key:
-            raise BrokenTextError(f"no '{names[0]}', which is the key", str(row.line))
+            raise BrokenTextError(f"the row has no key: its column '{names[0]}' is empty", str(row.line))
         for catalog in catalogs:
             source, text = row.cells[languages[0]], row.cells[catalog.language]
             catalog.add(Message(key=key, line=row.line, source=[source], texts=[text] if text else []))
@@ -193,7 +197,7 @@ def _read_csv(text: str, delimiter: str) -> list[TextCatalog]:
 
 def _read_xliff(root: XmlElement, stem: str) -> TextCatalog:
     if root.name != "xliff":
-        raise BrokenTextError(f"the root is <{shorten(root.name)}>, not <xliff>", str(root.line))
+        raise BrokenTextError(f"the root element is <{shorten(root.name)}>, not <xliff>", str(root.line))
     files = list(root.find_all("file"))
     language = root.attributes.get("trgLang") or (files[0].attributes.get("target-language") if files else "")
     catalog = TextCatalog(language=language or stem)

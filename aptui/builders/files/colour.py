@@ -36,7 +36,7 @@ def convert_to_srgb(picture: Image.Image, profile: bytes) -> tuple[Image.Image, 
 
     source = _read_profile(profile)
     if source is None:
-        return picture, "", "its colour profile is damaged, so that is ignored"
+        return picture, "", "the damaged colour profile is ignored"
     space = source.profile.xcolor_space.strip()
     needed = _MODE_SPACES[picture.mode]
     try:
@@ -51,20 +51,23 @@ def convert_to_srgb(picture: Image.Image, profile: bytes) -> tuple[Image.Image, 
         else:
             converted = _transform(picture, source, "RGBA" if picture.mode == "RGBA" else "RGB")
     except (ImageCms.PyCMSError, OSError, ValueError):
-        return picture, "", "its colour profile is damaged, so that is ignored"
-    return converted, f"converted from the colour profile '{_name(source)}' to sRGB", ""
+        return picture, "", "the damaged colour profile is ignored"
+    return converted, f"the colours were converted from the profile '{_name(source)}' to sRGB", ""
 
 
 def describe_foreign(profile: bytes, *, is_grey: bool) -> str:
     """Return the warning for a profile that is not applied to a picture with 16 bits a channel, "" if it is sRGB."""
     source = _read_profile(profile)
     if source is None:
-        return "its colour profile is damaged, so that is ignored"
+        return "the damaged colour profile is ignored"
     if source.profile.xcolor_space.strip() == "RGB" and is_srgb(profile):
         return ""
     if is_grey and source.profile.xcolor_space.strip() == "GRAY" and _is_srgb_ramp(profile):
         return ""
-    return f"its colour profile '{_name(source)}' is not applied to 16 bits a channel; save it in sRGB, or with 8 bits"
+    return (
+        f"the colour profile '{_name(source)}' is ignored, because the picture has 16 bits per channel; save it in "
+        "sRGB, or with 8 bits"
+    )
 
 
 @lru_cache(maxsize=_CACHED_PROFILES)
@@ -118,7 +121,10 @@ def _transform(picture: Image.Image, source: Any, mode: str = "RGB") -> Image.Im
 
 def _unfitting(source: Any, space: str, needed: str) -> str:
     words = _SPACE_WORDS.get(space, "another kind of")
-    return f"its colour profile '{_name(source)}' is for {words} pictures, this one is {_SPACE_WORDS[needed]}; it is ignored"
+    return (
+        f"the colour profile '{_name(source)}' is ignored, because it is for {words} pictures and this picture is "
+        f"{_SPACE_WORDS[needed]}"
+    )
 
 
 def _name(source: Any) -> str:

@@ -52,7 +52,7 @@ def read_data(name: str, data: bytes, *, delimiter: str = "auto", infers_types: 
     """
     extension = os.path.splitext(name)[1].lower()
     if len(data) > max_mib << 20:
-        raise BrokenTextError(f"larger than {max_mib} MiB; raise max_mib")
+        raise BrokenTextError(f"the file is larger than {max_mib} MiB, which is the limit; raise max_mib")
     if extension in (".yaml", ".yml"):
         return _read_yaml(data, max_mib)
     text = decode_text(data)
@@ -62,7 +62,7 @@ def read_data(name: str, data: bytes, *, delimiter: str = "auto", infers_types: 
         return _read_toml(text)
     if extension in (".csv", ".tsv"):
         return _read_table(list(read_rows(text, "tab" if extension == ".tsv" else delimiter)), infers_types=infers_types)
-    raise BrokenTextError(f"'{extension}' is not a format of tables; supported are csv, tsv, json, yaml and toml")
+    raise BrokenTextError(f"'{extension}' is not a supported format of tables; use csv, tsv, json, yaml or toml")
 
 
 def read_rows(text: str, delimiter: str = "auto") -> Iterator[CsvRow]:
@@ -86,7 +86,7 @@ def read_rows(text: str, delimiter: str = "auto") -> Iterator[CsvRow]:
                     header = _check_header(cells, line)
             line = reader.line_num + 1
     except csv.Error as error:
-        what = 'a quote " is not closed' if "unexpected end" in str(error) else one_line(error)
+        what = 'a quotation mark (") is not closed' if "unexpected end" in str(error) else one_line(error)
         raise BrokenTextError(what, str(line)) from None
     if not header:
         raise BrokenTextError("the file is empty")
@@ -97,7 +97,7 @@ def _check_header(cells: list[str], line: int) -> list[str]:
         cells.pop()
     names = [cell.strip() for cell in cells]
     if len(names) > MOST_COLUMNS:
-        raise BrokenTextError(f"{len(names)} columns; a table has {MOST_COLUMNS:,} at most", str(line))
+        raise BrokenTextError(f"the table has {len(names):,} columns; the limit is {MOST_COLUMNS:,}", str(line))
     for number, name in enumerate(names):
         if not name:
             raise BrokenTextError(f"column {number + 1} has no name", str(line))
@@ -108,7 +108,11 @@ def _check_header(cells: list[str], line: int) -> list[str]:
 
 def _name_cells(header: list[str], cells: list[str], line: int) -> dict[str, str]:
     if any(cells[len(header) :]):
-        raise BrokenTextError(f"{len(cells)} cells, but {len(header)} columns; a cell with the delimiter needs quotes", str(line))
+        raise BrokenTextError(
+            f"the row has {len(cells)} cells, but the table has {len(header)} columns; put quotes around a cell that "
+            "contains the delimiter",
+            str(line),
+        )
     return dict(zip(header, [*cells, *[""] * (len(header) - len(cells))], strict=False))
 
 
@@ -151,7 +155,7 @@ def _read_yaml(data: bytes, max_mib: int) -> DataText:
 
     documents = YamlReading(data, max_mib, allows_tags=False).read_values()
     if len(documents) != 1:
-        raise BrokenTextError(f"holds {len(documents)} documents, and a table is one")
+        raise BrokenTextError(f"the file has {len(documents)} YAML documents, but a table must be a single document")
     return documents[0]
 
 
@@ -166,7 +170,7 @@ def _read_toml(text: str) -> DataText:
         at = ":".join(numbers) if numbers else f"{text.count(chr(10)) + 1}:1"
         raise BrokenTextError(shorten(one_line(what)), at) from None
     except RecursionError:
-        raise BrokenTextError("nested too deep") from None
+        raise BrokenTextError("the data is nested too deeply") from None
     except ValueError as error:  # int() refuses integers with thousands of digits
         raise BrokenTextError(shorten(one_line(error))) from None
     return DataText(_plain(value, (), text), partial(_find_toml_places, text))
@@ -179,7 +183,7 @@ def _plain(value: Any, path: Path, text: str) -> Any:
     if isinstance(value, list):
         return [_plain(each, (*path, index), text) for index, each in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
-        raise BrokenTextError(f"{value} is not a number in JSON", _find_toml_places(text, [path])[0])
+        raise BrokenTextError(f"{value} cannot be written as a number in JSON", _find_toml_places(text, [path])[0])
     return value.isoformat() if isinstance(value, date | time) else value
 
 

@@ -21,7 +21,7 @@ MOST_VIOLATIONS_SHOWN = 50
 SCHEMA_PARAM = {
     "anyOf": [{"type": "string", "pattern": ".+"}, {"type": "null"}],
     "default": None,
-    "description": "a JSON Schema in the scan folder, relative to that, which every document must fit",
+    "description": "path of a JSON Schema, relative to the scan folder; every document must conform to it",
 }
 """The parameter `schema` of a builder."""
 
@@ -84,9 +84,9 @@ class SchemaFile:
         except SchemaError as error:
             raise UnusableError(f"the schema {path}: {error.json_path}: {shorten(one_line(error.message))}") from None
         except UnicodeDecodeError:
-            raise UnusableError(f"the schema {path}: is not UTF-8; save it as UTF-8") from None
+            raise UnusableError(f"the schema {path}: the file is not UTF-8; save it as UTF-8") from None
         except RecursionError:
-            raise UnusableError(f"the schema {path}: is nested too deep") from None
+            raise UnusableError(f"the schema {path}: the schema is nested too deeply") from None
         # The registry is given explicitly, because the default registry would fetch the files that `$ref` names.
         self._validator = kind(schema, registry=REGISTRY)
 
@@ -103,7 +103,7 @@ class SchemaFile:
         try:
             errors = list(self._validator.iter_errors(value))
         except Unresolvable as error:
-            raise UnusableError(f"the schema {self.path}: refers to {error.ref!r}, which is not in it") from None
+            raise UnusableError(f"the schema {self.path}: a $ref names {error.ref!r}, which is not in this file") from None
         found = [
             (_is_number(error.instance), Violation(tuple(error.absolute_path), shorten(one_line(error.message))))
             for error in errors

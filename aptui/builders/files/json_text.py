@@ -28,7 +28,7 @@ STRING_OR_COMMENT = re.compile(rf'({STRING}|"[^\r\n]*+)|(//[^\r\n]*+|/\*(?:[^*]|
 _ALL_BUT_BRACKETS = re.compile(STRING + r"|[^\[\]{}\"]+")
 DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1}
 
-TRAILING_COMMA = "a comma before the closing bracket, where JSON allows none"
+TRAILING_COMMA = "JSON does not allow a comma before a closing bracket"
 
 _COMMA_AND_END = re.compile(r",[ \t\r\n]*[}\]]")
 _BLANKS = " \t\r\n"
@@ -94,9 +94,9 @@ def write_json(value: Any, *, indent: int | None = None) -> bytes:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
         return f"{text}\n".encode()
     except UnicodeEncodeError:
-        raise BrokenTextError("a text has half of a surrogate pair (\\ud800 to \\udfff)") from None
+        raise BrokenTextError("a string contains half of a surrogate pair (\\ud800 to \\udfff)") from None
     except ValueError:
-        raise BrokenTextError("a number is too large for JSON") from None
+        raise BrokenTextError("a number is too large to be written as JSON") from None
 
 
 def find_places(text: str, paths: Sequence[Path]) -> list[str]:
@@ -186,8 +186,8 @@ def _too_deep(text: str) -> BrokenTextError:
     for match in TOKEN.finditer(text):
         depth += DEPTH.get(match[0], 0)
         if depth > DEEPEST_NESTING:
-            return _broken(f"nested deeper than {DEEPEST_NESTING} levels", text, match.start())
-    return _broken(f"nested too deep for this host, at most {DEEPEST_NESTING} levels are promised", text, 0)
+            return _broken(f"the data is nested deeper than {DEEPEST_NESTING} levels", text, match.start())
+    return _broken(f"the data is nested too deeply for this computer; up to {DEEPEST_NESTING} levels always work", text, 0)
 
 
 def _broken(what: str, text: str, position: int) -> BrokenTextError:

@@ -77,7 +77,7 @@ _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"glTF", "a glTF model (GLB)"),
     (0, b"Kaydara FBX Binary", "an FBX model"),
     (0, b"BLENDER", "a Blender file"),
-    (0, b"PK\3\4", "a ZIP archive, or a document in one, such as Krita's"),
+    (0, b"PK\3\4", "a ZIP archive, or a document that is a ZIP archive inside, such as a .kra file of Krita"),
     (0, b"Rar!", "a RAR archive"),
     (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive"),
     (0, b"\x1f\x8b", "a gzip archive"),
@@ -110,7 +110,10 @@ _BRANDS = {
 
 _MARKUP = (
     (re.compile(rb"<svg[\s>]", re.IGNORECASE), "an SVG drawing"),
-    (re.compile(rb"^\s*(<!doctype html|<html|<head|<body)", re.IGNORECASE), "an HTML page, such as a download that failed"),
+    (
+        re.compile(rb"^\s*(<!doctype html|<html|<head|<body)", re.IGNORECASE),
+        "an HTML page, perhaps the error page of a failed download",
+    ),
     (re.compile(rb"^\s*<\?xml"), "an XML document"),
     (re.compile(rb"^\s*[\[{]\s*[\"{\[]"), "a JSON document"),
 )
@@ -136,7 +139,7 @@ def describe_kind(data: bytes) -> str:
         if pattern.search(head):
             return name
     if not head.strip(b"\0"):
-        return "a file of zeros"
+        return "a file that contains only zero bytes"
     return "a text file" if _is_text(head) else ""
 
 

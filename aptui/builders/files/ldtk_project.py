@@ -46,7 +46,7 @@ class LdtkReader:
         """
         project = _decode(data)
         if not isinstance(project.get("defs"), dict) or "levels" not in project:
-            raise BrokenTextError("this is not a project of LDtk: it has no 'defs' or no 'levels'")
+            raise BrokenTextError("the file is not an LDtk project: 'defs' or 'levels' is missing")
         for tileset in objects_of(project["defs"], "tilesets", "defs"):
             if isinstance(name := tileset.get("relPath"), str):
                 size = [whole_number(tileset, key, _name(tileset), least=0) for key in ("pxWid", "pxHei")]
@@ -77,24 +77,24 @@ def check_project(project: Fields) -> Iterator[BrokenTextError]:
             cells = whole_number(layer, "__cWid", where, least=0) * whole_number(layer, "__cHei", where, least=0)
             grid = layer.get("intGridCsv") or []
             if grid and len(grid) != cells:
-                yield BrokenTextError(f"{where}: {len(grid)} cells, but its size needs {cells}")
+                yield BrokenTextError(f"{where}: the grid has {len(grid)} cells, but the size of the layer needs {cells}")
             tiles = [each for key in ("gridTiles", "autoLayerTiles") for each in objects_of(layer, key, where)]
             uid = layer.get("__tilesetDefUid")
             if tiles and uid not in tilesets:
-                yield BrokenTextError(f"{where}: its tileset {uid} is not in the project")
+                yield BrokenTextError(f"{where}: the layer uses tileset {uid}, which is not in the project")
             elif tiles and "__cWid" in (tileset := tilesets[uid]):  # LDtk before 0.9 does not write the size of a tileset
                 columns, rows = (whole_number(tileset, key, _name(tileset), least=0) for key in ("__cWid", "__cHei"))
                 wrong = {number for each in tiles if (number := whole_number(each, "t", where, least=0)) >= columns * rows}
                 for number in sorted(wrong):
-                    yield BrokenTextError(f"{where}: tile {number} is not in {_name(tileset)}, which has {columns * rows}")
+                    yield BrokenTextError(f"{where}: tile {number} is not in {_name(tileset)}, which has {columns * rows} tiles")
 
 
 def _decode(data: bytes) -> Fields:
     if len(data) > MOST_BYTES:
-        raise BrokenTextError(f"larger than {MOST_BYTES >> 20} MiB")
+        raise BrokenTextError(f"the file is larger than {MOST_BYTES >> 20} MiB, which is the limit")
     value = drop_fields(read_json(decode_text(data)).value, _EDITOR_FIELDS)
     if not isinstance(value, dict):
-        raise BrokenTextError("this is not a project of LDtk")
+        raise BrokenTextError("the file is not an LDtk project")
     return value
 
 

@@ -10,7 +10,7 @@ LONGEST_POINTER_BYTES = 1024
 """A pointer file is smaller than this (git-lfs docs/spec.md, "The Pointer")."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_ADVICE = "is a Git LFS pointer; run git lfs pull"
+_ADVICE = "the file is only a Git LFS pointer; run `git lfs pull` to download the content"
 _FIRST_LINES = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/")
 
 

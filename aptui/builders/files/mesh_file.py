@@ -44,12 +44,22 @@ _ALL_MATERIALS = "\x00materials"
 class MeshParams(Struct, frozen=True, kw_only=True):
     """The parameters of the `model` builder for formats other than glTF."""
 
-    scale: Annotated[float, Meta(ge=1e-6, le=1e6, description="of obj, stl, ply and off; glTF uses metres")] = 1.0
-    up_axis: Annotated[Literal["y", "z"], Meta(description="of the source; z is turned to glTF's y")] = "y"
-    merge_vertices: Annotated[bool, Meta(description="merge vertices that are equal up to rounding")] = True
+    scale: Annotated[
+        float,
+        Meta(
+            ge=1e-6,
+            le=1e6,
+            description="factor for all coordinates of obj, stl, ply and off; glTF uses metres, so 0.01 is for sources in "
+            "centimetres",
+        ),
+    ] = 1.0
+    up_axis: Annotated[
+        Literal["y", "z"], Meta(description="axis that points up in the source; z is turned to y, which glTF uses")
+    ] = "y"
+    merge_vertices: Annotated[bool, Meta(description="merge vertices that differ only by rounding errors")] = True
     normals: Annotated[
         Literal["keep", "smooth", "none"],
-        Meta(description="smooth: computed, one for each position; none: dropped, for flat faces"),
+        Meta(description="smooth: compute one normal for each position; none: remove all normals, so that faces look flat"),
     ] = "keep"
 
 
@@ -83,7 +93,9 @@ def convert_mesh(data: bytes, request: ProcessJobRequest, options: MeshParams) -
         raise JobError(f"{request.source}: {error}") from None
     except ImportError as error:
         missing = error.name or "trimesh"
-        raise JobError(f"{request.source}: needs the Python package '{missing}': pip install {missing}") from None
+        raise JobError(
+            f"{request.source}: the job needs the Python package '{missing}', which is not installed; run pip install {missing}"
+        ) from None
 
 
 class _Files:
@@ -162,7 +174,7 @@ def _load_scene(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
     elif kind == ".off":
         _check_off(_text(data))
     if kind.removeprefix(".") not in trimesh.available_formats():
-        raise _BrokenMeshError(f"trimesh reads no '{kind}' here")
+        raise _BrokenMeshError(f"the installed version of trimesh cannot read {kind} files")
     try:
         scene = trimesh.load_scene(BytesIO(data), file_type=kind[1:], resolver=_Files(request, materials), process=False)
     except ImportError:
@@ -172,7 +184,7 @@ def _load_scene(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
         raise _BrokenMeshError(f"the model is damaged: {describe_damage(error)}") from None
     meshes = {name: mesh for name, mesh in scene.geometry.items() if len(getattr(mesh, "faces", ()))}
     if not meshes:
-        raise _BrokenMeshError("holds no triangles")
+        raise _BrokenMeshError("the model has no triangles")
     for mesh in meshes.values():
         _check_mesh(mesh)
     _share_textures(meshes.values())
@@ -185,9 +197,9 @@ def _prepare_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
     """Return a checked OBJ that names one material file, and that file's text, joined from all material files of the source."""
     outline = obj_file.outline_obj(text)
     if not outline.face_count:
-        raise _BrokenMeshError("holds no faces")
+        raise _BrokenMeshError("the model has no faces")
     if len(outline.materials) > MOST_MATERIALS:
-        raise _BrokenMeshError(f"uses {len(outline.materials):,} materials; more than {MOST_MATERIALS:,} are refused")
+        raise _BrokenMeshError(f"the model uses {len(outline.materials):,} materials; the limit is {MOST_MATERIALS:,}")
     parts, names, is_complete = [], set(), True
     pixels: dict[str, int] = {}
     for path in (placed(request.source, name) for name in outline.libraries):
@@ -205,7 +217,9 @@ def _prepare_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
     if is_complete:
         for name, line in outline.materials.items():
             if outline.libraries and name not in names:
-                request.log.warning(f"{request.source}:{line}: material '{name}' is in no material file")
+                request.log.warning(
+                    f"{request.source}:{line}: material '{name}' is not defined in any of the model's material files"
+                )
     text = re.sub(r"^[ \t]*mtllib[ \t].*$", "", text, flags=re.MULTILINE)
     materials = "\n".join(parts)
     return (f"mtllib {_ALL_MATERIALS}\n{text}" if materials else text).encode(), materials
@@ -232,7 +246,10 @@ def _warn_of_textures(materials: str, path: str, request: ProcessJobRequest, pix
             opened = open_picture(read(request, picture, path), picture, TEXTURE_FORMATS)
             pixels[picture] = opened.width * opened.height
             if sum(pixels.values()) > MOST_TEXTURE_MEGAPIXELS * 1_000_000:
-                raise _BrokenMeshError(f"its textures have more than {MOST_TEXTURE_MEGAPIXELS} million pixels together")
+                raise _BrokenMeshError(
+                    f"the textures of the model have more than {MOST_TEXTURE_MEGAPIXELS} million pixels together, which is "
+                    "the limit"
+                )
             load_picture(opened)
         except _BrokenMeshError:
             raise
@@ -250,19 +267,19 @@ def _check_stl(data: bytes) -> None:
     needed = _STL_HEADER_BYTES + _STL_TRIANGLE_BYTES * count
     if data.lstrip().startswith(b"solid") and (b"facet" in data[:1024] or len(data) < needed):
         if b"endsolid" not in data[-1024:]:
-            raise _BrokenMeshError("ends without 'endsolid'", data.count(b"\n") + (not data.endswith(b"\n")))
+            raise _BrokenMeshError("the file ends without 'endsolid'", data.count(b"\n") + (not data.endswith(b"\n")))
     elif len(data) < needed or not count:
-        raise _BrokenMeshError(f"should have {needed:,} bytes for {count:,} triangles, and has {len(data):,}")
+        raise _BrokenMeshError(f"the file should have {needed:,} bytes for its {count:,} triangles, but has {len(data):,}")
 
 
 def _check_off(text: str) -> None:
     """Reject an OFF with fewer lines than its header declares vertices and faces."""
     if not (match := _OFF_COUNTS.match(text)):
-        raise _BrokenMeshError("does not begin with 'OFF' and the numbers of vertices and faces", 1)
+        raise _BrokenMeshError("the file does not begin with 'OFF' and the numbers of vertices and faces", 1)
     promised = int(match[1]) + int(match[2])
     found = sum(1 for line in text[match.end() :].splitlines()[1:] if line.partition("#")[0].strip())
     if found < promised:
-        raise _BrokenMeshError(f"promises {promised:,} lines of vertices and faces, and has {found:,}")
+        raise _BrokenMeshError(f"the header announces {promised:,} vertices and faces, but the file has {found:,} lines for them")
 
 
 def _share_textures(meshes: Iterable[Any]) -> None:
@@ -282,12 +299,14 @@ def _end_of_header(data: bytes) -> int:
 
 def _check_ply(data: bytes) -> None:
     if not data.startswith(b"ply"):
-        raise _BrokenMeshError("does not begin with 'ply'", 1)
+        raise _BrokenMeshError("the file does not begin with 'ply'", 1)
     if not _PLY_END.search(data):
-        raise _BrokenMeshError("its header has no 'end_header'")
+        raise _BrokenMeshError("the header does not end with 'end_header'")
     for kind, count in _PLY_COUNT.findall(data[: _end_of_header(data)]):
         if int(count) > len(data):
-            raise _BrokenMeshError(f"promises {int(count):,} of '{kind.decode()}', and has {len(data):,} bytes")
+            raise _BrokenMeshError(
+                f"the header announces {int(count):,} elements of '{kind.decode()}', but the file has only {len(data):,} bytes"
+            )
 
 
 def _check_ply_counts(data: bytes, meshes: Mapping[str, Any]) -> None:
@@ -296,18 +315,22 @@ def _check_ply_counts(data: bytes, meshes: Mapping[str, Any]) -> None:
     for kind, found in (("vertex", "vertices"), ("face", "faces")):
         count = sum(len(getattr(mesh, found)) for mesh in meshes.values())
         if count < promised.get(kind, 0):
-            raise _BrokenMeshError(f"promises {promised[kind]:,} {found}, and has {count:,}")
+            raise _BrokenMeshError(f"the header announces {promised[kind]:,} {found}, but the file has {count:,}")
 
 
 def _check_mesh(mesh: Any) -> None:
     import numpy as np
 
     if not np.isfinite(mesh.vertices).all():
-        raise _BrokenMeshError(f"vertex {int(np.argmin(np.isfinite(mesh.vertices).all(axis=1)))} is not a finite number")
+        raise _BrokenMeshError(
+            f"vertex {int(np.argmin(np.isfinite(mesh.vertices).all(axis=1)))} has a coordinate that is not a finite number"
+        )
     if int(mesh.faces.min()) < 0 or int(mesh.faces.max()) >= len(mesh.vertices):
         wrong = (mesh.faces < 0) | (mesh.faces >= len(mesh.vertices))
         face = int(np.argmax(wrong.any(axis=1)))
-        raise _BrokenMeshError(f"face {face:,} refers to a vertex that is not there, there are {len(mesh.vertices):,}")
+        raise _BrokenMeshError(
+            f"face {face:,} refers to a vertex that does not exist; the model has {len(mesh.vertices):,} vertices"
+        )
 
 
 # -------------------------------------------------------------------------------------------------------------- conversion

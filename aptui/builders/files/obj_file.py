@@ -88,7 +88,9 @@ def outline_obj(text: str) -> Outline:
                 pass
     for kind, (value, number) in highest.items():
         if value > outline.counts[kind]:
-            raise BrokenObjError(f"the face refers to {value:,}, and there are {outline.counts[kind]:,} {_KINDS[kind]}", number)
+            raise BrokenObjError(
+                f"the face refers to number {value:,} of the {_KINDS[kind]}, but the file has only {outline.counts[kind]:,}", number
+            )
     return outline
 
 
@@ -108,14 +110,14 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _check_numbers(words: list[str], number: int) -> None:
     if len(words) <= _FEWEST[words[0]]:
-        raise BrokenObjError(f"'{words[0]}' needs {_FEWEST[words[0]]} numbers, and has {len(words) - 1}", number)
+        raise BrokenObjError(f"'{words[0]}' needs {_FEWEST[words[0]]} numbers, but has {len(words) - 1}", number)
     for word in words[1:]:
         try:
             is_number = math.isfinite(float(word))
         except ValueError:
             is_number = False
         if not is_number and not word.startswith("#"):
-            raise BrokenObjError(f"'{words[0]}' has {word!r} for a number", number)
+            raise BrokenObjError(f"'{words[0]}' has {word!r}, which is not a number", number)
         if not is_number:
             break
 
@@ -123,21 +125,25 @@ def _check_numbers(words: list[str], number: int) -> None:
 def _check_face(corners: list[str], counts: dict[str, int], highest: dict[str, tuple[int, int]], number: int) -> None:
     corners = corners[: next((at for at, corner in enumerate(corners) if corner.startswith("#")), len(corners))]
     if len(corners) < 3:
-        raise BrokenObjError(f"a face needs 3 corners, and has {len(corners)}", number)
+        raise BrokenObjError(f"a face needs at least 3 corners, but this face has {len(corners)}", number)
     for corner in corners:
         parts = corner.split("/")
         if len(parts) > 3 or not parts[0]:
-            raise BrokenObjError(f"{corner!r} is not a corner of a face", number)
+            raise BrokenObjError(f"{corner!r} is not a valid corner of a face; write corners like 1, 1/2 or 1/2/3", number)
         for kind, part in zip(_FEWEST, parts, strict=False):
             if not part:
                 continue
             try:
                 value = int(part)
             except ValueError:
-                raise BrokenObjError(f"{corner!r} is not a corner of a face", number) from None
+                raise BrokenObjError(
+                    f"{corner!r} is not a valid corner of a face; write corners like 1, 1/2 or 1/2/3", number
+                ) from None
             if value == 0 or -value > counts[kind]:
                 raise BrokenObjError(
-                    f"the face refers to {value:,}, and there are {counts[kind]:,} {_KINDS[kind]} before it", number
+                    f"the face refers to number {value:,} of the {_KINDS[kind]}, but only {counts[kind]:,} are defined "
+                    "before the face",
+                    number,
                 )
             if value > highest.get(kind, (0, 0))[0]:
                 highest[kind] = value, number

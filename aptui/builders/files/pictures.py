@@ -57,10 +57,10 @@ _UNSUPPORTED = re.compile(
     re.IGNORECASE,
 )
 _REMARKS = (
-    (re.compile(r"truncated|tag \d+|expecting to read|corrupt|metadata|exif", re.IGNORECASE), "some of its metadata is damaged"),
-    (re.compile(r"palette", re.IGNORECASE), "its palette is incomplete"),
-    (re.compile(r"animat|apng|frame", re.IGNORECASE), "its animation is damaged; the first picture is used"),
-    (re.compile(r"mpo", re.IGNORECASE), "only the first of its pictures is used"),
+    (re.compile(r"truncated|tag \d+|expecting to read|corrupt|metadata|exif", re.IGNORECASE), "a part of the metadata is damaged"),
+    (re.compile(r"palette", re.IGNORECASE), "the palette is incomplete"),
+    (re.compile(r"animat|apng|frame", re.IGNORECASE), "the animation is damaged; only its first picture is used"),
+    (re.compile(r"mpo", re.IGNORECASE), "the file has several pictures; only the first is used"),
 )
 
 
@@ -167,7 +167,7 @@ def count_frames(data: bytes, picture: Image.Image) -> int:
 
 def describe_remark(text: str) -> str:
     """Return aptui's text for a warning of Pillow."""
-    return next((words for pattern, words in _REMARKS if pattern.search(text)), "a part of the file is not as its format says")
+    return next((words for pattern, words in _REMARKS if pattern.search(text)), "a part of the file does not conform to its format")
 
 
 @contextmanager
@@ -186,17 +186,17 @@ def _pixel_limit(most_megapixels: float) -> Iterator[None]:
 
 
 def _too_many(what: str, most_megapixels: float) -> str:
-    return f"too many pixels: {what} are more than {most_megapixels:g} million; see max_megapixels"
+    return f"the picture is too large: {what} are more than {most_megapixels:g} million pixels, which is the limit (max_megapixels)"
 
 
 def _check_work(picture: Image.Image, data: bytes, most_megapixels: float) -> None:
     """Refuse pictures that take far more time or memory to decode than their size suggests."""
     if picture.format in ("JPEG", "MPO") and picture.info.get("progressive") and data.count(b"\xff\xda") > MOST_JPEG_SCANS:
-        raise PictureError(f"too much work: this JPEG has more than {MOST_JPEG_SCANS} scans; save it again")
+        raise PictureError(f"this JPEG would take too long to decode: it has more than {MOST_JPEG_SCANS} scans; save it again")
     tags = getattr(picture, "tag_v2", {})
     tile = tags.get(_TIFF_TILE_WIDTH, 0), tags.get(_TIFF_TILE_HEIGHT, 0)
     if all(isinstance(side, int) for side in tile) and tile[0] * tile[1] > most_megapixels * 1_000_000:
-        raise PictureError("damaged TIFF: its tiles are larger than the picture may be")
+        raise PictureError("damaged TIFF: its tiles are larger than the largest allowed picture")
 
 
 def _format_of(data: bytes, known: tuple[str, ...]) -> str:
@@ -220,15 +220,15 @@ def _why_unidentified(data: bytes, known: tuple[str, ...]) -> str:
             raise
         except Exception as error:  # noqa: BLE001 -- see open_picture
             return _reason(error, kind, data)
-        return f"damaged {_NAMES.get(kind, kind)}: its header cannot be read; save it again"
+        return f"damaged {_NAMES.get(kind, kind)}: the header cannot be read; save the picture again"
     if b"PNG" in data[:5]:
-        return "damaged PNG: a program that took it for text changed its first bytes; get the original"
+        return "damaged PNG: a program changed its line ends as if the file were text; get the original file"
     names = ", ".join(_NAMES.get(each, each) for each in known)
     if what := describe_kind(data):
-        return f"this is {what}; supported pictures are {names}"
+        return f"the file is {what}; the supported formats of pictures are {names}"
     if "TGA" in known:
-        return "damaged TGA: its header cannot be read; save it again"
-    return f"this is not a picture of a known format; supported pictures are {names}"
+        return "damaged TGA: the header cannot be read; save the picture again"
+    return f"the file is not a picture in a supported format; the supported formats are {names}"
 
 
 def _reason(error: Exception, kind: str, data: bytes = b"") -> str:
@@ -240,7 +240,7 @@ def _reason(error: Exception, kind: str, data: bytes = b"") -> str:
         return f"damaged {name}: the file ends too early"
     if _UNSUPPORTED.search(text) or (kind == "TIFF" and isinstance(cause, KeyError)) or (kind == "BMP" and _is_odd_bmp(data)):
         return _describe_unsupported(kind)
-    return f"damaged {name}: its header or its pixel data cannot be read; save it again, or get the original"
+    return f"damaged {name}: the header or the pixels cannot be read; save the picture again, or get the original file"
 
 
 def _is_odd_bmp(data: bytes) -> bool:
@@ -254,4 +254,4 @@ def _is_odd_bmp(data: bytes) -> bool:
 
 def _describe_unsupported(kind: str) -> str:
     name = _NAMES.get(kind, kind) or "picture"
-    return f"unsupported {name}: this variant of the format cannot be read; save it as PNG"
+    return f"unsupported {name}: this variant of the format cannot be read; save the picture as PNG"

@@ -109,7 +109,7 @@ def read_png(data: bytes) -> PngFile:
         has_pixels |= kind == b"IDAT"
     else:
         if has_pixels:
-            file.remarks.append("the file ends without an end mark (IEND)")
+            file.remarks.append("the file has no end mark (chunk IEND)")
     if not has_pixels:
         raise PictureError("damaged PNG: the file ends too early")
     parts.append(_chunk(b"IEND", b""))
@@ -192,28 +192,30 @@ def _chunks(data: bytes, file: PngFile) -> Iterator[tuple[bytes, int, int]]:
         if not is_chunk or end > len(data):
             if not has_pixels or kind == b"IDAT":
                 raise PictureError(
-                    "damaged PNG: the file ends too early" if is_chunk else "damaged PNG: it has other bytes between its chunks"
+                    "damaged PNG: the file ends too early"
+                    if is_chunk
+                    else "damaged PNG: bytes between two chunks do not belong to any chunk"
                 )
-            file.remarks.append("the file ends with bytes that do not belong to it")
+            file.remarks.append("the bytes after the end mark (IEND) do not belong to the picture")
             return
         is_right = zlib.crc32(memoryview(data)[at + 4 : end - 4]) == int.from_bytes(data[end - 4 : end])
         if is_right:
             yield kind, start, end
         elif kind in _CRITICAL:
-            raise PictureError(f"damaged PNG: the checksum of its {_CRITICAL[kind]} ({kind.decode()}) is wrong")
+            raise PictureError(f"damaged PNG: the checksum of the {_CRITICAL[kind]} (chunk {kind.decode()}) is wrong")
         elif not kind[0] & 0x20:
-            raise PictureError("damaged PNG: the checksum of a chunk that decides about pixels is wrong")
+            raise PictureError("damaged PNG: the checksum of a chunk that the pixels depend on is wrong")
         else:
             what = _ANCILLARY.get(kind, "metadata")
-            file.remarks.append(f"the checksum of its {what} ({kind.decode()}) is wrong, so that is ignored")
+            file.remarks.append(f"the {what} (chunk {kind.decode()}) has a wrong checksum and is ignored")
         has_pixels |= kind == b"IDAT"
         at = end
 
 
 def _first_chunk(kind: bytes) -> str:
     if kind == b"CgBI":
-        return "unsupported PNG: it is packed for iOS (CgBI), which other programs cannot read; use the original"
-    return "damaged PNG: it does not begin with its header"
+        return "unsupported PNG: the file was packed for iOS (CgBI), which other programs cannot read; use the original file"
+    return "damaged PNG: the file does not begin with its header (chunk IHDR)"
 
 
 def _keeps(kind: bytes, content: memoryview, file: PngFile, has_pixels: bool) -> bool:
@@ -240,20 +242,20 @@ def _keeps(kind: bytes, content: memoryview, file: PngFile, has_pixels: bool) ->
         case b"IDAT" | b"eXIf":
             pass
         case _ if not kind[0] & 0x20:
-            raise PictureError("unsupported PNG: it has parts of a later version of the format; save it again as an ordinary PNG")
+            raise PictureError("unsupported PNG: the file uses a newer version of the format; save it again as an ordinary PNG")
     return kind in (b"IHDR", b"IDAT", b"eXIf")
 
 
 def _read_header(content: memoryview, file: PngFile) -> None:
     if file.bit_depth:
-        raise PictureError("damaged PNG: it has two headers")
+        raise PictureError("damaged PNG: the file has two headers")
     if len(content) != 13:
-        raise PictureError("damaged PNG: its header has a wrong length")
+        raise PictureError("damaged PNG: the header has a wrong length")
     width, height, depth, colour_type, compression, filtering, interlace = struct.unpack(">IIBBBBB", content)
     if not 0 < width < 1 << 31 or not 0 < height < 1 << 31:
-        raise PictureError(f"damaged PNG: its header says that it has {width}x{height} pixels")
+        raise PictureError(f"damaged PNG: the header gives an impossible size of {width}x{height} pixels")
     if depth not in _DEPTHS.get(colour_type, ()) or compression or filtering or interlace > 1:
-        raise PictureError("damaged PNG: its header names a kind of pixels that PNG does not have")
+        raise PictureError("damaged PNG: the header names a kind of pixels that does not exist in PNG")
     file.bit_depth, file.colour_type = depth, colour_type
     file.size, file.is_interlaced = (width, height), bool(interlace)
 
@@ -268,7 +270,7 @@ def _is_decoders_transparency(content: memoryview, file: PngFile) -> bool:
         mask = (1 << file.bit_depth) - 1
         file.transparent = tuple(value & mask for value in struct.unpack(f">{count}H", content))
     elif count:
-        file.remarks.append("its transparency (tRNS) has a wrong length, so that is ignored")
+        file.remarks.append("the transparency (chunk tRNS) has a wrong length and is ignored")
     return file.colour_type == PALETTE
 
 
@@ -276,9 +278,9 @@ def _unpack_profile(content: bytes, file: PngFile) -> bytes:
     _, _, packed = content.partition(b"\0")
     profile = _inflate(packed[1:], MOST_PROFILE_BYTES, file) if packed[:1] == b"\0" else b""
     if profile is None:
-        file.remarks.append(f"its colour profile (iCCP) is larger than {MOST_PROFILE_BYTES >> 20} MiB, so that is ignored")
+        file.remarks.append(f"the colour profile (chunk iCCP) is larger than {MOST_PROFILE_BYTES >> 20} MiB and is ignored")
     elif not profile:
-        file.remarks.append("its colour profile (iCCP) is damaged, so that is ignored")
+        file.remarks.append("the colour profile (chunk iCCP) is damaged and is ignored")
     return profile or b""
 
 
@@ -289,7 +291,7 @@ def _is_needed_text(kind: bytes, content: bytes, file: PngFile) -> bool:
         packed = text[2:].split(b"\0", 2)[-1]
     is_large = len(content) > MOST_METADATA_BYTES or _inflate(packed, MOST_METADATA_BYTES, file) is None
     if is_large:
-        file.remarks.append(f"it holds a text ({kind.decode()}) of more than {MOST_METADATA_BYTES >> 20} MiB, so that is ignored")
+        file.remarks.append(f"a text (chunk {kind.decode()}) is larger than {MOST_METADATA_BYTES >> 20} MiB and is ignored")
     return not is_large and (keyword + b"\0").startswith(_ORIENTING_TEXTS)
 
 

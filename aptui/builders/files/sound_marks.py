@@ -106,7 +106,7 @@ class Marks:
             first, last = struct.unpack_from("<II", loops, start + 8)
             struct.pack_into("<I", loops, start + 12, min(last, frames - 1))
             if first >= frames:
-                self.remarks.append(f"a loop begins at sample {first}, the sound has {frames}")
+                self.remarks.append(f"a loop begins at sample {first}, but the sound has only {frames} samples")
         self.loops = bytes(loops)
 
     def append_to(self, path: str) -> None:
@@ -258,7 +258,7 @@ def _read_wav(file: IO[bytes]) -> Marks:
             marks.labels = content
         elif kind in (b"smpl", b"cue "):
             what = "loop points (smpl)" if kind == b"smpl" else "markers (cue)"
-            marks.remarks.append(f"its {what} are damaged, so they are lost")
+            marks.remarks.append(f"the {what} are damaged and are left out")
     return marks
 
 
@@ -301,7 +301,7 @@ def _read_aiff(file: IO[bytes], rate: int) -> Marks:
             ]
             instrument = struct.pack("<BbbBBBB", note, detune, max(-128, min(127, gain)), low, high, soft, loud)
     except (struct.error, KeyError, IndexError):
-        return Marks(remarks=["its loop points or markers (INST, MARK) are damaged, so they are lost"])
+        return Marks(remarks=["the loop points or markers (INST, MARK) are damaged and are left out"])
     marks = Marks(instrument=instrument)
     if loops:
         marks.loops = _make_loops(loops, rate, instrument[0])
@@ -340,9 +340,9 @@ def _read_tags(data: bytes, rate: int) -> Marks:
         start = int(found["START"])
         end = start + int(found["LENGTH"]) if "LENGTH" in found else int(found.get("END", "4294967295"))
     except ValueError:
-        return Marks(remarks=["its loop tags (LOOPSTART, LOOPLENGTH) are not numbers of samples, so they are lost"])
+        return Marks(remarks=["the loop tags (LOOPSTART, LOOPLENGTH) are not numbers of samples and are left out"])
     if not 0 <= start < end <= 0xFFFFFFFF:
-        return Marks(remarks=["its loop tags (LOOPSTART, LOOPLENGTH) contradict each other, so they are lost"])
+        return Marks(remarks=["the loop tags (LOOPSTART, LOOPLENGTH) contradict each other and are left out"])
     return Marks(_make_loops([(start, end, _FORWARD)], rate))
 
 

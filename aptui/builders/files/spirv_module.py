@@ -53,7 +53,7 @@ class _Module:
 
     def __init__(self, data: bytes) -> None:
         if len(data) < 20 or len(data) % 4 or struct.unpack_from("<I", data)[0] != _MAGIC:
-            raise BrokenSpirvError("is not a SPIR-V module")
+            raise BrokenSpirvError("the output of the compiler is not a SPIR-V module")
         self._words = struct.unpack(f"<{len(data) // 4}I", data)
         self._names: dict[tuple[int, int], str] = {}
         """{(id of an object, index of a member or -1 for the object itself): name}"""
@@ -213,7 +213,9 @@ class _Module:
         for number, kind in enumerate(self._types[target][1]):
             self._member_count += 1
             if self._member_count > MOST_MEMBERS:
-                raise BrokenSpirvError(f"the blocks have more than {MOST_MEMBERS:,} members")
+                raise BrokenSpirvError(
+                    f"the blocks of the shader have more than {MOST_MEMBERS:,} members together, which is the limit"
+                )
             decorations = self._decorations.get((target, number), {})
             member: Object = {"name": self._names.get((target, number), ""), **self._type(kind)}
             if _OFFSET in decorations:

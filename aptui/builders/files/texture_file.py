@@ -160,7 +160,7 @@ def encode_dds(texture: Texture) -> bytes:
     form = texture.format
     dxgi = form.dxgi_srgb if texture.is_srgb and form.dxgi_srgb else form.dxgi
     if not dxgi:
-        raise ValueError(f"DDS cannot hold {texture.format_name}; use KTX2")
+        raise ValueError(f"a DDS file cannot contain the format {texture.format_name}; use KTX2")
     is_cube = texture.face_count > 1
     header = struct.pack(
         "<7I44x", 124, _DDS_FLAGS, texture.height, texture.width, len(texture.levels[0][0]), 1, len(texture.levels)

@@ -142,7 +142,7 @@ class MapReader:
             width, height = (whole_number(part, key, where, least=0) for key in ("width", "height"))
             self._tile_count += width * height
             if self._tile_count > MOST_TILES:
-                raise BrokenTextError(f"the layers have more than {MOST_TILES:,} tiles", _line(layer))
+                raise BrokenTextError(f"the layers have more than {MOST_TILES:,} tiles together, which is the limit", _line(layer))
             part["data"] = _read_tiles(part.get("data"), width * height, layer, where)
         layer.pop("encoding", None)
         layer.pop("compression", None)
@@ -222,11 +222,11 @@ def check_tiles(level: Fields) -> Iterator[BrokenTextError]:
                 if tile and not is_known(int(tile)):
                     row, column = divmod(int(place), part["width"])
                     at = f"column {part.get('x', 0) + column}, row {part.get('y', 0) + row}"
-                    yield BrokenTextError(f"{where}: tile {tile} at {at} is in no tileset", _line(layer))
+                    yield BrokenTextError(f"{where}: tile {tile} at {at} is not in any tileset", _line(layer))
         for found in layer.get("objects", ()):
             tile = whole_number(found, "gid", where, least=0) & ~FLIPS if "gid" in found else 0
             if tile and not is_known(tile):
-                yield BrokenTextError(f"{where}: object {found.get('id', '')}: tile {tile} is in no tileset", _line(found))
+                yield BrokenTextError(f"{where}: object {found.get('id', '')}: tile {tile} is not in any tileset", _line(found))
 
 
 def local_ids(tileset: Fields) -> range | set[int]:
@@ -304,20 +304,22 @@ def _read_tiles(data: Any, count: int, layer: Fields, where: str) -> Tiles:
         listed = data.split(",") if isinstance(data, str) else data
         if not isinstance(listed, list) or len(listed) != count:
             found = len(listed) if isinstance(listed, list) else "no"
-            raise BrokenTextError(f"{where}: {found} tiles, but its size needs {count}", line)
+            raise BrokenTextError(f"{where}: the data has {found} tiles, but the size of the layer needs {count}", line)
         try:
             return np.array(list(map(int, listed)), np.uint32)
         except (ValueError, TypeError, OverflowError):
-            raise BrokenTextError(f"{where}: a tile is not a number of 32 bits", line) from None
+            raise BrokenTextError(f"{where}: a tile is not a 32-bit number", line) from None
     if encoding != "base64" or not isinstance(data, str):
         raise BrokenTextError(f"{where}: unknown encoding '{shorten(str(encoding))}'; use csv or base64", line)
     try:
         packed = base64.b64decode(data, validate=False)
     except (binascii.Error, ValueError):
-        raise BrokenTextError(f"{where}: its tiles are not base64", line) from None
+        raise BrokenTextError(f"{where}: the data of the tiles is not valid base64", line) from None
     unpacked = _decompress(packed, compression, count * 4, where, line)
     if len(unpacked) != count * 4:
-        raise BrokenTextError(f"{where}: {len(unpacked) // 4} tiles or more, but its size needs {count}", line)
+        raise BrokenTextError(
+            f"{where}: the data has {len(unpacked) // 4} or more tiles, but the size of the layer needs {count}", line
+        )
     return np.frombuffer(unpacked, "<u4").astype(np.uint32)
 
 
@@ -332,7 +334,7 @@ def _decompress(packed: bytes, compression: object, size: int, where: str, line:
     except MissingError:
         raise
     except Exception as error:  # the optional package zstandard has exception classes of its own
-        raise BrokenTextError(f"{where}: its {compression} data is damaged", line) from error
+        raise BrokenTextError(f"{where}: the {compression} data of the tiles is damaged", line) from error
     if compression:
         raise BrokenTextError(f"{where}: unknown compression '{shorten(str(compression))}'; use zlib, gzip or zstd", line)
     return packed
@@ -350,15 +352,15 @@ class _XmlFields(Fields):
 def _decode(data: bytes, kind: str) -> Fields:
     """Return the content of a file as an object of TMJ."""
     if len(data) > MOST_BYTES:
-        raise BrokenTextError(f"larger than {MOST_BYTES >> 20} MiB")
+        raise BrokenTextError(f"the file is larger than {MOST_BYTES >> 20} MiB, which is the limit")
     if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         root = read_xml(data)
         if root.name != kind:
-            raise BrokenTextError(f"the root is <{shorten(root.name)}>, not <{kind}>", str(root.line))
+            raise BrokenTextError(f"the root element is <{shorten(root.name)}>, not <{kind}>", str(root.line))
         return _CONVERTERS[kind](root)
     value = drop_fields(read_json(decode_text(data)).value, _EDITOR_FIELDS)
     if not isinstance(value, dict) or value.get("type", kind) != kind:
-        raise BrokenTextError(f"this is not a {kind} of Tiled")
+        raise BrokenTextError(f"the file is not a {kind} made with Tiled")
     return value
 
 
@@ -369,7 +371,7 @@ def drop_fields(value: Any, names: Collection[str], depth: int = 0) -> Any:
         BrokenTextError: the data is nested too deep.
     """
     if depth > DEEPEST_NESTING:
-        raise BrokenTextError(f"nested deeper than {DEEPEST_NESTING} levels")
+        raise BrokenTextError(f"the data is nested deeper than {DEEPEST_NESTING} levels")
     if isinstance(value, dict):
         remaining = {key: each for key, each in value.items() if key not in names}
         return {key: each if key == "properties" else drop_fields(each, names, depth + 1) for key, each in remaining.items()}

@@ -58,7 +58,7 @@ def read_xml(data: bytes, inline: Container[str] = ()) -> XmlElement:
         nonlocal count
         count += 1
         if count > MOST_ELEMENTS or len(stack) > DEEPEST_NESTING:
-            refuse(f"more than {MOST_ELEMENTS:,} elements, or nested deeper than {DEEPEST_NESTING} levels")
+            refuse(f"the file has more than {MOST_ELEMENTS:,} elements, or is nested deeper than {DEEPEST_NESTING} levels")
         local = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
         element = XmlElement(name.rpartition(" ")[2], local, parser.CurrentLineNumber)
         stack[-1].children.append(element)
@@ -73,7 +73,7 @@ def read_xml(data: bytes, inline: Container[str] = ()) -> XmlElement:
         stack[-1].text += text
 
     def refuse_entity(name: str, *_details: object) -> None:
-        refuse(f"the entity '{name}' is declared; entities are refused, as they can expand without end")
+        refuse(f"the file declares the entity '{name}'; remove it, because entities can expand without end and are not allowed")
 
     parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, add_text
     parser.EntityDeclHandler = refuse_entity
@@ -82,5 +82,5 @@ def read_xml(data: bytes, inline: Container[str] = ()) -> XmlElement:
     except expat.ExpatError as error:
         raise BrokenTextError(expat.ErrorString(error.code) or "not XML", f"{error.lineno}:{error.offset + 1}") from None
     except (LookupError, ValueError):
-        raise BrokenTextError("its encoding is not read here; save the file as UTF-8", "1:1") from None
+        raise BrokenTextError("the encoding of the file is not supported; save the file as UTF-8", "1:1") from None
     return root.children[0]

@@ -38,7 +38,9 @@ class YamlReading:
         from ruamel.yaml import YAML
 
         if len(data) > max_mib * _MIB:
-            raise BrokenTextError(f"larger than {max_mib} MiB; raise max_mib, or write it as JSON")
+            raise BrokenTextError(
+                f"the file is larger than {max_mib} MiB, which is the limit; raise max_mib, or write the data as JSON"
+            )
         self._yaml = YAML(typ="safe", pure=True)
         self._allows_tags = allows_tags
         self._measures: dict[int, tuple[int, int]] = {}
@@ -79,7 +81,7 @@ class YamlReading:
             return node.value
         value = self._scalar(node)
         if isinstance(value, float) and not math.isfinite(value):
-            raise BrokenTextError(f"{node.value} is not a number in JSON", _place(node))
+            raise BrokenTextError(f"{node.value} cannot be written as a number in JSON", _place(node))
         return value
 
     def _plain_mapping(self, node: Any) -> dict[str, Any]:
@@ -89,7 +91,7 @@ class YamlReading:
             if _tag(key) == "merge":
                 for each in value.value if value.id == "sequence" else [value]:
                     if each.id != "mapping":
-                        raise BrokenTextError("only a mapping can be merged by '<<'", _place(value))
+                        raise BrokenTextError("'<<' can merge only mappings", _place(value))
                     merged = self._plain_mapping(each) | merged
             else:
                 own[self._key(key)] = self.plain(value)
@@ -118,7 +120,7 @@ class YamlReading:
         if id(node) in self._measures:
             found = self._measures[id(node)]
             if not found[0]:
-                raise BrokenTextError("an alias that refers to itself", _place(node))
+                raise BrokenTextError("an alias refers to itself", _place(node))
             return found
         self._measures[id(node)] = (0, 0)
         count, height = 1, 1
@@ -126,9 +128,9 @@ class YamlReading:
             size, levels = self._measure(child)
             count, height = count + size, max(height, levels + 1)
         if count > MOST_NODES:
-            raise BrokenTextError(f"more than {MOST_NODES:,} values with all aliases expanded", _place(node))
+            raise BrokenTextError(f"the file has more than {MOST_NODES:,} values when all aliases are expanded", _place(node))
         if height > DEEPEST_NESTING + 1:
-            raise BrokenTextError(f"nested deeper than {DEEPEST_NESTING} levels", _too_deep(self._text) or _place(node))
+            raise BrokenTextError(f"the data is nested deeper than {DEEPEST_NESTING} levels", _too_deep(self._text) or _place(node))
         self._measures[id(node)] = (count, height)
         return count, height
 
@@ -139,7 +141,7 @@ class YamlReading:
         seen.add(id(node))
         is_own = self._allows_tags and str(node.tag).startswith("!")
         if not is_own and (not str(node.tag).startswith(_PREFIX) or _tag(node) not in _TAGS):
-            raise BrokenTextError(f"the tag {str(node.tag).replace(_PREFIX, '!!')} is not accepted", _place(node))
+            raise BrokenTextError(f"the tag {str(node.tag).replace(_PREFIX, '!!')} is not supported", _place(node))
         if node.id == "mapping":
             self._check_keys(node)
         for child in _children(node):
@@ -163,9 +165,11 @@ def _compose(yaml: YAML, text: str) -> list[Any]:
     try:
         return list(yaml.compose_all(text))
     except RecursionError:
-        raise BrokenTextError(f"nested deeper than {DEEPEST_NESTING} levels", _too_deep(text)) from None
+        raise BrokenTextError(f"the data is nested deeper than {DEEPEST_NESTING} levels", _too_deep(text)) from None
     except ReaderError as error:
-        raise BrokenTextError("a control character that YAML does not allow", write_place(text, error.position)) from None
+        raise BrokenTextError(
+            "the file contains a control character that YAML does not allow", write_place(text, error.position)
+        ) from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = ", ".join(filter(None, (error.context, error.problem)))
@@ -188,7 +192,7 @@ def _refuse_brackets(text: str) -> None:
             except Exception:  # noqa: BLE001 -- the text is cut off; mistakes before are reported when all of it is read
                 place = ""
             if place:
-                raise BrokenTextError(f"nested deeper than {DEEPEST_NESTING} levels", place)
+                raise BrokenTextError(f"the data is nested deeper than {DEEPEST_NESTING} levels", place)
             limit *= 4
 
 

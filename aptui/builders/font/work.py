@@ -62,7 +62,7 @@ class Work:
         """
         self._left -= count
         if self._left < 0:
-            raise TooMuchWorkError(f"{self._what} stands for far more than its size; the file is damaged, or made to do harm")
+            raise TooMuchWorkError(f"{self._what} would expand to far more than its size; the file is damaged or malicious")
 
 
 def work_for(tag: str, data: bytes) -> Work:
@@ -79,7 +79,7 @@ def check_unpacked_size(data: bytes) -> None:
     Raises:
         TooMuchWorkError: it unpacks to more bytes than its size allows.
     """
-    work = Work("the packed font", MOST_UNPACKED_PER_BYTE * len(data) + FREE_WORK)
+    work = Work("the compressed font", MOST_UNPACKED_PER_BYTE * len(data) + FREE_WORK)
     if data.startswith(b"wOF2"):
         _unpack_woff2(data, work)
     elif data.startswith(b"wOFF"):
@@ -329,9 +329,9 @@ def _measure_glyph(table: Any, name: str, known: dict[str, tuple[int, int]], ins
     """Return (number of points, number of levels of components) of a glyph."""
     if name not in known:
         if name in inside:
-            raise TooMuchWorkError(f"table 'glyf' is damaged: glyph '{name}' is a component of itself")
+            raise TooMuchWorkError(f"table 'glyf' is damaged: glyph '{name}' contains itself")
         if len(inside) > DEEPEST_COMPOSITE:
-            raise TooMuchWorkError(f"table 'glyf' has composite glyphs of more than {DEEPEST_COMPOSITE} levels")
+            raise TooMuchWorkError(f"in table 'glyf', a composite glyph is nested deeper than {DEEPEST_COMPOSITE} levels")
         glyph = table[name]
         if glyph.isComposite():
             parts = [_measure_glyph(table, part.glyphName, known, (*inside, name)) for part in glyph.components]
@@ -339,7 +339,7 @@ def _measure_glyph(table: Any, name: str, known: dict[str, tuple[int, int]], ins
         else:
             known[name] = len(getattr(glyph, "coordinates", ())), 0
     if len(inside) + known[name][1] > DEEPEST_COMPOSITE:
-        raise TooMuchWorkError(f"table 'glyf' has composite glyphs of more than {DEEPEST_COMPOSITE} levels")
+        raise TooMuchWorkError(f"in table 'glyf', a composite glyph is nested deeper than {DEEPEST_COMPOSITE} levels")
     return known[name]
 
 

@@ -74,16 +74,16 @@ class Checker(GltfContents):
     def _check_asset(self) -> None:
         asset = self._tree.get("asset")
         if not isinstance(asset, dict) or not isinstance(asset.get("version"), str):
-            raise BrokenGltfError("has no asset.version, which every glTF has")
+            raise BrokenGltfError("the file has no asset.version, which every glTF file must have")
         version = asset.get("minVersion") or asset["version"]
         if not isinstance(version, str) or version.split(".")[0] != "2":
-            raise BrokenGltfError(f"is glTF version {version}; only 2 is known")
+            raise BrokenGltfError(f"the file has glTF version {version}; only version 2 is supported")
         used, required = (self._tree.get(f"extensions{which}", []) for which in ("Used", "Required"))
         if not isinstance(used, list) or not isinstance(required, list):
-            raise BrokenGltfError("extensionsUsed or extensionsRequired is not a list")
+            raise BrokenGltfError("'extensionsUsed' or 'extensionsRequired' is not a list")
         for name in required:
             if name not in used:
-                self.warnings.append(f"extension {name!r} is required, and not among extensionsUsed")
+                self.warnings.append(f"extension {name!r} is in 'extensionsRequired', but not in 'extensionsUsed'")
 
     def _check_lists(self) -> None:
         for name, singular in NAMES.items():
@@ -121,22 +121,22 @@ class Checker(GltfContents):
 
     def _check_image(self, _index: int, image: Object) -> None:
         if ("uri" in image) == ("bufferView" in image):
-            raise BrokenGltfError("must have either a uri or a bufferView")
+            raise BrokenGltfError("an image must have either a 'uri' or a 'bufferView'")
         if "uri" in image:
             if not isinstance(image["uri"], str):
-                raise BrokenGltfError("its uri is not a text")
+                raise BrokenGltfError("'uri' is not a string")
             data: bytes | None = uri_bytes(image["uri"], self._read)
         else:
             if not isinstance(image.get("mimeType"), str):
-                raise BrokenGltfError("is in a bufferView, and has no mimeType")
+                raise BrokenGltfError("an image in a bufferView must have a 'mimeType'")
             data = self.view_bytes(self._index("bufferViews", image["bufferView"], "bufferView"))
         if data is None:
             return
         kind, declared_type = media_type(data), image.get("mimeType")
         if not kind:
-            raise BrokenGltfError("its first bytes are not those of an image (png, jpeg, webp, ktx2, dds)")
+            raise BrokenGltfError("the data is not an image in a known format (PNG, JPEG, WebP, KTX2, DDS)")
         if declared_type is not None and declared_type != kind:
-            raise BrokenGltfError(f"its mimeType is {declared_type!r}, and its first bytes are those of {kind}")
+            raise BrokenGltfError(f"'mimeType' is {declared_type!r}, but the data is {kind}")
         self.expand(len(data))
         if mistake := picture_mistake(data):
             raise BrokenGltfError(mistake)
@@ -167,7 +167,7 @@ class Checker(GltfContents):
         name = self._name_of("meshes", index)
         primitives = as_objects(mesh.get("primitives"))
         if not primitives:
-            self.errors.append(f"{name}: has no primitives")
+            self.errors.append(f"{name}: the mesh has no primitives")
         for number, primitive in enumerate(primitives):
             with self._name_errors(f"{name}, primitive {number}"):
                 self._check_primitive(primitive)
@@ -176,16 +176,16 @@ class Checker(GltfContents):
     def _check_primitive(self, primitive: Object) -> None:
         attributes = as_object(primitive.get("attributes"))
         if not attributes:
-            raise BrokenGltfError("has no attributes")
+            raise BrokenGltfError("the primitive has no attributes")
         self._one("materials", primitive, "material")
         mode = primitive.get("mode", 4)
         if mode not in range(7):
-            raise BrokenGltfError(f"mode is {mode!r}, which must be from 0 to 6")
+            raise BrokenGltfError(f"'mode' is {mode!r}, but must be a number from 0 to 6")
         count = self._vertex_count(attributes, _ATTRIBUTE_TYPES)
         self._check_influences(attributes)
         for order, target in enumerate(as_objects(primitive.get("targets"))):
             if target and self._vertex_count(target, _TARGET_TYPES) != count:
-                raise BrokenGltfError(f"target {order} has other vertices than the primitive's {count:,}")
+                raise BrokenGltfError(f"morph target {order} must have as many vertices as the primitive ({count:,})")
         indices = self._one("accessors", primitive, "indices")
         if indices is not None and indices not in self._bad:
             self._check_indices(indices, count)
@@ -196,7 +196,7 @@ class Checker(GltfContents):
             material = self._all("materials")[primitive["material"]]
             for channel in sorted({coordinates_of(info) for info in texture_infos(material)}):
                 if f"TEXCOORD_{channel}" not in primitive["attributes"]:
-                    self.warnings.append(f"{name}: its material needs TEXCOORD_{channel}, which it does not have")
+                    self.warnings.append(f"{name}: the primitive has no TEXCOORD_{channel}, which its material needs")
 
     def _vertex_count(self, attributes: Object, types: dict[str, tuple[str, ...]]) -> int:
         """Return the number of vertices, which must be the same for all `attributes`."""
@@ -206,10 +206,15 @@ class Checker(GltfContents):
             accessor = self._all("accessors")[index]
             value_types = types.get(key if key in types else key.rpartition("_")[0])
             if value_types and accessor.get("type") not in value_types:
-                raise BrokenGltfError(f"attribute '{key}' is {accessor.get('type')!r}, which must be {' or '.join(value_types)}")
+                raise BrokenGltfError(
+                    f"attribute '{key}' has the type {accessor.get('type')!r}, but must be {' or '.join(value_types)}"
+                )
             counts[key] = count_of(accessor, "count")
         if len(set(counts.values())) > 1:
-            raise BrokenGltfError(f"attributes differ in count: {', '.join(f'{key} {count:,}' for key, count in counts.items())}")
+            raise BrokenGltfError(
+                "all attributes must have the same number of values: "
+                f"{', '.join(f'{key} {count:,}' for key, count in counts.items())}"
+            )
         return next(iter(counts.values()), 0)
 
     def _check_influences(self, attributes: Object) -> None:
@@ -217,7 +222,7 @@ class Checker(GltfContents):
         joints, weights = ({key.removeprefix(kind) for key in attributes if key.startswith(kind)} for kind in _INFLUENCES)
         for number in sorted(joints ^ weights):
             missing, given = ("WEIGHTS", "JOINTS") if number in joints else ("JOINTS", "WEIGHTS")
-            raise BrokenGltfError(f"has {given}_{number}, and no {missing}_{number}")
+            raise BrokenGltfError(f"the primitive has {given}_{number}, but no {missing}_{number}")
         sums: Any = 0
         for number in sorted(weights):
             accessor = attributes[f"WEIGHTS_{number}"]
@@ -244,7 +249,9 @@ class Checker(GltfContents):
             attributes = as_object(primitive.get("attributes"))
             found = [key for key in attributes if key.startswith("JOINTS_") and isinstance(attributes[key], int)]
             if not found:
-                self.warnings.append(f"{self._name_of('meshes', mesh)}, primitive {number}: has a skin, and no joints")
+                self.warnings.append(
+                    f"{self._name_of('meshes', mesh)}, primitive {number}: the mesh has a skin, but this primitive has no joints"
+                )
             for key in found:
                 highest = self._once("highest", attributes[key], lambda array: (int(array.max()), int(array.argmax())))
                 if highest is not None and highest[0] >= count:
@@ -256,33 +263,35 @@ class Checker(GltfContents):
     def _check_indices(self, index: int, count: int) -> None:
         accessor = self._all("accessors")[index]
         if accessor["type"] != "SCALAR" or accessor["componentType"] not in INDEX_TYPES:
-            raise BrokenGltfError("indices must be SCALAR, of an unsigned componentType (5121, 5123 or 5125)")
+            raise BrokenGltfError("the indices must have the type SCALAR and an unsigned componentType (5121, 5123 or 5125)")
         found = self._once("highest", index, lambda array: (int(array.max()), int(array.argmax())))
         if found is None:
             return
         highest, at = found
         if highest == _RESTARTS[accessor["componentType"]]:
-            raise BrokenGltfError(f"index {at:,} (accessor {index}) is {highest:,}, which restarts the primitive in some engines")
+            raise BrokenGltfError(
+                f"index {at:,} (accessor {index}) is {highest:,}, which means 'begin a new primitive' in some engines"
+            )
         if highest >= count:
-            raise BrokenGltfError(f"index {at:,} (accessor {index}) is {highest:,}, and there are {count:,} vertices")
+            raise BrokenGltfError(f"index {at:,} (accessor {index}) is {highest:,}, but the primitive has only {count:,} vertices")
 
     # ---------------------------------------------------------------------------------------------------------------- nodes
 
     def _check_skin(self, _index: int, skin: Object) -> None:
         joints = self._some("nodes", skin, "joints")
         if not joints:
-            raise BrokenGltfError("has no joints")
+            raise BrokenGltfError("the skin has no joints")
         if len(set(joints)) < len(joints):
-            raise BrokenGltfError("has one joint twice")
+            raise BrokenGltfError("the skin lists a joint twice")
         self._one("nodes", skin, "skeleton")
         matrices = self._one("accessors", skin, "inverseBindMatrices")
         if matrices is None or matrices in self._bad:
             return
         accessor = self._all("accessors")[matrices]
         if (accessor["type"], accessor["componentType"]) != ("MAT4", FLOAT):
-            raise BrokenGltfError("inverseBindMatrices must be MAT4 of floats")
+            raise BrokenGltfError("'inverseBindMatrices' must have the type MAT4 and the componentType 5126 (float)")
         if accessor["count"] < len(joints):
-            raise BrokenGltfError(f"has {len(joints)} joints, and {accessor['count']} inverse bind matrices")
+            raise BrokenGltfError(f"the skin has {len(joints)} joints, but only {accessor['count']} inverse bind matrices")
 
     def _some(self, kind: str, holder: Object, key: str) -> list[int]:
         listed = holder.get(key, [])
@@ -294,7 +303,7 @@ class Checker(GltfContents):
         for kind, key in (("meshes", "mesh"), ("skins", "skin"), ("cameras", "camera")):
             self._one(kind, node, key)
         if "skin" in node and "mesh" not in node:
-            raise BrokenGltfError("has a skin, and no mesh")
+            raise BrokenGltfError("the node has a skin, but no mesh")
         self._check_skin_of(node)
         for key, length in (("matrix", 16), ("translation", 3), ("rotation", 4), ("scale", 3)):
             given = node.get(key, [0] * length)
@@ -310,7 +319,9 @@ class Checker(GltfContents):
             with self._name_errors(self._name_of("nodes", index)):
                 for child in dict.fromkeys(self._valid(node.get("children"), len(nodes))):
                     if child in parents:
-                        raise BrokenGltfError(f"its child {child} is also one of node {parents[child]}")
+                        raise BrokenGltfError(
+                            f"node {child} is a child of this node and of node {parents[child]}, but may have only one parent"
+                        )
                     parents[child] = index
         with self._name_errors("nodes"):
             self._refuse_cycles(parents)
@@ -320,7 +331,7 @@ class Checker(GltfContents):
                     if node_index in parents:
                         self.warnings.append(
                             f"{self._name_of('scenes', index)}: node {node_index} is not a root, "
-                            f"it is a child of node {parents[node_index]}"
+                            f"because it is a child of node {parents[node_index]}"
                         )
         with self._name_errors(""):
             self._one("scenes", self._tree, "scene")
@@ -338,7 +349,7 @@ class Checker(GltfContents):
             while node is not None and node not in done:
                 if node in way:
                     cycle = [*way][[*way].index(node) :]
-                    raise BrokenGltfError(f"{', '.join(map(str, sorted(cycle)))} form a cycle")
+                    raise BrokenGltfError(f"{', '.join(map(str, sorted(cycle)))} are children of each other in a cycle")
                 way[node] = None
                 node = parents.get(node)
             done.update(way)
@@ -348,13 +359,15 @@ class Checker(GltfContents):
     def _check_animation(self, _index: int, animation: Object) -> None:
         samplers, channels = as_objects(animation.get("samplers")), as_objects(animation.get("channels"))
         if not samplers or not channels:
-            raise BrokenGltfError("has no samplers or no channels")
+            raise BrokenGltfError("the animation must have samplers and channels")
         for number, sampler in enumerate(samplers):
             self._check_sampler(number, sampler)
         for number, channel in enumerate(channels):
             which = channel.get("sampler")
             if not isinstance(which, int) or not 0 <= which < len(samplers):
-                raise BrokenGltfError(f"channel {number}: sampler is {which!r}, and there are {len(samplers)} samplers")
+                raise BrokenGltfError(
+                    f"channel {number}: 'sampler' is {which!r}, but the animation has {len(samplers)} samplers (numbered from 0)"
+                )
             target = as_object(channel.get("target"))
             self._one("nodes", target, "node")
             path = target.get("path")
@@ -362,15 +375,16 @@ class Checker(GltfContents):
                 output = self._all("accessors")[samplers[which]["output"]]
                 if output.get("type") != _OUTPUT_TYPES[path]:
                     raise BrokenGltfError(
-                        f"channel {number}: the output of a {path} is {output.get('type')}, not {_OUTPUT_TYPES[path]}"
+                        f"channel {number}: the output values of a {path} must have the type {_OUTPUT_TYPES[path]}, not "
+                        f"{output.get('type')}"
                     )
             elif path != "pointer":
-                raise BrokenGltfError(f"channel {number}: path is {path!r}, which must be one of {', '.join(_OUTPUT_TYPES)}")
+                raise BrokenGltfError(f"channel {number}: 'path' is {path!r}, but must be one of {', '.join(_OUTPUT_TYPES)}")
 
     def _check_sampler(self, number: int, sampler: Object) -> None:
         way = sampler.get("interpolation", "LINEAR")
         if way not in ("LINEAR", "STEP", "CUBICSPLINE"):
-            raise BrokenGltfError(f"sampler {number}: interpolation is {way!r}, which must be LINEAR, STEP or CUBICSPLINE")
+            raise BrokenGltfError(f"sampler {number}: 'interpolation' is {way!r}, but must be LINEAR, STEP or CUBICSPLINE")
         times = self._one("accessors", sampler, "input", is_needed=True)
         values = self._one("accessors", sampler, "output", is_needed=True)
         if times is None or values is None or {times, values} & self._bad:
@@ -379,11 +393,17 @@ class Checker(GltfContents):
         if (entry["type"], entry["componentType"]) != ("SCALAR", FLOAT):
             raise BrokenGltfError(f"sampler {number}: its input (accessor {times}) must be SCALAR floats")
         if self._once("falls", times, lambda array: bool((self._np.diff(array[:, 0]) <= 0).any() or array[0, 0] < 0)):
-            raise BrokenGltfError(f"sampler {number}: the times of its input (accessor {times}) must be positive, and rise")
+            raise BrokenGltfError(
+                f"sampler {number}: the times of the input (accessor {times}) must not be negative, and each must be later "
+                "than the previous time"
+            )
         expected_count = entry["count"] * (3 if way == "CUBICSPLINE" else 1)
         is_list = output["type"] == "SCALAR"  # an animation of weights has, at each time, one weight for each morph target
         if output["count"] % expected_count if is_list else output["count"] != expected_count:
-            raise BrokenGltfError(f"sampler {number}: has {output['count']:,} values for {entry['count']:,} times ({way})")
+            raise BrokenGltfError(
+                f"sampler {number}: the number of output values, {output['count']:,}, does not fit the {entry['count']:,} "
+                f"times ({way})"
+            )
 
 
 def _quote(kind: str, index: int, each: Object) -> str:

@@ -102,7 +102,7 @@ class GltfContents:
         """
         self._expandable -= size
         if self._expandable < 0:
-            raise BrokenGltfError("the model stands for far more bytes than its files have; it is damaged, or made to do harm")
+            raise BrokenGltfError("the model would expand to far more bytes than its files have; it is damaged or malicious")
 
     def _once(self, what: str, index: int, make: Callable[[Array], Any]) -> Any:
         """Return the result of `make` for the array of accessor `index`, computed once; None if its bytes cannot be read."""
@@ -156,14 +156,14 @@ class GltfContents:
         """Return the index at `key`, which must be a valid index of the list `kind`; None if the key is missing."""
         if key not in holder:
             if is_needed:
-                raise BrokenGltfError(f"has no {key}")
+                raise BrokenGltfError(f"'{key}' is missing")
             return None
         return self._index(kind, holder[key], key)
 
     def _index(self, kind: str, value: object, key: str) -> int:
         count = len(self._all(kind))
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < count:
-            raise BrokenGltfError(f"{key} is {value!r}, and there are {count} {kind}")
+            raise BrokenGltfError(f"{key} is {value!r}, but the model has {count} {kind} (numbered from 0)")
         return value
 
     # ------------------------------------------------------------------------------------------------ buffers and accessors
@@ -186,17 +186,19 @@ class GltfContents:
         self._buffers[index] = None
         length = count_of(buffer, "byteLength")
         if not length:  # a length of 0 is only a warning, because gltfpack writes an empty buffer for an empty scene
-            self.warnings.append(f"buffer {index}: byteLength is 0, which must be an integer from 1")
+            self.warnings.append(f"buffer {index}: 'byteLength' is 0, but must be at least 1")
         if has_no_bytes(self._document, index, buffer):
             if not is_fallback(buffer):
-                self.warnings.append(f"buffer {index}: has no uri: its {length:,} bytes are not in the model")
+                self.warnings.append(f"buffer {index}: the buffer has no 'uri', so its {length:,} bytes are not in the model")
             return
         data = buffer_bytes(self._document, index, buffer, self._read)
         if len(data) < length:
-            where = f"'{unquote(buffer['uri'])[:80]}'" if not str(buffer.get("uri", "data:")).startswith("data:") else "it"
-            raise BrokenGltfError(f"byteLength is {length:,}, and {where} has {len(data):,} bytes")
+            where = (
+                f"'{unquote(buffer['uri'])[:80]}'" if not str(buffer.get("uri", "data:")).startswith("data:") else "the data URI"
+            )
+            raise BrokenGltfError(f"'byteLength' is {length:,}, but {where} has only {len(data):,} bytes")
         if "uri" not in buffer and len(data) > length + 3:
-            self.warnings.append(f"buffer {index}: byteLength is {length:,}, and the binary chunk has {len(data):,} bytes")
+            self.warnings.append(f"buffer {index}: 'byteLength' is {length:,}, but the binary chunk has {len(data):,} bytes")
         self.expand(length)
         self._buffers[index] = data
 
@@ -206,25 +208,25 @@ class GltfContents:
         offset, length = count_of(view, "byteOffset"), count_of(view, "byteLength", least=1)
         size = count_of(self._all("buffers")[buffer], "byteLength")
         if offset + length > size:
-            raise BrokenGltfError(f"ends at byte {offset + length:,} of {self._name_of('buffers', buffer)}, which has {size:,}")
+            raise BrokenGltfError(
+                f"the view ends at byte {offset + length:,}, but {self._name_of('buffers', buffer)} has only {size:,} bytes"
+            )
         if "byteStride" in view:
             stride = count_of(view, "byteStride", least=4)
             if stride > 252 or stride % 4:
-                raise BrokenGltfError(f"byteStride is {stride}, which must be a multiple of 4 from 4 to 252")
+                raise BrokenGltfError(f"'byteStride' is {stride}, but must be a multiple of 4 from 4 to 252")
 
     def _check_accessor(self, index: int, accessor: Object) -> None:
         component, shape = accessor.get("componentType"), accessor.get("type")
         if not isinstance(component, int) or component not in COMPONENTS:
-            raise BrokenGltfError(f"componentType is {component!r}, which must be one of {', '.join(map(str, COMPONENTS))}")
+            raise BrokenGltfError(f"'componentType' is {component!r}, but must be one of {', '.join(map(str, COMPONENTS))}")
         if not isinstance(shape, str) or shape not in SHAPES:
-            raise BrokenGltfError(f"type is {shape!r}, which must be one of {', '.join(SHAPES)}")
+            raise BrokenGltfError(f"'type' is {shape!r}, but must be one of {', '.join(SHAPES)}")
         count = count_of(accessor, "count", least=1)
         columns, rows = SHAPES[shape]
         size = count * columns * rows * self._np.dtype(COMPONENTS[component]).itemsize
         if size > LARGEST_ACCESSOR_BYTES:
-            raise BrokenGltfError(
-                f"count is {count:,}, which takes {size:,} bytes; more than {LARGEST_ACCESSOR_BYTES:,} are refused"
-            )
+            raise BrokenGltfError(f"{count:,} elements ('count') have {size:,} bytes; the limit is {LARGEST_ACCESSOR_BYTES:,}")
         if "bufferView" in accessor or "sparse" in accessor:
             self.expand(size)
         array = self._element_data(accessor, count)
@@ -235,7 +237,7 @@ class GltfContents:
         self._arrays[index] = array
         if component == FLOAT and not self._np.isfinite(array).all():
             row = int(self._np.argmin(self._np.isfinite(array).all(axis=1)))
-            raise BrokenGltfError(f"element {row} is not a finite number")
+            raise BrokenGltfError(f"element {row} contains a value that is not a finite number")
         for key in ("min", "max"):
             if key in accessor:
                 self._check_bound(index, accessor, key, getattr(array, key)(axis=0))
@@ -262,13 +264,17 @@ class GltfContents:
         begin, length = count_of(view, "byteOffset"), count_of(view, "byteLength")
         stride = count_of(view, "byteStride") or column * columns
         if stride < size:
-            raise BrokenGltfError(f"its elements have {size} bytes, and buffer view {view_index} a stride of {stride}")
+            raise BrokenGltfError(f"an element has {size} bytes, but the 'byteStride' of buffer view {view_index} is only {stride}")
         needed = stride * (count - 1) + size
         if offset + needed > length:
-            raise BrokenGltfError(f"reads {needed:,} bytes at {offset:,} of buffer view {view_index}, which has {length:,}")
-        for what, value in (("byteOffset", offset), ("its place in the buffer", begin + offset), ("byteStride", stride)):
+            raise BrokenGltfError(
+                f"the elements end at byte {offset + needed:,} of buffer view {view_index}, which has only {length:,} bytes"
+            )
+        for what, value in (("byteOffset", offset), ("the position in the buffer", begin + offset), ("byteStride", stride)):
             if value % kind.itemsize:
-                raise BrokenGltfError(f"{what} is {value:,}, which is not a multiple of {kind.itemsize}, the size of its numbers")
+                raise BrokenGltfError(
+                    f"{what} is {value:,}, but must be a multiple of {kind.itemsize}, which is the size of a number in bytes"
+                )
         data = self._buffers.get(view.get("buffer", -1))
         if data is None or _is_compressed(view) or begin + length > len(data):
             return None
@@ -279,10 +285,12 @@ class GltfContents:
         sparse = as_object(accessor["sparse"])
         changed = count_of(sparse, "count", least=1)
         if changed > count:
-            raise BrokenGltfError(f"sparse changes {changed:,} elements of {count:,}")
+            raise BrokenGltfError(f"'sparse' replaces {changed:,} elements, but the accessor has only {count:,}")
         places, values = as_object(sparse.get("indices")), as_object(sparse.get("values"))
         if places.get("componentType") not in INDEX_TYPES:
-            raise BrokenGltfError(f"sparse indices have the componentType {places.get('componentType')!r}")
+            raise BrokenGltfError(
+                f"the 'componentType' of sparse indices is {places.get('componentType')!r}, but must be 5121, 5123 or 5125"
+            )
         of_indices = self._one("bufferViews", places, "bufferView", is_needed=True)
         of_values = self._one("bufferViews", values, "bufferView", is_needed=True)
         assert of_indices is not None
@@ -293,7 +301,7 @@ class GltfContents:
             return None
         rows = rows[:, 0].astype("int64")
         if rows[-1] >= count or (self._np.diff(rows) <= 0).any():
-            raise BrokenGltfError(f"sparse indices must rise, and stay below {count:,}")
+            raise BrokenGltfError(f"each sparse index must be larger than the previous index, and less than {count:,}")
         array = array.copy()
         array[rows] = new
         return array
@@ -302,7 +310,7 @@ class GltfContents:
         """Compare `min` or `max` with the data; a wrong length is an error, a wrong value is a warning."""
         given = accessor[key]
         if not isinstance(given, list) or not all(is_number(each) for each in given) or len(given) != len(found):
-            raise BrokenGltfError(f"{key} must have {len(found)} numbers")
+            raise BrokenGltfError(f"'{key}' must be a list of {len(found)} numbers")
         if accessor.get("normalized") and accessor["componentType"] != FLOAT:
             return  # such bounds are not checked, because some exporters normalise bounds and some do not
         values = self._np.array(given, dtype="float64").astype(found.dtype if accessor["componentType"] == FLOAT else "float64")
@@ -310,7 +318,7 @@ class GltfContents:
         if not is_near.all():
             at = int(self._np.argmin(is_near))
             self.warnings.append(
-                f"{self._describe_accessor(index)}: {key}[{at}] is {given[at]:g}, and the data has {found[at].item():g}"
+                f"{self._describe_accessor(index)}: {key}[{at}] is {given[at]:g}, but in the data it is {found[at].item():g}"
             )
 
     def view_bytes(self, index: int) -> bytes | None:

@@ -96,7 +96,7 @@ def uri_bytes(uri: str, read: Read) -> bytes:
     if uri.startswith("data:"):
         return _data_uri_bytes(uri)
     if not is_file_uri(uri):
-        raise BrokenGltfError(f"'{uri[:60]}' is not a file of the project")
+        raise BrokenGltfError(f"'{uri[:60]}' is not a file in the project; only files and data URIs are supported")
     return read(unquote(uri))
 
 
@@ -133,7 +133,7 @@ def _png_mistake(data: bytes) -> str:
             return f"the PNG is cut off after {len(data):,} bytes"
         length, kind = struct.unpack_from(">I4s", data, at)
         if (at == 8) != (kind == b"IHDR"):
-            return "the PNG is damaged: its header is missing, or not where it belongs"
+            return "the PNG is damaged: it does not begin with its header, or has a second header"
         at += 12 + length
     return f"the PNG is cut off after {len(data):,} bytes" if at > len(data) else ""
 
@@ -155,7 +155,7 @@ def _jpeg_mistake(data: bytes) -> str:
         if kind == 0xDA:
             break
     if not has_size:
-        return "the JPEG is damaged: nothing says how large the picture is"
+        return "the JPEG is damaged: the segment with the size of the picture is missing"
     return "" if data.rfind(b"\xff\xd9") >= at else f"the JPEG is cut off after {len(data):,} bytes"
 
 
@@ -205,10 +205,10 @@ def buffer_bytes(document: Document, index: int, buffer: dict[str, Any], read: R
     if isinstance(uri, str):
         return uri_bytes(uri, read)
     if uri is not None:
-        raise BrokenGltfError("its uri is not a text")
+        raise BrokenGltfError("'uri' is not a string")
     if index == 0 and document.chunk is not None:
         return document.chunk
-    raise BrokenGltfError("has no uri, and there is no binary chunk for it")
+    raise BrokenGltfError("the buffer has no 'uri', and the file has no binary chunk for it")
 
 
 def _find_compressed(view: dict[str, Any]) -> list[dict[str, Any]]:
@@ -257,29 +257,31 @@ def _glb(tree: dict[str, Any], binary: bytes) -> bytes:
 def _parse_glb(data: bytes) -> Document:
     """Read the binary container (§4.4)."""
     if len(data) < 20:
-        raise BrokenGltfError(f"the GLB ends within its header, after {len(data)} bytes")
+        raise BrokenGltfError(f"the GLB ends after {len(data)} bytes, in the middle of its header")
     _, version, length = struct.unpack_from("<III", data)
     if version != 2:
-        raise BrokenGltfError(f"is GLB version {version}; only 2 is known")
+        raise BrokenGltfError(f"the file has GLB version {version}; only version 2 is supported")
     if length > len(data):
-        raise BrokenGltfError(f"the GLB should have {length:,} bytes, and has {len(data):,}")
+        raise BrokenGltfError(f"the GLB should have {length:,} bytes, but has only {len(data):,}")
     document = Document({}, len(data))
     if length < len(data):
-        document.warnings.append(f"{len(data) - length:,} bytes after the end of the GLB")
+        document.warnings.append(f"the file has {len(data) - length:,} bytes after the end of the GLB")
     at, number = 12, 0
     while at < length:
         if at + 8 > length:
-            raise BrokenGltfError(f"chunk {number} of the GLB ends within its header")
+            raise BrokenGltfError(f"the GLB ends in the middle of the header of chunk {number}")
         size, kind = struct.unpack_from("<II", data, at)
         if at + 8 + size > length:
-            raise BrokenGltfError(f"chunk {number} of the GLB has {size:,} bytes, and {length - at - 8:,} are left")
+            raise BrokenGltfError(f"chunk {number} of the GLB should have {size:,} bytes, but only {length - at - 8:,} are left")
         content = data[at + 8 : at + 8 + size]
         if (number == 0) != (kind == _JSON_CHUNK):
-            raise BrokenGltfError(f"chunk {number} of the GLB is {'not ' if number == 0 else ''}JSON")
+            raise BrokenGltfError(
+                f"chunk {number} of the GLB is {'not ' if number == 0 else ''}JSON; only the first chunk (0) must be JSON"
+            )
         if number == 0:
             text = content.rstrip(b"\0")
             if len(text) < len(content):
-                document.warnings.append("the JSON of the GLB is padded with NUL, which must be blanks")
+                document.warnings.append("the JSON of the GLB is padded with NUL bytes, but must be padded with blanks")
             document.tree = _parse_json(text)
         elif number == 1 and kind == _BIN_CHUNK:
             document.chunk = content
@@ -315,7 +317,7 @@ def _parse_json(data: bytes) -> dict[str, Any]:
         line, column = place_in(text[:position])
         raise BrokenGltfError(f"line {line}, column {column}: {what}") from None
     except RecursionError:
-        raise BrokenGltfError("nested too deep") from None
+        raise BrokenGltfError("the JSON is nested too deeply") from None
     if not isinstance(tree, dict):
         raise BrokenGltfError("the JSON is not an object")
     return tree
@@ -324,8 +326,8 @@ def _parse_json(data: bytes) -> dict[str, Any]:
 def _data_uri_bytes(uri: str) -> bytes:
     head, comma, body = uri.partition(",")
     if not comma:
-        raise BrokenGltfError("its data URI has no comma")
+        raise BrokenGltfError("the data URI has no comma")
     try:
         return base64.b64decode(unquote(body), validate=True) if head.endswith(";base64") else unquote_to_bytes(body)
     except (binascii.Error, ValueError):
-        raise BrokenGltfError("its data URI is damaged: it is not base64") from None
+        raise BrokenGltfError("the data URI is damaged: its data is not valid base64") from None

@@ -64,12 +64,12 @@ def obstacle(document: Document) -> str:
     listed = document.tree.get("extensionsUsed", ())
     used = {*_list_extensions(document.tree), *(name for name in listed if isinstance(name, str))}
     if found := sorted(used & _COMPRESSED):
-        return f"it is compressed ({found[0]})"
+        return f"the model is already compressed ({found[0]})"
     unknown = sorted(name for name in used - _KNOWN - {_ORDER} if not name.startswith("KHR_materials_"))
     if unknown:
-        return f"extension {unknown[0]} may refer to objects by number"
+        return f"the model uses the extension {unknown[0]}, which may refer to objects by numbers that would change"
     absent = any(has_no_bytes(document, index, each) for index, each in enumerate(as_objects(document.tree.get("buffers"))))
-    return "bytes of its buffers are elsewhere" if absent else ""
+    return "some of its buffers have no data in its files" if absent else ""
 
 
 def _list_extensions(value: object) -> Iterator[str]:
@@ -153,7 +153,9 @@ def _inner_holders(name: str, each: Object) -> Iterator[Object]:
 def _check_index(tree: Object, value: object, kind: str) -> None:
     """Reject an invalid index in an extension, because the checks of the document do not cover extensions."""
     if not isinstance(value, int) or not 0 <= value < len(tree.get(kind, ())):
-        raise BrokenGltfError(f"an extension refers to {value!r} of {len(tree.get(kind, ()))} {kind}")
+        raise BrokenGltfError(
+            f"an extension refers to number {value!r} of the {kind}, but the model has {len(tree.get(kind, ()))} (numbered from 0)"
+        )
 
 
 def _other_accessors(tree: Object) -> Iterator[tuple[Object, str]]:

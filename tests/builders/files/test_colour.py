@@ -40,7 +40,7 @@ def test_colours_with_a_linear_profile_become_srgb_in_every_source_format(bench,
 
     assert all(abs(value - 188) <= 1 for value in picture.convert("RGB").getpixel((8, 8)))  # 0.5 in linear light is 188 in sRGB
     assert not bench.warnings
-    assert any("from the colour profile 'linear light' to sRGB" in text for _, text in bench.lines)
+    assert any("from the profile 'linear light' to sRGB" in text for _, text in bench.lines)
 
 
 def test_alpha_is_unchanged_when_a_profile_converts_the_colours(bench):
@@ -96,21 +96,21 @@ def test_damaged_profile_warns_and_does_not_change_the_colours(bench, profile):
     picture = made(bench, "a.png", encoded(image, "PNG", icc_profile=profile))
 
     assert picture.getpixel((0, 0)) == (10, 20, 30)
-    assert bench.warnings == ["a.png: its colour profile is damaged, so that is ignored"]
+    assert bench.warnings == ["a.png: the damaged colour profile is ignored"]
 
 
 @pytest.mark.parametrize(
     ("mode", "profile", "words"),
     [
-        ("L", SWAPPED, "'test' is for RGB pictures, this one is grey; it is ignored"),
-        ("RGB", icc_samples.grey(1.0), "'test grey' is for grey pictures, this one is RGB; it is ignored"),
-        ("CMYK", SWAPPED, "'test' is for RGB pictures, this one is CMYK; it is ignored"),
+        ("L", SWAPPED, "'test' is ignored, because it is for RGB pictures and this picture is grey"),
+        ("RGB", icc_samples.grey(1.0), "'test grey' is ignored, because it is for grey pictures and this picture is RGB"),
+        ("CMYK", SWAPPED, "'test' is ignored, because it is for RGB pictures and this picture is CMYK"),
     ],
 )
 def test_profile_for_another_pixel_mode_is_ignored_with_a_warning(bench, mode, profile, words):
     made(bench, "a.tif", encoded(Image.new(mode, (2, 2)), "TIFF", icc_profile=profile))
 
-    assert bench.warnings == [f"a.tif: its colour profile {words}"]
+    assert bench.warnings == [f"a.tif: the colour profile {words}"]
 
 
 def test_srgb_profile_of_a_grey_picture_does_not_warn(bench):
@@ -128,7 +128,7 @@ def test_profile_of_a_16_bit_picture_is_not_applied_and_warns(bench, kind, profi
 
     assert samples_of(product) == (16, kind, rows)
     (warning,) = bench.warnings
-    assert warning.endswith("is not applied to 16 bits a channel; save it in sRGB, or with 8 bits")
+    assert warning.endswith("is ignored, because the picture has 16 bits per channel; save it in sRGB, or with 8 bits")
 
 
 def test_srgb_profile_of_a_16_bit_picture_does_not_warn(bench):
@@ -142,6 +142,6 @@ def test_profile_name_is_logged_as_one_printable_line(bench):
 
     made(bench, "a.png", encoded(Image.new("RGB", (2, 2)), "PNG", icc_profile=profile))
 
-    (note,) = [text for _, text in bench.lines if "colour profile" in text]
+    (note,) = [text for _, text in bench.lines if "from the profile" in text]
     assert note.isprintable()
     assert len(note) < 140

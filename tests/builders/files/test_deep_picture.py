@@ -92,7 +92,10 @@ def test_tiff_with_compressed_16_bit_planes_is_cut_to_8_bits_and_warns(bench):
 
     assert samples_of(made) == (8, 2, [[tuple(value >> 8 for value in pixel) for pixel in row] for row in pixels(values, 3)])
     assert bench.warnings == [
-        "a.tif: its 16 bits a channel are cut to 8, because its channels are stored apart; save it with interleaved channels"
+        (
+            "a.tif: the 16 bits per channel were cut to 8, because the channels are stored separately; save the picture "
+            "with interleaved channels"
+        )
     ]
 
 
@@ -140,4 +143,4 @@ def test_tiff_with_16_bit_cmyk_is_rounded_to_8_bits_with_a_warning(bench):
     (made,) = bench.build(bench.write("a.tif", tiff(values, 4, 5))).values()
 
     assert samples_of(made)[2][0][0] == (254, 254, 254)
-    assert bench.warnings == ["a.tif: its 16 bits a channel are rounded to 8, because CMYK is converted with 8"]
+    assert bench.warnings == ["a.tif: the 16 bits per channel were rounded to 8, because CMYK is converted with 8 bits"]

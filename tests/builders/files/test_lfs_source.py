@@ -14,7 +14,10 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"4d" * 3
 def test_source_that_is_an_lfs_pointer_fails_and_suggests_git_lfs_pull(bench, kind, source):
     bench.builder = kind()
 
-    assert bench.fail(bench.write(source, POINTER)) == f"{source}: is a Git LFS pointer; run git lfs pull"
+    assert (
+        bench.fail(bench.write(source, POINTER))
+        == f"{source}: the file is only a Git LFS pointer; run `git lfs pull` to download the content"
+    )
 
 
 @pytest.mark.parametrize("data", [b"", b"version 1", POINTER[:44], POINTER + b"x" * 1024])

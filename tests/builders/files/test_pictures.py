@@ -98,16 +98,16 @@ WEBP = b"RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\xff\x3f\0\xff\x3f\0"
 TGA = struct.pack("<BBBHHBHHHHBB", 0, 0, 2, 0, 0, 0, 0, 0, 65535, 65535, 24, 0)
 JPEG = re.sub(rb"(\xff\xc0\0\x11\x08)....", lambda found: found[1] + b"\xff" * 4, encoded("JPEG"), flags=re.DOTALL)
 HOSTILE = [
-    ("gigapixel png", "a.png", png_header(100_000, 100_000), "too many pixels"),
-    ("sides of 31 bits", "a.png", png_header(2**31 - 1, 2**31 - 1), "too many pixels"),
-    ("gigapixel gif", "a.gif", GIF % (b"\xff" * 4, b"\1\0\1\0"), "too many pixels"),
-    ("small gif with a large frame", "a.gif", GIF % (b"\1\0\1\0", b"\xff" * 4), "too many pixels"),
-    ("gigapixel bmp", "a.bmp", bmp(size=(60000, 60000)), "too many pixels"),
-    ("gigapixel tiff", "a.tif", changed(t256=100_000, t257=100_000), "too many pixels"),
+    ("gigapixel png", "a.png", png_header(100_000, 100_000), "the picture is too large"),
+    ("sides of 31 bits", "a.png", png_header(2**31 - 1, 2**31 - 1), "the picture is too large"),
+    ("gigapixel gif", "a.gif", GIF % (b"\xff" * 4, b"\1\0\1\0"), "the picture is too large"),
+    ("small gif with a large frame", "a.gif", GIF % (b"\1\0\1\0", b"\xff" * 4), "the picture is too large"),
+    ("gigapixel bmp", "a.bmp", bmp(size=(60000, 60000)), "the picture is too large"),
+    ("gigapixel tiff", "a.tif", changed(t256=100_000, t257=100_000), "the picture is too large"),
     ("large tiff tiles", "a.tif", TILED, "damaged TIFF"),
-    ("gigapixel webp", "a.webp", WEBP, "too many pixels"),
-    ("gigapixel tga", "a.tga", TGA, "too many pixels"),
-    ("gigapixel jpeg", "a.jpg", JPEG, "too many pixels"),
+    ("gigapixel webp", "a.webp", WEBP, "the picture is too large"),
+    ("gigapixel tga", "a.tga", TGA, "the picture is too large"),
+    ("gigapixel jpeg", "a.jpg", JPEG, "the picture is too large"),
 ]
 
 
@@ -128,7 +128,7 @@ def test_progressive_jpeg_with_hundreds_of_scans_is_refused(bench):
 
     error = bench.fail(bench.write("a.jpg", data[:-2] + data[at:-2] * 600 + b"\xff\xd9"))
 
-    assert error == "a.jpg: too much work: this JPEG has more than 500 scans; save it again"
+    assert error == "a.jpg: this JPEG would take too long to decode: it has more than 500 scans; save it again"
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -172,13 +172,16 @@ def _with_right_checksums(data):
 
 
 OTHER_KINDS = [
-    (b"\0\0\0\x1cftypavif\0\0\0\0avifmif1", "this is an AVIF picture; supported pictures are PNG,"),
-    (b"8BPS\0\1", "this is a Photoshop file (PSD); supported"),
-    (b"DDS |\0\0\0", "this is a DDS texture; supported"),
-    (b"<!DOCTYPE html><html>", "this is an HTML page, such as a download that failed; supported"),
-    (b"\x01\x02\x03\x04", "this is not a picture of a known format; supported"),
-    (bytes(100), "this is a file of zeros; supported"),
-    (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "is a Git LFS pointer; run git lfs pull"),
+    (b"\0\0\0\x1cftypavif\0\0\0\0avifmif1", "the file is an AVIF picture; the supported formats of pictures are PNG,"),
+    (b"8BPS\0\1", "the file is a Photoshop file (PSD); the supported"),
+    (b"DDS |\0\0\0", "the file is a DDS texture; the supported"),
+    (b"<!DOCTYPE html><html>", "the file is an HTML page, perhaps the error page of a failed download; the supported"),
+    (b"\x01\x02\x03\x04", "the file is not a picture in a supported format; the supported"),
+    (bytes(100), "the file is a file that contains only zero bytes; the supported"),
+    (
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n",
+        "the file is only a Git LFS pointer; run `git lfs pull` to download the content",
+    ),
 ]
 
 
@@ -193,7 +196,7 @@ def test_png_damaged_by_text_conversion_has_its_own_message(bench, old):
     bad = encoded("PNG").replace(old, b"\n" if old == b"\r\n" else b"", 1)
 
     assert bench.fail(bench.write("a.png", bad)) == (
-        "a.png: damaged PNG: a program that took it for text changed its first bytes; get the original"
+        "a.png: damaged PNG: a program changed its line ends as if the file were text; get the original file"
     )
 
 
@@ -201,7 +204,7 @@ def test_png_damaged_by_text_conversion_has_its_own_message(bench, old):
 def test_picture_with_wrong_extension_is_accepted_with_a_note(bench, kind, source):
     bench.build(bench.write(source, encoded(kind)))
 
-    assert f"{source}: this is a {kind} picture in spite of its name" in [text for _, text in bench.lines]
+    assert f"{source}: the file is a {kind} picture, although its name has another extension" in [text for _, text in bench.lines]
     assert not bench.warnings
 
 
@@ -227,7 +230,7 @@ def test_animation_whose_frames_are_not_counted_warns(bench, monkeypatch):
 
     bench.build(bench.write("a.gif", _frames("GIF", 3)))
 
-    assert bench.warnings == ["a.gif: only the first of its frames is used"]
+    assert bench.warnings == ["a.gif: only the first of the frames is used"]
 
 
 def test_frame_count_of_a_tiff_whose_directories_form_a_cycle_ends():

@@ -48,10 +48,10 @@ def test_wrong_checksum_of_a_metadata_chunk_warns(bench, kind, content, what, is
 
     (made,) = bench.build(source).values()
 
-    text = f"a.png: the checksum of its {what} ({kind.decode()}) is wrong, so that is ignored"
+    text = f"a.png: the {what} (chunk {kind.decode()}) has a wrong checksum and is ignored"
     assert samples_of(made) == (8, 2, ROWS)
     assert bench.warnings == [text]
-    assert bench.fail(source, strict=True) == f"{text} (a failure because of 'strict')"
+    assert bench.fail(source, strict=True) == f"{text} (the warning is an error, because 'strict' is set)"
 
 
 LARGE = [
@@ -73,8 +73,8 @@ def test_metadata_above_the_size_limit_is_ignored_with_a_warning(bench, content,
 
     assert samples_of(made) == (8, 2, ROWS)
     (warning,) = bench.warnings
-    assert warning.endswith("of more than 1 MiB, so that is ignored")
-    assert bench.fail(source, strict=True).endswith("(a failure because of 'strict')")
+    assert warning.endswith("is larger than 1 MiB and is ignored")
+    assert bench.fail(source, strict=True).endswith("(the warning is an error, because 'strict' is set)")
 
 
 def test_many_large_texts_of_a_png_give_one_warning(bench):
@@ -99,7 +99,7 @@ def test_profile_that_cannot_be_unpacked_warns(bench, content):
 
     assert samples_of(made) == (8, 2, ROWS)
     assert len(bench.warnings) == 1
-    assert "colour profile (iCCP)" in bench.warnings[0]
+    assert "colour profile (chunk iCCP)" in bench.warnings[0]
 
 
 @pytest.mark.parametrize("wrong_length", [b"", b"\0", b"\0\1\0\2"])
@@ -107,7 +107,7 @@ def test_transparency_chunk_of_a_wrong_length_is_ignored_with_a_warning(bench, w
     (made,) = bench.build(bench.write("a.png", png(ROWS, 8, 2, chunk(b"tRNS", wrong_length)))).values()
 
     assert samples_of(made) == (8, 2, ROWS)
-    assert bench.warnings == ["a.png: its transparency (tRNS) has a wrong length, so that is ignored"]
+    assert bench.warnings == ["a.png: the transparency (chunk tRNS) has a wrong length and is ignored"]
 
 
 @pytest.mark.parametrize("text", [b"zTXt", b"tEXt", b"iTXt", b"gAMA", b"sRGB", b"cHRM", b"pHYs", b"acTL", b"tIME", b"cICP"])
@@ -121,11 +121,11 @@ def test_ancillary_chunk_with_odd_content_does_not_change_the_pixels(bench, text
 @pytest.mark.parametrize(
     ("end", "remark"),
     [
-        (b"", "the file ends without an end mark (IEND)"),
-        (b"IE", "the file ends without an end mark (IEND)"),
-        (b"\0\0\0\0IEND\xaeB`", "the file ends without an end mark (IEND)"),
-        (b"\n" * 20, "the file ends with bytes that do not belong to it"),
-        (b"\0\0\1\0tEXtcut off here", "the file ends with bytes that do not belong to it"),
+        (b"", "the file has no end mark (chunk IEND)"),
+        (b"IE", "the file has no end mark (chunk IEND)"),
+        (b"\0\0\0\0IEND\xaeB`", "the file has no end mark (chunk IEND)"),
+        (b"\n" * 20, "the bytes after the end mark (IEND) do not belong to the picture"),
+        (b"\0\0\1\0tEXtcut off here", "the bytes after the end mark (IEND) do not belong to the picture"),
     ],
 )
 def test_png_whose_end_mark_is_missing_or_damaged_warns(bench, end, remark):
@@ -150,17 +150,17 @@ def header(*values):
 
 
 REFUSED = [
-    ("checksum of the header", wrong(b"IHDR", HEADER[8:-4]) + PIXELS + END, "the checksum of its header (IHDR) is wrong"),
-    ("checksum of a palette", HEADER + wrong(b"PLTE", b"abc") + PIXELS + END, "the checksum of its palette (PLTE) is wrong"),
-    ("checksum of pixels", HEADER + wrong(b"IDAT", PIXELS[8:-4]) + END, "the checksum of its pixel data (IDAT) is wrong"),
-    ("no header", PIXELS + END, "it does not begin with its header"),
+    ("checksum of the header", wrong(b"IHDR", HEADER[8:-4]) + PIXELS + END, "the checksum of the header (chunk IHDR) is wrong"),
+    ("checksum of a palette", HEADER + wrong(b"PLTE", b"abc") + PIXELS + END, "the checksum of the palette (chunk PLTE) is wrong"),
+    ("checksum of pixels", HEADER + wrong(b"IDAT", PIXELS[8:-4]) + END, "the checksum of the pixel data (chunk IDAT) is wrong"),
+    ("no header", PIXELS + END, "the file does not begin with its header (chunk IHDR)"),
     ("no pixels", HEADER + END, "the file ends too early"),
     ("header alone", HEADER, "the file ends too early"),
-    ("short header", chunk(b"IHDR", b"\0\0\0\2") + PIXELS + END, "its header has a wrong length"),
-    ("no width", header(0, 1, 8, 2, 0, 0, 0) + PIXELS + END, "its header says that it has 0x1 pixels"),
-    ("odd depth", header(2, 1, 3, 0, 0, 0, 0) + PIXELS + END, "its header names a kind of pixels that PNG does not have"),
-    ("odd interlace", header(2, 1, 8, 2, 0, 0, 7) + PIXELS + END, "its header names a kind of pixels that PNG does not have"),
-    ("bytes between", HEADER + b"\r\n" * 9 + PIXELS + END, "it has other bytes between its chunks"),
+    ("short header", chunk(b"IHDR", b"\0\0\0\2") + PIXELS + END, "the header has a wrong length"),
+    ("no width", header(0, 1, 8, 2, 0, 0, 0) + PIXELS + END, "the header gives an impossible size of 0x1 pixels"),
+    ("odd depth", header(2, 1, 3, 0, 0, 0, 0) + PIXELS + END, "the header names a kind of pixels that does not exist in PNG"),
+    ("odd interlace", header(2, 1, 8, 2, 0, 0, 7) + PIXELS + END, "the header names a kind of pixels that does not exist in PNG"),
+    ("bytes between", HEADER + b"\r\n" * 9 + PIXELS + END, "bytes between two chunks do not belong to any chunk"),
     ("cut in pixels", HEADER + PIXELS[:-6], "the file ends too early"),
 ]
 

@@ -209,7 +209,7 @@ def test_vorbis_comment_ends_before_a_length_byte_that_looks_like_a_digit(bench)
         ((b"LOOPSTART=0:05", b"LOOPLENGTH=1"), "are not numbers of samples"),
         ((b"LOOPSTART=100", b"LOOPEND=50"), "contradict each other"),
         ((b"LOOPSTART=-5",), "contradict each other"),
-        ((b"LOOPSTART=99999",), "a loop begins at sample 99999, the sound has 4000"),
+        ((b"LOOPSTART=99999",), "a loop begins at sample 99999, but the sound has only 4000"),
     ],
 )
 def test_loop_tags_with_impossible_values_warn(bench, tags, words):
@@ -245,7 +245,7 @@ def test_damaged_loops_or_markers_of_a_wav_are_dropped_with_a_warning(bench, kin
     made = chunks_of(bench.build(bench.write("a.wav", wav(chunk(kind, content)))))
 
     assert kind not in made
-    assert bench.warnings == [f"a.wav: its {words} are damaged, so they are lost"]
+    assert bench.warnings == [f"a.wav: the {words} are damaged and are left out"]
 
 
 def test_damaged_markers_of_an_aiff_warn(bench):
@@ -253,7 +253,7 @@ def test_damaged_markers_of_an_aiff_warn(bench):
 
     bench.build(bench.write("a.aiff", aiff(instrument, MARKERS)))
 
-    assert bench.warnings == ["a.aiff: its loop points or markers (INST, MARK) are damaged, so they are lost"]
+    assert bench.warnings == ["a.aiff: the loop points or markers (INST, MARK) are damaged and are left out"]
 
 
 def test_wav_without_loops_or_markers_has_only_format_and_sample_chunks(bench):

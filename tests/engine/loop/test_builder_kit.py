@@ -91,7 +91,7 @@ def test_missing_package_fails_only_the_jobs_of_the_builder_that_needs_it(projec
     )
     project.engine_run({"assets/a.txt": "text"})
     (error,) = project.errors().values()
-    assert error.startswith("builder 'atlas' needs the Python package 'no-such-package>=2', which is not installed: pip install")
+    assert error.startswith("builder 'atlas': the Python package 'no-such-package>=2' is not installed; run pip install")
     assert project.texts()["a.txt"] == "text"
 
 
@@ -117,9 +117,7 @@ def test_change_of_a_tool_runs_jobs_again_and_its_removal_fails_them(
     code += '        request.write_product("y.out", request.run_program(["pack"]).output)\n'
     project.engine_run({"builders/atlas.py": code})
     (error,) = project.errors().values()
-    assert (
-        error == "builder 'atlas' needs the program 'pack', which was not found in the PATH that aptui was started with: install it"
-    )
+    assert error == "builder 'atlas': the program 'pack' was not found in the PATH that aptui was started with; install it"
 
     for text in ("one", "two"):
         tool.write_text(f"#!/bin/sh\necho {text}\n")
