@@ -97,7 +97,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         Binding("i", "sheets.info", "info", show=False, id="app.info"),
         Binding("P", "engine.pause", "pause", show=False, id="app.pause"),
         Binding("backslash", "terminal.plain", "plain", show=False, id="app.plain"),
-        Binding("ctrl+z", "terminal.suspend", "to the shell", show=False, id="app.suspend"),
+        Binding("ctrl+z", "terminal.suspend", "return to the shell", show=False, id="app.suspend"),
         Binding("T", "themes.next", "theme", show=False, id="app.theme"),
         Binding("M", "terminal.mouse", "mouse", show=False, id="app.mouse"),
         Binding("percent_sign", "terminal.pixels", "pixels", show=False, id="app.pixels"),
@@ -160,8 +160,12 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         yield Banner(self.session)
         with Horizontal(id="middle"):
             with ContentSwitcher(id="stage"):
-                yield Sheet("sheet-help", placeholder="/ searches the help · Enter runs a line · Esc goes back")
-                yield Sheet("sheet-news", placeholder="/ searches the news · Enter goes to a job · Esc goes back")
+                yield Sheet(
+                    "sheet-help", placeholder="press / to search the help · Enter to run the selected line · Esc to go back"
+                )
+                yield Sheet(
+                    "sheet-news", placeholder="press / to search the news · Enter to go to the selected job · Esc to go back"
+                )
                 yield Sheet("sheet-info")
                 yield KeyTester()
                 yield Sheet("sheet-messages")

@@ -117,7 +117,7 @@ class RejectedPeers(_Listener):
         while len(self._reported) > _MOST_REMEMBERED:
             del self._reported[next(iter(self._reported))]
         for each in fresh[:_AT_ONCE]:
-            self._show_toast(f"connection refused: {make_safe(each.why)}; the Connections screen can allow it")
+            self._show_toast(f"a connection was refused: {make_safe(each.why)}; you can allow it on the Connections screen")
         if len(fresh) > _AT_ONCE:
             self._show_toast(f"connections refused: {len(fresh) - _AT_ONCE:,} addresses more; see the Connections screen")
 

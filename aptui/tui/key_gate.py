@@ -106,7 +106,7 @@ class KeyGate:
         began_s = time.monotonic()
         while what := self._awaited(key):
             if time.monotonic() - began_s > WITHIN_S.get(what, _WITHIN_S):
-                self._drop(f"a key was dropped: {what} took too long")
+                self._drop(f"the key was ignored, because the screen waited too long for {what}")
                 return False
             self._moved.clear()
             try:

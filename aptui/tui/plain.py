@@ -91,7 +91,7 @@ class Stream:
     def lines(self) -> Iterator[str]:
         """Yield the stored lines and remove them."""
         if self._dropped:
-            yield f"         … {self._dropped:,} lines left out"
+            yield f"         … {self._dropped:,} lines are left out"
             self._dropped = 0
         while True:
             try:
@@ -144,7 +144,7 @@ def run_plain(session: Session) -> int:
     """Show messages as plain lines until the user interrupts, on a terminal that cannot show the screen."""
     try:
         name = sanitize(session.project_name)
-        sys.stdout.write(f"aptui {name}: this terminal shows plain lines; ^C quits, the engine keeps running\n")
+        sys.stdout.write(f"aptui {name}: this terminal can show only plain lines; press ^C to quit (the engine keeps running)\n")
         sys.stdout.flush()
         with raw_keys():
             _open_and_follow(session)
@@ -163,6 +163,6 @@ def _open_and_follow(session: Session) -> None:
 
 def visit(session: Session, stream: TextIO) -> None:
     """Write messages until the user presses a key, on a terminal that the screen has lent."""
-    stream.write(f"── {sanitize(session.project_name)}: live messages; any key goes back ──\n")
+    stream.write(f"── {sanitize(session.project_name)}: live messages; press any key to go back ──\n")
     with raw_keys(has_signals=False):
         follow(session, stream, until_key)

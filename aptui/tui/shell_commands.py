@@ -68,7 +68,7 @@ def shell_commands(app: Shell) -> list[Command]:
         commands += more(app)
     commands += [
         Command("pause", "start no more jobs", ask(PauseJobs(), "paused"), needs_engine=True),
-        Command("next", "while paused: run one more job", ask(RunNext(), "one more job runs"), needs_engine=True),
+        Command("next", "while paused: run one more job", ask(RunNext(), "one more job will run"), needs_engine=True),
         Command("resume", "continue after a pause", ask(ResumeJobs(), "resumed"), needs_engine=True),
         Command(
             "drain",

@@ -73,7 +73,7 @@ def run(
 
         if sys.stdout.isatty() or sys.stdin.isatty():
             return run_plain(session)
-        raise UserError("no terminal to draw on", hint="'aptui status' and 'aptui jobs' answer without one")
+        raise UserError("the screen needs a terminal", hint="run 'aptui status' or 'aptui jobs', which need no terminal")
     from aptui.tui.app import AptuiApp  # imported here to start faster
 
     safety.install(safety.prepare_terminal(os.environ))

@@ -85,13 +85,13 @@ def test_token_is_sent_over_http_to_the_loopback_only(monkeypatch: pytest.Monkey
     monkeypatch.setenv("APTUI_CACHE_TOKEN", "sesame")
 
     for address in ("http://cache.example", "http://10.0.0.1:8089/x", "http://localhost.example"):
-        with pytest.raises(UserError, match="would be sent over http"):
+        with pytest.raises(UserError, match="would be sent unencrypted over http"):
             open_store(address)
     for address in ("https://cache.example", "http://127.0.0.1:8089", "http://[::1]:8089", "http://localhost:1"):
         open_store(address).close()
     monkeypatch.delenv("APTUI_CACHE_TOKEN")
     open_store("http://cache.example").close()
-    with pytest.raises(UserError, match="would be sent over http"):
+    with pytest.raises(UserError, match="would be sent unencrypted over http"):
         open_store("http://user:word@cache.example")
 
 

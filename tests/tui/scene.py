@@ -141,7 +141,7 @@ def gateway() -> GatewayReport:
             sent_bytes=1_234_567,
         ),
     )  # fmt: skip
-    stranger = TurnedAway("203.0.113.7", "203.0.113.7 is not on the allowed list", 3, NOW_MS - 90_000, NOW_MS - 30_000)
+    stranger = TurnedAway("203.0.113.7", "203.0.113.7 is not in the allowed list", 3, NOW_MS - 90_000, NOW_MS - 30_000)
     return GatewayReport("192.168.1.2", 45_650, settings, peers, (stranger,))
 
 

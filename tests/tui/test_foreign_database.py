@@ -62,7 +62,7 @@ PANES = {
     "2": ["Sources▾ 6", "Textures", "Levels", "Terrain"],
     "3": ["AP_Batch.log", "Batch Processing Started", "! Warning", "a gem is old"],
     "4": ["the screen shows a database only"],
-    "5": ["{49494949-4949-4949-4949-494949494949}", "only the database names this builder"],
+    "5": ["{49494949-4949-4949-4949-494949494949}", "this builder is only in the database"],
     "6": ["5 products", "android", "common", "textures/"],
     "7": ["Key tester"],
 }

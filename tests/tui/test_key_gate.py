@@ -36,4 +36,4 @@ def test_key_is_dropped_with_a_message_after_the_timeout(monkeypatch: pytest.Mon
     said: list[str] = []
 
     assert not asyncio.run(KeyGate(lambda _key: "the log", said.append).lets_through("y"))
-    assert said == ["a key was dropped: the log took too long"]
+    assert said == ["the key was ignored, because the screen waited too long for the log"]

@@ -70,7 +70,7 @@ def test_dropped_plain_lines_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
     stream.receive([NoticeLine(1, at, EngineMessage(0, 0, f"line {at}")) for at in range(5)])
 
     first, *rest = stream.lines()
-    assert "3 lines left out" in first
+    assert "3 lines are left out" in first
     assert [line.partition(" ")[2] for line in rest] == ["· line 0", "· line 1"]
     assert list(stream.lines()) == []
 

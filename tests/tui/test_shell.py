@@ -341,7 +341,7 @@ def test_older_engine_is_shown_in_the_banner_without_a_question(tmp_path):
     session.engine = EngineFacts(12, "0.0.9")
 
     async def answer(app, pilot, _session):
-        await until(pilot, lambda: "the engine is older (aptui 0.0.9)" in text(app))
+        await until(pilot, lambda: "the engine has an older version (aptui 0.0.9)" in text(app))
         await pilot.press("w", "y")
         assert not [each for each in session.done if each[0] == "restart"]
         await pilot.press("colon", *"restart", "enter")
@@ -471,7 +471,7 @@ def test_mouse_setting_is_remembered(tmp_path):
 def test_pixels_setting_is_remembered_even_if_the_terminal_has_no_pixels(tmp_path):
     async def press(app, pilot, _session):
         await pilot.press("%")
-        await until(pilot, lambda: "this terminal shows no pixels" in text(app))
+        await until(pilot, lambda: "this terminal supports neither" in text(app))
         assert app.person.get("pixels", False) is True
         await pilot.press("%")
         await until(pilot, lambda: "pictures are drawn with blocks" in text(app))

@@ -388,8 +388,8 @@ LIES = {
         lambda r: [linked(r, "/etc", "d")] and [JobProduct("d/hostname")],
         "product 'd/hostname' is a link, or behind one",
     ),
-    "folder": (lambda r: [os.mkdir(r.product_path("d"))] and [JobProduct("d")], "product 'd' is not a regular file"),  # type: ignore[list-item]
-    "fifo": (lambda r: [os.mkfifo(r.product_path("f"))] and [JobProduct("f")], "product 'f' is not a regular file"),  # type: ignore[list-item]
+    "folder": (lambda r: [os.mkdir(r.product_path("d"))] and [JobProduct("d")], ("product 'd' is not a regular file")),  # type: ignore[list-item]
+    "fifo": (lambda r: [os.mkfifo(r.product_path("f"))] and [JobProduct("f")], ("product 'f' is not a regular file")),  # type: ignore[list-item]
     "no name": (lambda r: [JobProduct("d/..")], "product 'd/..' has no file name"),
     "control": (lambda r: [product(r, "a\x1b[2J")], r"product 'a\x1b[2J' has control characters in its name"),
     "long": (lambda r: [JobProduct("x" * 256)], "has a name longer than 255 bytes"),

@@ -199,7 +199,9 @@ class AsyncClient:
             await self._socket.send_str(frame)
         except (ConnectionError, RuntimeError) as error:
             asked.answer.cancel()
-            raise self._end or Disconnected(f"the connection has ended: {error}", hint="ask again") from None
+            raise self._end or Disconnected(
+                f"the connection to the gateway has ended: {error}", hint="send the request again"
+            ) from None
         return asked
 
     def _register(self, request: Any, *, has_bytes: bool = False) -> tuple[_PendingRequest, str]:
@@ -227,7 +229,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """End the connection."""
-        self._finish(Disconnected("the connection is closed"))
+        self._finish(Disconnected("the connection to the gateway is closed"))
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self._socket.close(), _FAREWELL_S)
         self._reader.cancel()
@@ -258,7 +260,7 @@ class AsyncClient:
         except KnownError as error:
             self._finish(error)
         finally:
-            self._finish(Disconnected("the connection has ended"))
+            self._finish(Disconnected("the connection to the gateway has ended"))
 
     async def _read(self) -> tuple[int | None, Disconnected]:
         """Read messages until the connection ends; return the close code and the reason."""
@@ -392,10 +394,10 @@ async def _dial(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SSLC
 
 def _unreachable(url: str, error: Exception) -> Disconnected:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        hint = "trust it with '--ca FILE'; the file is 'serve.tls_cert' of the gateway's project"
+        hint = "add '--ca FILE' to trust it, where FILE is the 'serve.tls_cert' of the gateway's project"
         return Disconnected(f"the certificate of '{url}' is not trusted: {error.certificate_error}", hint=hint)
     what = f"no gateway answers at '{url}': {error or type(error).__name__}"
-    return Disconnected(what, hint="'aptui gateway' starts one; with 'serve.enabled' the engine starts it")
+    return Disconnected(what, hint="run 'aptui gateway', or set 'serve.enabled' so that the engine starts it")
 
 
 async def _reason(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SSLContext | None, status: int) -> str:
@@ -421,16 +423,16 @@ async def _reason(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SS
 def _as_refused_handshake(url: str, status: int, why: str) -> KnownError:
     reason = f": {sanitize(why)}" if why else ""
     reasons = {
-        401: Refusal("the gateway does not accept this token", hint="'aptui token add NAME' makes one", code=1),
+        401: Refusal("the gateway does not accept this token", hint="run 'aptui token add NAME' to make a token", code=1),
         403: Refusal(
             f"the gateway refused the connection{reason}",
             hint="check 'serve.allowed', 'serve.rejected' and the token's scopes",
             code=1,
         ),
-        421: Refusal(f"the gateway does not accept the host name in '{url}'", hint="'serve.hosts' lists the accepted names"),
-        503: Refusal("the gateway has too many clients", hint="'serve.clients_limit' sets the maximum", code=4),
+        421: Refusal(f"the gateway does not accept the host name in '{url}'", hint="add the name to 'serve.hosts'"),
+        503: Refusal("the gateway has too many clients", hint="try again later, or raise 'serve.clients_limit'", code=4),
     }
-    return reasons.get(status) or Disconnected(f"'{url}' is not a gateway: it answers {status}")
+    return reasons.get(status) or Disconnected(f"'{url}' is not a gateway: it answers with status {status}")
 
 
 class Device:
@@ -542,7 +544,7 @@ class Client:
     @property
     def _connected(self) -> AsyncClient:
         if self._client is None or self._loop.is_closed():
-            raise Disconnected("the connection is closed")
+            raise Disconnected("the connection to the gateway is closed")
         return self._client
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
@@ -571,5 +573,7 @@ def local(cache_dir: Path) -> tuple[str, str]:
     found = places.find_gateway(cache_dir)
     if found is None or not found.is_alive:
         why = f": {found.problem}" if found is not None and found.problem else ""
-        raise HostError(f"no gateway is running{why}", hint="'aptui gateway' starts one; with 'serve.enabled' the engine starts it")
+        raise HostError(
+            f"no gateway is running{why}", hint="run 'aptui gateway', or set 'serve.enabled' so that the engine starts it"
+        )
     return found.url, found.token

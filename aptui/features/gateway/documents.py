@@ -61,7 +61,7 @@ _FILE = (
 _ERRORS = {
     "401": "The token is missing or unknown; `aptui token add NAME` makes one. Calls from this machine need one, too.",
     "403": "The token lacks the scope, or this address or web page is not allowed.",
-    "404": "Nothing has this name.",
+    "404": "No product, asset or folder has this name.",
     "503": "The gateway is busy or starting, or the client has too many connections; `Retry-After` says when to try again.",
 }
 _CHANGE: _Json = {

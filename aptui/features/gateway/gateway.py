@@ -201,13 +201,13 @@ def refuse_unsafe(serve: GatewaySettings, token_file: Path) -> None:
         return
     if not serve.tls_cert:
         raise UserError(
-            f"'serve.address' {serve.address} can be reached from other machines, and there is no TLS",
-            hint="set 'serve.tls_cert' and 'serve.tls_key', or listen at 127.0.0.1",
+            f"other machines can reach 'serve.address' {serve.address}, but there is no TLS",
+            hint="set 'serve.tls_cert' and 'serve.tls_key', or set 'serve.address' to 127.0.0.1",
         )
     if not tokens.read(token_file):
         raise UserError(
-            f"'serve.address' {serve.address} can be reached from other machines, and there is no token",
-            hint="'aptui token add NAME' makes one",
+            f"other machines can reach 'serve.address' {serve.address}, but there is no token",
+            hint="run 'aptui token add NAME' to make a token",
         )
 
 
@@ -226,7 +226,7 @@ def tls_context(serve: GatewaySettings) -> ssl.SSLContext | None:
     except ssl.SSLError as error:
         raise UserError(
             f"'{serve.tls_cert}' and '{serve.tls_key}' are not a certificate and its key: {error.reason or error}",
-            hint="both are PEM files: 'serve.tls_cert' the chain, 'serve.tls_key' its key",
+            hint="name PEM files: the certificate chain in 'serve.tls_cert', its private key in 'serve.tls_key'",
         ) from None
     except OSError as error:
         raise UserError(

@@ -110,7 +110,7 @@ class GatewaySupervisor:
                     command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True, cwd=config.project_dir
                 )
         except (OSError, KnownError) as error:
-            self._fail(f"its process cannot be started: {error}", now)
+            self._fail(f"the process of the gateway cannot be started: {error}", now)
             return
         self._began = now
         self._process.watch(child)
@@ -120,7 +120,7 @@ class GatewaySupervisor:
         now = time.monotonic()
         if now - self._began >= _SOUND_S:
             self._retry_s = _RETRY_S[0]
-        self._fail(self._last_words() or f"its process ended with exit code {code}", now)
+        self._fail(self._last_words() or f"the process of the gateway ended with exit code {code}", now)
 
     def _fail(self, why: str, now: float) -> None:
         self._retry_at, self._retry_s = now + self._retry_s, min(4 * self._retry_s, _RETRY_S[1])

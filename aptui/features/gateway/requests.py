@@ -90,7 +90,7 @@ class GatewayRequests:
             case ShowSource():
                 live, engine = self._live, self._live.working_engine()
                 if not verb.source:
-                    raise UserError("the source to be shown is missing", hint="name a source")
+                    raise UserError("the request does not name a source to show", hint="name a source")
                 engine.news.notify(ShowRequested(engine.inbox.seq, RelPath(verb.source), verb.product, verb.on_screen))
                 live.wake()
                 request.answer()
@@ -118,7 +118,7 @@ class GatewayRequests:
         """
         live = self._live
         if live.gateway_report is None or live.server is None:
-            raise HostError("no gateway runs", hint="'serve: {enabled: true}' in aptui.yaml starts one")
+            raise HostError("no gateway is running", hint="write 'serve: {enabled: true}' in aptui.yaml to start one")
         engine = live.engine
         notice = PeerOrdered(engine.inbox.seq if engine else 0, order)
         live.server.say(self._gateway, codec.encode_notice(notice, engine.epoch if engine else 0, notice.cause))

@@ -45,7 +45,10 @@ if TYPE_CHECKING:
 
 _TOKEN_VARIABLE = "APTUI_TOKEN"
 _TOKEN_LIMIT = 4_096
-_TOKEN_HELP = f"other users see this token in the list of processes: use ${_TOKEN_VARIABLE}; your own gateway needs no token"
+_TOKEN_HELP = (
+    f"other users can see it in the list of processes, so set ${_TOKEN_VARIABLE} instead; the gateway of your own "
+    "project needs no token"
+)
 _SCOPES = "read,escalate"
 _DAY_MS = 86_400_000
 _MOST_DAYS = 36_500
@@ -64,7 +67,7 @@ def _need_aiohttp() -> None:
 
 def gateway_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `gateway`."""
-    parser.add_argument("--platforms", metavar="A,B", help="these platforms only")
+    parser.add_argument("--platforms", metavar="A,B", help="only these platforms")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
     parser.add_argument("--supervised", action="store_true", help=SUPPRESS)
 
@@ -98,7 +101,8 @@ def _refuse_second(config: Config) -> None:
     found = places.find_gateway(config.cache_dir)
     if found is not None and found.is_alive:
         raise UserError(
-            f"a gateway of this project already listens at {found.url} (process {found.pid})", hint="use that one, or stop it first"
+            f"a gateway of this project already listens at {found.url} (process {found.pid})",
+            hint="use this gateway, or stop it first",
         )
 
 
@@ -125,7 +129,13 @@ def token_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("action", choices=("add", "list", "revoke"), help="what to do")
     parser.add_argument("name", nargs="?", default="", help="name of the token")
     parser.add_argument("--scopes", default=_SCOPES, metavar="A,B", help=f"read, escalate, control, shutdown; {_SCOPES} by default")
-    parser.add_argument("--days", type=_days, default=0.0, metavar="N", help="lifetime in days; it never expires by default")
+    parser.add_argument(
+        "--days",
+        type=_days,
+        default=0.0,
+        metavar="N",
+        help="number of days after which the token expires; by default it never expires",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -148,18 +158,18 @@ def token(arguments: Namespace) -> int:
     if arguments.action == "list":
         return _list_tokens(tokens.read(file), is_json=arguments.json)
     if not arguments.name:
-        raise UserError("the name of the token is missing", hint=f"'aptui token {arguments.action} NAME'")
+        raise UserError("the name of the token is missing", hint=f"write 'aptui token {arguments.action} NAME'")
     if arguments.action == "revoke":
         tokens.revoke(file, arguments.name)
         return printing.say_answer(arguments.json, {"name": arguments.name}, f"'{printing.line(arguments.name)}' is revoked")
     words = [word.strip() for word in arguments.scopes.split(",") if word.strip()]
     unknown = [word for word in words if word not in {scope.value for scope in Scope}]
     if unknown or not words:
-        raise UserError(f"there is no scope '{(unknown or [''])[0]}'", hint=f"there are {', '.join(Scope)}")
+        raise UserError(f"there is no scope '{(unknown or [''])[0]}'", hint=f"the scopes are {', '.join(Scope)}")
     lasts_ms = int(arguments.days * _DAY_MS)
     made = tokens.add(file, arguments.name, [Scope(word) for word in words], lasts_ms=lasts_ms)
     printing.say_answer(arguments.json, {"name": arguments.name, "token": made, "scopes": words}, made)
-    printing.complain("save it now: it is not shown again")
+    printing.complain("save the token now, because it is not shown again")
     return 0
 
 
@@ -191,13 +201,15 @@ def client_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `client`."""
     parser.add_argument("action", metavar="WHAT", help=_ACTIONS)
     parser.add_argument("words", nargs="*", metavar="WORD", help="arguments of the request")
-    parser.add_argument("--url", default="", help="address of a gateway; this project's own by default")
-    parser.add_argument("--token", default="", help=f"'-' = a line of standard input; {_TOKEN_HELP}")
-    parser.add_argument("--token-file", default="", metavar="FILE", help="a file with the token that only its owner can read")
+    parser.add_argument("--url", default="", help="address of a gateway; by default the gateway of this project")
+    parser.add_argument("--token", default="", help=f"token for the gateway; '-' reads it from standard input; {_TOKEN_HELP}")
+    parser.add_argument(
+        "--token-file", default="", metavar="FILE", help="file that contains the token, and that only its owner can read"
+    )
     parser.add_argument("--ca", default="", metavar="FILE", help="certificate (PEM) of the gateway or its authority")
-    parser.add_argument("--platform", default="", help="this platform only")
-    parser.add_argument("--notices", default="", metavar="A,B", help="watch: these notifications only")
-    parser.add_argument("--output", default="", metavar="FILE", help="get: write to this file instead of standard output")
+    parser.add_argument("--platform", default="", help="only this platform")
+    parser.add_argument("--notices", default="", metavar="A,B", help="with watch: only these notifications")
+    parser.add_argument("--output", default="", metavar="FILE", help="with get: write to this file instead of standard output")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -222,7 +234,7 @@ def _connect(arguments: Namespace, *, wants_catalog: bool) -> Client:
         place = (lambda: (local(cache)[0], own)) if own else (lambda: local(cache))
         url, own = place()
     if not own:
-        raise UserError("a token is missing", hint=f"'--token-file', or ${_TOKEN_VARIABLE}")
+        raise UserError("a token is missing", hint=f"add '--token-file FILE', or set ${_TOKEN_VARIABLE}")
     names = tuple(filter(None, arguments.notices.split(","))) if arguments.action == "watch" else ()
     return Client.connect(
         url,
@@ -366,11 +378,16 @@ def _ask(connected: Client, arguments: Namespace) -> int:
     known = set(record.__struct_fields__)
     unknown = sorted(given.keys() - known)
     if unknown:
-        raise UserError(f"'{name}' has no field '{unknown[0]}'", hint=f"there are {', '.join(sorted(known)) or 'none'}")
+        raise UserError(
+            f"'{name}' has no field '{unknown[0]}'",
+            hint=f"the fields are {', '.join(sorted(known))}" if known else "it has no fields",
+        )
     try:
         request = as_record(given, record)
     except RequestMistake as mistake:
-        raise UserError(f"the request is invalid: {mistake.what}", hint="'aptui client --help' shows the form") from None
+        raise UserError(
+            f"the request is invalid: {mistake.what}", hint="run 'aptui client --help' to see the form of requests"
+        ) from None
     printing.say_json(to_builtins(connected.ask(request)))
     return 0
 
@@ -400,16 +417,19 @@ product is {seq, kind, id, name, removed}. Without --since everything is listed 
 def changes_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `changes`."""
     parser.add_argument(
-        "--since", type=_number, metavar="SEQ", help="the last known number; without it, everything is listed first"
+        "--since",
+        type=_number,
+        metavar="SEQ",
+        help="number of the last change that you know; by default all sources and products are listed first",
     )
-    parser.add_argument("--follow", action="store_true", help="print changes as they come, until interrupted")
+    parser.add_argument("--follow", action="store_true", help="print new changes as they happen, until you press Ctrl-C")
     parser.add_argument("--jsonl", action="store_true", help="print one JSON object a line")
     parser.epilog = _EPILOG
 
 
 def _number(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise UserError(f"'{text}' is not the number of a change", hint="0, or a 'seq' that 'aptui changes --jsonl' printed")
+        raise UserError(f"'{text}' is not the number of a change", hint="write 0, or a 'seq' that 'aptui changes --jsonl' printed")
     return min(int(text), (1 << 63) - 1)
 
 
@@ -443,7 +463,7 @@ def _print(record: Record) -> None:
 
     seq, kind = record.get("seq", ""), record["kind"]
     if kind == LISTED:
-        printing.say(f"{seq}  the listing is complete; changes follow", "bold")
+        printing.say(f"{seq}  the listing is complete; new changes follow", "bold")
     elif kind == RESYNC:
         printing.say(f"{seq}  resync: earlier changes are not stored; list everything, then continue from this number", "yellow")
     else:
@@ -459,9 +479,11 @@ _DESKTOPS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 def web_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `web`."""
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="port of the loopback; any free port by default")
+    parser.add_argument(
+        "--port", type=int, default=0, metavar="N", help="port on this machine (127.0.0.1); by default any free port"
+    )
     parser.add_argument("--theme", metavar="NAME", default="", help="theme to use instead of the saved one")
-    parser.add_argument("--read-only", action="store_true", help="read-only: do not start or query an engine")
+    parser.add_argument("--read-only", action="store_true", help="do not start, query or change an engine")
 
 
 def web(arguments: Namespace) -> int:
@@ -477,7 +499,7 @@ def web(arguments: Namespace) -> int:
 
 def _print_screen(address: str) -> None:
     printing.say(f"the screen is at  {address}")
-    printing.say("this address gives full control of the engine; Ctrl-C ends it")
+    printing.say("this address gives full control of the engine, so keep it secret; press Ctrl-C to stop the server")
     sys.stdout.flush()
 
 
@@ -525,7 +547,10 @@ def draw_texture(path: str, name: str) -> tuple[str, bytes] | str:
 
 def _print_page(config: Config, address: str) -> None:
     printing.say(f"the demo's page is at  {address}")
-    printing.say(f"save any file below '{printing.line(str(config.project_dir / 'assets'))}' and look at the page; Ctrl-C ends it")
+    printing.say(
+        f"save any file below '{printing.line(str(config.project_dir / 'assets'))}' and watch the page change; press "
+        "Ctrl-C to stop the demo"
+    )
     sys.stdout.flush()
     # The browser is opened on a desktop only, because a text browser would use this terminal. Other users can read the address in
     # the browser's arguments; this is acceptable, because the token in the address allows only reading products.
@@ -566,9 +591,9 @@ def _check_gateway(config: Config) -> DoctorCheck:
     if find_spec("aiohttp") is None:
         return DoctorCheck("gateway", "warn", "aiohttp is not installed", install_advice("serve"))
     if found is None and not engine_process(config):
-        return DoctorCheck("gateway", "ok", "it starts with the engine, which is not running")
+        return DoctorCheck("gateway", "ok", "the gateway starts with the engine, which is not running")
     if found is None or not found.is_alive:
-        return DoctorCheck("gateway", "warn", places.describe_gateway(found), "'aptui gateway' prints the reason")
+        return DoctorCheck("gateway", "warn", places.describe_gateway(found), "run 'aptui gateway' to see the reason")
     return DoctorCheck("gateway", "ok", places.describe_gateway(found))
 
 
@@ -578,7 +603,7 @@ def _check_lists(config: Config) -> DoctorCheck:
     if changed:
         message = f"{', '.join(changed)} were changed on the Connections screen, which overrides the configuration"
         file = config.cache_dir / peer_settings.PLACE
-        advice = f"'aptui config --explain KEY' shows both; delete '{file}' to go back to the configuration"
+        advice = f"run 'aptui config --explain KEY' to see both values, or delete '{file}' to use the configuration again"
         return DoctorCheck("connections", "warn", message, advice)
     return DoctorCheck("connections", "ok", "as configured")
 

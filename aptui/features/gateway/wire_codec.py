@@ -81,7 +81,7 @@ class Scope(StrEnum):
 
 
 SCOPES = {
-    Scope.READ: "Read products, folders, changes, figures and jobs; over the WebSocket also logs of jobs.",
+    Scope.READ: "Read products, folders, changes, metrics and jobs; over the WebSocket, also logs of jobs.",
     Scope.ESCALATE: "Raise the priority of jobs; process a product on demand (`wait=1`).",
     Scope.CONTROL: "Run jobs again, rescan, write catalogs, read log files (`@log@`), see absolute paths.",
     Scope.SHUTDOWN: "Stop the engine.",
@@ -155,7 +155,7 @@ _LAST_ID = (1 << 32) - 1
 """Largest id of a request. The id is sent as four bytes before the bytes of a file."""
 _BOUNDS = codec.Bounds(text=4_096, items=10_000)
 """Maximum lengths of a request's fields. Paths of file systems are shorter than these limits."""
-ADVICE = "'GET /v1/protocol' describes every request"
+ADVICE = "read 'GET /v1/protocol', which describes every request"
 _encoder = msgspec.json.Encoder()
 
 
@@ -197,7 +197,7 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
     Raises:
         RequestMistake: the frame is not JSON, the request is unknown, or a field is unknown, missing, invalid or too large.
     """
-    given = _decode(frame, dict[str, msgspec.Raw], 0, "a frame is an object in JSON: ")
+    given = _decode(frame, dict[str, msgspec.Raw], 0, "a frame must be a JSON object: ")
     number = _number(given)
     if "request" not in given:
         raise RequestMistake("a frame without 'request'", ADVICE, number=number)
@@ -220,7 +220,7 @@ def _number(given: dict[str, msgspec.Raw]) -> int:
         raise RequestMistake("a frame without 'id'", ADVICE)
     number: int = _decode(given["id"], int, 0, "'id': ")
     if not 0 < number <= _LAST_ID:
-        raise RequestMistake(f"'id': expected a number from 1 to {_LAST_ID}")
+        raise RequestMistake(f"'id' must be a number from 1 to {_LAST_ID}")
     return number
 
 

@@ -32,7 +32,7 @@ def parse_asset_id(text: str) -> tuple[bytes, int | None]:
     """
     found = _ASSET_ID.fullmatch(text.strip())
     if found is None:
-        raise RequestMistake(f"'{text[:60]}' is not an asset id", "'{UUID}:<sub id in hexadecimal>'")
+        raise RequestMistake(f"'{text[:60]}' is not an asset id", "write '{UUID}:<sub id in hexadecimal>'")
     return bytes.fromhex("".join(found.groups()[:5])), int(found[6], 16) if found[6] else None
 
 

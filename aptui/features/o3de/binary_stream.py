@@ -164,12 +164,12 @@ def parse(data: bytes, most: int = sys.maxsize) -> BinaryElement:
         ValueError: the data is not a binary stream.
     """
     if data[:5] != PREFIX:
-        message = "it is not a binary stream of version 3"
+        message = "the data is not a binary stream of version 3"
         raise ValueError(message)
     reader = _StreamReader(data, most)
     element = reader.read_element(0)
     if element is None or data[reader.at :] != END:
-        message = "it does not end where its object ends"
+        message = "the data continues after the end of its object"
         raise ValueError(message)
     return element
 
@@ -186,7 +186,7 @@ class _StreamReader:
             return None
         self._left -= 1
         if depth > _DEEPEST or self._left < 0 or not flags & _ELEMENT:
-            message = "it is nested too deeply" if depth > _DEEPEST else "it is damaged, or has too many elements"
+            message = "the data is nested too deeply" if depth > _DEEPEST else "the data is damaged, or has too many elements"
             raise ValueError(message)
         name = int.from_bytes(self._read(4), "big") if flags & _NAME else 0
         version = self._read(1)[0] if flags & _VERSION else 0
@@ -202,7 +202,7 @@ class _StreamReader:
     def _read(self, size: int) -> bytes:
         found = self._data[self.at : self.at + size]
         if len(found) < size:
-            message = "it ends in the middle"
+            message = "the data ends too early"
             raise ValueError(message)
         self.at += size
         return found

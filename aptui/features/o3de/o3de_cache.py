@@ -113,7 +113,7 @@ class RuntimeCatalogs:
                     self._save(self._write_apart)
                     rest_s = max(self._rest_s, time.monotonic() - began_s)
         except KnownError as error:
-            self._problem = f"the runtime's catalogs cannot be written: {error}"
+            self._problem = f"the asset catalogs for the game cannot be written: {error}"
         done()
 
     def take_written(self) -> set[str]:
@@ -150,7 +150,7 @@ class RuntimeCatalogs:
             command, stdin=subprocess.DEVNULL, stdout=file, env=python_environment(), start_new_session=True, check=False
         ).returncode
         if code:
-            raise OSError(0, f"the process that writes it ended with exit code {code}")
+            raise OSError(0, f"the process that writes the catalog ended with exit code {code}")
 
 
 def _write_registry(cache_dir: Path, platform: str, file: BinaryIO) -> None:
@@ -236,7 +236,7 @@ def _set_aside(cache: Path, names: tuple[str, ...]) -> Iterator[Path]:
             folder.rename(aside)
         except OSError as error:
             raise HostError(
-                f"the folder '{folder}' cannot be set aside: {error.strerror}",
+                f"the folder '{folder}' cannot be renamed: {error.strerror}",
                 hint="check its permissions and the free space on its disk",
             ) from error
         yield aside

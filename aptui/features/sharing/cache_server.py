@@ -135,14 +135,18 @@ def _check(serving: CacheServer) -> None:
         return
     if not serving.read_tokens and not serving.write_tokens:
         raise UserError(
-            f"'{serving.host}' is reachable from other machines: it needs tokens for reading and writing", hint="--read-token-file"
+            f"other machines can reach '{serving.host}', so the server needs tokens for reading and writing",
+            hint="add --read-token-file FILE and --write-token-file FILE",
         )
     if serving.is_writable:
-        raise UserError("a store that other machines can reach needs a token for writing", hint="--write-token-file")
+        raise UserError(
+            "other machines can reach and write to this store, so the server needs tokens for writing",
+            hint="add --write-token-file FILE",
+        )
     if not serving.certificate and not serving.is_plain:
         raise UserError(
-            f"'{serving.host}' is reachable from other machines, and tokens would be sent unencrypted",
-            hint="name a certificate and its key",
+            f"other machines can reach '{serving.host}', so tokens would be sent unencrypted",
+            hint="add --certificate FILE and --key FILE",
         )
 
 
@@ -172,7 +176,9 @@ class _Offer:
         if client and self._busy[client] >= max(1, int(self._serving.most_connections * _SHARE)):
             assert isinstance(request.protocol, _CacheSocket)
             request.protocol.note_refused()
-            raise web.HTTPServiceUnavailable(text="too many requests of this client at a time\n", headers={"Retry-After": "5"})
+            raise web.HTTPServiceUnavailable(
+                text="this client has sent too many requests at a time\n", headers={"Retry-After": "5"}
+            )
         self._busy[client] += 1
         try:
             yield
@@ -189,7 +195,7 @@ class _Offer:
         if match is None:
             return web.Response(status=404, text="this address does not exist")
         if not self._is_expected(request):
-            return web.Response(status=421, text="'Host' names another server")
+            return web.Response(status=421, text="the host name of this request is not a name of this server")
         namespace = match["namespace"] or TRUSTED
         if request.method in {"GET", "HEAD"}:
             return await self._send_entry(request, namespace, match["kind"], match["name"])

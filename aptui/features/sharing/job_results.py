@@ -316,19 +316,23 @@ def find_stored_run(config: Config, job_id: int, run_key: int) -> StoredRun:
         runs = database.runs_of(job_id)
         at = next((at for at, run in enumerate(runs) if run.run_key == run_key), -1)
         if at < 0:
-            raise UserError("this job does not have this run", hint="'aptui log JOB --history' lists the stored runs")
+            raise UserError("this job has no run with this number", hint="run 'aptui log JOB --history' to list the stored runs")
         known = {product.name: product for product in database.products_of(job_id)}
         then = database.moments_of(job_id)[at]
     run = runs[at]
     if run.outcome != Outcome.SUCCEEDED:
         raise UserError(
-            f"run {at + 1} of this job failed: it has no products", hint="'aptui log JOB --history' shows the outcome of each run"
+            f"run {at + 1} of this job failed, so it has no products",
+            hint="run 'aptui log JOB --history' to see the outcome of each run",
         )
     if is_of_any_draft(then.inputs):
-        hint = "'aptui log JOB --history' lists all runs; the final follows its draft"
-        raise UserError(f"run {at + 1} of this job made a draft, and only finals can be restored", hint=hint)
+        hint = "run 'aptui log JOB --history' to list all runs; the run after a draft made the final product"
+        raise UserError(f"run {at + 1} of this job made a draft, which cannot be restored", hint=hint)
     if not config.sharing.local_store:
-        raise UserError("this machine stores no results: its store is switched off", hint="local_store: {enabled: true}")
+        raise UserError(
+            "this machine stores no results, because 'local_store' is disabled",
+            hint="write 'local_store: {enabled: true}' in aptui.yaml",
+        )
     products = tuple(_find_stored(config, name, digest, known) for name, digest, _size in then.products)
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.completed_ms / 1000))
     return StoredRun(products, f"that of its run of {when}{RESTORED}")
@@ -343,7 +347,7 @@ def _find_stored(config: Config, name: str, digest: str, known: Mapping[str, Pro
         )
     found = find_stored_file(config, digest)
     if not found:
-        hint = "the store has no copies of sources, and removes results that were not used for long"
+        hint = "the store contains no unchanged copies of sources, and deletes results that were not used for a long time"
         raise UserError(f"'{name}' of the earlier run is not in this machine's store '{config.sharing.local_store}'", hint=hint)
     return StoredProduct(found, digest, known[name])
 

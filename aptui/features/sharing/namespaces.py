@@ -76,7 +76,7 @@ def open_store(address: str, namespace: str = TRUSTED, *, limit_s: float = 5.0) 
         from aptui.features.sharing.stores.remote_stores import ObjectStore
 
         return ObjectStore(address, namespace, limit_s=max(limit_s, 1.0))
-    raise UserError(f"'{address}' is not a location for a shared cache", hint="an absolute folder, http(s)://…, or s3://…")
+    raise UserError(f"'{address}' is not a location for a shared cache", hint="write an absolute folder, http(s)://…, or s3://…")
 
 
 class Namespace(Struct, frozen=True):
@@ -173,10 +173,10 @@ def probe(sharing: SharedCacheSettings) -> ProbeAnswer:
         with closing(open_store(sharing.store, sharing.namespace, limit_s=sharing.deadline_s)) as store:
             store.get_record(hashlib.sha256(os.urandom(32)).hexdigest())
             spent_ms = round(1000 * (time.monotonic() - began_s))
-            message = f"the store answers after {spent_ms} ms"
+            message = f"the store answered after {spent_ms} ms"
             if sharing.mode == "server":
                 _write_probe(store)
-                message += ", and can be written to"
+                message += ", and results can be written to it"
             return ProbeAnswer(store.address, message, milliseconds=spent_ms)
     except KnownError as error:
         # `error.where` is left out, because the caller prints the address of the store.

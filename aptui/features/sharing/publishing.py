@@ -134,7 +134,7 @@ def doubt(record: Record) -> str:
     """
     for line in record.log:
         if line.level >= LogLevel.WARNING and _IS_FULL.search(line.text):
-            return f"the log mentions a full disk: '{line.text[:100]}'"
+            return f"the log of the job mentions a full disk: '{line.text[:100]}'"
     return ""
 
 

@@ -87,7 +87,7 @@ class Seal(Struct, frozen=True):
         """
         kind, fields, body = part_sealed(data)
         if self.team_key and not hmac.compare_digest(fields.get("mac", ""), self._mac(kind, body)):
-            raise Mismatch("the record is not sealed with the team's key")
+            raise Mismatch("the record was not made with the team's key")
         if self.writers and not self._is_signed(kind, fields, body):
             raise Mismatch("the record is not signed by a configured writer")
         return kind, body
@@ -128,7 +128,7 @@ def part_sealed(data: bytes) -> tuple[str, dict[str, str], bytes]:
     words = data[: max(end, 0)].decode("ascii", "replace").split(" ")
     fields = dict(word.partition("=")[::2] for word in words[2:])
     if words[0] != _MAGIC.decode() or len(words) < 3 or not all(_FIELD.fullmatch(value) for value in fields.values()):
-        raise Mismatch("this is not a record of a result")
+        raise Mismatch("the data is not the record of a result")
     body = data[end + 1 :]
     if fields.get("sha256") != hashlib.sha256(body).hexdigest():
         raise Mismatch("the record is damaged")
@@ -150,7 +150,7 @@ def read_key(path: str) -> bytes:
     """
     text = read_private(path, "the key", _LONGEST_KEY_BYTES + 1).strip()
     if not _SHORTEST_KEY_BYTES <= len(text) <= _LONGEST_KEY_BYTES:
-        raise UserError(f"a key has {_SHORTEST_KEY_BYTES} to {_LONGEST_KEY_BYTES} bytes, this one {len(text)}", where=path)
+        raise UserError(f"the key has {len(text)} bytes, but must have {_SHORTEST_KEY_BYTES} to {_LONGEST_KEY_BYTES}", where=path)
     return text
 
 
@@ -257,7 +257,7 @@ def validate_name(text: str) -> str:
         Mismatch: `text` cannot be a name.
     """
     if not is_name(text):
-        raise Mismatch(f"'{text[:80]}' is not a name of a record or blob")
+        raise Mismatch(f"'{text[:80]}' is not the name of a record or stored file")
     return text
 
 
@@ -376,11 +376,12 @@ def difference(ours: Record, theirs: Record) -> str:
     mine, other = ({(item.sub_id, item.name): item for item in record.products} for record in (ours, theirs))
     if mine.keys() != other.keys():
         names = sorted(name for _, name in mine.keys() ^ other.keys())
-        return f"only one of two runs made '{names[0]}'"
+        return f"only one of two runs of the job made the product '{names[0]}'"
     for slot, item in mine.items():
         if _comparable(item) != _comparable(other[slot]):
             return (
-                f"product '{item.name}' differs from the one that '{theirs.writer or 'another writer'}' made from the same inputs"
+                f"product '{item.name}' differs from the product that '{theirs.writer or 'another writer'}' made from the "
+                "same inputs"
             )
     return ""
 
@@ -388,12 +389,12 @@ def difference(ours: Record, theirs: Record) -> str:
 def flaw_of_report(record: Record, facts: JobFacts) -> str:
     """Return how the inputs that a run reported differ from the inputs of this job, "" = they do not differ."""
     if record.code != facts.code:
-        return f"the record of a job of '{facts.builder_name}' reports other code or another tool than its key contains"
+        return f"the record of a job of '{facts.builder_name}' reports code or a tool that does not match its key"
     if record.inputs != facts.known:
-        return f"the record of a job of '{facts.builder_name}' reports other inputs than its key contains"
+        return f"the record of a job of '{facts.builder_name}' reports inputs that do not match its key"
     kind = ProductFlag.INTERMEDIATE if facts.platform == COMMON_PLATFORM else ProductFlag.PRODUCT
     if any(not product.flags & kind for product in record.products):
-        return f"the record of a job of '{facts.builder_name}' has products of another platform than its key contains"
+        return f"the record of a job of '{facts.builder_name}' has products for a platform that does not match its key"
     return ""
 
 

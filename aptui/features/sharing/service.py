@@ -305,7 +305,7 @@ class Service:
             self._paused[name] = self._clock() + _SHUNNED_S
             self._reporter.about(error)
         except TooSlow:
-            self._fail(StoreError(f"no answer within {self._deadline_s:g} s", where=store.address))
+            self._fail(StoreError(f"the shared cache did not answer within {self._deadline_s:g} s", where=store.address))
         except StoreError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001  # an error of a store must not delay a job
@@ -318,7 +318,9 @@ class Service:
     def _fail(self, error: StoreError) -> None:
         self._reporter.about(error)
         if self._breaker.note_failure():
-            self._reporter.report(f"rest {error.where}", f"the shared cache is not used for a while: {error}")
+            self._reporter.report(
+                f"rest {error.where}", f"the shared cache is not used for some time, because it failed several times: {error}"
+            )
 
     def _is_paused(self, name: str) -> bool:
         return self._paused.get(name, 0.0) > self._clock()
@@ -365,7 +367,10 @@ class Service:
         free = disk.f_bavail * disk.f_frsize
         if size + _RESERVED_BYTES <= free:
             return True
-        text = f"a shared result of {size >> 20:,} MiB is made here instead: the disk of '{folder}' has {free >> 20:,} MiB left"
+        text = (
+            f"a shared result of {size >> 20:,} MiB is not downloaded, because the disk of '{folder}' has only "
+            f"{free >> 20:,} MiB left"
+        )
         self._reporter.report("room", text)
         return False
 

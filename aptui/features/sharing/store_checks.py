@@ -83,7 +83,7 @@ def look_up(config: Config) -> CommitReadiness:
 
     sharing = config.sharing
     if not (sharing.local_store or sharing.is_remote):
-        raise UserError("this project stores and shares no results", hint="see 'local_store' and 'shared_cache' in aptui.yaml")
+        raise UserError("this project stores and shares no results", hint="set 'local_store' or 'shared_cache' in aptui.yaml")
     with _private(sharing.local_store) as folder:
         dry = replace(config, cache_dir=folder / "Cache", log_dir=folder / "logs", temp_dir=folder / "temp")
         opening = PreparedSession(dry, own_paths=own_paths(config))
@@ -150,8 +150,8 @@ def _refuse_new_code(config: Config, there: Path, commit: str) -> None:
         name, new = "scripts", new or [Path("project.json")]
     if new:
         raise UserError(
-            f"'{commit}' contains code that would run here: its {name} differs from the one in this checkout ('{new[0]}')",
-            hint="read the code, then add --trust-code; in CI, only for branches whose authors may run programs there",
+            f"'{commit}' contains code that would run on this machine: its {name} differs from this checkout ('{new[0]}')",
+            hint="read the code, then add --trust-code; in CI, do so only for branches whose authors may run programs in CI",
         )
 
 
@@ -257,7 +257,7 @@ def rebuild_store(config: Config, project: OpenedProject, wanted: SharedCacheSet
         rebuilt.report("every result matches the stored one")
     if removed:
         printing.say(f"{printing.count(removed, 'result')} removed; removed results are built again when needed", "yellow")
-        printing.say("'aptui verify --rebuild 100%' finds wrong products that this project's cache got from there")
+        printing.say("run 'aptui verify --rebuild 100%' to find wrong products that this project's cache received from the store")
     return DIFFERENT if differences else 0
 
 

@@ -35,8 +35,9 @@ CACHE_ACTIONS = {
     "init": "create the team's key for the shared cache and print what teammates need",
     "stats": "show stored results and saved time for each builder",
     "gc": "remove the least recently used results, down to the size limit",
-    "verify": "read all results stored on this machine; remove damaged ones, and ones that differ from a rebuild",
-    "test": "connect to the shared cache and read from it; with mode server also write",
+    "verify": "read all results stored on this machine; delete damaged results, and with --rebuild results that differ from "
+    "a new build",
+    "test": "connect to the shared cache and read from it; in mode 'server' also write",
     "prefetch": "fetch all results for the current state of this project; run no builder",
     "ready": "check whether the shared cache has all results of a commit; runs the analyses of its builders",
     "serve": "serve this machine's results over HTTP",
@@ -50,11 +51,13 @@ def cache_arguments(parser: ArgumentParser, action: str = "") -> None:
         parser.add_argument("action", choices=list(CACHE_ACTIONS), metavar="ACTION", help=actions)
     if action in ("", "ready"):
         parser.add_argument(
-            "commit", metavar="COMMIT", nargs="?", default="", help="ready: a commit, branch or tag of the repository"
+            "commit", metavar="COMMIT", nargs="?", default="", help="with ready: a commit, branch or tag of the repository"
         )
-        parser.add_argument("--trust-code", action="store_true", help="ready: allow builder code of the commit to run here")
+        parser.add_argument(
+            "--trust-code", action="store_true", help="with ready: allow the commit's builder code to run on this machine"
+        )
     if action in ("", "ready", "prefetch"):
-        parser.add_argument("--platforms", metavar="A,B", help="ready, prefetch: these platforms only")
+        parser.add_argument("--platforms", metavar="A,B", help="with ready and prefetch: only these platforms")
     if action in ("", "verify"):
         _rebuild_arguments(parser)
     if action in ("", "gc"):
@@ -72,7 +75,8 @@ def _rebuild_arguments(parser: ArgumentParser) -> None:
         "--rebuild",
         type=share,
         metavar="SHARE",
-        help="verify: instead, build 5%% (or another share) of this project's stored results twice more, in private, and compare",
+        help="with verify: build a share of this project's stored results (5%%, for example) twice in a temporary folder, "
+        "and compare",
     )
     parser.add_argument(
         "--seed",
@@ -83,20 +87,21 @@ def _rebuild_arguments(parser: ArgumentParser) -> None:
 
 
 def _serve_arguments(parser: _ArgumentGroup) -> None:
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; by default this machine only")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; by default only this machine")
     parser.add_argument("--port", type=int, default=_PORT, help=f"{_PORT} by default; 0 is any")
-    parser.add_argument("--writable", action="store_true", help="let every client on this machine write")
+    parser.add_argument("--writable", action="store_true", help="allow every client on this machine to write")
     parser.add_argument(
         "--read-token-file",
         metavar="FILE",
-        help="file of tokens for reading, one a line; by default local clients need no token, others a write token",
+        help="file of tokens for reading, one per line; by default clients on this machine need no token, and others need "
+        "a write token",
     )
     parser.add_argument(
-        "--write-token-file", metavar="FILE", help="file of tokens for writing, one a line, each with an optional namespace"
+        "--write-token-file", metavar="FILE", help="file of tokens for writing, one per line, each with an optional namespace"
     )
     parser.add_argument("--certificate", metavar="FILE", help="certificate for TLS (PEM)")
-    parser.add_argument("--key", metavar="FILE", help="its private key")
-    parser.add_argument("--plain", action="store_true", help="no TLS, because a proxy in front provides it")
+    parser.add_argument("--key", metavar="FILE", help="private key of the certificate")
+    parser.add_argument("--plain", action="store_true", help="do not use TLS, because a proxy in front of the server provides it")
 
 
 def cache(arguments: Namespace) -> int:
@@ -112,7 +117,7 @@ def cache(arguments: Namespace) -> int:
         "serve": _serve,
     }
     if bool(arguments.commit) != (arguments.action == "ready"):
-        raise UserError("'ready' needs a commit, and other actions take none", hint="for example 'aptui cache ready main'")
+        raise UserError("'ready' needs a commit; no other action has this argument", hint="for example 'aptui cache ready main'")
     if arguments.rebuild and arguments.action != "verify":
         raise UserError("'--rebuild' is an option of 'verify' only", hint="for example 'aptui cache verify --rebuild 5%'")
     return actions[arguments.action](arguments)
@@ -138,16 +143,16 @@ def gc(arguments: Namespace) -> int:
     path = _store_of(config)
     size_limit = value_of(arguments.limit or "0")
     if mistake_in("local_store.size_limit", size_limit):
-        raise UserError(f"'{arguments.limit}' is not a size", hint="for example --limit 5GiB")
+        raise UserError(f"'{arguments.limit}' is not a size", hint="write for example --limit 5GiB")
     limit = byte_count(size_limit) if arguments.limit else config.sharing.local_limit_bytes  # type: ignore[arg-type]  # the schema checks it
     done = local.gc(path, limit) if os.path.isdir(path) else local.StoreMaintenance()
     if arguments.json:
         printing.say_json({"store": path, "limit_bytes": limit, **to_builtins(done)})
     elif done.is_busy:
-        printing.say("another process is doing that already")
+        printing.say("another process is already removing results from the store")
     else:
         removed = f"{printing.count(done.removed, 'file')} removed, {printing.size(done.freed_bytes)} freed"
-        printing.say(f"{removed}; {printing.size(done.size_bytes)} of {printing.size(limit) if limit else 'no limit'} are left")
+        printing.say(f"{removed}; {printing.size(done.size_bytes)} of {printing.size(limit) if limit else 'no limit'} remain")
     return 0
 
 
@@ -214,7 +219,7 @@ def _print_totals(builders: Mapping[str, SharingSum], since_ms: int) -> None:
     from aptui.shared.result_store import duration, line, total
 
     if not builders:
-        printing.say("no result was looked up yet")
+        printing.say("no result was searched for yet")
         return
     printing.say(f"since {printing.when(since_ms)}: {line(total(builders.values()))}", "bold")
     rows = []
@@ -258,10 +263,11 @@ def _init(arguments: Namespace) -> int:
         )
     printing.say("each teammate needs a copy of the key there, readable by its owner only (chmod 600); send it like a password,")
     printing.say(
-        "never with the project. Results that were shared without the key are not used any more. The key both seals and opens;"
+        "never with the project. Results that were shared without the key are no longer used. The same key signs and "
+        "checks results;"
     )
     printing.say(
-        "for machines that only read, set 'mode: client', a token for reading, and 'writers' with 'signing_key_file' of writers."
+        "for machines that only read, set 'mode: client', a token for reading, and 'writers'; the writers need 'signing_key_file'."
     )
     return 0
 
@@ -271,7 +277,7 @@ def _test(arguments: Namespace) -> int:
 
     sharing = load_config(arguments).sharing
     if not sharing.store:
-        raise UserError("no shared cache is configured", hint="'shared_cache: {mode: client, store: …}' in aptui.yaml")
+        raise UserError("no shared cache is configured", hint="write 'shared_cache: {mode: client, store: …}' in aptui.yaml")
     answer = probe(sharing)
     if arguments.json:
         printing.say_json(to_builtins(answer))
@@ -303,12 +309,12 @@ def _print_found(arguments: Namespace, found: Any, what: str) -> int:
         printing.say_json(to_builtins(found))
         return INCOMPLETE if found.missing else 0
     for name in found.missing:
-        printing.say(f"  not there: {printing.line(name)}", "yellow")
+        printing.say(f"  missing: {printing.line(name)}", "yellow")
     for text in found.doubts:
         printing.say(f"  {printing.line(text)}", "yellow")
     is_all = not found.missing and not found.doubts
     printing.say(
-        f"{printing.line(what)}: {found.found:,} of {printing.count(found.found + len(found.missing), 'result')} there",
+        f"{printing.line(what)}: {found.found:,} of {printing.count(found.found + len(found.missing), 'result')} found",
         "green" if is_all else "yellow",
     )
     return 0 if is_all else INCOMPLETE
@@ -358,7 +364,9 @@ NOT_RESTORED = 1
 def restore_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `restore`."""
     parser.add_argument("job", metavar="JOB", help="#<number>, or PATH[@PLATFORM][:JOB KEY]")
-    parser.add_argument("--run", type=int, required=True, metavar="N", help="1 is the last run, 2 the one before; see below")
+    parser.add_argument(
+        "--run", type=int, required=True, metavar="N", help="number of the run: 1 is the last run, 2 the run before; see below"
+    )
     engine_arguments(parser)
     parser.epilog = """\
 'aptui log JOB --history' lists the runs. The restored products stay until an input
@@ -376,7 +384,7 @@ def restore(arguments: Namespace) -> int:
     config = load_to_run(arguments)
     with open_for_reading(arguments, config) as project:
         row = find_job(arguments.job, config, project.database)
-        refuse_failed_analysis(row, "restore", "'aptui log' shows the error; fix it")
+        refuse_failed_analysis(row, "restore", "run 'aptui log' to see the error, and fix it")
         runs = project.database.runs_of(row.job_id)
         refuse_unknown_run(arguments.run, len(runs))
         chosen = runs[arguments.run - 1]
@@ -423,11 +431,16 @@ def _check_shared_cache(config: Config) -> DoctorCheck:
         try:
             read_key(sharing.team_key_file)
         except KnownError as error:
-            advice = "copy the team's key to that place (chmod 600); only the first of a team makes it, with 'aptui cache init'"
+            advice = (
+                "copy the team's key to this path (chmod 600); only one member of a team makes the key, with 'aptui cache init'"
+            )
             return DoctorCheck("shared cache", "fail", str(error), advice)
     if risks:
         return DoctorCheck(
-            "shared cache", "warn", "; ".join(risks), "'aptui cache init' makes a key; https:// keeps the line private"
+            "shared cache",
+            "warn",
+            "; ".join(risks),
+            "run 'aptui cache init' to make a key, and use https:// to encrypt the connection",
         )
     message = f"{sharing.mode}, {'sealed' if is_sealed else 'a store of your own'}" if sharing.is_remote else "inactive"
     return DoctorCheck("shared cache", "ok", message)
@@ -436,8 +449,8 @@ def _check_shared_cache(config: Config) -> DoctorCheck:
 def _check_local_store(config: Config) -> DoctorCheck:
     """Warn if checkouts share files by hard links."""
     if config.sharing.local_store and config.sharing.links:
-        message = "'local_store.links: hard': writing into a product changes it in every checkout"
+        message = "with 'local_store.links: hard', a program that writes into a product changes it in every checkout"
         return DoctorCheck(
-            "local store", "warn", message, "remove 'links' from the configuration, unless disk space is more important"
+            "local store", "warn", message, "remove 'links' from the configuration, unless saving disk space is more important"
         )
     return DoctorCheck("local store", "ok", config.sharing.local_store or "off")

@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 FOUND = 1
 CHECKS = {
-    "spelling": "a reference that is spelled differently from the file: found here or on Windows, but not on Linux",
+    "spelling": "a reference that is spelled differently from its file: it works on Windows, but not on Linux",
     "dead": "a dependency on an asset that does not exist",
     "unreachable": "an asset that no root needs, directly or indirectly",
-    "case": "names that differ only in case or in the encoding of accents: one file on Windows or macOS",
+    "case": "names that differ only in case or in the encoding of accents, which are the same file on Windows or macOS",
 }
 
 
@@ -71,7 +71,7 @@ def lint_arguments(parser: ArgumentParser) -> None:
     parser.epilog = "checks:\n" + "\n".join(f"  {name:<12} {text}" for name, text in CHECKS.items())
     parser.add_argument(
         "--roots", nargs="+", action="extend", default=[], metavar="SEED",
-        help="assets that the game loads by itself; required to find unreachable assets",
+        help="assets that the game loads first; needed to find unreachable assets",
     )  # fmt: skip
     parser.add_argument("--only", action="append", choices=list(CHECKS), default=[], metavar="CHECK", help=f"{', '.join(CHECKS)}")
     parser.add_argument("--platform", default="", metavar="ID", help="only products of this platform")
@@ -97,7 +97,7 @@ def lint(arguments: Namespace) -> int:
         for each in found:
             printing.say(f"{each.check:<11} {printing.line(each.asset)}: {printing.line(each.what)}; {printing.line(each.next)}")
         summary = ", ".join(f"{counts[name]:,} {name}" for name in wanted if counts[name])
-        note = "" if arguments.roots or "unreachable" not in wanted else "; give assets with --roots to find unreachable ones too"
+        note = "" if arguments.roots or "unreachable" not in wanted else "; add --roots ASSET to find unreachable assets, too"
         printing.say(f"{printing.count(len(found), 'finding')}{f': {summary}' if summary else ''}{note}")
     return FOUND if found and arguments.fail else 0
 
@@ -114,7 +114,7 @@ def _find(place: AskedAssets, wanted: Sequence[str], arguments: Namespace) -> It
     graph = place.graph(arguments.platform)
     if "spelling" in wanted:
         for each in chain.from_iterable(map(find_misspelt, find_named_sources(place.database))):
-            yield LintFinding("spelling", each.named_by, each.what, "spell it like the file, or rename the file")
+            yield LintFinding("spelling", each.named_by, each.what, "spell the reference like the file, or rename the file")
     if "dead" in wanted:
         yield from _dead(graph, arguments.platform)
     if "unreachable" in wanted and arguments.roots:
@@ -141,7 +141,9 @@ def _unreachable(place: AskedAssets, graph: AssetGraph, arguments: Namespace) ->
     names = AssetNames(place, graph)
     seeds = {node for word in arguments.roots for node in graph.ends_of_chains(names.products(word))}
     for product in orphans(graph, seeds, arguments.platform).products:
-        yield LintFinding("unreachable", product.name, "no root reaches it", "delete its source, or add it to the roots")
+        yield LintFinding(
+            "unreachable", product.name, "no root needs this product", "delete its source, or add the source to --roots"
+        )
 
 
 # -------------------------------------------------------------------------------------------------------------------- case
@@ -179,7 +181,7 @@ def _write_junit(file: str, wanted: Sequence[str], found: Sequence[LintFinding])
         note_written(file)
     except OSError as error:
         raise HostError(
-            f"'{file}' cannot be written: {(error.strerror or str(error)).lower()}", hint="choose another FILE"
+            f"'{file}' cannot be written: {(error.strerror or str(error)).lower()}", hint="choose another file"
         ) from None
 
 
@@ -225,7 +227,7 @@ def check(arguments: Namespace) -> int:
     config = load_config(arguments)
     wanted = _choose_wanted(config.checks, arguments.only)
     if not wanted and not arguments.json:
-        printing.say("no checks are configured: add 'checks:' to aptui.yaml")
+        printing.say("no checks are configured; add 'checks:' to aptui.yaml")
         return 0
     with open_for_reading(arguments, config) as project:
         found = findings(project.database, wanted, config.project.resting_platforms)
@@ -233,7 +235,7 @@ def check(arguments: Namespace) -> int:
         skipped = commands if commands and not trust.is_trusted(config) else []
         found += _of_commands(project, [] if skipped else commands)
     for each in skipped:
-        why = "it runs a command of this project, which you have not trusted; see 'aptui trust'"
+        why = "it runs a command of this project, which you have not trusted; run 'aptui trust' first"
         printing.complain(f"aptui: check '{printing.line(each.name)}' was not applied: {why}", "yellow")
     found += _of_lint(arguments, [each for each in wanted if each.lint])
     if arguments.json:
@@ -253,8 +255,8 @@ def _choose_wanted(checks: Sequence[Check], only: Sequence[str]) -> tuple[Check,
     known = {each.name for each in checks}
     for name in only:
         if name not in known:
-            there = f"checks: {', '.join(sorted(known))}" if known else "'checks:' in aptui.yaml is empty"
-            raise UserError(f"--only: there is no check '{name}'", hint=there)
+            there = f"the checks are {', '.join(sorted(known))}" if known else "'checks:' in aptui.yaml is empty"
+            raise UserError(f"there is no check '{name}' (--only)", hint=there)
     return tuple(each for each in checks if not only or each.name in only)
 
 
@@ -265,7 +267,7 @@ def print_findings(found: Sequence[CheckFinding], limit: int) -> None:
         colour = _COLOURS[CheckLevel(each.level)]
         printing.say(f"{each.level:<5} {printing.line(each.check)}  {about}: {printing.line(each.what)}", colour)
     if len(found) > limit:
-        printing.say(f"and {len(found) - limit:,} more: aptui check --json")
+        printing.say(f"and {len(found) - limit:,} more; run 'aptui check --json' to see all")
 
 
 # ---------------------------------------------------------------------------------------------------------------- commands

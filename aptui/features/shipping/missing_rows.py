@@ -52,7 +52,7 @@ NO_UUID = bytes(16)
 NOTHING = NOTHING_MISSING
 UNREADABLE = "The file could not be opened."
 BROKEN = "An error occured, see log for details."
-PARTIAL = "partially scanned: a line has more names than are followed"
+PARTIAL = "partially scanned: a line has too many names"
 """Texts of rows with an outcome; the first three are O3DE's, including their spelling."""
 _AT_ONCE = 500
 _NAMES_AT_ONCE = 5000

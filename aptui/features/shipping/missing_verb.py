@@ -56,9 +56,9 @@ def scan_missing_arguments(parser: ArgumentParser) -> None:
         metavar="PATTERN",
         help="products: a path, a folder, a wildcard ('*.lua'), LIKE ('%%.lua'), UUID, asset id",
     )
-    parser.add_argument("--sources", action="store_true", help="search text files of the sources too")
+    parser.add_argument("--sources", action="store_true", help="also search text files of the sources")
     parser.add_argument(
-        "--folders", nargs="+", action="extend", default=[], metavar="DIR", help="search all files in these folders too"
+        "--folders", nargs="+", action="extend", default=[], metavar="DIR", help="also search all files in these folders"
     )
     parser.add_argument(
         "--max-matches",
@@ -67,7 +67,7 @@ def scan_missing_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help=f"maximum number of names per line; 0 = no limit (default: {LINE_LIMIT})",
     )
-    parser.add_argument("--clear", action="store_true", help="do not search: delete the findings of these products")
+    parser.add_argument("--clear", action="store_true", help="delete the findings of these products instead of searching")
     parser.add_argument("--fail", action="store_true", help="exit with code 1 if dependencies are missing")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -83,7 +83,10 @@ def scan_missing(arguments: Namespace) -> int:
             product_ids = [each.product_id for each in choose_scanned(project.database, arguments.patterns)]
             sources = list(_sources(project.database.sources(), arguments.patterns)) if arguments.sources else []
         if arguments.patterns and not product_ids and not sources and not arguments.folders:
-            raise UserError(f"no product matches '{printing.line(' '.join(arguments.patterns))}'", hint="a wildcard is '*.lua'")
+            raise UserError(
+                f"no product matches '{printing.line(' '.join(arguments.patterns))}'",
+                hint="write a path, or a wildcard such as '*.lua'",
+            )
         if arguments.clear:
             return _clear(arguments, config, client)
         tally = Tally()
@@ -131,7 +134,7 @@ def _hold_database(config: Config) -> Iterator[Writer]:
     opening.take()
     with closing(opening):
         if not is_settled(opening):
-            printing.complain("aptui: warning: work is pending; run 'aptui batch' first", "yellow")
+            printing.complain("aptui: warning: jobs are pending, so findings may be out of date; run 'aptui batch' first", "yellow")
         with closing(Writer(opening.database, lambda _ticket: None)) as writer:
             yield writer
 
@@ -200,7 +203,7 @@ def _refuse_no_folders(folders: Sequence[str]) -> None:
     for folder in folders:
         if not os.path.isdir(folder):
             raise UserError(
-                f"there is no folder '{printing.line(folder)}'", hint="give folders after --folders, and patterns before it"
+                f"there is no folder '{printing.line(folder)}'", hint="write folders after --folders, and patterns before --folders"
             )
 
 
@@ -302,7 +305,7 @@ def _json(tally: Tally, rows: Sequence[FoundName], files: Sequence[FileFound], m
 
 # `bundle` and `scan-missing` check that the cache is up to date with the sources. The check runs no job and computes no digest.
 
-_ADVICE = "'aptui batch' processes it; --unsettled packs the last good products"
+_ADVICE = "run 'aptui batch' to process them, or add --unsettled to pack the last good products"
 _MOST_NAMES = 3
 
 

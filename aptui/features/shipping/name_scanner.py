@@ -97,7 +97,7 @@ class Readers:
         try:
             process = self._process()
         except OSError as error:
-            return Reading(error=f"no process can be started: {error.strerror}", is_broken=True)
+            return Reading(error=f"the search process cannot be started: {error.strerror}", is_broken=True)
         try:
             assert process.stdin is not None
             assert process.stdout is not None
@@ -117,7 +117,7 @@ class Readers:
             return self._resting.get_nowait()
         with self._lock:
             if self._is_closed:
-                raise OSError(0, "the search was given up")
+                raise OSError(0, "the search was cancelled")
             process = subprocess.Popen(
                 [sys.executable, "-P", "-X", "utf8", "-m", "aptui.features.shipping.missing_records"],
                 stdin=subprocess.PIPE,
@@ -265,11 +265,11 @@ def _linear(regex: str) -> Callable[[str], object]:
 
     whole = rf"(?is)\A(?:{regex})\z"
     if len(regex) > PATTERN_LIMIT:
-        raise ValueError(f"a regex of more than {PATTERN_LIMIT} characters")
+        raise ValueError(f"the regular expression is longer than {PATTERN_LIMIT} characters")
     try:
         pattern = compile_pattern(whole)
     except PatternError as error:
-        raise ValueError(f"'{regex}' is not a supported regex: {error}") from None
+        raise ValueError(f"'{regex}' is not a supported regular expression: {error}") from None
 
     def match(path: str) -> bool:
         data = path.encode("utf-8", "replace")
@@ -568,7 +568,7 @@ class _Work(Struct):
                 return begun.result(_REPORT_EVERY_S)
             except TimeoutError:
                 if self.is_given_up():
-                    return Reading(error="the search was given up", is_broken=True)
+                    return Reading(error="the search was cancelled", is_broken=True)
 
     # -------------------------------------------------------------------------------------------------------------- files
 

@@ -101,7 +101,7 @@ class MissingScans(AssetExtension):
 
     def commands(self) -> Sequence[Command]:
         """Return the command that searches the products that match a pattern."""
-        does = "scan for missing dependencies: a folder, '*.lua', a product; default: all"
+        does = "scan for missing dependencies in a folder, '*.lua' or a product; default: all"
         return [Command("missing", does, self.scan_matching, needs_engine=True)]
 
     def leave_row(self) -> None:

@@ -48,7 +48,7 @@ def assetlist_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--orphans",
         action="store_true",
-        help="list the products that no SEED reaches, or without SEED those that no other product needs",
+        help="list the products that no SEED needs, or without SEED the products that no other product needs",
     )
     parser.add_argument("--output", metavar="FILE", help="write the list for 'bundle' and 'compare'")
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
@@ -58,7 +58,7 @@ def assetlist_arguments(parser: ArgumentParser) -> None:
 def assetlist(arguments: Namespace) -> int:
     """List the products that ship with the seeds."""
     if not arguments.seeds and not arguments.orphans:
-        raise UserError("no SEED was given", hint="for example: aptui assetlist 'levels/*' --platform linux")
+        raise UserError("no SEED was given", hint="write for example: aptui assetlist 'levels/*' --platform linux")
     with open_asked(arguments) as place:
         platform = _platform(arguments, place)
         graph = place.graph(platform)
@@ -83,7 +83,10 @@ def _platform(arguments: Namespace, place: AskedAssets) -> str:
     known = [name for name in place.graph().platforms() if name.lower() not in ("common", "all")]
     if len(known) != 1:
         names = ", ".join(map(printing.line, known)) or "none yet"
-        raise UserError("there is more than one platform" if known else "there are no products yet", hint=f"--platform: {names}")
+        raise UserError(
+            "the project has more than one platform" if known else "there are no products yet",
+            hint=f"add --platform with one of {names}",
+        )
     return known[0]
 
 
@@ -95,7 +98,7 @@ def _seeds(words: list[str], place: AskedAssets, graph: AssetGraph, platform: st
         if not products:
             raise UserError(
                 f"'{printing.line(word)}' has no products for platform '{printing.line(platform)}'",
-                hint="'aptui jobs' shows its jobs; '--platform' selects another platform",
+                hint="run 'aptui jobs' to see its jobs, or select another platform with --platform",
             )
         found.update(dict.fromkeys(products))
     return list(found)
@@ -133,9 +136,9 @@ def bundle_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `bundle`."""
     parser.add_argument("seeds", nargs="*", metavar="SEED", help="a source, a product, an asset id, or a pattern with * and ?")
     parser.add_argument("--platform", default="", metavar="ID", help="only products of this platform")
-    parser.add_argument("--list", metavar="FILE", help="pack exactly the products of this list from 'assetlist --output'")
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the zip to write")
-    parser.add_argument("--store", action="store_true", help="do not compress, for equal bytes with every version of zlib")
+    parser.add_argument("--list", metavar="FILE", help="pack exactly the products of this list, which 'assetlist --output' wrote")
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="zip file to write")
+    parser.add_argument("--store", action="store_true", help="do not compress, so that every version of zlib makes the same bytes")
     parser.add_argument(
         "--unsettled",
         action="store_true",
@@ -189,13 +192,13 @@ def _as_it_is_now(given: AssetList, graph: AssetGraph, file: str) -> AssetList:
     """
     now = closure(graph, graph.products_named([item.name for item in given.products]), given.seeds, given.platform)
     known = {item.name: item for item in now.products}
-    hint = "make the list again"
+    hint = "run 'aptui assetlist' again to make a new list"
     for item in given.products:
         here = known.get(item.name)
         if here is None:
             raise UserError(f"the product '{printing.line(item.name)}' no longer exists", where=file, hint=hint)
         if item.digest and here.digest and item.digest != here.digest:
-            raise UserError(f"'{printing.line(item.name)}' has changed since", where=file, hint=hint)
+            raise UserError(f"'{printing.line(item.name)}' changed after the list was made", where=file, hint=hint)
     wanted = {item.name for item in given.products}
     return AssetList(
         given.platform,
@@ -213,8 +216,8 @@ def _refuse_unsettled(graph: AssetGraph) -> None:
     summary = " and ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items()))
     first = ", ".join(printing.line(source) for source in list(dict.fromkeys(row[0] for row in rows))[:3])
     raise UserError(
-        f"the cache is not up to date: of its jobs {summary}, such as {first}",
-        hint="'aptui batch' processes them; --unsettled packs the last good products",
+        f"not all jobs are up to date: {summary}, such as the jobs of {first}",
+        hint="run 'aptui batch' first, or add --unsettled to pack the last good products",
     )
 
 
@@ -274,7 +277,7 @@ def _list_in(name: str) -> AssetList:
         if not stat.S_ISREG(os.stat(name).st_mode):  # opening a pipe can block, and reading from a device may never end
             raise UserError(
                 f"'{printing.line(name)}' is not a regular file",
-                hint="give a bundle, or a list from 'aptui assetlist SEED --output FILE'",
+                hint="name a bundle, or a list that 'aptui assetlist SEED --output FILE' wrote",
             )
         data = manifest_in(Path(name))
         if data is None:
@@ -340,12 +343,12 @@ def _add(bundle: zipfile.ZipFile, product: ListedProduct, cache_dir: Path, *, is
         if error.filename != os.fspath(path):
             raise
         raise HostError(
-            f"product '{line(os.fspath(path))}' cannot be read: {error.strerror}", hint="'aptui verify' checks all products"
+            f"product '{line(os.fspath(path))}' cannot be read: {error.strerror}", hint="run 'aptui verify' to check all products"
         ) from error
     if (product.digest and digest.hexdigest() != product.digest) or product.size not in (-1, size):
         raise HostError(
             f"product '{line(product.name)}' differs from its record",
-            hint="'aptui verify --repair' restores it; nothing was written",
+            hint="nothing was written; run 'aptui verify --repair' to restore the product",
         )
     return replace(product, digest=digest.hexdigest(), size=size, pulled_in_by="")
 

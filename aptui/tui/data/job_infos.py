@@ -394,7 +394,7 @@ class ViewWorker:
         except KnownError as error:
             self._publish(View(request, np.empty(0, np.int32), is_complete=True, error=error))
         except Exception as error:
-            wrong = InternalError(f"the rows cannot be sorted: {error}", hint="R tries again")
+            wrong = InternalError(f"the rows cannot be sorted: {error}", hint="press R to try again")
             self._publish(View(request, np.empty(0, np.int32), is_complete=True, error=wrong))
             raise
 

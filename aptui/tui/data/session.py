@@ -184,8 +184,8 @@ class NoSession:
         """Fail, because there is no engine."""
         return _fail(
             UserError(
-                f"cannot {_word(verb)}: this is a database without an engine",
-                hint="open the project instead: 'aptui -C DIR'",
+                f"cannot {_word(verb)}: the screen shows a stored database, which has no engine",
+                hint="open the project instead: run 'aptui -C DIR'",
             )
         )
 
@@ -258,12 +258,16 @@ class LinkSession:
         """Send a request; the session's thread sets its result."""
         client = self._client
         if self.is_read_only and not _changes_nothing(verb):
-            why, hint = self._refusal, "open the screen again to trust it"
+            why, hint = self._refusal, "open the screen again, and trust the project"
             if not why:
                 why, hint = "the screen was opened with '--read-only'", "open it without '--read-only'"
             return _fail(UserError(f"cannot {_word(verb)} here: {why}", hint=hint))
         if client is None:
-            hint = "one starts after the other run" if self.state is SessionState.WAITING else "':start' starts one"
+            hint = (
+                "wait: an engine starts when the other run has ended"
+                if self.state is SessionState.WAITING
+                else "type ':start' to start an engine"
+            )
             return _fail(HostError(f"cannot {_word(verb)}: no engine is running", hint=hint))
         answer: Future[Answer] = Future()
 
@@ -393,7 +397,7 @@ class LinkSession:
         self.engine = EngineFacts(hello.pid, hello.version, hello.epoch, hello.started_ms, client.path, ours, hello.ports)
         self._client = client
         if not ours:
-            self._turn(SessionState.DETACHED, f"the engine has another version ({hello.version or 'unknown'})")
+            self._turn(SessionState.DETACHED, f"the running engine has another version of aptui ({hello.version or 'unknown'})")
             self._have_read()
         else:
             self._note_subscription(client.ask(Subscribe(is_coalesced=True)))

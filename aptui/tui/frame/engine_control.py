@@ -73,10 +73,10 @@ class EngineControl(Actions):
 
         health = self._session.latest_health
         if health is None or not health.is_paused:
-            self.ask(PauseJobs(), "paused; 'P' again runs the next job or resumes")
+            self.ask(PauseJobs(), "paused; press 'P' again to run the next job or to resume")
             return
         choices = [
-            Choice("n", "run the next job", lambda: self.ask(RunNext(), "one more job runs")),
+            Choice("n", "run the next job", lambda: self.ask(RunNext(), "one more job will run")),
             Choice("r", "resume", lambda: self.ask(ResumeJobs(), "resumed")),
             Choice("s", "stay paused"),
         ]
@@ -149,7 +149,7 @@ class TrustQuestion:
             return
         lines = [*self._changes, *self._runs]
         left = len(lines) - _MOST_LINES
-        more = [f"  and {left:,} more"] if left > 0 else []
+        more = [f"  and {left:,} more lines"] if left > 0 else []
         choices = [
             Choice("y", "trust it and start the engine", lambda: self._store_trust(screen)),
             Choice("l", "list everything", lambda: self._list(screen)),

@@ -233,7 +233,9 @@ class Sheet(Vertical):
         words = event.value.lower().split()
         texts = ("".join(part.text for part in parts).lower() for parts in self._all)
         found = [parts for parts, text in zip(self._all, texts, strict=True) if all(word in text for word in words)]
-        self.query_one(Lines).show(break_entries(found) or [(Part(" no entry has these words; Esc shows all", "muted"),)])
+        self.query_one(Lines).show(
+            break_entries(found) or [(Part(" no entry contains these words; press Esc to show all entries", "muted"),)]
+        )
 
     def on_key(self, event: events.Key) -> None:
         """Scroll by arrow and page keys while the input has the focus."""
@@ -272,41 +274,41 @@ def help_lines(
                 for name in found if found[name][0] == group]  # fmt: skip
         lines += [_heading(group), *rows, ()] if rows else []
     lines += [_heading("commands"), *(_row(f":{each.name}", each.does, width, f"bar.open('{each.name} ')") for each in commands)]
-    lines += [(), _heading("filter: the terms of '/' and of 'aptui jobs --filter'")]
+    lines += [(), _heading("filter: terms for '/' and for 'aptui jobs --filter'")]
     lines += [_row(term, does, width) for term, does in FILTER]
     return [*lines, (), _heading("signs"), *(_row(_signs(names), does, width) for names, does in SIGNS)]
 
 
 FILTER = (
-    ("rock", "paths that match this regular expression, whatever their case"),
-    (r"\.png$", "the end of a path; '.' alone is any character"),
-    ('"my rock"', "quotes keep blanks, and make a status word a path"),
-    ("failed", "a status: failed warnings errors completed processing pending cancelled"),
-    ("status:failed,pending", "any of several"),
-    ("!rock", "the opposite"),
-    ("platform: key: builder:", "in a field; also folder: reason:"),
-    ("error:IDAT", "in the error of a failed job"),
-    ("cause:", "in the common cause of failures, as 'f' groups them"),
-    ("after:9:30 before:2h", "completed since 9:30, and not within the last two hours; also dates: 2026-11-20T23:01"),
-    ("after:9:00..10:00", "both ends"),
-    ("slower:1.5s faster:2m", "the duration; also slower:1s..5s"),
-    ("is:draft is:flaky", "a draft; it succeeded after a failed run; also is:critical"),
-    ("one two", "with a blank between, all terms must match"),
+    ("rock", "jobs whose path matches this regular expression (upper or lower case)"),
+    (r"\.png$", "jobs whose path ends in '.png'; a '.' without the backslash is any character"),
+    ('"my rock"', "text with blanks; in quotes, a word such as failed is searched in paths"),
+    ("failed", "jobs with this status: failed warnings errors completed processing pending cancelled"),
+    ("status:failed,pending", "jobs with any of these statuses"),
+    ("!rock", "all jobs that the term without '!' does not match"),
+    ("platform: key: builder:", "jobs with the text after ':' in this field; also folder: reason:"),
+    ("error:IDAT", "failed jobs whose error contains this text"),
+    ("cause:", "failed jobs with this cause (the key 'f' groups failed jobs by cause)"),
+    ("after:9:30 before:2h", "jobs completed after 9:30, and more than two hours ago; also dates: 2026-11-20T23:01"),
+    ("after:9:00..10:00", "jobs completed from 9:00 to 10:00"),
+    ("slower:1.5s faster:2m", "jobs that took longer than 1.5 seconds, and less than 2 minutes; also slower:1s..5s"),
+    ("is:draft is:flaky", "jobs with a draft; jobs that succeeded after a failed run; also is:critical"),
+    ("one two", "jobs that match all of the terms"),
 )
 """(term, meaning) of the filter language, for the help."""
 SIGNS = (
-    (("failed", "error"), "failed; an error in a log"),
-    (("warning",), "completed with warnings; a warning in a log; something to check"),
-    (("completed",), "completed"),
-    (("processing",), "running"),
-    (("pending",), "waits for a worker, or for another job"),
-    (("cancelled",), "cancelled"),
-    (("critical",), "critical: it runs before others"),
-    (("mark",), "marked, or switched on in a menu"),
-    (("cursor",), "the row that keys act on"),
+    (("failed", "error"), "a failed job; an error in a log"),
+    (("warning",), "a job that completed with warnings; a warning in a log; a problem to check"),
+    (("completed",), "a completed job"),
+    (("processing",), "a running job"),
+    (("pending",), "a job that waits for a worker or for another job"),
+    (("cancelled",), "a cancelled job"),
+    (("critical",), "a critical job, which runs before other jobs"),
+    (("mark",), "a marked row, or a menu entry that is on"),
+    (("cursor",), "the selected row: keys act on this row"),
     (("open",), "the current tab; an open folder"),
-    (("details",), "this line has details: Enter shows them"),
-    (("wrapped",), "continues the line above"),
+    (("details",), "a line with details; press Enter to show them"),
+    (("wrapped",), "the continuation of the line above"),
 )
 """(names of signs, meaning), for the help."""
 
@@ -339,7 +341,7 @@ class KeyTester(Sheet):
     def start(self, active: dict[str, ActiveBinding], keymap: Keymap) -> None:
         """Start the key tester with the keys that are active now."""
         self._active, self._keymap, self._last = active, keymap, ""
-        self.show([(Part(" Press keys to see their names and actions. Esc twice goes back.", "title"),), ()])
+        self.show([(Part(" Press keys to see their names and actions. Press Esc twice to go back.", "title"),), ()])
 
     def on_key(self, event: events.Key) -> None:
         """Show the pressed key instead of running its action."""
@@ -419,11 +421,11 @@ def _folder_rows(config: Config) -> list[tuple[str, str]]:
         rows.append((title, f"{orders[at]}  {names[at]}   {folder.path}{only}{flat}"))
     if len(folders) > 1:
         rows += [
-            ("", "of two files with the same path, the first one counts;"),
-            ("", "'aptui explain PATH' says which"),
+            ("", "if two folders have a file with the same path, the folder with the lower order has precedence;"),
+            ("", "run 'aptui explain PATH' to see which file that is"),
         ]
     if config.project.metadata_types:
-        wait = f"   a new source waits {config.meta_delay_ms:,} ms for one" if config.meta_delay_ms else ""
+        wait = f"   a new source waits up to {config.meta_delay_ms:,} ms for its '.meta' file" if config.meta_delay_ms else ""
         rows.append(("Metadata", f"'.meta' files for {', '.join(config.project.metadata_types)}{wait}"))
     return rows
 

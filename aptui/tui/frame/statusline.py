@@ -208,20 +208,23 @@ def banner_text(session: Session) -> str:
     """Return the text of the banner: why no engine is connected, or the engine's problem; "" = no banner."""
     trouble = sanitize(session.trouble)
     engine = session.engine
-    start = "" if session.is_read_only else " · ':start' starts one"
+    start = "" if session.is_read_only else " · type ':start' to start one"
     if trouble.startswith("no engine"):
         trouble = ""  # the full text would only add the path of the socket, which the info sheet (key `i`) shows
     match session.state:
         case SessionState.WAITING:
-            return f"! {trouble}; the engine starts after it"
+            return f"! {trouble}; an engine starts when that run has ended"
         case SessionState.REATTACHING:
             return f"! disconnected since {clock(session.since_ms)}; reconnecting{start}" + f" · {trouble}" * bool(trouble)
         case SessionState.DETACHED if not engine.speaks_our_protocol:
-            return f"! {trouble}" + ("" if session.is_read_only else " · ':restart' starts one of this version")
+            return f"! {trouble}" + ("" if session.is_read_only else " · type ':restart' to replace it")
         case SessionState.DETACHED:
             return f"! no engine: {trouble}{start}" if trouble else f"! no engine is running{start}"
         case SessionState.ATTACHED if is_older(engine.version):
-            return f"! the engine is older (aptui {sanitize(engine.version)}) · ':restart' starts one of this version when idle"
+            return (
+                f"! the engine has an older version (aptui {sanitize(engine.version)}) · type ':restart' to replace it when it "
+                "is idle"
+            )
         case SessionState.ATTACHED if session.latest_health is not None:
             return trouble_of(session.latest_health)
     return ""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def lend(host: Host, command: list[str], folder: str | None = None, note: str = "") -> None:
     """Lend the terminal to a program until it ends; `note` is printed before the program's output."""
     if not _can_leave(host):
-        host.show_toast("this terminal cannot be lent to another program", "warning")
+        host.show_toast("other programs cannot be started in this terminal", "warning")
         return
     with host.app.suspend():
         if note and sys.__stdout__ is not None:
@@ -172,9 +172,11 @@ class TerminalControl(Actions):
         if not self.wants_pixels:
             self._host.show_toast("pictures are drawn with blocks")
         elif pixels is None:
-            self._host.show_toast("this terminal shows no pixels (kitty's placeholders or sixel); pictures are drawn with blocks")
+            self._host.show_toast(
+                "this terminal supports neither kitty's placeholders nor sixel, so pictures are drawn with blocks"
+            )
         else:
-            self._host.show_toast(f"pictures are pixels ({pixels.protocol}), unless the connection is slow")
+            self._host.show_toast(f"pictures are drawn as pixels ({pixels.protocol}), and with blocks while the connection is slow")
 
     def action_redraw(self) -> None:
         """Read all data and draw the screen again."""
@@ -200,10 +202,10 @@ class TerminalControl(Actions):
         """Stop the process and leave the terminal to the shell until the user enters `fg`."""
         host = self._host
         if not _can_leave(host) or not has_shell(os.getpid(), os.getppid()):
-            host.show_toast("no shell to return to: 'q' quits", "warning")
+            host.show_toast("aptui was not started from a shell; press 'q' to quit", "warning")
             return
         with host.app.suspend():
-            print("aptui is stopped: 'fg' continues it; the engine keeps running", flush=True)
+            print("aptui is suspended: type 'fg' to continue; the engine keeps running", flush=True)
             _stop_until_foreground()
         host.wake()
 
@@ -246,5 +248,5 @@ class Copying(Actions):
             return
         self._ctrl_c_at = now
         key = next((key for key, name, _ in host.actions_here() if name == "app.quit"), "")
-        leaves = f"'{show_key(key)}' quits, and so does ^C again" if key else "^C again quits"
+        leaves = f"press '{show_key(key)}' or ^C again to quit" if key else "press ^C again to quit"
         host.show_toast(f"{leaves}; the engine keeps running")

@@ -92,7 +92,7 @@ def main(view: PictureView) -> None:
     try:
         answer, data = _decode_answer(view)
     except MemoryError:
-        answer, data = {"why": f"decoding takes more than {_memory_bytes(view) >> 20} MiB of memory"}, b""
+        answer, data = {"why": f"decoding the picture takes more than {_memory_bytes(view) >> 20} MiB of memory"}, b""
     except Exception as error:  # noqa: BLE001  # Pillow's readers raise any exception
         answer, data = {"why": _reason(error, view.form)}, b""
     os.write(1, json.dumps(answer).encode() + b"\n")
@@ -167,17 +167,17 @@ def _decode_ktx2(data: bytes, view: PictureView) -> Image.Image:
     (packing,) = struct.unpack_from("<I", data, 44)
     kind, side, size = BLOCKS.get(SRGB.get(number, number), ("", 0, 0))
     if not kind or packing:
-        raise ValueError(f"format {number} of Vulkan, compression {packing}")
+        raise ValueError(f"Vulkan format {number} with compression {packing} is not supported")
     levels = ktx2_levels(data)[view.level :]
     fitting = (each for each in levels if each.width <= 2 * view.width and each.height <= 2 * view.height)
     width, height, start, _, step = next(fitting, levels[-1])
     start += view.number * step
     if width * height > MOST_PIXELS:
-        raise ValueError("too many pixels")
+        raise ValueError("the picture has too many pixels")
     length = -(-width // side) * -(-height // side) * size
     blocks = data[start : start + length]
     if len(blocks) < length:
-        raise ValueError("truncated")
+        raise ValueError("the file is truncated")
     if side == 1:
         return Image.frombytes(kind, (width, height), blocks)
     extra = (side, side) if kind == "astc" else ()
@@ -189,15 +189,15 @@ def _reason(error: Exception, form: str) -> str:
     """Return the reason of an error of Pillow."""
     text = " ".join(str(error).split())[:200]
     if text.startswith("cannot identify"):
-        return f"it is not a valid {form}"
+        return f"the file is not a valid {form}"
     if "truncated" in text or "not enough" in text:
-        return "its file ends too early"
-    return f"it cannot be decoded: {text or type(error).__name__}"
+        return "the file ends too early"
+    return f"the file cannot be decoded: {text or type(error).__name__}"
 
 
 def too_many(width: int, height: int) -> str:
     """Return why a picture of this size is not decoded."""
-    return f"{width:,} × {height:,} are more pixels than a preview decodes ({MOST_PIXELS >> 20} Mi)"
+    return f"{width:,} × {height:,} pixels are too many for a preview; the limit is {MOST_PIXELS:,} pixels"
 
 
 def _drop_rights(most_bytes: int) -> None:

@@ -191,11 +191,11 @@ _MOST_FILE_BYTES = 128 << 20
 def objection(facts: Facts, size_bytes: int) -> str:
     """Return why a picture is not decoded, "" = it is."""
     if facts.form not in READERS and facts.form not in DRAWN:
-        return f"there is no preview of the format {facts.form}"
+        return f"there is no preview for the format {facts.form}"
     if facts.width * facts.height > MOST_PIXELS:
         return too_many(facts.width, facts.height)
     if size_bytes > _MOST_FILE_BYTES:
-        return f"the file is larger than {_MOST_FILE_BYTES >> 20} MiB"
+        return f"the file is larger than {_MOST_FILE_BYTES >> 20} MiB, the limit for previews"
     return ""
 
 
@@ -205,14 +205,14 @@ def decode(path: str, view: PictureView, stop: threading.Event) -> Pixels | str:
         # Opened without blocking, because opening a pipe would block the thread.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        return (error.strerror or "it cannot be read").lower()
+        return (error.strerror or "the file cannot be read").lower()
     try:
         process = subprocess.Popen(
             [sys.executable, "-P", "-X", "utf8", "-m", "aptui.tui.pictures.decoder", *map(str, view)],
             stdin=fd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
     except OSError as error:
-        return f"no process can be started: {error.strerror}"
+        return f"the decoder cannot be started: {error.strerror}"
     finally:
         os.close(fd)
     with process:

@@ -225,7 +225,7 @@ def draw_model(stream: BinaryIO, view: PictureView) -> Image.Image:
     data = _Buffer(stream.fileno())
     meshes = list(_read_meshes(data))
     if not meshes:
-        raise ValueError("it has no triangles")
+        raise ValueError("the model has no triangles")
     low = np.min([points.min(0) for points, _ in meshes], 0)
     size = np.max([points.max(0) for points, _ in meshes], 0) - low
     scale = min((view.width - 1) / max(size[0], 1e-9), (view.height - 1) / max(size[1], 1e-9))
@@ -307,7 +307,7 @@ class _Buffer:
         self.tree = read_glb_tree(head)
         self._start = 28 + int.from_bytes(head[12:16], "little")
         if not self.tree:
-            raise ValueError("its document is damaged or too long")
+            raise ValueError("the JSON of the model is damaged or too long")
         self._accessors, self._views = (as_objects(self.tree.get(name)) for name in ("accessors", "bufferViews"))
 
     def read(self, index: object, width: int) -> NDArray[np.generic]:
@@ -321,15 +321,15 @@ class _Buffer:
         accessor = _pick(self._accessors, index)
         view = _pick(self._views, accessor.get("bufferView"))
         if "extensions" in view or view.get("buffer", 0) != 0 or "uri" in as_objects(self.tree.get("buffers"))[0]:
-            raise ValueError("its buffers are compressed, or in another file")
+            raise ValueError("the buffers of the model are compressed, or in another file")
         kind = np.dtype(f"<{_KINDS[accessor['componentType']]}")
         count, least = _whole(accessor.get("count")), kind.itemsize * width
         stride = _whole(view.get("byteStride", 0)) or least
         if count > _MOST_POINTS * 3 or not least <= stride <= 252:
-            raise ValueError(f"it has {count:,} vertices or indices")
+            raise ValueError(f"the model has {count:,} vertices or indices, which are too many for a preview")
         start, length = _whole(accessor.get("byteOffset", 0)), stride * (count - 1) + least
         if count <= 0 or start + length > _whole(view.get("byteLength")):
-            raise ValueError("its accessors are damaged")
+            raise ValueError("the accessors of the model are damaged")
         data = os.pread(self._fd, length, self._start + _whole(view.get("byteOffset", 0)) + start)
         if len(data) < length:
             raise ValueError("truncated")
@@ -353,7 +353,7 @@ def _read_meshes(data: _Buffer) -> Iterator[tuple[Points, Numbers]]:
         points = data.read(place, 3)
         total += len(points)
         if total > _MOST_POINTS:
-            raise ValueError(f"it has more than {_MOST_POINTS >> 20} Mi vertices")
+            raise ValueError(f"the model has more than {_MOST_POINTS:,} vertices, the limit for previews")
         matrix = np.array(here)
         seen = points.astype(np.float32) @ (axes @ matrix[:3, :3]).T.astype(np.float32) + (axes @ matrix[:3, 3]).astype(np.float32)
         order = data.read(primitive["indices"], 1)[:, 0].astype(np.int64) if "indices" in primitive else np.arange(len(points))
@@ -375,13 +375,13 @@ def _as_triangles(order: Numbers, mode: int) -> Numbers:
 def _pick(things: list[Object], index: object) -> Object:
     if isinstance(index, int) and 0 <= index < len(things):
         return things[index]
-    raise ValueError("its accessors are damaged")
+    raise ValueError("the accessors of the model are damaged")
 
 
 def _whole(value: object) -> int:
     if isinstance(value, int) and value >= 0:
         return value
-    raise ValueError("its accessors are damaged")
+    raise ValueError("the accessors of the model are damaged")
 
 
 DRAWERS = {"GLB": draw_model}

@@ -123,7 +123,11 @@ def check_own(root: Node) -> list[list[str]]:
     for action_id, node in yaml_files.mapping(root, "the keymap").items():
         value = str(node.value) if isinstance(node.value, int) and not isinstance(node.value, bool) else node.value
         if not isinstance(value, str) or not value.strip():
-            raise UserError(f"the keys of '{action_id}' must be text", where=node.where, hint=f"for example 'f1, ?', or '{NO_KEY}'")
+            raise UserError(
+                f"the keys of '{action_id}' must be text",
+                where=node.where,
+                hint=f"write for example 'f1, ?', or '{NO_KEY}' for no key",
+            )
         rows.append([action_id, value, node.key_where or node.where])
     return rows
 
@@ -147,7 +151,7 @@ def _override(keymap: Keymap, own: list[list[str]]) -> None:
             continue  # not reported: the user's file did not cause this clash
         where = next(place for action_id, _, place in reversed(own) if action_id in {first, second})
         what = f"'{show_key(key)}' is bound to both '{first}' and '{second}'"
-        keymap.mistakes.append(UserError(what, where=where, hint=f"give one of them another key, or '{NO_KEY}'"))
+        keymap.mistakes.append(UserError(what, where=where, hint=f"give one of the two actions another key, or '{NO_KEY}'"))
     keymap.overrides = {action_id: ",".join(keymap.actions[action_id].keys) or _UNREACHABLE for action_id in places}
 
 

@@ -230,7 +230,9 @@ def _check_colors(node: Node) -> dict[str, str]:
         yaml_files.check_key(node, key, COLORS, "colour")
         colors[key] = yaml_files.text(child, f"colour '{key}'")
         if not _is_color(colors[key]):
-            raise UserError(f"not a colour: '{colors[key]}'", where=child.where, hint="write '#rrggbb' or 'ansi_red'")
+            raise UserError(
+                f"'{colors[key]}' is not a colour", where=child.where, hint="write a colour such as '#ff8800' or 'ansi_red'"
+            )
     return colors
 
 
@@ -242,7 +244,7 @@ def _check_roles(node: Node) -> dict[str, str]:
         for word in roles[key].split():
             if word not in ATTRIBUTES and word != "on" and not _is_color(word):
                 hint = f"a style consists of {', '.join(sorted(ATTRIBUTES))}, a colour, and 'on' with a colour"
-                raise UserError(f"not part of a style: '{word}'", where=child.where, hint=hint)
+                raise UserError(f"'{word}' cannot be part of a style", where=child.where, hint=hint)
     return roles
 
 
@@ -265,7 +267,7 @@ def _complete(name: str, parts: Mapping[str, tuple[dict[str, Any], str]], seen: 
     roles = {**(base.roles if base else {}), **part["roles"]}
     for what, lacking in (("colour", set(COLORS) - set(colors)), ("role", set(ROLES) - set(roles))):
         if lacking:
-            hint = f"it lacks {', '.join(sorted(lacking))}; or write 'extends: {DEFAULT}'"
+            hint = f"add {', '.join(sorted(lacking))}, or write 'extends: {DEFAULT}'"
             raise UserError(f"theme '{name}' does not define every {what}", where=part["where"], hint=hint)
     is_dark = part.get("dark", base.is_dark if base else True)
     is_ansi = part.get("ansi", base.is_ansi if base else False)

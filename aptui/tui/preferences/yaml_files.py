@@ -41,7 +41,7 @@ def compile_file(file: Path, compile_node: Callable[[Node], Any]) -> Any:
         with file.open("rb") as stream:
             data = stream.read(_LARGEST_BYTES)
     except OSError as error:
-        raise UserError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(file)) from None
+        raise UserError(f"the file cannot be read: {(error.strerror or str(error)).lower()}", where=str(file)) from None
     kind = f"{compile_node.__module__}.{compile_node.__qualname__}"
     key = hashlib.sha256(repr((_FORM, __version__, kind, str(file), data)).encode()).hexdigest()
     compiled = _find_compiled_file(file)

@@ -56,15 +56,15 @@ class Copied(Struct, frozen=True):
         size = size_text(self.size_bytes)
         if not self.routes:
             return (
-                f"{size} → '{self.file}'; no way to the clipboard here"
+                f"{size} → '{self.file}', because this terminal has no access to the clipboard"
                 if self.file
-                else f"{size} not copied: no way to the clipboard here"
+                else f"{size} not copied: this terminal has no access to the clipboard"
             )
         text = f"{size} → {' and '.join(self.routes)}"
         if self.file:
-            text += f"; large, so also in '{self.file}'"
+            text += f"; the text is large, so it is also in '{self.file}'"
         elif "tmux" not in self.routes:
-            text += ", if it allows"
+            text += ", if it allows programs to copy"
         return text
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
 TRUECOLOUR = 1 << 24
-_WITHHELD = "(withheld: the screen's guard does not work)"
+_WITHHELD = "(hidden: the check for unsafe characters does not work)"
 
 GLYPHS: dict[str, tuple[str, str]] = {
     "failed": ("✗", "x"),
@@ -149,7 +149,9 @@ def install(terminal: TerminalFacts) -> None:
     _wall.is_installed = True
     _wall.is_sound = verify()
     if not _wall.is_sound:
-        raise InternalError("the guard of the screen does not see all output", hint="install the Textual this version asks for")
+        raise InternalError(
+            "the check for unsafe characters does not see all output of the screen", hint="install the required version of Textual"
+        )
 
 
 def verify() -> bool:

@@ -341,7 +341,7 @@ class Checks(Menu):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "check", "on or off", id="menu.toggle"),
+        Binding("space", "check", "switch on or off", id="menu.toggle"),
         Binding("enter", "finish", "done", id="menu.take"),
     ]
 

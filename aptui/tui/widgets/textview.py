@@ -90,7 +90,7 @@ def read_start(path: str | os.PathLike[str]) -> tuple[bytes, bool]:
 
 
 def _unreadable(error: OSError) -> TextPreview:
-    text = f"cannot be read: {(error.strerror or 'no reason given').lower()}"
+    text = f"the file cannot be read: {(error.strerror or 'no reason given').lower()}"
     return TextPreview("not readable", (((text, "error"),),), is_numbered=False)
 
 

@@ -163,7 +163,7 @@ _STATE = {**{state: state for state in _ENTER}, "cache gone": "in trouble", "bro
 _STATE["building"] = "working"
 _NO_ENGINE = "the engine is not working"
 _MOST = {
-    Restore: "does not have this run",
+    Restore: "has no run with this number",
     port.Disconnect: "no connection 5",
     port.RestartWorker: "no worker 99",
     port.RunNext: "not paused",

@@ -129,7 +129,7 @@ def test_failed_catalog_process_keeps_the_previous_catalog(
     catalogs.begin(lambda: None)
     catalogs.close()
 
-    assert "the process that writes it ended with exit code 1" in catalogs.take_problem()
+    assert "the process that writes the catalog ended with exit code 1" in catalogs.take_problem()
     assert paths(tmp_path) == [b"a.txt"]
     assert "JSONDecodeError" in capfd.readouterr().err
 
@@ -143,5 +143,5 @@ def test_write_error_of_the_runtime_catalog_is_reported_once(tmp_path: Path) -> 
 
     catalogs.begin(lambda: None)
     catalogs.close()
-    assert "the runtime's catalogs cannot be written" in catalogs.take_problem()
+    assert "the asset catalogs for the game cannot be written" in catalogs.take_problem()
     assert catalogs.take_problem() == ""

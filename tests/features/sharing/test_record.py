@@ -194,7 +194,7 @@ def test_two_runs_of_a_job_are_compared_by_their_products():
     assert "'0.tex' differs" in difference(
         ours, replace(ours, products=(replace(ours.products[0], is_executable=True), ours.products[1]))
     )
-    assert "only one of two runs made '1.tex'" in difference(ours, record(facts(), b"one"))
+    assert "only one of two runs of the job made the product '1.tex'" in difference(ours, record(facts(), b"one"))
     assert "'elsewhere'" in difference(ours, record(facts(), b"one", b"TWO"))
 
 
@@ -206,9 +206,9 @@ def test_record_whose_run_used_other_code_files_or_platform_is_detected():
     ours = facts(code="22" * 32)
 
     assert flaw_of_report(record(ours, b"x"), ours) == ""
-    assert "other code" in flaw_of_report(record(ours, b"x", code="33" * 32), ours)
-    assert "other inputs" in flaw_of_report(record(ours, b"x", inputs=(("source", "a.png", "99" * 16),)), ours)
-    assert "another platform" in flaw_of_report(record(ours, products=(product(b"x", flags=2),)), ours)
+    assert "code or a tool" in flaw_of_report(record(ours, b"x", code="33" * 32), ours)
+    assert "inputs that do not match" in flaw_of_report(record(ours, b"x", inputs=(("source", "a.png", "99" * 16),)), ours)
+    assert "products for a platform that does not match" in flaw_of_report(record(ours, products=(product(b"x", flags=2),)), ours)
 
 
 def test_job_key_stays_equal_on_all_machines_until_the_format_changes():

@@ -150,4 +150,4 @@ def test_store_error_is_reported_once_without_the_address_of_the_store(tmp_path)
     assert answer.is_bad
     assert address not in answer.message
     assert "secret" not in f"{answer}"
-    assert "mounted" in probe(sharing(tmp_path, tmp_path / "nowhere", "client")).message
+    assert "mount the network folder" in probe(sharing(tmp_path, tmp_path / "nowhere", "client")).message

@@ -68,7 +68,7 @@ def test_verbs_log_and_why_show_the_origin_of_a_result(run: Run, tmp_path: Path)
 
 
 def test_cache_stats_show_stored_results_and_saved_time(run: Run, tmp_path: Path) -> None:
-    assert "no result was looked up yet" in run("cache", "stats")[1]
+    assert "no result was searched for yet" in run("cache", "stats")[1]
     run("batch")
 
     stats = asked(run, "cache", "stats")
@@ -95,7 +95,7 @@ def test_cache_gc_removes_results_down_to_a_limit(run: Run, tmp_path: Path) -> N
     assert asked(run, "cache", "gc")["removed"] == 0
     assert asked(run, "cache", "gc", "--limit", "1B")["freed_bytes"] == held
     assert asked(run, "cache", "stats")["blobs"] == 0
-    assert run("cache", "gc", "--limit", "much") == (3, "", "aptui: 'much' is not a size; for example --limit 5GiB\n")
+    assert run("cache", "gc", "--limit", "much") == (3, "", "aptui: 'much' is not a size; write for example --limit 5GiB\n")
 
 
 def test_cache_verify_removes_damaged_results(run: Run, tmp_path: Path) -> None:
@@ -118,8 +118,8 @@ def test_cache_prefetch_lists_missing_results_and_builds_nothing(run: Run, proje
     code, out, _ = run("cache", "prefetch")
 
     assert code == 1
-    assert "not there: new.up@linux:upper" in out
-    assert "2 of 3 results there" in out
+    assert "missing: new.up@linux:upper" in out
+    assert "2 of 3 results found" in out
     assert not list(project.rglob("new.out"))
 
 
@@ -162,7 +162,7 @@ def test_cache_test_reads_from_the_shared_cache_and_writes_to_it(run: Run, proje
     code, out, _ = run("cache", "test")
 
     assert code == 0
-    assert "and can be written to" in out
+    assert "and results can be written to it" in out
 
 
 def test_verbs_cache_test_and_doctor_report_a_missing_team_key(run: Run, project: Path, tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_cache_ready_runs_code_of_a_commit_only_with_the_option(run: Run, projec
     code_, _, error = run("cache", "ready", branch)
 
     assert code_ == 3
-    assert "contains code that would run here" in error
+    assert "contains code that would run on this machine" in error
     assert "--trust-code" in error
     assert not canary.exists()
     assert run("cache", "ready", branch, "--trust-code")[0] == 1

@@ -81,9 +81,7 @@ def test_lint_finds_names_that_differ_only_in_case(project: Path, capsys: pytest
 @pytest.mark.real
 def test_lint_sets_the_exit_code_and_writes_a_junit_file(project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["lint", "-C", str(project)]) == 0
-    assert (
-        "3 findings: 1 spelling, 1 dead, 1 case; give assets with --roots to find unreachable ones too" in capsys.readouterr().out
-    )
+    assert "3 findings: 1 spelling, 1 dead, 1 case; add --roots ASSET to find unreachable assets, too" in capsys.readouterr().out
     assert main.main(["lint", "-C", str(project), "--fail", "--junit", str(tmp_path / "l.xml")]) == 1
     assert main.main(["lint", "-C", str(project), "--fail", "--only", "unreachable"]) == 0
 

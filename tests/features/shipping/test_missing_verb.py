@@ -130,7 +130,7 @@ def test_scan_missing_of_a_processed_project_gives_no_warning(run: Run, project:
     config.write_text(f"{config.read_text()}\nplatforms: {{web: {{}}}}\n")
     run("batch", "--platforms", platforms)
 
-    assert "work is pending" not in run("scan-missing")[2]
+    assert "jobs are pending" not in run("scan-missing")[2]
 
 
 def test_product_of_another_platform_is_not_missing(run: Run, project: Path) -> None:
@@ -154,7 +154,7 @@ def test_scan_missing_warns_about_changes_that_are_not_processed(run: Run, proje
     run("batch")
     (project / "assets" / "new.txt").write_text("images/door.png")
 
-    assert "work is pending" in run("scan-missing")[2]
+    assert "jobs are pending" in run("scan-missing")[2]
 
 
 def test_running_engine_processes_changes_before_it_searches(run: Run, project: Path) -> None:

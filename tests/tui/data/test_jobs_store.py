@@ -316,7 +316,7 @@ def test_failed_sort_keeps_the_current_rows_and_does_not_stop_later_views(jobs: 
         patched.setattr(job_infos, "order_rows", lambda *_arguments, **_named: [].pop())
         sort(jobs, "source", is_descending=False)
 
-    assert str(jobs.error) == "the rows cannot be sorted: pop from empty list; R tries again"
+    assert str(jobs.error) == "the rows cannot be sorted: pop from empty list; press R to try again"
     assert shown(jobs) == before
     sort(jobs, "source", is_descending=False)
     assert rows(jobs, "source") == sorted(rows(jobs, "source"), key=str.lower)

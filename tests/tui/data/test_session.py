@@ -170,7 +170,7 @@ def test_session_starts_an_engine_after_another_run_has_ended():
     listener.wait_until(lambda calls: calls)
     assert (started, listener.calls) == ([], [("subscribed", 0, 0, {})]), "settled rows can be read"
     assert "4711" in session.trouble
-    with pytest.raises(HostError, match="one starts after the other run"):
+    with pytest.raises(HostError, match="wait: an engine starts when the other run has ended"):
         session.ask(PingEngine()).result(PATIENCE_S)
     session.start_engine()  # this request has no effect, because the session starts an engine in any case
     holders[0] = 0
@@ -265,7 +265,7 @@ def test_database_is_read_beside_an_engine_of_another_protocol(link_room, monkey
         listener.wait_until(lambda calls: ("subscribed", 0, 0, {}) in calls)
 
         assert session.state is SessionState.DETACHED
-        assert session.trouble == "the engine has another version (1.2.3)"
+        assert session.trouble == "the running engine has another version of aptui (1.2.3)"
         session.close()
 
 

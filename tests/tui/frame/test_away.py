@@ -40,7 +40,7 @@ def test_ctrl_z_suspends_the_screen_and_fg_continues_it(shell: Pane) -> None:
 
     shell.keys("C-z")
 
-    shell.shows("'fg' continues it")
+    shell.shows("type 'fg' to continue")
     shell.type("echo here we $((40 + 2))")
     shell.keys("Enter")
     shell.shows("here we 42")

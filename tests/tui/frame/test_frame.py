@@ -167,9 +167,9 @@ def test_tabs_that_need_attention_are_marked(session: FakeSession) -> None:
 @pytest.mark.parametrize(
     ("trouble", "expected"),
     [
-        ("no engine listens at '/home/ada/.local/state/s'", "! no engine is running · ':start' starts one"),
-        ("it ended", "! no engine: it ended · ':start' starts one"),
-        ("", "! no engine is running · ':start' starts one"),
+        ("no engine listens at '/home/ada/.local/state/s'", "! no engine is running · type ':start' to start one"),
+        ("it ended", "! no engine: it ended · type ':start' to start one"),
+        ("", "! no engine is running · type ':start' to start one"),
     ],
 )
 def test_banner_reports_a_missing_engine_only_once(trouble, expected):
@@ -178,14 +178,14 @@ def test_banner_reports_a_missing_engine_only_once(trouble, expected):
 
     assert banner_text(session) == expected
     session.is_read_only = True
-    assert banner_text(session) == expected.removesuffix(" · ':start' starts one")
+    assert banner_text(session) == expected.removesuffix(" · type ':start' to start one")
 
 
 def test_banner_names_the_run_that_holds_the_cache():
     session = FakeSession(Path("/c"), SessionState.WAITING)
     session.trouble = "another run (process 4711) is using this cache"
 
-    assert banner_text(session) == "! another run (process 4711) is using this cache; the engine starts after it"
+    assert banner_text(session) == "! another run (process 4711) is using this cache; an engine starts when that run has ended"
     assert "waiting" in "".join(part.text for part in StatusLine(session).parts(80))
 
 

@@ -80,7 +80,7 @@ def test_textures_for_gpus_are_decoded(tmp_path, name, data):
 
     assert isinstance(picture, Pixels), picture
     assert (picture.width, picture.height, picture.data[:4], picture.data[-4:]) == (16, 8, bytes(RED), bytes(BLUE))
-    assert decoded(tmp_path / "short.ktx2", "KTX 2") == "its file ends too early"
+    assert decoded(tmp_path / "short.ktx2", "KTX 2") == "the file ends too early"
 
 
 @pytest.mark.parametrize(("form", "encode"), [("KTX 2", encode_ktx2), ("DDS", encode_dds)])
@@ -111,7 +111,7 @@ def test_requested_face_or_layer_of_a_texture_is_decoded(tmp_path, form, encode,
     assert is_red == [True, False, False, True, True, False]
     assert [picture.data[0] > picture.data[2] for picture in second] == is_red[::-1]
     assert {(picture.width, picture.height) for picture in second} == {(4, 4)}
-    assert decoded(tmp_path / "short", form, 0 if form == "KTX 2" else 1, 5) == "its file ends too early"
+    assert decoded(tmp_path / "short", form, 0 if form == "KTX 2" else 1, 5) == "the file ends too early"
 
 
 def test_bit_depth_and_orientation_are_applied(tmp_path):
@@ -144,13 +144,13 @@ def test_truncated_picture_is_reported(tmp_path, form):
     why = decoded(tmp_path / "a", form)
 
     assert isinstance(why, str)
-    assert why.startswith(("its file ends too early", "it cannot be decoded: ", f"it is not a valid {form}"))
+    assert why.startswith(("the file ends too early", "the file cannot be decoded: ", f"the file is not a valid {form}"))
 
 
 def test_huge_picture_is_refused_by_parent_and_decoder(tmp_path):
     (tmp_path / "a.png").write_bytes(png_of(50_000, 50_000))
 
-    told = "50,000 × 50,000 are more pixels than a preview decodes (32 Mi)"
+    told = "50,000 × 50,000 pixels are too many for a preview; the limit is 33,554,432 pixels"
     assert objection(Facts("PNG", 50_000, 50_000, ""), 100) == told
     assert decoded(tmp_path / "a.png", "PNG") == told
 
@@ -167,7 +167,7 @@ def test_decoder_that_exceeds_its_memory_limit_is_reported(tmp_path):
     with open(tmp_path / "a.png", "rb") as file:
         said = in_process("decoder.MOST_MEMORY_BYTES = 64 << 20\ndecoder.main(decoder.PictureView('PNG'))", file)
 
-    assert json.loads(said) == {"why": "decoding takes more than 64 MiB of memory"}
+    assert json.loads(said) == {"why": "decoding the picture takes more than 64 MiB of memory"}
     assert decoded(tmp_path / "a.png", "PNG") == Pixels(MOST_HIGH, MOST_HIGH, bytes(MOST_HIGH * MOST_HIGH * CHANNELS))
 
 
@@ -227,7 +227,7 @@ def test_decoder_that_hangs_or_floods_is_killed(tmp_path, monkeypatch):
 
     file.unlink()
     assert decoded(tmp_path / "gone", "PNG") == "no such file or directory"
-    assert decoded(tmp_path, "PNG").startswith("no process can be started")
+    assert decoded(tmp_path, "PNG").startswith("the decoder cannot be started")
 
 
 def test_only_the_last_picture_is_decoded_while_the_cursor_moves(monkeypatch):
@@ -250,8 +250,8 @@ def test_only_the_last_picture_is_decoded_while_the_cursor_moves(monkeypatch):
 
 
 def test_unsupported_pictures_are_not_decoded():
-    assert objection(Facts("OpenEXR", 0, 0, ""), 10) == "there is no preview of the format OpenEXR"
-    assert objection(Facts("PNG", 10, 10, ""), 1 << 30) == "the file is larger than 128 MiB"
+    assert objection(Facts("OpenEXR", 0, 0, ""), 10) == "there is no preview for the format OpenEXR"
+    assert objection(Facts("PNG", 10, 10, ""), 1 << 30) == "the file is larger than 128 MiB, the limit for previews"
     assert objection(Facts("PNG", 10, 10, ""), 100) == ""
 
 

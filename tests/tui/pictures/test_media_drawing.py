@@ -79,7 +79,7 @@ def test_damaged_file_is_reported(tmp_path: Path, form: str, head: bytes) -> Non
     why = decode(str(tmp_path / "a"), PictureView(form), threading.Event())
 
     assert isinstance(why, str)
-    assert why.startswith(("it cannot be decoded", "its file ends too early"))
+    assert why.startswith(("the file cannot be decoded", "the file ends too early"))
 
 
 def test_sound_header_contains_channels_sample_rate_and_duration(tmp_path: Path) -> None:

@@ -140,4 +140,7 @@ def test_model_is_drawn_by_the_process_without_privileges(tmp_path):
     assert isinstance(picture, Pixels), picture
     assert (picture.height, picture.is_drawing) == (60, True)
     (tmp_path / "b.glb").write_bytes(b"glTF" + bytes(40))
-    assert decode(str(tmp_path / "b.glb"), VIEW, threading.Event()) == "it cannot be decoded: its document is damaged or too long"
+    assert (
+        decode(str(tmp_path / "b.glb"), VIEW, threading.Event())
+        == "the file cannot be decoded: the JSON of the model is damaged or too long"
+    )

@@ -46,8 +46,8 @@ def test_monochrome_theme_has_only_attributes():
     [
         ("colours: {}\n", "1:1", "unknown key of a theme 'colours'"),
         ("extends: dark\nroles:\n  faild: bold\n", "3:3", "unknown role 'faild'"),
-        ("extends: dark\nroles:\n  failed: purple\n", "3:11", "not part of a style: 'purple'"),
-        ("extends: dark\ncolors: {error: '#12'}\n", "2:17", "not a colour: '#12'"),
+        ("extends: dark\nroles:\n  failed: purple\n", "3:11", "'purple' cannot be part of a style"),
+        ("extends: dark\ncolors: {error: '#12'}\n", "2:17", "'#12' is not a colour"),
         ("extends: dark\ndark: maybe\n", "2:7", "'dark' must be true or false"),
         ("- dark\n", "1:1", "a theme must be a mapping"),
         ("extends: nothing\n", "1:1", "cannot extend 'nothing'"),

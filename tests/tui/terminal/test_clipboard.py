@@ -31,7 +31,7 @@ def test_copy_is_sent_to_a_plain_terminal_as_osc_52(tmp_path):
 
     assert written == ["\x1b]52;c;" + base64.b64encode("naïve".encode()).decode() + "\x07"]
     assert (copied.size_bytes, copied.routes, copied.file) == (6, ("terminal",), None)
-    assert copied.toast() == "6 B → terminal, if it allows"
+    assert copied.toast() == "6 B → terminal, if it allows programs to copy"
 
 
 def test_copy_is_sent_to_gnu_screen_as_osc_52_in_several_parts(tmp_path):
@@ -43,7 +43,7 @@ def test_copy_is_sent_to_gnu_screen_as_osc_52_in_several_parts(tmp_path):
     assert "".join(f"\x1bP{piece}\x1b\\" for piece in pieces) == written[0]
     assert all(len(piece) < 250 for piece in pieces)
     assert "".join(pieces) == "\x1b]52;c;" + base64.b64encode(b"x" * 500).decode() + "\x07"
-    assert copied.toast() == "500 B → screen and terminal, if it allows"
+    assert copied.toast() == "500 B → screen and terminal, if it allows programs to copy"
 
 
 @pytest.mark.real
@@ -65,7 +65,7 @@ def test_large_copy_is_sent_to_the_terminal_and_kept_in_a_private_file(tmp_path)
     assert copied.file.read_text() == "y" * SAFE_BYTES
     assert stat.S_IMODE(copied.file.stat().st_mode) == 0o600
     assert stat.S_IMODE(copied.file.parent.stat().st_mode) == 0o700
-    assert copied.toast() == f"73 KiB → terminal; large, so also in '{copied.file}'"
+    assert copied.toast() == f"73 KiB → terminal; the text is large, so it is also in '{copied.file}'"
 
 
 def test_copy_that_the_terminal_cannot_receive_is_kept_in_a_file(tmp_path):

@@ -89,7 +89,7 @@ def test_bypassed_guard_of_the_screen_is_detected_and_text_is_withheld(monkeypat
         _compositor.LayoutUpdate, "render_segments", lambda self, console: "".join(s.text for line in self.strips for s in line)
     )
 
-    with pytest.raises(InternalError, match="guard of the screen"):
+    with pytest.raises(InternalError, match="check for unsafe characters"):
         safety.install(safety.TerminalFacts())
 
     assert "failed" not in safety.make_safe("failed")

@@ -182,7 +182,7 @@ class Guard(Struct):
         if why:
             raise web.HTTPForbidden(text=f"{why}\n")
         if request.headers.get(hdrs.HOST, "") not in self.hosts(request):
-            raise web.HTTPMisdirectedRequest(text="the name in 'Host' is not in 'serve.hosts'\n")
+            raise web.HTTPMisdirectedRequest(text="the host name of this request is not in 'serve.hosts'\n")
         self._check_origin(request)
         if request.body_exists and request.content_type not in _BODY_TYPES:
             raise web.HTTPUnsupportedMediaType(text="'Content-Type: application/json' is missing\n")
@@ -192,7 +192,7 @@ class Guard(Struct):
         if origin is not None:
             own = f"{request.scheme}://{request.headers[hdrs.HOST]}"
             if origin != own and origin not in self.serve.origins:
-                raise web.HTTPForbidden(text="web pages of this origin are not allowed: it is not in 'serve.origins'\n")
+                raise web.HTTPForbidden(text="web pages of this origin are not allowed; add the origin to 'serve.origins'\n")
         elif request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
             raise web.HTTPForbidden(text="requests from other web pages are not allowed\n")
 
@@ -216,7 +216,7 @@ class Guard(Struct):
         identity: ClientIdentity | None = request.get(_IDENTITY) or self.identify(read_given_token(request), address_of(request))
         if identity is None:
             raise web.HTTPUnauthorized(
-                text="a token is needed: 'aptui token add NAME' makes one\n", headers={"WWW-Authenticate": "Bearer"}
+                text="a token is needed; run 'aptui token add NAME' to make one\n", headers={"WWW-Authenticate": "Bearer"}
             )
         request[_IDENTITY] = identity
         if not identity.may(scope):

@@ -132,11 +132,11 @@ def read(file: Path) -> list[Token]:
     except OSError as error:
         raise HostError(f"'{file}' cannot be read: {error.strerror}", hint="check its permissions") from error
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise HostError(f"other users can read '{file}'", hint=f"chmod 600 '{file}', and revoke its tokens")
+        raise HostError(f"other users can read '{file}'", hint=f"run chmod 600 '{file}', and revoke all tokens in the file")
     try:
         return msgspec.json.decode(data, type=prepare_form(_Form)).tokens
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"'{file}' is not a list of tokens", hint="remove it, and make the tokens again") from error
+        raise UserError(f"'{file}' is not a list of tokens", hint="remove the file, and make the tokens again") from error
 
 
 def add(file: Path, name: str, scopes: Collection[Scope], *, lasts_ms: int = 0) -> str:
@@ -153,7 +153,9 @@ def add(file: Path, name: str, scopes: Collection[Scope], *, lasts_ms: int = 0) 
     token = fresh()
     with _changing(file) as tokens:
         if any(each.name == name for each in tokens):
-            raise UserError(f"there is a token '{name}' already", hint=f"'aptui token revoke {name}' removes it")
+            raise UserError(
+                f"the token '{name}' exists already", hint=f"choose another name, or run 'aptui token revoke {name}' first"
+            )
         now = now_ms()
         tokens.append(Token(name, digest_of(token), frozenset(scopes), now, now + lasts_ms if lasts_ms else 0))
     return token
@@ -169,7 +171,7 @@ def revoke(file: Path, name: str) -> None:
         left = [each for each in tokens if each.name != name]
         if len(left) == len(tokens):
             names = ", ".join(f"'{each.name}'" for each in tokens)
-            raise UserError(f"there is no token '{name}'", hint=f"there are {names}" if names else "no token exists")
+            raise UserError(f"there is no token '{name}'", hint=f"the tokens are {names}" if names else "no token exists")
         tokens[:] = left
 
 

@@ -78,7 +78,7 @@ class FeedPulse:
         limit = FOLLOWERS_LIMIT if identity.is_owner else FOLLOWERS_LIMIT * 3 // 4
         if self._busy.total() >= limit or self._busy[identity.name] >= FOLLOWERS_PER_TOKEN:
             raise web.HTTPServiceUnavailable(
-                text=f"too many clients follow the changes, in all or with the token '{identity.name}'\n",
+                text=f"too many clients follow the changes, in total or with the token '{identity.name}'\n",
                 headers={"Retry-After": "5"},
             )
         self._busy[identity.name] += 1

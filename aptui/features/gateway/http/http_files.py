@@ -140,7 +140,7 @@ def read_asked_path(request: web.Request, prefix: str) -> str:
     data = unquote_to_bytes(raw[raw.index(prefix) + len(prefix) :]) if prefix in raw else b""
     path = to_text(data.strip(b"/"))
     if b"\0" in data or any(part in ("", ".", "..") for part in path.split("/") if path):
-        raise web.HTTPNotFound(text="no file can have this name\n")
+        raise web.HTTPNotFound(text="this is not a possible name of a file\n")
     return path
 
 
@@ -208,7 +208,7 @@ async def asset(request: web.Request) -> web.StreamResponse:
     require(request, Scope.READ)
     uuid, sub_id = parse_asset_id(request.match_info["id"])
     if sub_id is None:
-        raise web.HTTPBadRequest(text="the sub id is missing: an asset id is '{UUID}:<sub id in hexadecimal>'\n")
+        raise web.HTTPBadRequest(text="the sub id is missing; write the asset id as '{UUID}:<sub id in hexadecimal>'\n")
     platform = request.query.get("platform", "").lower()
     if _is_awaited(request):
         if not platform:
@@ -222,7 +222,7 @@ async def asset(request: web.Request) -> web.StreamResponse:
     if not names:
         raise web.HTTPNotFound(text=f"there is no asset '{asset_id(uuid, sub_id)}'\n")
     if len({name.partition("/")[0] for name in names}) > 1:
-        raise web.HTTPBadRequest(text="'platform' is missing: the asset exists for several platforms\n")
+        raise web.HTTPBadRequest(text="'platform' is missing, but the asset exists for several platforms; add '?platform=ID'\n")
     return await send_product(request, names[0], location=url_of(PRODUCTS, names[0]))
 
 
@@ -236,7 +236,9 @@ async def _wait(request: web.Request, awaited: Callable[[Reader], list[Awaited]]
     identity = require(request, Scope.ESCALATE)
     timeout_s = _timeout_s(request)
     if not context.guard.may_escalate(identity):
-        raise web.HTTPTooManyRequests(text="too many requests that raise a priority\n", headers={"Retry-After": "1"})
+        raise web.HTTPTooManyRequests(
+            text="too many requests with 'wait' in this second; try again in a second\n", headers={"Retry-After": "1"}
+        )
     try:
         async with asyncio.timeout(timeout_s):
             await _wait_until_processed(context, awaited, is_there)

@@ -176,7 +176,10 @@ class ProductOpener:
             raise
         if taken is not None:
             taken.close()
-        raise HostError(f"the file of '{product.name}' does not match the database", hint="the engine makes it again; ask later")
+        raise HostError(
+            f"the file of '{product.name}' does not match the database",
+            hint="the engine is making the product again; try again later",
+        )
 
 
 def _digest(descriptor: int) -> bytes:
@@ -421,7 +424,7 @@ async def _send_file(request: web.Request, descriptor: int, part: Range) -> None
     """
     transport = request.transport
     if transport is None:
-        raise ConnectionResetError("the client is gone")
+        raise ConnectionResetError("the client has disconnected")
     with open(descriptor, "rb", buffering=0, closefd=False) as file:
         sent = await asyncio.get_running_loop().sendfile(transport, file, part[0], part[1] - part[0])
     if sent != part[1] - part[0]:

@@ -129,14 +129,14 @@ class Admission:
         denied = self.find_denial(address)
         if denied or not self.settings.has_allow_list or entry_for(address, self.settings.allowed, self._known) is not None:
             return denied
-        return f"{address} is not on the allowed list"
+        return f"{address} is not in the allowed list"
 
     def find_denial(self, address: Address) -> str:
         """Return which entry rejects an address, "" = no entry."""
         entry = entry_for(address, self.settings.rejected, self._known)
         if entry is None:
             return ""
-        return f"{address} is rejected" if entry == str(address) else f"{address} is rejected by '{entry}'"
+        return f"{address} is in the rejected list" + (f" ('{entry}')" if entry != str(address) else "")
 
     def forget(self, entry: str) -> None:
         """Forget the recorded refusals of the addresses that match a list entry in canonical form."""
@@ -294,7 +294,7 @@ class OutboundConnections:
         except TimeoutError:
             return "no answer"
         except aiohttp.WSServerHandshakeError as error:
-            return f"this is not an aptui device: it answers {error.status}"
+            return f"this is not an aptui device: it answers with status {error.status}"
         except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch) as error:
             return _certificate_problem(error)
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -363,18 +363,18 @@ def _digest(fingerprint: str) -> bytes:
     if len(digest) != hashlib.sha256().digest_size:
         raise UserError(
             f"'serve.dial_fingerprints': '{fingerprint}' is not the SHA-256 of a certificate",
-            hint="'openssl x509 -noout -fingerprint -sha256 -in FILE' prints it",
+            hint="run 'openssl x509 -noout -fingerprint -sha256 -in FILE' to print it",
         )
     return digest
 
 
 def _certificate_problem(error: aiohttp.ClientError) -> str:
     if isinstance(error, aiohttp.ServerFingerprintMismatch):
-        return f"its certificate is not in 'serve.dial_fingerprints': it is sha256:{error.got.hex()}"
+        return f"the certificate of the device, sha256:{error.got.hex()}, is not in 'serve.dial_fingerprints'"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         why = getattr(error.certificate_error, "verify_message", "") or "the certificate is invalid"
-        return f"its certificate is not trusted ({why}): set 'serve.dial_ca' or 'serve.dial_fingerprints'"
-    return "it does not support TLS, and without TLS only addresses of this machine are allowed"
+        return f"the certificate of the device is not trusted ({why}); set 'serve.dial_ca' or 'serve.dial_fingerprints'"
+    return "the device does not support TLS, which is required for all addresses except those of this machine"
 
 
 def open_http() -> HttpSession:
@@ -496,7 +496,7 @@ class Peers:
         address = parse_address(remote)
         if address is not None:
             return self.admission.find_denial(address)
-        return f"{remote} is rejected" if canonical(remote) in self.admission.settings.rejected else ""
+        return f"{remote} is in the rejected list" if canonical(remote) in self.admission.settings.rejected else ""
 
     async def _serve(self, dialler: OutboundConnections, socket: Socket) -> None:
         """Serve a connected device."""

@@ -120,8 +120,8 @@ def read_stored(file: Path, *, puts_aside: bool = True) -> PeerLists:
         if puts_aside:
             with contextlib.suppress(OSError):
                 os.replace(file, aside)
-        where = f"; it is kept as '{aside.name}'" if puts_aside else ""
-        return PeerLists(None, f"'{file}' was damaged ({error}){where}, and the configuration applies")
+        where = f"; it was renamed to '{aside.name}'" if puts_aside else ""
+        return PeerLists(None, f"'{file}' was damaged ({error}){where}; the settings of aptui.yaml apply")
 
 
 def change_settings(file: Path, configured: PeerSettings, order: PeerOrder, project_dir: Path | None = None) -> PeerChange:
@@ -139,7 +139,9 @@ def change_settings(file: Path, configured: PeerSettings, order: PeerOrder, proj
         lock = contextlib.ExitStack()
         lock.enter_context(lock_file(file))
     except OSError as error:
-        raise HostError(f"'{file.parent}' cannot be written: {error.strerror}", hint="check its disk") from error
+        raise HostError(
+            f"'{file.parent}' cannot be written: {error.strerror}", hint="check the free space on its disk, and its permissions"
+        ) from error
     with lock:
         settings = apply_order(read_stored(file).effective_settings(configured), order)
         written = write_back(project_dir, settings, configured) if project_dir is not None else ()

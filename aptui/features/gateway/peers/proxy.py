@@ -180,10 +180,10 @@ class Proxy:
         identity = require(request, Scope.READ)
         sessions = [(session.identity.name, session.identity.address) for session in request.config_dict[SESSIONS]]
         if (identity.name, identity.address) not in sessions:
-            raise web.HTTPForbidden(text="open a WebSocket first: this address is for connected devices\n")
+            raise web.HTTPForbidden(text="this address is only for devices that have an open WebSocket to the gateway\n")
         target = self.known.get(request.match_info["name"])
         if target is None:
-            raise web.HTTPNotFound(text="there is no service of that name: 'serve.proxies' lists them\n")
+            raise web.HTTPNotFound(text="there is no service with this name; the services are in 'serve.proxies'\n")
         with self.place(identity):
             if not target.base:
                 return await relay(request, target.host, target.port, connect_s=self.limits.connect_s, quiet_s=self.limits.quiet_s)

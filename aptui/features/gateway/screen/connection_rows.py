@@ -333,7 +333,7 @@ def _scan_folder(
     own = roots.get(folder.path)
     above = [root for path, root in roots.items() if folder.path.startswith(f"{path}/")]
     root = own or max(above, key=lambda root: len(root.path), default=WatchedRoot(folder.path, WatchMode.STARTING))
-    alone = f"only for {', '.join(folder.platforms) or 'no platform'}" if {*folder.platforms} < {*everywhere} else ""
+    alone = f"only for platforms {', '.join(folder.platforms) or 'none'}" if {*folder.platforms} < {*everywhere} else ""
     details = (root.detail, "" if folder.recursive else "without its subfolders", alone)
     shown = WatchedRoot(folder.path, root.mode, root.detail, root.watches if own else 0)
     return shown, f"{folder.order}", Cell(folder.name, "title"), "; ".join(filter(None, details))
@@ -435,7 +435,7 @@ def peer_facts(each: Peer | None) -> list[tuple[str, str, str]]:
     if each is None:
         return []
     if not each.number:
-        trouble = each.trouble or ("" if each.is_enabled else "disabled: aptui does not connect to it")
+        trouble = each.trouble or ("" if each.is_enabled else "disabled: aptui does not connect to this device")
         return [("", each.id, "title"), ("", trouble, "warning" if each.trouble else "muted")]
     return [
         ("", f"{each.id} at {each.address}", "title"),

@@ -167,10 +167,10 @@ _LISTS = {
     "allowed": ("Allowed", rows.ALLOWED, PeerAction.ALLOW),
     "rejected": ("Rejected", rows.REJECTED, PeerAction.REJECT),
 }
-_DONE = {PeerAction.ALLOW: "allowed", PeerAction.REJECT: "rejected", PeerAction.FORGET: "on neither list"}
+_DONE = {PeerAction.ALLOW: "allowed", PeerAction.REJECT: "rejected", PeerAction.FORGET: "in neither list"}
 _NO_GATEWAY = (
-    ("", "no gateway runs: 'serve: {enabled: true}' in aptui.yaml starts one", "warning"),
-    ("", "if it is set, Logs (3) shows why the gateway did not start", "muted"),
+    ("", "no gateway is running; write 'serve: {enabled: true}' in aptui.yaml to start one", "warning"),
+    ("", "if this is set already, the Logs screen (3) shows why the gateway did not start", "muted"),
 )
 _NO_GATEWAY_YET = "changes made here take effect when the gateway starts"
 _ORDERS = frozenset({"add", "edit", "switch", "disconnect", "remove", "move", "list"})
@@ -223,7 +223,7 @@ class GatewayPage(ConnectionTables):
 
     def on_mount(self) -> None:
         """Set the texts of empty tables."""
-        self.table("peers").empty_text = "none: 'a' adds a device to connect to"
+        self.table("peers").empty_text = "none; press 'a' to add a device to connect to"
         self.table("rejected").empty_text = "no refused connections"
 
     def on_unmount(self) -> None:
@@ -235,7 +235,7 @@ class GatewayPage(ConnectionTables):
         if name != "allowed":
             return super().bar_end(name)
         is_on = self.orders.settings.has_allow_list
-        return [Part("only these may connect", "completed") if is_on else Part("off: all may connect", "warning")]
+        return [Part("only these may connect", "completed") if is_on else Part("off: all clients may connect", "warning")]
 
     def put(self) -> None:
         """Draw the known facts."""
@@ -258,13 +258,13 @@ class GatewayPage(ConnectionTables):
         report = self.orders.report
         if report is None:
             problem = self.orders.problem
-            return [("", f"no gateway runs: {problem}", "failed")] if problem and self.orders.is_attached else _NO_GATEWAY
+            return [("", f"no gateway is running: {problem}", "failed")] if problem and self.orders.is_attached else _NO_GATEWAY
         address = f"[{report.address}]" if ":" in report.address else report.address
         overridden = ", ".join(self.orders.overridden)
         return [
             ("Gateway", f"{address}:{report.port}", ""),
-            ("Changed here, not as configured", overridden, "warning"),
-            ("Kept in", f"{self.orders.file}" if overridden else "aptui.yaml", "path"),
+            ("Changed here (differs from aptui.yaml)", overridden, "warning"),
+            ("Stored in", f"{self.orders.file}" if overridden else "aptui.yaml", "path"),
         ]
 
     def count_text(self) -> str:
@@ -382,7 +382,7 @@ class GatewayPage(ConnectionTables):
             what, yes, done = f"the connection '{peer.id}'", "remove", f"connection '{peer.id}' is removed"
             order = PeerOrder(PeerAction.REMOVE, peer.id)
         elif entry:
-            what, yes, done = f"{entry} from the list", "remove it", f"{entry} is on neither list"
+            what, yes, done = f"{entry} from the list", "remove it", f"{entry} is in neither list"
             order = PeerOrder(PeerAction.FORGET, entry=entry)
         else:
             return
@@ -426,7 +426,7 @@ class GatewayPage(ConnectionTables):
     def action_list(self) -> None:
         """Enable the allowed list, or disable it after confirmation."""
         if not self.orders.settings.has_allow_list:
-            self.orders.do(PeerOrder(PeerAction.LIST_ON), "only those on the allowed list may connect")
+            self.orders.do(PeerOrder(PeerAction.LIST_ON), "only clients in the allowed list may connect")
             return
 
         def take_answer(is_sure: bool) -> None:
@@ -450,8 +450,8 @@ class GatewayPage(ConnectionTables):
             *(
                 Command(name, words, partial(self._list_entries, change), self._entries)
                 for name, words, change in (
-                    ("allow", "let a host name, address or range connect", PeerAction.ALLOW),
-                    ("reject", "never let a host name, address or range connect", PeerAction.REJECT),
+                    ("allow", "allow a host name, address or range to connect", PeerAction.ALLOW),
+                    ("reject", "reject all connections of a host name, address or range", PeerAction.REJECT),
                     ("forget", "remove an entry from both lists", PeerAction.FORGET),
                 )
             ),

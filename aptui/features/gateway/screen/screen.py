@@ -221,7 +221,7 @@ class EnginePage(ConnectionTables):
         if not is_attached:
             absent = "no engine: the screen shows a database only" if session.state is SessionState.NONE else "no engine"
             why = session.trouble if session.trouble and session.state is not SessionState.NONE else ""
-            hint = "':start' starts one" if self._shell.can_ask else ""
+            hint = "type ':start' to start one" if self._shell.can_ask else ""
             return [[("", absent, "warning"), ("", why, ""), ("", hint, "muted")], [project], [cache], []]
         trouble = [(what, why, "warning") for what, why in connection_rows.troubles(session.latest_health)]
         return [
@@ -239,7 +239,7 @@ class EnginePage(ConnectionTables):
 
     def _nothing(self, name: str) -> str:
         if name == "workers" and self._shell.session.is_read_only:
-            return "unknown: a read-only screen does not ask the engine for its workers"
+            return "unknown, because a read-only screen does not query the engine"
         return {"workers": "none; workers start with the first job", "roots": "no folder is watched"}.get(name, "nobody")
 
     def _share_height(self) -> None:

@@ -128,7 +128,7 @@ class Web:
 
     async def _open(self, request: web.Request) -> web.StreamResponse:
         if not self._tickets.take(request.match_info["ticket"]):
-            raise web.HTTPForbidden(text="this ticket is invalid: load the page again\n")
+            raise web.HTTPForbidden(text="the ticket of this page is invalid or expired; load the page again\n")
         if len(self._screens) >= SCREENS_LIMIT:
             raise web.HTTPServiceUnavailable(text=f"{SCREENS_LIMIT} screens are open already\n")
         identity = guard.ClientIdentity(_IDENTITY.name, _IDENTITY.scopes, guard.address_of(request))

@@ -129,7 +129,7 @@ class Wire:
             await self._socket.send_frame(message.data, message.kind)
             return
         if self._socket.closed or self._transport.is_closing():
-            raise ConnectionResetError("the client is gone")
+            raise ConnectionResetError("the client has disconnected")
         self._write(self._transport, message)
         await self._writer.drain()
 
@@ -362,7 +362,7 @@ class WireSession:
         try:
             message = await self._socket.receive(timeout=HELLO_LIMIT_S)
         except TimeoutError:
-            await self.close(1002, "no hello arrived")
+            await self.close(1002, "the client did not send 'hello' in time")
             return False
         if message.type is not WSMsgType.TEXT:
             if message.type is WSMsgType.BINARY:
@@ -399,8 +399,8 @@ class WireSession:
         if not isinstance(request, Hello):
             raise RequestMistake("the first request must be 'hello'", wire_codec.ADVICE)
         if request.protocol != wire_codec.VERSION:
-            what = f"this gateway speaks protocol {wire_codec.VERSION}, you speak {request.protocol}"
-            raise RequestMistake(what, "use the same aptui at both ends")
+            what = f"the gateway uses protocol version {wire_codec.VERSION}, but the client uses version {request.protocol}"
+            raise RequestMistake(what, "install the same version of aptui on both sides")
         name = self.context.config.name
         if request.project and request.project.lower() != name.lower():
             raise RequestMistake(f"this is the project '{name}', not '{request.project[:100]}'", "check the address and port")
@@ -408,7 +408,9 @@ class WireSession:
             self.context.refuse_unknown(platform)
         for name in request.notices:
             if name not in wire_codec.NOTICES:
-                raise RequestMistake(f"there is no notification '{name[:40]}'", f"there are: {', '.join(wire_codec.NOTICES)}")
+                raise RequestMistake(
+                    f"there is no notification '{name[:40]}'", f"the notifications are {', '.join(wire_codec.NOTICES)}"
+                )
 
     async def _take(self, text: str) -> None:
         self.received_bytes += len(text)
@@ -520,7 +522,7 @@ class WireSessions:
         identity = require(request, Scope.READ)
         if self._opening >= self.limit:
             raise web.HTTPServiceUnavailable(
-                text=f"{self.limit} clients are connected already: 'serve.clients_limit' allows no more\n"
+                text=f"{self.limit} clients are connected already, which is the limit ('serve.clients_limit')\n"
             )
         self._opening += 1
         try:

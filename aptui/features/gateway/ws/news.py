@@ -101,7 +101,7 @@ class NewsPublisher:
             if len(self._pending) > _MOST:
                 self._pending.clear()
                 self._ids = None
-                self._sessions.lose("too many notices at once")
+                self._sessions.lose("too many notifications at a time")
         self._wake.set()
 
     def on_engine_change(self, is_here: bool) -> None:

@@ -128,8 +128,8 @@ def refuse_excess(session: WireSession) -> None:
         RequestMistake: the client exceeds `guard.ESCALATIONS_PER_S`.
     """
     if not session.context.guard.may_escalate(session.identity):
-        what = f"more than {guard.ESCALATIONS_PER_S} requests per second that raise a priority"
-        raise RequestMistake(what, "ask again in a moment", code=_BUSY)
+        what = f"the client raised the priority of jobs more than {guard.ESCALATIONS_PER_S} times in a second"
+        raise RequestMistake(what, "try again in a second", code=_BUSY)
 
 
 # ----------------------------------------------------------------------------------------------------- status of assets
@@ -338,7 +338,7 @@ async def read_product(
 
 
 def _no_product() -> RequestMistake:
-    return RequestMistake("this product does not exist", "'asset_status' returns its status")
+    return RequestMistake("this product does not exist", "send 'asset_status' to get the status of the asset")
 
 
 async def _pieces(descriptor: int, offset: int, length: int) -> AsyncIterator[bytes]:
@@ -403,7 +403,7 @@ async def job_log(session: WireSession, request: wire_records.JobLog) -> wire_re
 
     found, name = await session.context.database.ask(read)
     if found is None:
-        raise RequestMistake("this run does not exist", "'jobs_info' lists runs")
+        raise RequestMistake("this run does not exist", "send 'jobs_info' to list the runs")
     lines = found.lines[-_LINES_MOST:]
     path = logs.place_of(log_dir, name) if request.wants_path and name else ""
     return wire_records.JobLogText(
@@ -421,7 +421,7 @@ async def check_relocation(
         raise RequestMistake("'source' or 'destination' is missing")
     relocate = feature.find_request("relocate")
     if relocate is None:
-        raise RequestMistake("no installed feature moves or deletes sources", "the feature 'relocation' does")
+        raise RequestMistake("no installed feature moves or deletes sources", "install the feature 'relocation'")
     report: Any = await session.context.engine.ask(relocate(request.source, destination, is_delete=is_delete), _RELOCATION_LIMIT_S)
     items = report["items"]
     dependants = {each["path"]: None for item in items for each in item["dependants"]}
@@ -463,7 +463,7 @@ async def reprocess(session: WireSession, request: wire_records.Reprocess) -> Co
     """Run jobs again."""
     keys = tuple(normalize(path).lower() for path in request.sources)
     if not keys and not request.job_ids:
-        raise RequestMistake("'sources' or 'job_ids' is missing", "'*' means all sources")
+        raise RequestMistake("'sources' or 'job_ids' is missing", "write 'sources': ['*'] for all sources")
     answer = await session.context.engine.ask(port.ReprocessJobs(keys, request.job_ids))
     return Counted(int(str(answer["count"])))
 
@@ -492,7 +492,9 @@ async def interest(session: WireSession, request: wire_records.Interest) -> Coun
     """
     context = session.context
     if len(request.assets) + len(request.paths) > MOST_INTERESTING:
-        raise RequestMistake(f"more than {MOST_INTERESTING:,} assets and paths at once", "name the assets in the foreground")
+        raise RequestMistake(
+            f"more than {MOST_INTERESTING:,} assets and paths in one request", "name only the assets that the user sees"
+        )
     refuse_excess(session)
     ids = [parse_asset_id(asset)[0] for asset in request.assets]
     paths = [normalize(path).lower().strip("/") for path in request.paths]
@@ -533,7 +535,7 @@ async def answer(session: WireSession, name: str, request: Any) -> RequestAnswer
             guard.audit.write(identity, name, "refused: not allowed", **_details(request))
         raise RequestMistake(
             f"'{identity.name}' is not allowed: its token lacks the scope '{scope}'",
-            "'aptui token add' makes a token with it",
+            "run 'aptui token add' with '--scopes' to make a token with this scope",
             code=_NOT_ALLOWED,
         )
     try:

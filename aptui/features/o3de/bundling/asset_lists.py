@@ -80,7 +80,7 @@ def _element(asset: ListedAsset) -> Element:
 
 def unreadable_product(path: Path, error: OSError) -> HostError:
     """Return the error for a product that cannot be read."""
-    return HostError(f"product '{path}' cannot be read: {error.strerror}", hint="'AssetProcessorBatch' restores it")
+    return HostError(f"product '{path}' cannot be read: {error.strerror}", hint="run 'AssetProcessorBatch' to restore the product")
 
 
 # --------------------------------------------------------------------------------------------------------------- comparing
@@ -113,7 +113,9 @@ def kind_of(text: str) -> ComparisonKind:
     for kind in ComparisonKind:
         if text.lower() in (str(int(kind)), kind.word.lower()):
             return kind
-    raise UserError(f"'{text}' is not a comparison", hint=", ".join(f"{int(kind)} or {kind.word}" for kind in ComparisonKind))
+    raise UserError(
+        f"'{text}' is not a comparison", hint="write " + ", ".join(f"{int(kind)} or {kind.word}" for kind in ComparisonKind)
+    )
 
 
 def compare_lists(kind: ComparisonKind, first: Sequence[ListedAsset], second: Sequence[ListedAsset]) -> list[ListedAsset]:
@@ -138,7 +140,8 @@ def matching(assets: Sequence[ListedAsset], pattern: str, *, is_regex: bool) -> 
         match = re.compile(pattern, re.IGNORECASE).fullmatch if is_regex else wildcard(pattern).fullmatch
     except re.error as error:
         raise UserError(
-            f"'{pattern}' is not a regular expression: {error}", hint="correct it, or use --filePatternType=0 for wildcards"
+            f"'{pattern}' is not a regular expression: {error}",
+            hint="correct the pattern, or use --filePatternType=0 for wildcards",
         ) from None
     return [item for item in assets if match(item.path)]
 

@@ -71,7 +71,7 @@ def _step(element: Element, path: Path) -> ComparisonStep:
     if number not in list(ComparisonKind):
         raise UserError(
             f"'{path}' has a comparison of unknown type {number}",
-            hint=f"types are 0 to {max(ComparisonKind)}; 'compare --help' lists them",
+            hint=f"use a type from 0 to {max(ComparisonKind)}; run 'compare --help' to see their meaning",
         )
     return ComparisonStep(
         ComparisonKind(number),
@@ -220,7 +220,7 @@ def write_bundles(assets: Sequence[PackedAsset], target: Path, *, version: int, 
                 if bundle.fits_at(asset.known, size) > most:
                     if not bundle.assets or _OWN_BYTES + size + size // 1000 + _catalog_bytes(asset.known) > most:
                         raise UserError(
-                            f"'{asset.known.path}' has {size >> 20} MiB; the maximum is {max_mib} MiB", hint="see --maxSize"
+                            f"'{asset.known.path}' has {size >> 20} MiB; a bundle has at most {max_mib} MiB", hint="raise --maxSize"
                         )
                     bundle = _begin(target, len(done), opened)
                     done.append(bundle)
@@ -269,7 +269,7 @@ def _add_file(bundle: _Bundle, asset: PackedAsset) -> None:
             digest.update(data)
             target.write(data)
     if asset.digest and digest.digest() != asset.digest:
-        raise HostError(f"'{asset.known.path}' differs from the asset list", hint="make the asset list again")
+        raise HostError(f"'{asset.known.path}' differs from the asset list", hint="run 'assetLists' again to make a new list")
     bundle.assets.append(asset.known)
     bundle.catalog_bytes += _catalog_bytes(asset.known)
 

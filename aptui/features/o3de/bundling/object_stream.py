@@ -60,7 +60,7 @@ class Element(Struct):
         """
         text = self.text(name, str(default))
         if not re.fullmatch(r"-?[0-9]{1,20}", text):
-            raise UserError(f"'{name}' is not a whole number but '{text[:40]}'", hint=DAMAGED)
+            raise UserError(f"'{name}' must be a whole number, not '{text[:40]}'", hint=DAMAGED)
         return int(text)
 
     def set(self, name: str, value: str) -> None:
@@ -125,7 +125,7 @@ def load_text(text: str, path: Path, type_id: str) -> ObjectStream:
     try:
         stream = parse(text)
         if len(stream.root.children) != 1 or stream.object.type.upper() != type_id:
-            raise UserError("it is a file of another kind")
+            raise UserError("the file is of another kind")
     except UserError as error:
         raise UserError(f"'{path}' is damaged: {error.what}", hint=DAMAGED) from None
     return stream
@@ -140,7 +140,7 @@ def parse(text: str) -> ObjectStream:
     tags = _tags(text)
     lead, first = next(tags, ("", None))
     if first is None or first["kind"] != "ObjectStream" or first["close"]:
-        raise UserError("it is not an ObjectStream")
+        raise UserError("the file is not an ObjectStream")
     stream = ObjectStream(_element(first, ""), lead, "")
     open_elements, end = [stream.root], 0
     for lead, tag in tags:
@@ -148,22 +148,22 @@ def parse(text: str) -> ObjectStream:
             stream.after = lead
             break
         if not open_elements:
-            raise UserError("there is text after the end of its ObjectStream")
+            raise UserError("the file has text after the end of its ObjectStream")
         if tag["close"]:
             element = open_elements.pop()
             element.tail = lead
             if tag["kind"] != ("ObjectStream" if not open_elements else "Class"):
-                raise UserError("its tags do not match")
+                raise UserError("a closing tag of the file does not match its opening tag")
             continue
         element = _element(tag, lead)
         open_elements[-1].children.append(element)
         if not tag["alone"]:
             open_elements.append(element)
             if len(open_elements) > _DEEPEST:
-                raise UserError("its elements are nested too deep")
+                raise UserError("the elements of the file are nested too deeply")
         end = tag.end()
     if open_elements or not stream.root.tag:
-        raise UserError(f"it is truncated after character {end}")
+        raise UserError(f"the file is truncated after character {end}")
     return stream
 
 

@@ -34,7 +34,9 @@ def flag_of(platform: str) -> int:
     """
     flag = PLATFORMS.get(platform)
     if flag is None:
-        raise UserError(f"platform '{platform}' has no bit in O3DE's files", hint=f"platforms with a bit: {', '.join(PLATFORMS)}")
+        raise UserError(
+            f"O3DE's seed lists do not support platform '{platform}'", hint=f"the supported platforms are {', '.join(PLATFORMS)}"
+        )
     return flag
 
 
@@ -205,7 +207,7 @@ def _number(node: Node | None) -> int:
     value = 0 if node is None else node.value
     if not isinstance(value, int) or not 0 <= value < 1 << 32:
         where = "" if node is None else node.where
-        raise UserError(f"'{str(value)[:60]}' is not a number of 32 bits", where=where, hint=object_stream.DAMAGED)
+        raise UserError(f"'{str(value)[:60]}' is not a 32-bit number", where=where, hint=object_stream.DAMAGED)
     return int(value)
 
 

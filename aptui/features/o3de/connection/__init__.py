@@ -22,7 +22,7 @@ of the engine, in the order of the notices. `o3de_answers` answers questions fro
 gateway, and passes orders to the engine. `virtual_files` serves only files below the cache, the project's user folder and its log
 folder.
 
-**Limits.** Other machines, and programs of other users of this machine, need an entry in the list of allowed addresses. Only
+**Limits.** Other machines, and programs of other users of this machine, need an entry in the allowed list. Only
 programs of the engine's user on this machine can move and delete sources, one at a time. A client is disconnected if it has not
 negotiated after five seconds, sends an incomplete frame, a frame above 16 MiB or a damaged message, or does not read.
 """

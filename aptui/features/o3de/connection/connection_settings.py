@@ -111,7 +111,9 @@ def listen(settings: ConnectionSettings, port: int) -> socket.socket:
         channel.close()
         is_taken = getattr(error, "errno", 0) == errno.EADDRINUSE
         raise HostError(
-            f"port {port} is taken" if is_taken else f"port {port} cannot be used: {getattr(error, 'strerror', error)}",
+            f"port {port} is used by another program"
+            if is_taken
+            else f"port {port} cannot be used: {getattr(error, 'strerror', error)}",
             hint="stop the other asset processor, or set another port ('remote_port' in O3DE, 'serve.o3de_port' in aptui.yaml)",
         ) from None
     return channel

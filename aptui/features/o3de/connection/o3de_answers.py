@@ -164,7 +164,7 @@ class ClientAnswers:
     async def _readiness(self) -> Mapping[str, Any]:
         readiness = feature.find_request("readiness")
         if readiness is None:
-            raise HostError("no installed feature counts pending jobs", hint="the feature 'gateway' does")
+            raise HostError("no installed feature counts pending jobs", hint="install the feature 'gateway'")
         return await self._engine.ask(readiness())
 
     async def _processor_status(self, request: O3deMessage) -> Values:
@@ -360,11 +360,11 @@ class ClientAnswers:
         """Return the effects of moving or deleting a source; unless it is a preview, also move or delete it."""
         relocate, kind, paths = feature.find_request("relocate"), request["ChangeType"], (request["FromPath"], request["ToPath"])
         if kind not in _CHANGES or any(sign in path for path in paths for sign in "*?"):
-            return {"Report": ["only one source or folder is moved or deleted at a time"]}
+            return {"Report": ["only one source or folder can be moved or deleted at a time"]}
         if kind in _REAL_CHANGES and not self._is_local:
-            return {"Report": ["only a program on the engine's machine moves or deletes sources"]}
+            return {"Report": ["only a program on the engine's machine can move or delete sources"]}
         if relocate is None:
-            return {"Report": ["no installed feature moves or deletes sources"]}
+            return {"Report": ["no installed feature can move or delete sources"]}
         is_delete = kind >= _CHECK_DELETE
         order = relocate(
             request["FromPath"], "" if is_delete else request["ToPath"], is_delete=is_delete, is_confirmed=kind in _REAL_CHANGES,

@@ -140,7 +140,7 @@ def _field(found: BinaryElement, name: str, kind: FieldKind) -> Any:
 
 def _uuid_of(value: bytes) -> bytes:
     if len(value) != len(NO_UUID):
-        message = "a UUID has another length"
+        message = "a UUID has a wrong length"
         raise ValueError(message)
     return value
 
@@ -241,14 +241,14 @@ def decode(shape: Shape, payload: bytes) -> O3deMessage:
     """
     found = parse(payload, MOST_ELEMENTS)
     if found.type_id != shape.type_id:
-        message = f"it is not a {shape.name}"
+        message = f"the message is not a {shape.name}"
         raise ValueError(message)
     base = found.get("BaseClass1")
     try:
         values = {name: _field(found, name, kind) for name, kind in shape.fields}
         return O3deMessage(shape, values, base is not None and _field(base, "RequireFencing", _BOOL_KIND))
     except struct.error as error:
-        message = f"a number in a {shape.name} has another length"
+        message = f"a number in a {shape.name} has a wrong length"
         raise ValueError(message) from error
 
 
@@ -345,7 +345,7 @@ EXCHANGES = (
          _shape("AssetDependencyInfoRequest", "2365EEA3-D8A6-41E4-9C9F-2113D5617230", 0, "AssetId:asset DependencyType:u8"),
          _shape("AssetDependencyInfoResponse", "B6F9FD89-3F62-43FF-A457-2767CE904C81", 0,
                 "Found:bool ErrorString:text Dependencies:needs NoLoadSet:no_load PreloadAssetList:preload"),
-         "in part: by load behaviour all dependencies are listed, and the sets for preloading are empty"),
+         "answered in part: by load behaviour all dependencies are listed, and the sets for preloading are empty"),
     _ask("AssetProcessor::GetScanFoldersRequest",
          _shape("GetScanFoldersRequest", "A3D7FD31-C260-4D6C-B970-D565B43F1316", 1, has_base=False, has_value=True),
          _shape("GetScanFoldersResponse", "13100365-009E-4C82-A682-A8E3646EB0E0", 1, "ScanFolders:texts")),
@@ -356,7 +356,7 @@ EXCHANGES = (
          _shape("AssetJobsInfoRequest", "E5DEF45C-C4CF-47ED-843F-97B3C4A3D5B3", 4,
                 "SearchTerm:os EscalateJobs:bool IsSearchTermJobKey:bool AssetId:asset"),
          _shape("AssetJobsInfoResponse", "743AFB3B-F24C-4546-BEEC-2769442B52DB", 1, "JobList:jobs Success:bool"),
-         "in part: times and files of failed logs are not filled in"),
+         "answered in part: times and files of failed logs are not filled in"),
     _ask("AssetProcessor::AssetJobLogRequest",
          _shape("AssetJobLogRequest", "8E69F76E-F25D-486E-BC3F-26BB3FF5A3A3", 1, "JobRunKey:u64"),
          _shape("AssetJobLogResponse", "4CBB55AB-24E3-4A7A-ACB7-54069289AF2C", 1, "JobLog:text Success:bool")),

@@ -77,9 +77,9 @@ def refuse(settings: ConnectionSettings, name: str, version: int, facts: dict[in
     """Return why a client's negotiation is refused, "" = it is accepted."""
     token, project = facts.get(BRANCH_TOKEN, ""), facts.get(PROJECT, "")
     if version != API_VERSION:
-        return f"{name} speaks version {version} of the protocol, not {API_VERSION}"
+        return f"{name} uses version {version} of the protocol; this engine uses version {API_VERSION}"
     if name != "UNITTEST" and facts.get(PROCESS_ID, "") == str(os.getpid()):
-        return f"{name} is this process itself"
+        return f"{name} has the process id of this engine"
     if settings.branch_token and token.lower() != settings.branch_token.lower():
         return f"{name} belongs to another engine: its branch token is '{token}', not '{settings.branch_token}'"
     if project.lower() != settings.project.lower():
@@ -135,7 +135,7 @@ class O3deSession:
             async with asyncio.timeout(_FRAME_S):
                 number, size, serial = _HEAD.unpack(first + await self._reader.readexactly(_HEAD.size - 1))
                 if size > most_bytes:
-                    raise RefusedClient(f"{self.name} sent a message of {size:,} bytes, and {most_bytes:,} are allowed")
+                    raise RefusedClient(f"{self.name} sent a message of {size:,} bytes; the limit is {most_bytes:,} bytes")
                 return number, serial, await self._reader.readexactly(size)
         except TimeoutError:
             raise RefusedClient(f"{self.name} did not send a whole message in time") from None
@@ -149,7 +149,7 @@ class O3deSession:
         self._is_empty.clear()
         self._wake.set()
         if self.queued_bytes > self._limit:
-            self.end(f"{self.name} does not read: more than {self._limit >> 20} MiB wait for it")
+            self.end(f"{self.name} reads too slowly: more than {self._limit >> 20} MiB of messages wait to be sent")
 
     def send_now(self, shape: Shape, payload: bytes) -> None:
         """Send a notification."""
@@ -162,7 +162,7 @@ class O3deSession:
         elif len(self.backlog) < _BACKLOG_MOST:
             self.backlog.append((shape, payload))
         else:
-            self.end(f"{self.name} does not read: too many notifications wait for it")
+            self.end(f"{self.name} reads too slowly: too many notifications wait to be sent")
 
     def release_backlog(self) -> None:
         """Send the stored notifications, after the client got the bulk message."""
@@ -186,7 +186,7 @@ class O3deSession:
                     async with asyncio.timeout(_WRITE_S):
                         await self._writer.drain()
                 except TimeoutError:
-                    self.end(f"{self.name} does not read")
+                    self.end(f"{self.name} does not read its messages")
                 self.queued_bytes -= len(frame)
             self._is_empty.set()
 
@@ -300,9 +300,9 @@ class O3deServer:
         if is_local:
             return ""
         if entry_for(address, settings.rejected, self._addresses) is not None:
-            return f"{address} is rejected"
+            return f"{address} is in the rejected list"
         if entry_for(address, settings.allowed, self._addresses) is None:
-            return f"{address} is not on the allowed list" if not address.is_loopback else "a program of another user is refused"
+            return f"{address} is not in the allowed list" if not address.is_loopback else "a program of another user is refused"
         return ""
 
     def _say(self, why: str) -> None:

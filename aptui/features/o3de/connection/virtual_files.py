@@ -122,9 +122,9 @@ class VirtualFiles:
         parts = [part for part in rest.split("/") if part not in ("", ".")]
         folder = self._folders.get(alias)
         if folder is None or ".." in parts or (text.startswith("@") and not text.lower().startswith(alias)):
-            raise PermissionError(errno.EACCES, "it lies below no alias")
+            raise PermissionError(errno.EACCES, "the path is not below @products@, @user@, @usercache@ or @log@")
         if to_write and not folder.is_writable:
-            raise PermissionError(errno.EROFS, "products are read only")
+            raise PermissionError(errno.EROFS, "products are read-only")
         if to_write:
             os.makedirs(from_text(folder.path), exist_ok=True)
         below_it = "/".join(parts)
@@ -146,7 +146,7 @@ class VirtualFiles:
         mode = request["Mode"]
         to_write = bool(mode & (_MODE_WRITE | _MODE_APPEND | _MODE_UPDATE))
         if not (to_write or mode & _MODE_READ) or len(self._files) >= _HANDLES_LIMIT:
-            raise PermissionError(errno.EACCES, "it is not opened")
+            raise PermissionError(errno.EACCES, "the file cannot be opened in this mode, or too many files are open")
         folder, below, _alias = self._find(request["FilePath"], to_write=to_write)
         reads = bool(mode & (_MODE_READ | _MODE_UPDATE)) or not to_write
         flags = 0 if not to_write else os.O_RDWR if reads else os.O_WRONLY
@@ -172,7 +172,7 @@ class VirtualFiles:
     def _read(self, request: O3deMessage) -> dict[str, Any]:
         file, wanted = self._find_file(request["FileHandle"]), request["BytesToRead"]
         if not file.is_readable or (request["FailOnFewerRead"] and wanted > _READ_BYTES):
-            raise PermissionError(errno.EACCES, "it is not read")
+            raise PermissionError(errno.EACCES, "the file was not opened for reading")
         before = os.lseek(file.descriptor, 0, os.SEEK_CUR)
         data = os.pread(file.descriptor, min(wanted, _READ_BYTES), before)
         os.lseek(file.descriptor, before + len(data), os.SEEK_SET)
@@ -181,7 +181,7 @@ class VirtualFiles:
     def _write(self, request: O3deMessage) -> dict[str, Any]:
         file, data = self._find_file(request["FileHandle"]), memoryview(request["Data"])
         if not file.is_writable:
-            raise PermissionError(errno.EACCES, "it is not written")
+            raise PermissionError(errno.EACCES, "the file was not opened for writing")
         count = 0
         while count < len(data):
             count += os.write(file.descriptor, data[count:])
@@ -213,7 +213,7 @@ class VirtualFiles:
     def _size(self, request: O3deMessage) -> dict[str, Any]:
         found = self._status(request["FilePath"])
         if not stat.S_ISREG(found.st_mode):
-            raise PermissionError(errno.EACCES, "it is not a file")
+            raise PermissionError(errno.EACCES, "the path is not a file")
         return {"ResultCode": _OK, "Size": found.st_size}
 
     def _read_time(self, request: O3deMessage) -> dict[str, Any]:
@@ -234,7 +234,7 @@ class VirtualFiles:
     def _remove_path(self, request: O3deMessage) -> dict[str, Any]:
         folder, below, _alias = self._find(request["Path"], to_write=True)
         if not stat.S_ISDIR(folder.tree.status(below).st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, "it is not a folder")
+            raise NotADirectoryError(errno.ENOTDIR, "the path is not a folder")
         folder.tree.remove(below)
         return {"ResultCode": _OK}
 
@@ -251,7 +251,7 @@ class VirtualFiles:
             open(target.tree.open_file(to_path, os.O_WRONLY | os.O_CREAT), "wb") as written,
         ):
             if os.path.sameopenfile(read.fileno(), written.fileno()):
-                raise PermissionError(errno.EACCES, "it is the same file")
+                raise PermissionError(errno.EACCES, "source and destination are the same file")
             written.truncate(0)
             shutil.copyfileobj(read, written, _COPY_BYTES)
         return {"ResultCode": _OK}

@@ -48,10 +48,10 @@ def find_source(path: str, config: Config, folders: tuple[ScanFolder, ...]) -> t
         UserError: the file does not exist, or no scan folder contains it.
     """
     if not os.path.isfile(path):
-        raise UserError(f"'{path}' is not a file", hint="-debug=<absolute path of a source>")
+        raise UserError(f"'{path}' is not a file", hint="write -debug=<absolute path of a source>")
     scan_folder = find_folder(path, folders)
     if scan_folder is None:
-        raise UserError(f"'{path}' is in no scan folder of the project", hint="'aptui config' lists them")
+        raise UserError(f"'{path}' is not in a scan folder of the project", hint="run 'aptui config' to list the scan folders")
     rel = RelPath(to_text(os.fsencode(path[len(scan_folder.path) + 1 :])))
     return scan_folder, Source(key_of(rel), rel, scan_folder.id, _uuid(rel, scan_folder.path, config) or path_uuid(rel))
 
@@ -94,10 +94,10 @@ def states(dependencies: tuple[JobDependency, ...], config: Config) -> Iterator[
             database = stack.enter_context(closing(open_reader(asset_database(config.cache_dir))))
         for each in dependencies:
             if each.is_wildcard:
-                yield f"needs job '{each.key}' for {each.platform} of every source that matches '{each.source}'", True
+                yield f"the job needs job '{each.key}' for {each.platform} of every source that matches '{each.source}'", True
                 continue
             status = _status(each, config, database) if database is not None else _NO_JOB
-            yield f"needs job '{each.key}' of '{each.source}' for {each.platform}, which is {status}", status == "completed"
+            yield f"the job needs job '{each.key}' of '{each.source}' for {each.platform}, which is {status}", status == "completed"
 
 
 def _status(dependency: JobDependency, config: Config, database: Reader) -> str:
@@ -155,7 +155,7 @@ def _find_config(given: BuilderSwitches, console: ProgramConsole) -> Config:
     above = next((folder for folder in map(str, Path(given.source).parents) if is_project(folder)), "")
     named = given.project or above
     if not named:
-        raise UserError(f"no project is found above '{given.source}'", hint="give it with --project-path=DIR")
+        raise UserError(f"no project is found above '{given.source}'", hint="name the folder of the project: --project-path=DIR")
     try:
         config = _config(named, given)
     except UserError:
@@ -164,7 +164,7 @@ def _find_config(given: BuilderSwitches, console: ProgramConsole) -> Config:
     else:
         if above in ("", named) or find_folder(given.source, config.project.scan_folders) is not None:
             return config
-    console.warn(f"'{given.source}' is not in project '{named}': its own project '{above}' is used")
+    console.warn(f"'{given.source}' is not in project '{named}', so its own project '{above}' is used")
     return _config(above, given)
 
 
@@ -200,7 +200,9 @@ class _Session:
         planner = Planner(self._project, self._settings)
         wanted = planner.builders_for(self._source.rel, self._folder.id)
         if not wanted:
-            raise UserError(f"no builder matches '{self._source.rel}'", hint="'aptui builders' lists them with their patterns")
+            raise UserError(
+                f"no builder matches '{self._source.rel}'", hint="run 'aptui builders' to list the builders and their patterns"
+            )
         platforms = dict.fromkeys(each for builder in wanted for each in planner.platforms_of(builder, self._source))
         self._print(f"Platforms = {', '.join(platforms)}")
         settings_folder = _make_settings_folder() if self._given.processes else ""
@@ -246,7 +248,7 @@ class _Session:
             for product in result.products:
                 name = product.name or os.path.basename(product.staged)
                 self._print(f"Product = {name}, sub id {product.sub_id}, {product.size} bytes")
-        self._print(f"Products are kept in {settings_folder}")
+        self._print(f"The products are stored in {settings_folder}")
         return is_well
 
     def _order(self, item: _Work, key: int, staging: str) -> ProcessOrder | CopyOrder:

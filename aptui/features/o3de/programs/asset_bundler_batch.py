@@ -103,7 +103,10 @@ def _add_seeds(listed: SeedList, words: Iterable[str], products: dict[str, Platf
                 listed.add(*key, flag, known.assets[key].path)
                 is_found = True
         if not is_found:
-            raise UserError(f"'{word}' is not a product of any of {', '.join(products)}", hint="give seeds relative to the cache")
+            raise UserError(
+                f"'{word}' is not a product of any of {', '.join(products)}",
+                hint="write paths of seeds relative to the platform's folder in the cache",
+            )
 
 
 def _remove_seeds(listed: SeedList, words: Iterable[str], products: dict[str, PlatformProducts], output: BundlerOutput) -> None:
@@ -132,7 +135,9 @@ def _remove_platforms(listed: SeedList, platforms: Iterable[str], output: Bundle
         if seed.flags & ~flags:
             listed.set(seed, flags=seed.flags & ~flags)
         else:
-            output.warn(f"seed '{seed.hint or seed.guid}' would have no platform left and is not changed (see --removeSeed)")
+            output.warn(
+                f"seed '{seed.hint or seed.guid}' would have no platform left, so it is not changed; use --removeSeed to remove it"
+            )
 
 
 def _update_paths(listed: SeedList, products: dict[str, PlatformProducts]) -> None:
@@ -151,9 +156,14 @@ def _update_paths(listed: SeedList, products: dict[str, PlatformProducts]) -> No
 def _asset_lists(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
     name = given.one("assetListFile")
     if not name and not given.has("print"):
-        raise UserError("'assetLists' needs --assetListFile or --print", hint="give a list to write, or --print")
+        raise UserError(
+            "'assetLists' needs --assetListFile or --print",
+            hint="add --assetListFile=FILE to write the list, or --print to print it",
+        )
     if given.has("generateDebugFile") and not name:
-        raise UserError("--generateDebugFile needs --assetListFile", hint="the debug file is written beside the list")
+        raise UserError(
+            "--generateDebugFile needs --assetListFile", hint="add --assetListFile=FILE; the debug file is written beside the list"
+        )
     makes = given.has("addDefaultSeedListFiles") or given.all("seedListFile") or given.all("addSeed")
     platforms = project.platforms_of(name)
     paths = {platform: project.path(for_platform(name, platform), asset_lists.SUFFIX) for platform in platforms} if name else {}

@@ -128,7 +128,7 @@ class _Batch:
 
     def _run_beside(self, busy: BusyError, selector: selectors.BaseSelector) -> None:
         """Have the engine that holds the cache process all changes up to this call."""
-        self._start.console.say("Another engine uses this cache: it is asked to process everything.")
+        self._start.console.say("Another engine uses this cache, so that engine is asked to process everything.")
         try:
             client = EngineClient.of(self._start.config.cache_dir, kind="batch")
         except NoEngine:

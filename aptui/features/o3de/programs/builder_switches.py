@@ -71,14 +71,14 @@ def parse(arguments: Sequence[str]) -> BuilderSwitches:
     if task in CHILDREN:
         raise UserError(f"-task={task} {WHY_REFUSED}", hint=INSTEAD)
     if task and task not in _DEBUGS:
-        raise UserError(f"'{task}' is not a task", hint=", ".join(_DEBUGS))
+        raise UserError(f"'{task}' is not a task", hint=f"the tasks are {', '.join(_DEBUGS)}")
     mode = task or next((name for name in _DEBUGS if name in given), "")
     if not mode:
-        raise UserError("the source is missing", hint="-debug=<absolute path>")
+        raise UserError("the source is missing", hint="write -debug=<absolute path>")
     source = given.get("input" if task else mode, [""])[-1]
     if not os.path.isabs(source):
         raise UserError(
-            f"-{'input' if task else mode} expects an absolute path, not '{source}'", hint=f"such as '{os.path.abspath(source)}'"
+            f"-{'input' if task else mode} expects an absolute path, not '{source}'", hint=f"write '{os.path.abspath(source)}'"
         )
     source = os.path.normpath(source)
     project = given.get("project-path", [""])[-1]
@@ -103,7 +103,7 @@ def _parse_given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[
         match = _WORD.fullmatch(word)
         if match is None:
             if not waiting:
-                raise UserError(f"'{word}' is not the value of a switch", hint="'AssetBuilder --help' lists the switches")
+                raise UserError(f"'{word}' is not the value of a switch", hint="run 'AssetBuilder --help' to list the switches")
             given[waiting].append(word)
             waiting = ""
             continue

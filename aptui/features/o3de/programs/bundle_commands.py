@@ -67,7 +67,9 @@ def _version(given: BundlerSwitches) -> int:
 
 def _refuse_version(version: int) -> None:
     if version not in BUNDLE_VERSIONS:
-        raise UserError(f"bundles of version {version} are not written", hint="every version of the engine reads 1 and 2")
+        raise UserError(
+            f"bundles of version {version} are not written", hint="use version 1 or 2, which every version of the engine reads"
+        )
 
 
 def _load_settings(project: BundlerProject, name: str, platform: str) -> BundleSettings:
@@ -96,7 +98,7 @@ def bundles(given: BundlerSwitches, project: BundlerProject, output: BundlerOutp
     for name, listed_values in (("bundleSettingsFile", settings), ("assetListFile", lists), ("outputBundlePath", targets)):
         if len(listed_values) not in (0, count):
             raise UserError(
-                f"--{name} has {len(listed_values)} values, and other switches have {count}",
+                f"--{name} has {len(listed_values)} values, but other switches have {count}",
                 hint="give each switch one value for each bundle",
             )
     orders = []
@@ -110,7 +112,9 @@ def _order(given: BundlerSwitches, project: BundlerProject, platform: str, setti
     loaded = _load_settings(project, settings, platform)
     asset_list, target = asset_list or loaded.asset_list, target or loaded.bundle
     if not asset_list or not target:
-        raise UserError("the list to pack or the bundle to write is missing", hint="see --assetListFile and --outputBundlePath")
+        raise UserError(
+            "the list to pack or the bundle to write is missing", hint="add --assetListFile=FILE and --outputBundlePath=FILE"
+        )
     return _Order(
         platform,
         project.path(for_platform(target, platform), BUNDLE_SUFFIX),
@@ -124,13 +128,15 @@ def bundle_seed(given: BundlerSwitches, project: BundlerProject, output: Bundler
     """Write a bundle with seeds and their dependencies, without an asset list."""
     words = given.all("addSeed")
     if not words:
-        raise UserError("'bundleSeed' needs --addSeed", hint="give a product, as in --addSeed=levels/main.spawnable")
+        raise UserError("'bundleSeed' needs --addSeed", hint="add a product, for example --addSeed=levels/main.spawnable")
     settings, target = given.one("bundleSettingsFile"), given.one("outputBundlePath")
     orders = []
     for platform in project.platforms_of(settings, target):
         loaded = _load_settings(project, settings, platform)
         if not (target or loaded.bundle):
-            raise UserError("'bundleSeed' needs --outputBundlePath", hint="give the bundle, as in --outputBundlePath=game.pak")
+            raise UserError(
+                "'bundleSeed' needs --outputBundlePath", hint="name the bundle to write, for example --outputBundlePath=game.pak"
+            )
         products = project.products(platform)
         keys = []
         for word in words:
@@ -141,7 +147,7 @@ def bundle_seed(given: BundlerSwitches, project: BundlerProject, output: Bundler
         if not keys:
             raise UserError(
                 f"none of the seeds has a product for platform '{platform}'",
-                hint="'AssetProcessorBatch' makes the products; 'aptui jobs' lists its jobs",
+                hint="run 'AssetProcessorBatch' to make the products, and 'aptui jobs' to see its jobs",
             )
         list_assets = products.list_assets(products.closure(keys, ()))
         path = project.path(for_platform(target or loaded.bundle, platform), BUNDLE_SUFFIX)
@@ -163,7 +169,8 @@ def _make(orders: Sequence[_Order], given: BundlerSwitches, project: BundlerProj
             key = item.guid, item.sub_id
             if key not in products.assets:
                 raise UserError(
-                    f"'{item.path}' is no longer a product of platform '{order.platform}'", hint="make the asset list again"
+                    f"'{item.path}' is no longer a product of platform '{order.platform}'",
+                    hint="run 'assetLists' again to make a new list",
                 )
             assets.append(PackedAsset(products.assets[key], products.file_of(key), item.digest))
         made = bundle_files.write_bundles(assets, order.target, version=order.version, max_mib=order.max_mib)
@@ -203,7 +210,8 @@ def compare(given: BundlerSwitches, project: BundlerProject, output: BundlerOutp
             not step.second and step.kind not in (ComparisonKind.FILE_PATTERN, ComparisonKind.INTERSECTION_COUNT)
         ):
             raise UserError(
-                f"comparison {at + 1} ({step.kind.word}) has too few lists", hint="see --firstAssetFile and --secondAssetFile"
+                f"comparison {at + 1} ({step.kind.word}) has too few lists",
+                hint="add lists with --firstAssetFile and --secondAssetFile",
             )
     inputs = [name for step in steps for name in (*step.first.split(","), step.second) if name]
     made = {step.output for step in steps}
@@ -247,7 +255,9 @@ class _Run:
         if name in self._results:
             return self._results[name]
         if name.startswith(_VARIABLE):
-            raise UserError(f"no earlier comparison has the output '{name}'", hint="give an earlier comparison this --output")
+            raise UserError(
+                f"no earlier comparison has the output '{name}'", hint="give this name to an earlier comparison with --output"
+            )
         return asset_lists.load(self._project.asset_list(name, self._platform))
 
     def show(self, given: BundlerSwitches, steps: Sequence[ComparisonStep]) -> None:
@@ -317,5 +327,8 @@ def _with_files(steps: list[ComparisonStep], given: BundlerSwitches) -> list[Com
     left = {"firstAssetFile": firsts, "secondAssetFile": seconds, "output": outputs}
     for name, values in left.items():
         if values:
-            raise UserError(f"--{name} has more values than there are comparisons", hint="remove some, or add to --comparisonType")
+            raise UserError(
+                f"--{name} has more values than there are comparisons",
+                hint="remove some values, or add comparisons to --comparisonType",
+            )
     return done

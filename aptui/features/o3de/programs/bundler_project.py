@@ -76,7 +76,7 @@ class BundlerOutput:
         """
         there = [path for path in paths if path.exists()]
         if there and not is_allowed:
-            raise UserError(f"'{there[0]}' exists", hint="--allowOverwrites overwrites it")
+            raise UserError(f"'{there[0]}' exists already", hint="add --allowOverwrites to overwrite it")
 
     def save(self, path: Path, text: str, kind: str) -> None:
         """Write a file, and print O3DE's line about a file of this `kind`."""
@@ -210,7 +210,9 @@ class BundlerProject:
         known = {*self.config.project.declared_platforms, *self.enabled}
         for name in self._given.all("platform"):
             if name.lower() not in known:
-                raise UserError(f"'{name}' is not a platform of the project", hint=f"platforms: {', '.join(sorted(self.enabled))}")
+                raise UserError(
+                    f"'{name}' is not a platform of the project", hint=f"the platforms are {', '.join(sorted(self.enabled))}"
+                )
         return tuple(dict.fromkeys(name.lower() for name in self._given.all("platform")))
 
     @property
@@ -227,12 +229,12 @@ class BundlerProject:
         platforms = {platform for name in names if not name.startswith("$") and (platform := platform_of(name))}
         if len(platforms) > 1:
             raise UserError(
-                f"the files are for different platforms: {', '.join(sorted(platforms))}", hint="give files of one platform"
+                f"the files are for different platforms: {', '.join(sorted(platforms))}", hint="name only files for one platform"
             )
         if platforms and self.asked and not platforms.issubset(self.asked):
             raise UserError(
                 f"the file is for platform '{next(iter(platforms))}', but --platform is {', '.join(self.asked)}",
-                hint="correct one of the two",
+                hint="name another file, or correct --platform",
             )
         return tuple(platforms) or self.platforms
 
@@ -254,9 +256,7 @@ class BundlerProject:
 
         database = asset_database(self.config.cache_dir)
         if not database.is_file():
-            raise UserError(
-                f"nothing was processed yet: there is no '{database}'", hint="'AssetProcessorBatch' processes the project"
-            )
+            raise UserError(f"the project was not processed yet: there is no '{database}'", hint="run 'AssetProcessorBatch' first")
         with closing(open_reader(database)) as reader, reader.snapshot():
             assets = [registry_asset(*row) for row in catalog_rows(reader, platform)]
         by_key = {(type_text(item.uuid), item.sub_id): item for item in assets}
@@ -303,7 +303,7 @@ class BundlerProject:
         """
         name = name.replace("\\", "/")
         if not name.lower().endswith(suffix):
-            raise UserError(f"'{name}' does not end with {suffix}", hint=f"give a {suffix} file")
+            raise UserError(f"'{name}' does not end with {suffix}", hint=f"name a {suffix} file")
         return Path(os.path.normpath(os.path.join(self.facts.engine or os.getcwd(), name)))
 
     def existing(self, name: str, suffix: str) -> Path:

@@ -26,7 +26,7 @@ class Takes(Enum):
     """Optional comma-separated values."""
 
 
-HELP = "'AssetBundlerBatch {} --help' lists its switches"
+HELP = "run 'AssetBundlerBatch {} --help' to list its switches"
 """The hint for an invalid command line; {} is the command."""
 PROJECT = {
     "project-path": (Takes.ONE, "the project's folder; the nearest one from the current folder upwards by default"),
@@ -142,7 +142,7 @@ class BundlerSwitches(Struct, frozen=True):
         """
         found = self.all(name)
         if len(found) > 1:
-            raise UserError(f"--{name} has {len(found)} values", hint="give only one")
+            raise UserError(f"--{name} has {len(found)} values, but must have one", hint="remove the other values")
         return found[0] if found else ""
 
     def need_switch(self, name: str) -> str:
@@ -166,7 +166,7 @@ class BundlerSwitches(Struct, frozen=True):
         if not text:
             return 0
         if not text.isdecimal() or not least <= int(text[:9]) <= most:
-            raise UserError(f"--{name} is a number from {least} to {most}, not '{text}'", hint=HELP.format(self.command))
+            raise UserError(f"--{name} must be a number from {least} to {most}, not '{text}'", hint=HELP.format(self.command))
         return int(text)
 
 
@@ -181,7 +181,7 @@ def parse(arguments: Sequence[str]) -> BundlerSwitches:
     if words and not words[0].startswith("-"):
         command = next((name for name in COMMANDS if name.lower() == words[0].lower()), "")
         if not command:
-            raise UserError(f"'{words[0]}' is not a command", hint=f"commands: {', '.join(COMMANDS)}")
+            raise UserError(f"'{words[0]}' is not a command", hint=f"the commands are {', '.join(COMMANDS)}")
         words = words[1:]
     known = {name.lower(): (name, *rest) for name, rest in {**COMMANDS[command], **PROJECT}.items()}
     values: dict[str, tuple[str, ...]] = {}
@@ -201,7 +201,7 @@ def parse(arguments: Sequence[str]) -> BundlerSwitches:
         if name in IGNORED:
             notes.append(f"--{match['name']} is accepted and ignored: {IGNORED[name]}.")
         elif name not in known:
-            raise UserError(f"--{match['name']} is not a switch of '{command}'", hint=f"AssetBundlerBatch {command} --help")
+            raise UserError(f"--{match['name']} is not a switch of '{command}'", hint=HELP.format(command))
         else:
             takes = known[name][1]
             given = () if match["value"] is None or takes is Takes.NOTHING else _split(match["value"], takes)

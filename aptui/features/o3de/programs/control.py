@@ -270,4 +270,4 @@ def _free_listener(first_port: int) -> socket.socket:
     for port in range(first_port, _LAST_PORT + 1 if first_port else 1):
         with contextlib.suppress(OSError, OverflowError):
             return listener(port)
-    raise HostError(f"no port from {first_port} upwards is free", hint="use --randomListeningPort for any free port")
+    raise HostError(f"no port from {first_port} upwards is free", hint="add --randomListeningPort to use any free port")

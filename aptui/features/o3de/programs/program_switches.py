@@ -164,7 +164,7 @@ class GivenSwitches(Struct, frozen=True):
             return None if text is None else int(text)
         except ValueError:
             raise UserError(
-                f"--{_BY_NAME[name.lower()].name} expects a number, not '{text}'", hint="--help lists the switches"
+                f"--{_BY_NAME[name.lower()].name} expects a number, not '{text}'", hint="add --help to list the switches"
             ) from None
 
     @property

@@ -214,13 +214,16 @@ def project_dir(given: GivenSwitches) -> str:
     if named:
         named = os.path.abspath(named)
         if not os.path.isfile(os.path.join(named, MARKER)):
-            raise UserError(f"no '{MARKER}' in '{named}'", hint="give its folder with '--project-path=DIR'")
+            raise UserError(f"no '{MARKER}' in '{named}'", hint="name the folder of the project: --project-path=DIR")
         return named
     folder = os.getcwd()
     while not is_project(folder):
         folder, before = os.path.dirname(folder), folder
         if folder == before:
-            raise UserError(f"no '{MARKER}' in '{os.getcwd()}' or any folder above it", hint="see --project-path")
+            raise UserError(
+                f"no '{MARKER}' in '{os.getcwd()}' or any folder above it",
+                hint="name the folder of the project: --project-path=DIR",
+            )
     return folder
 
 

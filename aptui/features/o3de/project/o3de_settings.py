@@ -178,7 +178,10 @@ class _Translation:
             entry = {"tags": Node(tags, where), "enabled": Node(value=name.lower() == host_platform(), where=where)}
             found[name.lower()] = Node(entry, where, where)
         if not found:
-            hint = f"is '{self._places.engine}' the engine? its Registry/AssetProcessorPlatformConfig.setreg declares platforms"
+            hint = (
+                f"check that '{self._places.engine}' is the engine; its Registry/AssetProcessorPlatformConfig.setreg declares "
+                "platforms"
+            )
             self._mistakes.append(UserError("the settings declare no platform", where=self._places.project, hint=hint))
         for name, node in self._members("Platforms").items():
             key = name.strip().lower()
@@ -206,13 +209,13 @@ class _Translation:
         self._warnings += finder.warnings
         if not folders:
             hint = "; ".join(finder.warnings[:2])
-            self._mistakes.append(UserError("no folder is scanned", where=self._places.project, hint=hint))
+            self._mistakes.append(UserError("the settings have no scan folder", where=self._places.project, hint=hint))
         return folders
 
     def _builders(self, rules: AssetRules) -> list[Node]:
         builders = rules.builders(self._settings)
         if not builders:
-            what, hint = "the settings have no rule that copies files", 'an example is "RC txt": {"glob": "*.txt", …}'
+            what, hint = "the settings have no rule that copies files", 'add a rule, for example "RC txt": {"glob": "*.txt", …}'
             self._mistakes.append(UserError(what, where=self._places.project, hint=hint))
         return builders
 
@@ -254,7 +257,7 @@ class _Translation:
         if not truth(self._members("Fingerprinting").get("UseFileHashing"), default=True):
             self._warn(
                 self._members("Fingerprinting")["UseFileHashing"],
-                "files are always identified by their content; this setting is not used",
+                "this setting is not used, because files are always identified by their content",
             )
         return ProjectFacts(
             engine=self._places.engine,
@@ -274,7 +277,7 @@ class _Translation:
         switch = server.get("enableCacheServer")
         word = plain_text(mode).strip().lower() if mode is not None else "server" if truth(switch) else "inactive"
         if word not in ("inactive", "server", "client"):
-            self._warn(mode or self._node(""), f"'{word}' is not inactive, server or client; it is not used")
+            self._warn(mode or self._node(""), f"'{word}' is ignored, because the mode must be inactive, server or client")
             word = "inactive"
         folder = plain_text(address) if address is not None else ""
         patterns = []
@@ -339,7 +342,7 @@ class _Translation:
         try:
             return default if node is None else whole(float(plain_text(node)))
         except ValueError:
-            self._warn(node or self._node(""), "a whole number is expected; it is not used")
+            self._warn(node or self._node(""), "this value is ignored, because it is not a whole number")
             return default
 
     def _warn(self, node: Node, text: str) -> None:
@@ -350,4 +353,4 @@ def _missing_gems(names: Iterable[str]) -> str:
     listed_names = list(names)
     shown = ", ".join(listed_names[:_NAMED_GEMS])
     more = f" and {len(listed_names) - _NAMED_GEMS} more" if len(listed_names) > _NAMED_GEMS else ""
-    return f"gems were not found: {shown}{more}; their settings and assets are missing"
+    return f"gems were not found: {shown}{more}; the settings and assets of these gems are missing"

@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 _SETTINGS = "/amazon/assetprocessor/settings"
 _RULE = f"{_SETTINGS}/[rs][cj] *"
 _BOOTSTRAP = "/amazon/azcore/bootstrap"
-_NO_CLIENTS = "it is a setting of O3DE's own programs"
+_NO_CLIENTS = "only O3DE's own programs use this setting"
 
 UNUSED = {
-    f"{_SETTINGS}/jobs/minjobs": "only maxJobs sets how many run",
-    f"{_SETTINGS}/jobs/alwaysusemaxjobs": "no worker is kept free: a critical job may have one more than there are",
-    f"{_SETTINGS}/buildermanager/startuptimeoutseconds": "workers start at once, and one that ends is replaced",
+    f"{_SETTINGS}/jobs/minjobs": "only maxJobs sets the number of running jobs",
+    f"{_SETTINGS}/jobs/alwaysusemaxjobs": "no worker is reserved: a critical job may start an additional worker",
+    f"{_SETTINGS}/buildermanager/startuptimeoutseconds": "workers start immediately, and a worker that ends is replaced",
     f"{_SETTINGS}/fingerprinting/usefilehashing": "files are always identified by their content",
-    f"{_SETTINGS}/scanfolder */display": "folders are called by their keys",
+    f"{_SETTINGS}/scanfolder */display": "the name of a scan folder is its key",
     f"{_RULE}/locksource": "files are never read while they are being written",
-    f"{_RULE}/checkserver": "copying costs less than fetching",
+    f"{_RULE}/checkserver": "copying a file takes less time than fetching it",
     f"{_RULE}/supportscreatejobs": "a rule has one job for each platform",
     f"{_RULE}/outputproductdependencies": "copied files are not searched for dependencies",
     "/amazon/assetbuilder/settingsregistry/excludes": "no settings registry is exported",
@@ -153,7 +153,7 @@ def explain(project_dir: Path, key: str, sets: Sequence[str] = (), options: Opti
         if messages:
             return _add_remark([ConfigMessage(each.where, each.text) for each in messages], pointer)
     if key.startswith("/"):
-        raise UserError(f"no file sets '{key}'", hint=_near(opened, key))
+        raise UserError(f"no settings file contains '{key}'", hint=_near(opened, key))
     return config_explain.explain_key(_trees(opened.tree, _layers(project_dir, recorder), sets)[0], key)
 
 
@@ -268,7 +268,7 @@ def _list_unshared_copies(config: Config) -> list[str]:
     ]
     if not copies:
         return []
-    return [f"plain copies are not shared, because fetching one costs as much as copying it: {', '.join(copies)}"]
+    return [f"results of builders that only copy are not shared, because fetching takes as long as copying: {', '.join(copies)}"]
 
 
 def _list_idle_platforms(opened: OpenedO3deProject, config: Config, recorder: InputRecorder) -> tuple[str, ...]:
@@ -319,7 +319,9 @@ def _trees(tree: Node, layers: list[tuple[str, bytes]], sets: tuple[str, ...]) -
     if own is not None:
         node = parsed[own]
         foreign = {key: child for key, child in node.value.items() if key not in _OWN_KEYS}
-        doubts = [f"{child.key_where}: '{key}' is not used beside a '{MARKER}'" for key, child in foreign.items()]
+        doubts = [
+            f"{child.key_where}: '{key}' is ignored, because '{MARKER}' is in the same folder" for key, child in foreign.items()
+        ]
         parsed[own] = replace(node, value={key: child for key, child in node.value.items() if key in _OWN_KEYS})
     return [*parsed[:shipped], tree, *parsed[shipped:]], doubts
 

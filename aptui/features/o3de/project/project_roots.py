@@ -87,7 +87,7 @@ def locate(project: str, options: Options, recorder: InputRecorder) -> ProjectRo
     early = early_registry(options, recorder)
     own = read_manifest(os.path.join(project, MARKER), recorder)
     if own is None:
-        raise UserError(f"no '{MARKER}' in '{project}'", hint="give its folder with '-C DIR'")
+        raise UserError(f"no '{MARKER}' in '{project}'", hint="name the folder of the project: -C DIR")
     known = read_manifest(_manifest_path(early), recorder)
     engine = _engine(project, own, early, options, known, recorder)
     engine_file = read_manifest(os.path.join(engine, "engine.json"), recorder)
@@ -117,7 +117,7 @@ def read_manifest(path: str, recorder: InputRecorder) -> Node | None:
     data = recorder.read(path)
     found = None if data is None else read_json(data, path)
     if found is not None and not isinstance(found.value, dict):
-        raise UserError("not a JSON object", where=found.where, hint='a manifest is an object like {"project_name": "…"}')
+        raise UserError("the manifest is not a JSON object", where=found.where, hint='write for example {"project_name": "…"}')
     return found
 
 
@@ -146,7 +146,9 @@ def _engine(project: str, own: Node, early: Registry, options: Options, known: N
     if asked:
         asked = os.path.abspath(os.path.expanduser(asked))
         if not recorder.is_folder(asked):
-            raise UserError(f"the engine's folder '{asked}' does not exist", hint="see --engine-path")
+            raise UserError(
+                f"the engine's folder '{asked}' does not exist", hint="name the folder of the engine: --engine-path DIR"
+            )
         return asked
     roots = [*_upwards(project), *([os.path.abspath(options.asset_root)] if options.asset_root else [])]
     around, wanted = _engine_among(roots, recorder), _bare(_plain(own, "engine"))
@@ -166,7 +168,7 @@ def _engine(project: str, own: Node, early: Registry, options: Options, known: N
     raise UserError(
         f"no engine was found for project '{project}'",
         where=os.path.join(project, MARKER),
-        hint="give it with --engine-path DIR",
+        hint="name the folder of the engine: --engine-path DIR",
     )
 
 

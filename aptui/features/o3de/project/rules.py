@@ -88,7 +88,7 @@ class AssetRules:
             if builder is None:
                 continue
             if name in found:
-                self._warn(node, f"this rule replaces the other one with the name '{name}'")
+                self._warn(node, f"this rule replaces another rule with the name '{name}'")
             found[name] = builder
         return list(found.values())
 
@@ -113,7 +113,7 @@ class AssetRules:
         if regex is not None and plain_text(regex):
             return self._absolute(python_regex(plain_text(regex)), regex)
         if glob is None or not plain_text(glob):
-            self._warn(node, f"rule '{name}' has neither 'glob' nor 'pattern'; it is not used")
+            self._warn(node, f"rule '{name}' is ignored, because it has neither 'glob' nor 'pattern'")
             return None
         text = plain_text(glob)
         return replace(glob, value=text) if _ONE_END.fullmatch(text) else self._absolute(wildcard_regex(text), glob)
@@ -123,7 +123,7 @@ class AssetRules:
         try:
             nodes.pattern_of(pattern)
         except UserError as mistake:
-            self._warn(node, f"{mistake.what}; the rule is not used")
+            self._warn(node, f"{mistake.what}; the rule is ignored")
             return None
         return pattern
 
@@ -145,7 +145,7 @@ class AssetRules:
     def _is_copied(self, what: str, node: Node) -> bool:
         word = plain_text(node).strip().lower()
         if word not in (COPY, SKIP):
-            self._warn(node, f"{what} is neither copy nor skip; it counts as copy")
+            self._warn(node, f"{what} is neither copy nor skip, so it is treated as copy")
         return word != SKIP
 
     def _extras(self, keys: Mapping[str, Node]) -> dict[str, Node]:
@@ -157,13 +157,13 @@ class AssetRules:
             try:
                 found["priority"] = replace(priority, value=whole(float(plain_text(priority))))
             except ValueError:
-                self._warn(priority, "a priority is a whole number; it is not used")
+                self._warn(priority, "this priority is ignored, because it is not a whole number")
         if asset_type is not None and plain_text(asset_type):
             try:
                 text = f"{{{str(UUID(plain_text(asset_type))).upper()}}}"
                 found["asset_type"] = replace(asset_type, value=text)
             except ValueError:
-                self._warn(asset_type, "an asset type is a UUID; it is not used")
+                self._warn(asset_type, "this asset type is ignored, because it is not a UUID")
         return found
 
     def _overridden(self, builder: Node) -> Node | None:
@@ -193,12 +193,12 @@ class AssetRules:
             elif glob is not None and plain_text(glob):
                 rule = Node({"regex": replace(glob, value=wildcard_regex(plain_text(glob)))}, glob.where, glob.key_where)
             else:
-                self._warn(node, f"exclude '{name}' has neither 'glob' nor 'pattern'; it is not used")
+                self._warn(node, f"exclude '{name}' is ignored, because it has neither 'glob' nor 'pattern'")
                 continue
             try:
                 nodes.ignore_regex(rule)
             except UserError as mistake:
-                self._warn(node, f"{mistake.what}; exclude '{name}' is not used")
+                self._warn(node, f"{mistake.what}; exclude '{name}' is ignored")
             else:
                 found.append(rule)
         return found
@@ -223,7 +223,7 @@ class AssetRules:
             suffix = key.strip().strip(".")
             if "/" in suffix or "\\" in suffix:
                 if not extension:
-                    self._warn(node, f"'{key}' has no extension of sources; it is not used")
+                    self._warn(node, f"'{key}' is ignored, because it names no extension of sources")
                     continue
                 add(extension, "", "", suffix.replace("\\", "/"), node)
             elif extension and suffix.lower().startswith(f"{extension.lower()}."):

@@ -81,7 +81,7 @@ class ScanFolderSettings:
         if wanted and not any(wildcard(pattern).fullmatch(text) for pattern in wanted):
             return None
         if watch is None or not text:
-            self.warnings.append(f"{node.where}: scan folder '{name}' has no 'watch'; it is not scanned")
+            self.warnings.append(f"{node.where}: scan folder '{name}' is not scanned, because it has no 'watch'")
             return None
         path = self._expand(text, watch, name)
         if path is None:
@@ -121,7 +121,7 @@ class ScanFolderSettings:
 
         path = _MACRO.sub(value, text)
         if missing:
-            self.warnings.append(f"{node.where}: '{missing[0]}' has no value here; scan folder '{name}' is not scanned")
+            self.warnings.append(f"{node.where}: scan folder '{name}' is not scanned, because '{missing[0]}' has no value")
             return None
         return os.path.normpath(os.path.join(self._places.asset_root, path.replace("\\", "/")))
 
@@ -169,7 +169,8 @@ class ScanFolderSettings:
                 remaining.append((real, folder))
             else:
                 self.warnings.append(
-                    f"{folder.where}: all files of scan folder '{folder.name}' belong to '{owner.name}', which comes first"
+                    f"{folder.where}: scan folder '{folder.name}' has no files of its own: all belong to '{owner.name}', "
+                    "which has precedence"
                 )
         return [folder for _path, folder in remaining]
 

@@ -37,14 +37,16 @@ def write_equal(folder: Path) -> tuple[Path, tuple[str, ...]]:
     """
     folder = Path(os.path.abspath(folder))
     if not is_project(str(folder)):
-        raise UserError(f"'{folder}' has no '{MARKER}' of an O3DE project", hint="give its folder: aptui init --from-o3de DIR")
+        raise UserError(
+            f"'{folder}' has no '{MARKER}' of an O3DE project", hint="name the folder of the project: aptui init --from-o3de DIR"
+        )
     opened = open_project(str(folder), Options(), InputRecorder())
     file = folder / FILE_NAME
     try:
         with file.open("x", encoding="utf-8") as stream:
             stream.write(_HEAD + "".join(f"{line}\n" for line in _lines(opened, str(folder))))
     except FileExistsError:
-        raise UserError(f"'{file}' exists", hint="remove it first") from None
+        raise UserError(f"'{file}' exists already", hint="delete or rename it first") from None
     except OSError as error:
         raise HostError(
             f"cannot write '{file}': {(error.strerror or str(error)).lower()}",
@@ -59,7 +61,7 @@ def _scripts(opened: OpenedO3deProject) -> Iterator[str]:
     for root in (os.path.join(places.engine, "Assets"), *(gem.path for gem in places.gems), places.project):
         script = os.path.join(root, "Editor", "Scripts", "bootstrap.py")
         if os.path.isfile(script):
-            yield f"{script}: an '{FILE_NAME}' cannot have the builders of this script; they do not run with it"
+            yield f"{script}: the builders of this script do not run with '{FILE_NAME}', which cannot contain them"
 
 
 def _lines(opened: OpenedO3deProject, project: str) -> Iterator[str]:

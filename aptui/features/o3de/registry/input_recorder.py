@@ -36,9 +36,9 @@ class InputRecorder:
         data = _read(path)
         self.seen[_FILE, path] = "" if data is None else hashlib.sha256(data).hexdigest()
         if data is not None and data.startswith(_LFS):
-            raise UserError("it is a Git LFS pointer, not the file itself", where=path, hint="run 'git lfs pull'")
+            raise UserError("the file is only a Git LFS pointer", where=path, hint="run 'git lfs pull' to download the content")
         if data is not None and len(data) > MAX_BYTES:
-            raise UserError(f"larger than {MAX_BYTES >> 20} MiB", where=path, hint="settings are much smaller than that")
+            raise UserError(f"the file is larger than {MAX_BYTES >> 20} MiB", where=path, hint="check that this is a settings file")
         return data
 
     def is_folder(self, path: str) -> bool:
@@ -77,14 +77,14 @@ def _read(path: str) -> bytes | None:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise UserError("not a regular file", where=path)
+                raise UserError("the path is not a regular file", where=path)
             return stream.read(MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: the path contains a NUL, so the file cannot exist
         return None
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:  # a file with such a long name cannot exist
             return None
-        raise UserError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=path) from None
+        raise UserError(f"the file cannot be read: {(error.strerror or str(error)).lower()}", where=path) from None
 
 
 def _names(path: str) -> list[str]:

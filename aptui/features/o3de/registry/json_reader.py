@@ -45,7 +45,7 @@ def read_json(data: bytes, name: str, warn: Callable[[str], None] | None = None)
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
         mistake = UserError(
-            f"byte 0x{data[error.start]:02x} is not UTF-8", where=f"{name}:{line}:{column}", hint="save the file as UTF-8"
+            f"byte 0x{data[error.start]:02x} is not valid UTF-8", where=f"{name}:{line}:{column}", hint="save the file as UTF-8"
         )
     if warn is None:
         raise mistake
@@ -68,7 +68,7 @@ class _JsonReader:
         """Read one value."""
         self._skip()
         if depth > MAX_DEPTH:
-            self._wrong(f"nested deeper than {MAX_DEPTH} levels")
+            self._wrong(f"the JSON is nested deeper than {MAX_DEPTH} levels")
         where = self._where(self._at)
         match self._text[self._at : self._at + 1]:
             case "{":
@@ -131,7 +131,7 @@ class _JsonReader:
     def _string(self) -> str:
         found = _STRING.match(self._text, self._at)
         if found is None:
-            self._wrong("an unterminated text")
+            self._wrong("a string has no closing quote")
         start, self._at = self._at, found.end()
         if "\\" not in found[1]:
             return found[1]
@@ -141,13 +141,13 @@ class _JsonReader:
         code, second, character = escape.groups()
         if character is not None:
             if character not in _ESCAPES:
-                self._wrong(f"'\\{character}' is not an escape", start + escape.start(), "write a backslash twice")
+                self._wrong(f"'\\{character}' is not a valid escape sequence", start + escape.start(), "write \\\\ for a backslash")
             return _ESCAPES[character]
         number = int(code, 16)
         if second is not None and number in _HIGH:
             return chr(0x10000 + ((number - 0xD800) << 10) + int(second, 16) - 0xDC00)
         if number in _HIGH or number in _LOW or second is not None:
-            self._wrong("half a character (a lone surrogate)", start + escape.start())
+            self._wrong("half of a character (half of a surrogate pair)", start + escape.start())
         return chr(number)
 
     def _scalar(self) -> float | bool | None:
@@ -155,7 +155,7 @@ class _JsonReader:
         if number:
             value = float(number[0])
             if not math.isfinite(value):
-                self._wrong("a number out of range")
+                self._wrong("a number is out of range")
             self._at = number.end()
             if number[1] or number[2]:
                 return value
@@ -170,7 +170,7 @@ class _JsonReader:
                 if self._at < len(self._text)
                 else "there is no value"
             )
-            self._wrong(what, hint="put texts in double quotes" if word else "")
+            self._wrong(what, hint="put strings in double quotes" if word else "")
         self._at = word.end()
         return _WORDS[word[0]]
 
@@ -178,7 +178,7 @@ class _JsonReader:
         found = _BLANK.match(self._text, self._at)
         self._at = found.end() if found else self._at
         if self._text.startswith("/*", self._at):
-            self._wrong("an unterminated comment")
+            self._wrong("a comment has no end (*/)")
 
     def _where(self, at: int) -> str:
         line = bisect_right(self._lines, at)

@@ -27,7 +27,7 @@ def steps_of(pointer: str) -> list[str]:
         UserError: the pointer does not begin with a slash.
     """
     if pointer and not pointer.startswith("/"):
-        raise UserError(f"'{pointer}' is not a JSON pointer", hint="it begins with '/', for example /Amazon/AzCore/Bootstrap")
+        raise UserError(f"'{pointer}' is not a JSON pointer", hint="begin it with '/', for example /Amazon/AzCore/Bootstrap")
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
@@ -118,7 +118,9 @@ def _import_node(node: Node, read: Callable[[str, str], Node]) -> Node:
     """Return the value of one `$import`: the name of a file, or an object with `filename` and a `patch` for it."""
     name, patch = (node.get("filename"), node.get("patch")) if isinstance(node.value, dict) else (node, None)
     if name is None or not isinstance(name.value, str):
-        raise UserError(f"'{IMPORT}' is the name of a file", where=node.where, hint='for example "$import": "other.setreg"')
+        raise UserError(
+            f"'{IMPORT}' must be the name of a file", where=node.where, hint='write for example "$import": "other.setreg"'
+        )
     found = read(name.value, name.where)
     if patch is None:
         return found
@@ -145,7 +147,7 @@ def json_patch(target: Node, patch: Node) -> Node:
         UserError: an operation is not valid or fails; the error has the place of the operation.
     """
     if not isinstance(patch.value, list):
-        raise UserError("a JSON patch is a list of operations", where=patch.where)
+        raise UserError("a JSON patch must be a list of operations", where=patch.where)
     for operation in patch.value:
         target = _operate(target, operation)
     return target
@@ -172,10 +174,14 @@ def _operate(root: Node, operation: Node) -> Node:
             return _add(root, steps, _there(root, _steps(operation, "from"), operation), operation)
         case "test":
             if not _is_equal(_there(root, steps, operation).plain(), _value(operation).plain()):
-                raise UserError(f"the test of '{_text(operation, 'path')}' fails", where=operation.where)
+                raise UserError(
+                    f"the value of '{_text(operation, 'path')}' differs from the value that the patch tests", where=operation.where
+                )
             return root
         case _:
-            raise UserError(f"'{name}' is not an operation", where=operation.where, hint="add, remove, replace, move, copy or test")
+            raise UserError(
+                f"'{name}' is not an operation", where=operation.where, hint="use add, remove, replace, move, copy or test"
+            )
 
 
 def _text(operation: Node, key: str) -> str:
@@ -202,7 +208,7 @@ def _value(operation: Node) -> Node:
 def _there(root: Node, steps: Sequence[str], operation: Node) -> Node:
     node = find(root, steps)
     if node is None:
-        raise UserError(f"no value at '{_pointer(steps)}'", where=operation.where)
+        raise UserError(f"there is no value at '{_pointer(steps)}'", where=operation.where)
     return node
 
 
@@ -237,7 +243,7 @@ def _remove(root: Node, steps: Sequence[str], operation: Node) -> tuple[Node, No
 
 def _index(text: str, last: int, steps: Sequence[str], operation: Node) -> int:
     if not text.isdecimal() or (len(text) > 1 and text[0] == "0") or int(text) > last:
-        raise UserError(f"'{_pointer(steps)}' is not a place in the list", where=operation.where)
+        raise UserError(f"'{_pointer(steps)}' is not a position in the list", where=operation.where)
     return int(text)
 
 

@@ -73,11 +73,11 @@ def files_of(folder: str, tags: Sequence[str], recorder: InputRecorder) -> tuple
             if name.rpartition(".")[2].lower() in (MERGE, PATCH):
                 found.append(_parse_name(path, is_platform=is_platform))
             elif "." not in name and not os.path.isdir(path):
-                doubts.append(f"{path}: a settings file must have the extension .{MERGE} or .{PATCH}; this file is not used")
+                doubts.append(f"{path}: the file is ignored, because settings files have the extension .{MERGE} or .{PATCH}")
     ranks = {tag: rank for rank, tag in reversed(list(enumerate(map(str.lower, tags))))}
     used = [file for file in found if ranks.keys() >= set(file.tags)]
     if len(used) > MAX_FILES:
-        raise UserError(f"more than {MAX_FILES} settings files", where=folder, hint="merge some of them")
+        raise UserError(f"the folder has more than {MAX_FILES} settings files", where=folder, hint="merge some of the files")
     _refuse_duplicates(used)
     spellings: dict[str, str] = {}
     for name in sorted((file.name for file in used), reverse=True):
@@ -91,7 +91,7 @@ def _parse_name(path: str, *, is_platform: bool) -> SettingsFile:
     tags = [tag.lower() for tag in tags]
     for tag in tags:
         if tags.count(tag) > 1:
-            raise UserError(f"tag '{tag}' is twice in the file's name", where=path)
+            raise UserError(f"the name of the file has tag '{tag}' twice", where=path)
     return SettingsFile(path, name, tuple(sorted(tags, key=_hash)), is_platform)
 
 
@@ -107,8 +107,8 @@ def _refuse_duplicates(files: Iterable[SettingsFile]) -> None:
     for file in files:
         key = (file.name.lower(), file.tags, file.is_platform)
         if key in seen:
-            what = f"has the same name and tags as '{os.path.basename(seen[key])}'"
-            raise UserError(what, where=file.path, hint="their order is undefined; rename one")
+            what = f"the file has the same name and tags as '{os.path.basename(seen[key])}'"
+            raise UserError(what, where=file.path, hint="rename one of the files, because their order is undefined")
         seen[key] = file.path
 
 
@@ -213,7 +213,7 @@ class Registry:
         """Set one value: `/json/pointer=value`, as `--regset` does; text in another form only causes a warning."""
         pointer, equals, text = unquote(option).partition("=")
         if not equals or not pointer.startswith("/"):
-            self._doubt(f"--regset {option}: not /json/pointer=value; it is ignored")
+            self._doubt(f"--regset {option} is ignored, because it does not have the form /json/pointer=value")
             return
         where = f"--regset {pointer}"
         self._replace_root(where, put(self.root, steps_of(pointer), Node(parse_typed(unquote(text)), where, where)))
@@ -226,7 +226,7 @@ class Registry:
         """Remove a key, as `--regremove` does."""
         pointer = unquote(pointer)
         if not pointer.startswith("/"):
-            self._doubt(f"--regremove {pointer}: not a JSON pointer; it is ignored")
+            self._doubt(f"--regremove {pointer} is ignored, because it is not a JSON pointer")
             return
         self._replace_root(f"--regremove {pointer}", without(self.root, steps_of(pointer)))
 

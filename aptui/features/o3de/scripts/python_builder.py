@@ -158,7 +158,7 @@ def _job_dependency(edge: Any, log: sdk.JobLog) -> sdk.JobDependency | None:
     source = edge.sourceFile
     path, uuid = (source, None) if isinstance(source, str) else (source.sourceFileDependencyPath, _uuid_of(source))
     if not path and uuid is None:
-        log.warning(f"a job dependency on {edge.jobKey!r} has neither a path nor a UUID of a source; ignored")
+        log.warning(f"a job dependency on {edge.jobKey!r} is ignored, because it has neither the path nor the UUID of a source")
         return None
     return sdk.JobDependency(
         str(path),
@@ -371,7 +371,8 @@ def load(builder: Builder) -> ScriptBuilder:
     if registrations.find(builder.uuid) is None:
         script = builder.origin.removeprefix("file:").rpartition(":")[0]
         why = next(
-            (problem.text for problem in script_sandbox.problems if problem.script == script), "its script did not register it"
+            (problem.text for problem in script_sandbox.problems if problem.script == script),
+            "its script did not register this builder",
         )
         raise LookupError(why)
     return ScriptBuilder(builder)

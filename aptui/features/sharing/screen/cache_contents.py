@@ -50,7 +50,7 @@ _REPORT_EVERY_S = 0.1
 class CacheShare(Struct, frozen=True):
     """A platform, folder, builder or product with the number and size of its products.
 
-    `of_bytes` is the size of all products in the cache; `made` is the number of its products made in the last 24 hours.
+    `of_bytes` is the size of all products in the cache; `made` is the number of its products made in the last 24 h.
     """
 
     name: str
@@ -268,7 +268,7 @@ class InventoryReader:
         """Return the summary line: amounts on the left, disk space on the right."""
         known = self.contents
         if known is None:
-            words, role = (make_safe(self.trouble), "warning") if self.trouble else ("reading the cache's contents…", "muted")
+            words, role = (make_safe(self.trouble), "warning") if self.trouble else ("reading the contents of the cache…", "muted")
             return (Part(f" {words}", role),), ()
         is_wide, is_all = width >= WIDE_COLUMNS, known.made == known.count
         left = [Part(f" {count(known.count, 'product')}", "title"), Part(f"   {size_text(known.size_bytes)}", "title")]
@@ -363,7 +363,7 @@ class CacheExamination:
             return check(task, cache_dir, partial(self._shell.in_ui, self._take))
 
         if not self._task.start(work, self._end, self._fail, self._note_cancelled):
-            self._shell.show_toast("the cache is being read already; 'c' cancels that", "warning")
+            self._shell.show_toast("the cache is being read already; press 'c' to cancel", "warning")
             return
         self.kind, self.ended_ms = kind, 0
         self._take(CheckProgress())
@@ -416,7 +416,7 @@ class CacheExamination:
         if self.kind == "verify":
             text = _compare(progress) + (" so far" if self.ended_ms < 0 else "")
         elif are_going:
-            text = f"{count(len(progress.problems), 'file')} not deleted yet; the engine deletes them"
+            text = f"{count(len(progress.problems), 'file')} not deleted yet; the engine will delete them"
         else:
             text = _of_no_product(progress.problems)
         ended = "cancelled" if self.ended_ms < 0 else f"at {clock(self.ended_ms)}"
@@ -427,7 +427,7 @@ class CacheExamination:
 def _compare(progress: CheckProgress) -> str:
     products, found = count(progress.count, "product"), len(progress.problems)
     rest = f", {progress.without_digest:,} without a digest" if progress.without_digest else ""
-    return (f"{found:,} of {products} not as recorded" if found else f"{products} as recorded") + rest
+    return (f"{found:,} of {products} differ from their record" if found else f"{products} match their records") + rest
 
 
 def _of_no_product(problems: Sequence[CacheProblem]) -> str:
@@ -519,7 +519,7 @@ class RepairCommands:
 
         def ask(_folders: int) -> None:
             self.going = gone
-            done = "the engine checks the folders of these files; it also runs failed jobs again"
+            done = "the engine checks the folders of these files, and runs failed jobs again"
             self._shell.ask(RescanSources(), done, lambda _answer: self._shell.wake())
             self._gone(set())
 
@@ -570,4 +570,4 @@ def _name_files(sources: Sequence[str]) -> str:
 
 def _by_hand(problems: Sequence[CacheProblem]) -> str:
     folders = list(dict.fromkeys(each.name.rpartition("/")[0] for each in problems))
-    return f"remove '{folders[0]}' by hand" + (f", and {len(folders) - 1:,} more" if len(folders) > 1 else "")
+    return f"delete '{folders[0]}' yourself" + (f", and {len(folders) - 1:,} more folders" if len(folders) > 1 else "")

@@ -72,7 +72,7 @@ _PROBLEMS = {"damaged": ("failed", "failed"), "missing": ("warning", "warning"),
 def share_row(at: int, share: CacheShare) -> ListedRow:
     """Return the row of a platform, folder, builder or product.
 
-    If all its products were made in the last 24 hours, "made" says "all", because other columns show their number and size.
+    If all its products were made in the last 24 h, "made" says "all", because other columns show their number and size.
     """
     made = "all" if share.made == share.count else f"{share.made:,}, {size_text(share.made_bytes)}"
     cells = {
@@ -283,7 +283,7 @@ class CachePane(Pane):
     def on_mount(self) -> None:
         """Restore the saved sort order."""
         self.tables.restore_order()
-        self.tables.platforms.empty_text = "no products yet: the products of jobs appear here"
+        self.tables.platforms.empty_text = "no products yet; the products of jobs appear here"
 
     def on_unmount(self) -> None:
         """Cancel running work."""
@@ -329,10 +329,14 @@ class CachePane(Pane):
         """Return the commands of this screen."""
         commands = [
             Command("verify", "compare every product with its digest", lambda _rest: self.action_verify()),
-            Command("unowned", "list unowned files: files in the cache without a product", lambda _rest: self.action_unowned()),
+            Command(
+                "unowned", "list unowned files (files in the cache that are not products)", lambda _rest: self.action_unowned()
+            ),
         ]
         if self.shell.config is not None:
-            commands.append(Command("share", "mode, location and patterns of the shared cache", lambda _rest: self.action_share()))
+            commands.append(
+                Command("share", "show mode, location and patterns of the shared cache", lambda _rest: self.action_share())
+            )
             commands.append(Command("test", "test the connection to the shared cache", lambda _rest: self.sharing.test()))
         if self.examination.has_found("damaged", "missing"):
             commands.append(

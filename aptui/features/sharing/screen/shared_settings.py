@@ -268,7 +268,7 @@ class SharedSettings:
         def take_result(_nothing: None) -> None:
             self._saved = draft
             ending = "; the engine reloads it" if self._shell.session.state is SessionState.ATTACHED else ""
-            self._shell.show_toast(f"the shared cache is {draft.mode} now, as '{folder / 'aptui.yaml'}' says{ending}", seconds=8)
+            self._shell.show_toast(f"'mode: {draft.mode}' written to '{folder / 'aptui.yaml'}'{ending}", seconds=8)
             self._changed()
 
         if not self._task.start(work, take_result, self._complain):

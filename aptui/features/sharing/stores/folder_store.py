@@ -38,7 +38,7 @@ def prefix_of(namespace: str) -> str:
     """
     if not _NAMESPACE.fullmatch(namespace):
         raise UserError(
-            f"'{namespace}' is not a name of a namespace", hint="lower-case letters, digits, '.', '_' and '-', at most 64"
+            f"'{namespace}' cannot be the name of a namespace", hint="use lower-case letters, digits, '.', '_' and '-', at most 64"
         )
     return "" if namespace == TRUSTED else f"ns/{namespace}/"
 
@@ -174,7 +174,11 @@ class FolderStore:
 
     def _expect_root(self) -> None:
         if not os.path.isdir(self.address):
-            raise StoreError("the folder of the shared cache does not exist", where=self.address, hint="is the share mounted?")
+            raise StoreError(
+                "the folder of the shared cache does not exist",
+                where=self.address,
+                hint="mount the network folder, or correct 'shared_cache.store'",
+            )
 
 
 def sweep(root: str, now: float) -> int:

@@ -289,7 +289,7 @@ class LocalStore(FolderStore):
                 if not self._is_sound(path, digest):
                     self._remove_damaged(path, digest)
                 if checked.st_size != size:
-                    raise Mismatch(f"blob {digest} does not have {size} bytes", where=self.address)
+                    raise Mismatch(f"stored file {digest} does not have {size} bytes", where=self.address)
                 self._put_at(path, target, is_executable=is_executable)
                 self._note_use_of_blob(path, checked)
             except FileNotFoundError:
@@ -315,7 +315,7 @@ class LocalStore(FolderStore):
         try:
             if placing.reflink(source, written) or (self._links and _is_ours(source) and placing.link(source, written)):
                 if digest_of(written) != digest:
-                    raise Mismatch(f"'{source}' changed since it was made; it is not shared")
+                    raise Mismatch(f"'{source}' changed after it was made, so it is not shared")
             else:
                 write_verified(read_verified(source, digest), written, digest, os.stat(source).st_size)
             placing.remember(written)
@@ -347,9 +347,10 @@ class LocalStore(FolderStore):
         with contextlib.suppress(OSError):
             os.unlink(path)
         self._say(
-            f"blob {digest[:12]} in '{self.address}' was changed, perhaps through a product that is a link to it; it was removed"
+            f"stored file {digest[:12]} was changed, perhaps through a product that is a link to it; it was deleted "
+            f"('{self.address}')"
         )
-        raise Mismatch(f"blob {digest} was changed", where=self.address)
+        raise Mismatch(f"stored file {digest} was changed", where=self.address)
 
     def _note_use(self, path: str) -> None:
         """Set the access time of a file, which records the file's last use.
@@ -406,7 +407,9 @@ def _read_secret(root: str) -> bytes:
         raise HostError(f"the store of this machine cannot be used: {error.strerror}", where=root) from None
     if len(secret) != _SECRET_BYTES:
         raise HostError(
-            "the secret of the store is damaged", where=path, hint="remove the file; results in the store are then made again"
+            "the file with the secret of the store is damaged",
+            where=path,
+            hint="remove the file; results in the store are then made again",
         )
     return secret
 

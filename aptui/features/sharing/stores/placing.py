@@ -37,13 +37,13 @@ def write_verified(chunks: Iterable[bytes], target: str, digest: str, size: int)
             for chunk in chunks:
                 left -= len(chunk)
                 if left < 0:
-                    raise Mismatch(f"blob {digest} is longer than {size} bytes")
+                    raise Mismatch(f"stored file {digest} is longer than {size} bytes")
                 hasher.update(chunk)
                 write_all(file.fileno(), chunk)
             if left:
-                raise Mismatch(f"blob {digest} ends {left} bytes too early")
+                raise Mismatch(f"stored file {digest} ends {left} bytes too early")
             if hasher.hexdigest() != digest:
-                raise Mismatch(f"the bytes of blob {digest} do not match its name")
+                raise Mismatch(f"the bytes of stored file {digest} do not match its name")
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(target)
@@ -66,7 +66,7 @@ def read_verified(path: str, digest: str) -> Iterator[bytes]:
                 yield held
             held = chunk
     if hasher.hexdigest() != digest:
-        raise Mismatch(f"'{path}' changed since it was made; it is not shared")
+        raise Mismatch(f"'{path}' changed after it was made, so it is not shared")
     yield held
 
 
@@ -92,7 +92,7 @@ def name_errors(address: str) -> Iterator[None]:
     except OSError as error:
         text = error.strerror or str(error)
         if error.errno in _FULL:
-            raise StoreFull(f"no space is left: {text}", where=address) from error
+            raise StoreFull(f"no space is left on the disk: {text}", where=address) from error
         if error.errno in _REFUSED:
             raise StoreRefused(text, where=address) from error
         raise StoreError(text, where=address) from error

@@ -70,11 +70,11 @@ class HttpStore:
     ) -> None:
         url = urlsplit(address)
         if url.scheme not in {"http", "https"} or not url.hostname:
-            raise UserError(f"'{address}' is not an address of a server", hint="http://<host>[:<port>]/<path>")
+            raise UserError(f"'{address}' is not an address of a server", hint="write http://<host>[:<port>]/<path>")
         if (token or url.username) and url.scheme == "http" and not is_loopback(url.hostname):
             raise UserError(
-                f"the token for '{url.hostname}' would be sent over http, where others can read it",
-                hint="use https://, or no token",
+                f"the token for '{url.hostname}' would be sent unencrypted over http",
+                hint="use https://, or remove the token",
             )
         self._host, self._port = url.hostname, url.port
         self._is_safe, self._context = url.scheme == "https", context
@@ -102,7 +102,7 @@ class HttpStore:
         Only one thread at a time does this, so that several very long answers do not fill the memory.
         """
         if not _one_large.acquire(timeout=self._limit_s):
-            raise StoreError("other large records take too long", where=self.address)
+            raise StoreError("reading other large records took too long", where=self.address)
         try:
             return answer.read(MAX_RECORD_BYTES + 1 - _SMALL_RECORD_BYTES)
         finally:
@@ -217,17 +217,17 @@ class HttpStore:
         if status in {404, 412} and not (status == 404 and method == "PUT"):
             return
         if status in {401, 403, 405, 501}:
-            raise StoreRefused(f"the server refuses: {status} {answer.reason}", where=self.address)
+            raise StoreRefused(f"the server refused the request: {status} {answer.reason}", where=self.address)
         if status in {413, 507}:
-            raise StoreFull(f"the server is full: {status} {answer.reason}", where=self.address)
+            raise StoreFull(f"the disk of the server is full: {status} {answer.reason}", where=self.address)
         if status == 409:
             raise StoreError(
                 "the server needs its folders to be created first",
                 where=self.address,
-                hint=f"make '{self._path}ac' and '…/cas' there",
+                hint=f"create the folders '{self._path}ac' and '{self._path}cas' on the server",
             )
         if status != 200 and not (method == "PUT" and status in {201, 202, 204}):
-            raise StoreError(f"the server answers {status} {answer.reason}", where=self.address)
+            raise StoreError(f"the server answered {status} {answer.reason}", where=self.address)
 
 
 class _Connection(http.client.HTTPConnection):
@@ -316,14 +316,14 @@ def _chunks(answer: http.client.HTTPResponse) -> Iterator[bytes]:
         while chunk := answer.read(CHUNK_BYTES):
             yield chunk
     except OSError as error:
-        raise StoreError(f"the server broke off its answer: {error}") from error
+        raise StoreError(f"the server ended its answer too early: {error}") from error
     _expect_whole(answer, 0)
 
 
 def _expect_whole(answer: http.client.HTTPResponse, got: int) -> None:
     """Raise an error if the answer is incomplete; `length` is the number of missing bytes."""
     if answer.length and got <= MAX_RECORD_BYTES:
-        raise StoreError("the server broke off its answer")
+        raise StoreError("the server ended its answer too early")
 
 
 def _authority(user: str | None, password: str | None, token: str) -> dict[str, str]:
@@ -441,7 +441,7 @@ class ObjectStore:
         except (PermissionDeniedError, UnauthenticatedError) as error:
             raise StoreRefused(_first_line(error), where=self.address) from None
         except (BaseError, OSError, ValueError) as error:
-            raise StoreError(f"the object store answers: {_first_line(error)}", where=self.address) from None
+            raise StoreError(f"the object store reports an error: {_first_line(error)}", where=self.address) from None
 
 
 def _plain() -> dict[str, bool]:

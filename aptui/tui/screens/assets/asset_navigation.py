@@ -30,7 +30,7 @@ def read_why(reader: Reader, source: str) -> TextPreview:
     row = reader.source(source)
     jobs = sorted(reader.jobs_of(row.source_id) if row else [], key=lambda job: job.status != "failed")
     lines = [line for job in jobs for line in explain_job(job, "", reader)][1:]  # the first line is blank
-    nothing = "" if lines else "it has no jobs: its analysis found nothing to do, or has not run"
+    nothing = "" if lines else "this source has no jobs: its analysis found nothing to do, or has not run yet"
     return TextPreview(nothing, tuple(tuple((part.text, part.role) for part in line) for line in lines), is_numbered=False)
 
 
@@ -265,7 +265,9 @@ class AssetNavigation:
         elif (stop := self._way.walk(self._here, step)) is not None:
             self._want(stop.kind, stop.key)
         else:
-            self._shell.show_toast("no earlier place" if step < 0 else "no later place", seconds=2)
+            self._shell.show_toast(
+                "there is no earlier place to go back to" if step < 0 else "there is no later place to go to", seconds=2
+            )
 
     @property
     def _here(self) -> Place | None:
@@ -288,7 +290,7 @@ class AssetNavigation:
         trees.wanted = None
         node = trees.model.node_of(wanted[1])
         if node is None:
-            self._shell.show_toast("not in the tree: it was removed, or is not saved yet", "warning")
+            self._shell.show_toast("this asset is not in the tree: it was removed, or is not stored yet", "warning")
             return
         self._search.reveal(node)
         if trees.view.cursor_key is not None:

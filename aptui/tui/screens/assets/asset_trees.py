@@ -269,7 +269,7 @@ class TreeSearch:
         """Go to the next source with a failed job or errors."""
         health, node = self._trees.model.health, self._trees.view.node
         if self._trees.kind is Kind.PRODUCTS:
-            self._shell.show_toast("failed jobs have no products: press t for the sources", seconds=2)
+            self._shell.show_toast("failed jobs have no products; press t to show the sources", seconds=2)
         elif health is None or node is None:
             return
         elif (found := health.next_bad(node, step)) is None:
@@ -293,9 +293,9 @@ _MOST_READS = 10
 _MAKES_IT = {SessionState.ATTACHING, SessionState.WAITING, SessionState.ATTACHED, SessionState.REATTACHING}
 """States of the session in which an engine will create the database, now or soon."""
 _NOTHING = {
-    Kind.SOURCES: "no sources yet: files of the scan folders appear here",
-    Kind.INTERMEDIATES: "no intermediates: products that are sources themselves appear here",
-    Kind.PRODUCTS: "no products yet: products of jobs appear here",
+    Kind.SOURCES: "no sources yet; files of the scan folders appear here",
+    Kind.INTERMEDIATES: "no intermediates; products that become sources of other jobs appear here",
+    Kind.PRODUCTS: "no products yet; products of jobs appear here",
 }
 """{tree: text that is shown while the tree is empty}."""
 
@@ -416,5 +416,5 @@ class LiveTrees:
         else:
             nothing = "reading…" if error is None else str(error)
         if self._search.is_wanted and newest is not None and newest.file_count:
-            nothing = "searching…" if self._search.is_under_way else "nothing matches: Esc clears the search"
+            nothing = "searching…" if self._search.is_under_way else "nothing matches; press Esc to clear the search"
         self._trees.show_empty_text(nothing)

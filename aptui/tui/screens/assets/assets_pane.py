@@ -164,7 +164,7 @@ class AssetsLayout:
             self._pane.add_class("-detail", "-zoom-detail", "-zoom-preview", _PEEK)
             give_focus(preview)
         else:
-            self._pane.shell.show_toast("no preview: it is a folder, or its file does not exist", seconds=2)
+            self._pane.shell.show_toast("no preview: this is a folder, or the file does not exist", seconds=2)
 
 
 def is_roomy(width: int) -> bool:
@@ -198,12 +198,12 @@ class AssetsPane(Pane):
         Binding("full_stop", "row('menu')", "menu", id="assets.menu"),
         Binding("left_square_bracket", "walk(-1)", "back", id="assets.back"),
         Binding("right_square_bracket", "walk(1)", "forward", id="assets.forward", show=False),
-        Binding("p", "row('other_side')", "product or source", id="assets.other_side", show=False),
+        Binding("p", "row('other_side')", "go to product or source", id="assets.other_side", show=False),
         Binding("o", "row('pager')", "open in $PAGER", id="assets.pager", show=False),
         Binding("O", "row('editor')", "open in $EDITOR", id="assets.editor", show=False),
         Binding("F", "row('folder')", "open the folder", id="assets.folder", show=False),
         Binding("U", "row('scan_missing')", "scan", id="assets.scan_missing", show=False),
-        Binding("X", "row('clear_missing')", "clear the scan", id="assets.clear_missing", show=False),
+        Binding("X", "row('clear_missing')", "clear the scan's results", id="assets.clear_missing", show=False),
         Binding("m", "row('move')", "move", id="assets.move", show=False),
         Binding("D", "row('delete')", "delete", id="assets.delete", show=False),
         Binding("n", "next_hit(1)", "next hit", id="assets.next_hit", show=False),
@@ -214,7 +214,7 @@ class AssetsPane(Pane):
         Binding("left_parenthesis", "texture(-1, 0)", "larger level", id="assets.larger_level", show=False),
         Binding("right_curly_bracket", "texture(0, 1)", "next face or layer", id="assets.next_face", show=False),
         Binding("left_curly_bracket", "texture(0, -1)", "previous face or layer", id="assets.previous_face", show=False),
-        Binding("equals_sign", "row('compare')", "before and after", id="assets.compare", show=False),
+        Binding("equals_sign", "row('compare')", "compare with an earlier version", id="assets.compare", show=False),
         Binding("tab", "part(1)", "next part", id="app.next_part", show=False),
         Binding("shift+tab", "part(-1)", "previous part", id="app.previous_part", show=False),
         Binding("escape", "leave", "back to the tree", id="assets.leave", show=False),
@@ -309,7 +309,7 @@ class AssetsPane(Pane):
         trees = [
             Command(
                 kind.value,
-                f"show the tree of {kind.value}; search it for the rest of the line",
+                f"show the tree of {kind.value}, and search it for the text that follows",
                 partial(self._run_tree_command, kind),
             )
             for kind in Kind
@@ -469,7 +469,11 @@ class AssetsPane(Pane):
     def action_texture(self, levels: int, pictures: int) -> None:
         """Show another level (mip), or another face or layer, of a texture."""
         if not self.detail.step_texture(levels, pictures):
-            why = "no levels: it is not a texture with mips" if levels else "no faces or layers: it is not a cube map or an array"
+            why = (
+                "no levels: this is not a texture with mip levels"
+                if levels
+                else "no faces or layers: this is not a cube map or an array"
+            )
             self.shell.show_toast(why, seconds=2)
 
     def action_part(self, step: int) -> None:

@@ -104,7 +104,7 @@ def find_earlier(reader: Reader, panel: Panel, places: AssetPlaces) -> EarlierVe
                 if path := _find_stored(places, digest):
                     then = time.strftime("%b %d %H:%M", time.localtime(run.completed_ms / 1000))
                     return EarlierVersion(f"run of {then}", path, panel.file)
-    why = "the local store does not have the earlier product" if is_other else "its last runs made the same bytes"
+    why = "the earlier product is no longer stored" if is_other else "the last runs of the job made the same product"
     if product.source is None:
         return why
     found = _find_committed(native(product.source.root, product.source.source))
@@ -134,7 +134,7 @@ def _find_committed(file: str) -> EarlierVersion | str:
         if data and data != now:
             stored = AnonymousFile(data)
             return EarlierVersion(f"commit {commit} ({author})", stored.path, file, stored)
-    return "Git has no other version of the source"
+    return "Git has no earlier version of the source"
 
 
 def _read_committed(folder: Path, name: str) -> bytes:

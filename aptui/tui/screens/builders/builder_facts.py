@@ -58,8 +58,8 @@ _NARROWEST_NAME, _WIDEST_NAME = 10, 32
 _PACKAGES = re.compile(r" \([^()]*\)")
 """The packages in the version of a builder; the list has no room for them, and the details show them."""
 _FLAGS = (
-    ("is_critical", "critical: it runs before all other jobs"),
-    ("deletes_products_on_failure", "deletes its products when a job fails"),
+    ("is_critical", "critical: its jobs run before all other jobs"),
+    ("deletes_products_on_failure", "deletes the old products when a job fails"),
 )
 
 
@@ -201,7 +201,7 @@ def details(known: KnownBuilder, config: Config | None, broken: str) -> list[tup
     """Return the facts about a builder, except patterns and metrics, as (key, value)."""
     builder = known.builder
     if builder is None:
-        return [("Name", known.name), ("Id", uuid_text(known.uuid)), ("Known from", "the asset database alone")]
+        return [("Name", known.name), ("Id", uuid_text(known.uuid)), ("Known from", "only the asset database")]
     flags = [text for name, text in _FLAGS if getattr(builder, name)]
     rows = [
         ("Name", builder.name),
@@ -232,8 +232,8 @@ def details(known: KnownBuilder, config: Config | None, broken: str) -> list[tup
 
 
 def _type(builder: Builder) -> str:
-    words = {BuilderKind.COPY: "copy: no code, the bytes as they are", BuilderKind.COMMAND: "command: a program is run"}
-    return words.get(builder.kind, "python: a class, run by workers")
+    words = {BuilderKind.COPY: "copy: copies files unchanged", BuilderKind.COMMAND: "command: runs a program"}
+    return words.get(builder.kind, "python: a Python class that workers run")
 
 
 def _limits(builder: Builder) -> str:
@@ -250,7 +250,7 @@ def _limit(limit_s: float) -> str:
 
 def _retries(builder: Builder, config: Config | None) -> str:
     rule = builder.retry or (config.project.retry if config else None)
-    return f"{rule.times} times at most, after {', '.join(rule.on)}" if rule and rule.times else ""
+    return f"at most {rule.times} times, after {', '.join(rule.on)}" if rule and rule.times else ""
 
 
 def _resources(builder: Builder, config: Config | None) -> str:

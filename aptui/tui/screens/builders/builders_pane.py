@@ -317,7 +317,7 @@ class BuildersPane(Pane):
         trouble = self.reading.found.trouble
         if trouble and trouble != was.trouble:
             self.shell.show_toast(trouble, "warning", 10)
-        self.widgets.spent.empty_text = "it has not run yet"
+        self.widgets.spent.empty_text = "this builder has not run yet"
         self._put()
         if self._wanted:
             self.reveal(self._wanted)
@@ -368,7 +368,9 @@ class BuildersPane(Pane):
             panel.show(pairs)
         table = self.widgets.patterns
         table.empty_text = (
-            "unknown patterns: only the database names this builder" if current and not current.builder else "no pattern"
+            "the patterns are unknown, because this builder is only in the database, not in the configuration"
+            if current and not current.builder
+            else "this builder has no patterns"
         )
         if table.columns != (columns := fit_columns(known.PATTERNS, rows)):
             table.set_columns(columns)

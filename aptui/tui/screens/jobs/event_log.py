@@ -401,7 +401,7 @@ class EventLog(Vertical):
         if first <= at < len(job_details.runs):
             self.show(self.info, run_key=job_details.runs[at].run_key if at > first else 0)
         else:
-            self.shell.show_toast("there is no later run" if step > 0 else "no earlier run is kept", seconds=2)
+            self.shell.show_toast("there is no later run" if step > 0 else "there is no earlier stored run", seconds=2)
 
     # -------------------------------------------------------------------------------------------------------------- layout
 

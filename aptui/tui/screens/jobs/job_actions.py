@@ -145,7 +145,7 @@ class RowActions:
         if self._can_reveal(pane_id):
             self._shell.reveal(pane_id, name, **({"came_from": "jobs"} if pane_id == "assets" else {}))
         else:
-            self._shell.show_toast("that screen cannot show it", "warning")
+            self._shell.show_toast("that screen cannot show this job", "warning")
 
     def source(self, infos: Infos) -> None:
         """Show the source on the Assets screen."""
@@ -223,7 +223,7 @@ class RowActions:
                 lambda: copy_text("\n".join(filter(None, (self._view.table.row_text(info.key) for info in infos)))),
             ),
             (
-                MenuItem("command", f"Copy command{word} that run{'' if word else 's'} this alone", "c", bool(commands)),
+                MenuItem("command", f"Copy command{word} to run only this", "c", bool(commands)),
                 lambda: copy_text("\n".join(commands)),
             ),
             (
@@ -343,7 +343,7 @@ class RowActions:
         """
         command, log, shown = pager(os.environ), self._log_of(infos[0]), self._find_details(infos[0])
         if not shutil.which(command[0]):
-            self._shell.show_toast(f"'{command[0]}' is not installed: set $PAGER", "warning")
+            self._shell.show_toast(f"'{command[0]}' is not installed; set $PAGER to another program", "warning")
         elif shown is not None and self._is_logging(infos[0]):
             self._page(command, shown.records)
         elif not log or not os.path.exists(log):
@@ -399,7 +399,7 @@ class RowActions:
         """Run `aptui capsule` in a thread. The capsule, a file with the job, goes to the folder where the screen was started."""
         config = self._shell.config
         if config is None:
-            self._shell.show_toast("a capsule needs a project", "warning")
+            self._shell.show_toast("a capsule can be written only in a project, not for a stored database", "warning")
             return
         run_in_background("aptui-capsule", self._write_capsule, str(config.project_dir), infos[0])
 
@@ -439,7 +439,7 @@ ROW_ACTIONS = (
     RowAction("folder", "Open the source's folder", 1, RowActions.folder),
     RowAction("log_folder", "Open the log's folder", 1, RowActions.log_folder),
     RowAction("copy", "Copy…", 1, RowActions.copy),
-    RowAction("capsule", "Write a capsule: the job in a file", 1, RowActions.capsule),
+    RowAction("capsule", "Write a capsule to repeat the job", 1, RowActions.capsule),
     RowAction("reprocess", "Run again", 2, RowActions.reprocess, needs_engine=True),
     RowAction("cancel", "Cancel", 2, RowActions.cancel, needs_engine=True),
     RowAction("escalate", "Run next", 2, RowActions.escalate, needs_engine=True),

@@ -193,17 +193,22 @@ def read_log(path: str) -> list[joblog.JobLogLine]:
             data = stream.read(LARGEST_BYTES)
     except FileNotFoundError:
         name = path.rpartition("/JobLogs/")[2]
-        raise HostError(f"the log '{name}' does not exist: old logs are deleted", hint="the next run writes a log") from None
+        raise HostError(
+            f"the log '{name}' no longer exists, because old logs are deleted", hint="the next run writes a log"
+        ) from None
     except OSError as error:
         raise HostError(
-            f"the log cannot be read: {(error.strerror or 'no reason given').lower()} ('{path}')", hint="check its permissions"
+            f"the log cannot be read: {(error.strerror or 'no reason given').lower()} ('{path}')",
+            hint="check the permissions of the file",
         ) from error
     now_ms = status.st_mtime_ns // 1_000_000
     if not left_out:
         return joblog.parse_text(data.decode("utf-8", "replace"), now_ms)
     lines = joblog.parse_text(data.partition(b"\n")[2].decode("utf-8", "replace"), now_ms)
     return [
-        joblog.JobLogLine(1, "aptui", f"{size_text(left_out)} of earlier lines are left out; the pager has all", now_ms),
+        joblog.JobLogLine(
+            1, "aptui", f"{size_text(left_out)} of earlier lines are left out; open the log in the pager to see them", now_ms
+        ),
         *lines,
     ]
 

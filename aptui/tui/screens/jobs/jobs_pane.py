@@ -228,8 +228,8 @@ class JobsPane(ThreePanes):
         Binding("right_curly_bracket", "run(1)", "later run", show=False, id="jobs.later_run"),
         Binding("left_square_bracket", "view(-1)", "earlier filter", show=False, id="jobs.earlier_view"),
         Binding("right_square_bracket", "view(1)", "later filter", show=False, id="jobs.later_view"),
-        Binding("less_than_sign", f"split({_SPLIT_STEP})", "more room for the log", show=False, id="jobs.more_log"),
-        Binding("greater_than_sign", f"split(-{_SPLIT_STEP})", "more room for the table", show=False, id="jobs.less_log"),
+        Binding("less_than_sign", f"split({_SPLIT_STEP})", "make the log larger", show=False, id="jobs.more_log"),
+        Binding("greater_than_sign", f"split(-{_SPLIT_STEP})", "make the table larger", show=False, id="jobs.less_log"),
         Binding("tab", "part(1)", "next part", show=False, id="app.next_part"),
         Binding("shift+tab", "part(-1)", "previous part", show=False, id="app.previous_part"),
         Binding("escape", "back", "back", show=False, id="jobs.back"),
@@ -427,10 +427,10 @@ class JobsPane(ThreePanes):
         """Return why the table is empty: the filter, or the watched folders and patterns that no file matches."""
         if self.store.total:
             hint = "" if self.store.row_count() else self.choices.find_hint()
-            return f"no job matches{'; ' * bool(hint)}{hint}: Esc clears the filter"
+            return f"no job matches{'; ' * bool(hint)}{hint}; press Esc to clear the filter"
         config = self.shell.config
         if config is None:
-            return "no jobs yet: sources of the scan folders appear here"
+            return "no jobs yet; jobs of the sources in the scan folders appear here"
         folders = ", ".join(folder.path for folder in config.project.scan_folders if not folder.is_intermediate)
         patterns = " ".join(pattern.text for builder in config.project.builders for pattern in builder.patterns)
         where = f"watched folders  {sanitize(folders) or 'none'}\npatterns         {sanitize(patterns) or 'none'}"

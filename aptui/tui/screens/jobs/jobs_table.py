@@ -384,7 +384,7 @@ class Choices:
             sign, word = term[: term.startswith("!")], term.removeprefix("!")
             is_idle = bool(sign) or not self._store.hit_count
             if is_idle and ":" not in word and (field := self._store.find_field(word)):
-                return f"'{word}' is a {field}: {sign}{field}:{word}"
+                return f"'{word}' is a {field}; write {sign}{field}:{word}"
         return ""
 
     def ask_statuses(self) -> None:
@@ -430,7 +430,7 @@ class Choices:
         on = not self._store.by_source
         self.memory.put("jobs.by_source", on)
         self._store.group_by_source(on=on)
-        self.shell.show_toast("one line for each source: → shows its jobs" if on else "one line for each job", seconds=2)
+        self.shell.show_toast("one line for each source; press → to show its jobs" if on else "one line for each job", seconds=2)
 
     def sort_by(self, order: str) -> None:
         """Sort by a column, or failed jobs first; choosing the current column reverses its order."""

@@ -194,7 +194,7 @@ class LastVisit:
             if len(listed) > _MOST_NAMED:
                 self._lines.append((Part(f"   and {len(listed) - _MOST_NAMED:,} more", "muted"),))
         shell.set_news(", ".join(words))
-        shell.show_toast(f":news shows what changed since your last visit, {since}", seconds=10)
+        shell.show_toast(f"type ':news' to see what changed since your last visit, {since}", seconds=10)
 
     def show(self) -> None:
         """Open the sheet of changes."""

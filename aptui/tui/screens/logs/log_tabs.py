@@ -74,7 +74,7 @@ def mistake_in(tab: LogTab) -> tuple[str, str] | None:
     if not tab.name or len(tab.name) > _LONGEST_NAME:
         return ("name", "a name has 1 to 24 letters")
     if not tab.levels or set(tab.levels) - set(LEVELS):
-        return ("levels", "levels are letters of EWID: error, warning, info, debug")
+        return ("levels", "write one or more of the letters E, W, I and D: error, warning, info, debug")
     for field, part in (("source", replace(tab, text="")), ("text", replace(tab, source=""))):
         try:
             filter_of(part)
@@ -135,7 +135,9 @@ def parse_filter(text: str) -> LineFilter:
     patterns: list[TextMatch] = []
     for term in parse(text).terms:
         if not isinstance(term, TextMatch) or term.field not in {"source", "status"}:
-            raise FilterError("lines of a log do not have this field", getattr(term, "column", 1), "fields are source and status")
+            raise FilterError(
+                "lines of a log do not have this field", getattr(term, "column", 1), "use the fields source and status"
+            )
         named = text[: term.column - 1].rstrip('"').lower()
         pattern, field = term.pattern, "source" if named.endswith(("source:", "path:")) else "text"
         if term.field == "status" and named.endswith("status:"):
@@ -228,7 +230,7 @@ class TabList:
         tab = LogTab("", is_own=True) if number is None else self.tabs[number]
         fields = [
             Field("name", "Name", tab.name, "shown above the lines"),
-            Field("source", "Source", tab.source, "a regex on the origin; empty = all"),
+            Field("source", "Source", tab.source, "a regular expression for the origin; empty: all"),
             Field("text", "Text", tab.text, "a filter, as after /; empty = all"),
             Field("levels", "Levels", tab.levels, "letters of EWID"),
         ]
@@ -247,7 +249,7 @@ class TabList:
             if any(at != number and each.name == form["name"] for at, each in enumerate(self.tabs)):
                 return ("name", "another tab has this name")
             unknown = set(form["levels"].upper()) - set(LEVELS) - {" ", ","}
-            return ("levels", "levels are letters of EWID") if unknown else mistake_in(tab_of(form))
+            return ("levels", "write only the letters E, W, I and D") if unknown else mistake_in(tab_of(form))
 
         Form.ask(self._shell.app, "New tab" if number is None else "Change the tab", fields, accept, check)
 

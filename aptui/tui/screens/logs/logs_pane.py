@@ -129,7 +129,7 @@ class LogsSearch:
         if not self._box.display or self._box.query_one(".mistake").display:
             return
         if self._pane.source is not self._lines:
-            self._box.show_count("too large to search here; 'o' opens the pager")
+            self._box.show_count("too large to search here; press 'o' to open the pager")
         elif self.text:
             self._box.show_count(f"{len(self._lines.hits):,} of {self._lines.line_count():,}{'' if is_whole else '…'}")
         else:
@@ -181,7 +181,7 @@ class LogFiles:
         if 0 <= self.age + step < len(self.paths):
             self.show(self.age + step)
         else:
-            self._shell.show_toast("no older log is kept" if step > 0 else "this is the newest log")
+            self._shell.show_toast("there is no older stored log" if step > 0 else "this is the newest log")
 
     def show(self, age: int) -> None:
         """Show a log, 0 = the current log."""
@@ -323,7 +323,7 @@ class LogsPane(Pane):
 
         return (
             Command("tab", "show a tab of the log", show, lambda: names),
-            Command("new-tab", "make a tab of your own", lambda _rest: self.tabs.edit(None)),
+            Command("new-tab", "make a new tab with your own filters", lambda _rest: self.tabs.edit(None)),
             Command("older-log", "choose an older log", lambda _rest: self.action_files()),
         )
 
@@ -371,7 +371,9 @@ class LogsPane(Pane):
             pane.set_source(source)
             if was_following:
                 pane.action_follow()
-        pane.empty_text = piece.nothing or ("no hit" if self.search.text and self.search.hits_only else "no line of these levels")
+        pane.empty_text = piece.nothing or (
+            "no line matches the search" if self.search.text and self.search.hits_only else "no line has the chosen levels"
+        )
         if piece.large is None:
             self.records.lines.add(piece)
             pane.set_search(piece.search.spans_of if piece.search.terms else None, self.records.lines.hits)

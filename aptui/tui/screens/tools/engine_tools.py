@@ -68,9 +68,9 @@ def _words(health: Health) -> Iterator[DoctorRow]:
     for hold in health.holds:
         yield DoctorRow("held back", "warn", f"by {hold}", "changes wait until it ends")
     if health.is_paused:
-        yield DoctorRow("queue", "warn", "paused: no job starts", "'aptui resume' continues it")
+        yield DoctorRow("queue", "warn", "paused: no job starts", "run 'aptui resume' to continue")
     if health.is_draining:
-        yield DoctorRow("queue", "warn", "draining: changes wait", "'aptui resume' ends that")
+        yield DoctorRow("queue", "warn", "draining: changes wait", "run 'aptui resume' to handle changes again")
     trouble, _, remedy = health.database.partition(": ")
     for name, message, advice in (
         ("workers", health.pool, "the engine retries"),
@@ -82,7 +82,9 @@ def _words(health: Health) -> Iterator[DoctorRow]:
     if health.configuration:
         yield DoctorRow("configuration", "warn", health.configuration, "fix the file; the previous configuration is in use")
     for name, why in health.broken_builders:
-        yield DoctorRow("builder", "fail", f"{name}: {why}", "fix it; it is retried when it changes, or by 'Rescan'")
+        yield DoctorRow(
+            "builder", "fail", f"{name}: {why}", "fix the builder; it is loaded again when its code changes, or by 'Rescan'"
+        )
     for root in health.roots:
         yield _watching(root)
 
@@ -90,10 +92,13 @@ def _words(health: Health) -> Iterator[DoctorRow]:
 def _watching(root: WatchedRoot) -> DoctorRow:
     state, advice = {
         WatchMode.NATIVE: ("ok", ""),
-        WatchMode.STARTING: ("ok", "changes until then are not lost"),
-        WatchMode.POLLING: ("warn", "changes are noticed some seconds late; on a local disk at once"),
-        WatchMode.LIMITED: ("warn", "raise the limit of watches (sysctl), then 'Rescan'"),
-        WatchMode.GONE: ("fail", "mount it again, or fix 'scan_folders'"),
+        WatchMode.STARTING: ("ok", "no changes are lost until then"),
+        WatchMode.POLLING: (
+            "warn",
+            "changes are noticed some seconds late; move the folder to a local disk to notice them at once",
+        ),
+        WatchMode.LIMITED: ("warn", "raise the system's limit of file watches (sysctl), then 'Rescan'"),
+        WatchMode.GONE: ("fail", "mount the folder again, or fix 'scan_folders'"),
     }[root.mode]
     detail = f" ({root.detail})" if root.detail else f", {count(root.watches, 'folder')}" if root.watches else ""
     return DoctorRow("watching", state, f"{root.mode.value}{detail}: {root.path}", advice)
@@ -184,7 +189,8 @@ def _ask(task: BackgroundTask, words: list[str]) -> list[DoctorRow]:
                     waited_s += _POLL_S
                     if waited_s > _LIMIT_S:
                         raise HostError(
-                            f"the doctor did not end within {_LIMIT_S:g} s", hint="'aptui doctor' may say why"
+                            f"the doctor did not end within {_LIMIT_S:g} s",
+                            hint="run 'aptui doctor' in a shell to see where it waits",
                         ) from None
         finally:
             process.kill()
@@ -192,7 +198,7 @@ def _ask(task: BackgroundTask, words: list[str]) -> list[DoctorRow]:
         return [DoctorRow(each["name"], each["state"], each["said"], each["advice"]) for each in json.loads(output)]
     except (ValueError, KeyError, TypeError):
         last = (complaint.decode("utf-8", "replace").strip().splitlines() or ["it printed nothing"])[-1]
-        raise HostError(f"the doctor failed: {last}", hint="run 'aptui doctor'") from None
+        raise HostError(f"the doctor failed: {last}", hint="run 'aptui doctor' in a shell to see the whole output") from None
 
 
 _WORDS = {"on": True, "off": False}
@@ -241,7 +247,7 @@ class EngineTools:
     def drain(self) -> None:
         """Finish the queue and ignore new changes, after a confirmation."""
         ask = partial(self._shell.ask, Drain(), "drained: the queue is finished")
-        text = "finish the queue and ignore changes? they wait until you resume"
+        text = "finish the queue, and let new changes wait until you resume?"
         self._shell.question(text, [Choice("y", "drain", ask), Choice("n", "no")])
 
     def rescan(self, *, is_full: bool) -> None:

@@ -70,10 +70,10 @@ class Adjustable(Struct, frozen=True):
 ADJUSTABLE = (
     Adjustable("workers", "Workers", "worker processes; 0 = one per core", "4"),
     Adjustable("limits.analyse", "Analysis limit", "an analysis that takes longer fails", "30s, 5m"),
-    Adjustable("limits.process", "Job limit", "a longer job fails; builders may differ", "10m, 1h"),
-    Adjustable("limits.memory", "Memory limit", "a job using more fails; 0 = unlimited", "2GiB"),
-    Adjustable("limits.all_memory", "Memory for all", "in total, others wait; 0 = free memory", "16GiB"),
-    Adjustable("logs", "Log folder", "where logs of jobs and engine go", "../logs"),
+    Adjustable("limits.process", "Job limit", "a job that takes longer fails; builders can override it", "10m, 1h"),
+    Adjustable("limits.memory", "Memory limit", "a job that uses more fails; 0 = unlimited", "2GiB"),
+    Adjustable("limits.all_memory", "Memory for all", "for all running jobs; other jobs wait; 0 = free memory", "16GiB"),
+    Adjustable("logs", "Log folder", "folder for the logs of jobs and the engine", "../logs"),
     Adjustable("ignore", "Ignore", "add files to ignore, as in .gitignore", "*.tmp, raw/**/old", "list"),
     Adjustable("metadata_types", "Metadata types", "add a type that has '.meta' files", ".png", "list"),
     Adjustable("meta_delay", "Metadata delay", "a new source waits for its '.meta' file", "10s"),
@@ -146,7 +146,7 @@ def _files(facts: ToolFacts) -> Iterator[ToolRow]:
     is_scanning = progress is not None and progress.is_scanning
     now = "scanning" if is_scanning else f"took {brief(progress.scan_ms)}" if progress and progress.scan_ms else "done"
     role = "processing" if is_scanning else ""
-    note = "Files with another size or time are read, failed jobs are retried. The engine notices changes by itself."
+    note = "Reads all files whose size or time changed, and retries failed jobs. The engine notices changes without it."
     yield ToolRow("rescan", "Files", "Rescan", now, "scan all files and folders", ":rescan", note, role)
     if facts.options is not None and "fast_scan" in facts.options:
         note = (
@@ -156,7 +156,7 @@ def _files(facts: ToolFacts) -> Iterator[ToolRow]:
         is_on = facts.options["fast_scan"]
         does = "skip files of the same size and time"
         yield ToolRow("faster", "Files", "Faster scanning", _on(is_on), does, ":faster", note, "" if is_on else "warning")
-    note = "Every byte of every source is read and compared, even if size and time are unchanged. It asks first."
+    note = "Reads and compares every byte of every source, even if size and time are unchanged. Asks before it starts."
     yield ToolRow("full", "Files", "Full scan", "", "read every byte of every source", ":rescan full", note)
 
 
@@ -167,7 +167,10 @@ def _engine(facts: ToolFacts) -> Iterator[ToolRow]:
         return
     broken = facts.health.configuration if facts.health else ""
     now, role = ("not in use", "warning") if broken else ("up to date", "")
-    note = broken or "The engine reloads it whenever a file changes; a broken configuration is refused, and the previous one stays."
+    note = (
+        broken
+        or "The engine reloads the configuration when a file changes. It rejects mistakes, and keeps the previous configuration."
+    )
     yield ToolRow("reload", "Engine", "Reload configuration", now, "read the configuration again", ":reload", note, role)
     if facts.options is not None and "debug_output" in facts.options:
         is_on = facts.options["debug_output"]
@@ -282,7 +285,7 @@ class SettingsEditor:
 
     def _show_failure(self, error: KnownError) -> None:
         self.known = None
-        self._shell.show_toast(f"settings cannot be changed from here: {error}", "warning", 10)
+        self._shell.show_toast(f"settings cannot be changed on this screen: {error}", "warning", 10)
         self._changed()
 
     @property

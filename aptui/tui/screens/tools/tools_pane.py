@@ -401,7 +401,7 @@ class ToolsPane(Pane):
             self.call_after_refresh(self._editor.adjust, key, text.strip())
         else:
             known = ", ".join(each.key for each in listed.ADJUSTABLE)
-            self.shell.show_toast(f"'{key}' cannot be set here; these can: {known}", "warning")
+            self.shell.show_toast(f"'{key}' cannot be set here; you can set {known}", "warning")
 
     # ---------------------------------------------------------------------------------------------------- copying and zoom
 

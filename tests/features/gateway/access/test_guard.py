@@ -232,7 +232,7 @@ def test_token_names_are_unique_and_unknown_ones_cannot_be_revoked(tmp_path: Pat
     for name in ("phone", "local", "", "a\nb"):
         with pytest.raises(UserError):
             tokens.add(file, name, [Scope.READ])
-    with pytest.raises(UserError, match="there are 'phone'"):
+    with pytest.raises(UserError, match="the tokens are 'phone'"):
         tokens.revoke(file, "tablet")
     file.write_text("{")
     with pytest.raises(UserError, match="not a list of tokens"):

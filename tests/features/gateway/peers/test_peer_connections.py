@@ -158,7 +158,7 @@ def test_this_machine_is_always_allowed_with_any_of_its_addresses(tmp_path):
 
 async def test_rejected_addresses_are_reported_once_and_limited_in_number():
     lists = admission()
-    assert lists.check(FAR) == lists.check(FAR) == f"{FAR} is not on the allowed list"
+    assert lists.check(FAR) == lists.check(FAR) == f"{FAR} is not in the allowed list"
     assert lists.turned_away[FAR].count == 2
     for number in range(1000):
         lists.check(str(ip_address(0x0A000000 + number)))
@@ -373,7 +373,7 @@ async def answering(words: bytes):
 @pytest.mark.parametrize(
     ("words", "trouble"),
     [
-        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "answers 404"),
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "answers with status 404"),
         (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", "redirects elsewhere"),
         (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", ""),
         (b"", ""),
@@ -390,10 +390,10 @@ async def test_dialled_server_that_is_not_a_device_is_reported(tmp_path, words, 
 async def test_a_rejected_address_is_not_dialled(tmp_path):
     serve = GatewaySettings(connections=(ConfiguredDial("x", FAR, 9),), rejected=("198.51.100.0/24",))
     async with gateway(tmp_path, serve) as there:
-        await until(lambda: "is rejected by '198.51.100.0/24'" in state(there, "x").trouble)
+        await until(lambda: "is in the rejected list ('198.51.100.0/24')" in state(there, "x").trouble)
         await there.order(PeerOrder(PeerAction.ADD, dial=Dial("y", "Tablet.local")))
         await there.order(PeerOrder(PeerAction.REJECT, entry="tablet.local"))
-        await until(lambda: state(there, "y").trouble == "Tablet.local is rejected")
+        await until(lambda: state(there, "y").trouble == "Tablet.local is in the rejected list")
 
 
 @pytest.fixture
@@ -429,9 +429,9 @@ async def test_remote_device_is_verified_by_its_certificate(tmp_path, certified,
 @pytest.mark.parametrize(
     ("serve", "has_tls", "trouble"),
     [
-        (GatewaySettings(), True, "its certificate is not trusted"),
-        (GatewaySettings(dial_fingerprints=("0" * 64,)), True, "is not in 'serve.dial_fingerprints': it is sha256:"),
-        (GatewaySettings(), False, "without TLS only addresses of this machine are allowed"),
+        (GatewaySettings(), True, "the certificate of the device is not trusted"),
+        (GatewaySettings(dial_fingerprints=("0" * 64,)), True, "is not in 'serve.dial_fingerprints'"),
+        (GatewaySettings(), False, "which is required for all addresses except those of this machine"),
     ],
 )
 async def test_unverified_device_receives_nothing(tmp_path, certified, monkeypatch, serve, has_tls, trouble):
@@ -582,7 +582,7 @@ def test_engine_forwards_orders_to_the_gateway_and_its_reports_to_clients(tmp_pa
 
         there.served.room.engine.close()
         live_until(lambda: report() == {}, "no gateway is there any more")
-        with pytest.raises(KnownError, match="no gateway runs"):
+        with pytest.raises(KnownError, match="no gateway is running"):
             order(PeerAction.LIST_OFF)
 
 

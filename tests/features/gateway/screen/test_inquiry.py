@@ -170,7 +170,7 @@ def test_nested_scan_folder_is_shown_with_the_watch_mode_of_its_parent_folder() 
 
     row = told(HEALTH, project(inner, ScanFolder(1, "game", "/game", 10, platforms=BOTH)))[0]
 
-    assert row == ("✓ native", "1", "inner", "/game/more/inner", "", "without its subfolders; only for linux")
+    assert row == ("✓ native", "1", "inner", "/game/more/inner", "", "without its subfolders; only for platforms linux")
 
 
 @pytest.mark.parametrize("health", [None, Health()])

@@ -273,7 +273,7 @@ async def test_refusal_of_an_automatic_query_is_not_shown(tmp_path):
 async def test_engine_page_is_updated_when_the_engine_dies_and_restarts(tmp_path):
     async with visit(tmp_path) as (app, pilot, session, _pane):
         session.turn(SessionState.REATTACHING, "the connection to the engine has ended")
-        await until(pilot, lambda: "no engine" in text(app) and "':start' starts one" in text(app))
+        await until(pilot, lambda: "no engine" in text(app) and "type ':start' to start one" in text(app))
         await until(pilot, lambda: "Workers" not in text(app))
         session.turn(SessionState.ATTACHED)
         await until(pilot, lambda: "bench" in text(app))
@@ -304,7 +304,7 @@ async def test_read_only_screen_shows_notices(tmp_path):
     session.is_read_only = True
     session.workers = ()
     async with visit(tmp_path, session=session) as (app, pilot, session, _pane):
-        await until(pilot, lambda: "a read-only screen does not ask" in text(app))
+        await until(pilot, lambda: "a read-only screen does not query" in text(app))
         await until(pilot, lambda: "bench" in text(app))
         assert session.asked == []
 
@@ -354,7 +354,7 @@ PEERS = (
         1_790_000_060_000, "asset_status", 1_234_567, 89_000,
     ),
 )  # fmt: skip
-REPORT = GatewayReport("127.0.0.1", 45650, SETTINGS, PEERS, (TurnedAway(FAR, f"{FAR} is not on the allowed list", 3, 1, 2),))
+REPORT = GatewayReport("127.0.0.1", 45650, SETTINGS, PEERS, (TurnedAway(FAR, f"{FAR} is not in the allowed list", 3, 1, 2),))
 
 
 def with_gateway(tmp_path, report=REPORT) -> Engine:
@@ -412,7 +412,8 @@ async def test_gateway_report_is_drawn_at_once_and_removed_when_the_gateway_ends
         session.gateway = None
         session.say(ConnectionsChanged(0, CLIENTS, None), 2)
         await until(
-            pilot, lambda: "no gateway runs" in text(app) and "changes made here take effect when the gateway starts" in text(app)
+            pilot,
+            lambda: "no gateway is running" in text(app) and "changes made here take effect when the gateway starts" in text(app),
         )
 
 
@@ -478,7 +479,7 @@ async def test_allowed_list_is_switched_off_after_confirmation(tmp_path):
         assert session.told == [order(PeerAction.LIST_OFF)]
         session.gateway = replace(REPORT, settings=replace(SETTINGS, has_allow_list=False))
         session.say(ConnectionsChanged(0, CLIENTS, session.gateway))
-        await until(pilot, lambda: "off: all may connect" in text(app))
+        await until(pilot, lambda: "off: all clients may connect" in text(app))
         await pilot.press("L")
         assert session.told == [order(PeerAction.LIST_OFF), order(PeerAction.LIST_ON)]
 
@@ -508,7 +509,7 @@ async def test_changes_without_a_gateway_are_stored_in_the_connections_file(tmp_
     session.gateway = None
     file = tmp_path / "cache" / peer_settings.PLACE
     async with visit_gateway(tmp_path, session=session) as (app, pilot, session, page):
-        await until(pilot, lambda: "no gateway runs: 'serve: {enabled: true}'" in text(app))
+        await until(pilot, lambda: "no gateway is running; write 'serve: {enabled: true}'" in text(app))
         await pilot.press("a", *"phone", "tab", *"tv.local", "enter")
         await until(pilot, lambda: "tv.local" in text(app))
         await pilot.press("A", "tab", "a", *"10.0.0.1", "enter")
@@ -524,12 +525,12 @@ async def test_gateway_page_shows_why_the_gateway_did_not_start(tmp_path):
     session = Engine(tmp_path / "cache")
     session.gateway = None
     async with visit_gateway(tmp_path, session=session) as (app, pilot, session, _page):
-        await until(pilot, lambda: "no gateway runs: 'serve: {enabled: true}'" in text(app))
+        await until(pilot, lambda: "no gateway is running; write 'serve: {enabled: true}'" in text(app))
         places.announce_gateway(session.cache_dir, places.GatewayRecord(0, 0, "", "127.0.0.1", 1, "", "aiohttp is not installed"))
         session.say(EngineMessage(0, LogLevel.ERROR, "there is no gateway: aiohttp is not installed"))
-        await until(pilot, lambda: "no gateway runs: aiohttp is not installed" in text(app))
+        await until(pilot, lambda: "no gateway is running: aiohttp is not installed" in text(app))
         session.turn(SessionState.REATTACHING)
-        await until(pilot, lambda: "no gateway runs: 'serve: {enabled: true}'" in text(app))
+        await until(pilot, lambda: "no gateway is running; write 'serve: {enabled: true}'" in text(app))
 
 
 async def test_read_only_screen_cannot_change_lists(tmp_path):
@@ -566,7 +567,7 @@ async def test_rejected_address_is_reported_once_on_any_screen(tmp_path):
         session.say(ConnectionsChanged(0, (), REPORT))
         session.say(away("10.0.0.1"))
         session.say(away("10.0.0.1"))
-        await until(pilot, lambda: text(app).count("connection refused: 10.0.0.1 is rejected") == 1)
+        await until(pilot, lambda: text(app).count("a connection was refused: 10.0.0.1 is rejected") == 1)
         assert FAR not in text(app), "that was before the screen was opened"
         session.say(away("10.0.0.1", *(f"10.0.0.{number}" for number in range(2, 12))))
         await until(pilot, lambda: "connections refused: 7 addresses more" in text(app))

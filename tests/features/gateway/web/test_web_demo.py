@@ -250,7 +250,7 @@ def test_demo_page_shows_a_decoded_texture_or_the_reason_for_not_showing_it(here
     here.project.write("assets/sign.ktx2", ktx2(BLUE)[:-9])
     try:
         assert facts.startswith("8 x 8, RGBA, sRGB · ")
-        page.until(f"{card('sign.ktx2')}.querySelector('.facts.wrong')?.textContent === 'its file ends too early'")
+        page.until(f"{card('sign.ktx2')}.querySelector('.facts.wrong')?.textContent === 'the file ends too early'")
     finally:  # other tests use the same project and expect the red picture
         here.project.write("assets/sign.ktx2", ktx2(RED))
         until_pixel(page, "sign.ktx2", lambda colour: colour == RED)

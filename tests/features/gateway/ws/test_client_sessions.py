@@ -85,7 +85,7 @@ def test_project_name_is_compared_without_case(there: Garden) -> None:
 
 def test_first_request_must_be_hello_with_a_known_protocol_version(there: Garden) -> None:
     for said, why in (
-        ({"id": 1, "request": "hello", "protocol": 99, "client": "x"}, "you speak 99"),
+        ({"id": 1, "request": "hello", "protocol": 99, "client": "x"}, "the client uses version 99"),
         ({"id": 1, "request": "ping"}, "the first request must be 'hello'"),
         ({"id": 1, "request": "helo"}, "there is no request"),
     ):

@@ -373,7 +373,7 @@ def test_sec_10_escalations_per_second_are_limited(there: Garden, monkeypatch: p
     there.write("rush.slow", "rush")
     client.ask(wire_records.Escalate(term="rush.slow"))
 
-    with pytest.raises(Refusal, match="raise a priority") as refused:
+    with pytest.raises(Refusal, match="raised the priority") as refused:
         for _ in range(30):
             client.ask(wire_records.Escalate(term="rush.slow", fence=False))
     assert refused.value.code == 4

@@ -58,7 +58,7 @@ def test_first_part_of_a_split_bundle_names_the_other_parts(tmp_path: Path) -> N
 def test_failed_bundle_write_leaves_no_files(tmp_path: Path) -> None:
     large, wrong = packed(tmp_path, "large", os.urandom(2 << 20)), packed(tmp_path, "wrong", b"x", b"y" * 20)
 
-    with pytest.raises(UserError, match="'large' has 2 MiB; the maximum is 1 MiB"):
+    with pytest.raises(UserError, match="'large' has 2 MiB; a bundle has at most 1 MiB"):
         write_bundles([large], tmp_path / "x.pak", version=2, max_mib=1)
     with pytest.raises(HostError, match="'wrong' differs from the asset list"):
         write_bundles([wrong], tmp_path / "x.pak", version=2, max_mib=1)

@@ -134,7 +134,7 @@ def test_client_gets_answers_after_its_negotiation_succeeds(serving: Serving) ->
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        ({"version": 6}, "EDITOR speaks version 6 of the protocol, not 7"),
+        ({"version": 6}, "EDITOR uses version 6 of the protocol; this engine uses version 7"),
         ({"project": "other"}, "EDITOR has another project open: 'other', not 'Game'"),
         ({"name": "GAME", "token": "0x0"}, f"GAME belongs to another engine: its branch token is '0x0', not '{TOKEN}'"),
     ],
@@ -162,7 +162,7 @@ def test_client_names_are_shortened_and_made_safe_in_reports(serving: Serving) -
 def test_client_that_runs_in_the_server_process_is_refused() -> None:
     own = {0: str(os.getpid()), 2: TOKEN, 3: "GAME"}
 
-    assert refuse(settings(), "GAME", 7, own) == "GAME is this process itself"
+    assert refuse(settings(), "GAME", 7, own) == "GAME has the process id of this engine"
     assert refuse(settings(), "UNITTEST", 7, own) == ""
     assert refuse(settings(), "GAME", 7, own | {0: f"{os.getpid()}1"}) == ""
 
@@ -176,7 +176,8 @@ def test_branch_token_equals_the_token_of_o3de() -> None:
     ("remote", "is_local", "why"),
     [
         ("127.0.0.1", True, ""), ("127.0.0.1", False, "a program of another user is refused"), ("10.1.2.3", False, ""),
-        ("10.9.9.9", False, "10.9.9.9 is rejected"), ("192.168.0.9", False, "192.168.0.9 is not on the allowed list"),
+        ("10.9.9.9", False, "10.9.9.9 is in the rejected list"),
+        ("192.168.0.9", False, "192.168.0.9 is not in the allowed list"),
         ("", False, "the address of a client is unknown"),
     ],
 )  # fmt: skip
@@ -210,7 +211,7 @@ def test_server_listens_only_on_this_machine_by_default() -> None:
 
 
 def test_port_in_use_is_refused() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(HostError, match="is taken"):
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(HostError, match="is used by another program"):
         listen(settings(), taken.getsockname()[1])
 
 
@@ -306,7 +307,11 @@ def test_client_that_does_not_read_is_disconnected(serving: Serving, monkeypatch
         encode(O3deMessage(CHANGES, {"Messages": [("x" * 1_000_000, 0, 0, (bytes(16), 0), bytes(16), (), "linux")]}))
     ] * 80
     with serving.connect() as editor:
-        until(lambda: any("EDITOR does not read: more than 64 MiB wait for it" in report for report in serving.reports))
+        until(
+            lambda: any(
+                "EDITOR reads too slowly: more than 64 MiB of messages wait to be sent" in report for report in serving.reports
+            )
+        )
 
         assert has_ended(editor)
     assert not serving.server.sessions

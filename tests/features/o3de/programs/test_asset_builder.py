@@ -54,7 +54,7 @@ def test_asset_builder_exits_with_1_for_a_broken_source(project: O3deProject, ca
     for line in ("Source = sub/good.json", "Platforms = linux", "S: 0 errors, 0 warnings"):
         assert f"AssetBuilder: {line}" in said
     assert "good.json, sub id 0, " in said
-    kept = Path(said.rpartition("kept in ")[2].strip())
+    kept = Path(said.rpartition("stored in ")[2].strip())
     assert [path.name for path in kept.rglob("*.json")] == ["good.json"]
 
     assert asset_builder.main([f"-debug={bad}"]) == 1
@@ -114,7 +114,7 @@ def test_asset_builder_applies_folder_settings_and_keeps_the_job_log(
 
     said = capsys.readouterr().out
     assert f"AssetBuilder: Settings = {settings}\n" in said
-    kept = Path(said.rpartition("kept in ")[2].strip())
+    kept = Path(said.rpartition("stored in ")[2].strip())
     assert next(kept.rglob("good.json")).read_text() == '{\n   "a": 1\n}\n'
 
     settings.write_text("builders: {data: {params: {indent: wide}}}")
@@ -137,12 +137,12 @@ def test_asset_builder_lists_each_job_dependency_with_its_status(project: O3dePr
     assert asset_builder.main([f"-debug_create={source}"]) == 0
     said = capsys.readouterr().out
     assert "AssetBuilder: Source dependency = b.txt\n" in said
-    assert "AssetBuilder: W: Job 'needy' needs job 'txt' of 'b.txt' for linux, which is not processed yet\n" in said
+    assert "AssetBuilder: W: Job 'needy' the job needs job 'txt' of 'b.txt' for linux, which is not processed yet\n" in said
 
     assert asset_processor_batch.main([f"--project-path={project.project}", "--randomListeningPort"]) == 0
     capsys.readouterr()
     assert asset_builder.main([f"-debug_create={source}"]) == 0
-    assert "AssetBuilder: Job 'needy' needs job 'txt' of 'b.txt' for linux, which is completed\n" in capsys.readouterr().out
+    assert "AssetBuilder: Job 'needy' the job needs job 'txt' of 'b.txt' for linux, which is completed\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,8 @@ def test_command_without_an_effect_keeps_the_bytes_of_the_seed_list(bundler: Bun
         (["bundles"], "'bundles' needs --bundleSettingsFile"),
         (["bundles", "--outputBundlePath=x.pak"], "the list to pack or the bundle to write is missing"),
         (["bundleSeed", "--outputBundlePath=x.pak"], "'bundleSeed' needs --addSeed"),
-        (["bundleSettings", "--bundleSettingsFile=x.bundlesettings", "--maxSize=9999"], "--maxSize is a number from 1 to 2048"),
+        (["bundleSettings", "--bundleSettingsFile=x.bundlesettings", "--maxSize=9999"],
+         "--maxSize must be a number from 1 to 2048"),
         (["bundleSettings", "--bundleSettingsFile=x.bundlesettings", "--bundleVersion=3"], "bundles of version 3 are not written"),
         (["paint"], "'paint' is not a command"),
     ],
@@ -157,7 +158,7 @@ def test_asset_list_includes_dependencies_and_is_not_overwritten(bundler: Bundle
     assert bundler.paths("l_pc.assetlist") == ["level.scene", "rock.txt", "sub/other.scene", "tree.txt"]
 
     (line,) = bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=lone.txt", "--platform=pc", code=1)
-    assert line.endswith("exists; --allowOverwrites overwrites it")
+    assert line.endswith("exists already; add --allowOverwrites to overwrite it")
     bundler.run("assetLists", "--assetListFile=l_pc.assetlist", "--addSeed=lone.txt", "--allowOverwrites", "--generateDebugFile")
     assert bundler.paths("l_pc.assetlist") == ["lone.txt"]
     assert (bundler.root / "l_pc.assetlistdebug").read_text() == "lone.txt\ta seed\n"

@@ -104,7 +104,7 @@ def test_enabled_platform_must_be_declared(engine: SmallEngine) -> None:
     ("settings", "message"),
     [
         ({**SCAN_FOLDERS, **RULES}, "the settings declare no platform"),
-        ({**PLATFORMS, **RULES}, "no folder is scanned"),
+        ({**PLATFORMS, **RULES}, "the settings have no scan folder"),
         ({**PLATFORMS, **SCAN_FOLDERS}, "the settings have no rule that copies files"),
     ],
 )
@@ -152,8 +152,8 @@ def test_macros_are_replaced_by_folders(engine: SmallEngine) -> None:
 
     assert [Path(folder.path).name for folder in config.project.scan_folders[:4]] == ["one", "two", "three", "four"]
     assert [warning.partition(": ")[2] for warning in config.warnings] == [
-        "'@EXEFOLDER@' has no value here; scan folder 'x' is not scanned",
-        "'@GEMROOT:None@' has no value here; scan folder 'y' is not scanned",
+        "scan folder 'x' is not scanned, because '@EXEFOLDER@' has no value",
+        "scan folder 'y' is not scanned, because '@GEMROOT:None@' has no value",
     ]
 
 
@@ -165,7 +165,9 @@ def test_scan_folder_names_its_platforms_by_id_or_tag(engine: SmallEngine) -> No
     config = engine.load()
 
     assert [folder.platforms for folder in config.project.scan_folders] == [("linux", "server"), ("linux",), ("linux",)]
-    assert [warning.partition(": ")[2] for warning in config.warnings] == ["scan folder 'x' has no 'watch'; it is not scanned"]
+    assert [warning.partition(": ")[2] for warning in config.warnings] == [
+        "scan folder 'x' is not scanned, because it has no 'watch'"
+    ]
 
 
 def test_engine_root_is_never_scanned_recursively(engine: SmallEngine) -> None:
@@ -183,7 +185,7 @@ def test_scan_folder_that_is_missing_or_inside_another_is_reported(engine: Small
     assert "in" not in dict(folders(config))
     assert [warning.partition(": ")[2] for warning in config.warnings] == [
         f"scan folder 'gone' does not exist: '{engine.root}/gone'",
-        "all files of scan folder 'in' belong to 'Project/Assets', which comes first",
+        "scan folder 'in' has no files of its own: all belong to 'Project/Assets', which has precedence",
     ]
 
 
@@ -221,7 +223,7 @@ def test_missing_gems_are_reported_once_if_they_are_not_optional(engine: SmallEn
     engine.write("Game/project.json", {"project_name": "Game", "gem_names": names})
 
     said = [text for text in engine.load().warnings if "gems" in text]
-    assert said == ["gems were not found: Gone, Lost; their settings and assets are missing"]
+    assert said == ["gems were not found: Gone, Lost; the settings and assets of these gems are missing"]
     assert not any("gems" in text for text in engine.load(options=Options(has_gem_scan_folders=False)).warnings)
 
     engine.write("Game/project.json", {"project_name": "Game", "gem_names": [names[0], names[-1]]})
@@ -348,13 +350,16 @@ def test_rule_sets_priority_version_and_asset_type(engine: SmallEngine) -> None:
     ("rule", "message"),
     [
         ({"pattern": "(a", "params": "copy"}, "not a regular expression"),
-        ({"params": "copy"}, "rule 'it' has neither 'glob' nor 'pattern'"),
-        ({"glob": "*.a", "params": "x"}, "'params' of rule 'it' is neither copy nor skip; it counts as copy"),
-        ({"glob": "*.a", "params": "copy", "tools": "x"}, "'tools' of rule 'it' is neither copy nor skip; it counts as copy"),
-        ({"glob": "*.a", "params": "copy", "priority": "high"}, "a priority is a whole number"),
-        ({"glob": "*.a", "params": "copy", "priority": "1e999"}, "a priority is a whole number"),
-        ({"glob": "*.a", "params": "copy", "priority": str(1 << 63)}, "a priority is a whole number"),
-        ({"glob": "*.a", "params": "copy", "productAssetType": "{x}"}, "an asset type is a UUID"),
+        ({"params": "copy"}, "rule 'it' is ignored, because it has neither 'glob' nor 'pattern'"),
+        ({"glob": "*.a", "params": "x"}, "'params' of rule 'it' is neither copy nor skip, so it is treated as copy"),
+        (
+            {"glob": "*.a", "params": "copy", "tools": "x"},
+            "'tools' of rule 'it' is neither copy nor skip, so it is treated as copy",
+        ),
+        ({"glob": "*.a", "params": "copy", "priority": "high"}, "this priority is ignored"),
+        ({"glob": "*.a", "params": "copy", "priority": "1e999"}, "this priority is ignored"),
+        ({"glob": "*.a", "params": "copy", "priority": str(1 << 63)}, "this priority is ignored"),
+        ({"glob": "*.a", "params": "copy", "productAssetType": "{x}"}, "this asset type is ignored"),
     ],
 )
 def test_invalid_rule_is_reported_with_its_place(engine: SmallEngine, rule: dict[str, str], message: str) -> None:
@@ -372,7 +377,7 @@ def test_recognizer_replaces_an_earlier_recognizer_of_the_same_name(engine: Smal
     config = engine.load()
 
     assert [pattern.text for pattern in builder(config, "txt").patterns] == ["*.text"]
-    assert "replaces the other one with the name 'txt'" in config.warnings[0]
+    assert "replaces another rule with the name 'txt'" in config.warnings[0]
 
 
 def test_unknown_keys_in_settings_are_accepted(engine: SmallEngine) -> None:
@@ -400,7 +405,7 @@ def test_exclude_pattern_matches_the_relative_path_of_a_source(engine: SmallEngi
     kept = ["x/user/a", "user", "_savebackup/x", "tmp1_x", "never", "a.tmp", ".git"]
     assert [path for path in ignored + kept if is_ignored(path)] == ignored
     assert [warning.partition(": ")[2] for warning in config.warnings] == [
-        "exclude 'd' has neither 'glob' nor 'pattern'; it is not used"
+        "exclude 'd' is ignored, because it has neither 'glob' nor 'pattern'"
     ]
 
 
@@ -429,7 +434,7 @@ def test_metadata_type_is_an_extension_or_a_path(engine: SmallEngine) -> None:
         ("*.i_caf", "", "", "Animations/List.xml"),
         ("*.STL", "assetinfo", "", ""),
     ]
-    assert "'lost/path.xml' has no extension of sources" in config.warnings[0]
+    assert "'lost/path.xml' is ignored, because it names no extension of sources" in config.warnings[0]
 
 
 @pytest.mark.parametrize(("said", "cores", "count"), [(0, 2, 2), (1, 4, 3), (0, 6, 5), (0, 16, 14), (5, 2, 5), ("x", 2, 2)])
@@ -484,7 +489,7 @@ def test_settings_without_a_key_in_aptui_yaml_are_stored_as_facts(engine: SmallE
     assert (found.engine, found.bootstrap["project_path"]) == (str(engine.root), str(engine.project))
     assert config.project.debug_output
     assert [warning.partition(": ")[2] or warning for warning in config.warnings] == [
-        "files are always identified by their content; this setting is not used",
+        "this setting is not used, because files are always identified by their content",
         "Server address (/mnt/shared) is invalid! Reverting back to (), because the folder does not exist; no shared cache is used",
     ]
     assert config.sharing.mode == "inactive"

@@ -80,7 +80,9 @@ def test_aptui_yaml_beside_the_manifest_adds_builders(engine: SmallEngine) -> No
 
     assert [builder.name for builder in found.project.builders] == ["txt", "json", "upper"]
     assert (found.project.builders[1].version, found.workers, found.project.ignore_regex) == ("3", 4, "")
-    assert found.warnings == (f"{engine.project}/aptui.yaml:2:1: 'ignore' is not used beside a 'project.json'",)
+    assert found.warnings == (
+        f"{engine.project}/aptui.yaml:2:1: 'ignore' is ignored, because 'project.json' is in the same folder",
+    )
 
 
 def test_aptui_yaml_of_the_user_overrides_the_registry(engine: SmallEngine) -> None:
@@ -186,10 +188,10 @@ def test_warning_is_given_if_shared_cache_patterns_match_plain_copies(
     server = {"cacheServerAddress": str(tmp_path), "assetCacheServerMode": mode, "ACS Text": pattern}
     engine.write("Game/Registry/acs.setreg", {"O3DE": {"AssetProcessor": {"Settings": {"Server": server}}}})
 
-    said = [text for text in engine.load().warnings if "plain copies are not shared" in text]
+    said = [text for text in engine.load().warnings if "results of builders that only copy are not shared" in text]
 
     assert said == (
-        ["plain copies are not shared, because fetching one costs as much as copying it: 'txt'"]
+        ["results of builders that only copy are not shared, because fetching takes as long as copying: 'txt'"]
         if is_said and mode == "server"
         else []
     )
@@ -264,7 +266,7 @@ def test_yaml_key_is_explained_in_an_o3de_project(rich: SmallEngine) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "why"),
     [
-        ("Jobs/AlwaysUseMaxJobs", True, "no worker is kept free: a critical job may have one more than there are"),
+        ("Jobs/AlwaysUseMaxJobs", True, "no worker is reserved: a critical job may start an additional worker"),
         ("RC txt/lockSource", True, "files are never read while they are being written"),
         ("Jobs/maxJobs", 4, ""),
         ("RC txt/critical", True, ""),
@@ -281,7 +283,7 @@ def test_ignored_key_is_explained_with_its_reason(rich: SmallEngine, key: str, v
 
 
 def test_unknown_key_gets_a_hint(rich: SmallEngine) -> None:
-    with pytest.raises(UserError, match="no file sets '/Amazon/AssetProcessor/Setings'; did you mean 'Settings'"):
+    with pytest.raises(UserError, match="no settings file contains '/Amazon/AssetProcessor/Setings'; did you mean 'Settings'"):
         load.explain(rich.project, "/Amazon/AssetProcessor/Setings")
 
 
@@ -416,7 +418,7 @@ def test_init_reports_script_builders(rich: SmallEngine, capsys: pytest.CaptureF
     script = rich.write("Game/Editor/Scripts/bootstrap.py", "")
 
     assert main.main(["init", "--from-o3de", str(rich.project)]) == 0
-    assert f"{script}: an 'aptui.yaml' cannot have the builders of this script" in capsys.readouterr().err
+    assert f"{script}: the builders of this script do not run with 'aptui.yaml'" in capsys.readouterr().err
 
 
 def test_init_does_not_overwrite_an_existing_aptui_yaml(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,7 +138,9 @@ def test_asset_root_with_platform_settings_is_accepted_as_an_engine(engine: Smal
 
 
 def test_error_without_an_engine_has_a_hint(engine: SmallEngine) -> None:
-    with pytest.raises(UserError, match=r"no engine was found for project '.*lone'; give it with --engine-path DIR"):
+    with pytest.raises(
+        UserError, match=r"no engine was found for project '.*lone'; name the folder of the engine: --engine-path DIR"
+    ):
         find(engine, lone(engine))
 
 

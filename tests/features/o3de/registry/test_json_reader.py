@@ -59,16 +59,16 @@ def test_json_reader_returns_the_place_of_each_key_and_value() -> None:
         ('{"a": 1\n "b": 2}', "f:2:2: not valid JSON: ',' or '}' is expected"),
         ('{"a" 1}', "f:1:6: not valid JSON: ':' is missing after 'a'"),
         ("{a: 1}", "f:1:2: not valid JSON: a key in double quotes is expected"),
-        ('{"a": yes}', "f:1:7: not valid JSON: 'yes' is not a value; put texts in double quotes"),
+        ('{"a": yes}', "f:1:7: not valid JSON: 'yes' is not a value; put strings in double quotes"),
         ('{"a": [1, 2', "f:1:7: not valid JSON: ']' is missing"),
-        ('{"a": 1e999}', "f:1:7: not valid JSON: a number out of range"),
-        ('{"a": ' + "9" * 5_000 + "}", "f:1:7: not valid JSON: a number out of range"),
+        ('{"a": 1e999}', "f:1:7: not valid JSON: a number is out of range"),
+        ('{"a": ' + "9" * 5_000 + "}", "f:1:7: not valid JSON: a number is out of range"),
         ('{"a": 1', "f:1:1: not valid JSON: '}' is missing"),
-        ('"a\nb"', "f:1:1: not valid JSON: an unterminated text"),
-        (r'"C:\dir"', "f:1:4: not valid JSON: '\\d' is not an escape; write a backslash twice"),
-        (r'"\ud800"', "f:1:2: not valid JSON: half a character (a lone surrogate)"),
+        ('"a\nb"', "f:1:1: not valid JSON: a string has no closing quote"),
+        (r'"C:\dir"', "f:1:4: not valid JSON: '\\d' is not a valid escape sequence; write \\\\ for a backslash"),
+        (r'"\ud800"', "f:1:2: not valid JSON: half of a character (half of a surrogate pair)"),
         ("{} /* ", None),
-        ("/* {}", "f:1:1: not valid JSON: an unterminated comment"),
+        ("/* {}", "f:1:1: not valid JSON: a comment has no end (*/)"),
         ("[,]", "f:1:2: not valid JSON: a value is expected"),
     ],
 )
@@ -86,16 +86,16 @@ def test_invalid_utf8_is_replaced_with_a_warning() -> None:
     said: list[str] = []
 
     assert read_json(b'{"a": 1,\n "name": "caf\xe9"}', "f", said.append).plain() == {"a": 1, "name": "caf\ufffd"}
-    assert said == ["f:2:14: byte 0xe9 is not UTF-8, and is read as '\ufffd'; save the file as UTF-8"]
+    assert said == ["f:2:14: byte 0xe9 is not valid UTF-8, and is read as '\ufffd'; save the file as UTF-8"]
 
 
 def test_file_in_another_encoding_is_refused() -> None:
-    with pytest.raises(UserError, match="f:1:1: byte 0xff is not UTF-8; save the file as UTF-8"):
+    with pytest.raises(UserError, match="f:1:1: byte 0xff is not valid UTF-8; save the file as UTF-8"):
         read_json('{"a": 1}'.encode("utf-16"), "f", print)
 
 
 def test_invalid_utf8_is_refused_if_no_warning_can_be_given() -> None:
-    with pytest.raises(UserError, match="f:2:2: byte 0xff is not UTF-8"):
+    with pytest.raises(UserError, match="f:2:2: byte 0xff is not valid UTF-8"):
         read_json(b'{\n "\xff": 1}'.replace(b'"\xff', b"\xff"), "f")
 
 

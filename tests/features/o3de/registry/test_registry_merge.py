@@ -125,14 +125,18 @@ def test_json_patch_gives_the_results_in_the_examples_of_rfc_6902(target: Any, p
 @pytest.mark.parametrize(
     ("target", "operation", "message"),
     [
-        ({"baz": "qux"}, {"op": "test", "path": "/baz", "value": "bar"}, "the test of '/baz' fails"),
-        ({"a": 1}, {"op": "test", "path": "/a", "value": True}, "the test of '/a' fails"),
-        ({"foo": "bar"}, {"op": "add", "path": "/baz/bat", "value": "qux"}, "no value at '/baz'"),
-        ({"foo": [1]}, {"op": "add", "path": "/foo/2", "value": 0}, "'/foo/2' is not a place in the list"),
-        ({"foo": [1]}, {"op": "remove", "path": "/foo/x"}, "no value at '/foo/x'"),
+        (
+            {"baz": "qux"},
+            {"op": "test", "path": "/baz", "value": "bar"},
+            "the value of '/baz' differs from the value that the patch tests",
+        ),
+        ({"a": 1}, {"op": "test", "path": "/a", "value": True}, "the value of '/a' differs from the value that the patch tests"),
+        ({"foo": "bar"}, {"op": "add", "path": "/baz/bat", "value": "qux"}, "there is no value at '/baz'"),
+        ({"foo": [1]}, {"op": "add", "path": "/foo/2", "value": 0}, "'/foo/2' is not a position in the list"),
+        ({"foo": [1]}, {"op": "remove", "path": "/foo/x"}, "there is no value at '/foo/x'"),
         ({"foo": "bar"}, {"op": "add", "path": "/foo/a", "value": 0}, "'/foo' is not an object or a list"),
         ({"a": {"b": 1}}, {"op": "move", "from": "/a", "path": "/a/b/c"}, "a value cannot be moved into itself"),
-        ({}, {"op": "replace", "path": "/a", "value": 1}, "no value at '/a'"),
+        ({}, {"op": "replace", "path": "/a", "value": 1}, "there is no value at '/a'"),
         ({}, {"op": "add", "path": "/a"}, "'value' is missing in an operation of a JSON patch"),
         ({}, {"op": "ad", "path": "/a"}, "'ad' is not an operation"),
         ({}, {"op": "remove"}, "an operation of a JSON patch needs the text 'path'"),
@@ -147,7 +151,7 @@ def test_error_about_a_patch_operation_has_the_place_of_the_operation(target: An
 
 
 def test_json_patch_must_be_a_list() -> None:
-    with pytest.raises(UserError, match="a JSON patch is a list"):
+    with pytest.raises(UserError, match="a JSON patch must be a list"):
         json_patch(node({}), node({}))
 
 
@@ -177,5 +181,5 @@ def test_imported_list_replaces_the_object_with_the_import_key() -> None:
 
 
 def test_import_must_name_a_file() -> None:
-    with pytest.raises(UserError, match="is the name of a file"):
+    with pytest.raises(UserError, match="must be the name of a file"):
         imported({"$import": 7})

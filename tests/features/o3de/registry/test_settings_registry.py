@@ -109,8 +109,8 @@ def test_settings_files_of_other_platforms_are_not_used(tmp_path: Path) -> None:
     [
         (["a.x.y.setreg", "a.y.x.setreg"], "has the same name and tags as 'a.x.y.setreg'"),
         (["a.setreg", "a.setregpatch"], "has the same name and tags as 'a.setreg'"),
-        (["a.x.x.setreg"], "tag 'x' is twice"),
-        ([f"{number}.setreg" for number in range(MAX_FILES + 1)], f"more than {MAX_FILES} settings files"),
+        (["a.x.x.setreg"], "has tag 'x' twice"),
+        ([f"{number}.setreg" for number in range(MAX_FILES + 1)], f"the folder has more than {MAX_FILES} settings files"),
     ],
 )
 def test_settings_files_are_refused_if_their_order_is_undefined(tmp_path: Path, names: list[str], message: str) -> None:
@@ -128,7 +128,7 @@ def test_settings_file_without_extension_is_reported_once(tmp_path: Path) -> Non
     registry.merge_folder(str(tmp_path))
 
     assert len(registry.warnings) == 1
-    assert registry.warnings[0].startswith(f"{tmp_path}/README: a settings file must have the extension")
+    assert registry.warnings[0].startswith(f"{tmp_path}/README: the file is ignored, because settings files have the extension")
 
 
 def test_settings_files_are_merged_in_order(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_error_about_a_broken_import_has_the_place_of_the_import(tmp_path: Path,
 def test_git_lfs_pointer_in_place_of_a_settings_file_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"a.setreg": LFS})
 
-    with pytest.raises(UserError, match=r"a\.setreg: it is a Git LFS pointer, not the file itself; run 'git lfs pull'"):
+    with pytest.raises(UserError, match=r"a\.setreg: the file is only a Git LFS pointer; run 'git lfs pull'"):
         Registry().merge_folder(str(tmp_path))
 
 
@@ -270,7 +270,7 @@ def test_registry_option_without_a_key_is_ignored_with_a_warning() -> None:
     registry.remove("nothing")
 
     assert registry.root.plain() == {}
-    assert [warning.partition(":")[0] for warning in registry.warnings] == [
+    assert [warning.partition(" is ignored")[0] for warning in registry.warnings] == [
         "--regset f/Amazon/AssetProcessor/Settings/Platforms/pc=enabled",
         "--regset /no/value",
         "--regremove nothing",

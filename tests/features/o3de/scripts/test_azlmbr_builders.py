@@ -200,10 +200,10 @@ def test_job_log_has_the_traceback_of_an_exception_in_a_script(project):
         ("response = None", "the script returned nothing from 'OnProcessJobRequest'"),
         ("response.resultCode = api.ProcessJobResponse_NetworkIssue", "the script reported a network failure"),
         ("response.outputProducts = [api.JobProduct('gone.x', azlmbr.math.Uuid(), 1)]", "does not exist"),
-        ("azlmbr.scene.SceneGraph()", "the script needs 'azlmbr.scene', the scene API that only O3DE's own programs have"),
-        ("import azlmbr.scene", "the script needs 'azlmbr.scene', the scene API that only O3DE's own programs have"),
-        ("from azlmbr import scene", "the script needs 'azlmbr.scene', the scene API that only O3DE's own programs have"),
-        ("import azlmbr.blast as blast", "the script needs 'azlmbr.blast', a part that only O3DE's own programs have"),
+        ("azlmbr.scene.SceneGraph()", "the script needs 'azlmbr.scene', the scene API that exists only in O3DE's own programs"),
+        ("import azlmbr.scene", "the script needs 'azlmbr.scene', the scene API that exists only in O3DE's own programs"),
+        ("from azlmbr import scene", "the script needs 'azlmbr.scene', the scene API that exists only in O3DE's own programs"),
+        ("import azlmbr.blast as blast", "the script needs 'azlmbr.blast', a part that exists only in O3DE's own programs"),
     ],
 )
 def test_failed_job_of_a_script_has_a_reason(project, body, error):
@@ -263,9 +263,9 @@ def test_broken_script_does_not_affect_other_scripts(tmp_path):
     assert dict(ran.runs) == {"a.other:Mock": 1}
     said = [text.removeprefix(f"'{tmp_path}/") for text in ran.said]
     assert (
-        said[0]
-        == "Gems/Scene/Editor/Scripts/bootstrap.py', line 2: the script needs 'azlmbr.scene', the scene API that only O3DE's "
-        "own programs have"
+        said[0] == "Gems/Scene/Editor/Scripts/bootstrap.py', line 2: the script needs 'azlmbr.scene', the scene API that exists "
+        "only in O3DE's "
+        "own programs"
     )
     assert said[1].startswith("Gems/Slip/Editor/Scripts/bootstrap.py', line 1: SyntaxError: ")
     assert said[2:] == ["Editor/Scripts/bootstrap.py': another builder has the name 'Crate Builder'; this one is ignored"]

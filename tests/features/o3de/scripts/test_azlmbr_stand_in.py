@@ -171,7 +171,7 @@ def test_script_request_for_the_executable_folder_fails():
     outcome = request("GetExecutableFolder")
 
     assert not outcome.IsSuccess()
-    assert "O3DE's programs" in outcome.GetError()
+    assert "without O3DE's own programs" in outcome.GetError()
 
 
 @pytest.mark.parametrize(

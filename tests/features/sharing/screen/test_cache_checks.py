@@ -89,7 +89,7 @@ def test_second_cache_check_is_refused_while_the_first_one_runs(room, monkeypatc
     room.look.verify()
 
     assert room.look.kind == "unowned"
-    assert room.told == ["the cache is being read already; 'c' cancels that"]
+    assert room.told == ["the cache is being read already; press 'c' to cancel"]
 
 
 def test_cancelled_check_keeps_its_findings(room, monkeypatch):
@@ -98,7 +98,7 @@ def test_cancelled_check_keeps_its_findings(room, monkeypatch):
     room.look._take(CheckProgress(count=5))
     room.look.cancel()
 
-    assert said(room.look) == "Verify  5 products as recorded so farcancelled"
+    assert said(room.look) == "Verify  5 products match their records so farcancelled"
     assert room.ends == 0
 
 
@@ -117,7 +117,7 @@ def test_deleted_files_are_removed_from_the_findings(room, monkeypatch):
     finds(monkeypatch, CheckProgress(2, problems=(STRAY, LONELY)))
     room.look.find_unowned()
     room.look._task.run()
-    assert said(room.look, are_going=True).startswith("Unowned files  2 files not deleted yet; the engine deletes them")
+    assert said(room.look, are_going=True).startswith("Unowned files  2 files not deleted yet; the engine will delete them")
     room.look.forget({STRAY.name})
 
     assert room.look.problems == (LONELY,)

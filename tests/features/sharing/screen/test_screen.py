@@ -97,7 +97,16 @@ async def say(app, pilot, line: str, *keys: str) -> None:
 async def test_platforms_folders_builders_and_changes_are_shown(tmp_path, store, size):
     async with in_cache(tmp_path, size=size) as (app, _pilot, _session):
         shown = text(app)
-        for part in ("5 products", "15 KiB", "2 made in the last 24 h", "free on its disk", "linux", "pc", "textures/", "data/"):
+        for part in (
+            "5 products",
+            "15 KiB",
+            "2 made in the last 24 h",
+            "free on its disk",
+            "linux",
+            "pc",
+            "textures/",
+            "data/",
+        ):
             assert part in shown
         assert "(directly below the platform)" in shown
         assert app.pane.status() == "5 products, 15 KiB"
@@ -120,7 +129,7 @@ async def test_cache_check_finds_and_repairs_damaged_and_missing_products(tmp_pa
     damage(tmp_path)
     async with in_cache(tmp_path) as (app, pilot, session):
         await looked(app, pilot, "V")
-        await until(pilot, lambda: "2 of 5 products not as recorded" in text(app))
+        await until(pilot, lambda: "2 of 5 products differ from their record" in text(app))
         await until(pilot, lambda: "✗ damaged    linux/textures/a.png" in text(app))
         await until(pilot, lambda: "! missing    linux/data/c.json" in text(app))
         await until(pilot, lambda: app.focused.id == "cache-findings")
@@ -148,7 +157,7 @@ async def test_cache_check_without_findings_reports_a_valid_cache(tmp_path, stor
         assert not app.pane.query_one("#cache-look").display
         await looked(app, pilot, "V")
 
-        await until(pilot, lambda: "5 products as recorded" in text(app))
+        await until(pilot, lambda: "5 products match their records" in text(app))
         await until(pilot, lambda: not app.pane.has_class("-found"))
         assert app.pane.query_one("#cache-look").display
 
@@ -175,7 +184,7 @@ async def test_cache_check_shows_progress_and_can_be_cancelled(tmp_path, store, 
         await until(pilot, lambda: not app.pane.examination.is_busy)
         await pilot.pause()
 
-        await until(pilot, lambda: "2 products as recorded so far" in text(app))
+        await until(pilot, lambda: "2 products match their records so far" in text(app))
         await until(pilot, lambda: "being read already" in text(app))
 
 
@@ -216,7 +225,7 @@ async def test_unowned_files_are_listed_and_deleted_after_confirmation(tmp_path,
         await until(pilot, lambda: "are deleted" in text(app))
         await until(pilot, lambda: "stray.tmp " not in text(app).split("Unowned")[1])
         await pilot.press("D")
-        await until(pilot, lambda: "remove 'linux/lonely' by hand" in text(app))
+        await until(pilot, lambda: "delete 'linux/lonely' yourself" in text(app))
 
 
 async def test_findings_are_listed_but_not_repaired_without_an_engine(tmp_path, store):
@@ -380,5 +389,5 @@ async def test_empty_cache_is_shown_as_one_sentence_without_tables(tmp_path):
     (tmp_path / "cache").mkdir()
     with database(tmp_path / "cache"):
         async with in_cache(tmp_path) as (app, pilot, _session):
-            await until(pilot, lambda: "no products yet: the products of jobs appear here" in text(app))
+            await until(pilot, lambda: "no products yet; the products of jobs appear here" in text(app))
             assert not any(app.pane.query_one(f"#cache-{name}").display for name in ("builders", "folders"))

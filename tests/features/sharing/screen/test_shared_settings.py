@@ -149,7 +149,7 @@ async def test_unsaved_changes_and_the_answer_of_a_store_are_shown_together(tmp_
     async with in_cache(tmp_path, project, size) as (app, pilot):
         for place, words in (
             (tmp_path / "nowhere", "the folder of the shared cache does not exist"),
-            (share, "the store answers after"),
+            (share, "the store answered after"),
         ):
             await choose(app, pilot, "O", "l")
             await fill(app, pilot, str(place))

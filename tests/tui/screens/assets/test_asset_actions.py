@@ -166,7 +166,7 @@ def test_other_programs_get_the_path_of_an_asset_and_the_shell_its_folder(tmp_pa
     async def act(app, pilot, pane, _session):
         await go(pilot, pane, "scripts/door.lua")
         await press(pilot, "o")
-        await until(pilot, lambda: "cannot be lent" in text(app))
+        await until(pilot, lambda: "cannot be started in this terminal" in text(app))
         monkeypatch.setattr(terminal_control, "lend", lambda _host, command, folder=None, _note="": ran.append((command, folder)))
         await press(pilot, "o", "O", "F")
         file = f"{tmp_path}/scripts/door.lua"

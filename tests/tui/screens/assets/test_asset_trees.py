@@ -155,7 +155,7 @@ def test_notices_update_tree_and_details_without_moving_cursor(tmp_path, store, 
 
 def test_empty_tree_explains_what_it_would_list(tmp_path):
     async def look(app, pilot, _pane, _session):
-        for words in ("no sources yet", "no intermediates: products that are sources", "no products yet"):
+        for words in ("no sources yet", "no intermediates; products that become sources", "no products yet"):
             await shows(app, pilot, words)
             await press(pilot, "t")
 
@@ -447,7 +447,7 @@ def test_search_without_hits_keeps_its_text_and_shows_how_to_clear_it(tmp_path):
         await press(pilot, "slash", *text_of_search, "enter")
         await until(pilot, lambda: app.focused is pane.trees.view)
         await until(pilot, lambda: "690BDD7241CC}:0" in lines(app)[3])
-        await until(pilot, lambda: "nothing matches: Esc clears the search" in text(app))
+        await until(pilot, lambda: "nothing matches; press Esc to clear the search" in text(app))
         assert "textures/" not in text(app)  # Neither the tree nor the details of removed assets are shown.
         await pilot.press("escape")
         await until(pilot, lambda: "textures" in text(app))

@@ -244,7 +244,7 @@ def test_parentheses_step_through_the_levels_of_a_texture(tmp_path):
         await press(pilot, "(")
         await go(pilot, pane, "mesh/rock.fbx")
         await press(pilot, ")")
-        await shows(app, pilot, "no levels: it is not a texture with mips")
+        await shows(app, pilot, "no levels: this is not a texture with mip levels")
 
     in_assets(tmp_path, look, size=LARGE)
 
@@ -278,7 +278,7 @@ def test_braces_step_through_the_faces_of_a_cube_map(tmp_path):
             await shows(app, pilot, f"face {title} of 2")
         await go(pilot, pane, "mesh/rock.fbx")
         await press(pilot, "}")
-        await shows(app, pilot, "no faces or layers: it is not a cube map or an array")
+        await shows(app, pilot, "no faces or layers: this is not a cube map or an array")
 
     in_assets(tmp_path, look, size=LARGE)
 
@@ -301,7 +301,7 @@ def test_equals_sign_shows_the_committed_and_the_current_picture_together(tmp_pa
         await until(pilot, lambda: "Before and after" not in text(app))
         await go(pilot, pane, "scripts/door.lua")
         await press(pilot, "=")
-        await shows(app, pilot, "no earlier version: Git has no other version of the source")
+        await shows(app, pilot, "no earlier version: Git has no earlier version of the source")
 
     in_assets(tmp_path, look, size=LARGE)
 

@@ -85,7 +85,7 @@ def test_source_without_another_version_is_reported(repository, tmp_path_factory
     (repository / "new.txt").write_bytes(b"x")
 
     assert find_earlier(None, source(other), PLACES) == "the source is not in Git"
-    assert find_earlier(None, source(repository / "new.txt"), PLACES) == "Git has no other version of the source"
+    assert find_earlier(None, source(repository / "new.txt"), PLACES) == "Git has no earlier version of the source"
     assert find_earlier(None, source(repository / "gone.txt"), PLACES) == "the source cannot be read"
 
 
@@ -199,7 +199,7 @@ def test_product_is_compared_with_the_newest_stored_run_that_differs(product, mo
 @pytest.mark.parametrize(
     ("runs", "why"),
     [
-        ((NOW, BEFORE), "the local store does not have the earlier product"), ((NOW, NOW), "its last runs made the same bytes"),
+        ((NOW, BEFORE), "the earlier product is no longer stored"), ((NOW, NOW), "the last runs of the job made the same product"),
     ],
 )  # fmt: skip
 def test_source_is_compared_if_no_earlier_product_is_stored(product, repository, monkeypatch, runs, why):

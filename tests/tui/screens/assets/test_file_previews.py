@@ -37,9 +37,9 @@ def test_picture_preview_is_empty_until_decoded(tmp_path):
 def test_preview_of_a_damaged_picture_shows_the_reason_before_the_facts(tmp_path):
     Image.new("RGB", (64, 32)).save(tmp_path / "a.png")
 
-    told = lines(preview_of(str(tmp_path / "a.png")).with_picture("its file ends too early"))
+    told = lines(preview_of(str(tmp_path / "a.png")).with_picture("the file ends too early"))
 
-    assert told[:4] == ["Picture not shown: its file ends too early", "Format  PNG", "Size    64 × 32", "Pixels  RGB, 8 bits"]
+    assert told[:4] == ["Picture not shown: the file ends too early", "Format  PNG", "Size    64 × 32", "Pixels  RGB, 8 bits"]
     assert told[-1].startswith("00000")
 
 
@@ -51,8 +51,11 @@ def test_preview_of_a_refused_picture_shows_the_reason_at_once(tmp_path):
     large, foreign = (preview_of(str(tmp_path / name)) for name in ("a.png", "a.exr"))
 
     assert (large.form, foreign.form) == ("", "")
-    assert lines(large.text)[0] == "Picture not shown: 50,000 × 50,000 are more pixels than a preview decodes (32 Mi)"
-    assert lines(foreign.text)[:2] == ["Picture not shown: there is no preview of the format OpenEXR", "Format  OpenEXR"]
+    assert (
+        lines(large.text)[0]
+        == "Picture not shown: 50,000 × 50,000 pixels are too many for a preview; the limit is 33,554,432 pixels"
+    )
+    assert lines(foreign.text)[:2] == ["Picture not shown: there is no preview for the format OpenEXR", "Format  OpenEXR"]
     assert foreign.text.kind == "OpenEXR"
 
 
@@ -61,9 +64,9 @@ def test_preview_of_a_model_shows_facts(tmp_path):
     (tmp_path / "a.glb").write_bytes(struct.pack("<4sIIII", b"glTF", 2, 20 + len(text), len(text), 0x4E4F534A) + text)
 
     preview = preview_of(str(tmp_path / "a.glb"))
-    model = preview.with_picture("it has no triangles")
+    model = preview.with_picture("the model has no triangles")
 
-    assert lines(model)[0] == "Picture not shown: it has no triangles"
+    assert lines(model)[0] == "Picture not shown: the model has no triangles"
     assert lines(model)[1:5] == ["Format      GLB", "Triangles   0", "Vertices    0", "Meshes      0"]
     assert not any("\x1b" in line for line in lines(model))
     assert model.kind == "GLB"

@@ -154,7 +154,7 @@ def test_builder_list_shows_reading_before_its_first_read(tmp_path, store, monke
     async def look(app, pilot, _session):
         await pilot.press("5", "m")
         await until(pilot, lambda: "reading the builders" in text(app) and "reading its metrics" in text(app))
-        assert "it has not run" not in text(app)
+        assert "this builder has not run" not in text(app)
         assert "no builder" not in text(app)
         may_read.set()
         await until(pilot, lambda: "▌Image" in text(app) and "reading" not in text(app))
@@ -276,7 +276,7 @@ def test_cursor_in_the_builder_list_selects_patterns_details_and_metrics(tmp_pat
         for part in (
             "Pillow 13",
             "abab",
-            "critical: it runs before all other jobs",
+            "critical: its jobs run before all other jobs",
             "2m an analysis, 1h a job, 1.9 GiB of memory",
             "size: 32",
         ):
@@ -284,7 +284,7 @@ def test_cursor_in_the_builder_list_selects_patterns_details_and_metrics(tmp_pat
         await pilot.press("j")
         await until(pilot, lambda: "tr a-z A-Z" in text(app))
         await until(pilot, lambda: "/usr/bin/tr" in text(app))
-        await until(pilot, lambda: "deletes its products" in text(app))
+        await until(pilot, lambda: "deletes the old products" in text(app))
         await pilot.press("k", "m")
         await until(pilot, lambda: len(tree_names(pane)) == 7)
         await until(pilot, lambda: tree_names(pane)[0].endswith("Analysis jobs"))
@@ -468,9 +468,9 @@ def test_error_of_completing_builders_is_reported_and_other_facts_are_shown(tmp_
 def test_builders_of_the_database_are_shown_without_a_configuration(tmp_path, store):
     async def look(app, pilot, _session, pane):
         assert len(names(pane)) == 3
-        await until(pilot, lambda: "only the database names this builder" in text(app))
+        await until(pilot, lambda: "this builder is only in the database" in text(app))
         await pilot.press("d")
-        await until(pilot, lambda: "the asset database alone" in text(app))
+        await until(pilot, lambda: "only the asset database" in text(app))
 
     visit(tmp_path, look, has_config=False)
 
@@ -479,7 +479,7 @@ def test_builders_of_the_configuration_are_shown_without_a_database(tmp_path):
     async def look(app, pilot, _session, pane):
         assert names(pane) == ["Image", "upper"]
         await pilot.press("m")
-        await until(pilot, lambda: "it has not run yet" in text(app))
+        await until(pilot, lambda: "this builder has not run yet" in text(app))
 
     visit(tmp_path, look)
 
@@ -491,7 +491,7 @@ def test_builders_screen_handles_the_keys_for_copying_zoom_and_going_back(tmp_pa
         await until(pilot, lambda: app.copied[1] == "Image")
         await until(pilot, lambda: "[Version] = 7" in app.copied[2])
         await pilot.press("d", "d", "j", "y", "k", "y", "v", "z")
-        await until(pilot, lambda: app.copied[3:] == ["Type", "python: a class, run by workers"])
+        await until(pilot, lambda: app.copied[3:] == ["Type", "python: a Python class that workers run"])
         await until(pilot, lambda: not pane.widgets.list.display)
         await pilot.press("escape")
         await until(pilot, lambda: pane.widgets.list.has_focus)

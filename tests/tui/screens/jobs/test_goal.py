@@ -95,7 +95,9 @@ def test_changed_failures_since_the_last_visit_are_counted_and_listed(tmp_path, 
         store.put(put_session=[session_row(NOW_MS - 3000, NOW_MS - 1000, commit="b" * 40)])
 
     async def look(app, pilot, pane):
-        await sees(pilot, app, "1 newly failed since bbbbbbb (Bea), 1 fixed", ":news shows what changed since your last visit")
+        await sees(
+            pilot, app, "1 newly failed since bbbbbbb (Bea), 1 fixed", "type ':news' to see what changed since your last visit"
+        )
         assert app.news == "1 newly failed since bbbbbbb (Bea), 1 fixed"
         await pilot.press(*":news", "enter")
         await sees(

@@ -121,7 +121,7 @@ async def test_brace_keys_step_through_the_runs_of_a_job(app, pilot, pane):
     await sees(pilot, app, "run 2 of 2")
     await sees(pilot, app, "the run before")
     await pilot.press("left_curly_bracket")
-    await until(pilot, lambda: "no earlier run is kept" in text(app))
+    await until(pilot, lambda: "there is no earlier stored run" in text(app))
     await pilot.press("right_curly_bracket")
     await papers_of(pilot, pane, 1, 9)
 
@@ -235,7 +235,7 @@ async def test_untrusted_text_is_shown_without_escape_sequences_and_markup(app, 
     assert "\x1b" not in text(app)
     await pilot.press("escape", "full_stop")
     # The log file of this job does not exist.
-    await sees(pilot, app, "[/oops] [red]x[/red]", "textures/bad\\xe9name.png", "the log 'gone.log' does not exist")
+    await sees(pilot, app, "[/oops] [red]x[/red]", "textures/bad\\xe9name.png", "the log 'gone.log' no longer exists")
     assert "\x1b" not in text(app)
     await pilot.press("escape")
     pane.table.move_to_key(1)

@@ -200,8 +200,8 @@ async def test_invalid_filter_is_shown_and_filters_nothing(app, pilot, pane):
     await typed(pilot, pane, "")
     pane.box.text = "linux"
     await settled(pilot, pane)
-    await sees(pilot, app, "'linux' is a platform: platform:linux   0 of 7")
-    await sees(pilot, app, "no job matches; 'linux' is a platform: platform:linux: Esc clears the filter")
+    await sees(pilot, app, "'linux' is a platform; write platform:linux   0 of 7")
+    await sees(pilot, app, "no job matches; 'linux' is a platform; write platform:linux; press Esc to clear the filter")
     pane.box.text = ".png"
     await settled(pilot, pane)
     await sees(pilot, app, "`.` is any character")
@@ -221,7 +221,7 @@ async def test_filter_with_a_wrong_value_shows_all_jobs_at_once(app, pilot, pane
 async def test_excluded_platform_name_gets_a_hint_about_the_platform_field(app, pilot, pane):
     await typed(pilot, pane, "!linux")
 
-    await sees(pilot, app, "'linux' is a platform: !platform:linux   7 of 7")
+    await sees(pilot, app, "'linux' is a platform; write !platform:linux   7 of 7")
 
 
 @on_jobs(filler=lambda _store, _log_dir: None)

@@ -144,7 +144,7 @@ async def test_help_opened_over_a_menu_receives_the_keys_and_closes_with_escape(
     assert pane.table.display
     await until(pilot, lambda: "Run again" in text(app))
     await pilot.press("question_mark")
-    await until(pilot, lambda: "searches the help" in text(app))
+    await until(pilot, lambda: "to search the help" in text(app))
     await pilot.press("r", "c")
     await until(pilot, lambda: app.focused is not None and app.focused.query_ancestor("#sheet-help"))
     await pilot.press("escape", "escape")

@@ -53,5 +53,5 @@ def test_stepping_beyond_the_newest_or_oldest_log_shows_a_message(tmp_path):
     files.step(1)
     files.step(-1)
 
-    assert told == ["no older log is kept", "this is the newest log"]
+    assert told == ["there is no older stored log", "this is the newest log"]
     assert shown == []

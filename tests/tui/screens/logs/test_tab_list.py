@@ -67,7 +67,7 @@ def test_changed_tab_keeps_its_place_and_a_new_tab_becomes_the_last(menu):
 
     menu.choose("edit")
     assert menu.check({**form, "name": "own"}) == ("name", "another tab has this name")
-    assert menu.check({**form, "levels": "xy"}) == ("levels", "levels are letters of EWID")
+    assert menu.check({**form, "levels": "xy"}) == ("levels", "write only the letters E, W, I and D")
     assert menu.check({**form, "name": "scan"}) is None
     menu.form(form)
     menu.choose("new")

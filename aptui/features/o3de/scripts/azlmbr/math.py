@@ -114,7 +114,7 @@ def crc_of(value: object) -> int:
             return value & 0xFFFFFFFF
         case str():
             return zlib.crc32(value.lower().encode())
-    raise TypeError(f"{value!r} is neither text nor a checksum")
+    raise TypeError(f"{value!r} is neither a string nor a checksum")
 
 
 __getattr__ = refusing("azlmbr.math")

@@ -20,7 +20,7 @@ class Missing(Exception):
 
     def __init__(self, name: str) -> None:
         what = _WHAT.get(name.split(".")[1], "a part")
-        super().__init__(f"the script needs {name!r}, {what} that only O3DE's own programs have")
+        super().__init__(f"the script needs {name!r}, {what} that exists only in O3DE's own programs")
 
 
 class MissingModule(Missing, ImportError):

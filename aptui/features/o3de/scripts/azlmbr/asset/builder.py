@@ -12,7 +12,7 @@ from aptui.features.o3de.scripts.azlmbr import registrations
 from aptui.features.o3de.scripts.azlmbr.math import Uuid, crc_of, uuid_of
 from aptui.features.o3de.scripts.azlmbr.reflected import MissingName, Outcome, Reflected, refusing
 
-_NO_PROGRAMS = "O3DE's programs are not installed: aptui runs without them"
+_NO_PROGRAMS = "aptui runs without O3DE's own programs"
 
 # ------------------------------------------------------------------------------------------------------------- constants
 
