@@ -125,7 +125,7 @@ def test_job_that_runs_again_counts_as_fixed_only_after_it_succeeded(tmp_path):
         assert app.memory.get("jobs.failed", []) == [1, 2, 3, 4]
         await pilot.press("q")
         app.session.say(notice(4, "failed", source="meshes/rock.fbx", error="hot"), 3)
-        await sees(pilot, app, "1 fixed", ":news shows what changed since your last visit")
+        await sees(pilot, app, "1 fixed", "see what changed since your last visit")
         await pilot.press(*":news", "enter")
         await sees(pilot, app, "Fixed (1)", "textures/sand.png")
 
