@@ -3,13 +3,15 @@
 Colours are averaged in linear light and weighted by their alpha, so that mips are not dark and have no halos. Normals are averaged
 as vectors and made unit vectors again. Other values are averaged as they are.
 
-Shapes: pictures are (height, width, 4), uint8. Memory: about 80 bytes a pixel of the first level.
+Shapes: pictures are (height, width, 4), uint8. Memory: about 16 bytes a pixel of the first level, which is converted to floats only
+in bands; if its height is odd, about 60 bytes.
 
 Tests: `tests/builders/test_texture_builder.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     Pixels = NDArray[np.uint8]
     Floats = NDArray[np.float32]
 
+_BAND_ROWS = 128
+"""Rows of the first level that are converted to floats at a time."""
 _COVERAGE_STEPS = 12
 """Number of steps of the binary search for the factor of a level's alpha; the result is exact to 1/1024 of the range."""
 
@@ -35,31 +39,26 @@ def make_mips(pixels: Pixels, usage: str, *, has_mips: bool, bleeds: bool, cover
         bleeds: whether transparent pixels get the colour of the nearest visible pixels, because texture filters mix it in.
         coverage: alpha threshold (0 to 1) above which pixels are drawn; each level keeps the first level's share of drawn pixels.
     """
-    if usage == "normal":
-        return _make_normals(pixels, has_mips=has_mips)
     if usage not in ("color", "ui"):
-        levels = _halve_all(pixels.astype(np.float32), has_mips=has_mips)
-        return [pixels, *(_to_bytes(level) for level in levels[1:])]
-    weighted = _linear_table()[pixels]
-    weighted[..., 3] = pixels[..., 3] / np.float32(255)
-    weighted[..., :3] *= weighted[..., 3:]
+        to_floats, to_pixels = (_read_vectors, _write_vectors) if usage == "normal" else (_read_values, _to_bytes)
+        made = [to_pixels(level) for level in _halve_all(pixels, to_floats, has_mips=has_mips)]
+        return [_write_vectors(_read_vectors(pixels)) if usage == "normal" else pixels, *made]
     is_bled = bleeds and bool((pixels[..., 3] == 0).any())
-    levels = _halve_all(weighted, has_mips=has_mips or is_bled)
-    colours: list[Floats] = _bleed(levels) if is_bled else []
-    if not is_bled:
+    levels = _halve_all(pixels, _read_colours, has_mips=has_mips or is_bled)
+    if is_bled:
+        colours = _bleed(levels)
+    else:
         colours = [np.asarray(level[..., :3] / np.maximum(level[..., 3:], 1e-6), np.float32) for level in levels]
-    if not has_mips:
-        levels, colours = levels[:1], colours[:1]
     alphas = [level[..., 3] for level in levels]
     if coverage is not None:
-        alphas = _keep_coverage(alphas, coverage)
-    made: list[Pixels] = [
+        alphas = _keep_coverage(alphas, coverage, float((_read_alpha(pixels) > coverage).mean()))
+    made = [
         np.dstack([_to_srgb(colour), _to_bytes(alpha * np.float32(255))]) for colour, alpha in zip(colours, alphas, strict=True)
     ]
     # Visible pixels of the first level keep their exact bytes, because a conversion to linear light and back would change some
     # bytes.
-    made[0] = np.where(pixels[..., 3:] > 0, pixels, made[0]) if is_bled else pixels
-    return made
+    first = _fill_transparent(pixels, made) if is_bled else pixels
+    return [first, *made] if has_mips else [first]
 
 
 def resize(pixels: Pixels, size: tuple[int, ...], usage: str) -> Pixels:
@@ -85,20 +84,44 @@ def premultiply(pixels: Pixels) -> Pixels:
     return np.dstack([(product + 127) // 255, pixels[..., 3]]).astype(np.uint8)
 
 
-def _make_normals(pixels: Pixels, *, has_mips: bool) -> list[Pixels]:
+def _read_values(pixels: Pixels) -> Floats:
+    return pixels.astype(np.float32)
+
+
+def _read_vectors(pixels: Pixels) -> Floats:
     vectors = pixels.astype(np.float32)
     vectors[..., :3] = vectors[..., :3] / np.float32(127.5) - 1
-    made = []
-    for level in _halve_all(vectors, has_mips=has_mips):
-        x, y, z = np.moveaxis(level[..., :3], 2, 0)
-        length = np.maximum(np.sqrt(x * x + y * y + z * z), np.float32(1e-6))
-        made.append(np.dstack([_to_bytes((level[..., :3] / length[..., None] + 1) * np.float32(127.5)), _to_bytes(level[..., 3])]))
-    return made
+    return vectors
 
 
-def _halve_all(level: Floats, *, has_mips: bool) -> list[Floats]:
+def _write_vectors(level: Floats) -> Pixels:
+    x, y, z = np.moveaxis(level[..., :3], 2, 0)
+    length = np.maximum(np.sqrt(x * x + y * y + z * z), np.float32(1e-6))
+    return np.dstack([_to_bytes((level[..., :3] / length[..., None] + 1) * np.float32(127.5)), _to_bytes(level[..., 3])])
+
+
+def _read_alpha(pixels: Pixels) -> Floats:
+    return np.asarray(pixels[..., 3] / np.float32(255))
+
+
+def _read_colours(pixels: Pixels) -> Floats:
+    """Return the colours in linear light, multiplied by alpha."""
+    weighted = _linear_table()[pixels]
+    weighted[..., 3] = _read_alpha(pixels)
+    weighted[..., :3] *= weighted[..., 3:]
+    return weighted
+
+
+def _halve_all(pixels: Pixels, to_floats: Callable[[Pixels], Floats], *, has_mips: bool) -> list[Floats]:
+    """Return the levels below the first."""
+    if not has_mips or max(pixels.shape[:2]) == 1:
+        return []
+    height = len(pixels)
+    rows = _BAND_ROWS if height % 2 == 0 else height  # in a picture of odd height, the weights of a row depend on its place
+    bands = (to_floats(pixels[top : top + rows]) for top in range(0, height, rows))
+    level = np.concatenate([_halve(_halve(band, 0), 1) for band in bands])
     levels = [level]
-    while has_mips and max(level.shape[:2]) > 1:
+    while max(level.shape[:2]) > 1:
         level = _halve(_halve(level, 0), 1)
         levels.append(level)
     return levels
@@ -136,11 +159,22 @@ def _bleed(levels: list[Floats]) -> list[Floats]:
     return colours[::-1]
 
 
-def _keep_coverage(alphas: list[Floats], threshold: float) -> list[Floats]:
-    """Scale the alpha of each level, so that the share of its pixels above the threshold is the same as in the first level."""
-    wanted = float((alphas[0] > threshold).mean())
-    scaled = alphas[:1]
-    for alpha in alphas[1:]:
+def _fill_transparent(pixels: Pixels, levels: list[Pixels]) -> Pixels:
+    """Return the first level, whose pixels with alpha 0 get the colour of the level below it, or black if it is the only level."""
+    is_empty = pixels[..., 3:] == 0
+    if not levels:
+        return np.where(is_empty, np.uint8(0), pixels)
+    rows, columns = (np.minimum(np.arange(size) // 2, max(size // 2, 1) - 1) for size in pixels.shape[:2])
+    filled: Pixels = levels[0][rows][:, columns]
+    filled[..., 3] = 0
+    np.copyto(filled, pixels, where=~is_empty)
+    return filled
+
+
+def _keep_coverage(alphas: list[Floats], threshold: float, wanted: float) -> list[Floats]:
+    """Scale the alpha of each level, so that a share of `wanted` of its pixels is above the threshold."""
+    scaled = []
+    for alpha in alphas:
         low, high = 0.0, 4.0
         for _ in range(_COVERAGE_STEPS):
             middle = (low + high) / 2
