@@ -588,6 +588,7 @@ class JobsPane(ThreePanes):
     def on_filter_box_changed(self, event: FilterBox.Changed) -> None:
         """Filter by the typed text."""
         event.stop()
+        self.goal.keep_row(self.table.cursor_key)
         self.choices.type(event.text)
         self._show_counts()
 

@@ -27,6 +27,9 @@ class Screen:
         self.done += [key] * (key in self.rows)
         return key in self.rows
 
+    def index_of(self, key):
+        return key if key in self.rows else None
+
     def start_at_top(self):
         self.done.append("first")
 
@@ -77,6 +80,20 @@ def test_cursor_is_placed_on_the_first_row_only_once(screen):
     screen.goal.apply()
 
     assert screen.done == ["first"]
+
+
+@pytest.mark.parametrize(("kept", "done"), [(2, []), (3, ["first"]), (None, [])])
+def test_cursor_goes_to_the_first_hit_if_the_filter_hides_its_row(screen, kept, done):
+    screen.goal.keep_row(kept)
+    screen.store.is_busy = True
+    screen.goal.apply()
+    assert not screen.done
+
+    screen.store.is_busy = False
+    screen.goal.apply()
+    screen.goal.apply()
+
+    assert screen.done == done
 
 
 def test_changed_failures_since_the_last_visit_are_counted_and_listed(tmp_path, monkeypatch):
