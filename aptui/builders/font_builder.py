@@ -238,6 +238,8 @@ def _check_directory(data: bytes) -> None:
     """Compare the table directory of a TTF, OTF or WOFF with the file's length (OpenType, "Table Directory"; WOFF 1.0, §4, 5)."""
     if not data:
         raise BrokenFontError("the file is empty")
+    if data.startswith(b"ttcf"):
+        raise BrokenFontError("the file is a collection of several fonts (TTC); save each font as a file of its own")
     if not data.startswith(_SIGNATURES):
         raise BrokenFontError("the file is not a font: it does not begin with the signature of TTF, OTF, WOFF or WOFF2")
     if data.startswith(b"wOF2"):

@@ -158,6 +158,7 @@ GLYF_AT, GLYF_LENGTH = table_offset(TTF, "glyf")
 LAST = max(table_offset(TTF, tag) for tag in opened(TTF).keys() if tag != "GlyphOrder")  # noqa: SIM118
 BROKEN = [
     ("empty", b"", "a.ttf: the file is empty"),
+    ("collection", b"ttcf\0\1\0\0", "a.ttf: the file is a collection of several fonts (TTC); save each font as a file of its own"),
     ("text", b"hello", "a.ttf: the file is not a font: it does not begin with the signature of TTF, OTF, WOFF or WOFF2"),
     ("header", TTF[:8], "a.ttf: the file ends after 8 bytes, in the middle of its header"),
     ("directory", TTF[:20], "a.ttf: the file ends in the middle of its table directory, at table 1 of 10"),
