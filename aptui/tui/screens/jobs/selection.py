@@ -259,11 +259,11 @@ class CursorGoal:
     ) -> None:
         self._store, self._table, self._clear_filter, self._show_toast = store, table, clear_filter, show_toast
         self._goal: int | None = None
-        self._kept: int | None = None
+        self._row_to_keep: int | None = None
 
     def keep_row(self, key: int | None) -> None:
         """Go to the first row once the view is complete, unless the view still has the row with this key."""
-        self._kept = key
+        self._row_to_keep = key
 
     def set_first(self) -> None:
         """Go to the first row once the view is complete."""
@@ -281,11 +281,11 @@ class CursorGoal:
 
     def apply(self) -> None:
         """Move the cursor to its target if the view is complete."""
-        if (self._goal is None and self._kept is None) or not self._store.is_loaded or self._store.is_busy:
+        if (self._goal is None and self._row_to_keep is None) or not self._store.is_loaded or self._store.is_busy:
             return
-        goal, kept, self._goal, self._kept = self._goal, self._kept, None, None
+        goal, row_to_keep, self._goal, self._row_to_keep = self._goal, self._row_to_keep, None, None
         if goal is None:
-            if kept is not None and self._table().index_of(kept) is None:
+            if row_to_keep is not None and self._table().index_of(row_to_keep) is None:
                 self._table().start_at_top()
         elif goal == _FIRST:
             self._table().start_at_top()
