@@ -55,7 +55,7 @@ def new_folder(config: Config, prefix: str) -> str:
         return tempfile.mkdtemp(prefix=prefix, dir=config.temp_dir)
     except OSError as error:
         raise HostError(
-            f"no folder can be created in '{config.temp_dir}': {error.strerror}",
+            f"no temporary folder can be created in '{config.temp_dir}': {error.strerror}",
             hint="check its permissions and the free space on its disk",
         ) from error
 

@@ -86,7 +86,7 @@ def _case(row: JobRow, builders: Mapping[bytes, str], log_dir: Path, *, is_failu
         message = (row.error or "no reason given") if row.status == "failed" else f"{counts} in its log"
         yield f"<failure message={_quote(message)}>{_text(_list_reasons(lines))}</failure>"
     for kind in filter(None, row.flaky.split(", ")):
-        yield f"<flakyFailure message={_quote(f'an earlier run of the same failed: {kind}')} type={_quote(kind)}/>"
+        yield f"<flakyFailure message={_quote(f'an earlier run of this job failed: {kind}')} type={_quote(kind)}/>"
     head = f"{counts}; {log_path(row.log, log_dir)}"
     yield f"<system-out>{_text([head, *(each.text for each in lines[-MOST_LOG_LINES:])])}</system-out>"
     yield "</testcase>"

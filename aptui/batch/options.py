@@ -100,7 +100,9 @@ def _factor(text: str) -> float:
     except ValueError:
         factor = math.nan
     if not 1.0 < factor < math.inf:
-        raise UserError(f"--fail-on: '{_SLOWER}{text}' has no factor above 1", hint="for example --fail-on slower:2x")
+        raise UserError(
+            f"--fail-on: the factor in '{_SLOWER}{text}' must be a number above 1", hint="for example --fail-on slower:2x"
+        )
     return factor
 
 
@@ -120,7 +122,7 @@ def stop_after(text: str) -> StopAfter:
     number, colon, rest = text.partition(":")
     is_number = number.isascii() and number.isdigit() and len(number) < 10 and int(number) > 0
     if not is_number or (colon and rest != _SAME_CAUSE):
-        raise UserError(f"--stop-after: '{text}' is not a count of failures", hint="for example --stop-after 20, or 20:same-cause")
+        raise UserError(f"--stop-after: '{text}' is not a number of failures", hint="for example --stop-after 20, or 20:same-cause")
     return StopAfter(int(number), bool(colon))
 
 
@@ -154,7 +156,7 @@ class FailureCounter:
         self._causes[cause] += 1
         if self._causes[cause] >= self._limit.count:
             failures = printing.count(self._limit.count, "failure")
-            self.why = f"{failures} of one cause: {cause[1]}" if self._limit.is_same_cause else failures
+            self.why = f"{failures} with the same cause: {cause[1]}" if self._limit.is_same_cause else failures
             self._stop()
 
 
@@ -193,9 +195,7 @@ class RunOptions(Struct):
 
 def configuration_arguments(parser: ArgumentParser) -> None:
     """Declare the options that change the configuration of an engine."""
-    parser.add_argument(
-        "--platforms", metavar="A,B", help="process exactly these platforms, and leave the jobs of others unchanged"
-    )
+    parser.add_argument("--platforms", metavar="A,B", help="process only these platforms; jobs of other platforms stay as they are")
     parser.add_argument("--workers", type=int, metavar="N", help="number of worker processes; 0 is one per core")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
 
@@ -203,30 +203,35 @@ def configuration_arguments(parser: ArgumentParser) -> None:
 def engine_arguments(parser: ArgumentParser) -> None:
     """Declare the options of every verb that runs the engine until no work is pending."""
     configuration_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object at the end, and nothing else, to stdout")
+    parser.add_argument("--json", action="store_true", help="print one JSON object to stdout at the end, and no other output")
 
 
 def report_arguments(parser: ArgumentParser) -> None:
     """Declare the options of verbs that run all pending jobs and report the result (`batch`, `reprocess`)."""
-    parser.add_argument("--debug-output", action="store_true", help="ask builders for debug output")
-    parser.add_argument("--junit", metavar="FILE", help="write all jobs as JUnit XML")
+    parser.add_argument("--debug-output", action="store_true", help="run builders with debug output")
+    parser.add_argument("--junit", metavar="FILE", help="write the results of all jobs to FILE as JUnit XML")
     parser.add_argument(
         "--fail-on", action=cast("type[Action]", _fail_on), metavar="WHAT",
-        help="warning, error: exit 1 also if jobs completed with such lines in their logs; slower:2x: also if a job takes twice as"
-        " long as it did, beyond the noise of its earlier runs; flaky: also if a job succeeded only after a failed run; may be"
-        " given several times",
+        help="exit with 1 also in these cases. warning, error: a job completed with such lines in its log. slower:2x: a job took"
+        " twice its usual time, and more than its earlier runs vary. flaky: a job succeeded only after a failed run. The option may"
+        " be given several times",
     )  # fmt: skip
     parser.set_defaults(fail_slower=None, fail_flaky=False)
-    parser.add_argument("--draft", action="store_true", help="postpone the finals of builders that make drafts")
+    parser.add_argument(
+        "--draft", action="store_true", help="if a builder can make quick drafts, make only these, and postpone the final products"
+    )
     parser.add_argument(
         "--require", choices=["final"], metavar="final",
-        help="exit 1 also if products of the requested platforms are drafts, because their finals failed or are postponed",
+        help="exit with 1 also if a product of the requested platforms is only a draft, because its final product failed or is"
+        " postponed",
     )  # fmt: skip
 
 
 def adopt_argument(parser: ArgumentParser) -> None:
     """Declare the option that lets a verb take over a cache of O3DE."""
-    parser.add_argument("--adopt-cache", action="store_true", help="use a cache folder that O3DE made, and set its contents aside")
+    parser.add_argument(
+        "--adopt-cache", action="store_true", help="use a cache folder that O3DE made; its present contents are moved aside"
+    )
 
 
 def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:
@@ -253,7 +258,7 @@ def load_config(arguments: Namespace, *, warns: bool = True) -> configuration.Co
     """Load the configuration that the command line names; print its warnings if `warns` is set."""
     platforms = platforms_of(arguments)
     if platforms == []:
-        raise UserError("--platforms names no platform", hint="for example --platforms linux,server")
+        raise UserError("--platforms: no platform is given", hint="for example --platforms linux,server")
     config = load.load(
         project_dir(arguments), sets=getattr(arguments, "set", ()), platforms=platforms, workers=getattr(arguments, "workers", None)
     )
@@ -298,7 +303,7 @@ def load_last_config(arguments: Namespace) -> configuration.Config:
         config = last_good(project_dir(arguments), getattr(arguments, "set", ()), platforms_of(arguments))
         if config is None:
             raise
-        printing.complain("aptui: the configuration is broken, so what follows uses the last valid one:", "yellow")
+        printing.complain("aptui: the configuration has errors; the last valid configuration is used instead:", "yellow")
         printing.complain("\n".join(f"aptui: {printing.line(text)}" for text in str(error).splitlines()), "yellow")
         return config
 
@@ -313,7 +318,7 @@ def options_of(arguments: Namespace, *, is_full_scan: bool = False, sources: tup
     """Convert the options of `engine_arguments` and, if declared, `report_arguments`."""
     platforms, is_draft = platforms_of(arguments), getattr(arguments, "draft", False)
     if is_draft and arguments.require:
-        raise UserError("'--draft' leaves drafts, and '--require final' refuses them", hint="leave one of them out")
+        raise UserError("'--draft' makes drafts, and '--require final' rejects drafts", hint="use only one of these options")
     return RunOptions(
         is_full_scan,
         getattr(arguments, "debug_output", False),

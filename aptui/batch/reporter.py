@@ -152,7 +152,7 @@ class Reporter:
         if rate > 0:
             parts.append(f"{rate:,.0f}/s" if rate >= _WHOLE_RATE else f"{rate:.1f}/s")
         if news.is_scanning:
-            parts.append(f"scanning, {news.files_scanned:,} files so far")
+            parts.append(f"scanning: {news.files_scanned:,} files so far")
         elif news.eta_ms > 0:
             parts.append(format_time_left(news.eta_ms, news.least_ms))
         return ", ".join(parts)

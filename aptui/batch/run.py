@@ -62,20 +62,25 @@ def batch_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `batch`."""
     engine_arguments(parser)
     report_arguments(parser)
-    parser.add_argument("--full-scan", action="store_true", help="read every file again, even if its size and times did not change")
+    parser.add_argument(
+        "--full-scan", action="store_true", help="read every file again, even if its size and modification time did not change"
+    )
     parser.add_argument(
         "--accept-empty", action="append", default=[], metavar="NAME",
-        help="accept scan folder NAME as it is, although it is empty, on another device, or lacks most files; "
+        help="accept scan folder NAME although it is empty, is on another device, or lacks most of its files; "
         "products of missing sources are deleted",
     )  # fmt: skip
     adopt_argument(parser)
-    parser.add_argument("--trace", metavar="FILE", help="write a trace of the run, for Perfetto or Chrome")
+    parser.add_argument(
+        "--trace", metavar="FILE", help="write to FILE how the run spent its time, as a trace for Perfetto or Chrome"
+    )
     parser.add_argument(
         "--stop-after",
         metavar="N[:same-cause]",
-        help=f"stop after N failures (of one cause); the remaining jobs do not run; exit {STOPPED_EARLY}",
+        help="stop after N failures, or after N failures with the same cause; the other jobs do not run, and "
+        f"the exit code is {STOPPED_EARLY}",
     )
-    parser.add_argument("--remove", action="store_true", help="delete the products of platforms that are not enabled (any more)")
+    parser.add_argument("--remove", action="store_true", help="delete the products of platforms that are not enabled")
 
 
 def batch(arguments: Namespace) -> int:
@@ -176,7 +181,10 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
         BusyError: the engine does not answer. UserError: the engine runs with other options, or the configuration is wrong.
     """
     if client.hello.version != __version__:
-        what = f"aptui: the running engine is aptui {client.hello.version}, and this is {__version__}: 'aptui start' replaces it"
+        what = (
+            f"aptui: the running engine has version {client.hello.version}, and this is version {__version__}; "
+            "run 'aptui start' to replace the engine"
+        )
         printing.complain(what, "yellow")
     answer = None
     try:
@@ -188,7 +196,7 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
     if answer and answer.get("configuration"):
         raise UserError(
             f"the running engine did not reload the configuration: {answer['configuration']}",
-            hint="correct what it says, or 'aptui stop' and start again",
+            hint="correct the configuration; or run 'aptui stop', then this command again",
         )
     builders = {builder.uuid: builder.name for builder in config.project.builders}
     summary = collect(config, reporter, int(str(answer["run"])) if answer else 0, builders)
@@ -200,7 +208,9 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
         summary.mistakes = tuple(map(str, mistakes))
     if answer and isinstance(variables := answer.get("variables"), dict) and (others := differing(config, variables)):
         names = ", ".join(f"'{name}'" for name in others)
-        printing.complain(f"the running engine was started with other values of {names}, and uses them: 'aptui stop' ends it")
+        printing.complain(
+            f"the running engine was started with other values of {names} and keeps them; run 'aptui stop' first to use yours"
+        )
     if answer and isinstance(shared := answer.get("shared"), dict) and shared:
         from aptui.shared.result_store import sum_of
 
@@ -233,7 +243,7 @@ def _follow(client: EngineClient, options: RunOptions, reporter: Reporter) -> po
     if not client.listen_until(lambda: answers, _AT_ONCE_S):
         health = client.ask(port.Subscribe(wants_all=False)).get("health")
         if isinstance(health, dict) and (holds := health.get("holds")):
-            reporter.say(printing.line(f"waiting: changes are held by {', '.join(holds)}"), "yellow")
+            reporter.say(printing.line(f"waiting, because changes are held until these commands end: {', '.join(holds)}"), "yellow")
         client.listen_while_alive(lambda: answers, on_news=lambda news: reporter(news.notice))
     if isinstance(answers[0], KnownError):
         raise answers[0]
@@ -243,17 +253,19 @@ def _follow(client: EngineClient, options: RunOptions, reporter: Reporter) -> po
 def _refuse_beside_engine(options: RunOptions) -> None:
     """Raise an error if an option needs an engine of its own, but an engine is running already."""
     if options.removes_disabled:
-        raise UserError("'--remove' cannot be used while an engine is running", hint="'aptui stop' first")
+        raise UserError("'--remove' cannot be used while an engine is running", hint="run 'aptui stop' first")
     if trace.active is not None:
-        hint = f"start it with the variable {trace.VARIABLE}=FILE"
+        hint = f"to trace the engine, start it with the environment variable {trace.VARIABLE}=FILE"
         raise UserError("'--trace' cannot be used while an engine is running", hint=hint)
     if not options.makes_finals:
         raise UserError(
-            "'--draft' cannot be used while an engine is running, because it has other clients", hint="'aptui stop' first"
+            "'--draft' cannot be used while an engine is running, because the engine may have other clients",
+            hint="run 'aptui stop' first",
         )
     if options.stop_after is not None:
         raise UserError(
-            "'--stop-after' cannot be used while an engine is running, because it has other clients", hint="'aptui stop' first"
+            "'--stop-after' cannot be used while an engine is running, because the engine may have other clients",
+            hint="run 'aptui stop' first",
         )
 
 
@@ -330,7 +342,9 @@ def _accept_scan_folders(config: configuration.Config, names: tuple[str, ...]) -
     folders = {folder.name: folder for folder in config.project.scan_folders}
     for name in names:
         if name not in folders:
-            raise UserError(f"--accept-empty: there is no scan folder '{name}'", hint=f"there is: {', '.join(sorted(folders))}")
+            raise UserError(
+                f"--accept-empty: there is no scan folder '{name}'", hint=f"the scan folders are: {', '.join(sorted(folders))}"
+            )
     own = str(own_folder(config.cache_dir))
     try:
         for name in names:
@@ -350,7 +364,7 @@ def _stop_on_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
 
     def stop(number: int, _frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
-        reporter.say("stopping cleanly; press again to stop at once")
+        reporter.say("stopping when the running jobs have ended; press Ctrl+C again to stop at once")
         engine.stop()
 
     try:

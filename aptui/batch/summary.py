@@ -76,7 +76,7 @@ class SlowJob(_NamedJob, frozen=True):
     def pace(self) -> str:
         """The duration of the last run, and the usual duration."""
         usual = f"{printing.duration(self.median_s)} ± {printing.duration(self.noise_s)}"
-        return f"{printing.duration(self.duration_s)}, before {usual}"
+        return f"{printing.duration(self.duration_s)}, usually {usual}"
 
 
 class FlakyJob(_NamedJob, frozen=True):
@@ -181,14 +181,14 @@ class Summary(Struct):
         """Print the summary as text to stdout."""
         self._print_slow()
         _print_failures("failed", self.failures, "aptui jobs --status failed")
-        what = "completed, but '--fail-on' counts what is in their logs"
+        what = "completed, but with lines in their logs that '--fail-on' does not allow"
         _print_failures(what, self.complaints, "aptui jobs --status warnings --status errors")
         self._print_left()
         slower = [f"{each.factor:>5.1f} times  {each.title}  {each.pace}" for each in self.slower]
-        _print_list("slower than before", slower, "yellow", "aptui jobs --slower")
+        _print_list("slower than in earlier runs", slower, "yellow", "aptui jobs --slower")
         flaky = [f"{each.title}  {printing.line(each.failed_of)}" for each in self.flaky]
-        _print_list("flaky: they succeeded after a failed run", flaky, "yellow", "aptui jobs --filter is:flaky")
-        what, colour = "drafts, whose final products failed or are still pending", "red" if self.is_unfinished else "yellow"
+        _print_list("flaky: they succeeded only after a failed run", flaky, "yellow", "aptui jobs --filter is:flaky")
+        what, colour = "drafts: their final products failed or are pending", "red" if self.is_unfinished else "yellow"
         _print_list(what, [each.title for each in self.drafts], colour, "aptui jobs --filter is:draft")
         self._print_findings()
         self.print_total()

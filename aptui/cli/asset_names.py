@@ -59,7 +59,7 @@ def find_misspelt(item: NamedSource) -> Iterator[Misspelling]:
         found = ((path, spelling(_text_of(root, path), wanted)) for root, path in texts)
         named_by, written = next((each for each in found if each[1] is not None), ("", None))
         if written is not None and written != wanted[-len(written) :]:
-            what = f"names '{written.decode('utf-8', 'backslashreplace')}', the file is '{needed.path}'"
+            what = f"contains the name '{written.decode('utf-8', 'backslashreplace')}', but the file is '{needed.path}'"
             yield Misspelling(named_by, needed.path, what)
 
 
@@ -112,7 +112,7 @@ class AskedAssets(Struct, frozen=True):
                 known.update({item.id.lower(): item.id for item in self.config.project.platforms})
             if platform.lower() not in known:
                 raise UserError(
-                    f"there is no platform '{line(platform)}'", hint=f"there are {', '.join(map(line, known.values()))}"
+                    f"there is no platform '{line(platform)}'", hint=f"the platforms are: {', '.join(map(line, known.values()))}"
                 )
             platform = known[platform.lower()]
         return AssetGraph(self.database, platform)
@@ -121,7 +121,9 @@ class AskedAssets(Struct, frozen=True):
 def database_argument(parser: ArgumentParser) -> None:
     """Declare `--database`."""
     parser.add_argument(
-        "--database", metavar="PATH", help="an assetdb.sqlite, of aptui or of O3DE, or its folder, instead of a project"
+        "--database",
+        metavar="PATH",
+        help="read this assetdb.sqlite (of aptui or O3DE), or the one in this folder, instead of a project",
     )
 
 
@@ -216,7 +218,7 @@ class AssetNames:
         if _GLOB.search(word):
             return UserError(f"'{shown}' matches no source and no product", hint="'aptui jobs' lists the sources with jobs")
         hint = suggest_sources(word, self._place.database)
-        return UserError(f"'{shown}' is not a source, a product or an asset id here", hint=hint)
+        return UserError(f"'{shown}' is not a source, a product or an asset id of this project", hint=hint)
 
 
 def product_path(cache_dir: Path, name: str) -> Path:

@@ -71,9 +71,11 @@ def test_{name}_repeats_its_source(tmp_path):
 
 def builder_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `builder`."""
-    parser.add_argument("action", choices=("new", "run"), help="what to do")
+    parser.add_argument("action", choices=("new", "run"), help="new: write a new builder; run: run a builder on one file")
     parser.add_argument("name", metavar="NAME", help="the builder's name")
-    parser.add_argument("file", nargs="?", default="", metavar="FILE", help="run: a source, in the project or anywhere")
+    parser.add_argument(
+        "file", nargs="?", default="", metavar="FILE", help="run: the file to process; it may be outside the project"
+    )
     parser.add_argument("--platform", default="", metavar="ID", help="run: platform of the job; by default the first with a job")
     parser.epilog = "BUILDERS.md explains how to write a builder."
 
@@ -83,7 +85,7 @@ def builder(arguments: Namespace) -> int:
     if arguments.action == "new":
         return _write_new(arguments.name, load_config(arguments).project_dir)
     if not arguments.file:
-        raise UserError("no FILE is given", hint="aptui builder run NAME FILE")
+        raise UserError("no FILE is given", hint="write: aptui builder run NAME FILE")
     path = os.path.abspath(arguments.file)
     if not os.path.isfile(path):
         raise UserError(f"'{printing.line(arguments.file)}' is not a file", hint="name an existing source file")
@@ -92,17 +94,19 @@ def builder(arguments: Namespace) -> int:
 
 def _write_new(name: str, project: Path) -> int:
     if not _NAME.fullmatch(name):
-        raise UserError(f"'{printing.line(name)}' cannot be a module of Python", hint="use lower-case letters, digits and '_'")
+        raise UserError(
+            f"'{printing.line(name)}' cannot be the name of a Python module", hint="use lower-case letters, digits and '_'"
+        )
     title = "".join(part.capitalize() for part in name.split("_"))
     files = {project / "builders" / f"{name}.py": _CODE, project / "tests" / f"test_{name}.py": _TEST}
     for path in files:
         if path.exists():
-            raise UserError(f"'{path.relative_to(project)}' exists", hint="choose another name")
+            raise UserError(f"'{path.relative_to(project)}' already exists", hint="choose another name")
     for path, text in files.items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text.format(name=name, title=title), encoding="utf-8")
         printing.say(f"wrote {path.relative_to(project)}")
-    printing.say(f"run it: aptui builder run {name} FILE.{name}; test it: PYTHONPATH=builders pytest tests/test_{name}.py")
+    printing.say(f"to run it: aptui builder run {name} FILE.{name}; to test it: PYTHONPATH=builders pytest tests/test_{name}.py")
     return 0
 
 
@@ -142,7 +146,7 @@ def _run(config: Config, name: str, path: str, platform: str) -> int:
     rel = to_text(os.fsencode(path[len(root) + 1 :]))
     platforms = {each.id: each for each in (*config.project.platforms, Platform(COMMON_PLATFORM))}
     if platform and platform not in platforms:
-        raise UserError(f"no platform is called '{printing.line(platform)}'", hint=f"there are {', '.join(platforms)}")
+        raise UserError(f"there is no platform '{printing.line(platform)}'", hint=f"the platforms are: {', '.join(platforms)}")
     settings = _find_settings(config, found, rel)
     reads.watch(tuple(dict.fromkeys((*folders, root))), config.project.ignore_regex)
     load = cache(load_builder)
@@ -175,7 +179,7 @@ def _run(config: Config, name: str, path: str, platform: str) -> int:
     for product in result.products:
         facts = "".join(f", {key} {printing.line(str(value))}" for key, value in (product.facts or NO_FACTS).all.items())
         printing.say(f"  {printing.line(product.name)}  {printing.size(product.size)}, sub id {product.sub_id}{facts}")
-    printing.say(f"kept in {staging}")
+    printing.say(f"the products are in {staging}")
     return 0 if result.outcome is Outcome.SUCCEEDED else 1
 
 
@@ -189,8 +193,8 @@ def _find_builder(config: Config, name: str) -> Builder:
     builders = [each for each in all_builders(config) if each.kind is BuilderKind.PYTHON]
     found = next((each for each in builders if each.name == name), None)
     if found is None:
-        hint = f"there are {', '.join(each.name for each in builders) or 'none'}"
-        raise UserError(f"no Python builder of this project is called '{printing.line(name)}'", hint=hint)
+        hint = f"its Python builders are: {', '.join(each.name for each in builders) or 'none'}"
+        raise UserError(f"this project has no Python builder '{printing.line(name)}'", hint=hint)
     return found
 
 

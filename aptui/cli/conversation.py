@@ -34,19 +34,18 @@ PAGE_LINES = 20
 _TIMEOUT_S = 20.0
 _VERBS = ("why", "log", "status", "builders", "explain", "deps", "reprocess")
 _HELP = """\
-failed: the failed jobs and their errors, one in each line
-jobs TERMS: the jobs that match all terms, as in 'jobs texture status:failed'
-more: the next lines
-why JOB: why a job ran, waits or failed; JOB is #NUMBER, or a path
-log JOB: the log of a job's last run
-status: the number of jobs in each state
+failed: list the failed jobs and their errors
+jobs TERMS: list the jobs that match all terms, as in 'jobs texture status:failed'
+more: print the next lines of the last answer why JOB: explain why a job ran, waits or failed; JOB is #NUMBER, or a path
+log JOB: print the log of a job's last run
+status: print the number of jobs in each state
 reprocess PATH: run the jobs of a source again
-cancel #NUMBER: stop a job that runs or waits; several numbers stop several jobs
-escalate #NUMBER: run a job before all others
-builders, explain PATH, deps PATH: as on the command line
-follow: print each event in a line, until you press Enter
+cancel #NUMBER: cancel a job that is running or waiting; several numbers cancel several jobs
+escalate #NUMBER: run a job before all other jobs
+builders, explain PATH, deps PATH: the same as 'aptui builders', 'aptui explain' and 'aptui deps'
+follow: print each event as it happens, until you press Enter
 copy: copy the last answer
-quit: leave; the engine keeps running"""
+quit: end this program; the engine keeps running"""
 
 
 class Conversation:
@@ -97,7 +96,7 @@ class Conversation:
             case ["more", *_]:
                 self._more()
             case ["copy", *_]:
-                self._say(self._copy(self._answer) if self._answer else "no answer to copy yet")
+                self._say(self._copy(self._answer) if self._answer else "there is no answer to copy yet")
             case ["follow", *_]:
                 self._follow()
             case ["failed", *terms]:
@@ -137,7 +136,7 @@ class Conversation:
     def _order(self, kind: type[Cancel | EscalateJobs], done: str, jobs: list[str]) -> str:
         numbers = tuple(int(job[1:]) for job in jobs if job.startswith("#") and job[1:].isdecimal())
         if not numbers or len(numbers) < len(jobs):
-            return "name jobs by their numbers, as in 'cancel #12'; 'jobs' lists the numbers"
+            return "give the numbers of the jobs, as in 'cancel #12'; 'jobs' lists the numbers"
         if self._ask is None:
             return "no engine is running"
         try:
@@ -152,7 +151,7 @@ class Conversation:
         return (
             f"{printing.count(number, 'job')} {done}"
             if isinstance(number, int) and number
-            else f"no job was {done}: none of these runs or waits"
+            else f"no job was {done}, because none of these jobs is running or waiting"
         )
 
     def _print(self, answer: str) -> None:
@@ -162,9 +161,9 @@ class Conversation:
 
     def _more(self) -> None:
         page, self._waiting = self._waiting[:PAGE_LINES], self._waiting[PAGE_LINES:]
-        self._say("\n".join(page) if page else "that is all")
+        self._say("\n".join(page) if page else "there are no more lines")
         if self._waiting:
-            self._say(f"{printing.count(len(self._waiting), 'line')} more: 'more'")
+            self._say(f"{printing.count(len(self._waiting), 'line')} more; enter 'more' to see them")
 
     def _say(self, text: str) -> None:
         self._out.write(text + "\n")
@@ -205,7 +204,7 @@ class Meanwhile:
 
     def follow(self) -> None:
         """Print one line for each event until the user presses Enter."""
-        self._out.write("following; Enter ends it\n")
+        self._out.write("printing each event; press Enter to stop\n")
         follow(self._session, self._out, self._is_enough)
         list(self._stream.lines())
 

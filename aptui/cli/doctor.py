@@ -109,7 +109,12 @@ def _checks(arguments: Namespace) -> Iterator[DoctorCheck]:
     try:
         config = load_config(arguments)
     except KnownError as error:
-        yield DoctorCheck("configuration", "fail", str(error).replace("\n", " | "), "fix it; the checks below need it")
+        yield DoctorCheck(
+            "configuration",
+            "fail",
+            str(error).replace("\n", " | "),
+            "correct the configuration; without it the checks below cannot run",
+        )
         return
     yield DoctorCheck(
         "configuration",
@@ -128,8 +133,10 @@ def _checks(arguments: Namespace) -> Iterator[DoctorCheck]:
 def _sqlite() -> DoctorCheck:
     version = ".".join(map(str, sqlite_version()))
     if has_wal_reset_bug():
-        message = f"{version}: has the WAL-reset bug (fixed in 3.51.3), which aptui avoids by writing through only one connection"
-        return DoctorCheck("sqlite", "ok", message, "let no other program write to the asset database while an engine runs")
+        message = f"{version} has the WAL-reset bug (fixed in 3.51.3); aptui avoids it by writing through only one connection"
+        return DoctorCheck(
+            "sqlite", "ok", message, "do not let another program write to the asset database while an engine is running"
+        )
     return DoctorCheck("sqlite", "ok", version)
 
 
@@ -143,7 +150,7 @@ def _libraries() -> DoctorCheck:
         except PackageNotFoundError:
             missing.append(name)
     if missing:
-        return DoctorCheck("libraries", "fail", f"missing: {', '.join(missing)}", f"pip install {' '.join(missing)}")
+        return DoctorCheck("libraries", "fail", f"missing: {', '.join(missing)}", f"run: pip install {' '.join(missing)}")
     return DoctorCheck("libraries", "ok", ", ".join(found))
 
 
@@ -153,17 +160,24 @@ def _builders_need() -> DoctorCheck:
 
     packages = [name for name, module in _OPTIONAL if find_spec(module) is None]
     programs = [names[0] for names in _PROGRAMS if not any(shutil.which(name) for name in names)]
-    message = [f"without {', '.join(packages)}"] if packages else []
-    message += [f"no {', '.join(programs)} in PATH"] if programs else []
+    message = [f"not installed: {', '.join(packages)}"] if packages else []
+    message += [f"not in the PATH: {', '.join(programs)}"] if programs else []
     advice = install_advice("builders") if packages else ""
-    return DoctorCheck("extras", "ok", "; ".join(message) or "every package and program that builders can use is there", advice)
+    return DoctorCheck(
+        "extras", "ok", "; ".join(message) or "all packages and programs that builders can use are installed", advice
+    )
 
 
 def _open_files() -> DoctorCheck:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < _LEAST_FILES:
-        return DoctorCheck("open files", "warn", f"at most {soft} (hard limit {hard})", f"ulimit -n {_LEAST_FILES}")
-    return DoctorCheck("open files", "ok", f"at most {soft}")
+        return DoctorCheck(
+            "open files",
+            "warn",
+            f"a process can have at most {soft} open files (hard limit {hard})",
+            f"run: ulimit -n {_LEAST_FILES}",
+        )
+    return DoctorCheck("open files", "ok", f"a process can have at most {soft} open files")
 
 
 def _terminal() -> DoctorCheck:
@@ -172,7 +186,7 @@ def _terminal() -> DoctorCheck:
         return DoctorCheck(
             "encoding",
             "warn",
-            f"the terminal's encoding is {encoding or 'nothing'}",
+            f"the terminal's encoding is {encoding or 'unknown'}",
             "set LANG to a UTF-8 locale, such as C.UTF-8",
         )
     return DoctorCheck("encoding", "ok", "UTF-8")
@@ -198,10 +212,12 @@ def _logout() -> DoctorCheck:
         return DoctorCheck(
             "logout",
             "warn",
-            "a logout kills engines",
-            "use 'loginctl enable-linger', or the unit that 'aptui doctor --systemd' prints",
+            "when you log out, the system ends your engines",
+            "run 'loginctl enable-linger', or use the unit that 'aptui doctor --systemd' prints",
         )
-    return DoctorCheck("logout", "ok", "engines survive it; 'aptui doctor --systemd' prints a unit")
+    return DoctorCheck(
+        "logout", "ok", "engines keep running after you log out; 'aptui doctor --systemd' prints a unit that starts them"
+    )
 
 
 def _trust(config: Config) -> DoctorCheck:
@@ -212,17 +228,19 @@ def _trust(config: Config) -> DoctorCheck:
     if state.is_given:
         return DoctorCheck("trust", "ok", count_runnable(config))
     why = "; ".join(change_lines(config, state)) or "you have not trusted this project"
-    return DoctorCheck("trust", "warn", f"{why}; {count_runnable(config)}", "'aptui trust' lists it and trusts the project")
+    return DoctorCheck(
+        "trust", "warn", f"{why}; {count_runnable(config)}", "run 'aptui trust' to list this code and to trust the project"
+    )
 
 
 def _builders(config: Config) -> DoctorCheck:
     try:
         builders = config.project.builders if hides_code(config) else all_builders(config)
     except KnownError as error:
-        return DoctorCheck("builders", "fail", str(error), "fix it; until then nothing can be processed")
+        return DoctorCheck("builders", "fail", str(error), "correct the builder; until then nothing can be processed")
     versions = {tool.builder for tool in config.tools if tool.version}
     text = "; ".join([f"{len(builders)}", *(f"{each.name} {each.version}" for each in builders if each.name in versions)])
-    return DoctorCheck("builders", "ok" if builders else "warn", text, "" if builders else "name some in aptui.yaml")
+    return DoctorCheck("builders", "ok" if builders else "warn", text, "" if builders else "add builders to aptui.yaml")
 
 
 def _rules(config: Config) -> DoctorCheck:
@@ -230,37 +248,43 @@ def _rules(config: Config) -> DoctorCheck:
     builders = [builder for builder in config.project.builders if builder.rules]
     sources = _from_database(config, lambda reader: [row.source for row in reader.sources()]) if builders else None
     if not sources:
-        return DoctorCheck("rules", "ok", "nothing was processed yet" if builders else "none")
+        return DoctorCheck("rules", "ok", "not checked, because nothing was processed yet" if builders else "no builder has rules")
     idle = []
     for builder in builders:
         for number, rule in enumerate(builder.rules):
             if not any(matches(pattern, source, "") for pattern in rule.patterns for source in sources):
                 text = ", ".join(pattern.text for pattern in rule.patterns)
                 where = config.places.get(place_key((builder.name, f"rules {number}")), "")
-                idle.append(f"{where}: the rule for '{text}' of builder '{builder.name}' matches no source")
+                idle.append(f"{where}: builder '{builder.name}' has a rule for '{text}', which matches no source")
     if idle:
         return DoctorCheck("rules", "warn", "; ".join(idle), "correct the pattern, or remove the rule")
-    return DoctorCheck("rules", "ok", "each matches a source")
+    return DoctorCheck("rules", "ok", "each rule matches a source")
 
 
 def _tracing(config: Config) -> DoctorCheck:
     """Check whether this machine can trace the file accesses of commands for which tracing is enabled."""
     tracing = [builder.name for builder in config.project.builders if builder.traces_reads]
     if not tracing:
-        return DoctorCheck("tracing", "ok", "no builder has trace_reads")
+        return DoctorCheck("tracing", "ok", "no builder has 'trace_reads'")
     from aptui.worker.commands.read_trace import fault
 
-    message = f"the reads of {', '.join(tracing)}"
+    message = f"the files that {', '.join(tracing)} read"
     if why := fault():
-        return DoctorCheck("tracing", "warn", f"{message} are not known: {why}", "install strace, or take 'trace_reads' out")
+        return DoctorCheck("tracing", "warn", f"{message} cannot be recorded: {why}", "install strace, or remove 'trace_reads'")
     return DoctorCheck("tracing", "ok", f"strace records {message}")
 
 
 def _scan_folders(config: Config) -> DoctorCheck:
     missing = [folder.path for folder in config.project.scan_folders if not os.path.isdir(folder.path)]
     if missing:
-        return DoctorCheck("scan folders", "fail", f"not there: {', '.join(missing)}", "create them, or fix 'scan_folders'")
-    sensitive = "case matters" if not os.path.exists(config.project_dir / "APTUI.YAML") else "case does not matter on this disk"
+        return DoctorCheck(
+            "scan folders", "fail", f"missing: {', '.join(missing)}", "create these folders, or correct 'scan_folders'"
+        )
+    sensitive = (
+        "upper and lower case differ on this disk"
+        if not os.path.exists(config.project_dir / "APTUI.YAML")
+        else "upper and lower case are equal on this disk"
+    )
     return DoctorCheck("scan folders", "ok", f"{len(config.project.scan_folders)}, {sensitive}")
 
 
@@ -272,7 +296,7 @@ def _watches(config: Config) -> DoctorCheck:
     folders = _from_database(config, folder_count) or _count_folders(config)
     if limit < max(folders, _LEAST_WATCHES):
         number = max(2 * folders, 8 * _LEAST_WATCHES)
-        advice = f"sysctl {limits.watches_setting}={number}; 'aptui batch' needs none"
+        advice = f"raise the limit: sysctl {limits.watches_setting}={number}; 'aptui batch' does not watch folders"
         return DoctorCheck("watches", "warn", f"at most {limit:,} folders can be watched; the project has {folders:,}", advice)
     return DoctorCheck("watches", "ok", f"at most {limit:,} folders can be watched; the project has {folders:,}")
 
@@ -280,14 +304,16 @@ def _watches(config: Config) -> DoctorCheck:
 def _cache(config: Config) -> DoctorCheck:
     cache, there = config.cache_dir, _existing(config.cache_dir)
     if not os.access(there, os.W_OK | os.X_OK):
-        return DoctorCheck("cache", "fail", f"'{there}' cannot be written", "check its permissions, or choose another 'cache'")
+        return DoctorCheck(
+            "cache", "fail", f"'{there}' cannot be written", "correct its permissions, or choose another folder as 'cache'"
+        )
     if os.path.realpath(cache) != os.path.realpath(cache.parent) + f"/{cache.name}":
         return DoctorCheck(
-            "cache", "warn", f"'{cache}' is a link to '{os.path.realpath(cache)}'", "name the real folder in 'cache'"
+            "cache", "warn", f"'{cache}' is a link to '{os.path.realpath(cache)}'", "give the real folder as 'cache'"
         )
     kind = filesystem(there)
     if kind in NETWORK:
-        advice = "locks and SQLite are not reliable there: choose a 'cache' on a local disk"
+        advice = "locks and SQLite are not reliable there; choose a folder on a local disk as 'cache'"
         return DoctorCheck("cache", "warn", f"'{cache}' is on a network file system ({kind})", advice)
     return DoctorCheck("cache", "ok", f"{cache} ({kind or 'unknown file system'})")
 
@@ -296,14 +322,14 @@ def _disk(config: Config) -> DoctorCheck:
     free = shutil.disk_usage(_existing(config.cache_dir)).free
     if free < _LITTLE_DISK:
         state = "fail" if free < _LEAST_DISK else "warn"
-        return DoctorCheck("disk", state, f"{printing.size(free)} left for the cache", "free some space")
-    return DoctorCheck("disk", "ok", f"{printing.size(free)} left for the cache")
+        return DoctorCheck("disk", state, f"{printing.size(free)} free on the disk of the cache", "free some space on that disk")
+    return DoctorCheck("disk", "ok", f"{printing.size(free)} free on the disk of the cache")
 
 
 def _host(config: Config) -> DoctorCheck:
     last = _from_database(config, lambda reader: reader.state("host"))
     if last and last != machine.node():
-        advice = "two machines must not use one cache at the same time"
+        advice = "do not use one cache from two machines at the same time"
         return DoctorCheck("host", "warn", f"the cache was last used by '{last}', not by '{machine.node()}'", advice)
     return DoctorCheck("host", "ok", machine.node())
 
@@ -311,7 +337,7 @@ def _host(config: Config) -> DoctorCheck:
 def _engine(config: Config) -> DoctorCheck:
     process = engine_process(config)
     return DoctorCheck(
-        "engine", "ok", f"process {process} holds the cache" if process else "not running" if process == 0 else "unknown"
+        "engine", "ok", f"process {process} uses the cache" if process else "not running" if process == 0 else "unknown"
     )
 
 
@@ -321,9 +347,9 @@ def _sandbox(config: Config) -> DoctorCheck:
 
     found = sandbox.plan_sandbox(config)
     if not config.may_use_sandbox:
-        advice = "" if found is None or config.foreign else "'sandbox: auto' in aptui.yaml lets them access only the project"
+        advice = "" if found is None or config.foreign else "set 'sandbox: auto' in aptui.yaml to let them access only the project"
         if config.sandbox == "auto":
-            advice = f"take {sandbox.VARIABLE} out of your environment"
+            advice = f"unset the environment variable {sandbox.VARIABLE}"
         return DoctorCheck("sandbox", "ok", "off: builders and commands can access everything that you can access", advice)
     problem = sandbox.MISSING
     if found is not None:
@@ -338,14 +364,14 @@ def _sandbox(config: Config) -> DoctorCheck:
 def _database(config: Config) -> DoctorCheck:
     path = asset_database(config.cache_dir)
     if not path.is_file():
-        return DoctorCheck("database", "ok", "none yet", "'aptui batch' makes it")
+        return DoctorCheck("database", "ok", "there is no asset database yet", "'aptui batch' creates it")
     try:
         refuse_other_user(config.cache_dir)
     except KnownError as error:
         return DoctorCheck("database", "fail", error.what, error.hint)
     found = faults(path)
     if found:
-        advice = f"move '{path}' away: the next 'aptui batch' rebuilds everything"
+        advice = f"move '{path}' away; the next 'aptui batch' then rebuilds everything"
         return DoctorCheck("database", "fail", "; ".join(found), advice)
     return DoctorCheck("database", "ok", f"{printing.size(path.stat().st_size)}, sound")
 
@@ -360,7 +386,7 @@ def _leftovers(config: Config) -> DoctorCheck:
             "leftovers",
             "ok",
             f"{printing.count(folder_count, 'folder')} that 'aptui rerun' kept",
-            f"rm -r '{config.temp_dir}' when not needed",
+            f"if you do not need them: rm -r '{config.temp_dir}'",
         )
     return DoctorCheck("leftovers", "ok", "none")
 

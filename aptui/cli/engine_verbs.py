@@ -61,7 +61,7 @@ def engine_of(arguments: Namespace, config: Config | None = None) -> Iterator[En
     try:
         client = EngineClient.of(config.cache_dir)
     except NoEngine:
-        raise HostError(f"no engine of '{config.project_dir}' runs", hint="'aptui start' starts one") from None
+        raise HostError(f"no engine is running for '{config.project_dir}'", hint="start one with 'aptui start'") from None
     with client:
         yield client
 
@@ -71,7 +71,9 @@ def engine_of(arguments: Namespace, config: Config | None = None) -> Iterator[En
 
 def serve_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `serve`."""
-    parser.add_argument("--skip-start-scan", action="store_true", help="do not search for changes made while no engine was running")
+    parser.add_argument(
+        "--skip-start-scan", action="store_true", help="do not search for changes that were made while no engine was running"
+    )
     configuration_arguments(parser)
     parser.add_argument("--detached", action="store_true", help="run without a terminal; SIGHUP reloads the configuration")
     adopt_argument(parser)
@@ -117,7 +119,7 @@ def start(arguments: Namespace) -> int:
     from aptui.daemon import daemon_process
 
     config = load_to_run(arguments)
-    pid, verb = _running(config), "runs already"
+    pid, verb = _running(config), "is already running"
     if not pid:
         adopt_cache(arguments, config)
         _forget_gateway(config)
@@ -132,7 +134,7 @@ def start(arguments: Namespace) -> int:
     answer |= {"gateway": record.url, "gateway_problem": record.problem}
     printing.say_answer(arguments.json, answer, f"{text}; the gateway {places.describe_gateway(record)}" if record.url else text)
     if record.problem:
-        printing.complain(f"aptui: the gateway does not run: {record.problem}")
+        printing.complain(f"aptui: the gateway is not running: {record.problem}")
     return HostError.exit_code if record.problem else 0
 
 
@@ -151,7 +153,7 @@ def _gateway(config: Config) -> places.GatewayRecord:
         if record is not None and (record.is_alive or record.problem):
             return record
         time.sleep(_POLL_S)
-    why = f"it did not begin to listen within {_GATEWAY_LIMIT_S:.0f} s; 'aptui status' says whether it does by now"
+    why = f"it did not begin to listen within {_GATEWAY_LIMIT_S:.0f} s; run 'aptui status' to see whether it listens now"
     return places.GatewayRecord(0, 0, "", config.serve.address, config.serve.port, "", why)
 
 
@@ -164,14 +166,16 @@ def _running(config: Config) -> int:
         return 0
     if welcome.version == __version__ and welcome.protocol == port.PROTOCOL:
         return welcome.pid
-    printing.complain(f"aptui: the running engine is aptui {welcome.version}; it is replaced when it is idle", "yellow")
+    printing.complain(
+        f"aptui: the running engine has version {welcome.version}; a new engine replaces it as soon as it is idle", "yellow"
+    )
     stop_engines(config.cache_dir, is_when_idle=True)
     return 0
 
 
 def stop_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `stop`."""
-    parser.add_argument("--all", action="store_true", help="stop all your engines")
+    parser.add_argument("--all", action="store_true", help="stop all engines that you have started")
     parser.add_argument("--when-idle", action="store_true", help="stop when all jobs are done")
     _no_arguments(parser)
 
@@ -179,7 +183,7 @@ def stop_arguments(parser: ArgumentParser) -> None:
 def stop(arguments: Namespace) -> int:
     """Stop the engine and wait until it has ended."""
     stopped = stop_engines(None if arguments.all else load_last_config(arguments).cache_dir, is_when_idle=arguments.when_idle)
-    text = f"stopped: {', '.join(map(str, stopped))}" if stopped else "no engine runs"
+    text = f"stopped: {', '.join(map(str, stopped))}" if stopped else "no engine is running"
     return printing.say_answer(arguments.json, {"stopped": stopped}, text)
 
 
@@ -211,12 +215,14 @@ def _stop(record: places.EngineRecord, cache_dir: places.Folder, *, is_when_idle
     while record.is_alive:
         if is_when_idle and time.monotonic() >= ask_at and (state := _engine_row(record)["state"]) != "silent":
             if state == "paused":
-                what = f"the queue is paused: the engine (process {record.pid}) stops when it is resumed and idle"
-                raise BusyError(what, hint="'aptui resume' lets it go on, 'aptui stop' stops it now")
+                what = f"the engine (process {record.pid}) is paused, so it does not become idle and does not stop"
+                raise BusyError(what, hint="run 'aptui resume' to let it finish, or 'aptui stop' to stop it now")
             ask_at = time.monotonic() + _ASK_AGAIN_S
             deadline = ask_at + _STOP_LIMIT_S
         if time.monotonic() > deadline:
-            raise HostError(f"the engine (process {record.pid}) does not end", hint=f"'kill -9 {record.pid}' loses nothing")
+            raise HostError(
+                f"the engine (process {record.pid}) does not end", hint=f"end it with 'kill -9 {record.pid}'; no results are lost"
+            )
         time.sleep(_POLL_S)
     return True
 
@@ -274,7 +280,9 @@ def _steering(verb: Callable[[Namespace], port.Verb], describe: Callable[[dict[s
 
 
 pause_arguments = resume_arguments = _no_arguments
-pause = _steering(lambda _: port.PauseJobs(), lambda _: "paused: 'aptui run-next' starts one job, 'aptui resume' continues")
+pause = _steering(
+    lambda _: port.PauseJobs(), lambda _: "paused; 'aptui run-next' starts one job, and 'aptui resume' starts all again"
+)
 resume = _steering(lambda _: port.ResumeJobs(), lambda _: "resumed")
 run_next = _steering(
     lambda arguments: port.RunNext(_job_id(arguments)),
@@ -288,7 +296,7 @@ drain = _steering(
 rescan = _steering(lambda arguments: port.RescanSources(arguments.full), lambda _: "scanning all files again")
 reload = _steering(
     lambda _: port.ReloadConfig(),
-    lambda answer: "the configuration was reloaded" if answer["is_changed"] else "nothing has changed",
+    lambda answer: "the configuration was reloaded" if answer["is_changed"] else "the configuration has not changed",
 )
 
 
@@ -298,7 +306,7 @@ def run_next_arguments(parser: ArgumentParser) -> None:
         "job",
         nargs="?",
         metavar="JOB",
-        help="job to run: #<number>, or PATH[@PLATFORM][:JOB KEY]; the first in the queue by default",
+        help="job to run: #<number>, or PATH[@PLATFORM][:JOB KEY]; by default the first job in the queue",
     )
     _no_arguments(parser)
 
@@ -327,7 +335,9 @@ def drain_arguments(parser: ArgumentParser) -> None:
 
 def rescan_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `rescan`."""
-    parser.add_argument("--full", action="store_true", help="read the bytes of every file, even if its times did not change")
+    parser.add_argument(
+        "--full", action="store_true", help="read every file again, even if its size and modification time did not change"
+    )
     _no_arguments(parser)
 
 
@@ -340,7 +350,11 @@ reload_arguments = _no_arguments
 def hold_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `hold`."""
     parser.add_argument("words", nargs="...", metavar="-- COMMAND", help="command to run")
-    parser.epilog = "While COMMAND runs, changes wait; then they are one batch. Without an engine, only COMMAND runs."
+    parser.epilog = (
+        "While COMMAND runs, the engine does not process changes. When COMMAND has ended, the engine "
+        "processes all of them together. "
+        "If no engine is running, the verb only runs COMMAND."
+    )
 
 
 def hold(arguments: Namespace) -> int:
@@ -366,6 +380,6 @@ def _run(words: list[str]) -> int:
         return INTERRUPTED
     except OSError as error:
         raise UserError(
-            f"'{words[0]}' cannot be run: {error.strerror}", hint="check its name, and that it is in the PATH"
+            f"'{words[0]}' cannot be run: {error.strerror}", hint="check the name, and whether the program is in the PATH"
         ) from None
     return code if code >= 0 else 128 - code

@@ -44,18 +44,22 @@ def outside(word: str, config: Config) -> str:
     if not os.path.lexists(word):
         return ""
     folders = ", ".join(f"'{folder.path}'" for folder in config.project.scan_folders)
-    return f"it is in no scan folder; these are {folders}"
+    return f"it is not in a scan folder; the scan folders are: {folders}"
 
 
 def explain_unwanted(named: NamedPath, project: OpenedProject) -> dict[str, Any]:
     """Return the facts about an existing file that has no jobs."""
     answer: dict[str, Any] = {"path": named.rel, "scan_folder": named.root}
     if os.path.isdir(named.path):
-        return {**answer, "is": "folder", "said": "it is a folder; 'aptui jobs --filter source:FOLDER/*' lists the jobs in it"}
+        return {**answer, "is": "folder", "said": "it is a folder; 'aptui jobs --filter source:FOLDER/*' lists its jobs"}
     if is_settings(named.rel):
-        return {**answer, "is": "settings", "said": "it holds settings of its folder; 'aptui explain' shows what they adjust"}
+        return {
+            **answer,
+            "is": "settings",
+            "said": "it has the settings of its folder; 'aptui explain' shows what these settings change",
+        }
     if is_own(named.path, project.config):
-        return {**answer, "is": "own", "said": "aptui itself keeps or wrote it, so it is not a source"}
+        return {**answer, "is": "own", "said": "it is a file of aptui itself, so it is not a source"}
     rule = find_ignore_rule(named.rel, project.config)
     if rule:
         return {**answer, "is": "ignored", "said": f"it is ignored by {rule}"}
@@ -65,11 +69,11 @@ def explain_unwanted(named: NamedPath, project: OpenedProject) -> dict[str, Any]
     excluding = [(each, pattern) for each in builders for pattern in each.exclude if matches(pattern, named.rel, named.root)]
     if not wanting and excluding:
         builder, pattern = excluding[0]
-        text = f"no builder handles it: builder '{builder.name}' excludes it by '{pattern.text}'"
+        text = f"no builder handles it: builder '{builder.name}' excludes it with the pattern '{pattern.text}'"
         return {**answer, "is": "unwanted", "said": text, "near": []}
     if not wanting:
         near = _near(named.rel, builders)
-        return {**answer, "is": "unwanted", "said": "no builder handles it: it matches none of their patterns", "near": near}
+        return {**answer, "is": "unwanted", "said": "no builder has a pattern that matches it", "near": near}
     return {
         **answer,
         "is": "not yet" if _has_platform(named, wanting, project.config) else "unwanted",
@@ -85,10 +89,10 @@ def _has_platform(named: NamedPath, builders: list[Builder], config: Config) -> 
 def _explain_wanted(named: NamedPath, builders: list[Builder], project: OpenedProject) -> str:
     names = ", ".join(f"'{builder.name}'" for builder in builders)
     if not _has_platform(named, builders, project.config):
-        return f"builder {names} matches it, but works for no platform that is enabled for its scan folder"
+        return f"builder {names} matches it, but its platforms are not enabled for the scan folder"
     if project.database.file(named.rel) is None:
-        return f"builder {names} matches it, but it was not there at the last scan; run 'aptui batch'"
-    return f"builder {names} matches it, but it has no job: its analysis found nothing to do, or has not run"
+        return f"builder {names} matches it, but the file did not exist at the last scan; run 'aptui batch'"
+    return f"builder {names} matches it, but its analysis has not run yet or created no job"
 
 
 # ---------------------------------------------------------------------------------------------------------- ignore rules
@@ -177,7 +181,7 @@ def read_explanation(arguments: Namespace) -> dict[str, Any]:
     named = next(iter(meanings(arguments.path, config)), None)
     if named is None:
         folders = ", ".join(f"'{folder.path}'" for folder in config.project.scan_folders)
-        raise UserError(f"'{as_text(arguments.path)}' is in no scan folder", hint=f"these are {folders}")
+        raise UserError(f"'{as_text(arguments.path)}' is not in a scan folder", hint=f"the scan folders are: {folders}")
     given = _explain_given(arguments, config, named)
     holders = [
         (folder, path) for folder in config.project.scan_folders if (path := config_folder.find_spelling(folder.path, named.rel))
@@ -338,7 +342,7 @@ def _platform(
         skipping = _find_switch(node, platform, tags)["from"] if node else ""
         return {**answer, "said": "skipped", "from": skipping}
     if platform not in folder.platforms:
-        return {**answer, "said": f"not made for scan folder '{folder.name}'", "from": _folder_place(folder, given)}
+        return {**answer, "said": f"not enabled for scan folder '{folder.name}'", "from": _folder_place(folder, given)}
     if platform in adjustment.skips:
         return {**answer, "said": "skipped", "from": _place_text(adjustment.skips[platform], given)}
     params = {**_params(params_of(node) if node else None), **_scope(adjustment.values, "", given)}
@@ -418,19 +422,22 @@ def kind_word(kind: str) -> str:
 
 _WIDTH = 13
 _NOT_A_SOURCE = {
-    "missing": "the file does not exist; if it did, this would apply to it",
-    "settings": "a settings file is never a source; this is what it, and those above it, adjust here",
-    "folder": "a folder; this is what settings adjust below it",
+    "missing": "the file does not exist; these settings would apply to it",
+    "settings": "a settings file is not a source; these settings come from it and from settings files of folders above",
+    "folder": "a folder; these settings apply to the files in it",
 }
 
 
 def explain_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `explain`."""
-    parser.add_argument("path", metavar="PATH", help="a source, existing or not, or a folder")
-    parser.add_argument("--platforms", metavar="A,B", help="exactly these platforms")
+    parser.add_argument("path", metavar="PATH", help="a source or a folder; it need not exist")
+    parser.add_argument("--platforms", metavar="A,B", help="show only these platforms")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.epilog = "'aptui why' explains the last result of a source. This verb shows its settings, and needs no database."
+    parser.epilog = (
+        "This verb shows the settings of a source, and works before the first run. 'aptui why' explains the "
+        "last result of a source."
+    )
 
 
 def explain(arguments: Namespace) -> int:
@@ -455,7 +462,7 @@ def _format_answer(answer: dict[str, Any], shown: Shown) -> Iterator[tuple[str, 
     if answer["is"] in _NOT_A_SOURCE:
         yield f"  {_NOT_A_SOURCE[answer['is']]}", ""
     if answer["ignored_by"]:
-        yield f"  {'ignored':{_WIDTH}} by {shown(answer['ignored_by'])}: nothing below applies", "yellow"
+        yield f"  {'ignored':{_WIDTH}} by {shown(answer['ignored_by'])}; the settings below have no effect", "yellow"
     if answer["scan_folder"]:
         yield f"  {'scan folder':{_WIDTH}} {_print_holder(answer['scan_folder'], shown)}", ""
     for holder in answer["overridden"]:
@@ -464,15 +471,18 @@ def _format_answer(answer: dict[str, Any], shown: Shown) -> Iterator[tuple[str, 
         yield f"  {'settings':{_WIDTH}} {shown(file['file'])}", ""
         if file["problem"]:
             yield f"  {'':{_WIDTH}} {shown(file['problem'])}", "red"
-            yield f"  {'':{_WIDTH}} until that is fixed, all sources below it fail and keep their last good products", "red"
+            yield (
+                f"  {'':{_WIDTH}} until this is corrected, all sources in this folder fail and keep their last good products",
+                "red",
+            )
     for companion in answer["companions"]:
-        there = "" if companion["exists"] else ", not there"
+        there = "" if companion["exists"] else ", missing"
         yield f"  {'companion':{_WIDTH}} {printing.line(companion['path'])}{there}  {_from(companion, shown)}", ""
     for builder in answer["builders"]:
         yield from _describe_builder(builder, shown)
     if not answer["builders"]:
-        nothing = "none: no builder's pattern matches; 'aptui why' lists the sources that need it"
-        nothing = "nothing is adjusted here" if answer["is"] in ("folder", "settings") else nothing
+        nothing = "none, because no builder has a pattern that matches; 'aptui why' lists the sources that need this file"
+        nothing = "no settings apply here" if answer["is"] in ("folder", "settings") else nothing
         yield f"  {'builder':{_WIDTH}} {nothing}", "yellow"
 
 
@@ -492,14 +502,14 @@ def _describe_builder(builder: dict[str, Any], shown: Shown) -> Iterator[tuple[s
         yield from _describe_platform(platform, shown)
     word = "environment"
     for variable in builder["environment"]:
-        state = f"{'set' if variable['is_set'] else 'not set'} here; a running engine has the values of its own start"
+        state = f"{'set' if variable['is_set'] else 'not set'} in this terminal; a running engine uses the value from its own start"
         yield f"    {word:{_WIDTH}} {printing.line(variable['name'])}, {state}  {_from(variable, shown)}".rstrip(), ""
         word = ""
     for name, limit in builder["limits"].items():
         word = {"time_s": "time limit", "memory_bytes": "memory limit", "analysis_s": "analysis"}[name]
         if name == "memory_bytes":
             value = (
-                "a share of the machine's"
+                "a share of the machine's memory"
                 if limit["value"] == "auto"
                 else printing.size(limit["value"])
                 if limit["value"]

@@ -29,7 +29,9 @@ def init_arguments(parser: ArgumentParser) -> None:
         "--copy", nargs="+", action="extend", default=[], metavar="PATTERN", help="write a project that only copies these files"
     )
     parser.add_argument("--dry-run", action="store_true", help="print the file instead of writing it")
-    parser.add_argument("--from-o3de", action="store_true", help="generate the file from the O3DE project in the folder")
+    parser.add_argument(
+        "--from-o3de", action="store_true", help="write an aptui.yaml with the settings of the O3DE project in the folder"
+    )
 
 
 def init(arguments: Namespace) -> int:
@@ -38,19 +40,19 @@ def init(arguments: Namespace) -> int:
         written, doubts = feature.load_needed("convert")(Path(arguments.folder or arguments.project or "."))
         for doubt in doubts:
             printing.complain(f"aptui: warning: {printing.line(doubt)}", "yellow")
-        printing.say(f"wrote {printing.line(str(written))}; it is used from now on instead of the project's own settings")
+        printing.say(f"wrote {printing.line(str(written))}; aptui now uses this file instead of the O3DE settings")
         return 0
     folder = Path(arguments.folder or arguments.project or ".").absolute()
     above = _project_above(folder)
     found = proposal.propose(folder, tuple(arguments.copy))
     show_proposal(found)
     if above:
-        printing.complain(f"aptui: '{above}' is a project already; this one would be inside of it", "yellow")
+        printing.complain(f"aptui: the new project would be inside the project '{above}'", "yellow")
     if arguments.dry_run:
         printing.say(f"\nThis would be {printing.line(str(folder / 'aptui.yaml'))}:\n\n{found.text().rstrip()}")
         return 0
     where = "" if folder == Path.cwd() else f" -C {printing.line(shlex.quote(str(folder)))}"
-    printing.say(f"{write_proposal(found)}; look it over, then: aptui batch{where}")
+    printing.say(f"{write_proposal(found)}; check the file, then run: aptui batch{where}")
     return 0
 
 
@@ -66,7 +68,7 @@ def write_proposal(found: proposal.Proposal) -> str:
 
 def _describe_cache(file: Path) -> str:
     name = printing.line(str(file))
-    return f"the cache's line into {name}" if file.name == ".gitignore" else f"{name}, for backups"
+    return f"added the cache to {name}" if file.name == ".gitignore" else f"wrote {name}, which excludes the cache from backups"
 
 
 def _project_above(folder: Path) -> Path | None:
@@ -80,8 +82,8 @@ def _project_above(folder: Path) -> Path | None:
     except KnownError:
         return None
     if found == folder and not (folder / dirs.FILE_NAME).exists():
-        hint = "'aptui batch' processes it; 'aptui init --from-o3de' converts it"
-        raise UserError(f"'{folder}' is an O3DE project, which opens as it is", hint=hint)
+        hint = "run 'aptui batch' to process it, or 'aptui init --from-o3de' to write an aptui.yaml for it"
+        raise UserError(f"'{folder}' is an O3DE project, which does not need an aptui.yaml", hint=hint)
     return found if found != folder else None
 
 
@@ -91,11 +93,12 @@ def show_proposal(found: proposal.Proposal) -> None:
     printing.say(f"{printing.line(str(found.folder))}{kind}; sources are in {printing.line(found.root)}")
     for rule in found.rules:
         patterns = printing.line(" ".join(rule.patterns))
-        note = f"  (a comment: {rule.lacks})" if rule.lacks else ""
+        note = f"  (commented out: {rule.lacks})" if rule.lacks else ""
         printing.say(f"  {rule.name:<10} {rule.does:<7} {printing.count(rule.count, 'file'):>11}  {patterns}{note}")
     for atlas in found.atlases:
         printing.say(
-            f"  {'new file':<18} {printing.count(atlas.count, 'picture'):>11}  {printing.line(atlas.path)} puts them on pages"
+            f"  {'new file':<18} {printing.count(atlas.count, 'picture'):>11}  {printing.line(atlas.path)} "
+            "packs them into one atlas"
         )
     if found.left:
         names = ", ".join(f"{count} *.{name}" for name, count in found.left.most_common(8))
@@ -115,10 +118,10 @@ def offer_project(arguments: Namespace) -> bool | None:
     if found is None or not any(rule.count for rule in found.rules):
         return None
     skeleton.hide()
-    printing.say(f"no project here yet; this would be {printing.line(str(found.folder / dirs.FILE_NAME))}:\n", "bold")
+    printing.say(f"there is no project here yet; aptui can write {printing.line(str(found.folder / dirs.FILE_NAME))}:\n", "bold")
     printing.say(found.text())
     show_proposal(found)
-    printing.say("\nw  write it and open the screen      any other key  write nothing", "bold")
+    printing.say("\nw  write this file and open the screen      any other key  do not write it", "bold")
     if _read_key().lower() != "w":
         return False
     printing.say(write_proposal(found))

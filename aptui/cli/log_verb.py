@@ -44,11 +44,13 @@ _LEVEL_NAMES = {0: "debug", 1: "info", 2: "warning", 3: "error"}
 def log_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `log`."""
     parser.add_argument("job", metavar="JOB", help="#<number>, or PATH[@PLATFORM][:JOB KEY]")
-    parser.add_argument("--raw", action="store_true", help="print the log file unchanged; only into a pipe or a file")
-    parser.add_argument("--run", type=int, metavar="N", help="print an earlier run: 1 is the last run, 2 the run before it, …")
-    parser.add_argument("--history", action="store_true", help="list the runs of the named jobs instead of a log")
+    parser.add_argument("--raw", action="store_true", help="print the log file unchanged; the output must go to a file or a pipe")
     parser.add_argument(
-        "--compare", type=int, nargs=2, metavar=("N", "N"), help="print the differences of two runs instead of a log"
+        "--run", type=int, metavar="N", help="print the log of run N: 1 is the last run, 2 the run before, and so on"
+    )
+    parser.add_argument("--history", action="store_true", help="list the runs of the job instead of printing a log")
+    parser.add_argument(
+        "--compare", type=int, nargs=2, metavar=("N", "N"), help="print the differences between two runs instead of a log"
     )
     parser.add_argument(
         "--follow", action="store_true", help="print each line of a running job as it is logged, until the run ends"
@@ -61,9 +63,15 @@ def log(arguments: Namespace) -> int:
     if arguments.history or arguments.compare:
         return compare(arguments) if arguments.compare else history(arguments)
     if arguments.raw and printing.is_terminal(sys.stdout):
-        raise UserError("--raw is not for a terminal: a log may hold control sequences", hint="send it into a file or a pipe")
+        raise UserError(
+            "--raw cannot print to a terminal, because a log may contain control sequences",
+            hint="redirect the output to a file or a pipe",
+        )
     if arguments.follow and (arguments.raw or arguments.json or arguments.run is not None):
-        raise UserError("--follow prints only the text of the current run", hint="leave out --raw, --json and --run")
+        raise UserError(
+            "--follow cannot be used with --raw, --json or --run",
+            hint="leave these options out; --follow prints the text of the current run",
+        )
     with open_for_reading(arguments) as project:
         row, config = find_job(arguments.job, project.config, project.database), project.config
         file = _log_of_run(row, project, arguments.run)
@@ -95,7 +103,7 @@ def logs_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--lines", type=int, default=_ENGINE_LINES, metavar="N", help=f"print the last N lines; {_ENGINE_LINES} by default"
     )
-    parser.add_argument("--path", action="store_true", help="print the paths of the logs instead, the newest first")
+    parser.add_argument("--path", action="store_true", help="print only the paths of the log files, the newest first")
 
 
 def logs(arguments: Namespace) -> int:
@@ -104,7 +112,7 @@ def logs(arguments: Namespace) -> int:
     refuse_other_user(config.cache_dir)
     files = engine_logs(config.log_dir)
     if not files:
-        raise UserError(f"there is no log of an engine in '{config.log_dir}'", hint="an engine or 'aptui batch' writes one")
+        raise UserError(f"there is no engine log in '{config.log_dir}'", hint="'aptui start' and 'aptui batch' write one")
     if arguments.path:
         for file in files:
             printing.say(printing.line(str(file)))
@@ -137,7 +145,7 @@ def _without_log(row: JobRow, arguments: Namespace) -> int:
         printing.say_json_list(())
         return 0
     name = printing.line(f"{row.source}@{row.platform}:{describe_key(row.job_key)}")
-    ran = f"{name} logged nothing" + (f"; its result is {printing.line(row.origin)}" if row.origin else "")
+    ran = f"{name} logged nothing" + (f", because its result was {printing.line(row.origin)}" if row.origin else "")
     printing.complain(f"aptui: {ran}" if row.completed_ms else f"aptui: {name} has not run yet")
     if row.error:
         printing.say(f"error: {printing.line(row.error)}")
@@ -256,7 +264,7 @@ def history(arguments: Namespace) -> int:
             printing.say(_title(row), "bold")
             _print_runs(row, runs, project)
     if not found:
-        printing.complain("aptui: it has no jobs")
+        printing.complain("aptui: the source has no jobs")
     return 0
 
 
@@ -343,7 +351,7 @@ def compare(arguments: Namespace) -> int:
     if old.outcome == new.outcome == "completed":
         _print_part("products", answer["products"])
     else:
-        printing.say("a run that did not complete made no products")
+        printing.say("a failed run has no products to compare")
     return 0
 
 
@@ -376,7 +384,7 @@ def _changes(old: dict[str, str], new: dict[str, str]) -> list[dict[str, str]]:
 
 def _print_part(title: str, changes: list[dict[str, str]]) -> None:
     if not changes:
-        printing.say(f"the same {title}")
+        printing.say(f"{title}: no differences")
         return
     printing.say(f"{title}:")
     for change in changes:

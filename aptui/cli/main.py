@@ -116,7 +116,12 @@ def _split(words: list[str]) -> tuple[str | None, list[str]]:
 
 def add_project(parser: ArgumentParser) -> None:
     """Add the options that every verb has."""
-    parser.add_argument("-C", "--project", metavar="DIR", help="folder with the aptui.yaml; by default the nearest one upwards")
+    parser.add_argument(
+        "-C",
+        "--project",
+        metavar="DIR",
+        help="folder with the aptui.yaml; by default the current folder, or the nearest folder above that has one",
+    )
     parser.add_argument(
         "--engine-path",
         dest="set",
@@ -177,7 +182,7 @@ def _nearest(verb: str) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(verb, all_verbs(), n=1)
-    return f"did you mean '{near[0]}'?" if near else "'aptui --help' lists them"
+    return f"did you mean '{near[0]}'?" if near else "'aptui --help' lists all verbs"
 
 
 # ------------------------------------------------------------------------------------------------------------------ errors
@@ -192,7 +197,7 @@ def _report_refusal(error: KnownError) -> int:
 def _report_lost_output(error: OSError) -> int:
     printing.silence_stdout()
     what = f"standard output cannot be written: {error.strerror or error}"
-    return _report_refusal(HostError(what, hint="check its target and the free space there"))
+    return _report_refusal(HostError(what, hint="check where the output goes, and the free space there"))
 
 
 def _report_crash(error: Exception) -> int:

@@ -30,52 +30,53 @@ from aptui.shared.errors import KnownError, UserError
 
 Rows = list[tuple[str, str]]
 FIELD_TEXTS = {
-    "source": "path of the source; also `path`; the default field of a term",
-    "status": "pending, processing, completed, failed or cancelled; `warnings` and `errors`: completed with warnings or errors",
+    "source": "path of the source; also written `path`; a term without a field searches this field",
+    "status": "pending, processing, completed, failed or cancelled; also `warnings` or `errors`: completed with "
+    "warnings or errors in the log",
     "platform": "id of the platform",
     "key": "the builder's name for the job",
     "builder": "name of the builder",
     "reason": "reason of the last run",
-    "error": "the first error, or any error line in the log of the last run; only logs of jobs with errors are read",
-    "warning": "the same for warnings",
-    "cause": "the error without its paths, numbers and names, so that failures with one cause have the same text",
+    "error": "the first error, or any error line in the log of the last run",
+    "warning": "any warning line in the log of the last run",
+    "cause": "the error without paths, numbers and names; failures with the same cause have the same text",
     "folder": "name of the scan folder",
-    "check": "name and finding of a check in `aptui.yaml`; `check:.` matches any finding, `aptui check` lists all",
-    "after": "completed after a time (`14:30`, `2026-11-20`) or within a duration (`2h`); `9:00..10:00` has both ends",
-    "before": "completed before a time, or longer ago than a duration",
-    "slower": "took longer than a duration (`200ms`, `1.5s`, `2m`); `1s..5s` has both ends",
-    "faster": "took less",
-    "width": "width of a product in pixels, as its builder reports it; also `w`: `4096`, `>4096`, `<=512`, `1..64`; "
-    "the largest of several products",
-    "height": "height in pixels; also `h`",
+    "check": "name of a check in `aptui.yaml`, and its finding; `check:.` matches every finding",
+    "after": "completed after a time (`14:30`, `2026-11-20`) or within the last `2h`; `9:00..10:00`: between two times",
+    "before": "completed before a time, or more than `2h` ago",
+    "slower": "took longer than a duration (`200ms`, `1.5s`, `2m`); `1s..5s`: between two durations",
+    "faster": "took less time than a duration",
+    "width": "width of the largest product in pixels, as its builder reports it; also written `w`; examples: `4096`, `>4096`, "
+    "`<=512`, `1..64`",
+    "height": "height of the largest product in pixels; also written `h`",
     "format": "format of a product: png, webp, wav, glb …",
-    "seconds": "duration of a sound",
+    "seconds": "duration of a sound in seconds",
     "triangles": "number of triangles of a model",
     "rate": "sample rate of a sound in Hz",
-    "is": "`flaky`: succeeded after a failed run of the same plan; `draft`: the final is pending or failed; "
+    "is": "`flaky`: succeeded only after a failed run with equal inputs; `draft`: its final product is pending or failed; "
     "`critical`: runs before other jobs",
 }
 FORM_TEXTS = {
-    "rock failed": "terms are separated by blanks; a job must match all of them",
+    "rock failed": "terms are separated by spaces; a job must match all terms",
     "!server": "`!` inverts a term",
-    '"old rock"': "quote a pattern that contains a blank or equals a status",
-    "key:^text": "a pattern is a regular expression in the syntax of RE2, found anywhere; `^` and `$` are the ends; "
-    r"`\w` and `\d` match ASCII, `\pL` any letter",
-    "(?-i)[A-Z]": "a pattern ignores case; with `(?-i)` in front it does not",
+    '"old rock"': "put a pattern in quotes if it contains a space or is the name of a status",
+    "key:^text": "a pattern is a regular expression (RE2) that may match anywhere; `^` and `$` match the ends; "
+    r"`\w` and `\d` match ASCII characters, `\pL` matches any letter",
+    "(?-i)[A-Z]": "a pattern ignores case, unless it begins with `(?-i)`",
 }
 
 
 _KEYS_INTRODUCTION = """\
 `[]` stands for each entry of a list, `NAME` for a name that you choose. [config/defaults.yaml](../config/defaults.yaml) and
-[config/builders.yaml](../config/builders.yaml) explain more; `aptui config --explain KEY` names the file that sets a key.
-For keys of the keyboard, see `?` on the screen and [config/keymap.yaml](../config/keymap.yaml).
+[config/builders.yaml](../config/builders.yaml) explain more. `aptui config --explain KEY` names the file that sets a key.
+For keys of the keyboard, press `?` on the screen, and see [config/keymap.yaml](../config/keymap.yaml).
 """
 _FILTERS_INTRODUCTION = """\
 For `aptui jobs --filter TERMS`, `/` on the screen, and `jobs TERMS` in `aptui --plain`.
 """
 _HTTP_INTRODUCTION = """\
-Every address but `/` needs a token, on this machine too: `Authorization: Bearer TOKEN`; `aptui token add NAME` prints one.
-`GET /v1/openapi` returns this page for programs, `GET /v1/protocol` the messages of the WebSocket.
+Every address except `/` needs a token, also on this machine: `Authorization: Bearer TOKEN`. `aptui token add NAME` prints a token.
+`GET /v1/openapi` returns this page for programs. `GET /v1/protocol` returns the messages of the WebSocket.
 """
 
 
@@ -92,7 +93,7 @@ def pages() -> dict[str, ReferencePage]:
     """Return {topic: page}: the pages of the kernel, then the pages of features (extension point `reference`)."""
     ours = {
         "keys": ReferencePage("KEYS.md", "Keys of aptui.yaml", _KEYS_INTRODUCTION, _key_sections),
-        "filters": ReferencePage("FILTERS.md", "The filter of jobs", _FILTERS_INTRODUCTION, _filter_sections),
+        "filters": ReferencePage("FILTERS.md", "Filters for jobs", _FILTERS_INTRODUCTION, _filter_sections),
         "http": ReferencePage("HTTP.md", "HTTP addresses of the gateway", _HTTP_INTRODUCTION, _http_sections),
     }
     return ours | {topic: page for more in feature.load_all("reference") for topic, page in more().items()}
@@ -101,7 +102,7 @@ def pages() -> dict[str, ReferencePage]:
 def reference_markdown(topic: str) -> str:
     """Return a page as Markdown, in the form of the shipped file."""
     page = pages()[topic]
-    lines = [f"# {page.title}", "", f"Made by `aptui docs {topic} --markdown`; a test compares it with the program.", ""]
+    lines = [f"# {page.title}", "", f"This page is the output of `aptui docs {topic} --markdown`.", ""]
     lines += [page.introduction]
     for name, rows in page.sections().items():
         lines += [f"## {name}", "", *table(rows), ""]
@@ -193,7 +194,10 @@ def _http_sections() -> dict[str, Rows]:
 def help_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `help`."""
     parser.add_argument(
-        "words", nargs="*", metavar="VERB", help="a verb, or a verb and one of its actions, as in 'cache gc'; all verbs by default"
+        "words",
+        nargs="*",
+        metavar="VERB",
+        help="a verb, or a verb and one of its actions, as in 'cache gc'; without VERB, a list of all verbs",
     )
 
 
@@ -211,9 +215,11 @@ def help(arguments: Namespace) -> int:  # noqa: A001  # named like the verb
 def docs_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `docs`."""
     topics = ", ".join(pages())
-    parser.add_argument("verb", nargs="?", default="", metavar="VERB", help=f"a verb, or one of {topics}; all verbs by default")
+    parser.add_argument(
+        "verb", nargs="?", default="", metavar="VERB", help=f"a verb, or one of the pages {topics}; without VERB, all verbs"
+    )
     parser.add_argument("--man", action="store_true", help="print a man page (roff)")
-    parser.add_argument("--markdown", action="store_true", help="print Markdown, the source of the pages in aptui/")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown, as in the pages of the documentation")
 
 
 def docs(arguments: Namespace) -> int:
@@ -227,7 +233,7 @@ def docs(arguments: Namespace) -> int:
     if arguments.verb and arguments.verb not in all_verbs():
         topics = ", ".join(pages())
         raise UserError(
-            f"there is no verb '{printing.line(arguments.verb)}'", hint=f"'aptui help' lists the verbs; the pages are {topics}"
+            f"there is no verb '{printing.line(arguments.verb)}'", hint=f"'aptui help' lists all verbs; the pages are {topics}"
         )
     verbs = [arguments.verb] if arguments.verb else list(all_verbs())
     if arguments.man:
@@ -305,9 +311,9 @@ def markdown(verbs: list[str]) -> str:
     lines = [
         "# Verbs",
         "",
-        "Made by `aptui docs --markdown`; a test compares it with the program. `aptui help VERB` shows the same.",
+        "This page is the output of `aptui docs --markdown`. `aptui help VERB` shows the same text for one verb.",
         "",
-        "Every verb takes:",
+        "Every verb has these options:",
         "",
         *table(common_options()),
     ]
@@ -398,7 +404,12 @@ _MOST = 200
 def completion_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `completion`."""
     parser.add_argument("shell", choices=[*SHELLS, "words"], metavar="SHELL", help=f"{', '.join(SHELLS)}")
-    parser.add_argument("words", nargs="*", metavar="WORD", help="with words: the words on the line so far; used by the scripts")
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="WORD",
+        help="with 'words': the words of the command line so far; only the completion scripts use this",
+    )
 
 
 def completion(arguments: Namespace) -> int:

@@ -110,8 +110,8 @@ def refuse_unknown_run(number: int, count: int) -> None:
         UserError: with the number of runs.
     """
     if not 1 <= number <= count:
-        known = f"there are {count}" if count else "none is recorded"
-        raise UserError(f"there is no run {number} of this job", hint=f"{known}; 1 is the last one")
+        hint = f"give a number from 1 (the last run) to {count}" if count else "no run of this job is recorded"
+        raise UserError(f"there is no run {number} of this job", hint=hint)
 
 
 def refuse_failed_analysis(row: JobRow, purpose: str, hint: str) -> None:
@@ -121,7 +121,7 @@ def refuse_failed_analysis(row: JobRow, purpose: str, hint: str) -> None:
         UserError: the row is one of an analysis.
     """
     if not row.job_id:
-        raise UserError(f"'{line(row.source)}' failed at its analysis: there is no job to {purpose}", hint=hint)
+        raise UserError(f"the analysis of '{line(row.source)}' failed, so there is no job to {purpose}", hint=hint)
 
 
 # -------------------------------------------------------------------------------------------------------------------- jobs
@@ -136,7 +136,7 @@ def find_job(word: str, config: Config, database: Reader) -> JobRow:
     if re.fullmatch(r"#\d+", word):
         found = database.job(int(word[1:]))
         if found is None:
-            raise UserError(f"there is no job {word}", hint="'aptui jobs --json' has their numbers")
+            raise UserError(f"there is no job {word}", hint="'aptui jobs --json' prints the numbers of all jobs")
         return found
     rows = jobs_named(word, config, database)
     if rows is None:
@@ -189,14 +189,14 @@ def _readings(word: str) -> Iterator[tuple[str, str | None, str | None]]:
 
 def _ambiguous(word: str, rows: Sequence[JobRow]) -> UserError:
     if not rows:
-        return UserError(f"'{line(as_text(word))}' does not have this job", hint="'aptui why PATH' lists those it has")
+        return UserError(f"there is no job '{line(as_text(word))}'", hint="'aptui why PATH' lists the jobs of a source")
     names = [
         f"  {line(f'{row.source}@{row.platform}:{describe_key(row.job_key)}')}{f'  #{row.job_id}' if row.job_id else ''}"
         for row in rows
     ]
     if len(names) > _LISTED:
         names[_LISTED:] = [f"  and {len(names) - _LISTED} more"]
-    return UserError(f"'{line(as_text(word))}' names {len(rows)} jobs:\n" + "\n".join(names), hint="name one of them")
+    return UserError(f"'{line(as_text(word))}' has {len(rows)} jobs:\n" + "\n".join(names), hint="give the name of one job")
 
 
 # ---------------------------------------------------------------------------------------------------------------- patterns

@@ -70,18 +70,22 @@ def screen_parser() -> Parser:
     parser = Parser(
         prog="aptui",
         usage="aptui [options] | aptui VERB [options]",
-        description="The asset processor for the terminal: it turns sources into products and an asset database.\n"
-        "Without a verb it opens its screen, and starts the project's engine if none is running.",
+        description="aptui is an asset processor for the terminal: it makes products and an asset database from source files.\n"
+        "Without a verb it opens its screen, and starts an engine for the project if none is running.",
     )
     add_project(parser)
     parser.add_argument("-V", "--version", action="version", version=f"aptui {__version__}")
     parser.add_argument(
-        "--read-only", action="store_true", help="show the project without starting an engine or sending it requests"
+        "--read-only", action="store_true", help="show the project, but do not start an engine and do not send requests to it"
     )
-    parser.add_argument("--adopt-cache", action="store_true", help="use a cache folder that O3DE made, and set its contents aside")
     parser.add_argument(
-        "--plain", action="store_true", help="questions and answers in plain lines; the default with TERM=dumb or ACCESSIBLE=1"
+        "--adopt-cache", action="store_true", help="use a cache folder that O3DE made; its present contents are moved aside"
     )
-    parser.add_argument("--theme", metavar="NAME", default="", help="use this theme instead of the remembered one")
-    parser.add_argument("--no-mouse", action="store_true", help="do not use the mouse, so that the terminal can select text")
+    parser.add_argument(
+        "--plain",
+        action="store_true",
+        help="use plain lines of text instead of a screen; the default with TERM=dumb or ACCESSIBLE=1",
+    )
+    parser.add_argument("--theme", metavar="NAME", default="", help="use this theme instead of the theme that was chosen last")
+    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal, for example to select text")
     return parser

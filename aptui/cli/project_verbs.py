@@ -30,10 +30,15 @@ _DEMO_FOLDER = "aptui-demo"
 def demo_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `demo`."""
     parser.add_argument(
-        "folder", nargs="?", metavar="DIR", help=f"a new or empty folder, or an earlier demo; ./{_DEMO_FOLDER} by default"
+        "folder",
+        nargs="?",
+        metavar="DIR",
+        help=f"folder of the demo: a new or empty folder, or an earlier demo; ./{_DEMO_FOLDER} by default",
     )
-    parser.add_argument("--batch", action="store_true", help="process it without opening the screen")
-    parser.add_argument("--web", action="store_true", help="show its products in a browser, updated whenever a source is saved")
+    parser.add_argument("--batch", action="store_true", help="process the demo without opening the screen")
+    parser.add_argument(
+        "--web", action="store_true", help="show the products of the demo in a browser, which updates when a source is saved"
+    )
 
 
 def demo(arguments: Namespace) -> int:
@@ -66,8 +71,8 @@ def demo(arguments: Namespace) -> int:
     summary.print_total()
     name = printing.line(shlex.quote(arguments.folder or arguments.project or _DEMO_FOLDER))
     printing.say(f"As intended, only the two jobs above failed. Products: {name}/Cache")
-    printing.say(f"Go on: aptui -C {name} (screen), aptui demo --web {name} (browser),")
-    printing.say(f"or edit a file, then aptui batch -C {name}: only its own jobs run.")
+    printing.say(f"Next: aptui -C {name} (screen), aptui demo --web {name} (browser),")
+    printing.say(f"or edit a file, and run aptui batch -C {name}: only its jobs run.")
     return 0
 
 
@@ -84,7 +89,7 @@ def _show_demo(config: configuration.Config) -> None:
 def _find_unintended(summary: Summary, intended: tuple[str, ...]) -> list[str]:
     failed = {failure.source for failure in summary.failures}
     wrong = [f"{printing.line(source)} should not have failed" for source in sorted(failed - set(intended))]
-    return wrong + [f"{source} should have failed, and did not" for source in intended if source not in failed]
+    return wrong + [f"{source} should have failed, but did not" for source in intended if source not in failed]
 
 
 # ------------------------------------------------------------------------------------------------------------------ config
@@ -134,7 +139,7 @@ def config(arguments: Namespace) -> int:
     for folder in project.scan_folders:
         printing.say(f"scan folder   {printing.line(folder.name)}  {printing.line(folder.path)}  order {folder.order}")
     for builder in project.builders:
-        patterns = " ".join(printing.line(pattern.text) for pattern in builder.patterns) or "its own patterns"
+        patterns = " ".join(printing.line(pattern.text) for pattern in builder.patterns) or "patterns from its code"
         printing.say(f"builder       {printing.line(builder.name)}  {builder.kind.value}  {patterns}")
     printing.say(f"cache         {printing.line(str(found.cache_dir))}")
     printing.say(f"logs          {printing.line(str(found.log_dir))}")
@@ -147,7 +152,7 @@ def config(arguments: Namespace) -> int:
 
 def schema_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `schema`."""
-    parser.add_argument("--path", action="store_true", help="print the path of the file instead")
+    parser.add_argument("--path", action="store_true", help="print the path of the schema file instead of its content")
 
 
 def schema(arguments: Namespace) -> int:

@@ -76,9 +76,12 @@ def _missing(config: Config, path: Path) -> KnownError:
     if (answer := engine_answer(config)) is None:
         return NoDatabaseError(path)
     if trouble := answer["health"]["disk"]:
-        return HostError(f"there is no '{path}', and the engine cannot make one: {trouble}", hint="free some space on its disk")
-    hint = "put it back, or 'aptui rescan' rebuilds everything"
-    return HostError(f"the asset database '{path}' is gone, while the engine (process {answer['pid']}) uses it", hint=hint)
+        return HostError(
+            f"there is no asset database '{path}', and the engine cannot create it: {trouble}",
+            hint="free some space on the disk of the cache",
+        )
+    hint = "restore the file, or run 'aptui rescan' to rebuild everything"
+    return HostError(f"the asset database '{path}' was deleted, but the engine (process {answer['pid']}) still uses it", hint=hint)
 
 
 def builder_names(config: Config) -> dict[bytes, str]:
@@ -116,7 +119,7 @@ def all_builders(config: Config) -> tuple[Builder, ...]:
     If the project is not trusted, return only the configured builders.
     """
     if hides_code(config):
-        why = "you have not trusted this project, so builders of its own code are unknown here; see 'aptui trust'"
+        why = "you have not trusted this project, so builders in its own code are not listed; run 'aptui trust' to trust it"
         printing.complain(f"aptui: {why}", "yellow")
         return config.project.builders
     if own_folder(config.cache_dir).is_dir():
@@ -193,7 +196,7 @@ def counts(database: Reader, jobs: dict[str, int], running: Mapping[int, int]) -
 def resource_line(use: Mapping[str, Any]) -> str:
     """Return one line with the jobs that use a resource (`core.priority.ResourceUse`) and the number of jobs that wait for it."""
     holders = use["holders"]
-    held = f", held by {', '.join(holders[:_MOST_HOLDERS])}" if holders else ""
+    held = f" in use, by {', '.join(holders[:_MOST_HOLDERS])}" if holders else ""
     more = f" and {len(holders) - _MOST_HOLDERS} more" if len(holders) > _MOST_HOLDERS else ""
     waits = f"; {printing.count(use['waiting_count'], 'job')} could run without this limit" if use["waiting_count"] else ""
     return printing.line(f"{use['name']}  {len(holders)} of {use['limit']}{held}{more}{waits}")

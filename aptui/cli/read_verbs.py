@@ -49,20 +49,23 @@ def jobs_arguments(parser: ArgumentParser) -> None:
         default=[],
         choices=(*STATUSES, *_WITH),
         metavar="STATUS",
-        help=f"{', '.join(STATUSES)}; warnings or errors: completed with warnings or errors; may be given several times",
+        help=f"list only jobs with this status: {', '.join(STATUSES)}; warnings or errors: completed with warnings or errors. "
+        "The option may be given several times",
     )
     parser.add_argument("--filter", metavar="TERMS", help="list only jobs that match all terms; see below")
     parser.add_argument("--platform", default="", metavar="ID", help="list only jobs of this platform")
     parser.add_argument(
-        "--slower", action="store_true", help="list only jobs that became slower by more than their run times usually vary"
+        "--slower",
+        action="store_true",
+        help="list only jobs that became slower by more than the usual variation of their run times",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.epilog = """\
-a term is a regular expression searched in the source path, or FIELD:REGEX with
+a term is a regular expression that is searched in the source path, or FIELD:REGEX with
 status, platform, key, builder, source, reason, error, cause, folder or format;
 after:TIME, slower:DURATION; width:>4096, and height, seconds, triangles, rate;
-a bare status word is a status; ! in front inverts a term,
-"…" keeps blanks; case does not matter:
+the name of a status matches that status; ! in front inverts a term; "…" allows spaces;
+upper and lower case are equal:
   aptui jobs --filter 'textures/ !\\.tga$ builder:image after:2h slower:1.5s failed'"""
 
 
@@ -243,7 +246,9 @@ def status_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `status`."""
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print one JSON object")
-    form.add_argument("--openmetrics", action="store_true", help="print figures as OpenMetrics, as the gateway's /metrics does")
+    form.add_argument(
+        "--openmetrics", action="store_true", help="print figures in the OpenMetrics format, like /metrics of the gateway"
+    )
 
 
 def status(arguments: Namespace) -> int:
@@ -292,11 +297,11 @@ def status(arguments: Namespace) -> int:
             }
         )
         return 0
-    engine_text = _engine_line(answer) if answer else f"process {engine} holds the cache"
+    engine_text = _engine_line(answer) if answer else f"process {engine} uses the cache"
     state = {None: "unknown", 0: "not running"}.get(engine) or engine_text
     printing.say(f"project    {printing.line(config.name)}  {printing.line(os.fspath(config.project_dir))}")
     resting = config.project.resting_platforms
-    resting_text = f"; left as they are: {', '.join(resting)}" if resting else ""
+    resting_text = f"; not processed now: {', '.join(resting)}" if resting else ""
     printing.say(f"platforms  {', '.join(platform.id for platform in config.project.platforms)}{resting_text}")
     printing.say(f"engine     {state}")
     _print_changes(config)
@@ -318,7 +323,7 @@ def status(arguments: Namespace) -> int:
         more, colour = (": aptui check", "yellow") if found else ("", "")
         printing.say(f"checks     {findings_line(found, len(config.checks))}{more}", colour)
     if slower_count:
-        printing.say(f"slower     {printing.count(slower_count, 'job')} than before: aptui jobs --slower", "yellow")
+        printing.say(f"slower     {printing.count(slower_count, 'job')} than in earlier runs: aptui jobs --slower", "yellow")
     if flaky_count:
         printing.say(f"flaky      {printing.count(flaky_count, 'job')}: aptui jobs --filter is:flaky", "yellow")
     if draft_count:
@@ -368,7 +373,7 @@ def _engine_line(answer: dict[str, Any]) -> str:
         if root["mode"] != "native"
     ]
     troubles = [health[key] for key in ("disk", "database", "pool", "configuration") if health[key]]
-    troubles += [f"held by {why}" for why in health["holds"]]
+    troubles += [f"changes held by {why}" for why in health["holds"]]
     facts = [f"process {answer['pid']}", str(answer["state"]), f"up {printing.duration(answer['uptime_s'])}"]
     facts += [printing.size(answer["rss_bytes"]), f"watching {printing.count(len(health['roots']), 'folder')}"]
     return printing.line("; ".join([", ".join(facts), *roots, *troubles]))

@@ -37,7 +37,9 @@ def reprocess_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `reprocess`."""
     engine_arguments(parser)
     report_arguments(parser)
-    parser.add_argument("patterns", nargs="+", metavar="PATTERN", help="a source, a folder, or a glob over source paths ('*.png')")
+    parser.add_argument(
+        "patterns", nargs="+", metavar="PATTERN", help="a source, a folder, or a glob that matches source paths ('*.png')"
+    )
 
 
 def reprocess(arguments: Namespace) -> int:
@@ -57,7 +59,7 @@ def sources_of(pattern: str, config: Config, database: Reader) -> list[PathKey]:
         UserError: no source matches, or the pattern is empty.
     """
     if not pattern:
-        raise UserError("'' names no source", hint="'*' means all of them")
+        raise UserError("the pattern is empty", hint="use '*' for all sources")
     matchers = [(named.root, _matcher(named.rel)) for named in meanings(pattern, config)]
     found = [
         key_of(row.source)
@@ -82,9 +84,11 @@ def _matcher(rel: str) -> Callable[[str], bool]:
 
 def interest_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `interest`."""
-    parser.add_argument("patterns", nargs="+", metavar="PATH", help="a source, a folder, or a glob over source paths ('*.png')")
+    parser.add_argument(
+        "patterns", nargs="+", metavar="PATH", help="a source, a folder, or a glob that matches source paths ('*.png')"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.epilog = "Their jobs, and the jobs that these wait for, start before others for 90 seconds, the newest first."
+    parser.epilog = "For 90 seconds, the jobs of these sources, and the jobs that they depend on, start before other jobs."
 
 
 def interest(arguments: Namespace) -> int:
@@ -94,7 +98,7 @@ def interest(arguments: Namespace) -> int:
         found = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
     keys = tuple(dict.fromkeys(found))
     if len(keys) > MOST_INTERESTING:
-        raise UserError(f"{len(keys):,} sources are too many for one request", hint=f"name {MOST_INTERESTING:,} at most")
+        raise UserError(f"{len(keys):,} sources are too many for one request", hint=f"give at most {MOST_INTERESTING:,} sources")
     with engine_of(arguments, config) as engine:
         answer = engine.ask(NoteInterest(keys))
     text = f"{printing.count(len(keys), 'source')} {'comes' if len(keys) == 1 else 'come'} first for 90 seconds"
@@ -107,7 +111,7 @@ def interest(arguments: Namespace) -> int:
 def rerun_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `rerun`."""
     parser.add_argument("job", metavar="JOB", help="#<number>, or PATH[@PLATFORM][:JOB KEY]")
-    parser.epilog = "Its products stay in the folder that is named at the end; the cache and the database are not touched."
+    parser.epilog = "The verb prints the folder that has the products. It does not change the cache and the database."
 
 
 def rerun(arguments: Namespace) -> int:
@@ -122,9 +126,7 @@ def rerun(arguments: Namespace) -> int:
     assert source is not None
     builder = next((item for item in all_builders(config) if item.uuid == row.builder), None)
     if builder is None:
-        raise UserError(
-            "the builder of this job is not in the configuration any more", hint="'aptui builders' lists those that are"
-        )
+        raise UserError("the builder of this job is no longer in the configuration", hint="'aptui builders' lists the builders")
     folder = alone.new_folder(config, "rerun-")
     printing.say(f"job      {printing.line(f'{row.source}@{row.platform}:{row.job_key}')}  #{row.job_id}", "bold")
     printing.say(f"builder  {printing.line(builder.name)}, {builder.kind.value}{_origin(builder)}")

@@ -33,7 +33,7 @@ def tui(arguments: Namespace) -> int:
         if is_written is None:
             raise
         if not is_written:
-            printing.say("nothing is written: 'aptui init' writes it later, 'aptui demo' shows an example")
+            printing.say("no file was written; 'aptui init' writes an aptui.yaml, and 'aptui demo' shows an example")
             return missing.exit_code
         config = load_config(arguments)
     except UserError as broken:
@@ -88,11 +88,9 @@ def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, st
 
 def open_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `open`."""
-    parser.add_argument("--theme", metavar="NAME", default="", help="use this theme instead of the remembered one")
-    parser.add_argument("--no-mouse", action="store_true", help="do not use the mouse, so that the terminal can select text")
-    parser.add_argument(
-        "database", metavar="PATH", help="an assetdb.sqlite, of aptui or of O3DE, the folder it is in, or a project"
-    )
+    parser.add_argument("--theme", metavar="NAME", default="", help="use this theme instead of the theme that was chosen last")
+    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal, for example to select text")
+    parser.add_argument("database", metavar="PATH", help="an assetdb.sqlite (of aptui or O3DE), its folder, or a project")
 
 
 def open(arguments: Namespace) -> int:  # noqa: A001  # named like the verb
@@ -111,9 +109,9 @@ def open(arguments: Namespace) -> int:  # noqa: A001  # named like the verb
         path = load.load(path).cache_dir
     path = path / DATABASE if path.is_dir() else path
     if not path.is_file():
-        raise UserError(f"there is no '{path}'", hint=f"name a folder that has an '{DATABASE}', or the file")
+        raise UserError(f"there is no '{path}'", hint=f"give the path of an '{DATABASE}', or of its folder")
     if path.name != DATABASE:
-        raise UserError(f"'{path}' is not called '{DATABASE}'", hint="put it into a folder of its own under that name")
+        raise UserError(f"the file '{path}' must be called '{DATABASE}'", hint="copy it under that name into an empty folder")
     open_reader(path).close()  # checked now, so that an unreadable database is reported before the screen opens
     return _run(None, NoSession(name_of_cache(str(path)), path.parent), arguments)
 
@@ -195,7 +193,7 @@ def reason_for_lines(arguments: Namespace, environ: Mapping[str, str], *, is_typ
         return f"ACCESSIBLE={printing.line(environ['ACCESSIBLE'])}"
     if environ.get("TERM", "") in {"", "dumb", "unknown"}:
         return f"TERM={printing.line(environ.get('TERM', ''))}"
-    return "" if is_typed else "no keys can be read"
+    return "" if is_typed else "the terminal cannot send single keys"
 
 
 def _all_builders(config: Config) -> tuple[Builder, ...]:

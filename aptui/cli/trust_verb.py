@@ -28,15 +28,20 @@ MOST_LISTED = 200
 
 def trust_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `trust`."""
-    parser.add_argument("folder", nargs="?", metavar="DIR", help="the project; the nearest one upwards by default")
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        metavar="DIR",
+        help="folder of the project; by default the current folder, or the nearest folder above that has an aptui.yaml",
+    )
     action = parser.add_mutually_exclusive_group()
-    action.add_argument("--revoke", action="store_true", help="end the trust in the project")
+    action.add_argument("--revoke", action="store_true", help="no longer trust the project")
     action.add_argument("--list", action="store_true", help="list the trusted projects")
     parser.epilog = """\
 Verbs that run jobs (batch, start, serve, reprocess, rerun, restore, verify --repair
 and --rebuild) trust the project that they run. The screen asks before it starts an
-engine. Verbs that only read run no code of a project that is not trusted. A change of
-aptui.yaml, of code in builders/ or of project files that commands name ends trust.
+engine. Verbs that only read do not run code of a project that is not trusted. If aptui.yaml, code in builders/, or a project file
+that a command names changes, the project must be trusted again.
 APTUI_TRUST=1 trusts every project, for build machines."""
 
 
@@ -61,7 +66,7 @@ def _revoke(folder: Path) -> int:
     name = printing.line(os.path.realpath(folder))
     printing.say(f"'{name}' is no longer trusted" if records.revoke(folder) else f"'{name}' was not trusted")
     if any(os.path.realpath(engine.project) == os.path.realpath(folder) for engine in places.engines()):
-        printing.say("its engine runs on: 'aptui stop' ends it", "yellow")
+        printing.say("the engine of the project is still running; run 'aptui stop' to end it", "yellow")
     return 0
 
 
@@ -72,8 +77,8 @@ def count_runnable(config: Config) -> str:
     """Return one sentence with the amount of code that a project can run."""
     counts = [printing.count(number, noun) for number, noun in records.find_runnable(config).counts()]
     if not counts:
-        return "it names no command, hook, check with a command or Python file"
-    return f"it runs {', '.join(counts[:-1])}{' and ' if counts[1:] else ''}{counts[-1]}"
+        return "the project does not contain commands, hooks, checks with a command, or Python files"
+    return f"the project runs {', '.join(counts[:-1])}{' and ' if counts[1:] else ''}{counts[-1]}"
 
 
 def runnable_lines(config: Config, limit: int) -> list[str]:
@@ -107,9 +112,9 @@ def change_lines(config: Config, state: records.Trust) -> list[str]:
 def _describe_author(folder: Path, path: str) -> str:
     committed = ask_git(folder, "rev-parse", "--verify", "--quiet", f"HEAD:./{path}")
     if committed is None:
-        return ", and is not committed" if ask_git(folder, "rev-parse", "HEAD") else ""
+        return "; the change is not committed" if ask_git(folder, "rev-parse", "HEAD") else ""
     if ask_git(folder, "hash-object", "--no-filters", "--", path) != committed:
-        return ", and is not committed"
+        return "; the change is not committed"
     author, _, commit = (ask_git(folder, "log", "-1", "--format=%an%x00%h", "--", path) or "").partition("\0")
     return f", by {printing.line(author)} in {commit}" if commit else ""
 
@@ -124,12 +129,12 @@ def ask_in_lines(config: Config, state: records.Trust) -> bool:
     for line in runnable_lines(config, _MOST_NAMED):
         printing.say(line)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        printing.say("nothing of it runs: 'aptui trust' trusts it")
+        printing.say("none of its code runs; run 'aptui trust' to trust the project")
         return False
-    sys.stdout.write("trust it and start its engine? (y/N) ")
+    sys.stdout.write("trust the project and start its engine? (y/N) ")
     sys.stdout.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        printing.say("nothing of it runs; processed results can be read")
+        printing.say("none of its code runs; existing results can be read")
         return False
     records.record(config)
     return True

@@ -12,22 +12,22 @@ from aptui import feature
 from aptui.feature import VerbInfo
 
 GROUP_TEXTS = {
-    "begin": "a first project, and help",
+    "begin": "create a first project, and get help",
     "build": "make products, check them, pack them",
-    "look": "read state and reasons; these verbs change nothing",
+    "look": "read states and reasons; these verbs do not change anything",
     "steer": "run and control an engine in the background",
-    "graph": "dependencies; moving and deleting sources",
-    "team": "shared results, editors, games, clusters",
-    "more": "verbs of other features",
+    "graph": "show dependencies, and move or delete sources",
+    "team": "share results, and connect editors, games and clusters",
+    "more": "other verbs",
 }
 """{group of verbs: heading}, in the order of the help; a verb without a group is in the last group."""
 O3DE = """\
   Every verb works in a folder with O3DE's project.json; --engine-path names the engine.
   aptui init --from-o3de      write the equivalent aptui.yaml
-  aptui batch --adopt-cache   take over a cache that O3DE made
+  aptui batch --adopt-cache   use a cache that O3DE made
   AssetProcessorBatch, AssetProcessor: the same engine with O3DE's command line"""
 EXIT_CODES = {
-    0: "everything is current",
+    0: "success: all products are up to date",
     1: "a job failed, or a check found something",
     2: "a problem with the machine, or a bug",
     3: "a mistake in the configuration or the arguments",
@@ -36,21 +36,21 @@ EXIT_CODES = {
     130: "interrupted",
 }
 ENVIRONMENT = {
-    "ACCESSIBLE": "set to anything: questions and answers in lines instead of a screen, as `--plain`",
+    "ACCESSIBLE": "if set: plain lines of text instead of a screen, as with `--plain`",
     "APTUI_CACHE_TOKEN": "token for a shared cache over HTTP",
-    "APTUI_EVENT": "set for the programs of `on:`: failed, mended or idle",
-    "APTUI_GLYPHS": "`ascii` or `utf8`: characters that the screen is drawn with",
-    "APTUI_OUTPUT": "`stock`: send whole regions, for a terminal that displays the screen wrong",
+    "APTUI_EVENT": "for programs that `on:` starts: the event, `failed`, `mended` or `idle`",
+    "APTUI_GLYPHS": "`ascii` or `utf8`: draw the screen with these characters",
+    "APTUI_OUTPUT": "`stock`: always send whole regions of the screen; use it if the terminal displays the screen wrongly",
     "APTUI_SANDBOX": "`off`: run workers without a sandbox, unless the project requires one",
-    "APTUI_TEXT": "set for the programs of `on:`: the digest in one sentence",
+    "APTUI_TEXT": "for programs that `on:` starts: the message, in one sentence",
     "APTUI_TOKEN": "token that `aptui client` sends to a gateway",
-    "APTUI_TRACE": "file that a running engine writes a trace of its work to, to find slow parts",
+    "APTUI_TRACE": "file to which an engine writes a trace of its work, to find slow parts",
     "APTUI_TRUST": "`1`: trust every project without asking; for build machines",
-    "NO_COLOR": "set to anything: no colours",
-    "PAGER": "program that shows `aptui docs`; less by default",
+    "NO_COLOR": "if set: print without colours",
+    "PAGER": "program that shows the pages of `aptui docs`; `less` by default",
     "TERM": "`dumb`: plain lines instead of a screen",
     "XDG_CACHE_HOME": "folder of the local store, in `aptui/`",
-    "XDG_CONFIG_HOME": "folder of your own configuration layer, keys and themes, in `aptui/`",
+    "XDG_CONFIG_HOME": "folder of your own settings, keys and themes, in `aptui/`",
     "XDG_RUNTIME_DIR": "folder of the engines' sockets",
     "XDG_STATE_HOME": "folder of tokens, trust records, crash files and the screen's state, in `aptui/`",
 }
@@ -81,7 +81,7 @@ VERBS: Mapping[str, VerbInfo] = {
     ),
     "docs": VerbInfo(
         "aptui.cli.manual",
-        "show the reference: every verb and option, or one page of it",
+        "show the reference of all verbs and options, or one of its pages",
         "begin",
         ("aptui docs", "aptui docs --man > aptui.1"),
     ),
@@ -112,13 +112,13 @@ VERBS: Mapping[str, VerbInfo] = {
     ),
     "rerun": VerbInfo(
         "aptui.cli.run_verbs",
-        "run one job alone in the foreground and keep its staging folder",
+        "run one job in the foreground, and keep the folder with its products",
         "build",
         ("aptui rerun textures/hero.png", "aptui rerun '#12'"),
     ),
     "builder": VerbInfo(
         "aptui.cli.builder_verb",
-        "write a new builder, or run one on a file in the foreground",
+        "write a new builder, or run a builder on one file",
         "build",
         ("aptui builder run atlas ui.atlas", "aptui builder new words"),
     ),
@@ -150,7 +150,10 @@ VERBS: Mapping[str, VerbInfo] = {
         ("aptui log textures/hero.png --follow", "aptui log textures/hero.png --history"),
     ),
     "logs": VerbInfo(
-        "aptui.cli.log_verb", "print the end of the engine's own log, or its path", "look", ("aptui logs", "aptui logs --path")
+        "aptui.cli.log_verb",
+        "print the end of the engine's log, or the paths of its logs",
+        "look",
+        ("aptui logs", "aptui logs --path"),
     ),
     "why": VerbInfo(
         "aptui.cli.why_verb",
@@ -178,7 +181,7 @@ VERBS: Mapping[str, VerbInfo] = {
     ),
     "serve": VerbInfo(
         "aptui.cli.engine_verbs",
-        "run the engine in the foreground and keep all products current",
+        "run the engine in the foreground and keep all products up to date",
         "steer",
         ("aptui serve", "aptui serve --workers 4"),
     ),
@@ -187,31 +190,36 @@ VERBS: Mapping[str, VerbInfo] = {
     ),
     "stop": VerbInfo("aptui.cli.engine_verbs", "stop the engine", "steer", ("aptui stop", "aptui stop --all")),
     "ps": VerbInfo("aptui.cli.engine_verbs", "list the running engines", "steer", ("aptui ps", "aptui ps --json")),
-    "pause": VerbInfo("aptui.cli.engine_verbs", "stop starting jobs", "steer", ("aptui pause", "aptui pause -C ../game")),
+    "pause": VerbInfo(
+        "aptui.cli.engine_verbs",
+        "pause the engine: running jobs finish, and no new jobs start",
+        "steer",
+        ("aptui pause", "aptui pause -C ../game"),
+    ),
     "run-next": VerbInfo(
         "aptui.cli.engine_verbs",
-        "run one job next; also while paused",
+        "run one job before all others, even if the engine is paused",
         "steer",
         ("aptui run-next", "aptui run-next textures/hero.png@linux"),
     ),
     "resume": VerbInfo(
-        "aptui.cli.engine_verbs", "continue after pause or drain", "steer", ("aptui resume", "aptui resume -C ../game")
+        "aptui.cli.engine_verbs", "continue after 'pause' or 'drain'", "steer", ("aptui resume", "aptui resume -C ../game")
     ),
     "drain": VerbInfo(
         "aptui.cli.engine_verbs",
-        "finish pending jobs, and ignore new changes until 'resume'",
+        "finish pending jobs, and do not process new changes until 'resume'",
         "steer",
         ("aptui drain", "aptui drain -C ../game"),
     ),
     "interest": VerbInfo(
         "aptui.cli.run_verbs",
-        "raise the priority of some sources for 90 s",
+        "process some sources before others for 90 seconds",
         "steer",
         ("aptui interest levels/one.json", "aptui interest 'textures/hero*' --json"),
     ),
     "hold": VerbInfo(
         "aptui.cli.engine_verbs",
-        "run a command and process its changes as one batch",
+        "run a command, and process the changes that it made when it has ended",
         "steer",
         ("aptui hold -- git checkout main", "aptui hold -- make assets"),
     ),

@@ -150,7 +150,7 @@ class Rebuilt(Struct, frozen=True):
             product = f" {printing.line(item.product)}:" if item.product else ""
             printing.say(f"{job}:{product} {printing.line(item.message)}", "red")
         for source in self.chosen.left_out:
-            printing.say(f"left out: '{printing.line(source)}' is not as it was processed; 'aptui batch' first", "yellow")
+            printing.say(f"left out: '{printing.line(source)}' changed since it was processed; run 'aptui batch' first", "yellow")
         count = printing.count(len(self.chosen.tasks), "job")
         run = f"{count} of {self.total:,}, of {printing.count(len(self.counts), 'builder')}, run twice; seed {self.seed}"
         if not self.differences:
@@ -193,7 +193,7 @@ def rebuild(config: Config, project: OpenedProject, wanted: SharedCacheSetup, se
     if as_json:
         printing.say_json(rebuilt.facts)
     else:
-        rebuilt.report("every product as recorded")
+        rebuilt.report("all products are equal to the recorded products")
     return DIFFERENT if differences else 0
 
 
@@ -216,7 +216,7 @@ def list_completed(project: OpenedProject, builders: Mapping[bytes, Builder]) ->
         if row.job_id and row.builder in builders and not row.is_restored and row.platform not in left_out
     ]
     if not rows:
-        raise UserError("there is no completed job to run again", hint="'aptui batch' processes the project")
+        raise UserError("there is no completed job to run again", hint="run 'aptui batch' first")
     return rows
 
 
@@ -292,7 +292,7 @@ def _order(config: Config, task: RebuildTask, settings: SettingsTree, staging: s
 def _compare_runs(task: RebuildTask, first: RunResult, second: RunResult) -> Iterator[RebuildDifference]:
     for which, result in (("first", first), ("second", second)):
         if result.outcome != Outcome.SUCCEEDED:
-            message = f"the {which} run failed: {result.error}, though the job is completed"
+            message = f"the {which} run failed, although the job had completed: {result.error}"
             yield _difference(task, "", task.compared_with, "failed", -1, message)
     if first.outcome != Outcome.SUCCEEDED or second.outcome != Outcome.SUCCEEDED:
         return
@@ -330,9 +330,9 @@ def _other_names(
 def _describe_difference(one: StagedProduct, size: int, path: str, what: str) -> tuple[str, int, str]:
     """Compare the file of `one` with the file at `path`, which should have `size` bytes; return (kind, offset, sentence)."""
     offset = _first_difference(os_path(one.staged), path)
-    at = f" from byte {offset:,} on" if offset >= 0 else ""
+    at = f" from byte {offset:,}" if offset >= 0 else ""
     if size not in (one.size, -1):
-        return "size", offset, f"{what} in size, {one.size:,} and {size:,} bytes{at and ', and' + at}"
+        return "size", offset, f"{what} in size: {one.size:,} and {size:,} bytes{at and '; the bytes differ' + at}"
     return "bytes", offset, f"{what}{at}, of {one.size:,} bytes"
 
 
@@ -411,13 +411,13 @@ def verify_arguments(parser: ArgumentParser) -> None:
         "--rebuild",
         type=share,
         metavar="SHARE",
-        help="instead, run 5%% (or a number) of the completed jobs twice more, outside the cache, and compare their products",
+        help="run a share (5%%) or a number of the completed jobs twice outside the cache, and compare their products",
     )
     parser.add_argument(
         "--seed",
         type=int,
         metavar="NUMBER",
-        help="with --rebuild: seed of the random choice; the same number chooses the same jobs",
+        help="with --rebuild: seed of the random choice of jobs; the same number chooses the same jobs",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -428,7 +428,7 @@ def verify(arguments: Namespace) -> int:
     if arguments.rebuild:
         if arguments.repair:
             raise UserError(
-                "'--repair' cannot be used with '--rebuild'", hint="fix the builder whose products differ between two runs"
+                "'--repair' cannot be used with '--rebuild'", hint="if products of two runs differ, correct their builder"
             )
         with open_for_reading(arguments, config) as project:
             return rebuild(config, project, arguments.rebuild, arguments.seed, as_json=arguments.json)
@@ -449,9 +449,11 @@ def verify(arguments: Namespace) -> int:
         )
         return code
     for finding in findings:
-        printing.say(f"{finding.problem}: {printing.line(finding.product)}, made of {printing.line(finding.source)}", "red")
+        printing.say(f"{finding.problem}: {printing.line(finding.product)}, made from {printing.line(finding.source)}", "red")
     for leftover in leftovers:
-        fate = "the next scan deletes it" if leftover.is_watched else "it stays, because aptui did not make its folder"
+        fate = (
+            "the next scan deletes it" if leftover.is_watched else "aptui does not delete it, because aptui did not make its folder"
+        )
         printing.say(f"unknown: {printing.line(leftover.name)} does not belong to a product; {fate}", "yellow")
     printing.say(_verdict(checked, unknown, findings, is_repaired=repaired))
     return code
@@ -482,15 +484,15 @@ def _repair(arguments: Namespace, config: Config, findings: list[Finding]) -> tu
 
 
 def _verdict(checked: int, unknown: int, findings: list[Finding], *, is_repaired: bool) -> str:
-    without = f", {unknown:,} without a recorded digest" if unknown else ""
+    without = f", and {unknown:,} have no recorded digest" if unknown else ""
     if not findings:
-        return f"{printing.count(checked, 'product')} as recorded{without}"
+        return f"{printing.count(checked, 'product')} equal to the recorded digest{without}"
     if is_repaired:
-        return f"{len(findings):,} of {printing.count(checked, 'product')} made again"
+        return f"{len(findings):,} of {printing.count(checked, 'product')} were made again"
     sources = list(_first_sources(findings))
     return (
-        f"{len(findings):,} of {printing.count(checked, 'product')} not as recorded{without}; "
-        f"'aptui verify --repair' makes them again, or 'aptui reprocess {' '.join(sources)}'"
+        f"{len(findings):,} of {printing.count(checked, 'product')} differ from the recorded digest{without}; to make them again, "
+        f"run 'aptui verify --repair' or 'aptui reprocess {' '.join(sources)}'"
     )
 
 

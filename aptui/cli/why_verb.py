@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # `why` also reports edits of a file that are not in the database yet, and the source of a file in the cache.
 
-_PENDING_ADVICE = "the following lines are about its earlier state; 'aptui batch' processes it"
+_PENDING_ADVICE = "the lines below describe the state before this change; run 'aptui batch' to process the change"
 
 
 def describe_edit(source: SourceRow, database: Reader) -> str:
@@ -71,7 +71,7 @@ def product_answer(
         return {"path": name, "is": "outside", "said": "it is in the cache, but no job made it", "jobs": []} if is_there else None
     answer = explain(rows[0].source, project)
     answer["jobs"] = [job for job in answer["jobs"] if job["job_id"] in made]
-    return {**answer, "path": made[rows[0].job_id], "is": "product", "said": f"its source is '{rows[0].source}'"}
+    return {**answer, "path": made[rows[0].job_id], "is": "product", "said": f"it was made from '{rows[0].source}'"}
 
 
 _MOST_INPUTS = 20
@@ -115,7 +115,7 @@ def explain(word: str, project: OpenedProject) -> dict[str, Any]:
     answer = _source_answer(source, word, project)
     answer["made_by"] = [{**job_json(row, project), "said": text} for row, text in makers(source, database)]
     if not rows:
-        answer["said"] = "it is a source without jobs: its analysis found nothing to do, or has not run"
+        answer["said"] = "it has no jobs: its analysis has not run yet, or created no job"
     answer["jobs"] = [_job_answer(row, source, project) for row in rows]
     return answer
 
@@ -131,7 +131,7 @@ def _source_answer(source: SourceRow | None, word: str, project: OpenedProject) 
     ]
     if hidden:
         answer["is"] = "overridden"
-        answer["said"] = f"'{hidden[0]}' is overridden by '{winner}', whose scan folder comes first"
+        answer["said"] = f"the file '{winner}' overrides '{hidden[0]}', because its scan folder has a lower order"
     answer["dependents"] = _dependents(source.source, hidden, project)
     answer["unprocessed"] = describe_edit(source, project.database)
     return answer
@@ -152,7 +152,7 @@ def _job_answer(row: JobRow, source: SourceRow | None, project: OpenedProject) -
     edges = [edge for edge in database.edges_of(row.source_id) if edge.builder == row.builder] if source else []
     runs = database.runs_of(row.job_id) if row.job_id else []
     answer = job_json(row, project)
-    answer["said"] = sentence(row, runs, edges, database, pending="; 'aptui batch' does it")
+    answer["said"] = sentence(row, runs, edges, database, pending="; run 'aptui batch' to run it")
     answer["inputs"] = [{"kind": kind, "name": name, "digest": digest} for kind, name, digest in inputs]
     answer["depends_on"] = [{"target": edge.target, "type": edge_type(edge.type_bits)} for edge in edges]
     answer["products"] = [product.name for product in database.products_of(row.job_id)] if row.job_id else []
@@ -202,7 +202,7 @@ def _format_answer(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
         maker = f"{job['source']}, {job['platform']}: {job['job_key']}"
         yield f"  made by {printing.line(maker)}: {printing.line(job['said'])}", ""
     for near in answer.get("near", ()):
-        yield f"  came near: {printing.line(near)}", ""
+        yield f"  similar pattern: {printing.line(near)}", ""
     for job in answer["jobs"]:
         yield from _describe_job(job)
     needing = answer.get("dependents")

@@ -72,9 +72,11 @@ class DeclaredPlatforms:
             if switch is None or switch.value:
                 enabled.add(name)
             elif name == host:
-                self._tree.warnings.append(f"{switch.where}: '{name}' is the host's platform, so it is always on")
+                self._tree.warnings.append(f"{switch.where}: '{name}' is the platform of this machine, so it cannot be disabled")
         for name in sorted(set(wanted or ()) - self.tags.keys()):
-            self._tree.mistakes.append(UserError(f"unknown platform '{name}'", hint=f"known here: {', '.join(sorted(self.tags))}"))
+            self._tree.mistakes.append(
+                UserError(f"unknown platform '{name}'", hint=f"the platforms are: {', '.join(sorted(self.tags))}")
+            )
         chosen = enabled if wanted is None else set(wanted)
         self.resting = tuple(name for name in self.tags if name in enabled - chosen)
         self.disabled = tuple(name for name in self.tags if name not in enabled | chosen)
@@ -153,7 +155,10 @@ def missing_programs(config: Config) -> Iterator[str]:
         if program and not any(os.access(os.path.join(folder, program), os.X_OK) for folder in folders if folder):
             where = config.places.get(builder.name, "")
             place = f"{where}: " if where else ""
-            yield f"{place}the program '{program}' of builder '{builder.name}' is not in the PATH; its jobs will fail: install it"
+            yield (
+                f"{place}the program '{program}' is not in the PATH, so the jobs of builder '{builder.name}' "
+                "will fail; install the program"
+            )
 
 
 SHIPPED_BUILDERS = frozenset((
@@ -166,8 +171,11 @@ _OF_ONE_FILE = ("source", "stem", "name", "ext", "rel", "depfile", "product_depe
 _SOURCES_WORD = re.compile(r"(?<![^\s;&|(])\{sources\}(?![^\s;&|)])")
 _NOT_WITH_BATCH = {
     "trace_reads": "strace does not show which file was read for which source",
-    "resources": "each of its runs would hold them",
-    **dict.fromkeys(("depfile", "dependencies", "product_dependencies"), "a manifest names the dependencies of each file"),
+    "resources": "a run with 'batch' processes several files, but would count as one use of the resource",
+    **dict.fromkeys(
+        ("depfile", "dependencies", "product_dependencies"),
+        "a command with 'batch' gives the dependencies of each file in its manifest",
+    ),
 }
 _COMMAND_KEYS = (
     "products",
@@ -282,11 +290,15 @@ class BuilderCompiler:
         if not forms:
             names = [item.value["name"].value for item in self._tree.root.items("builders") if item is not node]
             near = nodes.nearest(name, names)
-            hint = near if near.startswith("did") else "give it one of the four"
-            raise UserError(f"builder '{name}' needs one of 'copy', 'uses', 'command', 'steps'", where=node.where, hint=hint)
+            hint = near if near.startswith("did") else "add one of these keys"
+            raise UserError(
+                f"builder '{name}' needs one of the keys 'copy', 'uses', 'command', 'steps'", where=node.where, hint=hint
+            )
         if len(forms) > 1:
             where = node.value[forms[1]].key_where
-            raise UserError(f"builder '{name}' has both '{forms[0]}' and '{forms[1]}'", where=where, hint="keep one")
+            raise UserError(
+                f"builder '{name}' has both '{forms[0]}' and '{forms[1]}'", where=where, hint="keep only one of these keys"
+            )
         foreign = (
             [
                 (key, "'uses:', 'command:' or 'steps:'")
@@ -298,7 +310,7 @@ class BuilderCompiler:
         foreign += [(key, "'command:'") for key in _COMMAND_KEYS] if forms[0] != "command" else []
         for key, owner in foreign:
             if key in node.value:
-                what = f"'{key}' belongs to a builder with {owner}, not '{forms[0]}:'"
+                what = f"'{key}' can be used only with {owner}, not with '{forms[0]}:'"
                 self._tree.mistakes.append(UserError(what, where=node.value[key].key_where))
         return forms[0]
 
@@ -311,22 +323,30 @@ class BuilderCompiler:
         if used.value == "copy":
             return BuilderKind.COPY, ""
         if used.value == "command":
-            raise UserError("'command' is not used by name", where=used.where, hint="write 'command:' with the command line")
+            raise UserError(
+                "'command' is not the name of a Python builder",
+                where=used.where,
+                hint="to run a command line, write 'command:' in place of 'uses:'",
+            )
         return BuilderKind.PYTHON, f"entry:{used.value}"
 
     def _steps(self, node: Node, builder: str) -> Iterator[BuilderStep]:
         listed = node.get("steps")
         if listed is not None and len(listed.value) < 2:
-            self._tree.wrong(f"builder '{builder}' has fewer than two steps", listed, "write 'uses:' for one builder")
+            self._tree.wrong(
+                f"builder '{builder}' has fewer than two steps", listed, "to use one builder, write 'uses:' in place of 'steps:'"
+            )
         seen: set[str] = set()
         for item in node.items("steps"):
             used, name = item.value["uses"], _name_of_step(item)
             if used.value in ("copy", "command"):
-                self._tree.wrong(f"'{used.value}' cannot be a step", used, "a step is a Python builder")
+                self._tree.wrong(f"'{used.value}' cannot be a step", used, "each step must be a Python builder")
             elif "." in name:
-                self._tree.wrong(f"'{name}' has a dot, so the step needs a name of its own", used, "add 'name:'")
+                self._tree.wrong(
+                    f"the builder '{name}' has a dot in its name, so the step needs another name", used, "add 'name:' to the step"
+                )
             elif name in seen:
-                self._tree.wrong(f"two steps are called '{name}'", item, "give one of them another 'name:'")
+                self._tree.wrong(f"two steps have the name '{name}'", item, "add another 'name:' to one of the steps")
             seen.add(name)
             self.places[place_key((builder, "steps", name))] = used.where
             yield BuilderStep(name, f"entry:{used.value}", self._plain_patterns(item.items("patterns")))
@@ -334,7 +354,9 @@ class BuilderCompiler:
     def _patterns_of(self, node: Node, kind: BuilderKind) -> tuple[Pattern, ...]:
         listed = node.get("copy") or node.get("patterns")
         if not (listed and listed.value) and kind is not BuilderKind.PYTHON:
-            self._tree.wrong(f"builder '{node.value['name'].value}' has no patterns", listed or node, "it would never have work")
+            self._tree.wrong(
+                f"builder '{node.value['name'].value}' has no patterns", listed or node, "without patterns it has no sources"
+            )
         return tuple(self._tree.attempt_all(self._pattern, listed.value if listed else ()))
 
     def _plain_patterns(self, items: Iterable[Node]) -> tuple[Pattern, ...]:
@@ -345,7 +367,9 @@ class BuilderCompiler:
         """Return a pattern without groups, so that several can be joined to one regular expression."""
         pattern = self._pattern(node)
         if pattern.kind is PatternKind.REGEX and re.compile(pattern.regex).groups:
-            raise UserError("groups are not allowed here", where=node.where, hint="write (?:…)")
+            raise UserError(
+                "groups are not allowed in this regular expression", where=node.where, hint="write (?:…) in place of (…)"
+            )
         return pattern
 
     def _rules(self, node: Node) -> Iterator[FileRule]:
@@ -359,7 +383,8 @@ class BuilderCompiler:
         pattern = nodes.pattern_of(node)
         if pattern.kind is PatternKind.GLOB and re.search(r"\{[^}]*,[^}]*\}|\[[^\]]+\]", pattern.text):
             self._tree.warnings.append(
-                f"{node.where}: braces and brackets stand for themselves in {nodes.describe_value(node)}; there is {{regex: …}}"
+                f"{node.where}: in {nodes.describe_value(node)}, braces and brackets are ordinary "
+                f"characters; for alternatives write {{regex: …}}"
             )
         return pattern
 
@@ -414,43 +439,51 @@ class BuilderCompiler:
         except TemplateError as error:
             raise UserError(str(error), where=command.where, hint=error.hint) from None
         if unknown := unknown_placeholder(command.value):
-            hint = f"there are {', '.join(PLACEHOLDERS)}; braces for the program itself stand in single quotes"
+            hint = f"the placeholders are: {', '.join(PLACEHOLDERS)}; put braces that the program needs in single quotes"
             raise UserError(f"'{unknown}' is not a placeholder", where=command.where, hint=hint)
         return tuple(sorted(names))
 
     def _check_persistent(self, node: Node, command: Node) -> None:
         if found := PLACEHOLDER.search(command.value):
             self._tree.wrong(
-                f"'{found[0]}' cannot be in the line of a persistent command", command, "the program gets it with each job"
+                f"'{found[0]}' cannot be in the line of a persistent command",
+                command,
+                "the program receives this value with each job",
             )
         if "trace_reads" in node.value and node.value["trace_reads"].value:
             where = node.value["trace_reads"]
-            self._tree.wrong("'trace_reads' has no effect with 'persistent'", where, "the program names the files that it read")
+            self._tree.wrong(
+                "'trace_reads' has no effect with 'persistent'", where, "a persistent program itself reports the files that it read"
+            )
         if "batch" in node.value:
             where = Node("batch", node.value["batch"].key_where)
-            self._tree.wrong("'batch' has no effect with 'persistent'", where, "leave one of them out")
+            self._tree.wrong("'batch' has no effect with 'persistent'", where, "use only one of these keys")
 
     def _check_batch(self, node: Node, command: Node) -> None:
         found = {match[1]: match[0] for match in PLACEHOLDER.finditer(command.value)}
         if "batch" not in node.value:
             if of_batch := next((found[name] for name in ("sources", "manifest") if name in found), ""):
-                self._tree.wrong(f"'{of_batch}' needs 'batch'", command, "a command for one file names {source}")
+                self._tree.wrong(f"'{of_batch}' needs 'batch'", command, "without 'batch', write {source}")
             return
         if of_one := next((found[name] for name in _OF_ONE_FILE if name in found), ""):
             self._tree.wrong(
-                f"'{of_one}' cannot be in the line of a command with 'batch'", command, "it gets several files: {sources}"
+                f"'{of_one}' cannot be in the line of a command with 'batch'",
+                command,
+                "write {sources}, because the command gets several files",
             )
         elif "sources" not in found:
-            self._tree.wrong("a command with 'batch' names its files by {sources}", command, "add it to the line")
+            self._tree.wrong("a command with 'batch' needs the placeholder {sources}", command, "add {sources} to the line")
         elif len(_SOURCES_WORD.findall(command.value)) < command.value.count("{sources}"):
-            self._tree.wrong("{sources} must be a word of its own, without quotes", command, "each file becomes a word")
+            self._tree.wrong(
+                "{sources} must be a word of its own, without quotes", command, "each file becomes one word of the command line"
+            )
         for key, hint in _NOT_WITH_BATCH.items():
             if key in node.value and node.value[key].value:
                 self._tree.wrong(f"'{key}' cannot be used with 'batch'", node.value[key], hint)
         for item in node.items("products"):
             if "{stem}" not in item.value and "{name}" not in item.value and "manifest" not in found:
                 self._tree.wrong(
-                    f"with 'batch', '{item.value}' does not distinguish products of two files", item, "put {stem} into it"
+                    f"with 'batch', the products of several files would match '{item.value}'", item, "add {stem} to this pattern"
                 )
 
     def _command(self, node: Node) -> CommandRule:
@@ -475,10 +508,16 @@ class BuilderCompiler:
         for group in re.findall(r"\{([^{}]*)\}", path):
             if group not in regex.groupindex:
                 raise UserError(
-                    f"the regular expression has no group '{group}'", where=given["path"].where, hint=f"write (?P<{group}>…) in it"
+                    f"the regular expression has no group '{group}'",
+                    where=given["path"].where,
+                    hint=f"write (?P<{group}>…) in the regular expression",
                 )
         if not path and "path" not in regex.groupindex and regex.groups != 1:
-            raise UserError("which group is the path is not clear", where=given["regex"].where, hint="name it: (?P<path>…)")
+            raise UserError(
+                "it is not clear which group of the regular expression is the path",
+                where=given["regex"].where,
+                hint="name the group: (?P<path>…)",
+            )
         values = {key: child.value for key, child in given.items()}
         return ReferenceRule(
             regex.pattern,
@@ -496,7 +535,9 @@ class BuilderCompiler:
         for group in found.groupindex.keys() - set(groups):
             self._tree.wrong(f"unknown group '{group}'", node, nodes.nearest(group, groups))
         if groups == ("file",) and not found.groupindex and found.groups != 1:
-            self._tree.wrong("which group is the file is not clear", node, "name it: (?P<file>…)")
+            self._tree.wrong(
+                "it is not clear which group of the regular expression is the file", node, "name the group: (?P<file>…)"
+            )
         return found.pattern
 
     def _tools_of(self, node: Node, name: str) -> list[ToolSettings]:
@@ -506,9 +547,11 @@ class BuilderCompiler:
             version = item.value["version"].value if item.get("version") else ""
             tool = identify(name, program.value, program.where, self._tree.folder, version=version)
             if tool is None:
-                place = "below the project" if "/" in program.value else "in PATH"
+                place = "below the project" if "/" in program.value else "in the PATH"
                 self._tree.wrong(
-                    f"tool '{program.value}' is not found {place}, or cannot be run", program, "install it, or give its path"
+                    f"the tool '{program.value}' was not found {place}, or cannot be run",
+                    program,
+                    "install the tool, or give its path",
                 )
             tools.append(tool)
             for file in item.items("files"):
@@ -518,7 +561,7 @@ class BuilderCompiler:
                     self._tree.wrong(
                         f"the file '{file.value}' of tool '{program.value}' does not exist",
                         file,
-                        "paths are relative to the project",
+                        "give its path relative to the project",
                     )
         return [tool for tool in tools if tool is not None]
 

@@ -42,14 +42,18 @@ class FolderCompiler:
         """Return the scan folders in order of precedence, highest first."""
         nodes = self._tree.root.items("scan_folders")
         if not nodes:
-            self._tree.wrong("no scan folders", self._tree.root, "add 'scan_folders: [{name: game, path: assets}]'")
+            self._tree.wrong("the project has no scan folders", self._tree.root, "add 'scan_folders: [{name: game, path: assets}]'")
         found = [(folder, node) for node in nodes if (folder := self._tree.attempt(self._scan_folder, node)) is not None]
         found.sort(key=lambda pair: pair[0].order)
         real = [os.path.realpath(folder.path) for folder, _ in found]
         for later, (folder, node) in enumerate(found):
             for own in self._own:
                 if _contains(os.path.realpath(own), real[later]):
-                    self._tree.wrong(f"scan folder '{folder.name}' is inside '{own}', which belongs to aptui", node.value["path"])
+                    self._tree.wrong(
+                        f"scan folder '{folder.name}' is inside '{own}', where aptui writes its own files",
+                        node.value["path"],
+                        "choose another folder",
+                    )
             for earlier in range(later):
                 self._check_pair(found[earlier][0], folder, node, (real[earlier], real[later]))
         return tuple(folder for folder, _ in found)
@@ -85,8 +89,8 @@ class FolderCompiler:
         if real[0] == real[1]:
             self._tree.wrong(f"scan folder '{later.name}' is the same folder as '{earlier.name}'", node.value["path"])
         elif earlier.recursive and _contains(real[0], real[1]):
-            what = f"scan folder '{later.name}' is inside '{earlier.name}', which has all its files already"
-            self._tree.wrong(what, node.value["path"], f"give it an order below {earlier.order}")
+            what = f"scan folder '{later.name}' is inside '{earlier.name}', which has a lower order, so it would have no files"
+            self._tree.wrong(what, node.value["path"], f"give '{later.name}' an order below {earlier.order}")
 
     def ignore_regex(self, folders: tuple[ScanFolder, ...]) -> str:
         """Return one regular expression that matches all ignored paths."""
@@ -113,13 +117,13 @@ def compile_shared_cache(tree: MergedTree, builders: set[str]) -> SharedCacheSet
     names: dict[str, Node] = shared.get("builders", Node({}, "")).value
     for name, node in names.items():
         if name not in builders and not (tree.folder / "builders").is_dir():
-            tree.wrong(f"no builder is called '{name}'", node, nodes.nearest(name, builders))
+            tree.wrong(f"there is no builder '{name}'", node, nodes.nearest(name, builders))
     path = local["path"].value if "path" in local else store_dir()
     mode, store = shared["mode"].value, shared.get("store")
     if mode != "inactive" and store is None:
-        tree.wrong(f"a shared cache in mode '{mode}' needs a store", shared["mode"], "for example store: /mnt/team/aptui")
+        tree.wrong(f"a shared cache in mode '{mode}' needs a store", shared["mode"], "for example, write store: /mnt/team/aptui")
     if store is not None and (flaw := flaw_of_address(store.value)):
-        tree.wrong(flaw, store, "an absolute folder, http(s)://HOST[:PORT]/PATH, or s3://BUCKET")
+        tree.wrong(flaw, store, "write an absolute folder, http(s)://HOST[:PORT]/PATH, or s3://BUCKET")
     _check_trust(tree, shared)
     patterns = tree.attempt_all(_compile_pattern, shared.get("patterns", Node([], "")).value)
     return SharedCacheSettings(
@@ -156,7 +160,7 @@ def _check_trust(tree: MergedTree, members: dict[str, Node]) -> None:
 def _compile_pattern(node: Node) -> SharedCachePattern:
     found = [node.value[key] for key in ("glob", "regex") if key in node.value]
     if len(found) != 1:
-        raise UserError("a pattern has either a glob or a regex", where=node.where)
+        raise UserError("a pattern must have either 'glob' or 'regex'", where=node.where)
     is_glob, enabled = "glob" in node.value, node.get("enabled")
     pattern = pattern_of(found[0] if is_glob else node)
     return SharedCachePattern(node.value["name"].value, pattern, enabled is None or enabled.value)
@@ -172,7 +176,9 @@ def compile_cluster(tree: MergedTree) -> config_cluster.ClusterSettings:
         raise UserError(mistake.what, where=node.where, hint=mistake.hint) from None
     if cluster.is_used and not cluster.store and "store" not in tree.members("shared_cache"):
         raise UserError(
-            "a cluster needs a store, through which files travel", where=node.where, hint="pool.store, or shared_cache.store"
+            "a cluster needs a store, through which machines exchange files",
+            where=node.where,
+            hint="set pool.store or shared_cache.store",
         )
     return cluster
 
@@ -224,7 +230,7 @@ def mistakes(given: Node | None) -> Iterator[UserError]:
     """Yield the mistakes in `checks:` that its schema does not find, each with its place."""
     for name, check in (given.value if given is not None else {}).items():
         if not any(key in check.value for key in _KEYS):
-            yield UserError(f"the check '{name}' covers nothing", where=check.where, hint=f"say one of {', '.join(_KEYS)}")
+            yield UserError(f"the check '{name}' has no requirement", where=check.where, hint=f"add one of {', '.join(_KEYS)}")
         yield from _bad_patterns(check)
         for field in LIMITS:
             limit = check.get(field)
@@ -233,15 +239,15 @@ def mistakes(given: Node | None) -> Iterator[UserError]:
         for fact, limit in check.value["facts"].value.items() if "facts" in check.value else ():
             if FACT_NAME.fullmatch(fact) is None:
                 yield UserError(
-                    f"'{fact}' is not the name of a fact", where=limit.key_where, hint="lower-case letters, digits and _"
+                    f"'{fact}' is not the name of a fact", where=limit.key_where, hint="use only lower-case letters, digits and _"
                 )
             elif not isinstance(limit.value, list):
                 yield from _bad_limit(fact, limit)
         level = check.get("level")
         for key in _OF_MANY:
             if level is not None and level.value == CheckLevel.BLOCK and key in check.value:
-                what = f"the check '{name}' cannot block: '{key}' covers more than one job"
-                yield UserError(what, where=level.where, hint="level: fail ends a batch with 1")
+                what = f"the check '{name}' cannot block jobs, because '{key}' compares the products of several jobs"
+                yield UserError(what, where=level.where, hint="write 'level: fail', which ends a batch with exit code 1")
 
 
 def _bad_patterns(check: Node) -> Iterator[UserError]:
@@ -296,8 +302,8 @@ class Compiler:
         cluster = self._tree.attempt(lambda _root: compile_cluster(self._tree), self._tree.root)
         pool = self._tree.root.get("pool")
         if pool is not None and cluster is not None and cluster.is_used and self._tree.plain("sandbox", "auto") == "require":
-            what = "jobs on a cluster run without a sandbox, which 'sandbox: require' forbids"
-            self._tree.wrong(what, pool, "take 'pool' out, or write 'sandbox: auto'")
+            what = "'pool' cannot be used with 'sandbox: require', because jobs on a cluster run without a sandbox"
+            self._tree.wrong(what, pool, "remove 'pool', or write 'sandbox: auto'")
         self._tree.mistakes += settings.serve_mistakes(self._tree.root.get("serve"))
         self._tree.mistakes += settings.alert_mistakes(self._tree.root.get("on"))
         self._tree.mistakes += mistakes(self._tree.root.get("checks"))
@@ -365,7 +371,7 @@ class Compiler:
                     else {"suffix": rule.value}
                 )
                 if ("suffix" in keys) is ("file" in keys):
-                    self._tree.wrong(f"a companion of '{text}' has either 'suffix' or 'file'", rule)
+                    self._tree.wrong(f"the companion of '{text}' must have either 'suffix' or 'file'", rule)
                 elif source is not None:
                     suffix, replaces = (keys.get(key, "").removeprefix(".") for key in ("suffix", "replaces"))
                     yield Companion(source, suffix, replaces, keys.get("file", ""))

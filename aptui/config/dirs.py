@@ -34,7 +34,7 @@ def data_dir() -> Path:
     for folder in (package / "_data", package.parent):
         if (folder / "config" / "defaults.yaml").is_file():
             return folder
-    raise InternalError("the shipped 'config' folder is missing", where=str(package), hint="install aptui again")
+    raise InternalError("the 'config' folder of the installation is missing", where=str(package), hint="install aptui again")
 
 
 def format_of(folder: Path) -> Any | None:
@@ -61,7 +61,7 @@ def find_project(start: Path) -> Path:
             return folder
     for folder in (start, *start.parents):
         refuse_unreadable(folder)
-    raise MissingProjectError(f"no '{FILE_NAME}' in '{start}' or any folder above it", hint="'aptui init' writes one")
+    raise MissingProjectError(f"there is no '{FILE_NAME}' in '{start}' or in a folder above", hint="run 'aptui init' to write one")
 
 
 def refuse_strange_owner(project: Path) -> None:
@@ -81,8 +81,8 @@ def refuse_strange_owner(project: Path) -> None:
         if uid not in _list_trusted_owners() and not (path in project.parents and _is_unmapped(uid)):
             owner = _name_user(uid)
             raise UserError(
-                f"'{path}' belongs to {owner}, so the project in '{project}' is not opened without being named",
-                hint=f"if you trust {owner}: aptui -C '{project}'",
+                f"'{path}' belongs to {owner}, so aptui does not open the project '{project}' by itself",
+                hint=f"if you trust {owner}, run: aptui -C '{project}'",
             )
 
 
@@ -156,8 +156,8 @@ def refuse_other_user(cache_dir: str | os.PathLike[str]) -> None:
         return
     if uid != os.geteuid() and not os.access(own, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
         owner = _name_user(uid)
-        hint = f"run aptui as {owner}, or use a cache of your own: --set cache=FOLDER"
-        raise HostError(f"cache '{os.fspath(cache_dir)}' belongs to {owner}", hint=hint)
+        hint = f"run aptui as {owner}, or use your own cache folder: --set cache=FOLDER"
+        raise HostError(f"the cache '{os.fspath(cache_dir)}' belongs to {owner}", hint=hint)
 
 
 def engine_record(cache_dir: str | os.PathLike[str]) -> Path:

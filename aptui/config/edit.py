@@ -27,7 +27,7 @@ from aptui.shared.files.replacing import not_written, replace_bytes
 Value = str | int | float | bool
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 ._/-]*[A-Za-z0-9]|[0-9]+(ms|s|m|h|B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)")
 """Matches texts that are written without quotes, provided that YAML reads them as text."""
-_NEW_FILE = "# Your own layer: it is laid over every project's aptui.yaml.\n"
+_NEW_FILE = "# Your own settings: they override the aptui.yaml of every project.\n"
 
 
 class Setting(Struct, frozen=True):
@@ -104,7 +104,7 @@ def rewrite(project_dir: Path, file: Path, change: Callable[[str], str]) -> None
         after = b"\xef\xbb\xbf" + after
     check_with(project_dir, file, after)
     if _read(file) != before:
-        raise UserError(f"'{file}' was changed in the meantime", hint="try again")
+        raise UserError(f"'{file}' changed while aptui was writing it", hint="try again")
     _replace(Path(os.path.realpath(file)), after)
     trust.follow_edit(project_dir, file, before or b"", after)
 
@@ -123,7 +123,11 @@ def edit_text(text: str, name: str, key: str, value: Value | Sequence[Mapping[st
     except UserError:
         is_as_meant = False
     if not is_as_meant:
-        raise UserError(f"'{key}' cannot be written here without touching more", where=name, hint="write it by hand")
+        raise UserError(
+            f"'{key}' cannot be changed automatically without changing other lines of this file",
+            where=name,
+            hint="change the key by hand",
+        )
     return after
 
 
@@ -256,7 +260,11 @@ def with_entries(text: str, name: str, key: str, entries: Sequence[Any]) -> str:
         found = _list_or_none(changed, name, key)
         if found is not None and found.plain() == wanted:
             return changed
-    raise UserError(f"'{key}' cannot be written here without touching more", where=name, hint="write it by hand")
+    raise UserError(
+        f"'{key}' cannot be changed automatically without changing other lines of this file",
+        where=name,
+        hint="change the key by hand",
+    )
 
 
 def _change_list(text: str, name: str, key: str, wanted: list[Any]) -> str:
@@ -307,7 +315,11 @@ def _without(text: str, node: Node, at: int, key: str) -> str:
     begins = sum(len(each) for each in text.splitlines(keepends=True)[: line - 1]) + column - 1
     colon = _KEY.match(rest, begins)
     if colon is None:
-        raise UserError(f"'{key}' cannot be written here without touching more", where=node.where, hint="write it by hand")
+        raise UserError(
+            f"'{key}' cannot be changed automatically without changing other lines of this file",
+            where=node.where,
+            hint="change the key by hand",
+        )
     return f"{rest[: colon.end()]} []{rest[colon.end() :]}"
 
 
@@ -330,7 +342,7 @@ def _list_or_none(text: str, name: str, key: str) -> Node | None:
 def _find_list(text: str, name: str, key: str) -> Node:
     node = _list(text, name, key)
     if node is None:
-        raise UserError(f"'{key}' is no longer a list", where=name, hint="write it by hand")
+        raise UserError(f"'{key}' is no longer a list", where=name, hint="change the key by hand")
     return node
 
 

@@ -104,7 +104,7 @@ def _read_layers(project_dir: Path) -> list[tuple[str, bytes]]:
     project, user = project_dir / FILE_NAME, user_file()
     if not project.is_file():
         refuse_unreadable(project_dir)
-        raise MissingProjectError(f"no '{FILE_NAME}' in '{project_dir}'", hint="'aptui init' writes one")
+        raise MissingProjectError(f"there is no '{FILE_NAME}' in '{project_dir}'", hint="run 'aptui init' to write one")
     files = [*find_shipped_files(), project, *([user] if os.path.lexists(user) else [])]
     return [(str(file), _read(file)) for file in files]
 
@@ -170,7 +170,7 @@ def layer_trees(project_dir: Path, sets: Sequence[str] = ()) -> list[Node]:
 def with_workers(config: Config, workers: int) -> Config:
     """Return `config` with this number of workers; 0 is one per core."""
     if workers < 0:
-        raise UserError(f"{workers} workers cannot work", hint="0 is one per core")
+        raise UserError(f"{workers} is not a number of workers", hint="give a number above 0, or 0 for one worker per core")
     count = workers or core_count()
     return replace(config, workers=count, project=replace(config.project, workers=count))
 

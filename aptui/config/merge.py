@@ -220,10 +220,10 @@ def _set_layer(text: str) -> Node:
     key, equals, value = text.partition("=")
     where = f"--set {key}"
     if key.startswith("/"):
-        raise UserError("a key of O3DE's settings registry, which this project does not have", where=where)
+        raise UserError("this is a key of O3DE's settings registry, but the project is not an O3DE project", where=where)
     steps = key.strip().split(".")
     if not equals or not all(steps):
-        raise UserError("an option is KEY=VALUE", where=f"--set {text}", hint="for example --set workers=4")
+        raise UserError("--set needs KEY=VALUE", where=f"--set {text}", hint="for example --set workers=4")
     node = read_yaml(value.encode("utf-8", "surrogateescape"), where) if value.strip() else Node("", where)
     for depth in range(len(steps) - 1, -1, -1):
         if depth == 1 and (steps[0],) in _NAMED:

@@ -66,9 +66,9 @@ class ShippedBuilder(Struct, frozen=True):
     def lacks(self) -> str:
         """Return the package or program that the builder needs and this machine lacks, "" = nothing is missing."""
         if self.module and find_spec(self.module) is None:
-            return f"needs pip install {self.package or self.module.lower()}"
+            return f"needs a Python package: pip install {self.package or self.module.lower()}"
         if self.programs and not any(shutil.which(name) for name in self.programs):
-            return f"needs {self.programs[0]}, such as that of the package glslang-tools"
+            return f"needs the program {self.programs[0]}, for example from the package glslang-tools"
         return ""
 
 
@@ -266,7 +266,7 @@ def propose(folder: Path, copy_patterns: Sequence[str] = ()) -> Proposal:
     """
     folder = Path(os.path.abspath(folder))
     if not folder.is_dir():
-        raise UserError(f"'{folder}' is not a folder", hint="make it, or name the folder in which the assets are")
+        raise UserError(f"'{folder}' is not a folder", hint="create it, or give the folder that has the assets")
     engine = engine_of(folder)
     root = next((name for name in (*engine.roots, "assets") if (folder / name).is_dir()), ".")
     if root == "assets" and engine.name in ("Godot", "Defold"):
@@ -308,7 +308,9 @@ def write(proposal: Proposal) -> tuple[Path, Path | None]:
         with file.open("x", encoding="utf-8") as stream:
             stream.write(proposal.text())
     except FileExistsError:
-        raise UserError(f"'{file}' exists already", hint="edit it, or remove it first; 'aptui init --dry-run' only shows") from None
+        raise UserError(
+            f"'{file}' already exists", hint="edit this file, or remove it first; 'aptui init --dry-run' prints a new one"
+        ) from None
     except OSError as error:
         raise HostError(f"cannot write '{file}': {(error.strerror or str(error)).lower()}", hint="check its permissions") from None
     folder = proposal.folder
@@ -343,7 +345,9 @@ def _have_git_ignore(folder: Path) -> Path | None:
             stream.write(f"{gap}/Cache/\n")
     except OSError as error:
         what = f"cannot write '{file}': {(error.strerror or str(error)).lower()}"
-        raise HostError(what, hint="add the line '/Cache/' to it: products need not be under version control") from None
+        raise HostError(
+            what, hint="add the line '/Cache/' to this file, because products need not be under version control"
+        ) from None
     return file
 
 

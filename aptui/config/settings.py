@@ -53,7 +53,9 @@ def run_mistakes(resources: Node | None, builders: Iterable[Node]) -> list[UserE
     for builder in builders:
         for item in builder.items("resources"):
             if item.value not in known:
-                hint = nodes.nearest(item.value, known) if known else "say how many there are: resources: {gpu: 1}"
+                hint = (
+                    nodes.nearest(item.value, known) if known else "add the resource and its limit, for example resources: {gpu: 1}"
+                )
                 found.append(UserError(f"there is no resource '{item.value}'", where=item.where, hint=hint))
     return found
 
@@ -106,10 +108,10 @@ def alert_mistakes(given: Node | None) -> list[UserError]:
         if value is None:
             continue
         if not value.value:
-            found.append(UserError(f"'on.{event}' says nothing to do", where=value.where, hint="exec, webhook, desktop or bell"))
+            found.append(UserError(f"'on.{event}' has no action", where=value.where, hint="add exec, webhook, desktop or bell"))
         hook = value.get("webhook")
         if hook is not None and (problem := _fault(hook.value)):
-            found.append(UserError(f"'{hook.value}' {problem}", where=hook.where, hint="https://…, or http:// of this machine"))
+            found.append(UserError(f"'{hook.value}' {problem}", where=hook.where, hint="use https://…, or http:// on this machine"))
     return found
 
 
@@ -205,18 +207,18 @@ def check_address(address: str, *, has_certificates: bool, is_insecure: bool = F
     except ValueError:
         has_port = False
     if url.scheme not in {"tls", "tcp"} or not url.hostname or not has_port:
-        raise UserError(f"'{address}' is not the address of a scheduler", hint="tls://<host>:8786")
+        raise UserError(f"'{address}' is not the address of a scheduler", hint="write tls://HOST:8786")
     if url.scheme == "tls" and not has_certificates:
-        raise UserError(f"'{address}' needs certificates", hint="tls_ca, tls_cert and tls_key name PEM files")
+        raise UserError(f"'{address}' needs certificates", hint="set tls_ca, tls_cert and tls_key to PEM files")
     if url.scheme == "tcp" and not is_loopback(url.hostname):
         raise UserError(
-            f"'{address}' is not encrypted: any program that reaches it can run programs here",
-            hint="use tls://; tcp:// is for the loopback alone",
+            f"'{address}' is not encrypted, so any program that can connect to it could run programs on this machine",
+            hint="use tls://; tcp:// is allowed only on the loopback (this machine)",
         )
     if url.scheme == "tcp" and not is_insecure:
         raise UserError(
-            f"'{address}' has no authentication: every user of this machine could run programs as you",
-            hint="use tls:// with certificates; 'insecure: true' ('aptui worker --insecure') where you are the only user",
+            f"'{address}' has no authentication, so every user of this machine could run programs as you",
+            hint="use tls:// with certificates; if you are the only user, 'insecure: true' ('aptui worker --insecure') allows tcp://",
         )
 
 

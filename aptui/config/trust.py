@@ -90,7 +90,10 @@ def require(config: Config, what: str) -> None:
         UserError: the project is not trusted.
     """
     if not is_trusted(config):
-        raise UserError(f"{what} runs code of this project, which you have not trusted", hint="'aptui trust' says what it runs")
+        raise UserError(
+            f"{what} runs code of this project, which you have not trusted",
+            hint="run 'aptui trust' to list this code and to trust the project",
+        )
 
 
 def record(config: Config) -> None:
@@ -291,7 +294,9 @@ def _files_below(folder: str) -> Iterator[str]:
         for name in names:
             count += 1
             if count > _MOST_FILES:
-                raise HostError(f"'{folder}' has more than {_MOST_FILES:,} files", hint="keep in it what builders import alone")
+                raise HostError(
+                    f"'{folder}' has more than {_MOST_FILES:,} files", hint="keep only files that builders import in this folder"
+                )
             if name.endswith(_CODE):
                 yield os.path.join(path, name)
 
@@ -301,8 +306,8 @@ def _files_below(folder: str) -> Iterator[str]:
 # Any other shared cache is trusted without a key only if the project sets `trust`.
 
 UNSEALED = "unsealed"
-OPEN_STORE = "every user who can write to this shared cache could replace products here: it has no key"
-OPEN_STORE_HINT = "'aptui cache init' makes one; 'trust: unsealed' does without"
+OPEN_STORE = "the shared cache has no key, so every user who can write to it could replace your products"
+OPEN_STORE_HINT = "run 'aptui cache init' to make a key, or set 'trust: unsealed' to use the cache without a key"
 BUCKETS = ("s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "memory")
 """Schemes of object stores."""
 _SERVERS = ("http", "https")
@@ -322,8 +327,8 @@ def flaw_of_address(store: str) -> str:
     except ValueError as error:
         return f"'{shown}' is not an address: {str(error)[:1].lower()}{str(error)[1:]}"
     if url.scheme not in (*_SERVERS, *BUCKETS, "file"):
-        return f"'{shown}' is not a place for a shared cache"
-    return "" if is_whole else f"'{shown}' is not an address: it names no host"
+        return f"'{shown}' cannot be the store of a shared cache"
+    return "" if is_whole else f"'{shown}' is not a complete address: the host is missing"
 
 
 def is_own_store(store: str) -> bool:
@@ -392,9 +397,9 @@ def risks_of(sharing_store: str, *, is_used: bool, is_sealed: bool) -> list[str]
     url = urlsplit(sharing_store)
     risks = []
     if not is_sealed and not is_own_store(sharing_store):
-        risks.append("every user who can write to it, or intercept the connection, could replace products here: it needs no key")
+        risks.append("it has no key, so every user who can write to it, or intercept the connection, could replace your products")
     if url.scheme == "http" and not is_loopback(url.hostname or ""):
-        risks.append("every host on the way can read the results: it is http, not https")
+        risks.append("it uses http, not https, so every host on the way can read the results")
     return risks
 
 

@@ -113,7 +113,7 @@ def flaws_of_name(check: Check, rel: str) -> Iterator[str]:
     """Yield the flaws of a source's name."""
     name = rel.rpartition("/")[2]
     if check.file_name and not _compile_name_regex(check.file_name).fullmatch(name):
-        yield f"the name '{name}' is not like '{check.file_name}'"
+        yield f"the name '{name}' does not match '{check.file_name}'"
 
 
 def flaws_of_product(check: Check, product: CheckedProduct) -> Iterator[str]:
@@ -127,7 +127,7 @@ def flaws_of_product(check: Check, product: CheckedProduct) -> Iterator[str]:
     if check.formats and facts.format and facts.format not in check.formats:
         yield f"format is {facts.format}, wanted: {', '.join(check.formats)}"
     if check.power_of_two and facts.width and facts.height and not (_is_power(facts.width) and _is_power(facts.height)):
-        yield f"{facts.width}x{facts.height} are not powers of two"
+        yield f"width and height must be powers of two, but are {facts.width}x{facts.height}"
 
 
 def find_block(checks: Sequence[Check], rel: str, products: Iterable[CheckedProduct]) -> str:

@@ -235,8 +235,8 @@ def _refuse(where: str, words: Sequence[Word]) -> None:
     names = [name for word in words for name in word.names]
     if names:
         raise TemplateError(
-            f"{{{names[0]}}} is run as code by '{where}'",
-            'pass it as an argument: sh -c \'tool "$1"\' sh {source}, or read "$APTUI_SOURCE" from the environment',
+            f"'{where}' would run the value of {{{names[0]}}} as code",
+            'pass the value as an argument: sh -c \'tool "$1"\' sh {source}; or read "$APTUI_SOURCE" from the environment',
         )
 
 
@@ -247,7 +247,10 @@ PLACEHOLDER = re.compile(
 )
 
 
-_AS_ARGUMENT = "pass it as an argument, and quote the word of the here-document: sh -s {source} <<'EOF', python3 - {source} <<'EOF'"
+_AS_ARGUMENT = (
+    "pass the value as an argument, and quote the first word of the here-document: sh -s {source} <<'EOF', "
+    "python3 - {source} <<'EOF'"
+)
 _CLOSERS = frozenset(["}", "done", "fi", "esac"])
 """Words that end a group of commands. A here-document after one of these words is the input of the whole group."""
 
@@ -431,7 +434,7 @@ class _Scan:
             return False
         if self._refused:
             raise TemplateError(
-                f"{{{match[1]}}} stands in {self._refused[: self._refused.index('|')]}", self._refused.split("|")[1]
+                f"{{{match[1]}}} is not allowed in {self._refused[: self._refused.index('|')]}", self._refused.split("|")[1]
             )
         begins = around is not Around.COMMENT and not line.is_target and (line.word is None or not line.word.text)
         self.slots.append(Slot(match[1], match.start(), match.end(), around, begins))
@@ -454,7 +457,7 @@ class _Scan:
             case "$":
                 self._dollar(line)
             case "`":
-                self._refuse_until("`", line, "backticks|write $( ) in place of the backticks")
+                self._refuse_until("`", line, "backticks|write $( ) instead")
             case _:
                 line.put(character)
                 self._at += 1
@@ -479,7 +482,7 @@ class _Scan:
         after = self._text[self._at + 1 : self._at + 2]
         match = PLACEHOLDER.match(self._text, self._at + 1)
         if match:
-            raise TemplateError(f"a backslash stands before {{{match[1]}}}", "remove the backslash: values need no quoting")
+            raise TemplateError(f"a backslash stands before {{{match[1]}}}", "remove the backslash; aptui itself quotes values")
         line.put("" if after == "\n" else after)
         self._at += 2
 
@@ -487,13 +490,15 @@ class _Scan:
         rest = self._text[self._at : self._at + 3]
         if rest == "$((":
             self._at += 2
-            self._refuse_until("))", line, "$(( )), where a value is a formula|give it to a program")
+            self._refuse_until(
+                "))", line, "$(( )), because the shell would evaluate the value|pass the value to a program as an argument"
+            )
         elif rest[:2] == "$(":
             self._at += 2
             self._read_nested(line)
         elif rest[:2] == "${":
             self._at += 1
-            self._refuse_until("}", line, "${ }|put the value into a variable of the shell first: x={source}")
+            self._refuse_until("}", line, "${ }|assign the value to a shell variable first: x={source}")
         else:
             line.put("$")
             self._at += 1
@@ -528,7 +533,9 @@ class _Scan:
             self._at += 1
         elif self._text.startswith("((", self._at) and line.word is None:
             self._at += 1
-            self._refuse_until("))", line, "(( )), where a value is a formula|give it to a program")
+            self._refuse_until(
+                "))", line, "(( )), because the shell would evaluate the value|pass the value to a program as an argument"
+            )
         else:
             line.end_word()
             self._at += 1
@@ -553,7 +560,7 @@ class _Scan:
         if match is None:
             return
         if slot := PLACEHOLDER.search(match[1]):
-            raise TemplateError(f"{{{slot[1]}}} stands in the word that ends a here-document", "choose a fixed word")
+            raise TemplateError(f"{{{slot[1]}}} is not allowed in the word that ends a here-document", "use a fixed word")
         is_quoted = any(mark in match[1] for mark in "'\"\\")
         document = _Document(re.sub(r"['\"\\]", "", match[1]), strips, is_quoted)
         self._documents.append(document)
@@ -564,9 +571,9 @@ class _Scan:
         for document in self._documents:
             end, after = self._end_of_document(document.word, strips=document.strips)
             if document.reader:
-                self._refused = f"a here-document that '{document.reader}' takes for code|{_AS_ARGUMENT}"
+                self._refused = f"a here-document, because '{document.reader}' would run it as code|{_AS_ARGUMENT}"
             elif document.is_quoted:
-                self._refused = "a here-document whose word is quoted|take the quotes of its word away"
+                self._refused = "a here-document whose first word is quoted|remove the quotes"
             while self._at < end:
                 if not self._slot(line, Around.DOCUMENT):
                     character = self._text[self._at]
@@ -610,6 +617,8 @@ class _Scan:
         if not line.words or line.words[0].text in _CLOSERS:
             reader = self._reader
         if reader and line.strings:
-            raise TemplateError(f"{{{line.strings[0]}}} stands in a here-string that '{reader}' takes for code", _AS_ARGUMENT)
+            raise TemplateError(
+                f"{{{line.strings[0]}}} is not allowed in a here-string, because '{reader}' would run it as code", _AS_ARGUMENT
+            )
         for document in line.documents:
             document.reader = document.reader or reader

@@ -191,11 +191,11 @@ _PHRASES = {
     "dependency": "dependency '{name}'",
     "discovered": "dependency '{name}' (found while processing)",
     "companion": "companion '{name}'",
-    "places": "where dependencies lie in the scan folder '{name}'",
-    "found places": "where dependencies lie in the scan folder '{name}' (found while processing)",
+    "places": "the location of dependencies in the scan folder '{name}'",
+    "found places": "the location of dependencies in the scan folder '{name}' (found while processing)",
     "job": "the fingerprint of job '{name}'",
     "products": "the products of job '{name}'",
-    "ring": "the ring through '{name}'",
+    "ring": "the cycle of dependencies through '{name}'",
     "quality": "the quality",
     "rule": "the configuration of builder '{name}'",
     "check": "check '{name}'",
@@ -238,13 +238,13 @@ def _difference(kind: str, was: tuple[str, str] | None, now: tuple[str, str] | N
     name = (now or was or ("", ""))[0]
     phrase = _PHRASES.get(kind, kind).format(name=name)
     if now is not None and now[1] == MISSING and was is None:
-        return f"{phrase} is declared now, and missing"
+        return f"{phrase} is now declared, but missing"
     if now is None and was is not None and was[1] == MISSING:
         return f"{phrase} was missing, and is no longer declared"
     if was is None or was[1] == MISSING:
         return f"{phrase} is new" if kind not in _VALUED else f"{phrase} was set to '{name}'"
     if now is None or now[1] == MISSING:
-        return f"{phrase} is gone"
+        return f"{phrase} was removed"
     if kind in _VALUED:
         return f"{phrase} changed from '{was[0]}' to '{now[0]}'"
     return f"{phrase} changed ({was[1][:8]} -> {now[1][:8]})"

@@ -43,13 +43,13 @@ def path_link(path: str, kind: LinkKind, flags: int, root: str = "") -> ProductL
     if len(found) > _LONGEST:
         raise ValueError(f"has more than {_LONGEST} characters")
     if found == ".." or found.startswith("../"):
-        raise ValueError("climbs out of its folder")
+        raise ValueError("leads out of its folder with '..'")
     if found.startswith(":"):  # a colon marks an exclusion in O3DE's tables
         raise ValueError("begins with ':'")
     if kind is LinkKind.PRODUCT_FILE and found.lower().endswith(IMAGE_EXTENSIONS):
         kind = LinkKind.SOURCE_FILE
     if kind is LinkKind.PRODUCT_FILE and found.startswith("/"):
-        raise ValueError("is absolute; a product is named relative to the folder of its platform")
+        raise ValueError("is absolute; it must be relative to the folder of the platform")
     return ProductLink(kind, found.lower(), flags, is_exclusion=is_exclusion)
 
 

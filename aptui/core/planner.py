@@ -123,8 +123,8 @@ class Planner:
         if len(found) < 2:
             return ""
         (wide, loser), (narrow, winner) = sorted(found, key=lambda each: len(each[0]))
-        advice = f"add exclude: ['{narrow}'] to '{loser}'" if narrow != wide else "give one of them another pattern"
-        return f"; '{wide}' of builder '{loser}' and '{narrow}' of builder '{winner}' both match it: {advice}"
+        advice = f"add exclude: ['{narrow}'] to '{loser}'" if narrow != wide else "give one of these builders another pattern"
+        return f"; the pattern '{wide}' of builder '{loser}' and '{narrow}' of builder '{winner}' both match the source: {advice}"
 
     def order_of(self, builder: bytes) -> int:
         """Return the position of a builder in the configuration; unknown builders come last."""

@@ -95,9 +95,9 @@ def fault_of(name: str, value: object) -> str:
     """Return why the fact `name` cannot have this value, "" if it can have the value."""
     if name == "format":
         is_word = isinstance(value, str) and value.isprintable() and value == value.lower() and 0 < len(value) <= LONGEST_FORMAT
-        return "" if is_word else f"not a word in lower case of at most {LONGEST_FORMAT} characters"
+        return "" if is_word else f"not a lower-case word of at most {LONGEST_FORMAT} characters"
     if FACT_NAME.fullmatch(name) is None:
-        return "a fact whose name is not lower-case letters, digits and _"
+        return "a fact whose name has other characters than lower-case letters, digits and _"
     if name not in FACTS and isinstance(value, str):
         return "" if value.isprintable() and len(value) <= LONGEST_TEXT else f"not a text of at most {LONGEST_TEXT} characters"
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -277,7 +277,7 @@ class SettingsTree:
     def _check(self, file: _Folder, name: str, section: Mapping[str, Mapping[str, Json]]) -> None:
         known = self._builders.keys() | set(self._project.declared_builders)
         if name not in known:
-            raise UserError(f"no builder is called '{name}'", where=file.where(name), hint=_nearest(name, known))
+            raise UserError(f"there is no builder '{name}'", where=file.where(name), hint=_nearest(name, known))
         builder = self._builders.get(name)
         platforms = {platform.id for platform in self._project.platforms}
         tags = {tag for platform in self._project.platforms for tag in platform.tags}
@@ -289,14 +289,21 @@ class SettingsTree:
                     f"'{reference}' is neither a platform nor a tag", where=where, hint=_nearest(reference, names - {"*"})
                 )
             if params != SKIP and params and _is_copy(builder):
-                raise UserError(f"'{name}' copies: it has no parameters", where=file.where(name, "platforms", reference))
+                raise UserError(
+                    f"builder '{name}' has no parameters, because it only copies files",
+                    where=file.where(name, "platforms", reference),
+                )
         for place, params in (
             (("params",), section["params"]),
             *((("platforms", key), each) for key, each in section["platforms"].items()),
         ):
             _check_trust(file, builder, place, params)
         if section["params"] and _is_copy(builder):
-            raise UserError(f"'{name}' copies: it has no parameters", where=file.where(name, "params"), hint="it can be skipped")
+            raise UserError(
+                f"builder '{name}' has no parameters, because it only copies files",
+                where=file.where(name, "params"),
+                hint="to leave these files out, write 'skip'",
+            )
         if builder is not None and builder.params_schema:
             _check_params(file, name, section, builder)
 
@@ -318,15 +325,15 @@ def _check_trust(file: _Folder, builder: Builder | None, place: tuple[str, ...],
     for name in params:
         if name in builder.trusted_params:
             raise UserError(
-                f"'{name}' of builder '{builder.name}' may be set in the project's aptui.yaml alone",
+                f"'{name}' of builder '{builder.name}' can be set only in the project's aptui.yaml",
                 where=file.where(builder.name, *place, name),
-                hint="it names a program, a command or a place outside the project",
+                hint="the parameter gives a program, a command or a path outside the project",
             )
         if builder.kind is BuilderKind.COMMAND and _is_option(params[name]):
             raise UserError(
-                f"'{name}' of builder '{builder.name}' begins with '-': its command would take it for an option",
+                f"'{name}' of builder '{builder.name}' begins with '-', so the command would read it as an option",
                 where=file.where(builder.name, *place, name),
-                hint="set it in the project's aptui.yaml",
+                hint="set the parameter in the project's aptui.yaml",
             )
 
 
@@ -389,4 +396,4 @@ def _nearest(word: str, known: Iterable[str]) -> str:
 
     names = sorted(known)
     near = get_close_matches(word, names, n=1, cutoff=0.6) or [name for name in names if name.lower() == word.lower()]
-    return f"did you mean '{near[0]}'?" if near else f"known here: {', '.join(names)}"
+    return f"did you mean '{near[0]}'?" if near else f"the known names are: {', '.join(names)}"

@@ -291,7 +291,7 @@ def _list_gaps() -> list[str]:
     for extra in EXTRAS:
         if not extra.is_possible():
             missing.setdefault(extra.needs, []).append(extra.makes)
-    return [f"Left out: {', '.join(makes)}. Needed: {needs}" for needs, makes in missing.items()]
+    return [f"Left out: {', '.join(makes)}. Missing: {needs}" for needs, makes in missing.items()]
 
 
 def _config() -> str:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 FOLDER = "builders"
-_HELPER = "a file without builders is called '_NAME.py'"
+_HELPER = "if the file is a helper module, rename it to '_NAME.py'"
 _LIMIT_S = 120.0
 _VERSION_LIMIT_S = 10.0
 _MOST_VERSION_CHARACTERS = 1000
@@ -118,7 +118,7 @@ def complete(
     for path in paths:
         if not files[path].classes:
             name = f"{FOLDER}/{os.path.basename(path)}"
-            notify(f"'{name}' has no builder: a class with name, patterns, create_jobs and process_job; {_HELPER}")
+            notify(f"'{name}' has no builder, which is a class with name, patterns, create_jobs and process_job; {_HELPER}")
     _check_entries(builders, own, entries, config.places)
     completed = [_complete_builder(_add_versions(builder, config, versions), own, files, entries) for builder in builders]
     used = {origin for builder in completed for origin in (builder.origin, *(step.origin for step in builder.steps))}
@@ -155,7 +155,7 @@ def _adapt_builders(
         _check_adapted(answer, builder, known, notify)
         for found in answer.found:
             if found.name in taken:
-                notify(f"'{_script_of(found)}': another builder is called {found.name!r}, so this one is left out")
+                notify(f"'{_script_of(found)}': the builder {found.name!r} is left out, because another builder has this name")
             else:
                 taken.add(found.name)
                 completed.append(_make_unlisted(found, builder))
@@ -189,14 +189,16 @@ def read_remembered_names(cache_file: Path) -> dict[bytes, str]:
 def _check_adapted(answer: ClassAnswer, stand_in: Builder, known: Iterable[Builder], notify: Callable[[str], None]) -> None:
     if answer.error:
         raise UserError(
-            f"{stand_in.name} cannot be loaded: {answer.error}", hint="'aptui doctor' says more; fix the file that is named"
+            f"{stand_in.name} cannot be loaded: {answer.error}", hint="correct the file in this message; 'aptui doctor' prints more"
         )
     there = {builder.uuid for builder in answer.found}
     for problem in answer.problems:
         lost = sorted(builder.name for builder in known if _script_of(builder) == problem.script and builder.uuid not in there)
         if lost:
             # A source without its builder loses its products, and a mistake in a script must not cause that.
-            raise UserError(problem.text, hint=f"it registered {', '.join(map(repr, lost))} before; fix it, or remove the script")
+            raise UserError(
+                problem.text, hint=f"correct or remove the script, which registered {', '.join(map(repr, lost))} before"
+            )
         notify(problem.text)
 
 
@@ -377,7 +379,7 @@ def _ask_versions(config: Config) -> dict[str, str]:
             why = f"cannot be started: {error}"
         if why:
             what = f"the version command '{tool.version}' of tool '{tool.name}' {why}"
-            raise UserError(what, where=tool.where, hint="run it by hand in the folder of the project")
+            raise UserError(what, where=tool.where, hint="run this command in the folder of the project to see why")
         found[key] = output
     return found
 
@@ -404,7 +406,7 @@ def _keep_classes(answer: ClassAnswer, path: str, known: ClassAnswer | None) -> 
     classes = read_classes(path)
     if not classes:
         where = f"{path}:{answer.line}" if answer.line else path
-        hint = f"files in '{FOLDER}/' whose names start with '_' are not loaded"
+        hint = f"to keep aptui from loading a file in '{FOLDER}/', begin its name with '_'"
         raise UserError(_describe_error(answer), where=where, hint=hint)
     return replace(answer, classes=classes)
 
@@ -467,8 +469,10 @@ def _read_class(node: ast.ClassDef, path: str) -> ClassDescription | None:
 
 
 def _incomplete_error(found: IncompleteClass, path: str) -> UserError:
-    what = f"class {found.name} has {_enumerate(found.has)} and no {' and no '.join(found.lacks)}"
-    return UserError(what, where=f"{path}:{found.line}", hint="the name of a helper class begins with '_'")
+    what = f"class {found.name} has {_enumerate(found.has)}, but no {' and no '.join(found.lacks)}"
+    return UserError(
+        what, where=f"{path}:{found.line}", hint="complete the builder; if the class is a helper, begin its name with '_'"
+    )
 
 
 def _enumerate(names: Sequence[str]) -> str:
@@ -489,10 +493,10 @@ def _check_lost(
             continue
         listed = _enumerate([repr(name) for name in lost])
         if not answer.classes:
-            hint = "restore it, or remove the file: then its products go"
-            raise UserError(f"the file has no builder any more; it had {listed}", where=path, hint=hint)
+            hint = "restore the builder; or remove the file, and the products of the builder are deleted"
+            raise UserError(f"the file no longer has a builder; it had {listed}", where=path, hint=hint)
         new = _enumerate([repr(found.name) for found in answer.classes])
-        notify(f"'{FOLDER}/{os.path.basename(path)}': {listed} is gone, and so are its products; the file has {new}")
+        notify(f"'{FOLDER}/{os.path.basename(path)}': {listed} was removed, so its products are deleted; the file now has {new}")
 
 
 def _check_patterns(builders: Iterable[Builder], own: Iterable[tuple[ClassDescription, str]], places: Mapping[str, str]) -> None:
@@ -504,10 +508,10 @@ def _check_patterns(builders: Iterable[Builder], own: Iterable[tuple[ClassDescri
         if builder.origin in known:
             found, path = known[builder.origin]
             name = found.origin.rpartition(":")[2]
-            what, where = f"class {name} has name, create_jobs and process_job and no patterns", f"{path}:{found.line}"
+            what, where = f"class {name} has name, create_jobs and process_job, but no patterns", f"{path}:{found.line}"
         else:
             what, where = f"builder {builder.name!r} has no patterns", places.get(builder.name, "")
-        wrong.append(UserError(what, where=where, hint="say which sources it is for: patterns = ('*.ext',)"))
+        wrong.append(UserError(what, where=where, hint="add the patterns of its sources: patterns = ('*.ext',)"))
     if wrong:
         raise ConfigErrors(wrong)
 
@@ -535,7 +539,7 @@ def _entry_error(answer: ClassAnswer, name: str, builder: Builder, known: Iterab
     import difflib  # imported here, because the module is needed only after a mistake
 
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}" if near else f"there are {', '.join(map(repr, names)) or 'none'}"
+    hint = f"did you mean {near[0]!r}" if near else f"the builders are: {', '.join(map(repr, names)) or 'none'}"
     return UserError(f"{answer.error} (used by {builder.name!r})", where=where, hint=hint)
 
 
@@ -544,10 +548,12 @@ def _check_own_names(files: dict[str, ClassAnswer], paths: list[str]) -> None:
     for path in paths:
         for found in files[path].classes:
             if not re.fullmatch(r"[^\s\x00-\x1f/:]+", found.name):
-                raise UserError(f"the builder name {found.name!r} has blanks, slashes or colons in it", where=path)
+                raise UserError(f"the builder name {found.name!r} must not contain spaces, slashes or colons", where=path)
             if found.name in seen:
                 raise UserError(
-                    f"the builder {found.name!r} is also in {seen[found.name]!r}", where=path, hint="rename one of them"
+                    f"there is also a builder {found.name!r} in {seen[found.name]!r}",
+                    where=path,
+                    hint="rename one of these builders",
                 )
             seen[found.name] = path
 
@@ -557,7 +563,7 @@ def _check_names(builders: list[Builder]) -> None:
     for builder in builders:
         if builder.name in seen:
             where = builder.origin.removeprefix("file:").rpartition(":")[0] if builder.origin.startswith("file:") else ""
-            raise UserError(f"two builders are called {builder.name!r}", where=where, hint="rename one of them")
+            raise UserError(f"two builders have the name {builder.name!r}", where=where, hint="rename one of these builders")
         seen[builder.name] = builder
 
 
@@ -626,8 +632,8 @@ def ask_child(questions: list[ClassQuestion], sandbox: Sandbox | None) -> list[C
     except subprocess.TimeoutExpired:
         names = ", ".join(repr(_subject(question)) for question in questions)
         raise UserError(
-            f"builders cannot be loaded within {_LIMIT_S:.0f} s: one of {names} hangs at its import",
-            hint="check what they do when they are imported",
+            f"the builders were not loaded within {_LIMIT_S:.0f} s, because the import of one of these files does not end: {names}",
+            hint="check what these files do when they are imported",
         ) from None
     try:
         return msgspec.json.decode(ended.stdout, type=prepare_form(list[ClassAnswer]))
@@ -635,7 +641,7 @@ def ask_child(questions: list[ClassQuestion], sandbox: Sandbox | None) -> list[C
         text = ended.stderr.decode("utf-8", "replace").strip().splitlines()
         raise UserError(
             f"the builders cannot be loaded: {text[-1] if text else f'status {ended.returncode}'}",
-            hint="'aptui doctor' says more; fix the file that is named",
+            hint="correct the file in this message; 'aptui doctor' prints more",
         ) from None
 
 

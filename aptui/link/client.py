@@ -127,8 +127,8 @@ class EngineClient:
         hello = client.hello
         if not places.is_same_cache(cache_dir, hello.cache, hello.cache_id):
             client.close()
-            what = f"no engine of cache '{os.fspath(cache_dir)}' runs: the one at '{path}' has cache '{hello.cache}'"
-            raise NoEngine(what, hint="'aptui start' starts one")
+            what = f"no engine is running for cache '{os.fspath(cache_dir)}': the engine at '{path}' has cache '{hello.cache}'"
+            raise NoEngine(what, hint="start one with 'aptui start'")
         return client
 
     @classmethod
@@ -150,7 +150,7 @@ class EngineClient:
             channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", *_SEND_LIMIT))
             channel.connect(path)
             if not places.peer_credentials(channel).is_trusted:
-                raise PermissionError(errno.EACCES, "it is another user's")
+                raise PermissionError(errno.EACCES, "it belongs to another user")
         except OSError as error:
             channel.close()
             raise _as_refused(path, error) from None
@@ -190,7 +190,9 @@ class EngineClient:
                 # The reading thread reports the end of the connection, because the last message of the server may still be unread.
                 self._shut_down()
                 if not isinstance(error, (BrokenPipeError, ConnectionResetError)):
-                    self._last_words = EngineGone("the engine no longer reads requests", hint="it is stuck or stopped")
+                    self._last_words = EngineGone(
+                        "the engine no longer reads requests", hint="it hangs or was suspended; 'aptui ps' lists it"
+                    )
         return number
 
     def ask(self, verb: Verb, timeout_s: float | None = None, *, on_news: Callable[[NoticeLine], object] | None = None) -> Answer:
@@ -247,7 +249,7 @@ class EngineClient:
             self.post(PingEngine(), pongs.append)
             if not self.listen_until(lambda: pongs or is_over(), _SILENCE_S, on_news=on_news):  # noqa: B023  # called here alone
                 what = f"the engine (process {self.hello.pid}) has not answered for {_SILENCE_S:g} s"
-                raise NoAnswer(what, hint="it is stuck or stopped; 'aptui ps' lists it")
+                raise NoAnswer(what, hint="it hangs or was suspended; 'aptui ps' lists it")
 
     def next_news(self, timeout_s: float | None = None) -> NoticeLine | None:
         """Return the next notice, None after the timeout; without a timeout wait until a notice arrives.
@@ -371,9 +373,13 @@ def _refusal_of(line: RefusalLine) -> RequestRefused:
 
 def _as_refused(path: str, error: OSError) -> HostError:
     if isinstance(error, (FileNotFoundError, ConnectionRefusedError, NotADirectoryError)):
-        return NoEngine(f"no engine listens at '{path}'", hint="start one")
+        return NoEngine(f"no engine listens at '{path}'", hint="start one with 'aptui start'")
     if isinstance(error, BlockingIOError):
-        return EngineGone(f"the engine at '{path}' accepts no connections", hint="it is stuck or stopped")
+        return EngineGone(
+            f"the engine at '{path}' does not accept connections", hint="it hangs or was suspended; 'aptui ps' lists it"
+        )
     has_none_left = error.errno in (errno.EMFILE, errno.ENFILE)
-    hint = "more files are open than 'ulimit -n' allows" if has_none_left else "check its permissions"
+    hint = (
+        "this process has as many open files as 'ulimit -n' allows; raise that limit" if has_none_left else "check its permissions"
+    )
     return HostError(f"socket '{path}' cannot be reached: {error.strerror or error}", hint=hint)

@@ -68,7 +68,7 @@ def _too_much(value: object, bounds: Bounds) -> Excess | None:
             return None
         case int():
             is_known = abs(value) <= LAST_NUMBER
-            return None if is_known else Excess("a number beyond 64 bits", f"numbers go from -{LAST_NUMBER} to {LAST_NUMBER}")
+            return None if is_known else Excess("a number beyond 64 bits", f"use a number from -{LAST_NUMBER} to {LAST_NUMBER}")
         case str():
             return _too_long(value, bounds)
         case tuple() | list():
@@ -82,15 +82,15 @@ def _too_much(value: object, bounds: Bounds) -> Excess | None:
 
 def _too_long(text: str, bounds: Bounds) -> Excess | None:
     if _is_pattern(text) and len(text) > PATTERN_LIMIT:
-        return Excess(f"a pattern of more than {PATTERN_LIMIT} characters", "say a shorter one")
-    return Excess(f"a text of more than {bounds.text} characters", "say a shorter one") if len(text) > bounds.text else None
+        return Excess(f"a pattern of more than {PATTERN_LIMIT} characters", "use a shorter pattern")
+    return Excess(f"a text of more than {bounds.text} characters", "use a shorter text") if len(text) > bounds.text else None
 
 
 def _too_many(values: list[object] | tuple[object, ...], bounds: Bounds) -> Excess | None:
     if len(values) > bounds.items:
-        return Excess(f"more than {bounds.items} items", "say them in several requests")
+        return Excess(f"more than {bounds.items} items", "send several requests")
     if sum(isinstance(each, str) and _is_pattern(each) for each in values) > bounds.patterns:
-        return Excess(f"more than {bounds.patterns} patterns", "say them in several requests")
+        return Excess(f"more than {bounds.patterns} patterns", "send several requests")
     return next((excess for each in values if (excess := _too_much(each, bounds))), None)
 
 
@@ -116,7 +116,7 @@ def suggest(word: str, words: Iterable[str]) -> str:
     near = get_close_matches(word[:_SHOWN_CHARACTERS], known, n=1)
     if near:
         return f"did you mean '{near[0]}'?"
-    return f"there are: {', '.join(known)}" if known else "it does not have any"
+    return f"the known names are: {', '.join(known)}" if known else "it does not have any"
 
 
 def explain(error: Exception) -> str:

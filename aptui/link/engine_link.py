@@ -85,7 +85,7 @@ class EngineLink:
         """
         client, loop = self._client, asyncio.get_running_loop()
         if client is None or not self.is_here:
-            raise HostError("no engine is running", hint="try again when it is back")
+            raise HostError("no engine is running", hint="try again when the engine has started")
         waiting: asyncio.Future[Answer | KnownError] = loop.create_future()
 
         def hand_over(answer: Answer | KnownError) -> None:

@@ -120,10 +120,12 @@ def make_private(folder: Folder) -> None:
             os.mkdir(path, 0o700)
         named, real, above = os.lstat(path), os.stat(path), os.stat(parent)
         if named.st_uid != os.geteuid() or real.st_uid != os.geteuid() or not stat.S_ISDIR(real.st_mode):
-            raise HostError(f"'{path}' is not a folder of yours", hint="check who owns it, and remove it")
+            raise HostError(f"'{path}' is not a folder that belongs to you", hint="check its owner, and remove it")
         is_open = above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX
         if is_open or above.st_uid not in (os.geteuid(), 0):
-            raise HostError(f"others can change what lies in '{parent}'", hint="check its owner and permissions")
+            raise HostError(
+                f"other users can change the files in '{parent}'", hint="correct the owner and the permissions of that folder"
+            )
         if real.st_mode & 0o077:
             os.chmod(path, 0o700)
     except OSError as error:
@@ -337,7 +339,7 @@ def remove_stale(path: str) -> None:
                 f"socket '{path}' cannot be created: {error.strerror or error}",
                 hint="check its permissions and the free space on its disk",
             ) from error
-    raise BusyError(f"a process answers on socket '{path}'", hint="another engine runs; stop it")
+    raise BusyError(f"a process answers on socket '{path}'", hint="another engine is running; stop it first")
 
 
 # A gateway beside an engine has a record in the engine's private folder: the address of the gateway, or the reason why the gateway
@@ -411,4 +413,6 @@ def describe_gateway(record: GatewayRecord | None) -> str:
         return "not running"
     if record.problem:
         return f"not running: {record.problem}"
-    return f"listens at {record.url} (process {record.pid})" if record.is_alive else "not running: the last gateway died"
+    return (
+        f"listens at {record.url} (process {record.pid})" if record.is_alive else "not running: the last gateway ended unexpectedly"
+    )

@@ -120,7 +120,7 @@ class ClientRequest:
         try:
             self._say(codec.encode_answer(self._number, fields))
         except TypeError as error:
-            self.refuse(f"the answer cannot be written: {error}", "this is a mistake in aptui", 2)
+            self.refuse(f"the answer cannot be written: {error}", "this is a bug in aptui; please report it", 2)
 
     def refuse(self, what: str, hint: str = "", code: int = 3) -> None:
         """Send a refusal; `code` is the exit code for it."""
@@ -329,8 +329,8 @@ class LinkServer:
             self._selector.register(self._listener, selectors.EVENT_READ, self._on_connection)
         for client in list(self._clients.values()):
             if client.begun_s is not None and now >= client.begun_s + self._limits.message_s:
-                what = "a message that does not end" if client.hello else "no hello"
-                self._dismiss(client, f"{what} within {self._limits.message_s:g} s")
+                what = "the message is incomplete" if client.hello else "the client did not send 'hello'"
+                self._dismiss(client, f"{what} after {self._limits.message_s:g} s")
         self._report_gone_clients()
 
     # ------------------------------------------------------------------------------------------------- accepting clients
@@ -359,7 +359,9 @@ class LinkServer:
             channel.close()
         elif len(self._clients) >= self._limits.connections:
             with contextlib.suppress(OSError):
-                channel.send(codec.encode_refusal(0, f"the engine has {self._limits.connections} connections already", code=4))
+                channel.send(
+                    codec.encode_refusal(0, f"the engine already has {self._limits.connections} connections, its maximum", code=4)
+                )
             channel.close()
         else:
             self._count += 1
@@ -409,7 +411,7 @@ class LinkServer:
             return
         client.begun_s = client.begun_s or self._clock()
         if sum(each.lines.begun_bytes for each in self._clients.values()) > self._limits.begun_bytes:
-            self._dismiss(client, "too many unfinished messages", code=BusyError.exit_code)
+            self._dismiss(client, "too many clients have sent incomplete messages", code=BusyError.exit_code)
 
     def _take(self, client: _Client, line: bytes) -> None:
         try:
@@ -428,10 +430,13 @@ class LinkServer:
             self._dismiss(client, "the first message must be 'hello'", number=number)
             return
         elif isinstance(verb, EngineHello):
-            request.refuse("'hello' was sent already")
+            request.refuse("'hello' was already sent on this connection")
             return
         if client.hello.protocol != PROTOCOL and not isinstance(verb, (EngineHello, *_BEFORE_HELLO)):
-            what = f"this engine (aptui {self._version}) speaks protocol {PROTOCOL}, you speak {client.hello.protocol}"
+            what = (
+                f"the engine (aptui {self._version}) uses protocol {PROTOCOL}, and this client uses protocol "
+                f"{client.hello.protocol}"
+            )
             request.refuse(what, "restart the engine", BusyError.exit_code)
             return
         try:

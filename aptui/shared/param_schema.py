@@ -125,7 +125,7 @@ def _nearest(name: str, known: list[str]) -> str:
     import difflib  # imported here, because most parameters are correct
 
     near = difflib.get_close_matches(name.lower().replace("-", "_"), known, n=1, cutoff=0.5)
-    return f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+    return f"did you mean '{near[0]}'?" if near else f"the parameters are: {', '.join(known)}"
 
 
 def _shorten_value(value: object) -> str:

@@ -45,14 +45,14 @@ def plans_and_edges(
         for job in response.jobs:
             if job.additional_fingerprint and not builder.analysis_fingerprint:
                 raise AnswerRefused(
-                    f"builder '{builder.name}' gives a job an additional fingerprint, but its class has no analysis_fingerprint: "
-                    "add one that changes with it, so that the engine repeats the analysis"
+                    f"builder '{builder.name}' gives a job an additional fingerprint, but its class has no analysis_fingerprint; "
+                    "add an analysis_fingerprint that changes with it, so that the engine repeats the analysis"
                 )
             plans.pop((job.job_key, job.platform), None)
             plans[job.job_key, job.platform] = _plan(job, order.root)
         edges = edges_of(response.source_dependencies)
     except (TypeError, AttributeError, ValueError) as error:
-        raise AnswerRefused(f"create_jobs answered with a value of the wrong kind: {error}") from error
+        raise AnswerRefused(f"create_jobs returned a value of the wrong type: {error}") from error
     return tuple(plans.values()), edges
 
 
@@ -61,7 +61,7 @@ def _plan(job: JobDescriptor, root: str) -> JobPlan:
         raise TypeError("job_key must be text")
     if len(job.job_key) > _LONGEST_KEY:
         begin = f"{job.job_key[:_SHOWN]!r}…"
-        raise ValueError(f"the job key {begin} has {len(job.job_key):,} characters; it is a name of {_LONGEST_KEY:,} at most")
+        raise ValueError(f"the job key {begin} has {len(job.job_key):,} characters; the limit is {_LONGEST_KEY:,}")
     dependencies = [
         JobDependency(
             _source_key(edge.source, root) if edge.uuid is None else PathKey(edge.uuid.hex),
@@ -107,7 +107,7 @@ def _source_key(source: str, root: str) -> PathKey:
 def _path(path: str) -> str:
     """Return a path that a builder named. A path with a NUL (from a damaged file) is refused, because no system call accepts it."""
     if "\0" in path:
-        raise ValueError(f"the path {path[:_SHOWN]!r} holds a NUL")
+        raise ValueError(f"the path {path[:_SHOWN]!r} contains a NUL character")
     return _text(normalize(path))
 
 
@@ -139,6 +139,6 @@ def read_answer_text(path: str) -> str:
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
         text = file.read(MOST_CHARS + 1)
     if len(text) > MOST_CHARS or "\0" in text:
-        what = "is not a text: it holds a NUL" if "\0" in text else f"has more than {MOST_CHARS:,} characters"
+        what = "is not text, because it contains a NUL character" if "\0" in text else f"has more than {MOST_CHARS:,} characters"
         raise AnswerRefused(f"the file {os.path.basename(path)!r} that the command wrote {what}")
     return text

@@ -102,7 +102,7 @@ def guard(log: RunLog, step: Callable[[], None]) -> RunEnding:
     left = end_children()
     if left:
         names = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
-        return failure(log, f"builder left a process behind: {names}; killed")
+        return failure(log, f"builder left a process running, which was killed: {names}")
     return ending
 
 
@@ -505,7 +505,7 @@ class _BuilderRun:
         except file_access.FileChanged as error:
             raise Stale(f"source: {error}") from error
         except OSError as error:
-            raise AnswerRefused(f"cannot copy the source: {file_access.reason(error)}") from error
+            raise AnswerRefused(f"the source cannot be copied: {file_access.reason(error)}") from error
         self._made = [JobProduct(copy, 0, UUID(bytes=self.builder.asset_type or bytes(16)))]
 
     def _call_python(self) -> None:

@@ -69,7 +69,7 @@ def open_regular(path: str, flags: int = 0) -> tuple[int, os.stat_result]:
     try:
         descriptor = os.open(path, _READ_FLAGS | flags)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise FileChanged("the file is gone") from error
+        raise FileChanged("the file was deleted") from error
     result = os.fstat(descriptor)
     if not stat.S_ISREG(result.st_mode):
         os.close(descriptor)
@@ -352,7 +352,7 @@ def copy_files(orders: Sequence[CopyOrder]) -> list[RunResult]:
         try:
             sync_file_system(os.path.dirname(os_path(staged)))
         except OSError as error:
-            text = f"cannot sync the staging folder: {reason(error)}"
+            text = f"the staging folder cannot be saved on the disk: {reason(error)}"
             return [_fail(result.run_key, text) if result.products else result for result in results]
     return results
 

@@ -212,7 +212,7 @@ def latest(records: tuple[LogRecord, ...], window: str) -> tuple[LogRecord, ...]
         chars += len(record.text) + sum(len(key) + len(value) for key, value in record.context)
     if not first:
         return records
-    note = f"[… {first} records before these; the log has them when the run has ended …]"
+    note = f"[… {first} earlier records; the log shows them when the run has ended …]"
     return (LogRecord(LogLevel.INFO, window, note, records[first].time_ms), *records[first:])
 
 

@@ -258,9 +258,9 @@ class Worker:
             probe = os.dup(self._output)
             os.close(probe)
         except OSError:
-            return "builders left files open: no descriptor is free"
+            return "builders did not close their files, so no file descriptor is free"
         if probe > _DESCRIPTOR_FLOOR:
-            return f"builders left files open: {probe} descriptors are in use"
+            return f"builders did not close their files, so {probe} file descriptors are in use"
         with open("/proc/self/statm", "rb", buffering=0) as file:
             rss_bytes = int(file.read().split()[1]) * self._page_bytes
         return f"{rss_bytes >> 20} MiB of memory" if rss_bytes > self._setup.recycle_rss_bytes else ""
@@ -277,7 +277,7 @@ def _frame(kind: wire.FrameKind, result: AnalyseResult | RunResult) -> bytes:
 
 
 def _unknown(builder: str) -> str:
-    return f"no builder is called {builder!r}"
+    return f"there is no builder {builder!r}"
 
 
 def memory_limit_of(builder: Builder, limit_bytes: int) -> int:

@@ -208,7 +208,8 @@ class Reads:
             return ""
         rel = next((file[len(root) :] for root in _roots if file.startswith(root)), file)
         return (
-            f"{_text(path)!r} was read, which '{to_text(os.fsencode(rel))}' names and which is outside the project's scan folders"
+            f"the job read {_text(path)!r}, which is outside the project's scan folders; "
+            f"'{to_text(os.fsencode(rel))}' contains this path"
         )
 
     def find_read(self, digest_of: Callable[[str], str], *, adds: bool) -> tuple[Read, ...]:

@@ -109,7 +109,7 @@ class StepChain:
         found = [*run.others, *run.products]
         if len({made.name.lower() for made in found}) < len(found):
             names = sorted(made.name for made in found)
-            raise JobError(f"two steps made a product of one name: {', '.join(names)}")
+            raise JobError(f"two steps made products with the same name: {', '.join(names)}")
         for made in found:
             product = made.product
             product.path, product.sub_id, product.legacy_sub_ids, product.flags = made.path, None, (), ProductFlag.PRODUCT
@@ -188,7 +188,7 @@ class StepChain:
             product.dependencies = [each for each in product.dependencies if each not in inner]
             made = _Made(product, _place_product(product, asked), made_of, [(names[each.sub_id], each) for each in inner])
             if any(made.path == other.path for other in run.products):
-                raise JobError(f"the product '{made.name}' is made twice")
+                raise JobError(f"two products have the name '{made.name}'")
             run.products.append(made)
 
 
@@ -244,9 +244,9 @@ def _list_jobs(run: _Run, asked: ProcessJobRequest, builder: Any) -> list[JobDes
     declared = (*answer.source_dependencies, *request.source_dependencies)
     wildcards = [each.path for each in answer.source_dependencies if each.kind == SourceDependencyKind.WILDCARD]
     if wildcards and answer.source_dependencies is not request.source_dependencies:
-        raise JobError(f"depends on all files that match '{wildcards[0]}', which only the first step may")
+        raise JobError(f"depends on all files that match '{wildcards[0]}', but only the first step can have such dependencies")
     if any(each.uuid is not None for each in declared) or any(job.job_dependencies for job in answer.jobs):
-        raise JobError("depends on another job or on a UUID, which only the first step may")
+        raise JobError("depends on another job or on a UUID, but only the first step can have such dependencies")
     if other := next((job.platform for job in answer.jobs if job.platform != asked.platform.id), ""):
         raise JobError(f"has a job for the platform '{other}', but this job is for '{asked.platform.id}'")
     paths = [each.path for each in declared if each.kind == SourceDependencyKind.ABSOLUTE]

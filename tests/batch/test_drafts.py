@@ -98,7 +98,7 @@ def test_batch_that_requires_finals_fails_if_a_draft_remains(run: Run, project: 
     ungated, _, _ = run("batch")
 
     assert (code, gated, ungated) == (0, 1, 1)
-    assert "drafts, whose final products failed or are still pending:\n  a.up" in out
+    assert "drafts: their final products failed or are pending:\n  a.up" in out
     assert products(project) == {**FINALS, "a.txt": "draft draft\na"}
 
 
@@ -116,7 +116,7 @@ def test_draft_option_together_with_require_final_is_a_mistake(run: Run) -> None
     code, _, err = run("batch", "--draft", "--require", "final")
 
     assert code == 3
-    assert "'--draft' leaves drafts, and '--require final' refuses them" in err
+    assert "'--draft' makes drafts, and '--require final' rejects drafts" in err
 
 
 def test_require_option_accepts_only_the_value_final(run: Run) -> None:

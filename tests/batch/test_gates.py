@@ -98,7 +98,7 @@ def test_failures_that_differ_in_names_and_numbers_have_the_same_cause() -> None
 
     assert told(limit, failure(1, "a.png:1: no 'x'"), failure(2, "disk is gone")) == ("", 0)
     assert told(limit, failure(1, "cannot read textures/a.png at 17"), failure(2, "cannot read b/c.png at 9")) == (
-        "2 failures of one cause: cannot read … at …", 1,
+        "2 failures with the same cause: cannot read … at …", 1,
     )  # fmt: skip
     assert told(limit, failure(1, "no"), failure(2, "no", builder="audio")) == ("", 0)
 

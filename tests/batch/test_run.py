@@ -155,12 +155,12 @@ workers:"""
 
     suite = ET.parse(project / "report.xml").getroot()[0]
     flaky = {case.get("name"): [(each.get("type"), each.get("message")) for each in case.iter("flakyFailure")] for case in suite}
-    told = [("exit 75", "an earlier run of the same failed: exit 75")]
+    told = [("exit 75", "an earlier run of this job failed: exit 75")]
     assert {name: runs for name, runs in flaky.items() if runs} == {"a.odd@linux:odd": told, "a.odd@server:odd": told}
     assert (suite.get("flakes"), suite.get("failures")) == ("2", "0")
     found = {"source": "a.odd", "platform": "linux", "job_key": "odd", "builder": "odd", "failed_of": "exit 75"}
     assert (code, again) == (0, 1)
-    assert "flaky: they succeeded after a failed run:\n  a.odd@linux:odd  exit 75\n  a.odd@server:odd  exit 75\n" in out
+    assert "flaky: they succeeded only after a failed run:\n  a.odd@linux:odd  exit 75\n  a.odd@server:odd  exit 75\n" in out
     assert json.loads(listed)["flaky"] == [found]
     assert json.loads(run("status", "--json")[1])["flaky_jobs"] == 2
 
@@ -289,7 +289,7 @@ def test_mistake_in_settings_of_empty_folder_has_exit_code_3(run: Run, project: 
     again, _, _ = run("batch")
 
     assert (code, again) == (3, 3)
-    assert "aptui: none/.aptui.yaml:1:12: no builder is called 'tabels'; did you mean 'tables'?" in err
+    assert "aptui: none/.aptui.yaml:1:12: there is no builder 'tabels'; did you mean 'tables'?" in err
 
 
 def test_full_scan_runs_no_job_for_unchanged_content(run: Run, project: Path) -> None:
@@ -439,7 +439,7 @@ def test_time_left_is_estimated_after_the_scan() -> None:
     reporter(replace(progress(200, waiting=99), eta_ms=10_000))
     scanning, known = stream.getvalue().splitlines()
 
-    assert "scanning, 7 files so far" in scanning
+    assert "scanning: 7 files so far" in scanning
     assert "left" not in scanning
     assert known.endswith("about 10.0 s left")
 
@@ -476,7 +476,7 @@ def test_products_of_a_disabled_platform_stay_without_the_remove_option(run: Run
 
     assert "0 jobs run" in run("batch")[1]
     assert product.exists()
-    assert "left as they are: server" in run("status")[1]
+    assert "not processed now: server" in run("status")[1]
 
     assert "0 jobs run" in run("batch", "--remove")[1]
     assert not product.exists()
@@ -645,4 +645,4 @@ def test_running_engine_of_another_version_is_reported(
 
     settle(tmp_path, monkeypatch, {"run": 2})
 
-    assert "this is 9.9: 'aptui start' replaces it" in capsys.readouterr().err
+    assert "this is version 9.9; run 'aptui start' to replace the engine" in capsys.readouterr().err

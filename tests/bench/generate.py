@@ -42,7 +42,7 @@ _KEYS = ("Image Compile", "Scene compilation", "Audio conversion", "Lua compile"
 _AREAS = ("Actors", "Levels", "Props", "Sounds", "Weapons", "Materials", "UI")
 _PLACES = ("Forest", "City", "Desert", "Harbour", "Cave", "Station")
 _NOUNS = ("rock", "Door", "lamp", "Tree", "wolf", "panel", "road", "Crate", "ärmel", "barrel")
-_REASONS = ("new source", "new source", "new source", "version changed from '3' to '4'", "asked for by a person")
+_REASONS = ("new source", "new source", "new source", "version changed from '3' to '4'", "requested by a user")
 _ERRORS = (
     "unexpected end of data in IDAT chunk",
     "the image is 16385 pixels wide, 16384 is the most",

@@ -49,7 +49,7 @@ def test_builder_run_prints_log_dependencies_products_and_undeclared_reads(
         "other.txt' without declaring it (atlas.py:14)", "  a.out  2 bytes, sub id 0, width 64\n",
     ):  # fmt: skip
         assert text in out
-    kept = Path(out.splitlines()[-1].removeprefix("kept in "))
+    kept = Path(out.splitlines()[-1].removeprefix("the products are in "))
     assert (kept / "products/a.out").read_text() == "ab"
 
 
@@ -68,7 +68,7 @@ def test_builder_run_prints_a_traceback_of_the_authors_frames(project: Path, cap
 @pytest.mark.real
 def test_builder_run_lists_the_known_builders_for_an_unknown_name(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["builder", "run", "none", "assets/a.atlas"]) == 3
-    assert "no Python builder of this project is called 'none'; there are atlas" in capsys.readouterr().err
+    assert "this project has no Python builder 'none'; its Python builders are: atlas" in capsys.readouterr().err
 
 
 @pytest.mark.real

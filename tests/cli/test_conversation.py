@@ -80,7 +80,7 @@ def test_conversation_answers_each_question_with_plain_lines(project: Path, caps
     assert talk("jobs text0 !text03")[0] == "9 of 31 jobs"
     page = talk("jobs text")
     assert len(page) == 21
-    assert page[-1] == "11 lines more: 'more'"
+    assert page[-1] == "11 lines more; enter 'more' to see them"
     assert len(talk("more")) == 11
     copies = next(line for line in talk("builders") if line.startswith("data: "))
     assert copies.startswith("data: kind copy, version 1, patterns *.txt, platforms "), "no columns: a row says what is what"
@@ -114,7 +114,7 @@ def test_conversation_reports_the_lines_that_it_copied(monkeypatch, tmp_path):
         (True, {"TERM": "xterm"}, True, "--plain"),
         (False, {"TERM": "xterm", "ACCESSIBLE": "1"}, True, "ACCESSIBLE=1"),
         (False, {"TERM": "dumb"}, True, "TERM=dumb"),
-        (False, {"TERM": "xterm"}, False, "no keys can be read"),
+        (False, {"TERM": "xterm"}, False, "the terminal cannot send single keys"),
         (False, {"TERM": "xterm", "ACCESSIBLE": "0"}, True, ""),
     ],
 )
@@ -139,7 +139,7 @@ def test_events_are_printed_before_the_next_question_and_by_follow(tmp_path: Pat
         os.close(write)
 
         assert list(meanwhile.read_typed("> ")) == []
-    assert out.getvalue() == "following; Enter ends it\n> "
+    assert out.getvalue() == "printing each event; press Enter to stop\n> "
 
 
 def test_cancel_and_escalate_accept_job_numbers(monkeypatch):
@@ -160,8 +160,8 @@ def test_cancel_and_escalate_accept_job_numbers(monkeypatch):
     assert out.getvalue().splitlines() == [
         "2 jobs cancelled",
         "1 job escalated",
-        "no job was cancelled: none of these runs or waits",
-        "name jobs by their numbers, as in 'cancel #12'; 'jobs' lists the numbers",
-        "name jobs by their numbers, as in 'cancel #12'; 'jobs' lists the numbers",
+        "no job was cancelled, because none of these jobs is running or waiting",
+        "give the numbers of the jobs, as in 'cancel #12'; 'jobs' lists the numbers",
+        "give the numbers of the jobs, as in 'cancel #12'; 'jobs' lists the numbers",
         "no engine to cancel; start one",
     ]

@@ -86,7 +86,7 @@ def test_explain_names_the_reason_and_the_line_of_a_skipped_platform(explain: Ex
     off = platforms(explain("sub/b.up"), "upper")["linux"]
 
     assert (skipped["said"], skipped["from"]) == ("skipped", "assets/.aptui.yaml:1:31")
-    assert (excluded["said"], excluded["from"]) == ("not made for scan folder 'shared'", "aptui.yaml:7:43")
+    assert (excluded["said"], excluded["from"]) == ("not enabled for scan folder 'shared'", "aptui.yaml:7:43")
     assert (off["said"], off["from"]) == ("skipped", "aptui.yaml:17:22")
 
 
@@ -121,21 +121,21 @@ def test_explain_names_the_origin_of_limits_and_patterns(explain: Explain, proje
 
 
 def test_explain_names_the_ignore_rule(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "ignored       by the rule '*.tmp' (aptui.yaml:8:10): nothing below applies" in told(capsys, "notes.tmp")
+    assert "ignored       by the rule '*.tmp' (aptui.yaml:8:10); the settings below have no effect" in told(capsys, "notes.tmp")
     write(project, "assets/.aptui.yaml", "builders: {data: {platforms: {server: skip}}}")
     write(project, "aptui.yaml", verb_project.CONFIG.replace('"raw/"]', '"raw/", "/.aptui.yaml"]'))
     assert "settings" not in told(capsys, "a.txt")
 
 
 def test_explain_of_folder_shows_its_settings(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "nothing is adjusted here" in told(capsys, "sub")
+    assert "no settings apply here" in told(capsys, "sub")
     write(project, "assets/.aptui.yaml", "builders: {upper: {params: {mark: [é]}}, data: {platforms: {server: skip}}}")
 
     lines = [" ".join(line.split()) for line in told(capsys, "sub").splitlines()]
 
     assert lines == [
         "sub",
-        "a folder; this is what settings adjust below it",
+        "a folder; these settings apply to the files in it",
         "scan folder game (assets/sub)",
         "settings assets/.aptui.yaml",
         "builder data, copies",
@@ -144,7 +144,7 @@ def test_explain_of_folder_shows_its_settings(project: Path, capsys: pytest.Capt
         "builder upper, runs a command",
         'linux mark = ["é"] (assets/.aptui.yaml:1:29)',
     ]
-    assert told(capsys, ".aptui.yaml").splitlines()[1].startswith("  a settings file is never a source")
+    assert told(capsys, ".aptui.yaml").splitlines()[1].startswith("  a settings file is not a source")
     assert told(capsys, "assets").splitlines()[0] == "."
 
 
@@ -154,14 +154,14 @@ def test_explain_reports_the_line_of_a_mistake_in_a_settings_file(project: Path,
 
     text = told(capsys, "sub/b.up")
 
-    assert "assets/.aptui.yaml:2:3: no builder is called 'daat'; did you mean 'data'?" in text
+    assert "assets/.aptui.yaml:2:3: there is no builder 'daat'; did you mean 'data'?" in text
     assert "assets/sub/.aptui.yaml:" in text
-    assert "until that is fixed, all sources below it fail" in text
+    assert "until this is corrected, all sources in this folder fail" in text
 
 
 def test_explain_refuses_a_path_outside_the_scan_folders(explain: Explain, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["explain", "/etc/passwd"]) == 3
-    assert "is in no scan folder" in capsys.readouterr().err
+    assert "is not in a scan folder" in capsys.readouterr().err
     assert explain("assets/sub/b.up")["path"] == "sub/b.up"
 
 
@@ -175,7 +175,7 @@ def test_rerun_applies_folder_settings_and_why_explains_the_file(project: Path, 
     kept = capsys.readouterr().out.splitlines()[-1].split()[-1]
     assert [path.read_text() for path in Path(kept).rglob("b.txt")] == ["seen\n"]
     assert main.main(["why", ".aptui.yaml"]) == 0
-    assert "'aptui explain' shows what they adjust" in capsys.readouterr().out
+    assert "'aptui explain' shows what these settings change" in capsys.readouterr().out
 
 
 def test_explain_shows_lists_changed_on_the_screen_as_an_override(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

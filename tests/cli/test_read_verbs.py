@@ -186,7 +186,7 @@ def test_an_ambiguous_name_lists_the_candidates(run: Run) -> None:
     code, _, err = run("log", "a.txt")
 
     assert code == 3
-    assert "names 2 jobs" in err
+    assert "has 2 jobs" in err
     assert "a.txt@linux:data  #" in err
     assert "a.txt@server:data  #" in err
 
@@ -236,7 +236,7 @@ def test_deleted_database_of_a_running_engine_is_reported_as_gone(
         away.rename(database)
 
     assert code != 0
-    assert "is gone, while the engine (process 77) uses it; put it back, or 'aptui rescan'" in told
+    assert "was deleted, but the engine (process 77) still uses it; restore the file, or run 'aptui rescan'" in told
 
 
 def test_builders_are_listed_with_job_counts(run: Run) -> None:
@@ -267,7 +267,7 @@ def test_why_explains_the_last_run_of_a_job(run: Run) -> None:
 def test_why_of_a_product_names_its_source(run: Run, name: str) -> None:
     answer = json.loads(run("why", name, "--json")[1])
 
-    assert (answer["path"], answer["is"], answer["said"]) == ("linux/out.idx", "product", "its source is 'x.words'")
+    assert (answer["path"], answer["is"], answer["said"]) == ("linux/out.idx", "product", "it was made from 'x.words'")
     assert [(job["source"], job["platform"]) for job in answer["jobs"]] == [("x.words", "linux")]
 
 
@@ -302,11 +302,11 @@ def test_why_of_a_failed_job_names_the_error(run: Run) -> None:
 @pytest.mark.parametrize(
     ("name", "is_what", "said"),
     [
-        ("assets/odd.jsn", "unwanted", "no builder handles it"),
-        ("plain", "unwanted", "no builder handles it"),
+        ("assets/odd.jsn", "unwanted", "no builder has a pattern that matches it"),
+        ("plain", "unwanted", "no builder has a pattern that matches it"),
         ("notes.tmp", "ignored", "it is ignored by the rule '*.tmp' ("),
         ("raw/scan.txt", "ignored", "it is ignored by the rule 'raw/' ("),
-        ("aptui.yaml", "outside", "it is in no scan folder"),
+        ("aptui.yaml", "outside", "it is not in a scan folder"),
         ("assets/sub", "folder", "it is a folder"),
     ],
 )
@@ -320,7 +320,7 @@ def test_why_names_the_cause_if_a_file_has_no_jobs(run: Run, name: str, is_what:
 
 
 def test_why_names_the_pattern_that_almost_matches(run: Run) -> None:
-    assert "came near: 'tables/*.json' of builder 'tables'" in run("why", "odd.jsn")[1]
+    assert "similar pattern: 'tables/*.json' of builder 'tables'" in run("why", "odd.jsn")[1]
 
 
 def test_why_reports_that_a_new_file_is_not_scanned_yet(run: Run, processed: Path) -> None:

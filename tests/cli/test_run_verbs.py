@@ -47,7 +47,7 @@ def test_reprocess_is_recorded_as_the_reason_of_a_run(run: Run) -> None:
     run("batch")
     run("reprocess", "sub/b.up")
 
-    assert "person" in run("why", "sub/b.up")[1]
+    assert "requested by a user" in run("why", "sub/b.up")[1]
 
 
 def test_reprocess_is_a_mistake_if_no_source_matches(run: Run) -> None:
@@ -208,7 +208,7 @@ def test_doctor_warns_of_low_disk_space_and_network_mounts(monkeypatch: pytest.M
 
     out = run("doctor")[1]
 
-    assert "warn  disk          200.0 MiB left" in out
+    assert "warn  disk          200.0 MiB free" in out
     assert "network file system (nfs4)" in out
 
 

@@ -100,7 +100,7 @@ def test_screen_writes_no_project_after_another_key(
 
     assert screen_verb.tui(arguments(tmp_path)) == 3
 
-    assert "nothing is written" in capsys.readouterr().out
+    assert "no file was written" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["assets"]
 
 

@@ -220,7 +220,10 @@ def test_verbs_that_run_jobs_imply_trust(hostile: Path, markers: Markers, verb: 
 def test_status_reports_change_with_author(hostile: Path, markers: Markers, capsys: pytest.CaptureFixture[str]) -> None:
     process(hostile, markers)
     main.main(["status"])
-    assert "trust      builders/evil.py changed since you trusted this project, and is not committed\n" in capsys.readouterr().out
+    assert (
+        "trust      builders/evil.py changed since you trusted this project; the change is not committed\n"
+        in capsys.readouterr().out
+    )
 
     _git(hostile, "commit", "-qam", "more")
     main.main(["status"])
@@ -248,7 +251,7 @@ def test_trust_lists_code_that_can_run(hostile: Path, capsys: pytest.CaptureFixt
     assert main.main(["trust", str(hostile)]) == 0
     out = capsys.readouterr().out
 
-    assert out.startswith("it runs 1 command, 1 hook, 1 command check and 1 Python file\n")
+    assert out.startswith("the project runs 1 command, 1 hook, 1 command check and 1 Python file\n")
     assert "  Python file builders/evil.py\n" in out
     main.main(["trust", "--list"])
     assert capsys.readouterr().out == f"{hostile}\n"
@@ -275,6 +278,6 @@ def test_plain_screen_on_a_pipe_neither_asks_nor_starts_an_engine(
 
     out = capsys.readouterr().out
     assert "you have not trusted this project yet" in out
-    assert "nothing of it runs: 'aptui trust' trusts it" in out
+    assert "none of its code runs; run 'aptui trust' to trust the project" in out
     assert markers() == set()
     assert not (hostile / "Cache").exists()

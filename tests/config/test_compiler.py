@@ -84,7 +84,7 @@ def test_init_refuses_a_pattern_that_could_never_match(folder: Path) -> None:
 def test_init_never_overwrites_an_existing_file(folder: Path) -> None:
     (folder / "aptui.yaml").write_text("mine", encoding="utf-8")
 
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         init(folder)
 
     assert (folder / "aptui.yaml").read_text(encoding="utf-8") == "mine"

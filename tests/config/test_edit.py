@@ -74,7 +74,7 @@ def test_edit_adds_an_entry_in_the_style_of_its_list(text, after):
 
 @pytest.mark.parametrize("text", ["workers: 1\n...\n", "limits:\n", "limits: 4\n"])
 def test_edit_refuses_an_unusual_layout_and_leaves_the_file_unchanged(text):
-    with pytest.raises(UserError, match="write it by hand"):
+    with pytest.raises(UserError, match="change the key by hand"):
         edit_text(text, "x", "limits.process", "5m")
 
 

@@ -75,5 +75,5 @@ def test_list_with_reordered_entries_is_written_as_a_whole():
 
 
 def test_value_that_is_not_a_list_is_refused():
-    with pytest.raises(UserError, match="write it by hand"):
+    with pytest.raises(UserError, match="change the key by hand"):
         with_entries("serve: 3\n", "x", "serve.rejected", ["a"])

@@ -112,7 +112,7 @@ def test_disabled_host_platform_stays_enabled_with_a_warning(write: Write) -> No
     loaded = load(write(f"{SMALL}platforms: {{linux: {{enabled: false}}, server: {{enabled: false}}}}\n"))
 
     assert [platform.id for platform in loaded.project.platforms] == ["linux"]
-    assert loaded.warnings[0].endswith("aptui.yaml:2:30: 'linux' is the host's platform, so it is always on")
+    assert loaded.warnings[0].endswith("aptui.yaml:2:30: 'linux' is the platform of this machine, so it cannot be disabled")
 
 
 def test_enabled_platforms_that_were_not_requested_are_resting(write: Write) -> None:
@@ -302,7 +302,7 @@ def test_workers_default_to_the_number_of_cores(write: Write) -> None:
 def test_braces_in_a_glob_give_a_warning_that_they_match_literally(write: Write) -> None:
     loaded = load(write(builders_of('  - {name: b, copy: ["*.{png,jpg}"]}\n')))
 
-    assert "aptui.yaml:3:22: braces and brackets stand for themselves" in loaded.warnings[0]
+    assert "aptui.yaml:3:22: in '*.{png,jpg}', braces and brackets are ordinary characters" in loaded.warnings[0]
 
 
 def test_user_layer_overrides_the_project_and_options_override_both_layers(write: Write) -> None:
@@ -340,7 +340,7 @@ def test_project_is_the_nearest_folder_above_with_a_configuration(write: Write, 
     folder = write(SMALL)
 
     assert dirs.find_project(folder / "assets") == folder
-    with pytest.raises(UserError, match=r"no 'aptui.yaml' in .* 'aptui init' writes one"):
+    with pytest.raises(UserError, match=r"no 'aptui.yaml' in .* run 'aptui init' to write one"):
         dirs.find_project(tmp_path / "shared")
 
 
@@ -399,7 +399,7 @@ def test_removed_tool_is_reported_without_a_change_of_yaml(write: Write) -> None
     load(folder)
     (folder / "tool.sh").unlink()
 
-    with pytest.raises(UserError, match=r"aptui.yaml:3:52: tool './tool.sh' is not found below the project"):
+    with pytest.raises(UserError, match=r"aptui.yaml:3:52: the tool './tool.sh' was not found below the project"):
         load(folder)
 
 

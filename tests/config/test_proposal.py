@@ -88,7 +88,7 @@ def test_a_builder_that_lacks_a_program_is_a_comment_with_the_reason(tmp_path: P
 
     found = proposal.propose(tree(tmp_path, {"x.frag", "y.json"}))
 
-    assert '  # - {name: shaders, uses: shader, patterns: ["*.frag"]}  # needs glslangValidator' in found.text()
+    assert '  # - {name: shaders, uses: shader, patterns: ["*.frag"]}  # needs the program glslangValidator' in found.text()
     proposal.write(found)
     assert [builder.name for builder in load(tmp_path).project.builders] == ["data"]
 
@@ -120,7 +120,7 @@ def test_texture_rule_without_its_package_becomes_a_comment(tmp_path: Path, monk
     found = proposal.propose(tree(tmp_path, MATERIALS))
 
     assert [(rule.does, rule.lacks) for rule in found.rules] == [
-        ("texture", "needs pip install etcpak astc-encoder-py"),
+        ("texture", "needs a Python package: pip install etcpak astc-encoder-py"),
         ("image", ""),
     ]
     proposal.write(found)
@@ -201,14 +201,14 @@ def test_project_inside_another_project_is_reported(tmp_path: Path, capsys: pyte
     (tmp_path / "inner").mkdir()
 
     assert main.main(["init", str(tmp_path / "inner")]) == 0
-    assert f"'{tmp_path}' is a project already" in capsys.readouterr().err
+    assert f"would be inside the project '{tmp_path}'" in capsys.readouterr().err
 
 
 def test_o3de_project_needs_no_init(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "project.json").write_text('{"project_name": "Game"}')
 
     assert main.main(["init", str(tmp_path)]) == 3
-    assert "opens as it is" in capsys.readouterr().err
+    assert "does not need an aptui.yaml" in capsys.readouterr().err
 
 
 def test_missing_folder_is_refused(tmp_path: Path) -> None:

@@ -48,9 +48,9 @@ SHAPES = {
     ),
     "unknown key far from all": (
         "limits: {xyzzy: 1}",
-        "2:10: unknown key 'xyzzy' in 'limits'; known here: all_memory, analyse, memory, process",
+        "2:10: unknown key 'xyzzy' in 'limits'; the known names are: all_memory, analyse, memory, process",
     ),
-    "merge key": ("<<: {workers: 1}", "2:1: unknown key '<<'; known here: "),
+    "merge key": ("<<: {workers: 1}", "2:1: unknown key '<<'; the known names are: "),
     "wrong type": ("workers: many", "2:10: 'workers' must be a whole number, 0 for one per core, not 'many'"),
     "truth is no number": ("workers: true", "2:10: 'workers' must be a whole number, 0 for one per core, not true"),
     "too small": ("workers: -1", "2:10: 'workers' must be a whole number, 0 for one per core, not -1"),
@@ -79,9 +79,9 @@ SHAPES = {
     "a platform that no folder can be called": (f"platforms: {{{'x' * 65}: {{}}}}", f"2:13: platform '{'x' * 56}"),
     "a number of no wire": (
         f"builders: [{{name: a, copy: [x], priority: {1 << 63}}}]",
-        f"2:43: {1 << 63} is not a number to count",
+        f"2:43: {1 << 63} is not a finite number of at most 64 bits",
     ),
-    "a number without end": (f"workers: {'9' * 5_000}", f"2:10: {'9' * 60} is not a number to count with"),
+    "a number without end": (f"workers: {'9' * 5_000}", f"2:10: {'9' * 60} is not a finite number of at most 64 bits"),
     "a pattern without end": (f"builders: [{{name: a, copy: ['{'*a' * 513}']}}]", "2:29: a pattern of more than 1024 characters"),
     "newline in a platform": ('platforms: {"a\\n": {}}', "2:13: platform 'a\\n' must be a free name"),
     "missing name": ("builders:\n  - copy: [x]", "3:5: 'name' is missing in 'builders.1'"),
@@ -97,7 +97,7 @@ SHAPES = {
     "long value": (f"cache: [{'x' * 99}]", "2:8: 'cache' must be a path, not a list"),
     "twice the same builder": (
         "builders:\n  - {name: a, copy: [x]}\n  - {name: a, copy: [y]}",
-        "4:12: 'a' is already the name of another in 'builders', at aptui.yaml:3:12",
+        "4:12: the name 'a' is already used in 'builders', at aptui.yaml:3:12",
     ),
     "companion": ("companions: {'*.x': {sufix: y}}", "2:22: unknown key 'sufix' in 'companions.*.x'; did you mean 'suffix'?"),
     "uuid": ("builders: [{name: a, copy: [x], asset_type: 12-34}]", "2:45: 'builders.a.asset_type' must be a UUID, not '12-34'"),
@@ -115,79 +115,85 @@ def test_a_mistake_in_the_structure_is_reported_with_its_place(complain: Complai
 
 NAMES = ", ".join(PLACEHOLDERS)
 MEANINGS = {
-    "no form": ("  - {name: a}", "3:5: builder 'a' needs one of 'copy', 'uses', 'command', 'steps'; give it one of the four"),
-    "two forms": ("  - {name: a, copy: [x], uses: image}", "3:26: builder 'a' has both 'copy' and 'uses'; keep one"),
+    "no form": (
+        "  - {name: a}",
+        "3:5: builder 'a' needs one of the keys 'copy', 'uses', 'command', 'steps'; add one of these keys",
+    ),
+    "two forms": (
+        "  - {name: a, copy: [x], uses: image}",
+        "3:26: builder 'a' has both 'copy' and 'uses'; keep only one of these keys",
+    ),
     "key of another form": (
         "  - {name: a, copy: [x], tools: [sh]}",
-        "3:26: 'tools' belongs to a builder with 'command:', not 'copy:'",
+        "3:26: 'tools' can be used only with 'command:', not with 'copy:'",
     ),
     "patterns of a copy rule": (
         "  - {name: a, copy: [x], patterns: [y]}",
-        "3:26: 'patterns' belongs to a builder with 'uses:', 'command:' or 'steps:', not 'copy:'",
+        "3:26: 'patterns' can be used only with 'uses:', 'command:' or 'steps:', not with 'copy:'",
     ),
     "one step": (
         "  - {name: a, steps: [{uses: json}]}",
-        "3:22: builder 'a' has fewer than two steps; write 'uses:' for one builder",
+        "3:22: builder 'a' has fewer than two steps; to use one builder, write 'uses:' in place of 'steps:'",
     ),
     "step that is a command": (
         "  - {name: a, steps: [{uses: json}, {uses: command}]}",
-        "3:44: 'command' cannot be a step; a step is a Python builder",
+        "3:44: 'command' cannot be a step; each step must be a Python builder",
     ),
     "steps of one name": (
         "  - {name: a, steps: [{uses: json}, {uses: json}]}",
-        "3:37: two steps are called 'json'; give one of them another 'name:'",
+        "3:37: two steps have the name 'json'; add another 'name:' to one of the steps",
     ),
     "step with a dot": (
         "  - {name: a, steps: [{uses: json}, {uses: my.json}]}",
-        "3:44: 'my.json' has a dot, so the step needs a name of its own; add 'name:'",
+        "3:44: the builder 'my.json' has a dot in its name, so the step needs another name; add 'name:' to the step",
     ),
     "key of a command with steps": (
         "  - {name: a, steps: [{uses: json}, {uses: image}], tools: [sh]}",
-        "3:53: 'tools' belongs to a builder with 'command:', not 'steps:'",
+        "3:53: 'tools' can be used only with 'command:', not with 'steps:'",
     ),
     "missing file of a tool": (
         "  - {name: a, patterns: [x], command: sh, tools: [{name: sh, files: [no.py]}]}",
-        "3:70: the file 'no.py' of tool 'sh' does not exist; paths are relative to the project",
+        "3:70: the file 'no.py' of tool 'sh' does not exist; give its path relative to the project",
     ),
     "unknown placeholder": (
         "  - {name: a, command: 'cp {src} y', patterns: [x]}",
-        f"3:24: '{{src}}' is not a placeholder; there are {NAMES}; braces for the program itself stand in single quotes",
+        f"3:24: '{{src}}' is not a placeholder; the placeholders are: {NAMES}; put braces that the program needs in single quotes",
     ),
     "placeholder in a persistent command": (
         "  - {name: a, patterns: [x], persistent: true, command: 'tool {source}'}",
-        "3:57: '{source}' cannot be in the line of a persistent command; the program gets it with each job",
+        "3:57: '{source}' cannot be in the line of a persistent command; the program receives this value with each job",
     ),
     "traced persistent command": (
         "  - {name: a, patterns: [x], persistent: true, command: tool, trace_reads: true}",
-        "3:76: 'trace_reads' has no effect with 'persistent'; the program names the files that it read",
+        "3:76: 'trace_reads' has no effect with 'persistent'; a persistent program itself reports the files that it read",
     ),
     "placeholder of one file with batch": (
         "  - {name: a, patterns: [x], batch: 8, command: 'tool {source}'}",
-        "3:49: '{source}' cannot be in the line of a command with 'batch'; it gets several files: {sources}",
+        "3:49: '{source}' cannot be in the line of a command with 'batch'; write {sources}, because the command gets several files",
     ),
     "batch without files": (
         "  - {name: a, patterns: [x], batch: 8, command: 'tool {products_dir}'}",
-        "3:49: a command with 'batch' names its files by {sources}; add it to the line",
+        "3:49: a command with 'batch' needs the placeholder {sources}; add {sources} to the line",
     ),
     "files without batch": (
         "  - {name: a, patterns: [x], command: 'tool {sources}'}",
-        "3:39: '{sources}' needs 'batch'; a command for one file names {source}",
+        "3:39: '{sources}' needs 'batch'; without 'batch', write {source}",
     ),
     "quoted files": (
         "  - {name: a, patterns: [x], batch: 8, command: 'tool --in={sources}'}",
-        "3:49: {sources} must be a word of its own, without quotes; each file becomes a word",
+        "3:49: {sources} must be a word of its own, without quotes; each file becomes one word of the command line",
     ),
     "depfile with batch": (
         "  - {name: a, patterns: [x], batch: 8, command: 'tool {sources}', depfile: x.d}",
-        "3:76: 'depfile' cannot be used with 'batch'; a manifest names the dependencies of each file",
+        "3:76: 'depfile' cannot be used with 'batch'; a command with 'batch' gives the dependencies of each file in its manifest",
     ),
     "persistent command with batch": (
         "  - {name: a, patterns: [x], batch: 8, command: 'tool', persistent: true}",
-        "3:30: 'batch' has no effect with 'persistent'; leave one of them out",
+        "3:30: 'batch' has no effect with 'persistent'; use only one of these keys",
     ),
     "products that are not distinguished": (
         "  - {name: a, patterns: [x], batch: 8, command: 'tool {sources}', products: ['*.ktx2']}",
-        "3:78: with 'batch', '*.ktx2' does not distinguish products of two files; put {stem} into it",
+        "3:78: with 'batch', the products of several files would match '*.ktx2'; add {stem} to this pattern",
     ),
     "batch of one": (
         "  - {name: a, patterns: [x], batch: 1, command: 'tool {sources}'}",
@@ -195,18 +201,18 @@ MEANINGS = {
     ),
     "persistent builder": (
         "  - {name: a, uses: json, persistent: true}",
-        "3:27: 'persistent' belongs to a builder with 'command:', not 'uses:'",
+        "3:27: 'persistent' can be used only with 'command:', not with 'uses:'",
     ),
     "a value as code": (
         "  - {name: a, command: \"sh -c 'cat {source}'\", patterns: [x]}",
-        """3:24: {source} is run as code by 'sh -c'; pass it as an argument: sh -c 'tool "$1"' sh {source}, \
+        """3:24: 'sh -c' would run the value of {source} as code; pass the value as an argument: sh -c 'tool "$1"' sh {source}; \
 or read "$APTUI_SOURCE" from the environment""",
     ),
-    "no patterns": ("  - {name: a, command: x}", "3:5: builder 'a' has no patterns; it would never have work"),
-    "empty patterns": ("  - {name: a, copy: []}", "3:21: builder 'a' has no patterns; it would never have work"),
+    "no patterns": ("  - {name: a, command: x}", "3:5: builder 'a' has no patterns; without patterns it has no sources"),
+    "empty patterns": ("  - {name: a, copy: []}", "3:21: builder 'a' has no patterns; without patterns it has no sources"),
     "command by name": (
         "  - {name: a, uses: command}",
-        "3:21: 'command' is not used by name; write 'command:' with the command line",
+        "3:21: 'command' is not the name of a Python builder; to run a command line, write 'command:' in place of 'uses:'",
     ),
     "absolute pattern": ("  - {name: a, copy: [/x/*.y]}", "3:22: pattern '/x/*.y' must be relative, with '/' between folders"),
     "backslash": (r"  - {name: a, copy: ['x\*.y']}", "3:22: pattern 'x\\\\*.y' must be relative, with '/' between folders"),
@@ -224,15 +230,15 @@ or read "$APTUI_SOURCE" from the environment""",
     ),
     "no group": (
         "  - {name: a, command: x, patterns: [x], dependencies: 'x'}",
-        "3:56: which group is the file is not clear; name it: (?P<file>…)",
+        "3:56: it is not clear which group of the regular expression is the file; name the group: (?P<file>…)",
     ),
     "no group of a reference": (
         "  - {name: a, copy: [x], references: ['x']}",
-        "3:39: which group is the path is not clear; name it: (?P<path>…)",
+        "3:39: it is not clear which group of the regular expression is the path; name the group: (?P<path>…)",
     ),
     "unknown group of a reference": (
         "  - {name: a, copy: [x], references: [{regex: '(?P<nam>x)', path: 'y/{name}'}]}",
-        "3:67: the regular expression has no group 'name'; write (?P<name>…) in it",
+        "3:67: the regular expression has no group 'name'; write (?P<name>…) in the regular expression",
     ),
     "regex of a reference": (
         "  - {name: a, copy: [x], references: ['a(']}",
@@ -240,15 +246,15 @@ or read "$APTUI_SOURCE" from the environment""",
     ),
     "links of a copy": (
         "  - {name: a, copy: [x], product_dependencies: y}",
-        "3:26: 'product_dependencies' belongs to a builder with 'command:', not 'copy:'",
+        "3:26: 'product_dependencies' can be used only with 'command:', not with 'copy:'",
     ),
     "tool": (
         "  - {name: a, command: x, patterns: [x], tools: [no-such-tool]}",
-        "3:50: tool 'no-such-tool' is not found in PATH, or cannot be run; install it, or give its path",
+        "3:50: the tool 'no-such-tool' was not found in the PATH, or cannot be run; install the tool, or give its path",
     ),
     "tool by path": (
         "  - {name: a, command: x, patterns: [x], tools: [./no]}",
-        "3:50: tool './no' is not found below the project, or cannot be run; install it, or give its path",
+        "3:50: the tool './no' was not found below the project, or cannot be run; install the tool, or give its path",
     ),
 }
 
@@ -262,7 +268,7 @@ def test_a_mistake_in_a_builder_is_reported_with_its_place(complain: Complain, m
 
 
 FOLDERS = {
-    "none": ("workers: 1", "1:1: no scan folders; add 'scan_folders: [{name: game, path: assets}]'"),
+    "none": ("workers: 1", "1:1: the project has no scan folders; add 'scan_folders: [{name: game, path: assets}]'"),
     "missing": ("scan_folders: [{name: a, path: nowhere}]", "1:32: scan folder 'a' does not exist: '…/nowhere'"),
     "a file": ("scan_folders: [{name: a, path: aptui.yaml}]", "1:32: scan folder 'a' is not a folder: '…/aptui.yaml'"),
     "without a path": ("scan_folders: [{name: a}]", "1:16: 'path' is missing in 'scan_folders.a'"),
@@ -272,11 +278,11 @@ FOLDERS = {
     ),
     "inside another": (
         "scan_folders: [{name: a, path: ., order: 3}, {name: b, path: assets, order: 3}]",
-        "1:62: scan folder 'b' is inside 'a', which has all its files already; give it an order below 3",
+        "1:62: scan folder 'b' is inside 'a', which has a lower order, so it would have no files; give 'b' an order below 3",
     ),
     "inside the cache": (
         "scan_folders: [{name: a, path: assets}]\ncache: .",
-        "1:32: scan folder 'a' is inside '…', which belongs to aptui",
+        "1:32: scan folder 'a' is inside '…', where aptui writes its own files; choose another folder",
     ),
     "unknown tag": (
         "platforms: {server: {tags: [headless]}}\nscan_folders: [{name: a, path: assets, exclude: [headles]}]",
@@ -284,11 +290,11 @@ FOLDERS = {
     ),
     "exception": (
         "scan_folders: [{name: a, path: assets}]\nignore: ['!x']",
-        "2:10: '!x' is not an ignore rule; exceptions (!) are not supported",
+        "2:10: '!x' is not an ignore rule; exceptions that begin with ! are not supported",
     ),
     "comment": (
         "scan_folders: [{name: a, path: assets}]\nignore: ['#x']",
-        "2:10: '#x' is not an ignore rule; quote it as in .gitignore",
+        "2:10: '#x' is not an ignore rule; escape special characters as in .gitignore",
     ),
     "groups in ignore": (
         "scan_folders: [{name: a, path: assets}]\nignore: [{regex: '(?P<a>x)'}]",
@@ -331,30 +337,33 @@ def test_mistakes_that_only_the_compiler_finds_are_all_reported(complain: Compla
 
 
 REFUSED = {
-    "alias": (b"a: &x 1\nb: *x\n", "1:4: anchors and aliases are not allowed; write the value out"),
-    "self reference": (b"&x [*x]\n", "1:1: anchors and aliases are not allowed; write the value out"),
-    "anchored key": (b"&x a: 1\n", "1:1: anchors and aliases are not allowed; write the value out"),
+    "alias": (b"a: &x 1\nb: *x\n", "1:4: anchors and aliases (& and *) are not allowed; write the value itself in each place"),
+    "self reference": (b"&x [*x]\n", "1:1: anchors and aliases (& and *) are not allowed; write the value itself in each place"),
+    "anchored key": (b"&x a: 1\n", "1:1: anchors and aliases (& and *) are not allowed; write the value itself in each place"),
     "tag": (b"a: !!python/object:os.system 1\n", "1:4: tags like "),
-    "tagged list": (b"a:\n  - !x [1]\n", "2:5: tags like !x are not allowed; write the plain value"),
+    "tagged list": (b"a:\n  - !x [1]\n", "2:5: tags like !x are not allowed; write the value without the tag"),
     "duplicate key": (b"a: 1\nb: 2\na: 3\n", "3:1: key 'a' is given twice, first at aptui.yaml:1:1"),
-    "list on top": (b"- a\n", "1:1: a configuration is a mapping of settings; see 'aptui init'"),
-    "text on top": (b"hello\n", "1:1: a configuration is a mapping of settings; see 'aptui init'"),
-    "nothing on top": (b"---\n", "2:1: a configuration is a mapping of settings; see 'aptui init'"),
-    "depth": (b"a: " + b"[" * 60 + b"]" * 60, "1:53: nested deeper than 50 levels"),
-    "great depth": (b"a: " + b"[" * 500_000, "1:53: nested deeper than 50 levels"),
-    "deep mapping": (b"{a: " * 60, "1:201: nested deeper than 50 levels"),
-    "size": (b"# " + b"x" * (1 << 20), "1:1: larger than 1 MiB; a configuration is much smaller than that"),
+    "list on top": (b"- a\n", "1:1: the configuration must be a mapping of settings; 'aptui init --dry-run' prints an example"),
+    "text on top": (b"hello\n", "1:1: the configuration must be a mapping of settings; 'aptui init --dry-run' prints an example"),
+    "nothing on top": (b"---\n", "2:1: the configuration must be a mapping of settings; 'aptui init --dry-run' prints an example"),
+    "depth": (b"a: " + b"[" * 60 + b"]" * 60, "1:53: the YAML is nested deeper than 50 levels"),
+    "great depth": (b"a: " + b"[" * 500_000, "1:53: the YAML is nested deeper than 50 levels"),
+    "deep mapping": (b"{a: " * 60, "1:201: the YAML is nested deeper than 50 levels"),
+    "size": (b"# " + b"x" * (1 << 20), "1:1: the file is larger than 1 MiB; check whether this is a configuration file"),
     "bytes": ("a: ü\nb: ".encode() + b"\xff\n", "2:4: byte 0xff is not UTF-8; save the file as UTF-8"),
     "utf-16": ("a: 1".encode("utf-16"), "1:1: byte 0xff is not UTF-8; save the file as UTF-8"),
     "control character": (b"a: 1\nb: \x01\n", "2:4: not valid YAML: a control character that YAML does not allow"),
-    "surrogate": (b'a: "\\ud800"\n', "1:4: half a character (a lone surrogate); write the character itself"),
+    "surrogate": (
+        b'a: "\\ud800"\n',
+        "1:4: the escape sequence is only half of a character (a lone surrogate); write the character itself",
+    ),
     "syntax": (b"a: 1\nb: [1, 2\n", "3:1: not valid YAML: expected ',' or ']'"),
     "two colons": (b"a: b: c\n", "1:5: not valid YAML: mapping values are not allowed here"),
     "tab": (b"a:\n\tb: 1\n", "2:1: not valid YAML: found character"),
     "open quote": (b"a: 'x\n", "2:1: not valid YAML: found unexpected end of stream"),
-    "second document": (b"a: 1\n---\nb: 2\n", "2:1: a second document; keep one document a file"),
-    "list as key": (b"? [a]\n: 1\n", "1:3: a key must be plain text"),
-    "not a number": (b"a: .nan\n", "1:4: .nan is not a number to count with"),
+    "second document": (b"a: 1\n---\nb: 2\n", "2:1: the file has a second YAML document; keep one document in the file"),
+    "list as key": (b"? [a]\n: 1\n", "1:3: a key must be text"),
+    "not a number": (b"a: .nan\n", "1:4: .nan is not a finite number of at most 64 bits"),
 }
 
 
@@ -369,21 +378,21 @@ def test_dangerous_or_broken_yaml_is_refused_before_it_is_expanded(complain: Com
 
 
 def test_empty_file_is_reported_as_having_no_scan_folders(complain: Complain) -> None:
-    assert complain("# nothing\n")[0].startswith("1:1: no scan folders")
+    assert complain("# nothing\n")[0].startswith("1:1: the project has no scan folders")
 
 
 @pytest.mark.parametrize(
     ("option", "expected"),
     [
-        ("workers", "--set workers: an option is KEY=VALUE; for example --set workers=4"),
-        ("a..b=1", "--set a..b=1: an option is KEY=VALUE; for example --set workers=4"),
+        ("workers", "--set workers: --set needs KEY=VALUE; for example --set workers=4"),
+        ("a..b=1", "--set a..b=1: --set needs KEY=VALUE; for example --set workers=4"),
         ("wrkers=1", "--set wrkers: unknown key 'wrkers'; did you mean 'workers'?"),
         ("workers=x", "--set workers:1:1: 'workers' must be a whole number, 0 for one per core, not 'x'"),
         ("workers=", "--set workers: 'workers' must be a whole number, 0 for one per core, not ''"),
         ("limits=[", "--set limits:1:2: not valid YAML: "),
         (
             "builders.dta.params.x=1",
-            "--set builders.dta: builder 'dta' needs one of 'copy', 'uses', 'command', 'steps'; did you mean 'data'?",
+            "--set builders.dta: builder 'dta' needs one of the keys 'copy', 'uses', 'command', 'steps'; did you mean 'data'?",
         ),
         ("scan_folders.gane.order=1", "--set scan_folders.gane: 'path' is missing in 'scan_folders.gane'; did you mean 'game'?"),
         ("builders.data=1", "--set builders.data: 'builders.1' must be a mapping that describes a builder, not 1"),
@@ -400,7 +409,7 @@ def test_message_about_an_unknown_platform_lists_the_known_ones(complain: Compla
 
     found = complain(SMALL + "platforms: {server: {enabled: false}}\n", platforms=["sever"])
 
-    assert found == ["unknown platform 'sever'; known here: linux, server"]
+    assert found == ["unknown platform 'sever'; the platforms are: linux, server"]
 
 
 def test_a_mistake_in_the_user_layer_names_the_file_of_that_layer(complain: Complain, tmp_path: Path) -> None:
@@ -414,7 +423,7 @@ def test_negative_workers_are_refused(complain: Complain, tmp_path: Path) -> Non
     assert complain("x: 1")
     (tmp_path / "aptui.yaml").write_text(SMALL, encoding="utf-8")
 
-    with pytest.raises(UserError, match="-1 workers cannot work"):
+    with pytest.raises(UserError, match="-1 is not a number of workers"):
         load(tmp_path, workers=-1)
 
 
@@ -429,7 +438,7 @@ def test_pipe_or_folder_in_place_of_a_file_is_refused_at_once(tmp_path: Path, mo
 
 
 def test_folder_without_a_project_is_refused_with_the_advice_to_run_init(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no 'aptui.yaml' in .*; 'aptui init' writes one"):
+    with pytest.raises(UserError, match=r"no 'aptui.yaml' in .*; run 'aptui init' to write one"):
         load(tmp_path)
 
 

@@ -111,7 +111,7 @@ def test_only_settings_that_affect_products_change_the_signature(configure: Conf
     assert configure(**added).project == found
 
 
-OTHERS = "belongs to a builder with 'uses:', 'command:' or 'steps:'"
+OTHERS = "can be used only with 'uses:', 'command:' or 'steps:'"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ OTHERS = "belongs to a builder with 'uses:', 'command:' or 'steps:'"
         ("retry: {times: 1, on: [256]}", "6:24", "exit status"),
         ("retry: 3", "6:8", "a mapping like {times: 2"),
         ({"copy": ", retry: {times: 1}"}, "3:33", f"'retry' {OTHERS}"),
-        ({"command": ", resources: [gpu]"}, "5:88", "there is no resource 'gpu'; say how"),
+        ({"command": ", resources: [gpu]"}, "5:88", "there is no resource 'gpu'; add the resource"),
         ({"said": "resources: {gpus: 1}", "command": ", resources: [gpu]"}, "5:88", "; did you mean 'gpus'?"),
         ({"said": "resources: {gpu: 1}", "command": ", resources: gpu"}, "5:87", "a list of resources"),
         ({"said": "resources: {gpu: 1}", "copy": ", resources: [gpu]"}, "3:33", f"'resources' {OTHERS}"),
@@ -138,7 +138,7 @@ OTHERS = "belongs to a builder with 'uses:', 'command:' or 'steps:'"
         ],
         ({"copy": ", quality: [draft, final]"}, "3:33", f"'quality' {OTHERS}"),
         ({"copy": ", undeclared_reads: add"}, "3:33", f"'undeclared_reads' {OTHERS}"),
-        ({"python": ", trace_reads: true"}, "4:30", "'trace_reads' belongs to a builder with 'command:'"),
+        ({"python": ", trace_reads: true"}, "4:30", "'trace_reads' can be used only with 'command:'"),
         ({"python": ", undeclared_reads: perhaps"}, "4:48", "ignore, warn or add"),
         ({"copy": ", environment: [X]"}, "3:33", f"'environment' {OTHERS}"),
         *[
@@ -148,12 +148,12 @@ OTHERS = "belongs to a builder with 'uses:', 'command:' or 'steps:'"
         ("on: {failed: {webhook: 'http://example.org/x'}}", "6:24", "is not encrypted"),
         ("on: {failed: {webhook: 'ftp://example.org/x'}}", "6:24", "is not the address of a web hook"),
         ("on: {mended: {webhook: 'https://[x/'}}", "6:24", "is not the address of a web hook"),
-        ("on: {idle: {}}", "6:12", "'on.idle' says nothing to do"),
+        ("on: {idle: {}}", "6:12", "'on.idle' has no action"),
         ("on: {failed: {exec: 'rm -rf /'}}", "6:21", "must be a list"),
         ("on: {failed: {exec: []}}", "6:21", "exec"),
         ("on: {broken: {bell: true}}", "6:6", "unknown key"),
         ("on: {quiet: soon}", "6:13", "duration"),
-        ("checks: {a: {level: fail}}", "6:13", "the check 'a' covers nothing"),
+        ("checks: {a: {level: fail}}", "6:13", "the check 'a' has no requirement"),
         ("checks: {a: {widht: 1}}", "6:14", "unknown key 'widht' in 'checks.a'"),
         ("checks: {a: {facts: {bones: many}}}", "6:29", "'many' is not a range of bones"),
         ("checks: {a: {facts: {Bones: 1}}}", "6:22", "'Bones' is not the name of a fact"),
@@ -161,7 +161,7 @@ OTHERS = "belongs to a builder with 'uses:', 'command:' or 'steps:'"
         ("checks: {a: {bytes: <= 4 parsecs}}", "6:21", "'<= 4 parsecs' is not a range of bytes"),
         ("checks: {a: {name: '['}}", "6:20", "not a regular expression"),
         ("checks: {a: {files: [/x], power_of_two: true}}", "6:22", "must be relative"),
-        ("checks: {a: {budget: 1MiB, level: block}}", "6:35", "the check 'a' cannot block: 'budget' covers more than one job"),
+        ("checks: {a: {budget: 1MiB, level: block}}", "6:35", "the check 'a' cannot block jobs, because 'budget' compares"),
         ("checks: {a: {lint: [speling]}}", "6:21", "'checks.a.lint.1' must be spelling, dead or case"),
         ("checks: {a: {width: 1, level: deny}}", "6:31", "'checks.a.level' must be warn, fail or block"),
         ("serve: {allowed: [10.0.0.1, bad..host]}", "6:29", "'bad..host' is neither a host name nor an address"),
@@ -201,9 +201,9 @@ def test_doctor_reports_whether_commands_can_be_traced(
     lacking = told()
     monkeypatch.setattr(read_trace, "fault", lambda: "")
 
-    assert "no builder has trace_reads" in plain
+    assert "no builder has 'trace_reads'" in plain
     assert lacking.startswith("warn")
-    assert "the reads of upper are not known: strace is not installed" in lacking
+    assert "the files that upper read cannot be recorded: strace is not installed" in lacking
     assert told().startswith("ok")
 
 
@@ -290,7 +290,7 @@ def test_missing_program_is_reported_with_its_builder_at_every_load(tmp_path: Pa
 
     (said,) = missing_programs(load(tmp_path))
     assert said.startswith(f"{tmp_path}/aptui.yaml:3:")
-    assert "the program 'sqush' of builder 'u' is not in the PATH" in said
+    assert "the program 'sqush' is not in the PATH, so the jobs of builder 'u' will fail" in said
     (tmp_path / "sqush").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert list(missing_programs(load(tmp_path))) == []

@@ -33,7 +33,9 @@ def test_store_that_other_users_can_write_to_needs_a_key_or_explicit_trust(load,
     (tmp_path / "open").chmod(0o777)
     store = store.replace("OPEN", str(tmp_path / "open"))
 
-    with pytest.raises(configuration.ConfigErrors, match="it has no key; 'aptui cache init' makes one") as caught:
+    with pytest.raises(
+        configuration.ConfigErrors, match=r"the shared cache has no key, .*; run 'aptui cache init' to make a key"
+    ) as caught:
         load(f"mode: client, store: '{store}'")
     assert caught.value.errors[0].where.endswith("aptui.yaml:2:37")
 
@@ -48,9 +50,9 @@ def test_store_that_other_users_can_write_to_needs_a_key_or_explicit_trust(load,
     [
         ("http://host:99999/", "'http://host:99999/' is not an address: port out of range"),
         ("http://[::1/", "is not an address: invalid IPv6"),
-        ("https:///path", "is not an address: it names no host"),
+        ("https:///path", "is not a complete address: the host is missing"),
         ("https://me:secret@host:x/", "'host:x/' is not an address: port could not be cast"),
-        ("ftp://host/", "'ftp://host/' is not a place for a shared cache"),
+        ("ftp://host/", "'ftp://host/' cannot be the store of a shared cache"),
     ],
 )
 def test_invalid_store_address_is_refused_with_its_place(load, store: str, what: str) -> None:
@@ -106,7 +108,7 @@ def test_opening_refuses_a_store_that_became_writable_by_others(load, tmp_path: 
 
     (store / below).chmod(0o777)
 
-    with pytest.raises(UserError, match="it has no key"):
+    with pytest.raises(UserError, match="the shared cache has no key"):
         namespaces_of(found, TroubleReporter(None))
     assert probe(found).is_bad
     namespaces_of(words, TroubleReporter(None))

@@ -39,7 +39,7 @@ def product(facts: ContentFacts | None = None, size: int = 100) -> CheckedProduc
         (Check("x", limits=(limit("bytes", "<= 99"),)), None, ["bytes is 100, wanted: <= 99"]),
         (Check("x", formats=("webp",)), ContentFacts(format="png"), ["format is png, wanted: webp"]),
         (Check("x", formats=("webp",)), ContentFacts(1), []),
-        (Check("x", power_of_two=True), ContentFacts(64, 48), ["64x48 are not powers of two"]),
+        (Check("x", power_of_two=True), ContentFacts(64, 48), ["width and height must be powers of two, but are 64x48"]),
         (Check("x", power_of_two=True), ContentFacts(64, 1), []),
         (Check("x", power_of_two=True), ContentFacts(63), []),
     ],
@@ -52,7 +52,7 @@ def test_source_name_must_match_the_pattern_of_a_check_case_sensitively() -> Non
     check = Check("names", file_name="[a-z_.]+")
 
     assert list(flaws_of_name(check, "Textures/rock.png")) == []
-    assert list(flaws_of_name(check, "textures/Rock.png")) == ["the name 'Rock.png' is not like '[a-z_.]+'"]
+    assert list(flaws_of_name(check, "textures/Rock.png")) == ["the name 'Rock.png' does not match '[a-z_.]+'"]
 
 
 def test_blocking_check_is_named_in_the_error_of_the_job() -> None:
@@ -61,4 +61,4 @@ def test_blocking_check_is_named_in_the_error_of_the_job() -> None:
     assert find_block(checks, "a/rock.png", [product(ContentFacts(99))]) == "check 'wide': rock.png: width is 99, wanted: <= 64"
     assert find_block(checks, "a/rock.png", [product(ContentFacts(9))]) == ""
     assert find_block(checks, "c/rock.png", [product(ContentFacts(99))]) == ""
-    assert find_block(checks, "b/rock.png", []) == "check 'other': the name 'rock.png' is not like 'x'"
+    assert find_block(checks, "b/rock.png", []) == "check 'other': the name 'rock.png' does not match 'x'"

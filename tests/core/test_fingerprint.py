@@ -147,11 +147,15 @@ SENTENCES = [
     ((("source", "a.s", "1" * 32),), (("source", "a.s", "2" * 32),), "source 'a.s' changed (11111111 -> 22222222)"),
     ((), (("dependency", "x", "1"),), "dependency 'x' is new"),
     ((("dependency", "x", fingerprint.MISSING),), (("dependency", "x", "1"),), "dependency 'x' is new"),
-    ((("dependency", "x", "1"),), (), "dependency 'x' is gone"),
-    ((("discovered", "x", "1"),), (("discovered", "x", fingerprint.MISSING),), "dependency 'x' (found while processing) is gone"),
+    ((("dependency", "x", "1"),), (), "dependency 'x' was removed"),
+    (
+        (("discovered", "x", "1"),),
+        (("discovered", "x", fingerprint.MISSING),),
+        "dependency 'x' (found while processing) was removed",
+    ),
     ((("version", "1", "a"),), (("version", "2", "b"),), "the builder's version changed from '1' to '2'"),
     ((), (("additional fingerprint", "v", "b"),), "the job's additional fingerprint was set to 'v'"),
-    ((("command", "cp", "a"),), (), "the command line is gone"),
+    ((("command", "cp", "a"),), (), "the command line was removed"),
     ((("source", "a", "1"),), (("source", "a", "1"),), ""),
     ((("mystery", "a", "1"),), (("mystery", "a", "2"),), "mystery changed (1 -> 2)"),
 ]

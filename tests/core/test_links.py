@@ -32,7 +32,7 @@ def test_link_to_an_image_path_is_a_source_dependency(end: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "why"), [("", "is empty"), ("!", "is empty"), ("../a", "climbs out"), (":a", "begins with"), ("/a", "is absolute")]
+    ("written", "why"), [("", "is empty"), ("!", "is empty"), ("../a", "leads out"), (":a", "begins with"), ("/a", "is absolute")]
 )
 def test_link_with_an_invalid_path_is_refused(written: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):

@@ -62,7 +62,7 @@ def test_folder_settings_that_set_a_trusted_parameter_are_refused(section: dict[
 
     problem = settings.problem(PathKey("a/b/x.s"))
 
-    assert "'quality' of builder 'script' may be set in the project's aptui.yaml alone" in problem
+    assert "'quality' of builder 'script' can be set only in the project's aptui.yaml" in problem
     assert problem.startswith("a/.aptui.yaml:3:7: " if "params" in section else "a/.aptui.yaml:")
     assert settings.adjustment(PathKey("a/x.s"), SCRIPT) == NOTHING
 
@@ -178,15 +178,24 @@ def test_broken_or_repaired_settings_file_affects_every_builder() -> None:
 @pytest.mark.parametrize(
     ("sections", "problem"),
     [
-        ({"scrpt": {}}, "a/.aptui.yaml:1:1: no builder is called 'scrpt'; did you mean 'script'?"),
-        ({"SCRIPT": {}}, "a/.aptui.yaml:1:1: no builder is called 'SCRIPT'; did you mean 'script'?"),
-        ({"zzz": {}}, "a/.aptui.yaml:1:1: no builder is called 'zzz'; known here: data, script"),
+        ({"scrpt": {}}, "a/.aptui.yaml:1:1: there is no builder 'scrpt'; did you mean 'script'?"),
+        ({"SCRIPT": {}}, "a/.aptui.yaml:1:1: there is no builder 'SCRIPT'; did you mean 'script'?"),
+        ({"zzz": {}}, "a/.aptui.yaml:1:1: there is no builder 'zzz'; the known names are: data, script"),
         (
             {"script": {"platforms": {"sever": {}}}},
             "a/.aptui.yaml:1:1: 'sever' is neither a platform nor a tag; did you mean 'server'?",
         ),
-        ({"data": {"params": {"a": 1}}}, "a/.aptui.yaml:1:1: 'data' copies: it has no parameters; it can be skipped"),
-        ({"data": {"platforms": {"linux": {"a": 1}}}}, "a/.aptui.yaml:1:1: 'data' copies: it has no parameters"),
+        (
+            {"data": {"params": {"a": 1}}},
+            (
+                "a/.aptui.yaml:1:1: builder 'data' has no parameters, because it only copies files; to leave these files out, "
+                "write 'skip'"
+            ),
+        ),
+        (
+            {"data": {"platforms": {"linux": {"a": 1}}}},
+            "a/.aptui.yaml:1:1: builder 'data' has no parameters, because it only copies files",
+        ),
         ({"data": {"platforms": {"linux": {}}}}, ""),
     ],
 )

@@ -68,7 +68,7 @@ def test_engine_is_started_only_once_and_is_listed_and_stopped(home: Home) -> No
     pids = home.pids()
 
     assert started.returncode == 0, started.stderr
-    assert "runs already" in again.stdout
+    assert "is already running" in again.stdout
     assert len(pids) == 1
     home.wait(lambda: home.product("a.txt") == "a")
     (home.project / "assets/a.txt").write_text("saved")
@@ -188,7 +188,7 @@ def test_queue_verbs_steer_a_running_engine(home: Home) -> None:
     home.wait(lambda: json.loads(home.run("run-next", "--json").stdout)["job_id"])
     home.wait(lambda: home.product("a.txt") == "next")
     assert "resumed" in home.run("resume").stdout
-    assert "nothing has changed" in home.run("reload").stdout
+    assert "the configuration has not changed" in home.run("reload").stdout
     assert home.run("rescan", "--full").returncode == 0
     assert home.run("drain", "--stop").returncode == 0
     home.wait(lambda: not home.pids())
@@ -217,7 +217,7 @@ def test_logs_verb_prints_the_log_of_the_engine_and_its_path(home: Home) -> None
     home.wait(lambda: home.run("logs").returncode == 0)
     path = Path(home.run("logs", "--path").stdout.splitlines()[0])
 
-    assert "there is no log" in refused.stderr
+    assert "there is no engine log" in refused.stderr
     assert path.is_file()
     assert home.run("logs").stdout
 

@@ -225,7 +225,7 @@ def test_optional_demo_sources_with_missing_requirements_are_left_out(tmp_path, 
     assert ("linux", "scripts/main.lua") in products
     text = demo_project.explain(f"{platform}/{path}" for platform, path in products)
     left_out = [line for line in text.splitlines() if line.startswith("Left out: ")]
-    assert [line.partition(". Needed: ")[2] for line in left_out] == [
+    assert [line.partition(". Missing: ")[2] for line in left_out] == [
         "the package gltfpack", install_advice("builders"), "the package glslang-tools", install_advice("textures"),
     ]  # fmt: skip
     assert all(any(extra.makes in line for line in left_out) for extra in demo_assets.EXTRAS)

@@ -72,12 +72,12 @@ def test_compiled_settings_file_has_the_line_and_column_of_every_key() -> None:
     [
         ("builders: [a]", "'builders' must be a mapping from a builder's name to its adjustments, not a list"),
         ("builder: {}", "unknown key 'builder'; did you mean 'builders'?"),
-        ("builders: {a: {time_limit: 3s}}", "unknown key 'time_limit' in 'builders.a'; known here: params, platforms"),
+        ("builders: {a: {time_limit: 3s}}", "unknown key 'time_limit' in 'builders.a'; the known names are: params, platforms"),
         ("builders: {a: {platforms: {b: no}}}", "'builders.a.platforms.b' must be skip, or a mapping of parameters, not 'no'"),
         ("builders: {a: {}, a: {}}", "key 'a' is given twice, first at .aptui.yaml:1:12"),
         ("builders: {", "not valid YAML: "),
-        ("#" * (32 << 10) + "\n#", "larger than 32 KiB; a configuration is much smaller than that"),
-        ("builders: {a: {params: {b: [" + "1," * 1000 + "]}}}", "more than 1,000 keys and values"),
+        ("#" * (32 << 10) + "\n#", "the file is larger than 32 KiB; check whether this is a configuration file"),
+        ("builders: {a: {params: {b: [" + "1," * 1000 + "]}}}", "the file has more than 1,000 keys and values"),
     ],
 )
 def test_mistake_in_a_settings_file_is_reported_in_one_line_with_its_place(text: str, error: str) -> None:
@@ -218,7 +218,7 @@ def test_a_folder_of_assets_cannot_choose_the_program_that_runs(tmp_path: Path, 
         assert not canary.exists()
         ((source, error),) = project.errors().items()
         assert source.startswith("pack/a.lua:")
-        assert "pack/.aptui.yaml:3:14: 'luac' of builder 'scripts' may be set in the project's aptui.yaml alone" in error
+        assert "pack/.aptui.yaml:3:14: 'luac' of builder 'scripts' can be set only in the project's aptui.yaml" in error
 
 
 # ----------------------------------------------------------------------------------------------------------- hostile files
@@ -261,7 +261,7 @@ def test_parser_limits_the_work_for_a_folder_settings_file(scanned: list[int], n
 
 
 def test_parser_limits_the_work_for_a_deeply_nested_project_file(scanned: list[int]) -> None:
-    with pytest.raises(UserError, match="nested deeper than 50 levels"):
+    with pytest.raises(UserError, match="the YAML is nested deeper than 50 levels"):
         nodes.read_yaml(b"a: " + b"[" * 100_000, "aptui.yaml")
 
     assert sum(scanned) < 10_000

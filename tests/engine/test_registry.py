@@ -179,7 +179,7 @@ def test_syntax_error_is_reported_with_file_and_line(place):
         place.complete()
 
     assert raised.value.where == f"{path}:3"
-    assert "start with '_'" in raised.value.hint
+    assert "begin its name with '_'" in raised.value.hint
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_text_that_a_builder_prints_during_its_import_is_ignored(place):
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("jsn", "did you mean 'json'"), ("mehs", "did you mean 'mesh'"), ("zzzzzz", "there are '")]
+    ("name", "hint"), [("jsn", "did you mean 'json'"), ("mehs", "did you mean 'mesh'"), ("zzzzzz", "the builders are: '")]
 )
 def test_error_about_an_unknown_builder_suggests_the_nearest_name(place, name, hint):
     place.write("mesh.py")
@@ -226,7 +226,7 @@ def test_error_about_an_unknown_builder_suggests_the_nearest_name(place, name, h
     with pytest.raises(UserError) as raised:
         place.complete(entry(name))
 
-    assert raised.value.what == f"no builder is called {name!r} (used by 'mine')"
+    assert raised.value.what == f"there is no builder {name!r} (used by 'mine')"
     assert raised.value.hint.startswith(hint)
 
 
@@ -236,7 +236,7 @@ def test_two_builder_files_with_the_same_builder_name_are_refused(place):
     with pytest.raises(UserError) as raised:
         place.complete()
 
-    assert (raised.value.what, raised.value.where) == (f"the builder 'mesh' is also in {str(first)!r}", str(second))
+    assert (raised.value.what, raised.value.where) == (f"there is also a builder 'mesh' in {str(first)!r}", str(second))
 
 
 def test_project_builder_with_the_name_of_a_configured_builder_is_refused(place):
@@ -245,14 +245,14 @@ def test_project_builder_with_the_name_of_a_configured_builder_is_refused(place)
     with pytest.raises(UserError) as raised:
         place.complete(entry("json", "mesh"))
 
-    assert (raised.value.what, raised.value.where) == ("two builders are called 'mesh'", str(path))
+    assert (raised.value.what, raised.value.where) == ("two builders have the name 'mesh'", str(path))
 
 
 @pytest.mark.parametrize("name", ["two words", "a/b", "a:b"])
 def test_builder_name_with_blanks_or_separators_is_refused(place, name):
     place.write("mesh.py", name)
 
-    with pytest.raises(UserError, match="blanks, slashes or colons"):
+    with pytest.raises(UserError, match="spaces, slashes or colons"):
         place.complete()
 
 
@@ -274,10 +274,10 @@ def test_shipped_builders_list_the_parameters_that_choose_programs(place, name, 
 
 
 LACKING = {
-    "patterns": ('    patterns = ("*.mesh", "x/*.obj")\n', "name, create_jobs and process_job and no patterns"),
-    "name": ('    name = "{called}"\n', "patterns, create_jobs and process_job and no name"),
-    "process_job": ("    def process_job(self, request): ...\n", "name, patterns and create_jobs and no process_job"),
-    "create_jobs": ("    def create_jobs(self, request): ...\n", "name, patterns and process_job and no create_jobs"),
+    "patterns": ('    patterns = ("*.mesh", "x/*.obj")\n', "name, create_jobs and process_job, but no patterns"),
+    "name": ('    name = "{called}"\n', "patterns, create_jobs and process_job, but no name"),
+    "process_job": ("    def process_job(self, request): ...\n", "name, patterns and create_jobs, but no process_job"),
+    "create_jobs": ("    def create_jobs(self, request): ...\n", "name, patterns and process_job, but no create_jobs"),
 }
 
 
@@ -327,7 +327,7 @@ def test_builder_file_that_no_longer_has_a_builder_is_refused(place):
     with pytest.raises(UserError) as raised:
         place.complete()
 
-    assert (raised.value.what, raised.value.where) == ("the file has no builder any more; it had 'mesh'", str(path))
+    assert (raised.value.what, raised.value.where) == ("the file no longer has a builder; it had 'mesh'", str(path))
     path.unlink()
     assert place.complete() == ()
 
@@ -341,7 +341,7 @@ def test_renamed_builder_is_reported(place):
     found = complete(place.config(), place.cache, told.append)
 
     assert [builder.name for builder in found] == ["shape"]
-    assert told == ["'builders/mesh.py': 'mesh' is gone, and so are its products; the file has 'shape'"]
+    assert told == ["'builders/mesh.py': 'mesh' was removed, so its products are deleted; the file now has 'shape'"]
 
 
 def test_project_builder_works_without_a_configuration_entry(tmp_path, monkeypatch):

@@ -120,7 +120,11 @@ def test_a_folder_that_others_could_change_is_refused(tmp_path: Path) -> None:
     (tmp_path / "everybodys").mkdir()
     (tmp_path / "everybodys").chmod(0o777)
 
-    for path, words in (("file", "not a folder of yours"), ("file/x", "cannot be created"), ("everybodys/x", "others can change")):
+    for path, words in (
+        ("file", "not a folder that belongs to you"),
+        ("file/x", "cannot be created"),
+        ("everybodys/x", "other users can change"),
+    ):
         with pytest.raises(HostError, match=words):
             places.make_private(tmp_path / path)
     (tmp_path / "everybodys").chmod(0o1777)
@@ -134,7 +138,7 @@ def test_a_link_that_another_user_made_is_not_followed(tmp_path: Path) -> None:
     places.make_private(tmp_path / "link")
     os.lchown(tmp_path / "link", 12345, 12345)
 
-    with pytest.raises(HostError, match="not a folder of yours"):
+    with pytest.raises(HostError, match="not a folder that belongs to you"):
         places.make_private(tmp_path / "link")
 
 
@@ -142,7 +146,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "theirs").mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
 
-    with pytest.raises(HostError, match="not a folder of yours"):
+    with pytest.raises(HostError, match="not a folder that belongs to you"):
         places.make_private(tmp_path / "theirs")
 
 

@@ -160,7 +160,7 @@ def test_client_beyond_the_limit_is_refused_with_the_reason() -> None:
         guests = [room.guest(), room.guest()]
         third = room.bare()
 
-        assert third.hear()["refusal"] == {"what": "the engine has 2 connections already", "hint": "", "code": 4}
+        assert third.hear()["refusal"] == {"what": "the engine already has 2 connections, its maximum", "hint": "", "code": 4}
         assert third.hear() is None
         guests[0].socket.close()
         room.turn_until(lambda: room.desk.gone)
@@ -177,7 +177,7 @@ def test_client_without_hello_in_time_is_dropped(room: Room) -> None:
     room.turn()
     assert room.server.next_deadline() == began + 30
     room.clock.now += 0.1
-    assert bare.hear()["refusal"]["what"] == "no hello within 30 s"
+    assert bare.hear()["refusal"]["what"] == "the client did not send 'hello' after 30 s"
     assert bare.hear() is None
     assert room.server.next_deadline() is None
     assert room.desk.gone == []
@@ -198,7 +198,7 @@ def test_incomplete_message_has_the_same_time_limit_as_a_hello(room: Room) -> No
     assert room.server.next_deadline() == room.clock.now + 10
     room.clock.now += 10
 
-    assert slow.hear()["refusal"]["what"] == "a message that does not end within 30 s"
+    assert slow.hear()["refusal"]["what"] == "the message is incomplete after 30 s"
     patient.say(id=2, verb="ping")
     assert patient.hear()["id"] == 2
 
@@ -218,7 +218,7 @@ def test_second_hello_is_refused(room: Room) -> None:
     guest = room.guest()
     guest.say(id=2, verb="hello", protocol=PROTOCOL, version="1", kind="x", pid=1)
 
-    assert guest.hear()["refusal"]["what"] == "'hello' was sent already"
+    assert guest.hear()["refusal"]["what"] == "'hello' was already sent on this connection"
 
 
 def test_client_of_another_protocol_may_only_ping_read_status_and_stop(room: Room) -> None:
@@ -233,7 +233,7 @@ def test_client_of_another_protocol_may_only_ping_read_status_and_stop(room: Roo
     assert all("answer" in heard[verb] for verb in ("ping", "status", "stop_engine"))
     assert heard["subscribe"]["refusal"] == heard["cancel"]["refusal"]
     assert heard["cancel"]["refusal"] == {
-        "what": f"this engine (aptui 1.2.3) speaks protocol {PROTOCOL}, you speak {PROTOCOL + 1}",
+        "what": f"the engine (aptui 1.2.3) uses protocol {PROTOCOL}, and this client uses protocol {PROTOCOL + 1}",
         "hint": "restart the engine",
         "code": 4,
     }
@@ -343,7 +343,7 @@ def test_incomplete_messages_of_all_clients_share_a_limit() -> None:
 
         guests[2].send(b"x" * 40_000)
 
-        assert guests[2].hear()["refusal"]["what"] == "too many unfinished messages"
+        assert guests[2].hear()["refusal"]["what"] == "too many clients have sent incomplete messages"
         assert room.desk.gone == [3]
 
 

@@ -192,30 +192,30 @@ def raising(error):
         (lambda _: CreateJobsResponse(), Outcome.FAILED, "builder reported failure"),
         (lambda _: CreateJobsResponse(Result.CANCELLED), Outcome.CANCELLED, "cancelled"),
         (lambda _: None, Outcome.FAILED, "create_jobs returned NoneType, not a CreateJobsResponse"),
-        (lambda _: jobs("job"), Outcome.FAILED, "create_jobs answered with a value of the wrong kind"),
+        (lambda _: jobs("job"), Outcome.FAILED, "create_jobs returned a value of the wrong type"),
         (
             lambda _: CreateJobsResponse(Result.SUCCESS, source_dependencies=[SourceDependency("a\0.h")]),
             Outcome.FAILED,
-            "the path 'a\\x00.h' holds a NUL",
+            "the path 'a\\x00.h' contains a NUL character",
         ),
         (lambda _: jobs(JobDescriptor("", "linux")), Outcome.FAILED, "job_key must be text"),
         (lambda _: jobs(JobDescriptor(5, "linux")), Outcome.FAILED, "job_key must be text"),
-        (lambda _: jobs(JobDescriptor("k" * 4097, "linux")), Outcome.FAILED, "has 4,097 characters; it is a name of 4,096 at most"),
-        (lambda _: jobs(JobDescriptor("k", "linux", "high")), Outcome.FAILED, "value of the wrong kind"),
+        (lambda _: jobs(JobDescriptor("k" * 4097, "linux")), Outcome.FAILED, "has 4,097 characters; the limit is 4,096"),
+        (lambda _: jobs(JobDescriptor("k", "linux", "high")), Outcome.FAILED, "value of the wrong type"),
         (
             lambda _: jobs(JobDescriptor("k", "linux", job_dependencies=[JobDependency("b", 5, "linux")])),
             Outcome.FAILED,
-            "value of the wrong kind",
+            "value of the wrong type",
         ),
         (
             lambda _: jobs(JobDescriptor("k", "linux", job_dependencies=[JobDependency("b", "k", None)])),
             Outcome.FAILED,
-            "value of the wrong kind",
+            "value of the wrong type",
         ),
         (
             lambda _: jobs(JobDescriptor("k", "linux", job_dependencies=[JobDependency("b", "k", "linux", 99)])),
             Outcome.FAILED,
-            "value of the wrong kind",
+            "value of the wrong type",
         ),
     ],
 )
@@ -382,11 +382,17 @@ LIES = {
     "missing": (lambda r: [JobProduct("never.out")], "product 'never.out' does not exist"),
     "below a file": (lambda r: [product(r, "x"), JobProduct("x/y.out", 1)], "product 'x/y.out' does not exist"),
     "outside": (lambda r: [JobProduct("../../../x.out")], "product '../../../x.out' is outside the folder for products"),
-    "link": (lambda r: [linked(r, "/etc/hostname")] and [JobProduct("l.out")], "product 'l.out' is a link, or behind one"),
-    "dangling link": (lambda r: [linked(r, "nowhere")] and [JobProduct("l.out")], "product 'l.out' is a link, or behind one"),
+    "link": (
+        lambda r: [linked(r, "/etc/hostname")] and [JobProduct("l.out")],
+        "product 'l.out' is a link, or in a folder behind a link",
+    ),
+    "dangling link": (
+        lambda r: [linked(r, "nowhere")] and [JobProduct("l.out")],
+        "product 'l.out' is a link, or in a folder behind a link",
+    ),
     "behind a link": (
         lambda r: [linked(r, "/etc", "d")] and [JobProduct("d/hostname")],
-        "product 'd/hostname' is a link, or behind one",
+        "product 'd/hostname' is a link, or in a folder behind a link",
     ),
     "folder": (lambda r: [os.mkdir(r.product_path("d"))] and [JobProduct("d")], ("product 'd' is not a regular file")),  # type: ignore[list-item]
     "fifo": (lambda r: [os.mkfifo(r.product_path("f"))] and [JobProduct("f")], ("product 'f' is not a regular file")),  # type: ignore[list-item]
@@ -406,8 +412,11 @@ LIES = {
     "text as sub id": (lambda r: [product(r, sub_id="1")], "has the sub id '1'"),
     "both flags": (lambda r: [product(r, flags=3)], "must be flagged either PRODUCT or INTERMEDIATE"),
     "no flag": (lambda r: [product(r, flags=0)], "must be flagged either PRODUCT or INTERMEDIATE"),
-    "intermediate": (lambda r: [product(r, flags=ProductFlag.INTERMEDIATE)], "intermediates belong to the platform 'common'"),
-    "folder of its own": (lambda r: [product(r, folder="x")], "a folder of its own, 'x', which only intermediates may have"),
+    "intermediate": (lambda r: [product(r, flags=ProductFlag.INTERMEDIATE)], "intermediate products need the platform 'common'"),
+    "folder of its own": (
+        lambda r: [product(r, folder="x")],
+        "sets the folder 'x', but only intermediate products can set a folder",
+    ),
     "climbing folder": (
         lambda r: [product(r, flags=ProductFlag.INTERMEDIATE, folder="../x")],
         "'../x' is not a folder relative to",
@@ -436,7 +445,7 @@ def test_only_intermediates_may_belong_to_the_common_platform(room):
     bad = room.process(lambda r: made(product(r)), room.order(platform="common"))
 
     assert (good.outcome, good.products[0].flags) == (Outcome.SUCCEEDED, 2)
-    assert (bad.outcome, "only intermediates belong to" in bad.error) == (Outcome.FAILED, True)
+    assert (bad.outcome, "only intermediate products can have" in bad.error) == (Outcome.FAILED, True)
 
 
 def test_builder_may_choose_the_folder_of_an_intermediate(room):
@@ -583,7 +592,7 @@ def test_a_run_fails_if_a_process_is_left_and_the_process_is_killed(room):
     result = room.process(process_job)
 
     (child,) = pids
-    assert result.error == f"builder left a process behind: sleep (pid {child.pid}); killed"
+    assert result.error == f"builder left a process running, which was killed: sleep (pid {child.pid})"
     assert not os.path.exists(f"/proc/{child.pid}")
     child.wait()
 

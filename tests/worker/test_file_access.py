@@ -104,7 +104,7 @@ def test_copy_of_a_source_that_was_deleted_or_replaced_is_stale(tmp_path):
     results = file_access.copy_files([CopyOrder(n, str(path), str(tmp_path / "copy")) for n, path in enumerate(paths)])
 
     assert [(result.outcome, result.error) for result in results] == [
-        (Outcome.STALE, "source: the file is gone"),
+        (Outcome.STALE, "source: the file was deleted"),
         (Outcome.STALE, "source: not a regular file"),
         (Outcome.STALE, "source: not a regular file"),
     ]
@@ -166,7 +166,7 @@ def test_all_copies_of_a_large_batch_fail_if_they_cannot_be_synced(tmp_path, mon
     results = file_access.copy_files(orders)
 
     assert {(result.outcome, result.error) for result in results} == {
-        (Outcome.FAILED, "cannot sync the staging folder: Input/output error")
+        (Outcome.FAILED, "the staging folder cannot be saved on the disk: Input/output error")
     }
 
 
@@ -275,7 +275,10 @@ def test_lfs_pointer_without_content_is_copied_only_on_request(tmp_path):
     (failed,) = file_access.copy_files([one])
     (copied,) = file_access.copy_files([replace(one, takes_pointers=True)])
 
-    assert (failed.outcome, failed.error) == (Outcome.FAILED, "not here (LFS): git lfs pull, or 'lfs_pointers: copy' in aptui.yaml")
+    assert (failed.outcome, failed.error) == (
+        Outcome.FAILED,
+        "not fetched from Git LFS: run 'git lfs pull', or set 'lfs_pointers: copy' in aptui.yaml",
+    )
     assert copied.outcome == Outcome.SUCCEEDED
     assert Path(one.staged).read_bytes() == POINTER
 

@@ -80,7 +80,7 @@ def test_command_output_follows_the_log_and_is_returned_once():
 def test_last_part_of_a_long_log_is_returned():
     many = tuple(LogRecord(LogLevel.INFO, "w", str(at), at) for at in range(MOST_ANSWER_RECORDS + 3))
     told = latest(many, "w")
-    assert told[0].text.startswith("[… 3 records before these")
+    assert told[0].text.startswith("[… 3 earlier records")
     assert told[1:] == many[3:]
     wide = tuple(LogRecord(LogLevel.INFO, "w", "x" * (MOST_ANSWER_CHARS // 2), at) for at in range(3))
     assert latest(wide, "w")[1:] == wide[1:]

@@ -334,7 +334,7 @@ def test_builder_fails_if_it_opens_an_outside_file_that_content_names(room, tmp_
 
     result = room.analyse(careless) if is_analysis else room.process(careless, order)
 
-    said = f"'{tmp_path}/secret.bin' was read, which 'a.txt' names and which is outside the project's scan folders"
+    said = f"the job read '{tmp_path}/secret.bin', which is outside the project's scan folders; 'a.txt' contains this path"
     assert (result.outcome, result.error) == (Outcome.FAILED, said)
 
 
@@ -357,7 +357,7 @@ def test_traced_command_cannot_open_an_outside_file_that_content_names(room, tmp
 
     result = room.run(tracing(command), room.order())
 
-    assert "which 'a.txt' names and which is outside" in result.error
+    assert "which is outside the project's scan folders; 'a.txt' contains this path" in result.error
 
 
 @needs_strace
@@ -416,7 +416,7 @@ def test_command_runs_if_strace_is_missing_and_logs_this_once(room, monkeypatch)
 
     assert (result.outcome, result.reads, result.warnings) == (Outcome.SUCCEEDED, (), 0)
     assert [(record.level, record.text) for record in result.log] == [
-        (LogLevel.INFO, "reads of the command cannot be traced: strace is not installed")
+        (LogLevel.INFO, "the files that the command reads cannot be recorded: strace is not installed")
     ]
 
 

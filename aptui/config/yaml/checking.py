@@ -23,7 +23,11 @@ def check(root: Node, *, is_partial: bool = False) -> list[UserError]:
     In a partial layer scan folders may lack their path, because another layer sets it.
     """
     if not isinstance(root.value, dict):
-        return [UserError("a configuration is a mapping of settings", where=root.where, hint="see 'aptui init'")]
+        return [
+            UserError(
+                "the configuration must be a mapping of settings", where=root.where, hint="'aptui init --dry-run' prints an example"
+            )
+        ]
     found = [error for error in Draft202012Validator(schema()).iter_errors(root.plain()) if not (is_partial and _lacks_path(error))]
     return _in_order(found, root) or list(_find_duplicates(root))
 
@@ -32,7 +36,7 @@ def check_folder(root: Node) -> list[UserError]:
     """Return all violations of the schema in a folder's `.aptui.yaml`, in their order."""
     if not isinstance(root.value, dict):
         return [
-            UserError("folder settings are a mapping", where=root.where, hint="for example builders: {textures: {params: {…}}}")
+            UserError("folder settings must be a mapping", where=root.where, hint="for example builders: {textures: {params: {…}}}")
         ]
     return _in_order(list(Draft202012Validator(folder_schema()).iter_errors(root.plain())), root)
 
@@ -55,7 +59,7 @@ def _find_duplicates(root: Node) -> Iterator[UserError]:
             name = node.value["name"]
             if name.value in seen:
                 first = seen[name.value].where.rpartition("/")[2]
-                yield UserError(f"'{name.value}' is already the name of another in '{key}', at {first}", where=name.where)
+                yield UserError(f"the name '{name.value}' is already used in '{key}', at {first}", where=name.where)
             seen.setdefault(name.value, name)
 
 

@@ -75,18 +75,20 @@ WANTED: Schema = {
     **PATTERN,
     "properties": {
         **PATTERN["properties"],
-        "absolute": flag("Match the absolute path instead of the relative one."),
+        "absolute": flag("Match the absolute path instead of the path relative to the scan folder."),
     },
 }
 PATTERNS = list_of(
-    WANTED, "a list of patterns", "Sources it processes: `*` is any text, also across `/`; `?` is one character; or {regex: …}."
+    WANTED,
+    "a list of patterns",
+    "Sources that the builder processes. `*` matches any text, also `/`; `?` matches one character; or {regex: …}.",
 )
-REGEX = text("a regular expression", "Named groups: file, line, message.")
+REGEX = text("a regular expression", "It can have the named groups file, line and message.")
 COMPANION: Schema = record(
     "a suffix, or {suffix: …, replaces: …}",
     suffix=text("a suffix"),
     replaces=text("an extension"),
-    file=text("a relative path", "One file that is the companion of all these sources."),
+    file=text("a relative path", "One file that belongs to all these sources."),
 )
 COMPANION = {**COMPANION, "type": ["string", "object"], "minLength": 1}
 PARAMS: Schema = {"type": "object", "title": "a mapping of parameters", "description": "Parameters of the builder."}
@@ -95,13 +97,13 @@ UUID = r"^\{?[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}\}?$"
 
 UNDECLARED: Schema = choice(
     "ignore, warn or add",
-    "Handling of sources that a job reads without declaring them: nothing, a warning in its log, or a dependency.",
+    "Reaction if a job reads a source that it did not declare: none, a warning in the log, or a new dependency.",
 )
 
 VARIABLES = list_of(
     text("the name of an environment variable, not TMPDIR, not APTUI_…", pattern=r"^(?!APTUI_|TMPDIR$)[A-Za-z_]\w*(?!\n)$"),
     "a list of names",
-    "Environment variables for builders, besides the few that they always have; jobs run again when a value changes.",
+    "Environment variables that builders receive, in addition to a few standard variables. Jobs run again when a value changes.",
 )
 
 
@@ -110,21 +112,28 @@ VARIABLES = list_of(
 REFERENCE = record(
     "a regular expression, or a mapping like {regex: …, path: …}",
     ("regex",),
-    regex=text("a regular expression", "Finds paths in the text: group `path`, or the only group."),
-    path=text("a path", "Path made from a match: text with groups in braces; may contain `*`, and begins with `!` to exclude."),
+    regex=text("a regular expression", "Finds paths in the text. Its group `path`, or its only group, is the path."),
+    path=text(
+        "a path",
+        "Makes a path from a match: text with names of groups in braces. It may contain `*`; with `!` in "
+        "front it excludes the path.",
+    ),
     kind=choice("source or product", "Kind of the path: a source, or a product in the cache."),
-    load=choice("pre, queue or none", "When the runtime loads it: before the product is ready, right after it, or on demand."),
-    relative_to=choice("root or source", "Base of the path: the scan folders, or the folder of the source."),
-    look_in=choice("product or source", "Text to search: that of each product, or that of the source, for binary products."),
+    load=choice(
+        "pre, queue or none",
+        "Time at which the game loads the referenced asset: before the product is ready, right after it, or on demand.",
+    ),
+    relative_to=choice("root or source", "The path is relative to the scan folders, or to the folder of the source."),
+    look_in=choice("product or source", "Search the text of each product, or (if products are binary) the text of the source."),
 )
 REFERENCE = {**REFERENCE, "type": ["string", "object"], "minLength": 1}
 
 TOOL = record(
     "a program, or a mapping like {name: …, files: […], version: …}",
     ("name",),
-    name=text("a program", "Name, searched in PATH, or path.", pattern=NAME),
-    files=list_of(text("a path", pattern=NAME), "a list of files", "Files that belong to the program, by path."),
-    version=text("a command", "Command that prints the version of the program; it runs at each start of the engine."),
+    name=text("a program", "Name of a program in the PATH, or its path.", pattern=NAME),
+    files=list_of(text("a path", pattern=NAME), "a list of files", "Paths of other files that belong to the program."),
+    version=text("a command", "Command that prints the version of the program. It runs at each start of the engine."),
 )
 TOOL = {**TOOL, "type": ["string", "object"], "minLength": 1, "pattern": NAME}
 
@@ -149,9 +158,12 @@ RETRY["description"] = "Automatic retries of failed runs."
 BUILDER = record(
     "a mapping that describes a builder",
     ("name",),
-    name=text("a name", "Unique; part of the identity of every job.", pattern=NAME),
+    name=text("a name", "Unique name; it is part of the identity of every job.", pattern=NAME),
     copy=list_of(WANTED, "a list of patterns", "First form: copy these files as they are."),
-    uses=text("the name of a builder", "Second form: a Python builder: shipped, installed, or in the project's builders/ folder."),
+    uses=text(
+        "the name of a builder",
+        "Second form: use a Python builder, which is shipped, installed, or in the project's builders/ folder.",
+    ),
     steps=list_of(
         record(
             "a mapping like {uses: atlas, params: …}",
@@ -161,33 +173,36 @@ BUILDER = record(
                 "a name without dots", "Name of the step, by default that of the builder.", pattern=r"^[^\x00-\x1f\x7f.]+(?!\n)$"
             ),
             patterns=list_of(
-                PATTERN, "a list of patterns", "Products of the step before that it processes; by default the builder's."
+                PATTERN,
+                "a list of patterns",
+                "Products of the previous step that this step processes; by default the patterns of its builder.",
             ),
             params=PARAMS,
         ),
         "a list of steps",
-        "Fourth form: builders in one job: the products of a step are the sources of the next.",
+        "Fourth form: run several builders in one job. The products of each step are the sources of the next step.",
     ),
     command=text(
-        "a command line", "Third form: a command line with placeholders: {source} {products_dir} {stem} {platform} {depfile}."
+        "a command line",
+        "Third form: run a command line. It can have the placeholders {source} {products_dir} {stem} {platform} {depfile}.",
     ),
     patterns=PATTERNS,
-    exclude=list_of(PATTERN, "a list of patterns", "Files that match its patterns and that it does not process."),
+    exclude=list_of(PATTERN, "a list of patterns", "Files that match the patterns, but that the builder does not process."),
     params=PARAMS,
     rules=list_of(
         record(
             "a mapping like {files: ['*_n.png'], params: {usage: normal}}",
             ("files", "params"),
-            files=list_of(PATTERN, "a list of patterns", "Sources that the rule applies to."),
+            files=list_of(PATTERN, "a list of patterns", "Sources to which the rule applies."),
             params=PARAMS,
         ),
         "a list of rules",
-        "Parameters for some of its sources; of several matching rules the later wins, key by key.",
+        "Parameters for some of the sources. If several rules match a source, the later rule overrides the earlier, key by key.",
     ),
     trusted_params=list_of(
         text("the name of a parameter"),
         "a list of names of parameters",
-        "Parameters that a folder's .aptui.yaml must not set, besides those that the builder declares so.",
+        "Parameters that a folder's .aptui.yaml must not set, in addition to those that the builder itself protects.",
     ),
     platforms=mapping(
         "a mapping from platform id or tag to skip or parameters",
@@ -196,61 +211,69 @@ BUILDER = record(
             "pattern": "^skip$",
             "title": "skip, or a mapping of parameters",
         },
-        "Per platform id, tag or `*`: `skip`, or overriding parameters. An id beats a tag, a tag beats `*`.",
+        "For a platform id, a tag or `*`: `skip`, or parameters that override `params`. An id overrides a "
+        "tag, and a tag overrides `*`.",
     ),
     version={
         "type": ["string", "number"],
         "minLength": 1,
         "title": "a version",
-        "description": "A new version runs its jobs again.",
+        "description": "If the version changes, the jobs run again.",
     },
     priority=whole("a whole number", "Jobs with a higher priority run first; 0 by default."),
-    critical=flag("Run its jobs before all others."),
+    critical=flag("Run the jobs of the builder before all other jobs."),
     time_limit=duration("A job that takes longer fails."),
     memory_limit=size("A job that uses more memory fails.", may_be_auto=True),
     on_failure=choice("keep or delete", "Handling of the last good products when a job fails."),
     retry=RETRY,
-    resources=list_of(text("a name", pattern=NAME), "a list of resources", "Resources that each of its runs uses."),
+    resources=list_of(text("a name", pattern=NAME), "a list of resources", "Resources that each run of a job uses."),
     quality={
         "enum": [["final"], ["draft", "final"]],
         "title": "[final] or [draft, final]",
-        "description": "With draft, make a quick draft at once, and the final when nothing else is pending; [final] by default.",
+        "description": "With draft, a job first makes quick draft products, and the final products when nothing else is "
+        "pending; [final] by default.",
     },
-    asset_type=text("a UUID", "Asset type of its products.", pattern=UUID),
-    products=list_of(text("a glob"), "a list of globs", "Command: files in {products_dir} that are products."),
+    asset_type=text("a UUID", "Asset type (a UUID) of the products.", pattern=UUID),
+    products=list_of(text("a glob"), "a list of globs", "For a command: the files in {products_dir} that are products."),
     depfile=text(
-        "a file name", "Command: a file in the format of Makefiles that lists the files read; relative to the temp folder."
+        "a file name",
+        "For a command: a file in Makefile format with which it lists the files that it read; relative to the temp folder.",
     ),
-    dependencies=text("a regular expression", "Command: finds the files read in its output; group `file`, or the only group."),
+    dependencies=text(
+        "a regular expression",
+        "For a command: finds the files that it read in its output. The group `file`, or the only group, is the path.",
+    ),
     warnings=REGEX,
     errors=REGEX,
     product_dependencies=text(
         "a file name",
-        "Command: a file that it writes, with the run-time dependencies of its products; relative to the temp folder.",
+        "For a command: a file that it writes with the run-time dependencies of its products; relative to the temp folder.",
     ),
     references=list_of(
         REFERENCE,
         "a list of regular expressions",
-        "Find references to other assets in the text of products: dependencies at run time.",
+        "Find references to other assets in the text of products; they become run-time dependencies.",
     ),
-    tools=list_of(TOOL, "a list of programs", "Command: programs whose upgrade runs its jobs again."),
+    tools=list_of(TOOL, "a list of programs", "For a command: programs that it uses. When a program changes, the jobs run again."),
     environment=VARIABLES,
     undeclared_reads=UNDECLARED,
-    intermediate=flag("Its products are sources of other builders, once for all platforms."),
-    persistent=flag("Command: start the program once per worker; it gets one line of JSON per job and answers with one."),
+    intermediate=flag("The products are sources for other builders. They are made once for all platforms."),
+    persistent=flag(
+        "For a command: start the program once per worker. It reads one line of JSON per job, and answers with one line."
+    ),
     batch=whole(
         "a whole number from 2 to 256",
-        "Command: start the program once for this many files at most; its line has {sources}.",
+        "For a command: process up to this many files with one start of the program. The command line has {sources}.",
         minimum=2,
         maximum=256,
     ),
-    trace_reads=flag("Command: run it under strace to find the sources that it reads; slower."),
+    trace_reads=flag("For a command: run it under strace to find the sources that it reads. This is slower."),
     needs=list_of(
         text("a tag", pattern=NAME),
         "a list of tags",
-        "Tags that a cluster machine must have to run its jobs: a tool, a GPU, a licence.",
+        "Tags that a machine of the cluster must have to run the jobs, for example a tool, a GPU or a licence.",
     ),
-    at_most=whole("a whole number above 0", "Maximum number of its jobs that a cluster runs at a time.", minimum=1),
+    at_most=whole("a whole number above 0", "Maximum number of jobs of this builder that the cluster runs at a time.", minimum=1),
 )
 
 
@@ -259,25 +282,27 @@ BUILDER = record(
 SCAN_FOLDER = record(
     "a mapping that describes a scan folder",
     ("name", "path"),
-    name=text("a name", "Unique; identifies the folder, also after it moves.", pattern=NAME),
-    path=text("a path", "Relative to aptui.yaml, or absolute.", pattern=NAME),
+    name=text("a name", "Unique name; it identifies the folder even if its path changes.", pattern=NAME),
+    path=text("a path", "Path of the folder, relative to aptui.yaml, or absolute.", pattern=NAME),
     order=whole("a whole number", "If two folders have a file at the same relative path, the folder with the lower order wins."),
     recursive=flag("Scan subfolders, too."),
-    include=list_of(REF, REFS, "Only these platforms."),
-    exclude=list_of(REF, REFS, "Not these platforms."),
+    include=list_of(REF, REFS, "Process the folder only for these platforms."),
+    exclude=list_of(REF, REFS, "Do not process the folder for these platforms."),
 )
 SHARED = record(
     "a mapping with name and glob or regex",
     ("name",),
-    name=text("a name", "Name of the pattern; that of a builder includes all its jobs.", pattern=NAME),
-    glob=text("a glob", "Matches the relative path; `*` is any text, also across `/`."),
+    name=text("a name", "Name of the pattern. The name of a builder includes all its jobs.", pattern=NAME),
+    glob=text("a glob", "Matches the relative path. `*` matches any text, also `/`."),
     regex=text("a regular expression", "Must match the whole relative path."),
     enabled=flag("Use the pattern."),
 )
 PLATFORM_ENTRY = record(
     "a mapping with tags and enabled",
-    tags=list_of(text("a tag", pattern=NAME), "a list of tags", "Words by which builders and scan folders refer to platforms."),
-    enabled=flag("Make products for it; the host's platform is always enabled."),
+    tags=list_of(
+        text("a tag", pattern=NAME), "a list of tags", "Names with which builders and scan folders refer to groups of platforms."
+    ),
+    enabled=flag("Make products for this platform. The platform of this machine is always enabled."),
 )
 IDS = {
     "pattern": PLATFORM,
@@ -293,40 +318,46 @@ DIAL = record(
     id=text("a name", "Unique name of the device.", pattern=NAME),
     address=text("an address", "Host name or address."),
     port=NUMBER_OF_PORT,
-    auto=flag("Dial again whenever it is not connected."),
+    auto=flag("Connect again whenever the device is not connected."),
 )
 SERVE = record(
     "a mapping of settings of the gateway",
-    enabled=flag("Start the gateway with the engine: HTTP and WebSocket for editors, games and devices."),
-    address=text("an address", "Address to listen on; any other than the loopback needs TLS and a token."),
+    enabled=flag("Start the gateway with the engine. It offers HTTP and WebSocket to editors, games and devices."),
+    address=text("an address", "Address to listen on. Addresses other than the loopback need TLS and a token."),
     port=NUMBER_OF_PORT,
     tls_cert=text("a path", "Certificate chain (PEM)."),
     tls_key=text("a path", "Its key (PEM)."),
-    dial_ca=text("a path", "Authority (PEM) that signs the certificates of dialled devices."),
+    dial_ca=text("a path", "Certificate (PEM) of the authority that signs the certificates of devices in `dial`."),
     dial_fingerprints=list_of(
         text("a fingerprint", pattern=r"^(sha256:)?([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$"),
         "a list of fingerprints",
-        "SHA-256 of the certificates of dialled devices; replaces dial_ca.",
+        "SHA-256 of the certificates of devices in `dial`; used instead of dial_ca.",
     ),
     clients_limit=whole("a whole number above 0", "Maximum number of open WebSockets.", minimum=1),
-    hosts=list_of(text("a host name"), "a list of host names", "Accepted names in the Host header, besides those of the loopback."),
+    hosts=list_of(
+        text("a host name"),
+        "a list of host names",
+        "Names that are accepted in the Host header, in addition to those of the loopback.",
+    ),
     origins=list_of(
-        text("an origin", pattern=r"^https?://[^/]+$"), "a list of origins like https://name", "Web pages that may use the gateway."
+        text("an origin", pattern=r"^https?://[^/]+$"),
+        "a list of origins like https://name",
+        "Origins of web pages that may use the gateway.",
     ),
     proxies=mapping(
         "a mapping from name to URL",
         text("a URL", pattern=r"^(https?|tcp)://"),
-        "Services that requests are forwarded to, under /v1/proxy/NAME/; tcp://host:port for raw bytes.",
+        "Services to which requests under /v1/proxy/NAME/ are forwarded; tcp://host:port for raw bytes.",
     ),
     allowed=list_of(
-        text("an address"), "a list of host names, addresses and ranges", "Peers that may connect, besides this machine."
+        text("an address"), "a list of host names, addresses and ranges", "Machines that may connect, in addition to this machine."
     ),
     rejected=list_of(
-        text("an address"), "a list of host names, addresses and ranges", "Peers that may not connect; overrides `allowed`."
+        text("an address"), "a list of host names, addresses and ranges", "Machines that may not connect; overrides `allowed`."
     ),
-    allow_list=flag("Accept only this machine and the peers in `allowed`."),
-    connections=list_of(DIAL, "a list of connections", "Devices and editors that the gateway dials."),
-    o3de=flag("Let O3DE's Editor, launchers and devices connect by O3DE's own protocol (experimental)."),
+    allow_list=flag("Accept connections only from this machine and the machines in `allowed`."),
+    connections=list_of(DIAL, "a list of connections", "Devices and editors to which the gateway itself connects."),
+    o3de=flag("Let O3DE's Editor, launchers and devices connect with O3DE's own protocol (experimental)."),
     o3de_port=NUMBER_OF_PORT | {"description": "Port for O3DE's programs; `remote_port` of an O3DE project by default."},
 )
 ALERT = record(
@@ -339,26 +370,29 @@ ALERT = record(
         ),
         "minItems": 1,
     },
-    webhook=text("a URL", "Receives the digest as JSON: https://…, or http:// of this machine."),
-    desktop=flag("Show the digest on the desktop, with notify-send."),
-    bell=flag("Ring the terminal, and show the digest there if it can."),
+    webhook=text("a URL", "Send the message as JSON to this URL: https://…, or http:// on this machine."),
+    desktop=flag("Show the message on the desktop, with notify-send."),
+    bell=flag("Ring the bell of the terminal, and show the message there if the terminal supports this."),
 )
 ON = record(
     "a mapping of notifications",
-    quiet=duration("Minimum interval between two digests."),
+    quiet=duration("Minimum interval between two messages."),
     failed=ALERT | {"description": "Jobs began to fail."},
     mended=ALERT | {"description": "Jobs that had failed succeed again."},
-    idle=ALERT | {"description": "Nothing is left to do, after work that took at least `quiet`."},
+    idle=ALERT | {"description": "All work is done, and it took at least `quiet`."},
 )
 RANGE: Schema = {"type": ["string", "number"], "minLength": 1, "title": "a number, or a range like <= 4096 or 1..64"}
 CHECK = record(
     "a mapping of requirements",
-    files=list_of(PATTERN, "a list of patterns", "Sources that the check applies to, as patterns of builders; all by default."),
+    files=list_of(
+        PATTERN, "a list of patterns", "Sources that the check applies to, as in `patterns` of builders; all sources by default."
+    ),
     level=choice(
         "warn, fail or block",
-        "Effect of a finding: a warning; also exit code 1 of a batch; or the job fails and keeps its products.",
+        "Effect of a finding: warn prints a warning; fail also ends a batch with exit code 1; block fails "
+        "the job, which keeps its products.",
     ),
-    name=text("a regular expression", "Must match the whole file name; case matters."),
+    name=text("a regular expression", "Must match the whole file name. Upper and lower case differ."),
     bytes=RANGE | {"description": "Size of each product: <= 4MiB."},
     pixels=RANGE | {"description": "Width times height of each product."},
     facts=mapping(
@@ -368,11 +402,11 @@ CHECK = record(
             "type": ["string", "number", "array"],
             "title": "a number, a range, or a list of texts",
         },
-        "Other facts that builders report: a range, or a list of allowed texts.",
+        "Other facts that builders report. Each has a range, or a list of allowed texts.",
     ),
     formats=list_of(text("a format"), "a list of formats", "Allowed formats of products: png, webp, wav, glb …"),
     power_of_two=flag("Width and height must be powers of two."),
-    budget=size("Maximum size of all products of these sources together."),
+    budget=size("Maximum total size of all products of these sources."),
     lint=list_of(
         choice("spelling, dead or case"),
         "a list of checks of 'aptui lint'",
@@ -397,81 +431,94 @@ _TOP = record(
     linked_folders=list_of(
         text("a path"),
         "a list of folders",
-        "Folders that symbolic links to files may lead to, besides the scan folders; / allows any target.",
+        "Folders to which symbolic links to files may lead, in addition to the scan folders; / allows any target.",
     ),
-    shipped_ignore=flag("Also apply the ignore rules shipped with aptui."),
-    builders=list_of(BUILDER, "a list of builders", "Builders: they turn sources into products."),
+    shipped_ignore=flag("Also use the ignore rules that are shipped with aptui."),
+    builders=list_of(BUILDER, "a list of builders", "Builders, which make products from sources."),
     companions=mapping("a mapping from glob to suffix", COMPANIONS),
     metadata_types=list_of(
         text("an extension like .png", pattern=r"^\.[^/]+$"),
         "a list of extensions",
-        "Types of sources that keep their identity in a `.meta` file beside them, so that it survives moves.",
+        "Types of sources whose identity (UUID) is stored in a `.meta` file beside them, so that it stays the same when they move.",
     ),
     meta_delay=duration("Time that a running engine waits for the `.meta` file of a new source before it writes one."),
     workers=whole("a whole number, 0 for one per core", "Number of worker processes.", minimum=0),
     limits=record(
         "a mapping of limits",
         analyse=duration("Maximum time of one analysis."),
-        process=duration("Maximum time of one job; auto is 10m for shipped builders, 1h for all others.", may_be_auto=True),
+        process=duration("Maximum time of one job; auto is 10m for shipped builders and 1h for other builders.", may_be_auto=True),
         memory=size(
-            "Memory limit of a worker; auto is a quarter of the machine's, 2GiB to 8GiB, for Python builders.", may_be_auto=True
+            "Memory limit of a worker; auto is a quarter of the machine's memory, between 2GiB and 8GiB, for Python builders.",
+            may_be_auto=True,
         ),
-        all_memory=size("Memory limit of all running jobs together; 0 is the free memory of the machine."),
+        all_memory=size("Memory limit of all running jobs together; 0 means the free memory of the machine."),
     ),
     retry=RETRY,
-    retry_failed=choice("always or changed", "Run failed jobs again at each start and each batch, or only when an input changed."),
+    retry_failed=choice(
+        "always or changed", "always: run failed jobs again at each start and each batch; changed: only when an input changed."
+    ),
     resources=mapping(
         "a mapping from name to number",
         whole("a whole number above 0", minimum=1),
-        "Scarce things, and the number of runs that may use one at a time.",
+        "Names of limited resources, such as a GPU or licence, and how many runs may use each at a time.",
         propertyNames={"pattern": NAME, "title": "a name"},
     ),
     environment=VARIABLES,
     undeclared_reads=UNDECLARED,
     products=record(
         "a mapping of settings of products",
-        touch_unchanged=flag("Set the time of a product that is made again with the same bytes."),
+        touch_unchanged=flag("Update the modification time of a product that is made again with the same bytes."),
     ),
-    lfs_pointers=choice("fail or copy", "Handling of the pointer of a file that Git LFS has not fetched, by `copy`."),
+    lfs_pointers=choice(
+        "fail or copy", "Reaction of `copy` to a Git LFS pointer, whose file was not fetched: fail the job, or copy the pointer."
+    ),
     sandbox=choice(
-        "auto, require or off", "Run the project's code in bubblewrap: if it works, always (nothing runs without it), or never."
+        "auto, require or off",
+        "Run the project's code in a bubblewrap sandbox: if bubblewrap works, always (otherwise nothing runs), or never.",
     ),
-    sandbox_paths=list_of(text("a path"), "a list of paths", "More files and folders that code in the sandbox may read."),
+    sandbox_paths=list_of(text("a path"), "a list of paths", "Additional files and folders that code in the sandbox may read."),
     shared_cache=record(
         "a mapping that describes the shared cache",
-        mode=choice("inactive, client or server", "Do not use it; read; read and write."),
-        store=text("a folder or a URL", "Place of the results: a folder, http(s)://… or s3://…"),
+        mode=choice(
+            "inactive, client or server",
+            "inactive: do not use the shared cache; client: read results; server: read and write results.",
+        ),
+        store=text("a folder or a URL", "Where the results are stored: a folder, http(s)://… or s3://…"),
         namespace=text(
             "a name",
-            "Namespace of the results; one other than `trusted` is read in that namespace only.",
+            "Namespace of the results. Results in a namespace other than `trusted` are read only by "
+            "machines with the same namespace.",
             pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$",
         ),
-        team_key_file=text("a path", "File with the team's secret; results that are not sealed with it are not used."),
+        team_key_file=text("a path", "File with the team's secret key. Results that are not sealed with this key are not used."),
         signing_key_file=text("a path", "File with the private ed25519 key that signs results, 64 hex digits."),
         writers=list_of(
             text("a public key: 64 hex digits", pattern="^[0-9a-fA-F]{64}$"),
             "a list of public keys",
-            "ed25519 keys of writers; results that none of them signed are not used.",
+            "Public ed25519 keys of writers. Results that were not signed with one of these keys are not used.",
         ),
         trust=choice(
             "sealed or unsealed",
-            "Require the seal of team_key_file or writers; unsealed trusts every user that can write to the store.",
+            "sealed requires a seal by team_key_file or a signature of writers; unsealed trusts every user "
+            "who can write to the store.",
         ),
-        patterns=list_of(SHARED, "a list of patterns", "Sources whose results are shared; all by default."),
+        patterns=list_of(SHARED, "a list of patterns", "Sources whose results are shared; all sources by default."),
         builders=mapping(
             "a mapping from a builder's name to true or false",
             {"type": "boolean", "title": "true or false"},
-            "Share the results of its jobs; overrides the patterns.",
+            "Share the results of this builder's jobs; overrides `patterns`.",
         ),
-        deadline=duration("Maximum wait for the shared cache before a job runs here."),
-        upload=choice("background or complete", "End a run without waiting for uploads, or after all of them."),
+        deadline=duration("Maximum time to wait for the shared cache before a job runs on this machine."),
+        upload=choice("background or complete", "End a batch without waiting for uploads, or when all uploads are complete."),
     ),
     local_store=record(
         "a mapping that describes this machine's store",
         enabled=flag("Keep results for other checkouts on this machine."),
         path=text("a path", "Folder of the store; $XDG_CACHE_HOME/aptui/store by default.", pattern=NAME),
-        size_limit=size("Maximum size; above it, the results unused for the longest time are deleted."),
-        links=choice("never or hard", "Make products hard links into the store if the file system cannot share bytes otherwise."),
+        size_limit=size("Maximum size. If the store is larger, the results that were not used for the longest time are deleted."),
+        links=choice(
+            "never or hard", "hard: if the file system cannot clone files, products are hard links to files of the store."
+        ),
     ),
     serve=SERVE,
     on=ON,
@@ -480,18 +527,18 @@ _TOP = record(
         "a mapping that describes a pool of other machines",
         kind=choice("local or dask", "Run jobs on this machine only, or also on a Dask cluster."),
         scheduler=text(
-            "an address", "Address of Dask's scheduler: tls://host:8786; or tcp:// on the loopback, with insecure: true."
+            "an address", "Address of Dask's scheduler: tls://host:8786, or tcp:// on the loopback together with insecure: true."
         ),
-        insecure=flag("Allow plain tcp://; then every user of this machine can run programs as you."),
+        insecure=flag("Allow tcp:// without encryption. Every user of this machine can then run programs as you."),
         tls_ca=text("a path", "Certificate (PEM) of the authority that signs the cluster's certificates."),
         tls_cert=text("a path", "This machine's certificate (PEM)."),
         tls_key=text("a path", "Its key (PEM)."),
-        share=whole("a whole number", "Maximum number of cluster slots to use; 0 is all.", minimum=0),
-        store=text("a folder or a URL", "Store that transfers the files; that of the shared cache by default."),
+        share=whole("a whole number", "Maximum number of slots of the cluster to use; 0 means all slots.", minimum=0),
+        store=text("a folder or a URL", "Store through which machines exchange files; the store of the shared cache by default."),
         tags=list_of(text("a tag", pattern=NAME), "a list of tags", "Tags of this machine, for builders with `needs`."),
     ),
     cache=text("a path", "Folder of products and the asset database.", pattern=NAME),
-    logs=text("a path", "Folder of logs; .aptui/logs in the cache by default.", pattern=NAME),
+    logs=text("a path", "Folder of the logs; .aptui/logs in the cache by default.", pattern=NAME),
 )
 
 

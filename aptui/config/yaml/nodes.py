@@ -100,12 +100,12 @@ def read_yaml(data: bytes, name: str, *, max_bytes: int = MAX_BYTES, max_nodes: 
     """
     if len(data) > max_bytes:
         size = f"{max_bytes >> 20} MiB" if max_bytes >> 20 else f"{max_bytes >> 10} KiB"
-        raise UserError(f"larger than {size}", where=f"{name}:1:1", hint="a configuration is much smaller than that")
+        raise UserError(f"the file is larger than {size}", where=f"{name}:1:1", hint="check whether this is a configuration file")
     text = _decode(data, name)
     try:
         return _YamlReader(text, name, max_nodes).document()
     except _TooDeepError as error:
-        raise UserError(f"nested deeper than {MAX_DEPTH} levels", where=_place(text[: error.index], name)) from None
+        raise UserError(f"the YAML is nested deeper than {MAX_DEPTH} levels", where=_place(text[: error.index], name)) from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else f"{name}:1:1"
@@ -170,7 +170,7 @@ class _YamlReader:
         next(self._events)
         after = next(self._events)
         if not isinstance(after, events.StreamEndEvent):
-            raise UserError("a second document", where=self._where(after), hint="keep one document a file")
+            raise UserError("the file has a second YAML document", where=self._where(after), hint="keep one document in the file")
         return node
 
     def _where(self, event: Any) -> str:
@@ -195,8 +195,8 @@ class _YamlReader:
     def _count(self, where: str) -> None:
         self._nodes_left -= 1
         if self._nodes_left < 0:
-            what = f"more than {self._max_nodes:,} keys and values"
-            raise UserError(what, where=where, hint="a file for one folder is much smaller than that")
+            what = f"the file has more than {self._max_nodes:,} keys and values"
+            raise UserError(what, where=where, hint="check whether this is a settings file of a folder")
 
     def _collection(self, event: Any, value: Any, where: str) -> Node:
         """Return a list or mapping.
@@ -211,11 +211,13 @@ class _YamlReader:
 
     def _refuse(self, event: Any, depth: int, where: str) -> None:
         if isinstance(event, events.AliasEvent) or event.anchor is not None:
-            raise UserError("anchors and aliases are not allowed", where=where, hint="write the value out")
+            raise UserError(
+                "anchors and aliases (& and *) are not allowed", where=where, hint="write the value itself in each place"
+            )
         if event.tag is not None:
-            raise UserError(f"tags like {event.tag} are not allowed", where=where, hint="write the plain value")
+            raise UserError(f"tags like {event.tag} are not allowed", where=where, hint="write the value without the tag")
         if depth > MAX_DEPTH:
-            raise UserError(f"nested deeper than {MAX_DEPTH} levels", where=where)
+            raise UserError(f"the YAML is nested deeper than {MAX_DEPTH} levels", where=where)
 
     def _mapping(self, depth: int) -> dict[str, Node]:
         found: dict[str, Node] = {}
@@ -224,7 +226,7 @@ class _YamlReader:
             self._refuse(event, depth, where)
             self._count(where)
             if not isinstance(event, events.ScalarEvent):
-                raise UserError("a key must be plain text", where=where)
+                raise UserError("a key must be text", where=where)
             key = self._text(event, where)
             node = self._node(next(self._events), depth + 1)
             if key in found:
@@ -247,13 +249,15 @@ class _YamlReader:
             value = self._yaml.constructor.construct_object(ScalarNode(tag, event.value))
         is_odd = isinstance(value, float) and not math.isfinite(value)
         if is_odd or len(event.value) > _SHOWN or (isinstance(value, int) and abs(value) > _LAST_NUMBER):
-            raise UserError(f"{event.value[:_SHOWN]} is not a number to count with", where=where)
+            raise UserError(f"{event.value[:_SHOWN]} is not a finite number of at most 64 bits", where=where)
         return value
 
     def _text(self, event: Any, where: str) -> str:
         text = str(event.value)
         if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-            raise UserError("half a character (a lone surrogate)", where=where, hint="write the character itself")
+            raise UserError(
+                "the escape sequence is only half of a character (a lone surrogate)", where=where, hint="write the character itself"
+            )
         return text
 
 
@@ -275,7 +279,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6) or [name for name in names if name.lower() == word.lower()]
     if near:
         return f"did you mean '{near[0]}'?"
-    return f"known here: {', '.join(names)}" if names else ""
+    return f"the known names are: {', '.join(names)}" if names else ""
 
 
 # These functions convert small values that passed the schema: durations, sizes, patterns and ignore rules.
@@ -333,7 +337,7 @@ def pattern_of(node: Node) -> Pattern:
         raise UserError(f"pattern {describe_value(node)} must be relative, with '/' between folders", where=node.where)
     text = node.value.removeprefix("./")
     if len(text) > PATTERN_LIMIT:
-        raise UserError(f"a pattern of more than {PATTERN_LIMIT} characters", where=node.where, hint="take several shorter ones")
+        raise UserError(f"a pattern of more than {PATTERN_LIMIT} characters", where=node.where, hint="use several shorter patterns")
     return Pattern(PatternKind.GLOB, text, wildcard_regex(text))
 
 
@@ -353,7 +357,11 @@ def ignore_regex(node: Node) -> str:
     except GitIgnorePatternError:
         text, is_ignoring = None, None
     if text is None or not is_ignoring:
-        hint = "exceptions (!) are not supported" if node.value.startswith("!") else "quote it as in .gitignore"
+        hint = (
+            "exceptions that begin with ! are not supported"
+            if node.value.startswith("!")
+            else "escape special characters as in .gitignore"
+        )
         raise UserError(f"{describe_value(node)} is not an ignore rule", where=node.where, hint=hint)
     return f"(?s:{re.sub(r'[(][?]P<[^>]*>', '(?:', str(text))}.*)"
 

@@ -184,7 +184,7 @@ class Files(PipelinePart):
             self._plans.remove_source(key)
             self._jobs.todo.extend((job, True) for job in self._jobs.conflicts.claimants(f"{COMMON_PLATFORM}/{key}"))
         for job in self._chains.producers(key for key, fact in keyed if not self._chains.is_intermediate(fact)):
-            self._plans.force(job, "its intermediate has the path of a source")
+            self._plans.force(job, "its intermediate product has the path of a source")
         for fact, others in event.clashes:
             self._clash(fact, others)
         self._drop_orphans(event)
@@ -373,11 +373,11 @@ class Files(PipelinePart):
                 if job.is_analysis:
                     job.fingerprint = 0  # with its old fingerprint the analysis would seem unchanged
                     if job.state is JobState.COMPLETED:
-                        self._plans.force(job, "a file that it needs is here now (LFS)")
+                        self._plans.force(job, "a file that it needs was fetched from Git LFS")
         for source in self._memory.load(sorted(fetched)) if fetched and self._takes_pointers else ():
             for job in source.jobs.values():
                 if source.fact is not None and job.products and job.builder in self._takes_pointers:
-                    self._plans.force(job, "the file itself is here now (LFS)")
+                    self._plans.force(job, "its source was fetched from Git LFS")
         for source in self._memory.sources.values() if fetched else ():
             for job in source.jobs.values():
                 if job.state is JobState.FAILED and lfs.NOT_HERE in job.error:
@@ -397,7 +397,7 @@ class Files(PipelinePart):
         if not self._chains.is_tampered(fact):
             return self._settle(key, fact)
         self._memory.unstable.add(key)
-        self._plans.products_lost((f"{COMMON_PLATFORM}/{key}",), "an intermediate was changed in the cache")
+        self._plans.products_lost((f"{COMMON_PLATFORM}/{key}",), "an intermediate product was changed in the cache")
         return False
 
     def _close_folders_of(self, read: Iterable[PathKey]) -> None:
@@ -502,7 +502,7 @@ class Files(PipelinePart):
     def _clash(self, fact: FileFact, others: tuple[str, ...]) -> None:
         names = ", ".join(f"'{name}'" for name in others)
         self._trouble(
-            PathKey(fact.rel), fact, f"'{fact.rel}' differs only in case from {names}: rename one of them", drops_jobs=True
+            PathKey(fact.rel), fact, f"'{fact.rel}' differs only in case from {names}; rename one of these files", drops_jobs=True
         )
 
     def _unreadable(self, key: PathKey, text: str) -> None:

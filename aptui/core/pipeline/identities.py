@@ -89,7 +89,8 @@ class Identities(PipelinePart):
             self._pending[rival.key] = None
         elif rival is not None:
             source.misidentity = (
-                f"its UUID {format_braced(wanted)} is that of '{rival.rel}' too: delete its '.meta' file if it is a copy"
+                f"its UUID {format_braced(wanted)} is also the UUID of '{rival.rel}'; if the file is a copy, "
+                "delete its '.meta' file"
             )
         uuid = make_contested_uuid(source.key) if source.misidentity else wanted
         if uuid != source.uuid:
@@ -155,9 +156,7 @@ class Identities(PipelinePart):
             return
         rel, uuid = self._removed.get(source.fact.digest, ("", b""))
         if rel and rel != source.rel and source.uuid != uuid and not _brought_identity(source):
-            text = (
-                f"'{source.rel}' looks like a move of '{rel}', whose '{META_SUFFIX}' file was left behind: see 'aptui identities'"
-            )
+            text = f"'{source.rel}' was probably moved from '{rel}', but without its '{META_SUFFIX}' file; see 'aptui identities'"
             self._ledger.notices.append(EngineMessage(self._ledger.cause, LogLevel.WARNING, text))
         elif rel and (rel == source.rel or source.uuid == uuid):
             del self._removed[source.fact.digest]

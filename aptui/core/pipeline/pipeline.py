@@ -109,7 +109,7 @@ class Requests(PipelinePart):
     def _reprocess(self, event: RequestReceived) -> None:
         for source in self._memory.load(self._chains.members(event.keys)):
             for job in source.jobs.values():
-                self._plans.force(job, "asked for by a person")
+                self._plans.force(job, "requested by a user")
         self._force_jobs(event.job_ids)
 
     def _force_jobs(self, job_ids: Iterable[int]) -> None:
@@ -117,7 +117,7 @@ class Requests(PipelinePart):
         for source in self._memory.load(sorted(set(self._memory.archive.key_of_jobs(sorted(wanted)).values()))):
             for job in source.jobs.values():
                 if job.id in wanted and not job.is_analysis:
-                    self._plans.force(job, "asked for by a person")
+                    self._plans.force(job, "requested by a user")
 
     def _escalate(self, event: RequestReceived) -> None:
         """Raise the urgency of jobs that need a run, and of the dependencies of their sources. The urgency is never lowered."""

@@ -30,7 +30,7 @@ from aptui.core.state.working_set import Unsettled, may_add_sources, targets_of
 _OF_ANALYSES = frozenset({"rule", "source", "dependency", "companion"})
 """The kinds of inputs that an analysis shares with the jobs that it plans."""
 RETRIED = "retried after a failure"
-PLANNED = "parameters that plan its jobs changed"
+PLANNED = "parameters of its analysis changed"
 
 
 class Reasons(PipelinePart):
@@ -44,7 +44,7 @@ class Reasons(PipelinePart):
     def reason(self, job: Job, manifest: Manifest) -> str:
         """Return why `job` needs a run over `manifest`."""
         if job.is_forced:
-            return job.reason or "asked for"
+            return job.reason or "requested"
         failure = job.failure
         if failure is not None and (failure.inputs or failure.settings):
             now = (*manifest, *self._failures.list_settings_now(job))
@@ -57,7 +57,7 @@ class Reasons(PipelinePart):
             return "new source" if not job.fingerprint else job.reason or "not recorded"
         before = quality.as_final(job.inputs)
         if before == quality.as_final(manifest) and job.is_draft and manifest == quality.as_final(manifest) and not job.error:
-            return "the final follows its draft"
+            return "the final products follow the draft"
         return self._explain(job, job.inputs, manifest) or "products are missing"
 
     def _explain_analysis(self, job: Job, now: Manifest) -> str:
@@ -438,8 +438,8 @@ class Plans(PipelinePart):
         for dependency in job.plan.job_dependencies:
             if dependency.platform not in (job.platform, COMMON_PLATFORM):
                 return (
-                    f"job dependency on '{dependency.source}' is for platform '{dependency.platform}': "
-                    f"only '{job.platform}' or '{COMMON_PLATFORM}' can be named here"
+                    f"its job dependency on '{dependency.source}' has platform '{dependency.platform}'; "
+                    f"it can only have '{job.platform}' or '{COMMON_PLATFORM}'"
                 )
         return ""
 
@@ -495,14 +495,16 @@ class Plans(PipelinePart):
         """Return why another run of `job` would fail like the previous runs, "" if another run may succeed."""
         if job.stale_count >= _STALE_MOST:
             what = (job.ties.changed if job.ties is not None else "") or f"its source '{job.source.rel}'"
-            return f"{what} changed under each of {job.stale_count} runs: does the job itself write it?"
+            return f"{what} changed during each of {job.stale_count} runs; check whether the job itself writes it"
         count = self.feedback.count(job.source) if job.platform == COMMON_PLATFORM else 0
         if count >= _STALE_MOST:
             writer = self.feedback.writer(job.source)
-            what = f"its source '{job.source.rel}' changed under each of {count} runs of the chain that it begins"
-            return f"{what}: does {writer}, which depends on it, write it?"
+            what = f"its source '{job.source.rel}' changed during each of {count} runs of the jobs that process it"
+            return f"{what}; check whether {writer} writes it, which depends on it"
         if self._rounds[job.id] >= _ROUNDS_MOST:
-            return f"it made other intermediates in each of {_ROUNDS_MOST} runs: does it depend on its own products?"
+            return (
+                f"its intermediate products differed in each of {_ROUNDS_MOST} runs; check whether it depends on its own products"
+            )
         return ""
 
     def _match(self, job: Job, number: int) -> None:

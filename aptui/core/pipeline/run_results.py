@@ -83,7 +83,7 @@ class Analyses(PipelinePart):
             self._record_hidden(job, result)
             self._plans.retries.pop_analysis(job)  # the plans of the last success are out of date
             self._jobs.feed(job, Trigger.FAIL)
-            self._failures.record(job, error or "its analysis failed without saying why", now_ms, kind=result.kind)
+            self._failures.record(job, error or "its analysis failed without a reason", now_ms, kind=result.kind)
             return
         before = targets_of(source)
         edges_changed = job.edges != edges
@@ -159,11 +159,14 @@ class Analyses(PipelinePart):
                 continue
             rel = self._graph.relative(edge.target)
             if rel is None:
-                log.append(_warn(builder, f"dependency '{edge.target}' is outside all scan folders: left out"))
+                log.append(_warn(builder, f"dependency '{edge.target}' is left out, because it is outside all scan folders"))
             elif key_of(RelPath(rel)) != job.source.key:
                 is_wildcard = edge.kind is EdgeKind.WILDCARD and bool(WILDCARDS.intersection(rel))
                 if is_wildcard and self._graph.is_ignored(rel):
-                    text = f"wildcard dependency '{edge.target}' names files that the project ignores: new ones are not noticed"
+                    text = (
+                        f"wildcard dependency '{edge.target}' matches files that the project ignores, so aptui "
+                        "does not notice new files"
+                    )
                     log.append(_warn(builder, text))
                 edges[SourceEdge(EdgeKind.WILDCARD if is_wildcard else EdgeKind.PATH, rel)] = None
         return tuple(plans.values()), tuple(sorted(edges)), tuple(log), problem
@@ -177,7 +180,7 @@ class Analyses(PipelinePart):
         if plan.platform in others or plan.platform in ids:
             return ""
         text = f"job '{plan.key}' of '{job.source.rel}' (builder '{builder.name}') is for platform '{plan.platform}'"
-        return f"{text}, which the configuration does not declare; known here: {', '.join(sorted({*ids, *others}))}"
+        return f"{text}, which the configuration does not declare; the platforms are: {', '.join(sorted({*ids, *others}))}"
 
     def _log_left_out(self, builder: Builder, plan: JobPlan, error: str) -> LogRecord:
         """Return the log record for a job whose platform is not enabled.
@@ -186,9 +189,9 @@ class Analyses(PipelinePart):
         notified.
         """
         if not error:
-            return _warn(builder, f"job '{plan.key}' is for platform '{plan.platform}', which is not enabled here: left out")
-        self._ledger.notices.append(EngineMessage(self._ledger.cause, LogLevel.ERROR, f"{error}: left out"))
-        return LogRecord(LogLevel.ERROR, builder.name, f"{error}: left out", 0)
+            return _warn(builder, f"job '{plan.key}' is left out, because its platform '{plan.platform}' is not enabled")
+        self._ledger.notices.append(EngineMessage(self._ledger.cause, LogLevel.ERROR, f"{error}; the job is left out"))
+        return LogRecord(LogLevel.ERROR, builder.name, f"{error}; the job is left out", 0)
 
 
 def _warn(builder: Builder, text: str) -> LogRecord:
@@ -261,7 +264,7 @@ class Runs(PipelinePart):
                     succeeded.append((job, result))
             else:
                 self._put_discovered(job, result)
-                text = result.error or "it failed without saying why"
+                text = result.error or "it failed without a reason"
                 self._note_failed(job, result, f"{text}{_tries(job)}", event.now_ms, kind=result.kind)
         self._plans.evaluate_todo()  # an analysis and the jobs that it plans are saved together
         self._commit(succeeded, event.now_ms)
@@ -333,7 +336,7 @@ class Runs(PipelinePart):
         builder = self._builders[job.builder].name
         if self._jobs.code_problem:
             self._note_failed(
-                job, result, f"the code or a tool of '{builder}' is not what it was: {self._jobs.code_problem}", now_ms
+                job, result, f"the code or a tool of '{builder}' changed while the job ran: {self._jobs.code_problem}", now_ms
             )
             return
         self._jobs.is_outdated = True
@@ -386,7 +389,7 @@ class Runs(PipelinePart):
             if self._is_tried_again(job, result, now_ms):
                 return
             if job.tried:
-                died = "its worker died twice" if len(job.tried) == 1 else "its worker died"
+                died = "its worker process died twice" if len(job.tried) == 1 else "its worker process died"
                 text = f"{died}: {result.error}{_tries(job) if len(job.tried) > 1 else ''}"
                 self._note_failed(job, result, text, now_ms, kind=result.kind)
                 return
@@ -504,7 +507,7 @@ class Runs(PipelinePart):
             self._record_commit(commit)
         for commit in committed:
             for job in self._find_requested(commit, warns=True):
-                self._plans.force(job, f"asked for by '{commit.job.source.rel}'")
+                self._plans.force(job, f"requested by '{commit.job.source.rel}'")
         for item, text, placed in failed:
             commit = self._plain.as_commit(item) if isinstance(item, PlainCopy) else item
             self._commit_failed(commit, text, placed, event.now_ms)
@@ -587,7 +590,7 @@ class Runs(PipelinePart):
             named = self._memory.load((key,)) if key else ()
             if not named and warns:
                 requester = f"'{job.source.rel}' ({self._builders[job.builder].name})"
-                text = f"{requester} asks for '{path}' to be processed again, which is not a source"
+                text = f"{requester} requests that '{path}' is processed again, but this file is not a source"
                 self._ledger.notices.append(EngineMessage(self._ledger.cause, LogLevel.WARNING, text))
             for source in named:
                 yield from source.jobs.values()

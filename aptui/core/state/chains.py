@@ -122,11 +122,11 @@ class Chains:
             key = PathKey(name[len(_PREFIX) :])
             if key in above:
                 cycle = " -> ".join(reversed(above[: above.index(key) + 1]))
-                return f"its intermediate '{key}' is a stage of the chain that made it: {cycle} -> {key}"
+                return f"its intermediate product '{key}' would be made from itself: {cycle} -> {key}"
             fact = self._memory.last_seen(key)
             if fact is not None and not self.is_intermediate(fact):
-                top = f", in the chain that begins with '{above[-1]}'" if len(above) > 1 else ""
-                return f"its intermediate '{key}' has the path of a source that is there already: '{fact.rel}'{top}"
+                top = f" (made from '{above[-1]}')" if len(above) > 1 else ""
+                return f"its intermediate product '{key}' has the path of an existing source: '{fact.rel}'{top}"
         return ""
 
     def is_ended(self, job: Job, making: Mapping[Job, Collection[str]]) -> bool:

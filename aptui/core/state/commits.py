@@ -296,9 +296,10 @@ def _describe_run(commit: Commit, job: Job) -> None:
 def _log_of(job: Job, result: RunResult, builder: Builder, now_ms: int) -> Log:
     if not job.cycle:
         return result.log
-    text = "circular job dependencies: these jobs neither wait for each other nor run again when another changed: " + " -> ".join(
-        job.cycle
-    )
+    text = (
+        "circular job dependencies; these jobs do not wait for each other, and do not run again when "
+        "another of these jobs changes: "
+    ) + " -> ".join(job.cycle)
     return (*result.log, LogRecord(LogLevel.WARNING, builder.name, text, now_ms))
 
 

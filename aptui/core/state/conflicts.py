@@ -213,12 +213,10 @@ class Conflicts:
             beaten = (job, other)
         for loser in beaten:
             (winner, other_name), (_, name) = (two, one) if loser is job else (one, two)
-            text = f"product '{name}' is made by '{winner.source.rel}' (job key '{winner.key}') as well"
+            text = f"product '{name}' is also made by '{winner.source.rel}' (job key '{winner.key}')"
             if other_name != name:
-                text = (
-                    f"product '{name}' cannot lie beside '{other_name}', which '{winner.source.rel}' (job key '{winner.key}') makes"
-                )
-                text = f"{text}: one is a file where the other needs a folder"
+                text = f"product '{name}' conflicts with '{other_name}', which '{winner.source.rel}' (job key '{winner.key}') makes"
+                text = f"{text}: one path needs a file where the other needs a folder"
             elif job.source is other.source:
                 text += self._planner.describe_overlap(job.source, job.builder, other.builder)
             had_it = verdict.take_away(name, loser)

@@ -96,7 +96,7 @@ def _pop_component(stack: list[Node], on_stack: set[Node], last: Node) -> list[N
 # the search began.
 
 Edges = Mapping[int, Sequence[int]]
-CYCLE_PROBLEM = "products that load each other before themselves can never be loaded: "
+CYCLE_PROBLEM = "these products cannot be loaded, because each must be loaded before the other: "
 """Beginning of the sentence that reports a cycle; the names of its products follow, separated by `JOIN`."""
 JOIN = " -> "
 

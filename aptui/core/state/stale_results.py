@@ -310,15 +310,15 @@ class UndeclaredReadCheck:
         descriptions = []
         for read, hider in hidden[:_MOST_REPORTED]:
             if hider is None:
-                what = f"'{self._graph.relative(read.path)}', which an ignore rule of the project leaves out ({read.where})"
+                what = f"'{self._graph.relative(read.path)}', which the project ignores ({read.where})"
                 action = "reads" if read.digest else "does not find"
-                descriptions.append(f"{action} {what}: it counts as a dependency from now on")
+                descriptions.append(f"{action} {what}: it is a dependency from now on")
                 continue
             own = next(name for root, name in roots.items() if read.path.startswith(f"{root}/"))
             what = f"'{self._graph.relative(read.path)}' {'of' if read.digest else 'in'} the scan folder '{own}'"
             action = f"reads {what}, which" if read.digest else f"does not find {what}, where"
             hides = f"that of '{names[hider.scan_folder]}' {'hides' if read.digest else 'would hide it'} ({read.where})"
-            descriptions.append(f"{action} {hides}: it counts as a dependency from now on")
+            descriptions.append(f"{action} {hides}: it is a dependency from now on")
         return tuple(LogRecord(LogLevel.INFO, builder.name, text, now_ms) for text in descriptions)
 
     def of_analysis(
@@ -376,10 +376,10 @@ class UndeclaredReadCheck:
 
 def _warn_of(builder: Builder, undeclared: Sequence[UndeclaredRead], now_ms: int) -> Log:
     if builder.undeclared_reads is UndeclaredReads.ADD:
-        level, ending = LogLevel.INFO, "it counts as a dependency from now on"
+        level, ending = LogLevel.INFO, "it is a dependency from now on"
     else:
-        how = "name it in the depfile" if builder.kind is BuilderKind.COMMAND else "declare it as a source dependency"
-        level, ending = LogLevel.WARNING, f"a change of it is not noticed; {how}"
+        how = "add it to the depfile" if builder.kind is BuilderKind.COMMAND else "declare it as a source dependency"
+        level, ending = LogLevel.WARNING, f"aptui does not notice when it changes; {how}"
     warnings = [f"reads '{rel}' without declaring it ({read.where}): {ending}" for rel, read in undeclared[:_MOST_REPORTED]]
     if len(undeclared) > _MOST_REPORTED:
         warnings.append(f"reads {len(undeclared) - _MOST_REPORTED} more sources without declaring them")

@@ -174,21 +174,21 @@ class Cache:
                 self._lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=own)
             close_to_others(self.own / "lock")
         except OSError as error:
-            raise HostError(f"cache '{self.root}' cannot be written: {error.strerror}", hint="check its permissions") from error
+            raise HostError(f"the cache '{self.root}' cannot be written: {error.strerror}", hint="check its permissions") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             owner = os.pread(self._lock, 200, 0).decode("utf-8", "replace").strip() or "another process"
             os.close(self._lock)
             self._lock = -1
-            raise BusyError(f"cache '{self.root}' is held by {owner}", hint="wait for it to end, or stop it") from None
+            raise BusyError(f"the cache '{self.root}' is in use by {owner}", hint="wait until it ends, or stop it") from None
         try:
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"process {os.getpid()}\n".encode(), 0)
             self._empty_staging()
         except OSError as error:
             self.close()
-            raise HostError(f"cache '{self.root}' cannot be written: {error.strerror}", hint="check its disk") from error
+            raise HostError(f"the cache '{self.root}' cannot be written: {error.strerror}", hint="check its disk") from error
 
     def close(self) -> None:
         """Unlock the cache folder, and delete the trash in it."""
@@ -247,12 +247,14 @@ class Cache:
         """Raise HostError if the disk has less than `RESERVE_BYTES` left or is mounted read-only."""
         disk = os.statvfs(self.root)
         if disk.f_flag & os.ST_RDONLY:
-            raise HostError(f"cache '{self.root}' is on a read-only file system", hint="'dmesg' may say why")
+            raise HostError(
+                f"the cache '{self.root}' is on a read-only file system", hint="check the disk; 'dmesg' may show the reason"
+            )
         free = disk.f_bavail * disk.f_frsize
         if free < RESERVE_BYTES:
             raise HostError(
                 f"the disk of cache '{self.root}' is full: {free >> 20} MiB left, {RESERVE_BYTES >> 20} MiB needed",
-                hint="free some space on it",
+                hint="free some space on that disk",
             )
 
     # --------------------------------------------------------------------------------------------------------------- commit
@@ -433,7 +435,7 @@ class Cache:
                 try:
                     path = _path_of(name)
                 except ConfinementError as error:
-                    problems.append(f"product '{name}' of the asset database is not deleted: it {error.strerror}")
+                    problems.append(f"product '{name}' in the asset database was not deleted: its path {error.strerror}")
                     continue
                 self.deleted[name] = None
                 try:
@@ -565,7 +567,7 @@ class Cache:
         path = self._path(folder)
         if any(files for _path, _folders, files in os.walk(path)):
             name = cache_path(folder)
-            say(f"'{name}' in the cache was not made by aptui: its files are not products, and stay; delete or move them")
+            say(f"'{name}' in the cache was not made by aptui, so its files are kept; delete or move them if you do not need them")
 
     def _compare(
         self,
@@ -585,7 +587,7 @@ class Cache:
                     name = f"{folder}/{to_text(os.fsencode(entry.name))}"
                     if entry.is_dir(follow_symlinks=False):
                         if name in expected:
-                            say(f"a folder stands in the place of product '{name}': moved away")
+                            say(f"a folder at the path of product '{name}' was moved away")
                             self._throw_away(tree, inner, "folder")
                         elif name not in recorded:
                             self._say_foreign(name, say)
@@ -593,11 +595,11 @@ class Cache:
                     if name in expected and entry.is_file(follow_symlinks=False):
                         present.add(name)
                     elif entry.is_symlink() or not _is_companion(name, expected):
-                        say(f"'{name}' in the cache does not belong to any product: deleted")
+                        say(f"'{name}' in the cache was deleted, because it does not belong to a product")
                         tree.unlink(inner)
                         orphans.append(name)
         except LinkError:
-            say(f"the cache folder '{folder}' is reached through a link: no file behind the link is deleted")
+            say(f"the cache folder '{folder}' is behind a link, so aptui deletes no files in it")
             return list(expected)
         except OSError:
             return list(expected)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _OWN_FOLDERS = frozenset(("staging", "trash", "logs", "temp"))
 """Names of the folders in `.aptui`, aptui's own folder in the cache."""
-_ELSEWHERE = "set 'cache' (or 'logs') to that place, or mount it there"
+_ELSEWHERE = "set 'cache' (or 'logs') to that folder, or mount that folder here"
 
 
 def refuse_other_kinds(root: Path, folders: Iterable[str], files: Iterable[str]) -> None:
@@ -61,11 +61,13 @@ def _refuse_other_kind(path: Path, *, is_folder: bool) -> None:
         return
     if stat.S_ISLNK(found):
         raise UserError(
-            f"'{path}' is a link to '{os.readlink(path)}': nothing is written or deleted behind links",
-            hint=f"remove the link; to have the files elsewhere, {_ELSEWHERE}",
+            f"'{path}' is a link to '{os.readlink(path)}', and aptui does not write or delete files behind links",
+            hint=f"remove the link; to store the files in another folder, {_ELSEWHERE}",
         )
     if not (stat.S_ISDIR(found) if is_folder else stat.S_ISREG(found)):
-        raise UserError(f"'{path}' is not a {'folder' if is_folder else 'file'}", hint="move it away; aptui makes its own")
+        raise UserError(
+            f"'{path}' is not a {'folder' if is_folder else 'file'}", hint="move it away; aptui then creates what it needs"
+        )
 
 
 def refuse_foreign(root: Path, platforms: Iterable[str]) -> None:
@@ -74,7 +76,7 @@ def refuse_foreign(root: Path, platforms: Iterable[str]) -> None:
         folder = root / cache_path(platform)
         if folder.is_dir() and any(folder.iterdir()):
             raise UserError(
-                f"'{root}' holds a folder '{platform}' that aptui did not make",
+                f"'{root}' contains a folder '{platform}' that aptui did not make",
                 hint="choose another 'cache', or move that folder away",
             )
 
@@ -204,7 +206,7 @@ class Placement:
         failed: dict[int, str] = {}
 
         def fail(run_key: int, name: str, why: str | None) -> None:
-            failed.setdefault(run_key, f"product '{name}' cannot be made durable: {why}")
+            failed.setdefault(run_key, f"product '{name}' cannot be saved on the disk: {why}")
 
         try:
             if len(staged) >= SYNC_EACH_BELOW:

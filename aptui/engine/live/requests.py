@@ -57,9 +57,9 @@ class InterestRequests:
         """
         engine = self._live.engine
         if engine is None:
-            raise KnownError("the engine is not working", hint="'aptui status' says why")
+            raise KnownError("the engine is not working", hint="run 'aptui status' to see the reason")
         if len(verb.keys) > port.MOST_INTERESTING:
-            most = f"name {port.MOST_INTERESTING:,} at most"
+            most = f"give at most {port.MOST_INTERESTING:,} sources"
             raise UserError(f"{len(verb.keys):,} sources are too many for one request", hint=most)
         keys = tuple(dict.fromkeys(PathKey(key.lower()) for key in verb.keys))
         number = 1 + int(self._clock() - self._start)
@@ -111,7 +111,7 @@ class LogRequests:
         """
         engine = self._live.engine
         if engine is None:
-            raise KnownError("the engine is not working", hint="'aptui status' says why")
+            raise KnownError("the engine is not working", hint="run 'aptui status' to see the reason")
         running = engine.pipeline.jobs.running.items()
         run_key = next((key for key, job in running if job.id == verb.job_id and not job.is_analysis), 0)
         if run_key and self._so_far(run_key, asks=True) is not None:
@@ -166,8 +166,8 @@ class _Obstacle(Struct, frozen=True):
     timeout_s: float = 0.0
 
 
-_PAUSED = _Obstacle("the queue is paused: nothing would end", "'aptui resume' lets it go on")
-_DRAINED = _Obstacle("the engine is drained: changes wait", "'aptui resume' lets it go on")
+_PAUSED = _Obstacle("the engine is paused, so the jobs would not end", "run 'aptui resume' first")
+_DRAINED = _Obstacle("the engine does not process new changes after 'aptui drain'", "run 'aptui resume' first")
 
 
 class _Settling(Struct):
@@ -274,13 +274,13 @@ class RequestHandler:
                 if live.server is not None and live.server.disconnect(verb.number):
                     request.answer()
                 else:
-                    request.refuse(f"there is no connection {verb.number}")
+                    request.refuse(f"connection {verb.number} does not exist")
             case port.RestartWorker():
                 pool = live.engine.runs.pool_if_any if live.engine else None
                 if pool is not None and pool.restart_worker(verb.number):
                     request.answer()
                 else:
-                    request.refuse(f"there is no worker {verb.number}")
+                    request.refuse(f"worker {verb.number} does not exist")
             case port.ReadStatus():
                 request.answer(**self._status())
             case port.Settle():
@@ -354,7 +354,7 @@ class RequestHandler:
     def _subscribe(self, request: Request, verb: port.Subscribe) -> None:
         live = self._live
         if live.server is None:
-            raise KnownError("the engine ends", hint="start it again")
+            raise KnownError("the engine is stopping", hint="start it again with 'aptui start'")
         live.server.subscribe(request.client, verb.wants_all, is_coalesced=verb.is_coalesced)
         if verb.is_coalesced or verb.wants_all:
             self._followers.add(request.client)
@@ -416,7 +416,7 @@ class RequestHandler:
         if not verb.is_full:
             self._live.watching.rescan(retries=True)
         elif engine.scans.is_scanning:
-            request.refuse("a scan is already in progress", hint="try again when it has ended")
+            request.refuse("a scan is already running", hint="try again when it has ended")
             return
         else:
             engine.start_scan(is_full=True)
@@ -431,7 +431,7 @@ class RequestHandler:
             case "fast_scan":
                 live.switch_fast_scanning(verb.value)
             case _:
-                request.refuse(f"option '{verb.name}' does not exist", hint="options: debug_output, fast_scan")
+                request.refuse(f"option '{verb.name}' does not exist", hint="the options are: debug_output, fast_scan")
                 return
         request.answer(name=verb.name, value=verb.value)
 
@@ -453,7 +453,7 @@ class RequestHandler:
     def _run_next(self, request: Request, verb: port.RunNext) -> None:
         engine = self._live.working_engine()
         if not self._live.is_paused:
-            request.refuse("the queue is not paused", hint="'aptui pause' pauses it")
+            request.refuse("the engine is not paused", hint="run 'aptui pause' first")
             return
         job = engine.pipeline.next_job(verb.job_id)
         if job is None:
@@ -488,15 +488,17 @@ class RequestHandler:
         """Return what `settle` would wait for until a user acts, None if it need not wait for a user."""
         live = self._live
         if live.engine is None:
-            what = f"the engine is not working: {live.health.disk or 'it is being opened'}"
-            return _Obstacle(what, "'aptui status' says why", _TROUBLE_S)
+            what = f"the engine is not working: {live.health.disk or 'it is opening the project'}"
+            return _Obstacle(what, "run 'aptui status' to see the reason", _TROUBLE_S)
         if live.is_paused:
             return _PAUSED
         if live.watching.is_draining:
             return _DRAINED
         if live.watching.holds:
             return _Obstacle(
-                f"changes are held by {', '.join(live.watching.holds)}", "wait until that command ends, or stop it", _HELD_S
+                f"changes are held until this command ends: {', '.join(live.watching.holds)}",
+                "wait for the command, or stop it",
+                _HELD_S,
             )
         return None
 
@@ -522,7 +524,7 @@ class RequestHandler:
         problem = self._other_options(verb)
         if problem:
             request.refuse(
-                f"the running engine (process {os.getpid()}) {problem}", hint="stop that engine, or leave that option out"
+                f"the running engine (process {os.getpid()}) {problem}", hint="run 'aptui stop' first, or leave that option out"
             )
             return
         live.check_unwatched()
@@ -543,11 +545,11 @@ class RequestHandler:
     def _other_options(self, verb: port.Settle) -> str:
         project = self._live.config.project
         if verb.platforms is not None and set(verb.platforms) != {platform.id for platform in project.platforms}:
-            return f"works for the platforms {', '.join(platform.id for platform in project.platforms)}"
+            return f"processes only the platforms {', '.join(platform.id for platform in project.platforms)}"
         if verb.sets:
-            return f"does not run with --set {verb.sets[0]}"
+            return f"was not started with --set {verb.sets[0]}"
         if verb.debug_output is not None and verb.debug_output != project.debug_output:
-            return "runs with debug output" if project.debug_output else "runs without debug output"
+            return "was started with debug output" if project.debug_output else "was started without debug output"
         return ""
 
     # ----------------------------------------------------------------------------------------------------------- deadlines

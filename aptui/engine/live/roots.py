@@ -120,7 +120,8 @@ class WatchedRoots:
             os.makedirs(cookies, exist_ok=True)
         except OSError as error:
             raise HostError(
-                f"cache '{cache}' cannot be written: {error.strerror}", hint="check its permissions and the free space on its disk"
+                f"the cache '{cache}' cannot be written: {error.strerror}",
+                hint="check its permissions and the free space on its disk",
             ) from error
         watcher = self._watcher = Watcher(roots, self._take, self._take_health, settings=WatchTimings(cookie_folder=cookies))
         watcher.start()

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 # file.
 
 _CHECK_EVERY_S = 5.0
-_GONE = "the asset database is gone: put it back, or run 'aptui rescan' to build everything again"
-_REPLACED = "the asset database was replaced: 'rescan' goes on with the other one"
+_GONE = "the asset database was deleted: restore the file, or run 'aptui rescan' to rebuild everything"
+_REPLACED = "the asset database was replaced: run 'aptui rescan' to continue with the new database"
 
 
 class DatabaseFileCheck:
@@ -222,10 +222,13 @@ class EngineSupervisor:
         if not self.config.project_dir.is_dir():
             if self._moved_to:
                 what = (
-                    f"project folder '{self.config.project_dir}' was moved away, its cache is '{self._moved_to}': the engine ends"
+                    f"the project folder '{self.config.project_dir}' was moved; its cache is now "
+                    f"'{self._moved_to}', so the engine stops"
                 )
-                raise HostError(what, hint="move it back, or start an engine there")
-            raise HostError(f"project folder '{self.config.project_dir}' is not there", hint="mount it, or move it back")
+                raise HostError(what, hint="move the folder back, or start an engine in its new place")
+            raise HostError(
+                f"the project folder '{self.config.project_dir}' does not exist", hint="mount the folder, or move it back"
+            )
         opening = PreparedSession(self.config, trusts_times=self.is_scanning_fast)
         opening.take()
         engine = Engine(
@@ -350,8 +353,8 @@ class EngineSupervisor:
             self.stop()
         if self._is_displaced or (now >= self._place_at and self.is_cache_displaced()):
             raise HostError(
-                f"the folder at '{self.config.cache_dir}' is no longer the cache that was opened",
-                hint="it was moved, replaced or deleted",
+                f"the cache '{self.config.cache_dir}' was moved, replaced or deleted while the engine used it",
+                hint="move it back, or restart the engine",
             )
 
     def _rest(self, engine: Engine, now: float) -> None:
@@ -366,7 +369,7 @@ class EngineSupervisor:
         if not self._is_settled and now - self._idle_since >= _SETTLE_AFTER_S:
             # while changes are not checked yet, a job may wait for a changed file without an error
             if self.watching.is_quiet and engine.pipeline.jobs.stuck():
-                engine.news.say_once("jobs are waiting for something that cannot happen; please report this")
+                engine.news.say_once("jobs are waiting although no other job is running; this is a bug, please report it")
             engine.settle(checkpoints=False)  # no checkpoint, because it takes time and the user may save a file at this moment
             self._is_settled = True
 
@@ -391,7 +394,7 @@ class EngineSupervisor:
         if engine is not None and (moved_to := engine.cache.moved_to):
             self._moved_to, self._end_at = moved_to, time.monotonic() + _MOVED_S
         self._trouble, self._idle_since, self._tried_at = str(error), None, time.monotonic()
-        self._say(f"{error}; trying again in {self._retry_s:g} s", LogLevel.ERROR)
+        self._say(f"{error}; the engine tries again in {self._retry_s:g} s", LogLevel.ERROR)
         self._retry_at = time.monotonic() + self._retry_s
         self._retry_s = min(2 * self._retry_s, _RETRY_S[1])
         if engine is not None:
@@ -407,7 +410,7 @@ class EngineSupervisor:
             self._retry_s = retry_s
             self._break_down(error)
         else:
-            self._say("the engine continues", LogLevel.INFO)
+            self._say("the engine is working again", LogLevel.INFO)
             # reload the configuration, because a project folder that was created again needs new watches
             self._rereading.want_now(None)
 
@@ -430,8 +433,8 @@ class EngineSupervisor:
         """
         self.try_at_once()
         if self.engine is None:
-            what = f"the engine is not working: {self.health.disk or 'it is being opened'}"
-            raise KnownError(what, hint="'aptui status' says why")
+            what = f"the engine is not working: {self.health.disk or 'it is opening the project'}"
+            raise KnownError(what, hint="run 'aptui status' to see the reason")
         return self.engine
 
     @property
@@ -492,7 +495,7 @@ class EngineSupervisor:
         error, is_changed, is_reported = loaded.error, False, False
         if loaded.config is not None:
             if loaded.config.cache_dir != self.config.cache_dir:
-                error = f"the cache is '{loaded.config.cache_dir}' now: restart the engine to move it"
+                error = f"the cache folder is now '{loaded.config.cache_dir}'; restart the engine to use it"
             else:
                 is_changed = loaded.is_other(self.config, self._builders)
                 is_reported = loaded.config.serve != self.config.serve

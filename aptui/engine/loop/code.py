@@ -86,7 +86,7 @@ def describe_anew(config: Config) -> tuple[Config, tuple[Builder, ...]]:
     registry.distrust(memory)
     now = packing.refresh_tools(config)
     if now is None:
-        raise UserError("a tool of a builder is gone", hint="see 'tools' in aptui.yaml")
+        raise UserError("a tool of a builder was removed", hint="check 'tools' in aptui.yaml")
     return now, registry.complete(now, memory)
 
 

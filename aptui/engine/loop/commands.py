@@ -315,7 +315,7 @@ class CommandExecutor:
                 self._scans.compare(command.facts)
             case DescribeAnew():
                 context.news.say_once(
-                    f"the code or a tool of '{command.builder}' changed while it was at work: what it made so is not used"
+                    f"the code or a tool of '{command.builder}' changed while its jobs ran, so their results are not used"
                 )
 
     def _may_read_products(self, command: StartRuns) -> bool:
@@ -366,6 +366,6 @@ class CommandExecutor:
                 try:
                     logs.unlink(from_text(file))
                 except ConfinementError as error:
-                    self._context.news.say_once(f"the log '{file}' is not deleted: it {error.strerror}")
+                    self._context.news.say_once(f"the log '{file}' was not deleted: its path {error.strerror}")
                 except OSError:
                     continue

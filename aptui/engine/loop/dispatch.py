@@ -275,7 +275,7 @@ class RunDispatcher:
             try:
                 shared: StoredResults = open_results(context, is_patient=not self._runs_builders)
             except Exception as error:  # noqa: BLE001 - a run goes on without it
-                context.news.say_once(f"results are not shared: {error}")
+                context.news.say_once(f"the shared cache is not used: {error}")
                 return None
             self._shared, self.account = shared, shared.account
             context.closing.callback(self._close_shared)

@@ -66,7 +66,7 @@ class NoticePublisher:
         """
         self._logs_jobs = logs_jobs
         try:
-            begins = f"aptui {__version__} begins, process {os.getpid()}"
+            begins = f"aptui {__version__} started as process {os.getpid()}"
             self._log = EngineLog(folder, "aptui", time.time_ns() // 1_000_000, begins)
         except HostError as error:
             self.say_once(str(error))

@@ -89,7 +89,9 @@ class PreparedSession:
         refuse_other_user(self.config.cache_dir)
         for path in (str(self.config.cache_dir), *(folder.path for folder in self.config.project.scan_folders)):
             if not path.isprintable() and any("\udc80" <= character <= "\udcff" for character in path):
-                raise UserError(f"the path {path!r} is not UTF-8, which the asset database needs", hint="rename that folder")
+                raise UserError(
+                    f"the path {path!r} is not valid UTF-8, so the asset database cannot store it", hint="rename the folder"
+                )
         with schema.translate_errors(self.database):
             schema.refuse_foreign(self.database)
         self.cache.take()

@@ -202,7 +202,7 @@ class RestRecorder:
         if not jobs:
             return
         names = ", ".join(f"{job.source.rel}@{job.platform}:{job.key}" for job in jobs[:5])
-        raise InternalError(f"{len(jobs)} jobs are waiting for something that cannot happen: {names}", hint="please report this")
+        raise InternalError(f"{len(jobs)} jobs are waiting although no other job is running: {names}", hint="please report this")
 
     def record(self, *, checkpoints: bool) -> None:
         """Record the idle state.

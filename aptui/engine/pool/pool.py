@@ -251,10 +251,10 @@ class Pool:
         if slot.is_ready and not slot.is_retiring:
             self._manager.retire(slot)
         elif slot.is_ready and order is not None:
-            self._manager.end(slot, order.run_key, Verdict(Outcome.LOST, "its worker was ended by hand"))
+            self._manager.end(slot, order.run_key, Verdict(Outcome.LOST, "a user restarted its worker"))
         else:
             slot.is_retiring = True
-            slot.member.break_off("was ended by hand")
+            slot.member.break_off("was restarted by a user")
         return True
 
     def list_broken_builders(self) -> dict[str, str]:
@@ -312,7 +312,7 @@ class Pool:
         try:
             return self._manager.add(self._start)
         except OSError as error:
-            self._note_failed_start(f"cannot start a process: {error.strerror}")
+            self._note_failed_start(f"no process can be started: {error.strerror}")
             return None
 
     # ------------------------------------------------------------------------------------------------ messages from workers
@@ -422,7 +422,7 @@ class Pool:
         self._failed_starts += 1
         if self._failed_starts < MAX_FAILURES:
             return
-        self.fault = f"worker processes do not start: {reason}"
+        self.fault = f"worker processes cannot be started: {reason}"
         for message in self._waiting.clear():
             self._answers.refuse(message, self.fault)
 

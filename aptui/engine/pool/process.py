@@ -144,7 +144,7 @@ class WorkerProcess:
             for kind, payload in self._reader.feed(data):
                 self._listener.on_frame(self, kind, payload)
         except wire.WireError as error:
-            self.break_off(f"sent nonsense to the engine ({error})")
+            self.break_off(f"sent an invalid message to the engine ({error})")
         return self._is_listening
 
     def break_off(self, fault: str) -> None:

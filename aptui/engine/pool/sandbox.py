@@ -41,7 +41,7 @@ _PROBE_TIMEOUT_S = 10.0
 _PROBE_VALID_S = 10.0
 """Time (seconds) for which a probe holds: a project with Python builders starts two sandboxes, and each probe takes 20 ms."""
 HINT = "install bubblewrap, or write 'sandbox: off'"
-MISSING = "bubblewrap (bwrap) is not on this machine"
+MISSING = "bubblewrap (bwrap) is not installed on this machine"
 
 
 class Sandbox(Struct, frozen=True):
@@ -111,7 +111,9 @@ def problem_of(sandbox: Sandbox) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    return "" if done.returncode == 0 else done.stderr.strip().partition("\n")[0] or f"it ended with status {done.returncode}"
+    return (
+        "" if done.returncode == 0 else done.stderr.strip().partition("\n")[0] or f"bubblewrap ended with status {done.returncode}"
+    )
 
 
 _worked_s: dict[Sandbox, float] = {}

@@ -295,7 +295,7 @@ class WorkerManager:
             slot.member.check_exit()
             slot.kill_at_s = now_s + 0.05  # a killed process takes a moment to end, especially one with much memory
         elif not slot.is_ready:
-            slot.member.break_off(f"was not ready within {START_LIMIT_S:.0f} s")
+            slot.member.break_off(f"did not start within {START_LIMIT_S:.0f} s")
         elif slot.is_at_rest:
             self.retire(slot)
         elif order is not None:

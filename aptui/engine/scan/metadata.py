@@ -116,7 +116,7 @@ def compile_apart(data: bytes, rel: str) -> str:
         return config_folder.unreadable(rel, error)
     if done.returncode or not done.stdout:
         why = os.fsdecode(done.stderr.strip().rpartition(b"\n")[2]) or f"status {done.returncode}"
-        return config_folder.wrong(rel, UserError(f"cannot be read: its reader ended: {why}", where=rel))
+        return config_folder.wrong(rel, UserError(f"cannot be read, because the process that reads it failed: {why}", where=rel))
     return done.stdout.decode()
 
 
@@ -252,16 +252,16 @@ def parse(data: bytes, meta: FileFact, source: FileFact) -> tuple[SourceIdentity
     except UnicodeDecodeError:
         return _unusable(meta, data, "is damaged: it is not UTF-8"), None
     except (ValueError, RecursionError):
-        return _unusable(meta, data, "is damaged: its numbers are too long, or its lists too deep"), None
+        return _unusable(meta, data, "is damaged: it has very long numbers or very deep lists"), None
     try:
         text = document["UUID"]
         uuid = UUID(str(text["uuid"])).bytes
     except (KeyError, TypeError, IndexError):
         return _unusable(meta, data, "has no UUID"), None
     except ValueError:
-        return _unusable(meta, data, f"has {text['uuid']!r} in the place of a UUID"), None
+        return _unusable(meta, data, f"has {text['uuid']!r}, which is not a UUID"), None
     if uuid == _NONE or len(_read_legacy(text)) > _MOST_LEGACY:
-        what = "has a UUID of zeros" if uuid == _NONE else f"has more than {_MOST_LEGACY} legacy UUIDs"
+        what = "has a UUID that consists of zeros" if uuid == _NONE else f"has more than {_MOST_LEGACY} legacy UUIDs"
         return _unusable(meta, data, what), None
     digest = Digest(hashlib.sha256(data).digest())
     legacy, original, created = _legacy(text), _original(text), _creation_ms(text)
@@ -312,5 +312,5 @@ def _uuid(text: str) -> SourceUuid | None:
 
 
 def _unusable(meta: FileFact, data: bytes, why: str) -> SourceIdentity:
-    problem = f"its identity file '{meta.rel}' {why}: fix it, or delete it to get a new identity"
+    problem = f"its identity file '{meta.rel}' {why}; correct the file, or delete it to give the source a new identity"
     return SourceIdentity(_NONE, digest=Digest(hashlib.sha256(data).digest()), problem=problem)

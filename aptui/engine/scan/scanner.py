@@ -293,7 +293,7 @@ class Scanner:
         if fact is None:
             names = sorted(item.rel for item, _others in clashes if key_of(item.rel) == key)
             if names:
-                self._walk.sentences.append(f"{', '.join(map(repr, names))} differ only in case: none of them counts")
+                self._walk.sentences.append(f"{', '.join(map(repr, names))} differ only in case, so none of these files is used")
             return ""
         path = f"{self._roots[fact.scan_folder]}/{fact.rel}"
         text = self._settings_read.pop(path, None)

@@ -95,8 +95,8 @@ class RootGuard:
             return
         problem = self._problem(folder, now, remembered)
         if problem and tuple(_read_accepted(self._own).get(folder.name, ())) != now:
-            hint = f"mount it again; if its state is right, confirm that with 'aptui batch --accept-empty {folder.name}'"
-            raise HostError(f"scan folder '{folder.path}' {problem}: nothing is removed", hint=hint)
+            hint = f"mount the folder again; if the files were removed on purpose, run 'aptui batch --accept-empty {folder.name}'"
+            raise HostError(f"scan folder '{folder.path}' {problem}; no products are deleted", hint=hint)
         self._trusted[folder.name] = now
 
     def _problem(self, folder: ScanFolder, now: Identity, remembered: Callable[[], RememberedRoots]) -> str:
@@ -108,13 +108,13 @@ class RootGuard:
             return ""
         before = _top_names(remembered(), folder.id)
         if not names:
-            return f"is empty, and had {len(before)} {'entry' if len(before) == 1 else 'entries'}" if before else ""
+            return f"is empty, but had {len(before)} {'entry' if len(before) == 1 else 'entries'}" if before else ""
         there = before.intersection(names)
         if known is not None and known[0] != now[0] and 2 * len(there) < len(before):
-            return f"is on another device, and most of its entries are missing ({len(there)} of {len(before)})"
+            return f"is on another device than before, and has only {len(there)} of its {len(before)} entries"
         count, missing = _count_missing(remembered(), folder)
         if count >= MANY_FILES and 2 * missing > count:
-            return f"is another folder than before, and more than half of its files are missing ({missing} of {count})"
+            return f"was replaced by another folder, which lacks {missing} of its {count} files"
         return ""
 
     def state(self) -> str:
@@ -135,7 +135,10 @@ def accept(own: str, folder: ScanFolder) -> None:
         with contextlib.closing(_tree_of(own)) as tree:
             tree.write(_ACCEPTED_FILE, json.dumps(noted).encode())
     except OSError as error:
-        raise HostError(f"'{error.filename}' cannot be accepted: {error.strerror}", hint="check its permissions") from error
+        raise HostError(
+            f"'{error.filename}' cannot be written, which records that the scan folder is accepted: {error.strerror}",
+            hint="check its permissions",
+        ) from error
 
 
 def forget_accepted(own: str) -> None:
@@ -430,7 +433,9 @@ class Walk:
                     roots.append(FolderPart(folder, "", folder.path))
                 continue
             if not os.path.isdir(folder.path):
-                raise HostError(f"scan folder '{folder.path}' is not there", hint="mount it, or take it out of the configuration")
+                raise HostError(
+                    f"scan folder '{folder.path}' does not exist", hint="mount the folder, or remove it from the configuration"
+                )
             self.check_root(folder)
             if not _is_inside_earlier(folder, self.scan_folders):
                 roots.append(FolderPart(folder, "", folder.path))
@@ -479,7 +484,7 @@ class Walk:
                                 shared.append(entry.name)
                             files.append((entry.name, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino))
                         elif stat.S_ISDIR(seen.st_mode) and not self.own.is_own_folder(os.path.realpath(entry.path)):
-                            self.sentences.append(f"link to a folder '{entry.path}' is not followed")
+                            self.sentences.append(f"'{entry.path}' is a link to a folder, so its files are not sources")
             except OSError as error:
                 self._doubt(part, error)
             _merge(below, inside)
@@ -509,7 +514,8 @@ class Walk:
         if real.startswith(self._allowed) or os.path.isdir(real):
             return False
         self.sentences.append(
-            f"link '{link}' leads out of the scan folders and is not a source; 'linked_folders' says where links may lead"
+            f"link '{link}' leads out of the scan folders, so it is not a source; add its target folder to "
+            "'linked_folders' to allow it"
         )
         return True
 
@@ -535,7 +541,7 @@ class Walk:
         """Whether a folder that contains a folder `.aptui` is the cache of another project, or of an earlier configuration."""
         is_cache = bool(part.rel) and os.path.lexists(f"{part.path}/{OWN_FOLDER}/lock")
         if is_cache:
-            self.sentences.append(f"'{part.path}' is a cache of aptui: its files are not sources")
+            self.sentences.append(f"'{part.path}' is a cache of aptui, so its files are not sources")
         return is_cache
 
     def is_unknown(self, scan_folder: int, folder: str) -> bool:
@@ -555,7 +561,7 @@ class Walk:
         """
         if error.errno in _GONE or (not part.rel and part.scan_folder.is_intermediate):
             return
-        sentence = f"folder '{part.path}' cannot be read: {error.strerror}; its stored state is kept"
+        sentence = f"folder '{part.path}' cannot be read: {error.strerror}; aptui keeps the last known state of its files"
         self.unknown[part.scan_folder.id, key_of(RelPath(part.rel))] = sentence
         self.sentences.append(sentence)
 
@@ -571,7 +577,7 @@ class Walk:
         if error.errno not in _LEADS_NOWHERE:
             raise error
         if entry.is_symlink():
-            self.sentences.append(f"link '{entry.path}' is broken: its target does not exist; it is ignored")
+            self.sentences.append(f"link '{entry.path}' is ignored, because its target does not exist")
 
 
 def _merge(below: Below, inside: Below) -> None:

@@ -243,7 +243,7 @@ class Poller:
             try:
                 self._poll()
             except Exception as error:  # noqa: BLE001  # a thread that dies leaves a root unwatched, silently
-                self._take_turn(trouble=f"polling broke down: {error}")
+                self._take_turn(trouble=f"polling failed: {error}")
                 self._over.wait(wait_s)
                 wait_s = min(wait_s * 2, _RETRY_S[1])
 

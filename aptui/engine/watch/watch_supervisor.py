@@ -28,7 +28,7 @@ _STEADY_S = 5.0
 
 If a watch ends after this time, the failures and retries before it are no longer counted.
 """
-_POLLED = "until then changes are found by polling, some seconds late"
+_POLLED = "until then the engine polls the folder, and notices changes some seconds later"
 
 
 class NoInstanceError(OSError):
@@ -110,7 +110,7 @@ class RootWatch(Struct, eq=False):
         mode, detail = self.mode, self.detail
         for poller in self.pollers:
             if poller.is_gone and poller.top == self.root.path:
-                mode, detail = WatchMode.GONE, "the folder is not there"
+                mode, detail = WatchMode.GONE, "the folder does not exist"
             elif poller.trouble:
                 mode, detail = WatchMode.LIMITED, poller.trouble
         return WatchedRoot(to_text(self.root.path), mode, detail, self.watches)
@@ -191,7 +191,7 @@ class WatchSupervisor:
         for watched in self.watched:
             below = tuple(proc.mounts_below(os.path.realpath(watched.root.path), mounts))
             if watched.armed_at and below != watched.mounts:
-                watched.outdated = "a file system was mounted or unmounted below"
+                watched.outdated = "a file system was mounted or unmounted below the folder"
 
     def _keep(self, watched: RootWatch) -> None:
         now = self._settings.clock()
@@ -265,7 +265,7 @@ class WatchSupervisor:
         notifications.is_structure_changed = notifications.has_grown = False
         if self._lacks(watched) and not self._closed.wait(2 * self._settings.recheck_s) and self._lacks(watched):
             needed, have = watched.survey.folders, watched.watches
-            self._renew(watched, f"{needed - have} of {needed} folders had no watch")
+            self._renew(watched, f"{needed - have} of {needed} folders were not watched")
         watched.count_took_s = self._settings.clock() - now
 
     def _lacks(self, watched: RootWatch) -> bool:
@@ -289,7 +289,7 @@ class WatchSupervisor:
         real = os.path.realpath(root.path)
         watched.mounts = tuple(proc.mounts_below(real, mounts))
         if watched.identity is None:
-            watched.mode, watched.detail, watched.reason = WatchMode.GONE, "the folder is not there", "the folder is there again"
+            watched.mode, watched.detail, watched.reason = WatchMode.GONE, "the folder does not exist", "the folder exists again"
             watched.arm_at = settings.clock() + settings.root_check_every_s
             return
         kind = proc.kind_of(real, mounts)
@@ -322,7 +322,7 @@ class WatchSupervisor:
             link = to_text(seen.escape)
             return (
                 WatchMode.POLLING,
-                f"link '{link}' leads out of it to very many folders: remove it, or ignore its folder; {_POLLED}",
+                f"link '{link}' leads to very many folders outside; remove the link, or ignore its folder; {_POLLED}",
             )
         try:
             if seen.folders > limits.max_user_watches:
@@ -348,11 +348,11 @@ class WatchSupervisor:
     def _explain(watched: RootWatch, limits: proc.WatchLimits, error: OSError | UnicodeError) -> tuple[WatchMode, str]:
         match error:
             case UnicodeError():
-                return WatchMode.POLLING, f"its path is not UTF-8, which notifications need: rename that folder; {_POLLED}"
+                return WatchMode.POLLING, f"its path is not valid UTF-8, which notifications need; rename the folder; {_POLLED}"
             case PermissionError():
-                return WatchMode.POLLING, f"not all of it may be watched: check its permissions; {_POLLED} ({error})"
+                return WatchMode.POLLING, f"some of its folders cannot be watched ({error}); check the permissions; {_POLLED}"
             case FileNotFoundError():
-                return WatchMode.POLLING, f"something disappeared while watches were set: {error}"
+                return WatchMode.POLLING, f"a file or folder disappeared while the engine began to watch: {error}"
             case NoInstanceError():
                 text = _too_few_instances(limits)
             case _:
@@ -372,7 +372,7 @@ class WatchSupervisor:
         These are the lower layers of an overlay, and file systems that other machines also change.
         """
         if kind in proc.OVERLAY_KINDS:
-            watched.detail = "overlay: changes below the upper layer are found by polling"
+            watched.detail = "it is an overlay file system; changes below its upper layer are found by polling"
             self._start_poller(watched, watched.root.path, self._settings.overlay_interval_s)
         for mount in watched.mounts if watched.root.is_recursive else ():
             if mount.kind not in proc.NATIVE_KINDS:
@@ -407,7 +407,7 @@ def _identity(path: bytes) -> tuple[int, int] | None:
 
 
 def _strange_name(path: bytes) -> str:
-    return f"the name of '{to_text(path)}' is not UTF-8, which ends notifications: rename it; {_POLLED}"
+    return f"the name of '{to_text(path)}' is not valid UTF-8, so notifications ended; rename the file; {_POLLED}"
 
 
 def _too_few_watches(limits: proc.WatchLimits, needed: int) -> str:

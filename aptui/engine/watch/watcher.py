@@ -99,7 +99,7 @@ class SyncCookie:
             if late and now - passing.since < _TIMEOUT_S:
                 continue
             for watched in late:
-                watched.root_notifications.lose("it is not known whether all notifications have come")
+                watched.root_notifications.lose("some notifications may be missing")
             for watched in roots:
                 watched.root_notifications.notify_loss()
             del self._passing[path]
@@ -327,12 +327,12 @@ class Watcher:
             try:
                 body()
             except Exception as error:  # noqa: BLE001  # a thread that dies leaves all roots unwatched, silently
-                self._trouble[name] = f"{name} of notifications broke down: {type(error).__name__}: {error}"
+                self._trouble[name] = f"{name} of notifications failed: {type(error).__name__}: {error}"
                 self._suspicions.append(self._trouble[name])
                 try:
                     self._notify_health(self.health())
                 except Exception as again:  # noqa: BLE001  # the same
-                    self._trouble["telling"] = f"the listener could not be notified: {again}"
+                    self._trouble["telling"] = f"the engine could not be notified of changes: {again}"
                 self._closed.wait(wait_s)
                 wait_s = min(wait_s * 2, longest_s)
 
@@ -372,7 +372,7 @@ class Watcher:
 
     def _check_beat(self, gap_s: float) -> None:
         if gap_s > self._settings.heartbeat_gap_s:
-            self._lose_all(f"the watching thread was stuck for {gap_s:.1f} s")
+            self._lose_all(f"the thread that watches folders did not run for {gap_s:.1f} s")
         while self._suspicions:
             self._lose_all(self._suspicions.popleft(), is_sure=True)
 
@@ -417,7 +417,7 @@ class Watcher:
             watched.identity, watched.check_at_s = (0, 0), 0.0
             self._poke.set()
         if links and any(os.fsencode(path) in links for _kind, path in changes):
-            watched.outdated = "a link to a folder changed, and with it what is watched"
+            watched.outdated = "a link to a folder changed, so other folders must be watched"
             self._poke.set()
         watched.root_notifications.note_changes(changes)
 

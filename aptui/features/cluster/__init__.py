@@ -8,7 +8,7 @@ FEATURE = Feature(
     verbs={
         "worker": VerbInfo(
             "aptui.features.cluster.verbs",
-            "run jobs for a Dask cluster",
+            "run jobs on this machine as a worker of a Dask cluster",
             "team",
             (
                 "aptui worker --scheduler tls://head:8786 --tls-ca ca.pem --tls-cert me.pem --tls-key me.key",

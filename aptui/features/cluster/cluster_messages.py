@@ -23,7 +23,7 @@ from aptui.shared.errors import HostError
 from aptui.shared.forms import prepare_form
 from aptui.shared.result_store import Store
 
-ADVICE = "'aptui doctor' shows the versions that fit together; the job runs here instead"
+ADVICE = "the job runs on this machine instead; run 'aptui doctor' to compare the versions"
 MANIFEST_BYTES = 2048
 STORE_LIMIT_S = 15.0
 """Timeout (seconds) of a request to the store; the time to transfer the bytes is added.

@@ -257,7 +257,7 @@ class ClusterPool(Pool):
             self._answers.results.append(make_ended(order, Outcome.RETURNED, "the cluster is no longer connected"))
         elif now_s - waiting.since_s >= _NEED_TIMEOUT_S:
             tags = ", ".join(f"'{tag}'" for tag in waiting.task.needs)
-            error = f"builder '{order.builder}' needs {tags}, and no suitable worker is connected"
+            error = f"builder '{order.builder}' needs {tags}, but no worker with these tags is connected"
             self._answers.results.append(make_ended(order, Outcome.FAILED, error, FailureKind.OBSTACLE))
         else:
             return False

@@ -99,7 +99,7 @@ def difference(ours: Toolchain, theirs: Toolchain) -> str:
     for thing in sorted(mine.keys() | other.keys()):
         here, there = mine.get(thing, "absent"), other.get(thing, "absent")
         if here != there:
-            return f"{thing} is {there[:12]} there and {here[:12]} here"
+            return f"{thing} is {there[:12]} on the worker and {here[:12]} on this machine"
     return ""
 
 

@@ -203,7 +203,7 @@ class InputTransfer:
         os.makedirs(folder, exist_ok=True)
         path = f"{folder}/{index}"
         if not self.store.get_blob(product.digest.hex(), path, product.size):
-            raise HostError(f"product '{product.name}' is not in the store", where=self.store.address)
+            raise HostError(f"product '{product.name}' is missing in the store", where=self.store.address)
         if product.is_executable:
             mode = os.stat(path).st_mode
             os.chmod(path, mode | (mode & 0o444) >> 2)  # every user who may read the product may also execute it

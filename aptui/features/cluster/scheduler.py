@@ -343,7 +343,9 @@ class Scheduler:
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # Dask raises any exception; jobs can always run here
                 if self._is_closing:
                     return
-                self._report(f"the cluster at '{self._place.scheduler}' cannot be used now: {brief(error)}; jobs run here")
+                self._report(
+                    f"the cluster at '{self._place.scheduler}' cannot be used now, so jobs run on this machine: {brief(error)}"
+                )
             finally:
                 self._note_lost()
             await asyncio.sleep(pause_s)
@@ -407,7 +409,7 @@ class Scheduler:
         if not self._is_loss_reported:
             self._is_loss_reported = True
             silent = f"the scheduler at '{self._place.scheduler}' no longer answers ({time.strftime('%H:%M:%S')})"
-            self._report(f"{silent}; its jobs run here instead")
+            self._report(f"{silent}; its jobs run on this machine instead")
 
     async def _watch(self, client: Any) -> None:
         last_answer_s = time.monotonic()
@@ -429,7 +431,7 @@ class Scheduler:
     def _note_lost(self) -> None:
         self._note_connected(is_connected=False)
         self.workers = {}
-        self._drop_all("the scheduler was lost")
+        self._drop_all("the connection to the scheduler was lost")
         self._changed()
 
     def _drop_all(self, why: str) -> None:
@@ -489,10 +491,10 @@ class Scheduler:
         try:
             report = cluster_messages.decode(await within(future, _CHECK_TIMEOUT_S), cluster_messages.WorkerReport)
         except (KnownError, OSError, TimeoutError, CancelledError) as error:
-            self._report(f"the worker at '{address}' sends no description of itself: {brief(error)}; it gets no jobs")
+            self._report(f"the worker at '{address}' gets no jobs, because it did not report its versions: {brief(error)}")
             return
         except Exception as error:  # noqa: BLE001  # Dask raises any remote exception, first of all an aptui that cannot be imported
-            self._report(f"the worker at '{address}' cannot be used: {brief(error)}; it gets no jobs")
+            self._report(f"the worker at '{address}' gets no jobs, because it cannot be used: {brief(error)}")
             return
         finally:
             future.release()
@@ -507,17 +509,17 @@ class Scheduler:
         """Yield the builders whose jobs a worker may run; report why it may not run others."""
         problem = report.trouble
         if not problem and report.version != self._setup.version:
-            problem = f"the worker has aptui {report.version}, this machine has {self._setup.version}"
+            problem = f"the worker has aptui {report.version}, but this machine has {self._setup.version}"
         if not problem and report.python != self._setup.python:
-            problem = f"the worker has Python {report.python}, this machine has {self._setup.python}"
+            problem = f"the worker has Python {report.python}, but this machine has {self._setup.python}"
         if problem:
-            self._report(f"worker on '{report.host}' gets no jobs: {problem}")
+            self._report(f"the worker on '{report.host}' gets no jobs: {problem}")
             return
         theirs = dict(report.toolchains)
         for name, ours in self._toolchains.items():
             problem = difference(ours, theirs.get(name, ()))
             if problem:
-                self._report(f"worker on '{report.host}' gets no jobs of builder '{name}': {problem}")
+                self._report(f"the worker on '{report.host}' gets no jobs of builder '{name}': {problem}")
             else:
                 yield name
 
@@ -545,7 +547,7 @@ class Scheduler:
             answer = await self._remote(doing, transfer)
             if answer.result is None:
                 transfer.forget(task.inputs)
-                self._report(f"the cluster returned a job of '{order.builder}': {answer.refusal}")
+                self._report(f"the cluster did not run a job of '{order.builder}', so it runs on this machine: {answer.refusal}")
                 raise InputElsewhere(answer.refusal)
             self.runs[answer.address] += 1
             result = await asyncio.to_thread(transfer.take, order, task.builder, answer.result)
@@ -561,11 +563,11 @@ class Scheduler:
             self._report_loss()
         except (KnownError, OSError, TimeoutError) as error:
             result, stays = make_ended(order, Outcome.RETURNED, brief(error)), True
-            self._report(f"the cluster returned a job of '{order.builder}': {brief(error)}")
+            self._report(f"the cluster did not run a job of '{order.builder}', so it runs on this machine: {brief(error)}")
         except Exception as error:  # noqa: BLE001  # Dask raises any remote exception
             is_killed = type(error).__name__ == "KilledWorker"
             result, stays = make_ended(order, Outcome.LOST if is_killed else Outcome.RETURNED, brief(error)), True
-            self._report(f"the cluster returned a job of '{order.builder}': {brief(error)}")
+            self._report(f"the cluster did not run a job of '{order.builder}', so it runs on this machine: {brief(error)}")
         if not self._is_closing:
             self._post(task, result, stays)
 

@@ -410,7 +410,7 @@ def _lay_out_code(setup: ClusterSetup, folder: str, store: Store) -> None:
     for file in setup.code:
         path = Path(os.path.normpath(os.path.join(folder, os_path(file.rel))))
         if not path.is_relative_to(folder):
-            raise HostError(f"a file of builder code is called '{file.rel}'", hint=cluster_messages.ADVICE)
+            raise HostError(f"'{file.rel}' is not a valid name for a file of builder code", hint=cluster_messages.ADVICE)
         path.parent.mkdir(parents=True, exist_ok=True)
         digest, size = file.blob
         if not store.get_blob(digest.hex(), str(path), size):

@@ -35,31 +35,45 @@ _MEMORY_SHARE = 0.8
 
 def worker_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `worker`."""
-    parser.add_argument("--scheduler", required=True, metavar="ADDRESS", help="tls://host:8786; tcp:// only on the loopback")
     parser.add_argument(
-        "--insecure", action="store_true", help="use tcp://: every user of this machine can then run programs as you"
+        "--scheduler",
+        required=True,
+        metavar="ADDRESS",
+        help="address of Dask's scheduler: tls://HOST:8786; on this machine also tcp://127.0.0.1:8786",
+    )
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="allow tcp:// without encryption; every user of this machine can then run programs as you",
     )
     parser.add_argument("--tls-ca", default="", metavar="FILE", help="certificate of the cluster's authority (PEM)")
     parser.add_argument("--tls-cert", default="", metavar="FILE", help="certificate of this machine (PEM)")
-    parser.add_argument("--tls-key", default="", metavar="FILE", help="its key (PEM)")
-    parser.add_argument("--slots", type=_slots, default=0, metavar="N", help="number of jobs at a time; one per core by default")
+    parser.add_argument("--tls-key", default="", metavar="FILE", help="private key of --tls-cert (PEM)")
+    parser.add_argument(
+        "--slots", type=_slots, default=0, metavar="N", help="maximum number of jobs at a time; one per core by default"
+    )
     parser.add_argument(
         "--tags",
         type=_tags,
         default={},
         metavar="A,B=N",
-        help="tags of this machine; =N limits how many jobs may use a tag at once (a licence)",
+        help="tags of this machine; with =N, at most N jobs use a tag at a time, for example a licence",
     )
-    parser.add_argument("--store", default="", metavar="PLACE", help="location of the store from this machine, if it differs")
+    parser.add_argument(
+        "--store",
+        default="",
+        metavar="PLACE",
+        help="path or URL of the store on this machine, if it differs from that in aptui.yaml",
+    )
     parser.add_argument(
         "--memory",
         type=_gib,
         default=0,
         metavar="GIB",
-        help="memory for all jobs together; 80 %% of the machine's memory by default",
+        help="memory limit of all jobs together, in GiB; 80 %% of the machine's memory by default",
     )
     parser.add_argument("--name", default=None, metavar="NAME", help="name of this worker in the cluster")
-    parser.add_argument("--host", default=None, metavar="ADDRESS", help="address to listen on; the loopback for tcp://")
+    parser.add_argument("--host", default=None, metavar="ADDRESS", help="address to listen on; with tcp:// the loopback")
 
 
 def worker(arguments: Namespace) -> int:
@@ -85,7 +99,7 @@ async def _work(arguments: Namespace) -> int:
         await _join(arguments, str(folder), ended)
         pause_s = _AGAIN_S
         while not ended.is_set():
-            printing.complain(f"the cluster at {arguments.scheduler} is gone; trying to connect again")
+            printing.complain(f"the connection to the cluster at {arguments.scheduler} was lost; connecting again")
             await _either(ended.wait(), asyncio.sleep(pause_s))
             pause_s = min(2 * pause_s, _MOST_AGAIN_S)
             with contextlib.suppress(HostError):
@@ -110,7 +124,7 @@ async def _join(arguments: Namespace, folder: str, ended: asyncio.Event) -> None
             f"the worker cannot join the cluster: {error.__cause__ or error or 'no answer'}", where=arguments.scheduler
         ) from None
     slots, tags = nanny.nthreads, ", ".join(sorted(arguments.tags)) or "none"
-    printing.say(f"works for {arguments.scheduler} as {nanny.worker_address}: {slots} slots, tags: {tags}")
+    printing.say(f"connected to {arguments.scheduler} as worker {nanny.worker_address}: {slots} slots, tags: {tags}")
     await _either(nanny.finished(), ended.wait())
     await nanny.close()
 
@@ -182,7 +196,9 @@ def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
     if not cluster.is_used:
         yield DoctorCheck("cluster", "ok", "none")
     elif cluster.insecure and cluster.scheduler.startswith("tcp://"):
-        message = f"'{cluster.scheduler}' is not encrypted: every user of this machine can run programs as you"
+        message = f"'{cluster.scheduler}' is not encrypted, so every user of this machine can run programs as you"
         yield DoctorCheck("cluster", "warn", message, "use tls:// with certificates, and remove 'pool.insecure'")
     else:
-        yield DoctorCheck("cluster", "ok", f"{cluster.scheduler}: owners of a certificate of '{cluster.tls_ca}' can run programs")
+        yield DoctorCheck(
+            "cluster", "ok", f"{cluster.scheduler}: only machines with a certificate of '{cluster.tls_ca}' can run programs"
+        )

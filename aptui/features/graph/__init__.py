@@ -20,7 +20,7 @@ FEATURE = Feature(
         ),
         "affected": VerbInfo(
             "aptui.features.graph.affected",
-            "list the sources that changes since a commit would process again; builds nothing",
+            "list the sources that would be processed again because of changes since a commit",
             "graph",
             ("aptui affected --since main", "aptui affected --since HEAD~1 --json"),
         ),

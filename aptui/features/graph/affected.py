@@ -223,7 +223,7 @@ class Spreading:
             return {}
         names = [name for (name,) in self._ask(_INTERMEDIATES_SQL, (json.dumps(list(self.found.sources)),))]
         paths = [str(name)[len(COMMON_PLATFORM) + 1 :].lower() for name in names]
-        reasons = {path: f"intermediate '{path}' would be made again" for path in self.edges.by_path(paths)}
+        reasons = {path: f"its source '{path}' is a product that would be made again" for path in self.edges.by_path(paths)}
         self._touch_paths(reasons)
         return {path: why for path, why in reasons.items() if path not in self._seen}
 
@@ -258,14 +258,14 @@ class _AffectedScan(Struct):
 def affected_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `affected`."""
     parser.add_argument(
-        "--since", metavar="COMMIT", required=True, help="compare the files as they are now with this commit, such as HEAD~3"
+        "--since", metavar="COMMIT", required=True, help="compare the present files with this commit, such as HEAD~3"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.epilog = """\
-new, deleted, renamed and untracked files count if their bytes differ; ignored files and file modes do not. Nothing is analysed, so
-the list is incomplete. It cannot say whether products come out equal; jobs that depend on products alone are listed, and have
-`certain: false` in JSON. It does not know the dependencies and products of new and changed sources, nor the effect of a changed
-configuration or a new builder. The database is as of the last processing."""
+New, deleted, renamed and untracked files count as changed if their bytes differ. Ignored files and file modes do not count.
+The verb does not analyse sources, so the list is incomplete: it lacks dependencies and products of new and changed sources, and
+the effects of a changed configuration or a new builder. Jobs that depend only on products are listed, although the products may
+come out equal; they have `certain: false` in JSON. The verb uses the database of the last run."""
 
 
 def affected(arguments: Namespace) -> int:
@@ -275,11 +275,15 @@ def affected(arguments: Namespace) -> int:
         answer = _answer(scan, project)
     for folder in scan.unknown:
         printing.complain(
-            f"aptui: '{printing.line(folder)}' is not in a repository that has '{printing.line(arguments.since)}'", "yellow"
+            f"aptui: '{printing.line(folder)}' is left out, because no git repository there has the commit "
+            f"'{printing.line(arguments.since)}'",
+            "yellow",
         )
     if answer["configuration"]:
         names = ", ".join(printing.line(name) for name in answer["configuration"])
-        printing.complain(f"aptui: the configuration changed as well ({names}); the jobs it runs again are not listed", "yellow")
+        printing.complain(
+            f"aptui: the configuration also changed ({names}); jobs that run again because of that are not listed", "yellow"
+        )
     if arguments.json:
         printing.say_json({"since": arguments.since, "repositories": scan.repositories, "not_covered": scan.unknown, **answer})
     else:
@@ -319,7 +323,7 @@ def _find_changed_files(since: str, config: Config) -> _AffectedScan:
     if not scan.repositories:
         tops = ", ".join(f"'{top}'" for top in by_top)
         raise UserError(
-            f"there is no commit '{printing.line(since)}' in {tops}", hint="give a revision, such as HEAD~1, main or a hash"
+            f"there is no commit '{printing.line(since)}' in {tops}", hint="give a commit, such as HEAD~1, main or a hash"
         )
     return scan
 
@@ -351,7 +355,7 @@ def _ask_git(top: str, words: tuple[str, ...]) -> Iterator[str]:
     if answer.text is None:
         raise HostError(
             f"'git {words[0]}' failed in '{top}': {printing.line(answer.complaint)}",
-            hint="check the commit's name, and 'git status' there",
+            hint="check the name of the commit, and run 'git status' in that folder",
         )
     return (item for item in answer.text.split("\0") if item)
 
@@ -370,10 +374,10 @@ def _git(folder: str, *words: str) -> _AffectedAnswer:
     except FileNotFoundError:
         if not os.path.isdir(from_text(folder)):
             return _AffectedAnswer(None, f"there is no folder '{folder}'")
-        raise UserError("git is not installed", hint="'affected' needs it to list changed files") from None
+        raise UserError("git is not installed", hint="install git; 'aptui affected' needs it to find changed files") from None
     except subprocess.TimeoutExpired:
         raise HostError(
-            f"git did not answer within {_GIT_LIMIT_S} s in '{folder}'", hint="try it there by hand: 'git status'"
+            f"git did not answer within {_GIT_LIMIT_S} s in '{folder}'", hint="run 'git status' in that folder to see why"
         ) from None
     except OSError as error:
         raise HostError(f"git cannot be run: {error.strerror}", hint="install git") from error
@@ -560,8 +564,8 @@ def _print(answer: dict[str, Any]) -> None:
     for name in answer["products"]:
         printing.say(f"product  {printing.line(name)}")
     numbers = ", ".join(printing.count(len(answer[key]), key.removesuffix("s")) for key in ("sources", "jobs", "products"))
-    printing.say(f"{numbers} would be touched")
+    printing.say(f"{numbers} would be processed again")
     if unsure := sum(not job["certain"] for job in answer["jobs"]):
-        printing.say(f"{unsure} of these jobs will not run if the products they depend on do not change")
+        printing.say(f"{unsure} of these jobs run only if the products that they depend on change")
     if any(item["status"] == "new" for item in sources):
-        printing.say("dependencies on and of new sources are not known until they are processed")
+        printing.say("the dependencies of new sources are not known until the sources are processed")

@@ -86,7 +86,7 @@ class _Parser:
     def expression(self) -> Expression:
         self._depth += 1
         if self._depth > DEEPEST:
-            raise self._error("the query is nested too deeply", f"at most {DEEPEST} deep")
+            raise self._error("the query is nested too deeply", f"the maximum is {DEEPEST} levels")
         operands = [("+", self._operand())]
         while sign := self._sign():
             operands.append((sign, self._operand()))
@@ -140,7 +140,7 @@ class _Parser:
         self._peek()
         found = re.compile(r"\d{1,6}(?![^\s)])").match(self._text, self._at)
         if found is None:
-            raise self._error(f"expected a depth, a whole number, not {self._describe_next()}")
+            raise self._error(f"expected a whole number (the depth), not {self._describe_next()}")
         self._at = found.end()
         return int(found[0])
 
@@ -157,7 +157,7 @@ class _Parser:
 
     def end(self) -> None:
         if self._peek():
-            hint = "a name with blanks, commas or parentheses needs quotes" if self._text[self._at] not in "()," else ""
+            hint = "put a name with spaces, commas or parentheses in quotes" if self._text[self._at] not in "()," else ""
             raise self._error(f"expected '+', '-', '^' or the end, not {self._describe_next()}", hint)
 
     # -------------------------------------------------------------------------------------------------------------- pieces
@@ -186,7 +186,11 @@ def _nearest(function: str) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(function, FUNCTIONS, n=1)
-    return f"did you mean '{near[0]}'?" if near else f"there are {', '.join(FUNCTIONS)}; a name with parentheses needs quotes"
+    return (
+        f"did you mean '{near[0]}'?"
+        if near
+        else f"the functions are: {', '.join(FUNCTIONS)}; put a name with parentheses in quotes"
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------- answering

@@ -58,13 +58,20 @@ class _Direction(Struct):
 def deps_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `deps`."""
     parser.add_argument("path", metavar="PATH", help="a source, a product, or an asset id")
-    parser.add_argument("--in", dest="is_in", action="store_true", help="list its dependants")
+    parser.add_argument("--in", dest="is_in", action="store_true", help="list the assets that depend on it")
     parser.add_argument(
-        "--out", dest="is_out", action="store_true", help="list its dependencies; without --in and --out both lists, shortened"
+        "--out",
+        dest="is_out",
+        action="store_true",
+        help="list the assets that it depends on; without --in and --out, both lists are printed, shortened",
     )
-    parser.add_argument("--product", action="store_true", help="product dependencies, of a product or of all products of a source")
-    parser.add_argument("--tree", action="store_true", help="list indirect dependencies too")
-    parser.add_argument("--platform", default="", metavar="ID", help="only products of this platform")
+    parser.add_argument(
+        "--product",
+        action="store_true",
+        help="list run-time dependencies between products; for a source, those of all its products",
+    )
+    parser.add_argument("--tree", action="store_true", help="also list indirect dependencies")
+    parser.add_argument("--platform", default="", metavar="ID", help="list only products of this platform")
     _form_arguments(parser)
 
 
@@ -96,7 +103,7 @@ def _subjects(nodes: Sequence[Node], graph: AssetGraph, arguments: Namespace) ->
     products = [node for node in nodes if is_product(node)]
     if not products:
         name = next((fact.name for fact in graph.facts(sources).values()), "")
-        raise UserError(f"'{printing.line(name)}' has no products", hint="'aptui why PATH' says why")
+        raise UserError(f"'{printing.line(name)}' has no products", hint="run 'aptui why PATH' to see why")
     return products
 
 
@@ -185,7 +192,7 @@ def _print_direction(
         for text, colour in lines:
             if limit is not None and shown == limit:
                 rest = 1 + sum(1 for _line in lines)
-                printing.say(f"  and {rest:,} more; {'--out' if way.is_out else '--in'} lists them all", "dim")
+                printing.say(f"  and {rest:,} more; {'--out' if way.is_out else '--in'} lists all", "dim")
                 break
             printing.say(text, colour)
             shown += 1
@@ -238,14 +245,15 @@ def _loose_lines(ends: Iterable[UnmetNeed], depth: int) -> Iterator[tuple[str, s
 def query_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `query`."""
     parser.add_argument("expression", metavar="EXPR", help="see below")
-    parser.add_argument("--platform", default="", metavar="ID", help="only products of this platform")
+    parser.add_argument("--platform", default="", metavar="ID", help="list only products of this platform")
     _form_arguments(parser)
     parser.epilog = """\
-EXPR is a name or a function, or several joined by + (union), - (difference) or ^ (intersection), with blanks around the sign:
+EXPR is a name or a function, or several joined by + (union), - (difference) or ^ (intersection), with spaces around the sign:
   deps(x), deps(x, DEPTH)    x and its dependencies   somepath(a, b)   a shortest path from a to b
   rdeps(x), rdeps(x, DEPTH)  x and its dependants     allpaths(a, b)   all nodes on any path from a to b
   sources(x), products(x)    only the sources or the products in x
-A name is a source with its products, a product, an asset id, or a pattern with * and ?. Quote names with blanks or parentheses.
+A name is a source with its products, a product, an asset id, or a pattern with * and ?. Put names with spaces or
+parentheses in quotes.
 A product depends on its source and its product dependencies; a source depends on the sources it declared.
   aptui query 'somepath(levels/forest.prefab, textures/bark.png)'
   aptui query 'products(rdeps(shaders/*.hlsl)) - "linux/editor/*"'"""
@@ -287,7 +295,7 @@ def query(arguments: Namespace) -> int:
 
 def _print_path(nodes: Sequence[Node], edges: Sequence[Edge], facts: dict[Node, Fact]) -> None:
     if not nodes:
-        printing.complain("aptui: no path leads from the first asset to the second")
+        printing.complain("aptui: the first asset does not depend on the second, directly or indirectly")
         return
     printing.say(printing.line(facts[nodes[0]].name))
     for edge in edges:

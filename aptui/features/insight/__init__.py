@@ -14,7 +14,7 @@ FEATURE = Feature(
         ),
         "size": VerbInfo(
             "aptui.features.insight.size",
-            "list the largest products, or size differences between sessions",
+            "list the largest products, or how their sizes changed between sessions",
             "look",
             ("aptui size", "aptui size --by builder --diff last~1"),
         ),
@@ -26,13 +26,13 @@ FEATURE = Feature(
         ),
         "trace": VerbInfo(
             "aptui.features.insight.history_verb",
-            "write where the time of a session went, as a trace for Perfetto",
+            "show how a session spent its time, or write a trace for Perfetto",
             "look",
             ("aptui trace", "aptui trace last~1 --out trace.json"),
         ),
         "capsule": VerbInfo(
             "aptui.features.insight.capsule",
-            "pack a job into a file, or run a packed job and compare its products",
+            "pack a job with its inputs into a file, or run a packed job and compare its products",
             "build",
             ("aptui capsule textures/hero.png@linux", "aptui capsule run hero.png@linux.capsule.tgz"),
         ),

@@ -238,7 +238,7 @@ def _digest(event: str, news: dict[Key, Row], config: Config) -> Digest:
 
 
 def _idle_digest(ran: int, failing: int, config: Config) -> Digest:
-    text = f"{config.name}: all is done, {printing.count(ran, 'job')} run, {failing:,} failed"
+    text = f"{config.name}: all work is done; {printing.count(ran, 'job')} ran, {failing:,} failed"
     return {**_facts("idle", config), "text": text, "count": ran, "failing": failing}
 
 
@@ -254,7 +254,7 @@ def _try_to_send(way: Callable[[Alert, Digest], None], alert: Alert, digest: Dig
     try:
         way(alert, digest)
     except subprocess.TimeoutExpired:
-        return f"it took longer than {PROGRAM_LIMIT_S:.0f} s and was stopped"
+        return f"the program took longer than {PROGRAM_LIMIT_S:.0f} s and was stopped"
     except (KnownError, OSError, ValueError, http.client.HTTPException) as error:
         return str(error) or type(error).__name__
     return ""
@@ -313,6 +313,6 @@ def _post(alert: Alert, digest: Digest) -> None:
 def _show(_alert: Alert, digest: Digest) -> None:
     program = shutil.which("notify-send")
     if program is None:
-        raise OSError("there is no 'notify-send' here")
+        raise OSError("the program 'notify-send' is not installed")
     title, _, text = printing.line(digest["text"]).partition(": ")
     _wait_for((program, "--app-name=aptui", "--", f"aptui: {title}", html.escape(text)), "", digest["folder"], os.environ)

@@ -89,7 +89,10 @@ def pack_capsule(row: JobRow, builder: Builder, database: Reader, config: Config
         UserError: the project uses a database of O3DE, or the job's source does not exist.
     """
     if config.foreign:
-        raise UserError("a capsule holds a job of an aptui.yaml", hint="'aptui rerun JOB' runs this one alone")
+        raise UserError(
+            "only jobs of a project with an aptui.yaml can be packed into a capsule",
+            hint="to run this job by itself, use 'aptui rerun JOB'",
+        )
     manifest = _manifest(row, database)
     quality = Quality.DRAFT if is_of_any_draft(manifest) else Quality.FINAL
     capsule = Capsule(_facts(row, builder, database, config, quality))
@@ -154,7 +157,10 @@ class _Inputs:
             elif kind in _FILES and "*" not in name:
                 self._add(capsule, name, digest)
         if f"{SOURCES}/{row.source}" not in capsule.files:
-            raise UserError(f"the source '{row.source}' no longer exists", hint="a capsule packs its present content")
+            raise UserError(
+                f"the source '{row.source}' no longer exists",
+                hint="a capsule contains the present content of the source, so restore the file first",
+            )
 
     def _add(self, capsule: Capsule, name: str, digest: str) -> None:
         fact = self._database.file(name)
@@ -279,17 +285,23 @@ _NO_PLATFORM = (COMMON_PLATFORM, "all")
 def capsule_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `capsule`."""
     parser.add_argument(
-        "words", metavar="JOB | run FILE", nargs="+", help="#<number>, or PATH[@PLATFORM][:JOB KEY]; or a capsule to run"
+        "words",
+        metavar="JOB | run FILE",
+        nargs="+",
+        help="job to pack: #<number>, or PATH[@PLATFORM][:JOB KEY]; or 'run' and the capsule to run",
     )
-    parser.add_argument("--out", metavar="FILE", help="write the capsule to FILE; default: JOB's name and .capsule.tgz")
+    parser.add_argument("--out", metavar="FILE", help="write the capsule to FILE; by default the name of the job with .capsule.tgz")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--trust-code", action="store_true", help="run: run the code in the capsule without asking")
-    parser.add_argument("--limit", metavar="SIZE", default="1GiB", help="run: maximum unpacked size; 1GiB by default")
+    parser.add_argument(
+        "--limit", metavar="SIZE", default="1GiB", help="run: maximum size of the unpacked capsule; 1GiB by default"
+    )
     parser.epilog = """\
-A capsule holds the inputs and the result of the job's last run, its builder and
-platform, and for commands a run.sh that needs no aptui. It holds no environment
-variables. 'run' lists the code in a capsule and asks first. It uses the builders,
-platforms and limits of the capsule, and your own products, hooks and sandbox.
+A capsule contains the inputs and the result of the job's last run, its builder and its
+platform. For a command it also has a run.sh, which does not need aptui. It does not
+contain environment variables. 'run' lists the code in a capsule and asks before it runs.
+It uses the builders, platforms and limits of the capsule, and your own settings for
+products, hooks and the sandbox.
   aptui capsule textures/a.png@linux      write a.png@linux.capsule.tgz
   aptui capsule run a.png@linux.capsule.tgz"""
 
@@ -302,7 +314,7 @@ def capsule(arguments: Namespace) -> int:
         case [job] if job != _RUN:
             return _make(job, arguments)
         case _:
-            raise UserError("give one job, or 'run' and a file", hint="'aptui capsule --help' has examples")
+            raise UserError("give either one job, or 'run' and one file", hint="see 'aptui capsule --help'")
 
 
 def _make(word: str, arguments: Namespace) -> int:
@@ -327,7 +339,7 @@ def _make(word: str, arguments: Namespace) -> int:
 
 def _print_missing(facts: CapsuleFacts) -> None:
     for text in facts.lacks:
-        printing.complain(f"aptui: lacking: {printing.line(text)}", "yellow")
+        printing.complain(f"aptui: the capsule does not contain {printing.line(text)}", "yellow")
     for one in facts.inputs:
         if one.changed_since:
             printing.complain(f"aptui: '{printing.line(one.path)}' changed since the last run", "yellow")
@@ -388,18 +400,22 @@ def _ask_for_consent(file: str, project: ReceivedProject, config: Config, *, is_
         printing.complain(f"aptui: {name}: ignored settings: {printing.line(', '.join(project.ignored[:20]))}", "yellow")
     if not project.runs:
         return
-    place = "in a sandbox, if bubblewrap can start" if config.may_use_sandbox else f"outside a sandbox: {SANDBOX_VARIABLE}=off"
-    printing.complain(f"{name} contains code that runs on this machine, {place}:", "yellow")
+    place = (
+        "in a sandbox, if bubblewrap works" if config.may_use_sandbox else f"without a sandbox, because of {SANDBOX_VARIABLE}=off"
+    )
+    printing.complain(f"{name} contains this code, which would run on this machine {place}:", "yellow")
     for text in project.runs:
         printing.complain(f"  {text}")
     if is_given:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UserError(f"{name} contains code, and there is no terminal to ask for consent", hint="read it, then add --trust-code")
-    sys.stderr.write("run it? (y/N) ")
+        raise UserError(
+            f"{name} contains code, and there is no terminal to ask for consent", hint="read the code, then add --trust-code"
+        )
+    sys.stderr.write("run this code? (y/N) ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UserError(f"{name} was not run", hint="--trust-code runs it without asking")
+        raise UserError(f"{name} was not run", hint="to run it without a question, add --trust-code")
 
 
 class CapsuleDifference(Struct, frozen=True):

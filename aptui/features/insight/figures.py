@@ -43,17 +43,17 @@ def _of_database(reader: Reader, name_of: Callable[[bytes], str]) -> Iterator[Fa
     yield gauge("aptui_log_errors", "Errors in the logs of completed jobs.", totals.errors)
     yield gauge(
         "aptui_slower_jobs",
-        "Jobs whose last run took longer than the variation of earlier runs explains.",
+        "Jobs whose last run was slower than the usual variation of earlier runs.",
         len(session_history.slower_jobs(reader)),
     )
     yield _durations(reader, name_of)
     for last in sessions(reader, 1):
         yield gauge("aptui_session", "Number of the last session.", last.number)
-        yield gauge("aptui_session_end_timestamp_seconds", "When the last session ended.", last.ended_ms / 1000)
-        yield gauge("aptui_session_seconds", "How long the last session took.", last.seconds)
+        yield gauge("aptui_session_end_timestamp_seconds", "Time at which the last session ended.", last.ended_ms / 1000)
+        yield gauge("aptui_session_seconds", "Duration of the last session.", last.seconds)
         yield gauge("aptui_session_jobs_run", "Jobs that ran in the last session.", last.jobs_run)
         yield gauge("aptui_session_jobs_failed", "Jobs that failed in the last session.", last.jobs_failed)
-        yield gauge("aptui_session_jobs_restored", "Jobs of the last session whose stored result was restored.", last.restored)
+        yield gauge("aptui_session_jobs_restored", "Jobs of the last session that used a stored result.", last.restored)
 
 
 def _durations(reader: Reader, name_of: Callable[[bytes], str]) -> Family:
@@ -73,12 +73,12 @@ def _durations(reader: Reader, name_of: Callable[[bytes], str]) -> Family:
             so_far += count
             samples.append(Sample(so_far, {"builder": name, "le": bound}, "_bucket"))
         samples += [Sample(so_far, {"builder": name}, "_gcount"), Sample(total_ms[name] / 1000, {"builder": name}, "_gsum")]
-    return Family("aptui_job_seconds", "gaugehistogram", "How long the last run of each job took, by builder.", samples)
+    return Family("aptui_job_seconds", "gaugehistogram", "Durations of the last runs of all jobs, by builder.", samples)
 
 
 def of_engine(status: Mapping[str, Any] | None) -> Iterator[Family]:
     """Yield the metrics that only a running engine has."""
-    yield gauge("aptui_engine_up", "Whether an engine runs.", status is not None)
+    yield gauge("aptui_engine_up", "1 if an engine is running, otherwise 0.", status is not None)
     if status is None:
         return
     states = [Sample(status["state"] == name, {"aptui_engine_state": name}) for name in _STATES]
@@ -104,4 +104,4 @@ def of_engine(status: Mapping[str, Any] | None) -> Iterator[Family]:
     text = "Watched folders by watch mode; every mode except native is slower, or misses changes."
     yield Family("aptui_watched_folders", "gauge", text, [Sample(count, {"mode": mode}) for mode, count in sorted(modes.items())])
     troubles = [bool(status["health"][name]) for name in ("disk", "database", "pool", "configuration")]
-    yield gauge("aptui_engine_troubles", "Kinds of trouble that the engine reports.", sum(troubles))
+    yield gauge("aptui_engine_troubles", "Number of problems that the engine reports.", sum(troubles))

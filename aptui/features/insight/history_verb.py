@@ -149,25 +149,27 @@ _ENDS = {SessionEnd.RESTED: "", SessionEnd.STOPPED: "stopped", SessionEnd.KILLED
 
 def history_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `history`."""
-    parser.add_argument("sessions", metavar="N", nargs="*", help="a session: its number, 'last', or 'last~1' for the one before")
     parser.add_argument(
-        "--limit", type=int, default=0, metavar="COUNT", help=f"list at most COUNT; {_LISTED} by default, all in JSON"
+        "sessions", metavar="N", nargs="*", help="a session: its number, 'last', or 'last~1' for the session before the last"
+    )
+    parser.add_argument(
+        "--limit", type=int, default=0, metavar="COUNT", help=f"list at most COUNT lines; by default {_LISTED}, or all with --json"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.epilog = """\
   aptui history            the last sessions: why each began, what ran, what failed
-  aptui history last       the runs of the last session, the slowest first
-  aptui history 12 last    jobs that began to fail, were fixed, take longer, grew,
-                           were added or deleted since session 12 ended"""
+  aptui history last       the runs of the last session, slowest first
+  aptui history 12 last    jobs that began to fail, were fixed, became slower, grew,
+                         were added or deleted since session 12 ended"""
 
 
 def history(arguments: Namespace) -> int:
     """List sessions, show one, or compare two."""
     words = arguments.sessions
     if len(words) > 2:
-        raise UserError("too many sessions", hint="give one to show it, or two to compare them")
+        raise UserError("too many sessions were given", hint="give one session to show it, or two sessions to compare them")
     if arguments.limit < 0:
-        raise UserError(f"--limit: {arguments.limit} is not a count", hint="give a number above 0")
+        raise UserError(f"--limit: {arguments.limit} is not a valid number of lines", hint="give a number above 0")
     with open_for_reading(arguments) as project:
         chosen = [session_named(project.database, word) for word in words]
         match chosen:
@@ -189,7 +191,7 @@ def _list(project: OpenedProject, arguments: Namespace) -> None:
         return
     found = sessions(project.database, arguments.limit or _LISTED)
     if not found:
-        printing.complain("aptui: no session is recorded yet: 'aptui batch' makes the first one")
+        printing.complain("aptui: no session is stored yet; 'aptui batch' creates the first session")
         return
     header = ("", "began", "took", "why", "run", "failed", "restored", "gone", "failing")
     printing.table(header, (_cells(one) for one in found), right=(0, 2, 4, 5, 6, 7, 8), spare=(7, 6, 2))
@@ -265,12 +267,10 @@ def print_session(one: WorkSession) -> None:
     if one.jobs_gone:
         parts.append(f"{one.jobs_gone:,} gone")
     at_once = one.work_ms / 1000 / one.seconds if one.seconds else 0.0
-    parts.append(f"{printing.duration(one.work_ms / 1000)} of work, {at_once:.1f} at a time")
+    parts.append(f"{printing.duration(one.work_ms / 1000)} of work, {at_once:.1f} jobs at a time")
     printing.say(", ".join(parts))
     printing.say(
-        f"at its end {printing.count(one.failing, 'job')} failed, or its analysis did"
-        if one.failing
-        else "at its end no job was failed"
+        f"when it ended, {printing.count(one.failing, 'job')} had failed" if one.failing else "when it ended, no job had failed"
     )
     if one.commit:
         printing.say(f"commit {one.commit}")
@@ -322,7 +322,10 @@ def _compare(chosen: list[WorkSession], project: OpenedProject, arguments: Names
         return
     for one in chosen:
         printing.say(f"session {one.number}: {printing.when(one.started_ms)}, {printing.line(why(one))}")
-    printing.say(f"{printing.count(found.jobs_run, 'job')} ran in between; {old.failing:,} failed before, {new.failing:,} after")
+    printing.say(
+        f"{printing.count(found.jobs_run, 'job')} ran between the sessions; {old.failing:,} had failed "
+        f"before, {new.failing:,} after"
+    )
     for kind in KINDS:
         if changes := found.changes.get(kind):
             printing.say(f"{title_of(kind)} ({len(changes):,}):", "bold")
@@ -338,7 +341,7 @@ def _compare(chosen: list[WorkSession], project: OpenedProject, arguments: Names
 
 def _print_rest(count: int, most: int) -> None:
     if count > most:
-        printing.say(f"  and {count - most:,} more: --json has all")
+        printing.say(f"  and {count - most:,} more; --json lists all")
 
 
 def _describe(kind: str, change: JobComparison) -> str:
@@ -347,7 +350,7 @@ def _describe(kind: str, change: JobComparison) -> str:
         pace = change.pace
         usual = f"{printing.duration(pace.median_ms / 1000)} ± {printing.duration(pace.noise_ms / 1000)}"
         usual += f" in {printing.count(pace.runs, 'run')}"
-        return f"{pace.factor:.1f} times  {name}  {printing.duration(pace.now_ms / 1000)}, before {usual}"
+        return f"{pace.factor:.1f} times  {name}  {printing.duration(pace.now_ms / 1000)}, usually {usual}"
     if kind in ("grew", "shrank"):
         sign = "+" if change.growth > 0 else "-"
         return f"{sign}{printing.size(abs(change.growth))}  {name}  now {printing.size(change.new.size)}"
@@ -491,7 +494,7 @@ _MOST_SPANS = 10
 def trace_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `trace`."""
     parser.add_argument(
-        "session", metavar="SESSION", nargs="?", default="last", help="its number, 'last' (by default), or 'last~1'"
+        "session", metavar="SESSION", nargs="?", default="last", help="number of the session, 'last' (the default), or 'last~1'"
     )
     parser.add_argument(
         "--out", metavar="FILE", help="write a trace for ui.perfetto.dev or chrome://tracing; without it, print the critical path"
@@ -585,4 +588,4 @@ def _print(session: WorkSession, found: Timeline, file: str | None) -> None:
         run = spans[job_id].run
         printing.say(f"  {printing.duration(run.duration_ms / 1000):>10}  {printing.line(run_name(run))}")
     if file:
-        printing.say(f"the trace is in {printing.line(file)}: open it with ui.perfetto.dev or chrome://tracing")
+        printing.say(f"the trace is in {printing.line(file)}; open the file with ui.perfetto.dev or chrome://tracing")

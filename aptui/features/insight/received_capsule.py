@@ -64,7 +64,7 @@ _LONGEST_COMMAND = 2000
 _WRONG_PLACES = (FileExistsError, NotADirectoryError, IsADirectoryError)
 """Errors if a file has the path of another member's folder, or a folder has the path of a file."""
 _LONGEST_NAME_BYTES, _LONGEST_PART_BYTES = 2000, 255
-_HINT = "'aptui capsule JOB' makes one"
+_HINT = "'aptui capsule JOB' makes a valid capsule"
 
 
 class CapsuleJob(Struct):
@@ -135,7 +135,7 @@ def read_facts(data: bytes) -> CapsuleFacts:
     try:
         facts: CapsuleFacts = json_decoder(CapsuleFacts).decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"its {FACTS} is malformed: {printing.line(str(error))}", hint=_HINT) from None
+        raise UserError(f"its file {FACTS} is invalid: {printing.line(str(error))}", hint=_HINT) from None
     if facts.format > FORMAT:
         newer = printing.line(facts.made_by.get("aptui", "newer"))
         raise UserError(f"it was made by a newer aptui ({newer})", hint="update aptui")
@@ -160,7 +160,7 @@ def receive(file: str, folder: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> 
             _unpack(stream, folder, limit_bytes)
         for name in (FACTS, FILE_NAME):
             if not (folder / TOP / name).is_file():
-                raise UserError(f"it has no {name}", hint=_HINT)
+                raise UserError(f"the file {name} is missing in it", hint=_HINT)
         return read_facts((folder / TOP / FACTS).read_bytes()), confine(folder / TOP)
 
 
@@ -168,7 +168,9 @@ def _unpack(bounded: _BoundedStream, folder: Path, limit_bytes: int) -> None:
     with tarfile.open(fileobj=bounded, mode="r:") as tar:
         members = _check_members(tar, limit_bytes)
         if sum(member.size for member in members) + _FREE_BYTES > shutil.disk_usage(folder).free:
-            raise HostError(f"there is too little space in '{folder.parent}' to unpack it", hint="set TMPDIR to a larger disk")
+            raise HostError(
+                f"there is too little space in '{folder.parent}' to unpack it", hint="set TMPDIR to a folder on a larger disk"
+            )
         bounded.most_bytes_at_once = _PIECE_BYTES
         for member in members:
             _write_member(tar, member, folder)
@@ -188,7 +190,7 @@ def _refusing(file: str) -> Iterator[None]:
         raise UserError(f"{shown} is not a capsule: {printing.line(str(error))}", hint=_HINT) from None
     except OSError as error:
         raise HostError(
-            f"{shown} cannot be unpacked: {error.strerror or error}", hint="check the file, and the space in TMPDIR"
+            f"{shown} cannot be unpacked: {error.strerror or error}", hint="check the file, and the free space in TMPDIR"
         ) from error
 
 
@@ -217,7 +219,7 @@ class _BoundedStream(gzip.GzipFile):
             UserError: the limit is exceeded.
         """
         if size is None or not 0 <= size <= self.most_bytes_at_once:
-            raise UserError("a header in it is too long", hint=_HINT)
+            raise UserError("a header in the archive is too long", hint=_HINT)
         self._check_position(super().tell() + size)
         return super().read(size)
 
@@ -232,7 +234,9 @@ class _BoundedStream(gzip.GzipFile):
 
 
 def _make_too_large() -> UserError:
-    return UserError("it unpacks to more than the limit", hint="if you trust it, raise the limit: --limit 8GiB")
+    return UserError(
+        "the unpacked files are larger than the limit", hint="if you trust the capsule, raise the limit, for example --limit 8GiB"
+    )
 
 
 def _check_members(tar: tarfile.TarFile, limit_bytes: int) -> list[tarfile.TarInfo]:
@@ -246,13 +250,13 @@ def _check_members(tar: tarfile.TarFile, limit_bytes: int) -> list[tarfile.TarIn
     total = 0
     for member in tar:
         if len(members) == _MOST_MEMBERS:
-            raise UserError(f"it has more than {_MOST_MEMBERS:,} members", hint=_HINT)
+            raise UserError(f"it has more than {_MOST_MEMBERS:,} files and folders", hint=_HINT)
         _check_member(member, limit_bytes)
         total += member.size
         if total > limit_bytes:
             raise _make_too_large()
         if member.name in names:
-            raise UserError(f"it has '{printing.line(member.name)}' twice", hint=_HINT)
+            raise UserError(f"it contains '{printing.line(member.name)}' twice", hint=_HINT)
         names.add(member.name)
         members.append(member)
     return members

@@ -83,12 +83,21 @@ _DEEPEST = 64
 
 def report_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `report`."""
-    parser.add_argument("--by", choices=("folder", "owner", "builder", "platform"), default="folder", help="group jobs by this")
     parser.add_argument(
-        "--depth", type=int, default=1, metavar="N", help="with --by folder: the first N folders of a path; 1 by default"
+        "--by",
+        choices=("folder", "owner", "builder", "platform"),
+        default="folder",
+        help="group jobs by the first folders, the owner in CODEOWNERS, the builder or the platform",
     )
-    parser.add_argument("--all", action="store_true", help="list groups without failures too")
-    parser.add_argument("--json", action="store_true", help="print a JSON list, with all jobs that failed")
+    parser.add_argument(
+        "--depth",
+        type=int,
+        default=1,
+        metavar="N",
+        help="with --by folder: group by the first N folders of the paths; 1 by default",
+    )
+    parser.add_argument("--all", action="store_true", help="also list groups without failures")
+    parser.add_argument("--json", action="store_true", help="print a JSON list of groups with all failed jobs")
     parser.epilog = """\
   aptui report                       failures and warnings by the first folder
   aptui report --by owner            by owner in CODEOWNERS, with the failed jobs
@@ -98,7 +107,7 @@ def report_arguments(parser: ArgumentParser) -> None:
 def report(arguments: Namespace) -> int:
     """Print the report."""
     if not 1 <= arguments.depth <= _DEEPEST:
-        raise UserError(f"--depth: {arguments.depth} is not between 1 and {_DEEPEST}", hint="take a number between them")
+        raise UserError(f"--depth: {arguments.depth} is not between 1 and {_DEEPEST}", hint="give a number in this range")
     with open_for_reading(arguments) as project:
         rows = read_report(project.database, _group(project, arguments))
     shown = rows if arguments.all else [row for row in rows if not row.is_well]
@@ -145,7 +154,7 @@ def _print(rows: list[ReportRow], shown: list[ReportRow], by: str) -> None:
         header = (by, "jobs", "failed", "waiting", "cancelled", "warnings", "errors")
         printing.table(header, (_cells(row) for row in shown[:_LISTED]), right=(1, 2, 3, 4, 5, 6), spare=(4, 6, 1))
     if len(shown) > _LISTED:
-        printing.say(f"and {len(shown) - _LISTED:,} more: --json has all")
+        printing.say(f"and {len(shown) - _LISTED:,} more; --json lists all")
     if well and len(shown) < len(rows):
         printing.say(f"well: {len(well):,} of {len(rows):,}, with {printing.count(sum(row.jobs for row in well), 'job')}", "green")
     for row in shown[:_LISTED]:
@@ -155,7 +164,7 @@ def _print(rows: list[ReportRow], shown: list[ReportRow], by: str) -> None:
             name = printing.line(f"{job.source}@{job.platform}:{job.job_key}")
             printing.say(f"  {name}  {printing.line(job.error)}".rstrip())
         if len(row.failures) > _FAILURES:
-            printing.say(f"  and {len(row.failures) - _FAILURES:,} more: --json has all")
+            printing.say(f"  and {len(row.failures) - _FAILURES:,} more; --json lists all")
 
 
 def _cells(row: ReportRow) -> list[str]:
@@ -216,7 +225,7 @@ class _Rule:
         self._is_folder = text.endswith(("/", "/**"))
         words = [word for word in text.split("/") if word]
         if not words:
-            raise ValueError("it matches nothing")
+            raise ValueError("it cannot match a path")
         if not text.startswith("/") and len(words) == 1 and "/" not in text.rstrip("/"):
             words.insert(0, "**")
         while len(words) > 1 and words[-1] == "**":
@@ -273,7 +282,7 @@ def _compile_segment(text: str) -> _Segment:
     while at < len(text):
         found = _TOKEN.match(text, at)
         if found is None:
-            raise ValueError("an unclosed bracket, or a backslash at the end")
+            raise ValueError("a bracket is not closed, or a backslash is at the end")
         at, token = found.end(), found[0]
         if token.startswith("*"):
             pieces.append("")
@@ -286,7 +295,7 @@ def _compile_segment(text: str) -> _Segment:
     try:
         return re.compile(f"{first}{middle}.*{rest[-1]}" if rest else first, re.DOTALL).fullmatch
     except re.error:
-        raise ValueError("a bracket with a range that ends before it begins") from None
+        raise ValueError("a range in brackets ends before it begins") from None
 
 
 def _class_regex(inner: str) -> str:
@@ -304,14 +313,14 @@ def owners_of(project_dir: Path) -> Owners:
     root = next((folder for folder in (project_dir, *project_dir.parents) if (folder / ".git").exists()), project_dir)
     file = next((root / place for place in PLACES if (root / place).is_file()), None)
     if file is None:
-        raise UserError(f"there is no CODEOWNERS in '{root}'", hint=f"it can be at {', '.join(PLACES)}")
+        raise UserError(f"there is no CODEOWNERS in '{root}'", hint=f"create it at {', '.join(PLACES)}")
     try:
         with file.open("rb") as stream:
             text = stream.read(_MOST_BYTES + 1)
     except OSError as error:
         raise UserError(f"'{file}' cannot be read: {error.strerror}", hint="check its permissions") from error
     if len(text) > _MOST_BYTES:
-        raise UserError(f"'{file}' is larger than 3 MiB", hint="name folders instead of files")
+        raise UserError(f"'{file}' is larger than 3 MiB", hint="give owners to folders instead of single files")
     return Owners(str(root), _rules(text.decode("utf-8", "replace"), file))
 
 
@@ -324,7 +333,9 @@ def _rules(text: str, file: Path) -> list[tuple[str, tuple[str, ...]]]:
         owners = words[1 : next((at for at, word in enumerate(words) if word.startswith("#")), None)]
         if words[0].startswith("!"):
             raise UserError(
-                f"'{words[0]}': negated patterns are not supported", where=f"{file}:{number}", hint="a later line decides"
+                f"'{words[0]}': negated patterns are not supported",
+                where=f"{file}:{number}",
+                hint="add a later line, which overrides earlier lines",
             )
         try:
             _Rule(words[0])
@@ -335,7 +346,9 @@ def _rules(text: str, file: Path) -> list[tuple[str, tuple[str, ...]]]:
             ) from None
         if len(found) >= _MOST_PATTERNS:
             raise UserError(
-                f"more than {_MOST_PATTERNS:,} patterns", where=f"{file}:{number}", hint="name folders instead of files"
+                f"the file has more than {_MOST_PATTERNS:,} patterns",
+                where=f"{file}:{number}",
+                hint="give owners to folders instead of single files",
             )
         found.append((words[0], tuple(owners)))
     return found

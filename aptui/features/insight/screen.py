@@ -37,7 +37,7 @@ def session_commands(app: Shell) -> list[Command]:
             lambda: ("last",),
         ),
         Command("timeline", "show how a session spent its time", partial(_show, app, "time_line"), lambda: ("last",)),
-        Command("restore", "PATH[@PLATFORM] N: restore products of run N, 1 is the last", partial(_restore, app), lambda: ()),
+        Command("restore", "PATH[@PLATFORM] N: restore the products of run N (1 is the last)", partial(_restore, app), lambda: ()),
         Command("check", "run the checks of aptui.yaml", partial(_show, app, "check_lines"), lambda: ()),
         Command(
             "size", "list the largest products; with a session, their growth", partial(_show, app, "sizes_lines"),
@@ -87,14 +87,14 @@ def _find_run(app: Shell, rest: str) -> None:
         app.in_ui(app.show_toast, str(error), "warning")
         return
     if len(rows) != 1:
-        what = f"{len(rows)} jobs are called '{path}': add @PLATFORM" if rows else f"no job is called '{path}': restore PATH N"
+        what = f"'{path}' has {len(rows)} jobs; add @PLATFORM" if rows else f"there is no job '{path}'; type: restore PATH N"
         app.in_ui(app.show_toast, what, "warning")
     elif not number.isdigit() or not 1 <= int(number) <= len(runs):
-        app.in_ui(app.show_toast, f"run {number} does not exist: there are {len(runs)}, 1 is the last", "warning")
+        app.in_ui(app.show_toast, f"there is no run {number}; give a number from 1 (the last run) to {len(runs)}", "warning")
     elif restore is None:
-        app.in_ui(app.show_toast, "earlier runs cannot be restored: no installed feature stores them", "warning")
+        app.in_ui(app.show_toast, "earlier runs cannot be restored, because no installed feature stores them", "warning")
     else:
-        app.in_ui(app.ask, restore(rows[0].job_id, runs[int(number) - 1].run_key), f"run {number} of {path} is restored")
+        app.in_ui(app.ask, restore(rows[0].job_id, runs[int(number) - 1].run_key), f"run {number} of {path} was restored")
 
 
 def _names(row: JobRow) -> tuple[str, str]:

@@ -66,7 +66,7 @@ def history(reader: Reader, words: Sequence[str], name_of: NameOf, width: int) -
 
 def _list_sessions(found: Sequence[WorkSession], width: int) -> Iterator[Parts]:
     if not found:
-        yield (Part(" no session is recorded yet", "muted"),)
+        yield (Part(" no session is stored yet", "muted"),)
         return
     form, cells = ("%m-%d %H:%M", 11) if width < _WIDE else ("%Y-%m-%d %H:%M", 16)
     yield (Part(f" {'':>5}  {'began':<{cells}} {'took':>7} {'run':>8} {'failed':>7} {'failing':>7}  why", "header"),)
@@ -80,7 +80,7 @@ def _list_sessions(found: Sequence[WorkSession], width: int) -> Iterator[Parts]:
             Part(f"  {shorten(sanitize(why(one)), max(10, width - cells - 43))}"),
         )
     yield ()
-    yield (Part(" :history N shows one, :history N M compares two, :timeline N shows where its time went", "muted"),)
+    yield (Part(" :history N shows a session, :history N M compares two, :timeline N shows how it spent its time", "muted"),)
 
 
 def _title(one: WorkSession) -> Iterator[Parts]:
@@ -110,7 +110,7 @@ def _list_runs(runs: Sequence[SessionRun], name_of: NameOf, width: int) -> Itera
 
 def _compare(old: WorkSession, new: WorkSession, found: Comparison, width: int) -> Iterator[Parts]:
     yield (Part(f" From session {old.number} to {new.number}", "title"), Part(f"  {_jobs(found.jobs_run)} ran"))
-    yield (Part(f" {_moment(old.ended_ms)} to {_moment(new.ended_ms)}; {old.failing:,} failed before, {new.failing:,} after"),)
+    yield (Part(f" {_moment(old.ended_ms)} to {_moment(new.ended_ms)}; {old.failing:,} had failed before, {new.failing:,} after"),)
     groups = [(title_of(kind).capitalize(), found.changes[kind], kind) for kind in KINDS if kind in found.changes]
     # All headings are displayed first, because otherwise the user may overlook a slow job below hundreds of failures.
     heads = [f"{len(changes):,} {head.lower()}" for head, changes, _kind in groups]
@@ -240,7 +240,7 @@ def check_lines(
     """Return the lines of `:check`: all checks, or the named ones."""
     checks = [check for check in (config.checks if config is not None else ()) if not words or check.name in words]
     if not checks:
-        return [(), (Part(" no checks are configured: 'checks:' in aptui.yaml", "muted"),)]
+        return [(), (Part(" no checks are configured; add 'checks:' to aptui.yaml", "muted"),)]
     found = findings(reader, checks, config.project.resting_platforms if config is not None else ())
     lines: list[Parts] = [()]
     for check in checks:
@@ -254,7 +254,7 @@ def check_lines(
             free_width = max(10, width - len(what) - 8)
             lines.append((Part(f"   {shorten(about, free_width)}  ", "path"), Part(shorten(what, width - 6), role)))
         if len(here) > _MOST_FINDINGS:
-            lines.append((Part(f"   and {len(here) - _MOST_FINDINGS:,} more: aptui check", "muted"),))
+            lines.append((Part(f"   and {len(here) - _MOST_FINDINGS:,} more; run 'aptui check'", "muted"),))
         if check.command or check.lint:
-            lines.append((Part("   commands and lint: aptui check", "muted"),))
+            lines.append((Part(" checks with commands and lint: run 'aptui check'", "muted"),))
     return lines

@@ -192,15 +192,24 @@ _DEEPEST = 64
 
 def size_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `size`."""
-    parser.add_argument("--by", choices=[by.value for by in SizeBy], default=SizeBy.FOLDER.value, help="group products by this")
     parser.add_argument(
-        "--depth", type=int, default=1, metavar="N", help="with --by folder: the first N folders of a path; 1 by default"
+        "--by",
+        choices=[by.value for by in SizeBy],
+        default=SizeBy.FOLDER.value,
+        help="group products by the first folders, the builder, the platform or the type",
     )
-    diff = "show the growth since the end of this session ('aptui history'), or of the last session at this commit"
-    parser.add_argument("--diff", metavar="SESSION|COMMIT", help=diff)
-    parser.add_argument("--html", metavar="FILE", help="write one page with bars, for a browser")
     parser.add_argument(
-        "--limit", type=int, default=0, metavar="COUNT", help=f"list at most COUNT; {_LISTED} by default, all in JSON"
+        "--depth",
+        type=int,
+        default=1,
+        metavar="N",
+        help="with --by folder: group by the first N folders of the paths; 1 by default",
+    )
+    diff = "show the growth since a session, given by its number ('aptui history') or its commit"
+    parser.add_argument("--diff", metavar="SESSION|COMMIT", help=diff)
+    parser.add_argument("--html", metavar="FILE", help="write the list to FILE as a page with bars for a browser")
+    parser.add_argument(
+        "--limit", type=int, default=0, metavar="COUNT", help=f"list at most COUNT lines; by default {_LISTED}, or all with --json"
     )
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.epilog = """\
@@ -214,11 +223,11 @@ def size(arguments: Namespace) -> int:
     """List the sizes of products by group."""
     by, depth = SizeBy(arguments.by), arguments.depth
     if not 1 <= depth <= _DEEPEST:
-        raise UserError(f"--depth: {depth} is not between 1 and {_DEEPEST}", hint="take a number between them")
+        raise UserError(f"--depth: {depth} is not between 1 and {_DEEPEST}", hint="give a number in this range")
     if arguments.limit < 0:
-        raise UserError(f"--limit: {arguments.limit} is not a count", hint="give a number above 0")
+        raise UserError(f"--limit: {arguments.limit} is not a valid number of lines", hint="give a number above 0")
     if arguments.diff is not None and by is SizeBy.TYPE:
-        raise UserError("growth by type is not available", hint="use --by folder, builder or platform")
+        raise UserError("--diff cannot be used with --by type", hint="use --by folder, builder or platform")
     with open_for_reading(arguments) as project:
         since = session_at(project.database, arguments.diff) if arguments.diff is not None else None
         rows = sizes(project.database, by, project.builder_of, depth)
@@ -233,7 +242,7 @@ def size(arguments: Namespace) -> int:
         printing.say_json_list(_json(row) for row in shown)
         return 0
     if arguments.html:
-        printing.say(f"written: {printing.line(arguments.html)}")
+        printing.say(f"wrote {printing.line(arguments.html)}")
         return 0
     _print(rows, total, by, arguments.limit or _LISTED)
     return 0
@@ -252,7 +261,7 @@ def _print(rows: list[SizeRow], total: SizeRow, by: SizeBy, limit: int) -> None:
     cells = [[*_cells(row), _bar(abs(row.grew or 0) if is_diff else row.size, most)] for row in shown]
     printing.table(header, [*cells, [*_cells(total), ""]], right=(1, 2, 3) if is_diff else (1, 2), spare=(len(header) - 1, 1))
     if len(rows) > limit:
-        printing.say(f"and {len(rows) - limit:,} more: --limit {len(rows)}")
+        printing.say(f"and {len(rows) - limit:,} more; --limit {len(rows)} lists all")
 
 
 def _cells(row: SizeRow) -> list[str]:

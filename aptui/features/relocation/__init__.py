@@ -8,19 +8,19 @@ FEATURE = Feature(
     verbs={
         "move": VerbInfo(
             "aptui.features.relocation.verbs",
-            "move sources with their metadata, and update references to them",
+            "move sources with their metadata files, and update references to them",
             "graph",
             ("aptui move textures/a.png textures/b.png", "aptui move textures/ art/ --update-references --confirm"),
         ),
         "delete": VerbInfo(
             "aptui.features.relocation.verbs",
-            "delete sources with their metadata",
+            "delete sources with their metadata files",
             "graph",
             ("aptui delete textures/old.png", "aptui delete textures/old/ --confirm"),
         ),
         "identities": VerbInfo(
             "aptui.features.relocation.verbs",
-            "list sources with '.meta' files, and moved sources without theirs",
+            "list sources with a '.meta' file, and sources that were moved without it",
             "graph",
             ("aptui identities", "aptui identities --repair"),
         ),

@@ -398,7 +398,7 @@ class DiskTree:
             return "the destination is outside the scan folders"
         link = _link_above(found[0].path, found[1])
         if link:
-            return f"'{link}' in the destination is a link"
+            return f"the path of the destination leads over the link '{link}'"
         there = self.like(new)
         if there and self.is_folder(there[0]):
             return "the destination is a folder; end it with '/' to move the file into it"
@@ -406,7 +406,7 @@ class DiskTree:
             return "the destination exists" if new in there else f"the destination exists as '{there[0]}'"
         name = native(old)
         if os.path.islink(name) and not os.path.isabs(Path(name).readlink()) and os.path.dirname(old) != os.path.dirname(new):
-            return "it is a link relative to its folder"
+            return "it is a link with a relative target, which would break"
         return self._why_not_in(os.path.dirname(new))
 
     def _why_not_in(self, folder: str) -> str:
@@ -564,7 +564,7 @@ class Git:
         try:
             done = run_git(self._folder, *words, limit_s=_LIMIT_S)
         except FileNotFoundError:
-            raise UserError("'git' is not installed", hint="install it, or omit the switch for version control") from None
+            raise UserError("'git' is not installed", hint="install git, or leave out --scm") from None
         except subprocess.TimeoutExpired:
             return 1, "timeout"
         return done.returncode, os.fsdecode(done.stdout if not done.returncode else done.stderr)

@@ -225,7 +225,7 @@ def note_dependants(plan: Plan, reader: Reader, known: Mapping[str, KnownSource]
         return
     if not plan.order.updates_references:
         plan.warnings += [
-            f"'{mention.path}' contains paths relative to its folder, which will point elsewhere"
+            f"'{mention.path}' contains paths relative to its folder; after the move they lead to other files"
             for mention in plan.mentions
             if mention.file in names and OWN in names[mention.file].changed
         ]
@@ -399,7 +399,7 @@ def _add_sources(plan: Plan, found: FoundSource, known: Mapping[str, KnownSource
         elif not companions.is_metadata(rel):
             plan.skipped.append(SkippedFile(rel, "it is not a source"))
         elif plan.order.excludes_metadata:
-            plan.skipped.append(SkippedFile(rel, "metadata files are excluded"))
+            plan.skipped.append(SkippedFile(rel, "metadata files are left out, as requested"))
         else:
             plan.items.append(_item(found.folder, rel, is_metadata=True))
     if plan.items:
@@ -408,12 +408,12 @@ def _add_sources(plan: Plan, found: FoundSource, known: Mapping[str, KnownSource
         raise RelocationError(
             f"'{found.pattern}' is not a source of this project",
             "Search matched an existing file but it is not a source asset.  This utility only handles source assets.",
-            hint="only files that have jobs are moved",
+            hint="only sources, which are files with jobs, can be moved or deleted",
         )
     raise RelocationError(
         f"'{found.pattern}' matches files, but no sources",
         "Wildcard search matched one or more files but none are source assets.  This utility only handles source assets.",
-        hint="only files that have jobs are moved",
+        hint="only sources, which are files with jobs, can be moved or deleted",
     )
 
 
@@ -562,7 +562,7 @@ def _check_plan(plan: Plan) -> None:
     if breaking and not order.allows_broken and not order.updates_references:
         action = "deleted" if order.is_delete else "moved"
         files = "one file depends" if len(breaking) == 1 else f"{len(breaking):,} files depend"
-        plan.refusals.append(f"{files} on files that would be {action}, and would break")
+        plan.refusals.append(f"{files} on files that would be {action}, and would then have missing dependencies")
     if not order.allows_broken:
         plan.refusals += [f"'{update.path}': {update.problem}" for update in plan.updates if update.problem and update.count]
 
@@ -573,7 +573,7 @@ def _problem(plan: Plan, item: RelocationItem) -> str:
     if why or plan.order.is_delete:
         return why
     if relocation_patterns.differ_in_case_only(item.old_file, item.new_file):
-        return "a change of case alone is not supported: some systems ignore case"
+        return "the new name must differ in more than case, because some systems ignore case"
     if not item.new:
         return "the destination is outside the scan folders"
     return tree.why_not_to(item.old_file, item.new_file)
@@ -586,11 +586,11 @@ def _warn(plan: Plan, items: Iterable[RelocationItem]) -> None:
     doubts: dict[str, list[str]] = {}
     for item in items:
         if plan.tree.is_ignored_at(item.new):
-            doubts.setdefault("ignored there, and no longer a source", []).append(item.new)
+            doubts.setdefault("ignored at the destination, so no longer a source", []).append(item.new)
         elif (other := plan.tree.overridden_by(folders[item.new_folder], item.new)) != "":
             doubts.setdefault(f"overridden by '{other}'", []).append(item.new)
         elif builders.builders_for(item.old) and not builders.builders_for(item.new):
-            doubts.setdefault("not matched by any builder there, and no longer a source", []).append(item.new)
+            doubts.setdefault("no builder matches it at the destination, so it is no longer a source", []).append(item.new)
     for why, paths in doubts.items():
         more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
         plan.warnings.append(f"'{paths[0]}'{more}: {why}")

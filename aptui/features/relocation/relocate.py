@@ -115,7 +115,7 @@ def recover(config: Config) -> str:
     if report is None:
         return ""
     what = "deletion" if report.order.is_delete else "move"
-    return f"the {what} of '{report.order.source}' was interrupted and is completed now"
+    return f"the {what} of '{report.order.source}' was interrupted, and is now completed"
 
 
 def complete(config: Config) -> RelocationReport | None:
@@ -158,8 +158,8 @@ def _refuse_outside(journal: Journal, path: Path, allowed: set[str]) -> None:
     for file in (*filter(None, files), *(root for root in journal.roots.values() if root not in allowed)):
         if normalize(file) != file or not any(is_below(file, root) for root in allowed):
             raise HostError(
-                f"'{path}' is the plan of a move or deletion of '{file}', which is not in a scan folder: nothing is changed",
-                hint="delete that plan, unless a scan folder is missing in the configuration",
+                f"'{path}' is the plan of a move or deletion of '{file}', which is not in a scan folder, so nothing was changed",
+                hint="add the missing scan folder to the configuration, or delete this plan",
             )
 
 
@@ -330,7 +330,9 @@ class _RelocationSteps:
                 self._perform(replace(item, old_file=item.new_file, new_file=item.old_file))
                 self._items[at] = replace(item, action=RelocationAction.LEFT)
             except OSError as error:
-                self._items[at] = replace(item, problem=f"it moved alone and could not be moved back: {error.strerror}")
+                self._items[at] = replace(
+                    item, problem=f"it was moved without its companion files, and could not be moved back: {error.strerror}"
+                )
 
     def _mark(self, indices: list[int], action: RelocationAction) -> None:
         for at in indices:
@@ -356,9 +358,9 @@ class _RelocationSteps:
         moved = [at for at in mention.targets if self._items[at].action is RelocationAction.DONE]
         place = self._locate(mention)
         if not moved and place.new_file == mention.file:
-            return replace(update, action=RelocationAction.LEFT, problem="the file that it names did not move")
+            return replace(update, action=RelocationAction.LEFT, problem="the file that it refers to was not moved")
         if not update.count:
-            return replace(update, action=RelocationAction.FAILED, problem=update.problem or "the old name is not in its text")
+            return replace(update, action=RelocationAction.FAILED, problem=update.problem or "it does not contain the old name")
         try:
             count = _rewrite_file(place.new_file, renames_for(self._plan, place, moved), prefixes_of(self._plan))
         except UnreadableError as error:

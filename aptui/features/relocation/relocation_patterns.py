@@ -82,7 +82,7 @@ def _needs(switches: Sequence[tuple[str, str]]) -> RelocationError:
     """Return the error about switches without their command, with a line for each switch in O3DE's words."""
     names = ", ".join(f"'{name}'" for name, _command in switches)
     mistakes = [f"Command --{name} must be used with command {command}" for name, command in switches]
-    return RelocationError(f"{names} needs a move or a deletion", "\n".join(mistakes))
+    return RelocationError(f"{names} can be used only with a move or a deletion", "\n".join(mistakes))
 
 
 # ------------------------------------------------------------------------------------------------------------------ source
@@ -117,7 +117,7 @@ def find(source: str, tree: DiskTree) -> FoundSource:
         raise RelocationError(
             f"'{source}' has two wildcards in a row",
             "Consecutive wildcards are not allowed.  Please remove extra wildcards from your query.",
-            hint="one '*' at the end matches everything below",
+            hint="use one '*'; at the end it also matches files in folders below",
         )
     return _find_absolute(source, tree) if source.startswith("/") else _find_relative(source, tree)
 
@@ -187,7 +187,7 @@ def _find_relative(source: str, tree: DiskTree) -> FoundSource:
 
 def _find_absolute(source: str, tree: DiskTree) -> FoundSource:
     if not source.endswith("*") and tree.is_folder(source):
-        raise RelocationError(f"'{source}' is a folder", _FOLDERS, hint="add '/*'")
+        raise RelocationError(f"'{source}' is a folder", _FOLDERS, hint="add '/*' for all files in it")
     owner = tree.owner(source)
     if owner is None:
         above = parent(source)
@@ -213,10 +213,10 @@ def _no_match(source: str, tried: Iterable[tuple[ScanFolder, str]], tree: DiskTr
 
 def _across(pattern: str) -> RelocationError:
     return RelocationError(
-        f"a wildcard of '{pattern}' would have to match across folders, which only the last wildcard can",
+        f"a wildcard in '{pattern}' would have to match across folders, but only the last wildcard can",
         "Wildcard cannot match across directory levels.  "
         "Please simplify your search or put a wildcard at the end of the search to match across directories.",
-        hint="write the folders in full",
+        hint="write the names of the folders without wildcards",
     )
 
 
@@ -305,9 +305,9 @@ def read_destination(found: FoundSource, destination: str, tree: DiskTree) -> De
     has, wants = (given.count("*"), 0) if found.is_plain else (text.count("*"), found.pattern.count("*"))
     if has != wants:
         raise RelocationError(
-            f"the source has {wants or 'no'} '*' and the destination '{destination}' has {has or 'none'}",
+            f"the source has {wants or 'no'} '*', but the destination '{destination}' has {has or 'none'}",
             "Source and destination paths must have the same number of wildcards.",
-            hint="each '*' of the destination is replaced by the text that the same '*' of the source matched",
+            hint="write the same number of '*'; each '*' of the destination becomes the text that the '*' of the source matched",
         )
     return Destination("" if found.is_plain else found.pattern, text)
 

@@ -287,7 +287,7 @@ def _updates(report: RelocationReport, arrow: str) -> Iterator[Line]:
         elif update.problem:
             yield f"{line(update.path)}: not rewritten: {line(update.problem)}", "yellow"
         for old, new in update.possible:
-            yield f"    {line(update.path)}: nothing found for {line(old)} {arrow} {line(new)}", "yellow"
+            yield f"    {line(update.path)}: no reference found for {line(old)} {arrow} {line(new)}", "yellow"
     yield from _more(report.counts.updates - len(report.updates), "rewritten file")
 
 
@@ -309,7 +309,7 @@ def _summary(report: RelocationReport) -> Line:
 
 def _uuids(report: RelocationReport) -> str:
     anew = sum(item.uuid != item.new_uuid for item in report.items) if not report.order.is_delete else 0
-    return f", {anew:,} get another UUID" if anew > 1 else ", and gets another UUID" if anew else ""
+    return f", {anew:,} get new UUIDs" if anew > 1 else ", and gets a new UUID" if anew else ""
 
 
 def _dependencies(report: RelocationReport) -> str:

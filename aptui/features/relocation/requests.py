@@ -59,7 +59,7 @@ class RelocationRequests:
         """
         self._live.working_engine()
         if len(self._waiting) >= _WAITING_LIMIT:
-            raise BusyError(f"{_WAITING_LIMIT} moves and deletions are queued already", hint="try again in a moment")
+            raise BusyError(f"{_WAITING_LIMIT} moves and deletions are queued already", hint="try again later")
         self._waiting.append((request, order))
         if len(self._waiting) == 1:
             self._begin(order)
@@ -89,7 +89,7 @@ class RelocationRequests:
         # Wait until the scan has ended, because a scan during the move would find only some of the moved files.
         if order.is_confirmed and engine is not None and engine.scans.is_scanning:
             if now >= self._give_up_at:
-                self._report = BusyError("a scan takes too long", hint="try again when the engine is idle")
+                self._report = BusyError("a scan of the project did not end in time", hint="try again when the engine is idle")
                 self._finish()
                 self._live.wake()  # so that the loop sends this answer and starts the next request now
             return

@@ -252,7 +252,7 @@ class RelocationPreview(_PopUp):
         if self._report.is_performed:
             return [(self._ESCAPE, "close", True)]
         if self._is_asking:
-            return [(self._ESCAPE, "close; the engine continues", True)]
+            return [(self._ESCAPE, "close this preview; the engine continues", True)]
         return [("y", "delete" if self._report.order.is_delete else "move", self._can_do), (self._ESCAPE, "cancel", True)]
 
     def on_key(self, event: events.Key) -> None:

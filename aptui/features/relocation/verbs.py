@@ -29,7 +29,9 @@ from aptui.store.queries.reader import Reader
 
 NOT_DONE = 1
 _REFUSED = UserError.exit_code
-_SOURCE_HELP = "a source, relative to its scan folder or absolute; quote wildcards: 'images/*' matches everything below"
+_SOURCE_HELP = (
+    "path of a source, relative to its scan folder or absolute; put wildcards in quotes: 'images/*' matches all files below images"
+)
 
 
 def move_arguments(parser: ArgumentParser) -> None:
@@ -38,7 +40,8 @@ def move_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "destination",
         metavar="DST",
-        help="the destination, relative to SRC's scan folder or absolute; as many '*' as in SRC; '/' at its end keeps the name",
+        help="the new path, relative to the scan folder of SRC or absolute; it has as many '*' as SRC; '/' at "
+        "its end keeps the name of the file",
     )
     _arguments(parser)
     parser.add_argument("--update-references", action="store_true", help="rewrite paths and UUIDs in the files that depend on SRC")
@@ -51,11 +54,13 @@ def delete_arguments(parser: ArgumentParser) -> None:
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--confirm", action="store_true", help="perform it; without it a preview is printed")
-    parser.add_argument("--allow-broken-dependencies", action="store_true", help="perform it even if other files depend on them")
+    parser.add_argument("--confirm", action="store_true", help="change the files; without this option only a preview is printed")
+    parser.add_argument(
+        "--allow-broken-dependencies", action="store_true", help="change the files even if other files depend on them"
+    )
     parser.add_argument("--leave-empty-folders", action="store_true", help="keep folders that become empty")
     parser.add_argument(
-        "--exclude-metadata-files", action="store_true", help="leave .meta files and other companions where they are"
+        "--exclude-metadata-files", action="store_true", help="do not move or delete .meta files and other companions"
     )
     parser.add_argument("--scm", action="store_true", help="use 'git mv' and 'git rm' for tracked files")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -121,7 +126,7 @@ def _print(report: RelocationReport) -> None:
         printing.say(text, role)
     if report.is_performed or report.refusals:
         return
-    printing.say("nothing was changed: use --confirm to perform it", "dim")
+    printing.say("nothing was changed; add --confirm to change the files", "dim")
 
 
 # ------------------------------------------------------------------------------------------------------------------- paths
@@ -146,8 +151,8 @@ def _as_seen_from_here(source: str, destination: str, config: Config) -> tuple[s
     ]
     if below:
         raise UserError(
-            f"'{printing.line(text)}' may be '{printing.line(path)}' or '{printing.line(below[0])}'",
-            hint="start it with './' if it is relative to the current folder, or give the absolute path",
+            f"'{printing.line(text)}' can mean '{printing.line(path)}' or '{printing.line(below[0])}'",
+            hint="give the absolute path, or begin it with './' if it is relative to the current folder",
         )
     is_as_it_is = not target or os.path.isabs(destination) or ".." in target
     return path, target if is_as_it_is else _absolute(f"{here}/{target}")
@@ -194,7 +199,7 @@ class Move(Struct, frozen=True):
 
 def identities_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of `aptui identities`."""
-    parser.add_argument("--repair", action="store_true", help="move identity files that were left behind to their sources")
+    parser.add_argument("--repair", action="store_true", help="move each '.meta' file that was left behind to its moved source")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
@@ -250,7 +255,7 @@ def _repair(move: Move) -> None:
         os.replace(left, belongs)
     except OSError as error:
         raise UserError(
-            f"'{move.left}' cannot be moved: {error.strerror}", hint="nothing was lost; check the permissions of its folder"
+            f"'{move.left}' cannot be moved: {error.strerror}", hint="no data was lost; check the permissions of its folder"
         ) from error
     printing.say(f"{printing.line(move.left)} -> {printing.line(move.belongs)}")
 
@@ -266,7 +271,7 @@ def _merge_uuid(left: bytes, belongs: bytes) -> None:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f"'{os.fsdecode(left)}' or '{os.fsdecode(belongs)}' is not an identity file",
-                hint="compare both, and keep the right one",
+                hint="compare both files, and delete the wrong file",
             ) from error
     replace_bytes(Path(os.fsdecode(left)), json.dumps(document, indent=4, ensure_ascii=False).encode())
 
@@ -275,4 +280,4 @@ def _print_identities(known: list[dict[str, Any]], moved_files: list[Move]) -> N
     printing.table(("source", "uuid", "problem"), [(row["source"], row["uuid"], row["problem"]) for row in known])
     for move in moved_files:
         source, was = printing.line(move.source), printing.line(move.was)
-        printing.say(f"'{source}' was probably moved from '{was}': 'aptui identities --repair' moves its identity file too")
+        printing.say(f"'{source}' was probably moved from '{was}'; run 'aptui identities --repair' to move its '.meta' file also")

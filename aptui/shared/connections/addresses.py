@@ -49,12 +49,13 @@ def canonical(entry: str) -> str:
         pass
     if slash:
         raise UserError(
-            f"'{entry}' is not a range of addresses", hint=f"as '192.168.1.0/24' or '2001:db8::/32'; '{EVERYONE}' is everyone"
+            f"'{entry}' is not a range of addresses",
+            hint=f"write it as '192.168.1.0/24' or '2001:db8::/32'; '{EVERYONE}' means every address",
         )
     if is_host_name(address):
         return address.rstrip(".")
     raise UserError(
-        f"'{entry}' is neither a host name nor an address", hint="as 'tablet.local', '192.168.1.20' or '192.168.1.0/24'"
+        f"'{entry}' is neither a host name nor an address", hint="write it as 'tablet.local', '192.168.1.20' or '192.168.1.0/24'"
     )
 
 
@@ -142,7 +143,9 @@ def _change_dialled(settings: PeerSettings, order: PeerOrder) -> tuple[Dial, ...
     before, is_new = settings.connections, order.action is PeerAction.ADD
     known = settings.dial(order.id)
     if known is None and not is_new:
-        raise UserError(f"there is no connection '{order.id}'", hint="it was removed in the meantime; list them again")
+        raise UserError(
+            f"there is no connection '{order.id}'", hint="list the connections again; this connection may have been removed"
+        )
     if order.action is PeerAction.REMOVE:
         return tuple(each for each in before if each.id != order.id)
     if order.action in (PeerAction.ENABLE, PeerAction.DISABLE):
@@ -151,7 +154,7 @@ def _change_dialled(settings: PeerSettings, order: PeerOrder) -> tuple[Dial, ...
     else:
         becomes = check_dial(order.dial)
         if any(each.id == becomes.id and each is not known for each in before):
-            raise UserError(f"there is a connection '{becomes.id}' already", hint="give it another id")
+            raise UserError(f"there is already a connection '{becomes.id}'", hint="give the new connection another id")
     return (*before, becomes) if is_new else tuple(becomes if each is known else each for each in before)
 
 
@@ -159,7 +162,7 @@ def _put_entry(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
     entry = canonical(order.entry)
     address = parse_address(entry)
     if order.action is PeerAction.REJECT and (entry == "localhost" or (address is not None and address.is_loopback)):
-        raise UserError("this machine may always come in", hint="reject another address")
+        raise UserError("connections from this machine cannot be rejected", hint="reject another address")
     allowed, rejected = ([each for each in entries if each != entry] for entries in (settings.allowed, settings.rejected))
     if order.action is PeerAction.ALLOW:
         allowed.append(entry)
@@ -175,12 +178,12 @@ def check_dial(dial: Dial | None) -> Dial:
         UserError: its id, address or port is invalid; the text begins with the field.
     """
     if dial is None:
-        raise UserError("the connection is missing", hint="say its id, address and port")
+        raise UserError("the request does not describe a connection", hint="give its id, address and port")
     name, address = dial.id.strip(), dial.address.strip().strip("[]")
     if not name or not name.isprintable() or len(name) > _ID_LENGTH:
         raise UserError(f"id: expected 1 to {_ID_LENGTH} characters")
     if parse_address(address) is None and not is_host_name(address):
-        raise UserError("address: expected an address or a host name", hint="as '192.168.1.20' or 'tablet.local'")
+        raise UserError("address: expected an address or a host name", hint="write it as '192.168.1.20' or 'tablet.local'")
     if not 0 < dial.port <= _LAST_PORT:
         raise UserError(f"port: expected a number from 1 to {_LAST_PORT}")
     return Dial(name, address, dial.port, dial.is_auto)

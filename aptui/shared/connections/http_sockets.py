@@ -349,7 +349,7 @@ def bind(address: str, port: int, option: str) -> socket.socket:
         BusyError: another program has the port. UserError: the port is invalid, or this machine does not have the address.
     """
     if not 0 <= port < 1 << 16:
-        raise UserError(f"{port} is not a port", hint="0 is any free port")
+        raise UserError(f"{port} is not a port number", hint="give a number from 0 to 65535; 0 means any free port")
     try:
         family, kind, number, _name, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (OSError, UnicodeError):
@@ -361,7 +361,9 @@ def bind(address: str, port: int, option: str) -> socket.socket:
     except OSError as error:
         bound.close()
         if error.errno == errno.EADDRINUSE:
-            raise BusyError(f"port {port} of {address} is taken", hint=f"choose another one with '{option}'; 0 is any") from None
+            raise BusyError(
+                f"port {port} of {address} is in use", hint=f"choose another port with '{option}'; 0 means any free port"
+            ) from None
         hint = f"choose another port with '{option}', or an address of this machine"
         raise UserError(f"cannot listen at {address} port {port}: {error.strerror}", hint=hint) from None
     return bound

@@ -155,7 +155,7 @@ def _describe_alike(real: str, scan_folder: str) -> str:
             return ""
         found = f"{found.rstrip('/')}/{alike}"
     there = _shorten_path(os.path.relpath(found, _real(scan_folder)))
-    return f"; '{there}' differs in {describe_difference(real, found)} alone: write the name as the file has it, or rename the file"
+    return f"; there is '{there}', which differs only in {describe_difference(real, found)}: correct the name, or rename the file"
 
 
 @lru_cache(maxsize=256)

@@ -74,7 +74,7 @@ def replacing(
         UserError: its folder does not exist, or the user named a folder. HostError: it cannot be written.
     """
     if path.is_dir():
-        raise _a_folder(what) if what else HostError(f"'{path}' cannot be written: it is a folder", hint="move it away")
+        raise _a_folder(what) if what else HostError(f"'{path}' cannot be written: it is a folder", hint="move the folder away")
     what = what or f"'{path}'"
     try:
         if is_stream(path):
@@ -129,13 +129,13 @@ def refuse_unwritable(file: str) -> None:
 
 
 def _a_folder(what: str) -> UserError:
-    return UserError(f"{what} cannot be written: it is a folder", hint="name a file in it")
+    return UserError(f"{what} cannot be written: it is a folder", hint="name a file in that folder")
 
 
 def not_written(what: str, error: OSError) -> KnownError:
     """Return the error to raise when a file that the user named cannot be written."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return UserError(f"{what} cannot be written: its folder is not there", hint="create the folder, or name another file")
+        return UserError(f"{what} cannot be written: its folder does not exist", hint="create the folder, or name another file")
     reason = error.strerror or str(error)
     return HostError(f"{what} cannot be written: {reason}", hint="check its permissions and the free space on its disk")
 
@@ -173,7 +173,7 @@ def read_private(path: str, what: str, limit: int) -> bytes:
     except OSError as error:
         raise UserError(f"{what} cannot be read: {error.strerror}", where=path, hint="check its permissions") from None
     if mode & 0o077:
-        raise UserError(f"other users can read {what}", where=path, hint=f"chmod 600 '{path}'")
+        raise UserError(f"other users can read {what}", where=path, hint=f"run: chmod 600 '{path}'")
     return data
 
 

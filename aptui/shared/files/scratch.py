@@ -41,7 +41,7 @@ def scratch_folder(prefix: str) -> Iterator[Path]:
             finally:
                 os.close(descriptor)
             return
-    raise FileNotFoundError(f"no temporary folder could be kept in '{tempfile.gettempdir()}'")
+    raise FileNotFoundError(f"every temporary folder that was created in '{tempfile.gettempdir()}' disappeared")
 
 
 @contextlib.contextmanager

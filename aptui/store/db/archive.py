@@ -189,7 +189,7 @@ class DatabaseArchive(LastRun):
             UserError: the pattern is longer than `shared.globs.PATTERN_LIMIT`.
         """
         if len(pattern) > PATTERN_LIMIT:
-            raise UserError(f"a pattern of more than {PATTERN_LIMIT} characters", hint="name the sources by a shorter one")
+            raise UserError(f"a pattern of more than {PATTERN_LIMIT} characters", hint="use a shorter pattern")
         # GLOB takes linear time, because SQLite never goes back to a star before the last star.
         glob = pattern.replace("[", "[[]")
         return [

@@ -45,7 +45,7 @@ def unpack_files(data: bytes, scan_folder_id: int) -> list[FileFact]:
     """Return the files that `pack_files` packed, in their order."""
     form, count, text_size = _HEAD.unpack_from(data)
     if form != _FORMAT:
-        raise InternalError(f"a folder of the asset database has the unknown form {form}")
+        raise InternalError(f"a folder in the asset database has the unknown format {form}")
     at = _HEAD.size + text_size
     folder, *names = data[_HEAD.size : at].decode().split("\0")
     columns = struct.unpack_from(f"<{3 * count}q{2 * count}Q", data, at)
@@ -61,7 +61,7 @@ def find_files(data: bytes, scan_folder_id: int, key: str) -> list[FileFact]:
     """Return the files of a packed folder whose path in lower case is `key`; other files are not unpacked."""
     form, count, text_size = _HEAD.unpack_from(data)
     if form != _FORMAT:
-        raise InternalError(f"a folder of the asset database has the unknown form {form}")
+        raise InternalError(f"a folder in the asset database has the unknown format {form}")
     at = _HEAD.size + text_size
     text = data[_HEAD.size : at].decode()
     lower = f"{text.lower()}\0"

@@ -212,7 +212,10 @@ def _copy(path: Path) -> _Copy:
             hint="check its permissions and the free space on its disk",
         ) from error
     _Copy((), folder, copy, claim).remove()
-    raise HostError(f"the database '{path}' is being written all the time", hint="wait until O3DE's Asset Processor is idle")
+    raise HostError(
+        f"the database '{path}' cannot be read, because another program is constantly writing it",
+        hint="wait until O3DE's Asset Processor is idle",
+    )
 
 
 def _stamp(path: Path) -> _Stamp:

@@ -42,7 +42,9 @@ def report_damage(method: _Method) -> _Method:
             return method(self, *args)
         except (ArithmeticError, AttributeError, InternalError, LookupError, TypeError, ValueError, struct.error) as error:
             what = f"a row of the asset database '{self.path}' is invalid: {type(error).__name__}: {error}"
-            raise DamagedError(what, hint="start again: the database is then set aside, and rebuilt from the sources") from error
+            raise DamagedError(
+                what, hint="start again; aptui then moves the database aside and rebuilds it from the sources"
+            ) from error
 
     return cast("_Method", unpacking)
 

@@ -137,16 +137,18 @@ def host_error(path: Path, error: sqlite3.Error) -> HostError:
     if name == "SQLITE_FULL" or _is_full(path):  # on a full disk, SQLite may report damage
         return HostError(f"{what}: no space left on device (ENOSPC)", hint="free some space on that disk")
     if name.startswith("SQLITE_IOERR"):
-        return HostError(f"{what}: input/output error (EIO)", hint="check the disk; the cache can be rebuilt from the sources")
+        return HostError(f"{what}: input/output error (EIO)", hint="check the disk; aptui can rebuild the cache from the sources")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-        return DamagedError(what, hint="start again: the database is then set aside, and rebuilt from the sources")
+        return DamagedError(what, hint="start again; aptui then moves the database aside and rebuilds it from the sources")
     if any(f"such {kind}" in str(error) for kind in ("table", "column")):
-        return DamagedError(what, hint="delete it: 'aptui batch' rebuilds it from the sources")
+        return DamagedError(what, hint="delete the database; 'aptui batch' rebuilds it from the sources")
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return HostError(what, hint="check the permissions of the file and of its folder")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return HostError(what, hint="another program holds it for writing")
-    return HostError(what, hint="try again; if it stays so, delete it: 'aptui batch' rebuilds it from the sources")
+        return HostError(what, hint="close the program that is writing it, and try again")
+    return HostError(
+        what, hint="try again; if this does not help, delete the database, and 'aptui batch' rebuilds it from the sources"
+    )
 
 
 def _obstacle(path: Path) -> str | None:
@@ -162,7 +164,7 @@ def _obstacle(path: Path) -> str | None:
             database.execute("PRAGMA trusted_schema = OFF")
             obstacle = _check_schema(path, database)
             if obstacle is None and not is_known and (odd := database.execute(_ODD_NAME_SQL).fetchone()):
-                return f"names the {odd[0]} '{odd[1].removeprefix('-/').removesuffix('/-')}', which would not lie in the cache"
+                return f"has the {odd[0]} '{odd[1].removeprefix('-/').removesuffix('/-')}', whose path is outside the cache"
             return obstacle
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED and not _is_full(path):
@@ -213,7 +215,7 @@ def refuse_foreign(path: Path) -> None:
     if found is foreign.ForeignWriter.O3DE:
         raise UserError(
             f"'{path}' was written by O3DE's Asset Processor",
-            hint="name another cache folder, or take this one over with '--adopt-cache', which sets aside what is there",
+            hint="choose another cache folder, or add '--adopt-cache', which moves the existing files aside and uses this folder",
         )
 
 
@@ -231,7 +233,7 @@ def set_aside_foreign(path: Path) -> Path | None:
         raise host_error(path, error) from error
     except OSError as error:
         raise HostError(
-            f"the asset database '{path}' cannot be set aside: {error.strerror}",
+            f"the asset database '{path}' cannot be moved aside: {error.strerror}",
             hint="check its permissions and the free space on its disk",
         ) from error
 
@@ -245,15 +247,15 @@ def _check_schema(path: Path, database: sqlite3.Connection) -> str | None:
     version = _number(database.execute("SELECT version FROM dbinfo ORDER BY version DESC LIMIT 1").fetchone())
     if version > O3DE_VERSION:
         raise UserError(
-            f"the asset database '{path}' has version {version}, newer than {O3DE_VERSION}, the latest supported version",
-            hint="use the newer program, or another cache folder",
+            f"the asset database '{path}' has version {version}; this aptui supports versions up to {O3DE_VERSION}",
+            hint="use a newer aptui, or another cache folder",
         )
     if version < O3DE_VERSION:
         return f"has the old version {version}"
     own = _number(database.execute("SELECT value FROM aptui_state WHERE key = ?", (VERSION_KEY,)).fetchone())
     if own > OWN_VERSION:
         raise UserError(
-            f"the asset database '{path}' was written by a newer aptui", hint="use the newer aptui, or another cache folder"
+            f"the asset database '{path}' was written by a newer aptui", hint="use that version of aptui, or another cache folder"
         )
     if own < OWN_VERSION:
         return f"has the old schema {own}"
@@ -296,7 +298,9 @@ def refuse_altered(path: Path, database: sqlite3.Connection, *, is_ours: bool) -
         obstacle = next((f"has the {kind} '{name}', which O3DE does not make" for kind, name in database.execute(query)), "")
     if obstacle:
         hint = (
-            "'aptui batch' sets it aside and rebuilds it from the sources" if is_ours else "open it with the program that made it"
+            "run 'aptui batch', which moves it aside and rebuilds it from the sources"
+            if is_ours
+            else "open it with the program that wrote it"
         )
         raise UserError(f"the asset database '{path}' {obstacle}", hint=hint)
 
@@ -314,7 +318,7 @@ def _number(row: tuple[object, ...] | None) -> int:
 
 
 def _set_aside(path: Path, obstacle: str) -> str:
-    return f"the asset database {obstacle}; it was set aside as '{_rename_database(path)}' and everything is rebuilt"
+    return f"the asset database {obstacle}; it was moved to '{_rename_database(path)}', and everything is rebuilt"
 
 
 def _rename_database(path: Path) -> Path:
@@ -370,7 +374,7 @@ def delete_if_newer(path: Path) -> str:
     for part in _PARTS:
         path.with_name(path.name + part).unlink(missing_ok=True)
     return (
-        f"the asset database '{path}' has version {version}, newer than {O3DE_VERSION}: it was deleted, and everything is rebuilt"
+        f"the asset database '{path}' has version {version}, newer than {O3DE_VERSION}; it was deleted, and everything is rebuilt"
     )
 
 

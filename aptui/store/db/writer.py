@@ -510,7 +510,9 @@ class Writer:
     def _refuse_if_replaced(self) -> None:
         """Refuse to write into a file that was deleted or replaced, because SQLite would not report an error."""
         if not self.has_its_name:
-            raise HostError(f"the asset database '{self._path}' was deleted or replaced while in use", hint="restart the engine")
+            raise HostError(
+                f"the asset database '{self._path}' was deleted or replaced while the engine used it", hint="restart the engine"
+            )
 
     def _open(self) -> sqlite3.Connection:
         with ExitStack() as stack:

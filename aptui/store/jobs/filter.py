@@ -214,7 +214,7 @@ def parse(text: str, now_ms: int | None = None) -> Filter:
         hints += _hints(terms[-1])
         at = found.end()
         if at < len(text) and not text[at].isspace():
-            raise FilterError("a blank is missing after the closing quote", at + 1)
+            raise FilterError("a space is missing after the closing quote", at + 1)
         at = _skip(text, at)
     return Filter(text, tuple(terms), next(iter(hints), ""))
 
@@ -243,7 +243,7 @@ def _term(text: str, found: re.Match[str], now_ms: int) -> Term:
     is_quoted = value.startswith('"')
     if is_quoted:
         if len(value) < 2 or not value.endswith('"'):
-            raise FilterError("a quote is not closed", column, 'write "…", or \\" for a quote that belongs to the pattern')
+            raise FilterError("the closing quote is missing", column, 'write "…"; for a quote inside the pattern write \\"')
         value, column = value[1:-1].replace('\\"', '"'), column + 1
     if field is None:
         word = "" if is_quoted else _status_word(value)
@@ -253,7 +253,7 @@ def _term(text: str, found: re.Match[str], now_ms: int) -> Term:
     else:
         name = _field(text, field, found.start("field") + 1)
     if not value:
-        raise FilterError(f"nothing stands behind '{found[0]}'" if found[0] else "the term is empty", column)
+        raise FilterError(f"a pattern is missing after '{found[0]}'" if found[0] else "the term is empty", column)
     if name == "is":
         return _being(value, column, is_negated=is_negated)
     if name in NUMBER_FACTS:
@@ -284,7 +284,7 @@ def _being(value: str, column: int, *, is_negated: bool) -> Between:
     """Return the range for an `is:` term, which names a property of jobs."""
     if value.lower() not in BEINGS:
         words = [f"is:{word}" for word in BEINGS]
-        raise FilterError(f"a job cannot be '{value}'", column, f"write {', '.join(words[:-1])} or {words[-1]}")
+        raise FilterError(f"'{value}' is not a property of jobs", column, f"write {', '.join(words[:-1])} or {words[-1]}")
     return Between(value.lower(), 1, math.inf, is_negated)
 
 
@@ -304,8 +304,10 @@ def _field(text: str, field: str, column: int) -> str:
 
         near = get_close_matches(field.lower(), _FIELD_NAMES, n=1)
         word = text[column - 1 :].split(maxsplit=1)[0]
-        hint = f"did you mean '{near[0]}:'" if near else f"fields are {', '.join(FIELDS)}"
-        raise FilterError(f"there is no field '{field}'", column, f'{hint}; "{word}" in quotes searches for it in the path')
+        hint = f"did you mean '{near[0]}:'" if near else f"the fields are: {', '.join(FIELDS)}"
+        raise FilterError(
+            f"there is no field '{field}'", column, f'{hint}; to search for this text in the path, write "{word}" in quotes'
+        )
     return name
 
 
@@ -316,7 +318,7 @@ def _status_word(value: str) -> str:
 
 def _hints(term: Term) -> list[str]:
     if isinstance(term, TextMatch) and term.field == "source" and _ENDING.fullmatch(term.raw):
-        return [f"`.` is any character: `\\{term.raw}`"]
+        return [f"`.` matches any character; to match only a dot, write `\\{term.raw}`"]
     return []
 
 
@@ -338,7 +340,7 @@ def _moment(value: str, now_ms: int, column: int) -> int:
         return int(now_ms - _duration_ms(value, "", column))
     except FilterError:
         raise FilterError(
-            f"'{value}' is not a time", column, "write 23:01, 2026-11-20, 2026-11-20T23:01, or 2h for two hours ago"
+            f"'{value}' is not a time", column, "write it as 23:01, 2026-11-20 or 2026-11-20T23:01; 2h means two hours ago"
         ) from None
 
 
@@ -346,7 +348,7 @@ def _duration_ms(value: str, default: str, column: int) -> float:
     found = _DURATION.fullmatch(value)
     unit = (found[2] or default).lower() if found else ""
     if found is None or not unit:
-        raise FilterError(f"'{value}' is not a duration", column, "write 200ms, 1.5s, 2m or 1h")
+        raise FilterError(f"'{value}' is not a duration", column, "write it as 200ms, 1.5s, 2m or 1h")
     return float(found[1]) * _MS[unit]
 
 
@@ -450,7 +452,7 @@ def _try(term: TextMatch) -> None:
 
 def _advice(raw: str, what: str) -> str:
     if raw.startswith("*"):
-        return f"`*` repeats what stands before it; for names that end so: `{re.escape(raw.lstrip('*'))}$`"
+        return f"`*` repeats the character before it; for names with this ending, write `{re.escape(raw.lstrip('*'))}$`"
     if "look-around" in what or "backreference" in what:
-        return "patterns take linear time; `!` inverts a term"
-    return "a backslash before a character makes it literal"
+        return "the syntax is RE2, which does not have this feature; `!` before a term inverts it"
+    return "to match a special character itself, write a backslash before it"

@@ -208,7 +208,7 @@ def _engine() -> Any:
         # RE2's Python layer is not used, because it makes an object of each match, which takes longer than the search.
         from re2 import _re2
     except ImportError as error:
-        raise HostError(f"filters need the library 'google-re2': {error}", hint="install it: pip install google-re2") from error
+        raise HostError(f"filters need the library 'google-re2': {error}", hint="run: pip install google-re2") from error
     return _re2
 
 

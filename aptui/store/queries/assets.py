@@ -41,7 +41,7 @@ def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], data
     match row.status:
         case "pending" | "processing":
             waits = list_unsettled(edges, database)
-            return f"it waits for {', '.join(waits)}" if waits else f"it has to run ({reason}){pending}"
+            return f"it waits for {', '.join(waits)}" if waits else f"it has to run, because: {reason}{pending}"
         case "failed":
             after = f", after {row.failure_cause} failed" if row.failure_cause else ""
             return f"{_describe_failures(row, runs, database)}{after}; it ran because: {reason}"

@@ -62,9 +62,7 @@ class CurrentDatabase:
         try:
             found = os.stat(self._path)
         except FileNotFoundError:
-            raise UserError(
-                "nothing was processed yet: there is no asset database", hint="'aptui batch' processes the project"
-            ) from None
+            raise UserError("nothing was processed yet: there is no asset database", hint="run 'aptui batch' first") from None
         identity = found.st_dev, found.st_ino
         if self._reader is None or identity != self._identity:
             reader = open_reader(self._path)

@@ -378,7 +378,7 @@ class NoDatabaseError(UserError):
     def __init__(self, path: Path) -> None:
         super().__init__(
             f"nothing was processed yet: there is no asset database '{path}'",
-            hint="'aptui batch' processes the project; or name another file",
+            hint="run 'aptui batch' to process the project, or give another file",
         )
 
 
@@ -431,11 +431,12 @@ def _check_version(path: Path, database: sqlite3.Connection, *, is_ours: bool) -
     known = database.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'dbinfo'").fetchone()
     version = database.execute("SELECT MAX(version) FROM dbinfo").fetchone()[0] if known else None
     if version is None:
-        raise UserError(f"'{path}' is not an asset database", hint="name an assetdb.sqlite, or the cache folder it is in")
+        raise UserError(f"'{path}' is not an asset database", hint="give the path of an assetdb.sqlite, or its cache folder")
     if not (O3DE_VERSION if is_ours else _OLDEST_READ) <= version <= O3DE_VERSION:
         readable = f"{O3DE_VERSION}" if is_ours else f"{_OLDEST_READ} to {O3DE_VERSION}"
         raise UserError(
-            f"'{path}' has version {version}, not {readable}", hint="open it with the program that made it, or name another one"
+            f"the asset database '{path}' has version {version}; this aptui reads {readable}",
+            hint="open it with the program that wrote it, or give another file",
         )
     if is_ours:
         own = database.execute("SELECT value FROM aptui_state WHERE key = ?", (VERSION_KEY,)).fetchone()
@@ -446,11 +447,11 @@ def _check_version(path: Path, database: sqlite3.Connection, *, is_ours: bool) -
 def _as_made_by_another(path: Path, version: str) -> UserError:
     if version.isdecimal() and int(version) > OWN_VERSION:
         return UserError(
-            f"the asset database '{path}' was written by a newer aptui", hint="use the newer aptui, or another cache folder"
+            f"the asset database '{path}' was written by a newer aptui", hint="use that version of aptui, or another cache folder"
         )
     return UserError(
         f"the asset database '{path}' was written by an older aptui",
-        hint="'aptui batch' sets it aside and rebuilds it from the sources",
+        hint="run 'aptui batch', which moves it aside and rebuilds it from the sources",
     )
 
 
@@ -464,7 +465,7 @@ def _adapt(path: Path, database: sqlite3.Connection) -> None:
         if lacking:
             raise UserError(
                 f"'{path}' cannot be read: its table {table!r} has no column {lacking[0]!r}",
-                hint="open it with the program that made it, or name another one",
+                hint="open it with the program that wrote it, or give another file",
             )
     for statement in own_tables_sql():
         database.execute(statement)

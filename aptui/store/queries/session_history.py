@@ -110,7 +110,7 @@ def session_named(reader: Reader, word: str) -> WorkSession:
         row = reader.ask(sql, (int(match["back"] or 0),)).fetchone()
     if row is None:
         found = reader.ask("SELECT MIN(session_id), MAX(session_id) FROM aptui_sessions WHERE session_id > 0").fetchone()
-        known = f"those from {found[0]} to {found[1]} are kept" if found[0] else "none is recorded yet"
+        known = f"sessions {found[0]} to {found[1]} are stored" if found[0] else "no session is stored yet"
         raise UserError(f"there is no session '{word}'", hint=known)
     return WorkSession(*row)
 
@@ -128,9 +128,11 @@ def session_at(reader: Reader, word: str) -> WorkSession:
     sql = f"SELECT {_COLUMNS} FROM aptui_sessions WHERE session_id > 0 AND commit_id GLOB ? ORDER BY session_id DESC"
     found = [WorkSession(*row) for row in reader.ask(sql, (f"{word.lower()}*",))]
     if not found:
-        raise UserError(f"no session that is kept ended at commit '{word}'", hint="'aptui history --json' lists their commits")
+        raise UserError(
+            f"no stored session ended at commit '{word}'", hint="'aptui history --json' lists the commits of all sessions"
+        )
     if len({session.commit for session in found}) > 1:
-        raise UserError(f"several commits begin with '{word}'", hint="give more characters")
+        raise UserError(f"several commits begin with '{word}'", hint="give more characters of the hash")
     return found[0]
 
 

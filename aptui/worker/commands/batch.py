@@ -184,7 +184,7 @@ def read_manifest(path: str) -> Mapping[str, FileAnswer]:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise CommandError(f"line {number} of the manifest is not a result in JSON: {error}") from None
         if found.source in answers:
-            raise CommandError(f"line {number} of the manifest names '{found.source}' again")
+            raise CommandError(f"line {number} of the manifest is a second result for '{found.source}'")
         answers[found.source] = found
     return answers
 

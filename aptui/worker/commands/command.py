@@ -134,7 +134,9 @@ def _value(values: Mapping[str, str], name: str) -> str:
     try:
         return values[name]
     except KeyError:
-        raise CommandError(f"the command uses {{{name}}}, but there is no parameter {name.removeprefix('params.')!r}") from None
+        raise CommandError(
+            f"the command uses {{{name}}}, but the builder has no parameter {name.removeprefix('params.')!r}"
+        ) from None
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str:
@@ -170,7 +172,8 @@ def _refuse_options(template: Template, values: Mapping[str, str]) -> None:
     for slot in template.slots:
         if slot.begins_word and slot.name in _NAMES_OF_FILES and values.get(slot.name, "").startswith("-"):
             raise CommandError(
-                f"{{{slot.name}}} is {values[slot.name]!r}, which a program reads as an option: write {{source}}, or ./ before it"
+                f"{{{slot.name}}} is {values[slot.name]!r}, which a program would read as an option; write "
+                f"{{source}}, or put ./ before it"
             )
 
 
@@ -201,7 +204,7 @@ def execute(
         try:
             pid = _spawn(command, environment, writer)
         except OSError as error:
-            raise CommandError(f"cannot start {command.program!r}: {error.strerror}") from error
+            raise CommandError(f"{command.program!r} cannot be started: {error.strerror}") from error
         finally:
             os.close(writer)
         if watch is not None:
@@ -216,7 +219,7 @@ def execute(
     finally:
         os.close(reader)
     if is_late:
-        return Execution(f"command takes longer than {limit_s:g} s", output, peak, FailureKind.TIMEOUT)
+        return Execution(f"command took longer than {limit_s:g} s", output, peak, FailureKind.TIMEOUT)
     return Execution(describe_status(status), output, peak, kind_of(status))
 
 
@@ -327,7 +330,9 @@ def find_products(patterns: tuple[str, ...], products_dir: str, values: Mapping[
         names = glob.glob(text, root_dir=products_dir, recursive=True, include_hidden=True)
         found.update(name for name in names if not os.path.isdir(os.path.join(products_dir, name)))
     if not found:
-        raise CommandError(f"no product matched {', '.join(map(repr, globs))}" if patterns else "the command made no product")
+        raise CommandError(
+            f"the command made no product that matches {', '.join(map(repr, globs))}" if patterns else "the command made no product"
+        )
     return sorted(found)
 
 
@@ -341,9 +346,7 @@ def _refuse_linked_folders(products_dir: str) -> None:
         for name in names:
             if os.path.islink(path := os.path.join(folder, name)):
                 where = os.path.relpath(path, products_dir)
-                raise CommandError(
-                    f"the command left a link to a folder among its products: '{where}'; products are files of their own"
-                )
+                raise CommandError(f"the command made a link to a folder: '{where}'; products must be files")
 
 
 _DEPFILE_WORD = re.compile(r"(?:\\[ #:\\](?=\S|\s|$)|\$\$|[^\s])+")

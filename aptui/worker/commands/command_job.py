@@ -130,7 +130,7 @@ def _read_own_result(path: str, source: str, ended: commands.Execution) -> tuple
     """Return the result of one file from a program start for several files, as the manifest reports it."""
     answer = read_manifest(path).get(source)
     if answer is None:
-        raise commands.CommandError("the manifest does not name the source")
+        raise commands.CommandError("the manifest has no result for the source")
     if answer.ok:
         return ended, answer
     return replace(ended, error=answer.failure, kind=FailureKind.ERROR), answer
@@ -153,9 +153,9 @@ def _place_path(path: str, places: tuple[str, ...]) -> tuple[str, ...]:
 def _warn_of_missing(paths: list[str], log: RunLog) -> None:
     missing = [path for path in paths if not os.path.lexists(path)]
     for path in missing[:_MOST_WARNINGS]:
-        log.write(LogLevel.WARNING, valid_text(f"the command names the dependency {path!r}, which is not there"))
+        log.write(LogLevel.WARNING, valid_text(f"the command reported the dependency {path!r}, but this file does not exist"))
     if len(missing) > _MOST_WARNINGS:
-        log.write(LogLevel.WARNING, f"the command names {len(missing) - _MOST_WARNINGS} more dependencies that are not there")
+        log.write(LogLevel.WARNING, f"the command reported {len(missing) - _MOST_WARNINGS} more dependencies that do not exist")
 
 
 def _missing_program(kind: str, lines: list[str]) -> str:
@@ -178,7 +178,7 @@ def _run_traced(
     from aptui.worker.commands import read_trace
 
     if fault := read_trace.fault():
-        log.write(LogLevel.INFO, f"reads of the command cannot be traced: {fault}")
+        log.write(LogLevel.INFO, f"the files that the command reads cannot be recorded: {fault}")
         return commands.execute(command, environment, output, watch)
     ended = commands.execute(read_trace.trace_command(command, folders.trace), environment, output, watch)
     read_trace.note_reads(folders.trace, command.program, reads)
@@ -261,7 +261,7 @@ def _record(line: str, window: str, time_ms: int, regexes: list[tuple[LogLevel, 
 def _split_dependencies(rule: CommandRule, lines: list[str], output: BoundedText) -> tuple[list[str], list[str]]:
     """Return (lines for the log, dependencies that the remaining lines name)."""
     if output.dropped_count:
-        raise AnswerRefused("the command wrote too much: its dependencies cannot all be read from its output")
+        raise AnswerRefused("the output of the command is too long to find all dependencies in it")
     regex = _compile_regex(rule.dependency_regex)
     shown, found = [], []
     for line in lines:
@@ -282,11 +282,12 @@ def _depfile(rule: CommandRule, path: str, log: RunLog) -> list[str]:
     except FileNotFoundError:
         log.write(
             LogLevel.WARNING,
-            f"the command wrote no dependency file {os.path.basename(path)!r}: changes of the files that it reads are not noticed",
+            f"the command wrote no dependency file {os.path.basename(path)!r}, so aptui does not notice "
+            "changes of the files that it reads",
         )
         return []
     for line in commands.find_lines_without_colon(text)[:_MOST_WARNINGS]:
-        what = f"the dependency file {os.path.basename(path)!r} has a line without a colon, which is not read: {line[:80]!r}"
+        what = f"the dependency file {os.path.basename(path)!r} has a line without a colon, which is ignored: {line[:80]!r}"
         log.write(LogLevel.WARNING, valid_text(what))
     return list(commands.parse_depfile(text))
 
@@ -313,5 +314,5 @@ def _add_links(rule: CommandRule, path: str, products: list[JobProduct], log: Ru
     if not rule.links_file and "{product_dependencies}" not in rule.command:
         return
     if not add_declared(path, products):
-        text = f"the command wrote no file {os.path.basename(path)!r}: what its products need at run time is not known"
+        text = f"the command wrote no file {os.path.basename(path)!r}, so the run-time dependencies of its products are unknown"
         log.write(LogLevel.WARNING, text)

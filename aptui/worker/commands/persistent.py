@@ -166,7 +166,7 @@ class _Program:
         except OSError as error:
             for descriptor in (self._input, self._output, self._errors):
                 os.close(descriptor)
-            raise CommandError(f"cannot start {command.program!r}: {error.strerror}") from error
+            raise CommandError(f"{command.program!r} cannot be started: {error.strerror}") from error
         finally:
             os.chdir(here)
             for descriptor in theirs:
@@ -218,7 +218,7 @@ class _Program:
                 del answer[:end]
         self._drain(output)
         if len(answer) > MOST_CHARS:
-            return b"", f"the program answered with more than {MOST_CHARS >> 20} MiB", FailureKind.ERROR
+            return b"", f"the answer of the program is longer than {MOST_CHARS >> 20} MiB", FailureKind.ERROR
         return bytes(answer), "", ""
 
     def _send(self, data: memoryview) -> int:
@@ -316,10 +316,13 @@ def _read_answer(data: bytes, job: int) -> tuple[_JobAnswer, str]:
     try:
         answer: _JobAnswer = json_decoder(_JobAnswer).decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        return _NO_ANSWER, f"the program answered {_shorten(line)}, which is not an answer in JSON: {error}"
+        return _NO_ANSWER, f"the program answered {_shorten(line)}, which is not valid JSON of an answer: {error}"
     if answer.id != job:
         return answer, f"the program answered job {answer.id} instead of job {job}"
-    return answer, f"the program wrote {_shorten(rest)} to stdout after its answer; stderr is for the log" if rest else ""
+    return (
+        answer,
+        f"the program wrote {_shorten(rest)} to stdout after its answer; it must write log lines to stderr" if rest else "",
+    )
 
 
 def _shorten(data: bytes) -> str:

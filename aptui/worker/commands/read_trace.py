@@ -65,7 +65,7 @@ def _find_tracer() -> tuple[tuple[str, ...], str]:
         if tried.returncode == 0:
             return command, ""
         output = tried.stderr.strip().partition("\n")[0]
-    return (), f"strace does not work here: {output}"
+    return (), f"strace does not work on this machine: {output}"
 
 
 def trace_command(command: Invocation, folder: str) -> Invocation:

@@ -66,7 +66,7 @@ def with_links(
     staged = tuple(_with_facts(item, product) for item, product in zip(staged, products, strict=True))
     linked = tuple(_link(item, product, order, log) for item, product in zip(staged, products, strict=True))
     if any(item.links for item in linked) and not any(product.dependencies_handled for product in products):
-        text = "products declare dependencies, but no product sets dependencies_handled: some dependencies may be missing"
+        text = "products declare dependencies, but no product sets dependencies_handled, so some dependencies may be missing"
         log.write(LogLevel.WARNING, text)
     return linked
 
@@ -82,7 +82,7 @@ def _link(staged: StagedProduct, product: JobProduct, order: ProcessOrder, log: 
     declared = [*_asset_links(product), *_path_links(product, order)]
     links, contradictions = settle_links(link for link in declared if not _is_itself(link, staged, order, log))
     for path in contradictions:
-        text = f"product {product.path!r}: the dependency '{path}' is both wanted and excluded; it is ignored"
+        text = f"product {product.path!r}: the dependency '{path}' is ignored, because the product also excludes it"
         log.write(LogLevel.ERROR, valid_text(text))
     return replace(staged, links=links, legacy_sub_ids=_legacy_sub_ids(product))
 
@@ -94,7 +94,7 @@ def _asset_links(product: JobProduct) -> Iterator[ProductLink]:
         if not isinstance(item.source_uuid, UUID):
             raise _as_refused(product, f"depends on {item.source_uuid!r}, which is not a UUID")
         if not item.source_uuid.int:
-            raise _as_refused(product, "depends on a source with the UUID 0, which no source has")
+            raise _as_refused(product, "depends on the UUID 0, which cannot be the UUID of a source")
         sub_id = _number(product, item.sub_id, _HIGHEST_SUB_ID, "a sub id of 32 bits")
         flags = _number(product, item.load, _HIGHEST_FLAGS, "a load behaviour, or flags of 63 bits")
         yield ProductLink(LinkKind.ASSET, "", flags, item.source_uuid.bytes, sub_id)
@@ -128,9 +128,9 @@ def _is_itself(link: ProductLink, staged: StagedProduct, order: ProcessOrder, lo
     is_own_name = link.kind is LinkKind.PRODUCT_FILE and link.path == staged.name
     is_own_source = link.kind is LinkKind.SOURCE_FILE and link.path == key_of(order.rel)
     if is_own_id or is_own_name:
-        log.write(LogLevel.WARNING, f"product '{staged.name}' depends on itself; that dependency is left out")
+        log.write(LogLevel.WARNING, f"product '{staged.name}' depends on itself; this dependency is left out")
     elif is_own_source:
-        log.write(LogLevel.WARNING, f"product '{staged.name}' depends on its own source; that dependency is kept")
+        log.write(LogLevel.WARNING, f"product '{staged.name}' depends on its own source; this dependency is kept")
     return is_own_id or is_own_name
 
 
@@ -141,7 +141,7 @@ def _legacy_sub_ids(product: JobProduct) -> tuple[int, ...]:
 
 def _number(product: JobProduct, value: object, highest: int, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= highest:
-        raise _as_refused(product, f"gives {value!r} where {what} belongs")
+        raise _as_refused(product, f"has {value!r} in place of {what}")
     return int(value)
 
 
@@ -179,7 +179,7 @@ def add_references(
     for text in sentences[:MOST_WARNINGS]:
         log.write(LogLevel.WARNING, valid_text(text))
     if len(sentences) > MOST_WARNINGS:
-        log.write(LogLevel.WARNING, f"{len(sentences) - MOST_WARNINGS} more references lead nowhere")
+        log.write(LogLevel.WARNING, f"{len(sentences) - MOST_WARNINGS} more references are invalid")
 
 
 def _takes(rules: Iterable[ReferenceRule], *, is_source: bool) -> bool:
@@ -197,7 +197,7 @@ def _find_reads(
     if size > LARGEST_TEXT_BYTES:
         name = product or order.rel
         warnings.append(
-            f"'{name}' has {size >> 20} MiB: what is larger than {LARGEST_TEXT_BYTES >> 20} is not searched for references"
+            f"'{name}' is not searched for references, because it has {size >> 20} MiB; the limit is {LARGEST_TEXT_BYTES >> 20} MiB"
         )
         return
     with open(file, encoding="utf-8", errors="surrogateescape") as stream:
@@ -272,12 +272,12 @@ def _add_line(line: str, products: Mapping[str, JobProduct]) -> None:
     entry: dict[str, Any] = json.loads(line) if line.startswith("{") else {"path": line}
     for key in entry:
         if key not in _KNOWN:
-            raise ValueError(f"unknown key {key!r}, known are {', '.join(_KNOWN)}")
+            raise ValueError(f"unknown key {key!r}; the known keys are {', '.join(_KNOWN)}")
     if "facts" in entry:
         _add_facts(entry, products)
         return
     if ("path" in entry) is ("uuid" in entry):
-        raise ValueError("either 'path' or 'uuid' belongs into a line")
+        raise ValueError("a line must have either 'path' or 'uuid'")
     load = _word(entry, "load", LOADS, "queue")
     kind = _word(entry, "kind", KINDS, "source")
     for product in _choose_products(entry, products):
@@ -289,9 +289,9 @@ def _add_line(line: str, products: Mapping[str, JobProduct]) -> None:
 
 def _add_facts(entry: Mapping[str, Any], products: Mapping[str, JobProduct]) -> None:
     if entry.keys() - {"facts", "product"}:
-        raise ValueError("beside 'facts' only 'product' belongs into a line")
+        raise ValueError("a line with 'facts' can only have 'product' as another key")
     if not isinstance(entry["facts"], dict):
-        raise ValueError(f"'facts' is a mapping of names to values, not {entry['facts']!r}")  # noqa: TRY004  # what a line says, not what we do
+        raise ValueError(f"'facts' must be a mapping of names to values, not {entry['facts']!r}")  # noqa: TRY004  # what a line says, not what we do
     for product in _choose_products(entry, products):
         product.facts.update(entry["facts"])
 
@@ -299,7 +299,7 @@ def _add_facts(entry: Mapping[str, Any], products: Mapping[str, JobProduct]) -> 
 def _word(entry: Mapping[str, Any], key: str, known: Mapping[str, Any], default: str) -> Any:
     word = entry.get(key, default)
     if not isinstance(word, str) or word not in known:
-        raise ValueError(f"'{key}' is one of {', '.join(known)}, not {word!r}")
+        raise ValueError(f"'{key}' must be one of {', '.join(known)}, not {word!r}")
     return known[word]
 
 

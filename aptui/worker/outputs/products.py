@@ -190,7 +190,7 @@ def _beside(product: JobProduct, rel: str) -> str:
         return rel
     if product.flags & ProductFlag.PRODUCT:
         raise AnswerRefused(
-            f"product {product.path!r} has a folder of its own, {product.folder!r}, which only intermediates may have"
+            f"product {product.path!r} sets the folder {product.folder!r}, but only intermediate products can set a folder"
         )
     folder = normalize(product.folder)
     if not folder or product.folder.startswith("/") or folder.split("/")[0] == "..":
@@ -215,8 +215,10 @@ def _check_flags(product: JobProduct, platform: str) -> None:
     if kind not in (ProductFlag.PRODUCT, ProductFlag.INTERMEDIATE):
         raise AnswerRefused(f"product {product.path!r} must be flagged either PRODUCT or INTERMEDIATE")
     if (kind == ProductFlag.INTERMEDIATE) != (platform == COMMON_PLATFORM):
-        what = "intermediates belong to" if kind == ProductFlag.INTERMEDIATE else "only intermediates belong to"
-        raise AnswerRefused(f"product {product.path!r}: {what} the platform {COMMON_PLATFORM!r}, this is {platform!r}")
+        what = "intermediate products need" if kind == ProductFlag.INTERMEDIATE else "only intermediate products can have"
+        raise AnswerRefused(
+            f"product {product.path!r}: {what} the platform {COMMON_PLATFORM!r}; the platform of this job is {platform!r}"
+        )
 
 
 def _check_unique(product: JobProduct, name: str, names: dict[str, str], sub_ids: dict[int, str]) -> int:
@@ -233,7 +235,7 @@ def _stage(product: JobProduct, name: str, sub_id: int, index: int, folders: Sta
         raise AnswerRefused(f"product {product.path!r} is outside the folder for products")
     found = _lstat(path, product.path)
     if stat.S_ISLNK(found.st_mode) or (is_ours and _is_behind_link(path, folders)):
-        raise AnswerRefused(f"product {product.path!r} is a link, or behind one")
+        raise AnswerRefused(f"product {product.path!r} is a link, or in a folder behind a link")
     if not stat.S_ISREG(found.st_mode):
         raise AnswerRefused(f"product {product.path!r} is not a regular file")
     if is_ours and not found.st_mode & stat.S_IRUSR:  # a builder may set a umask that makes its files unreadable

@@ -147,9 +147,17 @@ def test_missing_file_in_a_scan_folder_is_not_reported_as_forbidden(tree):
 @pytest.mark.parametrize(
     ("there", "named", "told"),
     [
-        ("tex/Hero.png", "TEX/hero.png", "; 'tex/Hero.png' differs in case alone"),
-        ("caf\u00e9.png", "cafe\u0301.png", "; 'caf\u00e9.png' differs in how accents are stored (NFC and NFD) alone"),
-        ("cafe\u0301/a.png", "caf\u00e9/a.png", "; 'cafe\u0301/a.png' differs in how accents are stored (NFC and NFD) alone"),
+        ("tex/Hero.png", "TEX/hero.png", "; there is 'tex/Hero.png', which differs only in case"),
+        (
+            "caf\u00e9.png",
+            "cafe\u0301.png",
+            "; there is 'caf\u00e9.png', which differs only in how accents are stored (NFC and NFD)",
+        ),
+        (
+            "cafe\u0301/a.png",
+            "caf\u00e9/a.png",
+            "; there is 'cafe\u0301/a.png', which differs only in how accents are stored (NFC and NFD)",
+        ),
         ("tex/other.png", "tex/hero.png", ""),
     ],
 )
@@ -160,5 +168,5 @@ def test_error_for_a_missing_file_suggests_a_file_with_similar_spelling(tmp_path
     with pytest.raises(NamedFileError) as raised:
         read_named(str(tmp_path), named)
 
-    advice = ": write the name as the file has it, or rename the file"
+    advice = ": correct the name, or rename the file"
     assert str(raised.value) == f"the file '{named}' is missing{told}{advice if told else ''}"

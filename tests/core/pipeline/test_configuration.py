@@ -274,4 +274,4 @@ def test_changed_planning_parameter_repeats_the_analysis_and_reruns_no_job() -> 
 
     assert world.settle(restart=True).ran() == []
     (analysis,) = [job for job in world.job("b.s@linux:main").source.jobs.values() if job.is_analysis]
-    assert analysis.reason == "parameters that plan its jobs changed"
+    assert analysis.reason == "parameters of its analysis changed"

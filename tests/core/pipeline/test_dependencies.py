@@ -241,9 +241,10 @@ RING = ("b.s@linux:main", "a.s@linux:main", "c.s@linux:main")
 def test_each_job_of_a_cycle_runs_once_and_its_warning_names_the_cycle(world: World, word: str, restart: bool) -> None:
     world.apply({"b.s": f"{word} a.s:main", "a.s": f"{word} c.s:main", "c.s": f"{word} b.s:main", "d.s": f"{word} a.s:main"})
 
-    text = "circular job dependencies: these jobs neither wait for each other nor run again when another changed: " + " -> ".join(
-        sorted(RING)
-    )
+    text = (
+        "circular job dependencies; these jobs do not wait for each other, and do not run again when "
+        "another of these jobs changes: "
+    ) + " -> ".join(sorted(RING))
     for name in RING:
         assert world.runs[name] == 1
         assert world.log_text(name) == text
@@ -354,7 +355,7 @@ def test_job_dependency_on_another_platform_fails_the_job() -> None:
 
     assert world.statuses()["a.s@server:main"] == "completed"
     assert world.statuses()["a.s@linux:main"] == "failed"
-    error = "job dependency on 'b.s' is for platform 'server': only 'linux' or 'common' can be named here"
+    error = "its job dependency on 'b.s' has platform 'server'; it can only have 'linux' or 'common'"
     assert world.job("a.s@linux:main").error == error
     assert world.log_text("a.s@linux:main") == error
     assert world.runs["a.s@linux:main"] == 0
@@ -408,7 +409,7 @@ def test_dependency_outside_all_scan_folders_is_dropped_with_a_warning(world: Wo
 
     assert world.statuses() == {"a.s@linux:main": "completed"}
     assert world.job("a.s:analyse").warnings == 1
-    assert world.log_text("a.s:analyse") == "dependency '/etc/passwd' is outside all scan folders: left out"
+    assert world.log_text("a.s:analyse") == "dependency '/etc/passwd' is left out, because it is outside all scan folders"
     assert not world.archive.tables.edges
 
 
@@ -607,7 +608,7 @@ def test_job_that_is_cancelled_while_it_waits_does_not_start(world: World) -> No
 def test_builder_can_request_the_jobs_of_another_source(world: World) -> None:
     settled(world, a_s="x", b_s="reprocess a.s\nreprocess b.s\nreprocess /etc/passwd\nreprocess gone.s", c_s="")
     assert world.apply({"b.s": "reprocess a.s"}).ran() == ["a.s@linux:main", "b.s@linux:main"]
-    assert world.job("a.s@linux:main").reason == "asked for by 'b.s'"
+    assert world.job("a.s@linux:main").reason == "requested by 'b.s'"
 
 
 @pytest.mark.slow

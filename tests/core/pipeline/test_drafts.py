@@ -69,7 +69,7 @@ def test_job_makes_a_draft_first_and_then_replaces_it_by_the_final() -> None:
     assert not world.job(NAME).is_draft
     assert world.archive.tables.drafts == {}
     assert world.cache["linux/a.out"] != served
-    assert reasons(world) == ["new source", "the final follows its draft"]
+    assert reasons(world) == ["new source", "the final products follow the draft"]
 
 
 def test_product_made_before_drafts_were_enabled_is_a_final() -> None:

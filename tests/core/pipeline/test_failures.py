@@ -284,5 +284,5 @@ def test_reason_of_a_run_says_whether_a_declared_file_is_missing() -> None:
     world.apply({"a.s": ""})
     dropped = world.job(NAME).reason
 
-    assert "dependency 'd.inc' is declared now, and missing" in declared
+    assert "dependency 'd.inc' is now declared, but missing" in declared
     assert "dependency 'd.inc' was missing, and is no longer declared" in dropped

@@ -19,7 +19,7 @@ def test_chain_that_writes_its_first_source_fails_without_notifications(stage: s
     job = world.job("a.s@common:chain")
     written = world.text("a.s")
 
-    assert "its source 'a.s' changed under each of 10 runs of the chain that it begins" in job.error
+    assert "its source 'a.s' changed during each of 10 runs of the jobs that process it" in job.error
     assert (written or "").count("info") <= 13
     world.settle()
     world.settle(restart=True)

@@ -447,7 +447,7 @@ def test_jobs_and_products_of_a_deleted_file_are_deleted(world: World, restart: 
 
     assert "linux/a.txt" not in world.cache
     assert "linux/c.txt" in world.cache
-    assert world.job("b.s@linux:main").reason == "dependency 'a.txt' is gone"
+    assert world.job("b.s@linux:main").reason == "dependency 'a.txt' was removed"
     assert [row[4] for row in world.archive.tables.sources.values()] == ["b.s", "c.txt"]
     assert ("a.txt", False) in [item for news in world.notices if isinstance(news, SourcesChanged) for item in news.sources]
     assert (("linux/a.txt", ""),) in [news.products for news in world.notices if isinstance(news, ProductsChanged)]
@@ -704,8 +704,8 @@ def test_sources_that_differ_only_in_case_both_fail_without_products(world: Worl
     settled(world, a_txt="x")
     assert world.apply({"A.txt": "y"}).cache == {}
     assert world.statuses() == {"a.txt:analyse": "failed", "A.txt:analyse": "failed"}
-    assert world.job("a.txt:analyse").error == "'a.txt' differs only in case from 'A.txt': rename one of them"
-    assert world.job("A.txt:analyse").error == "'A.txt' differs only in case from 'a.txt': rename one of them"
+    assert world.job("a.txt:analyse").error == "'a.txt' differs only in case from 'A.txt'; rename one of these files"
+    assert world.job("A.txt:analyse").error == "'A.txt' differs only in case from 'a.txt'; rename one of these files"
     assert "differs only in case" in world.log_text("a.txt:analyse")
 
 
@@ -778,7 +778,7 @@ def test_changed_companion_reruns_its_source(companion: Companion, name: str) ->
         assert world.job("a.s@linux:main").reason.startswith(f"companion '{name.lower()}' {reason}")
 
     assert world.apply({name: None}).ran() == ["a.s@linux:main"]
-    assert world.job("a.s@linux:main").reason == f"companion '{name.lower()}' is gone"
+    assert world.job("a.s@linux:main").reason == f"companion '{name.lower()}' was removed"
 
 
 @pytest.mark.parametrize("restarts", [False, True])

@@ -176,7 +176,7 @@ def test_original_keeps_its_uuid_when_a_copy_claims_the_uuid(names: tuple[str, s
 
     assert uuids(world)["a.s"] == meta_uuid("one")
     assert list(errors(world)) == ["copy.s:analyse"]
-    assert "is that of 'a.s' too" in errors(world)["copy.s:analyse"]
+    assert "is also the UUID of 'a.s'" in errors(world)["copy.s:analyse"]
 
     world.apply({"a.s": None, "a.s.meta": None})
     assert errors(world) == {}
@@ -323,17 +323,17 @@ def test_source_moved_with_its_meta_file_is_not_reported_as_removed(world: World
     world.settle()
 
     said = [notice.text for notice in world.notices if isinstance(notice, EngineMessage)]
-    assert not any("looks like a move" in text for text in said)
+    assert not any("was probably moved from" in text for text in said)
     world.apply({"c.s": "x"})
     said = [notice.text for notice in world.notices if isinstance(notice, EngineMessage)]
-    assert any("'c.s' looks like a move of 'a.s'" in text for text in said)
+    assert any("'c.s' was probably moved from 'a.s'" in text for text in said)
 
 
 def test_source_moved_without_its_meta_file_is_reported(world: World) -> None:
     world.apply({"a.s": None, "moved.s": "x"})
 
     said = [notice.text for notice in world.notices if isinstance(notice, EngineMessage)]
-    assert any("'moved.s' looks like a move of 'a.s'" in text for text in said)
+    assert any("'moved.s' was probably moved from 'a.s'" in text for text in said)
     assert world.archive.read_removed(), "it is remembered for the repair"
     world.apply({"a.s.meta": None, "moved.s.meta": meta("one", "a.s")})
     assert uuids(world)["moved.s"] == meta_uuid("one")

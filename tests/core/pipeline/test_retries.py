@@ -99,7 +99,7 @@ def test_retry_rule_for_crashes_replaces_the_default_retry() -> None:
     world.apply({"a.s": ""})
 
     assert world.runs[NAME] == 4
-    assert world.job(NAME).error == "its worker died: it was crash (tried 4 times)"
+    assert world.job(NAME).error == "its worker process died: it was crash (tried 4 times)"
 
 
 def test_job_without_a_retry_rule_is_flaky_after_its_worker_died_once() -> None:

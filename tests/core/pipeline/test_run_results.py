@@ -125,7 +125,7 @@ def test_job_whose_worker_died_once_is_retried(world: World) -> None:
 def test_job_whose_worker_died_twice_fails_until_the_next_start(world: World, name: str) -> None:
     world.fates[name] = [Outcome.LOST, Outcome.LOST]
     assert world.apply({"a.s": ""}).statuses() == {name: "failed"}
-    assert world.job(name).error == "its worker died twice: it was LOST"
+    assert world.job(name).error == "its worker process died twice: it was LOST"
 
     assert world.settle(restart=True).statuses() == {"a.s@linux:main": "completed"}
 
@@ -311,7 +311,7 @@ def test_failed_result_without_an_error_gets_a_default_error(world: World) -> No
     assert not isinstance(order, (CopyOrder, ProcessOrder))
     world._post(RunsFinished(world._next(), (type(world._analyse(order, ""))(key, Outcome.FAILED),), 5))
     world.run()
-    assert world.job("a.s:analyse").error == "its analysis failed without saying why"
+    assert world.job("a.s:analyse").error == "its analysis failed without a reason"
 
     world.settle()
     world.held = {"a.s@linux:main"}
@@ -321,7 +321,7 @@ def test_failed_result_without_an_error_gets_a_default_error(world: World) -> No
     world._post(RunsFinished(world._next(), (RunResult(key, Outcome.FAILED),), 5))
     world.run()
 
-    assert world.job("a.s@linux:main").error == "it failed without saying why"
+    assert world.job("a.s@linux:main").error == "it failed without a reason"
 
 
 def test_job_for_an_undeclared_platform_fails_the_analysis(world: World) -> None:
@@ -331,7 +331,8 @@ def test_job_for_an_undeclared_platform_fails_the_analysis(world: World) -> None
 
     assert statuses == {"a.s:analyse": "failed"}
     assert error == (
-        "job 'two' of 'a.s' (builder 'script') is for platform 'phone', which the configuration does not declare; known here: linux"
+        "job 'two' of 'a.s' (builder 'script') is for platform 'phone', which the configuration does not "
+        "declare; the platforms are: linux"
     )
     assert world.statuses() == {"a.s@linux:main": "completed", "a.s@linux:two": "completed"}
 
@@ -342,13 +343,13 @@ def test_adapter_analysis_drops_only_the_job_for_an_undeclared_platform() -> Non
     [said] = [notice for notice in world.notices if isinstance(notice, EngineMessage)]
     assert world.statuses() == {"a.s@linux:main": "completed"}
     assert said.text == world.log_text("a.s:analyse")
-    assert (said.level, said.text.endswith("; known here: linux: left out")) == (LogLevel.ERROR, True)
+    assert (said.level, said.text.endswith("; the platforms are: linux; the job is left out")) == (LogLevel.ERROR, True)
 
 
 def test_builder_that_requests_an_unknown_source_causes_a_warning(world: World) -> None:
     world.apply({"a.s": "reprocess nowhere.s"})
 
-    assert "'a.s' (script) asks for 'nowhere.s' to be processed again, which is not a source" in [
+    assert "'a.s' (script) requests that 'nowhere.s' is processed again, but this file is not a source" in [
         notice.text for notice in world.notices if isinstance(notice, EngineMessage)
     ]
 
@@ -357,7 +358,7 @@ def test_job_for_a_disabled_platform_is_left_out_with_a_warning(world: World) ->
     world.configure(resting=("phone",))
     world.restart()
     assert world.apply({"a.s": "job two phone"}).statuses() == {"a.s@linux:main": "completed"}
-    assert world.log_text("a.s:analyse") == "job 'two' is for platform 'phone', which is not enabled here: left out"
+    assert world.log_text("a.s:analyse") == "job 'two' is left out, because its platform 'phone' is not enabled"
     assert world.job("a.s:analyse").warnings == 1
 
 
@@ -479,10 +480,10 @@ def test_sources_with_the_same_product_fail_until_only_one_source_makes_it(world
     if not together:
         world.settle()
     world.apply({"b.s": "make same.bin"})
-    assert failed_by(world, "a.s@linux:main") == "product 'linux/same.bin' is made by 'b.s' (job key 'main') as well"
-    assert failed_by(world, "b.s@linux:main") == "product 'linux/same.bin' is made by 'a.s' (job key 'main') as well"
+    assert failed_by(world, "a.s@linux:main") == "product 'linux/same.bin' is also made by 'b.s' (job key 'main')"
+    assert failed_by(world, "b.s@linux:main") == "product 'linux/same.bin' is also made by 'a.s' (job key 'main')"
     assert "linux/same.bin" not in world.cache
-    assert "as well" in world.log_text("a.s@linux:main")
+    assert "is also made by" in world.log_text("a.s@linux:main")
 
     assert world.apply({"b.s": ""}, restart=restart).statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "completed"}
     assert world.cache == world.clean().cache
@@ -499,8 +500,8 @@ def test_product_with_the_name_of_a_folder_conflicts_with_products_in_it(
     if not together:
         world.settle()
     world.apply({"b.s": f"make {second}"})
-    assert f"product 'linux/{first}' cannot lie beside 'linux/{second}', which 'b.s'" in failed_by(world, "a.s@linux:main")
-    assert f"product 'linux/{second}' cannot lie beside 'linux/{first}', which 'a.s'" in failed_by(world, "b.s@linux:main")
+    assert f"product 'linux/{first}' conflicts with 'linux/{second}', which 'b.s'" in failed_by(world, "a.s@linux:main")
+    assert f"product 'linux/{second}' conflicts with 'linux/{first}', which 'a.s'" in failed_by(world, "b.s@linux:main")
     assert not {"linux/x", "linux/x/y/z"} & world.cache.keys()
 
     assert world.apply({"b.s": ""}, restart=restart).statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "completed"}
@@ -561,7 +562,7 @@ def test_product_may_move_from_one_source_to_another(world: World) -> None:
 
 def test_first_job_of_a_source_keeps_a_product_that_two_jobs_make(world: World) -> None:
     assert world.apply({"a.s": "job two\nmake same.bin"}).statuses() == {"a.s@linux:main": "completed", "a.s@linux:two": "failed"}
-    assert world.job("a.s@linux:two").error == "product 'linux/same.bin' is made by 'a.s' (job key 'main') as well"
+    assert world.job("a.s@linux:two").error == "product 'linux/same.bin' is also made by 'a.s' (job key 'main')"
 
 
 def test_product_conflict_of_many_jobs_needs_few_source_lookups(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -624,7 +625,7 @@ def test_reprocessed_source_runs_its_jobs_and_no_unchanged_dependents(world: Wor
     world.run()
 
     assert world.ran() == ["a.s@linux:main", "a.s@linux:two"]
-    assert world.job("a.s@linux:main").reason == "asked for by a person"
+    assert world.job("a.s@linux:main").reason == "requested by a user"
     assert world.cache == world.clean().cache
 
 
@@ -637,7 +638,7 @@ def test_reprocessed_job_runs_without_the_other_jobs_of_its_source(world: World)
 
     assert world.ran() == ["a.s@linux:two"]
     assert world.pipeline.jobs.reports.counts["analysed"] == analysed
-    assert world.job("a.s@linux:two").reason == "asked for by a person"
+    assert world.job("a.s@linux:two").reason == "requested by a user"
     assert world.cache == world.clean().cache
 
 

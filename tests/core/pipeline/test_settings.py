@@ -114,7 +114,7 @@ def test_deleted_settings_restore_the_defaults() -> None:
 
     assert world.apply({"one/.aptui.yaml": None}).ran() == ["one/b.s@linux:main", "one/deep/d.s@linux:main"]
     assert world.cache == before
-    assert world.job("one/b.s@linux:main").reason == "folder setting 'one/.aptui.yaml:script' is gone"
+    assert world.job("one/b.s@linux:main").reason == "folder setting 'one/.aptui.yaml:script' was removed"
 
 
 def test_deleted_folder_removes_its_settings() -> None:
@@ -231,7 +231,7 @@ def test_lost_product_does_not_rerun_a_failed_job_below_broken_settings(restart:
     world.restart()
 
     assert world.statuses()["one/c.txt@linux:data"] == "failed"
-    assert world.job("one/c.txt@linux:data").reason == "it cannot run as it is declared"
+    assert world.job("one/c.txt@linux:data").reason == "its declaration has an error"
     world.apply({"one/.aptui.yaml": None})
     assert same_as_clean(world)
 
@@ -278,7 +278,8 @@ def test_unknown_builder_in_settings_is_valid_after_the_project_adds_it() -> Non
     world = world_of()
     say(world, "one", {"twin": {"params": {"look": 1}}})
     assert (
-        world.settle().job("one/b.s:analyse").error == "one/.aptui.yaml:2:3: no builder is called 'twin'; known here: data, script"
+        world.settle().job("one/b.s:analyse").error
+        == "one/.aptui.yaml:2:3: there is no builder 'twin'; the known names are: data, script"
     )
 
     world.configure(builders=(*world.setup.builders, scripter("twin", "*.never")))

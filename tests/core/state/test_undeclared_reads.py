@@ -51,7 +51,7 @@ class Reading(World):
 
 
 def warning(rel: str) -> tuple[int, str]:
-    text = f"reads '{rel}' without declaring it (b.py:7): a change of it is not noticed; declare it as a source dependency"
+    text = f"reads '{rel}' without declaring it (b.py:7): aptui does not notice when it changes; declare it as a source dependency"
     return LogLevel.WARNING, text
 
 
@@ -119,7 +119,7 @@ def test_added_read_reruns_the_job_only_when_the_file_changes() -> None:
     ((level, text), (_, other)) = world.said("a.s@linux:main")
 
     assert (level, world.job("a.s@linux:main").warnings) == (LogLevel.INFO, 0)
-    assert text == "reads 'Part.txt' without declaring it (b.py:7): it counts as a dependency from now on"
+    assert text == "reads 'Part.txt' without declaring it (b.py:7): it is a dependency from now on"
     assert "gone.txt" in other
     for rel, content, runs in [("Part.txt", "1", 1), ("Part.txt", "2", 2), ("gone.txt", "here", 3), ("gone.txt", "here", 3)]:
         world.apply({rel: content})
@@ -188,7 +188,7 @@ def test_warning_for_an_undeclared_read_of_a_command_names_the_depfile(world: Re
 
     world.settle()
 
-    assert [text.endswith("name it in the depfile") for _level, text in world.said("a.s@linux:script")] == [True]
+    assert [text.endswith("add it to the depfile") for _level, text in world.said("a.s@linux:script")] == [True]
 
 
 def test_builder_without_its_own_setting_uses_the_setting_of_the_project() -> None:
@@ -261,7 +261,7 @@ def test_log_names_a_missing_hidden_file_and_the_folder_that_hides_it() -> None:
     world.settle()
     text = (
         "does not find 'part.txt' in the scan folder 'shared', where that of 'game' would hide it (b.py:7): "
-        "it counts as a dependency from now on"
+        "it is a dependency from now on"
     )
 
     assert world.said("a.s@linux:main") == [(LogLevel.INFO, text)]

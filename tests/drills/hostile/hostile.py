@@ -58,10 +58,10 @@ HOSTILES = (
     Hostile("OneLine", Outcome.SUCCEEDED, ""),
     Hostile("ManyLines", Outcome.SUCCEEDED, ""),
     Hostile("InvalidUtf8", Outcome.SUCCEEDED, ""),
-    Hostile("Grandchild", Outcome.FAILED, "builder left a process behind: sleep"),
-    Hostile("Daemon", Outcome.FAILED, "builder left a process behind: sleep"),
+    Hostile("Grandchild", Outcome.FAILED, "builder left a process running, which was killed: sleep"),
+    Hostile("Daemon", Outcome.FAILED, "builder left a process running, which was killed: sleep"),
     Hostile("HugeFile", Outcome.SUCCEEDED, ""),
-    Hostile("ForkMany", Outcome.FAILED, "builder left a process behind: "),
+    Hostile("ForkMany", Outcome.FAILED, "builder left a process running, which was killed: "),
     Hostile("LeaksFiles", Outcome.SUCCEEDED, ""),
     Hostile("Stopped", Outcome.FAILED, "time limit of 0.6 s exceeded", BRIEF_S),
     Hostile("KillsGroup", Outcome.LOST, "killed by SIGKILL: likely out of memory"),
@@ -70,8 +70,8 @@ HOSTILES = (
 LIES = {
     "Missing": "product 'never-made.out' does not exist",
     "Truncates": "product 't.out' is still open for writing",
-    "Link": "product 'l.out' is a link, or behind one",
-    "BehindLink": "product 'd/hostname' is a link, or behind one",
+    "Link": "product 'l.out' is a link, or in a folder behind a link",
+    "BehindLink": "product 'd/hostname' is a link, or in a folder behind a link",
     "Outside": "product '../escaped.out' is outside the folder for products",
     "Absolute": "product '/nowhere/at/all.out' does not exist",
     "DuplicateName": "products 'a.out' and 'x/A.OUT' have the same name",
@@ -231,7 +231,7 @@ COMMANDS = {
     "status": ("exit 3", "command exited with status 3"),
     "hang": ("sleep 3600", "time limit of 1 s exceeded"),
     "stubborn": ("trap '' TERM; setsid sleep 3600 & while :; do sleep 1; done", "time limit of 1 s exceeded"),
-    "leftover": ("sleep 3600 & cp {source} {products_dir}/x", "builder left a process behind: sleep"),
+    "leftover": ("sleep 3600 & cp {source} {products_dir}/x", "builder left a process running, which was killed: sleep"),
     "flood": ("yes 12345678901234567890 | head -c 60000000", "the command made no product"),
     "nothing": ("true", "the command made no product"),
 }
@@ -295,7 +295,7 @@ def crash_loop(folder: Path, jobs: int = 8, *, mutant: str = "") -> Report:
         report.faults = sum(result.outcome == Outcome.LOST for result in results)
         if report.faults != 3:
             report.violations.append(f"{report.faults} workers died, not 3")
-        reason = "builder 'bad' died three times at its start: killed by SIGABRT"
+        reason = "the worker of builder 'bad' ended three times while it started: killed by SIGABRT"
         for result in results[3:]:
             _judge(result, Hostile("bad", Outcome.FAILED, reason), "broken", report)
         if pool.pool.list_broken_builders() != {"bad": "killed by SIGABRT"}:

@@ -292,7 +292,7 @@ def test_product_that_cannot_be_synced_fails_its_run(
     done, failed = cache.commit(CommitProducts(1, (bad, *others)), diary, rows_of)  # type: ignore[arg-type]
 
     assert done == [commit.run_key for commit in others]
-    assert failed == [(1, "product 'linux/b' cannot be made durable: Input/output error", 0)]
+    assert failed == [(1, "product 'linux/b' cannot be saved on the disk: Input/output error", 0)]
     assert diary._visible() == [f"linux/{name}" for name in ("c" if others else "")]
 
 
@@ -308,7 +308,7 @@ def test_commit_fails_all_runs_if_the_file_system_cannot_be_synced(
     done, failed = cache.commit(CommitProducts(1, tuple(commits)), diary, rows_of)  # type: ignore[arg-type]
 
     assert (done, len(failed)) == ([], len(commits))
-    assert failed[0][1] == "product 'linux/1' cannot be made durable: Input/output error"
+    assert failed[0][1] == "product 'linux/1' cannot be saved on the disk: Input/output error"
 
 
 def test_commit_deletes_stale_products_after_it_has_saved_the_rows(cache: Cache, diary: Diary) -> None:

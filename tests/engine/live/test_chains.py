@@ -52,7 +52,7 @@ def known(project: LiveProject, rel: str) -> str:
 
 
 def said_of_moves(project: LiveProject) -> list[str]:
-    return [text for text in project.said if "looks like a move" in text]
+    return [text for text in project.said if "was probably moved from" in text]
 
 
 # --------------------------------------------------------------------------------------------------------------- identities
@@ -338,8 +338,8 @@ def test_chain_that_writes_its_own_source_fails_after_ten_runs(project: LiveProj
         project.settle()  # `aptui batch` sends the same request to a running engine
         [error] = project.errors().values()
         written = source.read_text()
-        assert "its source 'a.t' changed under each of 10 runs" in error
-        assert "does 'a.l' (third)" in error
+        assert "its source 'a.t' changed during each of 10 runs" in error
+        assert "check whether 'a.l' (third) writes it" in error
         assert written.count("x") <= 12
         assert not [text for text in project.said if "please report" in text]
 
@@ -362,7 +362,7 @@ def test_batch_fails_a_chain_that_writes_its_own_source(project: LiveProject) ->
 
     project.engine_run()
 
-    assert "its source 'a.t' changed under each of 10 runs" in project.errors()["a.t:first@common"]
+    assert "its source 'a.t' changed during each of 10 runs" in project.errors()["a.t:first@common"]
     written = source.read_text()
     assert written.count("x") <= 12
     project.engine_run()

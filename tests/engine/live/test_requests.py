@@ -50,7 +50,7 @@ def test_status_reports_holders_and_waiters_of_a_resource(project: LiveProject) 
     with project.running():
         for name in "ab":
             project.write(f"assets/{name}.bake", name)
-        project.until(lambda: uses() == ["card  1 of 1, held by a.bake@linux:bake; 1 job could run without this limit"])
+        project.until(lambda: uses() == ["card  1 of 1 in use, by a.bake@linux:bake; 1 job could run without this limit"])
         project.write("go", "")
         project.until(lambda: project.is_idle)
         assert uses() == ["card  0 of 1"]

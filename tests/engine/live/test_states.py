@@ -169,7 +169,7 @@ _MOST = {
     port.RunNext: "not paused",
     OrderPeers: "no gateway",
 }
-_PAUSED, _DRAINED = "the queue is paused", "the engine is drained"
+_PAUSED, _DRAINED = "the engine is paused", "the engine does not process new changes"
 _UNAVAILABLE: dict[type[Any], str] = dict.fromkeys(
     (
         port.ReprocessJobs, Restore, port.Cancel, port.EscalateJobs, port.NoteInterest, port.ReadRunLog, port.RescanSources,
@@ -184,7 +184,7 @@ REFUSALS: dict[str, dict[type[Any], str]] = {
     "paused": {**_BUSY, port.Settle: _PAUSED, port.Drain: _PAUSED, port.RunNext: ""},
     "drained": {**_BUSY, port.Settle: _DRAINED, port.RescanSources: _DRAINED},
     "draining": {**_BUSY, port.Settle: _DRAINED, port.RescanSources: _DRAINED},
-    "held": {**_BUSY, port.Settle: "changes are held by a command"},
+    "held": {**_BUSY, port.Settle: "changes are held until this command ends: a command"},
     "in trouble": {**_BUSY, **_UNAVAILABLE},
     "cache gone": {**_BUSY, **_UNAVAILABLE},
     "broken configuration": {port.ReloadConfig: "was not reloaded"},

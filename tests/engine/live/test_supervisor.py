@@ -553,20 +553,20 @@ def test_deleted_or_replaced_database_is_reported_when_idle(retrying: LiveProjec
     with project.running() as live:
         database = asset_database(live.config.cache_dir)
         away = database.rename(database.with_name("away"))
-        project.until(lambda: "is gone: put it back, or run 'aptui rescan'" in live.health.database)
+        project.until(lambda: "was deleted: restore the file, or run 'aptui rescan'" in live.health.database)
         away.rename(database)
         project.until(lambda: not live.health.database)
         copied = away.with_name("copied")
         copied.write_bytes(database.read_bytes())
         copied.rename(database)
-        project.until(lambda: "was replaced: 'rescan'" in live.health.database)
+        project.until(lambda: "was replaced: run 'aptui rescan'" in live.health.database)
 
         project.ask(port.RescanSources())
 
         project.until(lambda: not live.health.database and project.is_idle)
         assert [text for text in project.said if "the asset database" in text][:2] == [
-            "the asset database is gone: put it back, or run 'aptui rescan' to build everything again",
-            "the asset database was replaced: 'rescan' goes on with the other one",
+            "the asset database was deleted: restore the file, or run 'aptui rescan' to rebuild everything",
+            "the asset database was replaced: run 'aptui rescan' to continue with the new database",
         ]
 
 
@@ -692,7 +692,7 @@ def test_job_that_writes_its_own_source_fails_after_ten_runs(project: LiveProjec
     project.config(SELF_WRITER)
     project.engine_run({"assets/a.txt": None, "assets/a.w": "a"})
     [error] = project.errors().values()
-    assert "'a.w' changed under each of 10 runs" in error
+    assert "'a.w' changed during each of 10 runs" in error
     written = project.path("assets/a.w").read_text()
     assert written.count("x") == 10
     assert not project.engine_run().runs

@@ -196,7 +196,7 @@ def test_job_fails_if_its_builder_code_changes_during_every_run(tmp_path: Path) 
         project.engine_run()
 
     assert set(project.statuses().values()) == {"failed"}
-    assert all("'marking' is not what it was" in text for text in project.errors().values()), project.errors()
+    assert all("'marking' changed while the job ran" in text for text in project.errors().values()), project.errors()
 
 
 def test_a_stale_bytecode_file_beside_a_builder_is_not_used(tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_missing_tool_is_reported_and_is_used_when_it_exists_again(tmp_path: Pat
     project.write("assets/a.txt", "a")
     with project.running():
         project.delete("tools/conv.sh")
-        project.until(lambda: any("tool 'tools/conv.sh' is not found" in text for text in project.said), "a sentence")
+        project.until(lambda: any("the tool 'tools/conv.sh' was not found" in text for text in project.said), "a sentence")
         put_tool(project, "tool2")
         project.until_product(f"{HOST}/a.out", "tool2 a\n")
 
@@ -411,7 +411,7 @@ def test_job_that_writes_its_own_input_fails_after_ten_runs(tmp_path: Path) -> N
     project = Project(tmp_path, COMMAND.replace("PROJECT", str(tmp_path)))
     project.engine_run({"assets/x.inc": "A\n", "assets/a.txt": "a", "before-job": "date +%N > x.inc"})
 
-    assert all("x.inc' changed under each of 10 runs" in text for text in project.errors().values()), project.errors()
+    assert all("x.inc' changed during each of 10 runs" in text for text in project.errors().values()), project.errors()
     assert project.errors()
 
 
@@ -457,7 +457,7 @@ builders:
     project = Project(tmp_path, config.replace("PROJECT", str(tmp_path)))
     project.engine_run({"assets/sub/a.txt": "a", "assets/x.inc": "of the scan folder"})
     assert not project.engine_run().runs
-    assert "which is not there" not in "".join(path.read_text() for path in tmp_path.rglob("*.log"))
+    assert "but this file does not exist" not in "".join(path.read_text() for path in tmp_path.rglob("*.log"))
 
     assert project.engine_run({"assets/sub/x.inc": "beside the source"}).runs == {"sub/a.txt:cc": 1}
     assert not project.engine_run({"assets/x.inc": "changed, and of no use now"}).runs
@@ -474,7 +474,7 @@ builders: [{name: cc, patterns: ["*.txt"], depfile: d, command: "cp {source} {pr
     )
     project.engine_run({"assets/a.txt": "a"})
     logs = "".join(path.read_text() for path in tmp_path.rglob("*.log"))
-    assert f"the command names the dependency '{tmp_path}/assets/gone.inc', which is not there" in logs
+    assert f"the command reported the dependency '{tmp_path}/assets/gone.inc', but this file does not exist" in logs
 
     assert project.engine_run({"assets/gone.inc": "here"}).runs == {"a.txt:cc": 1}
 
@@ -533,7 +533,7 @@ def test_dependency_declared_outside_the_scan_folders_causes_a_warning(tmp_path:
     project.engine_run()
 
     logs = "".join(path.read_text() for path in tmp_path.rglob("*.log"))
-    assert "dependency '/ext/out.h' is outside all scan folders: left out" in logs
+    assert "dependency '/ext/out.h' is left out, because it is outside all scan folders" in logs
 
 
 @pytest.mark.parametrize("how", ["settle", "by and by"])
@@ -562,8 +562,8 @@ def test_lfs_pointer_as_dependency_fails_until_the_file_arrives(tmp_path: Path, 
     project = reading(LiveProject(tmp_path, CONFIG), how)
     project.engine_run({"assets/cfg.inc": pointer_to("A")})
     assert set(project.errors().values()) <= {
-        f"'{tmp_path}/assets/cfg.inc' is not here (LFS): git lfs pull",
-        "dependency 'cfg.inc' is not here (LFS): git lfs pull",
+        f"'{tmp_path}/assets/cfg.inc' is not fetched from Git LFS: run 'git lfs pull'",
+        "dependency 'cfg.inc' is not fetched from Git LFS: run 'git lfs pull'",
     }
     assert project.errors()
     if is_live:
@@ -587,7 +587,7 @@ builders: [{name: cc, patterns: ["*.txt"], command: "cat {source}.up.cfg > {prod
 """,
     )
     project.engine_run({"assets/a.txt": "a", "assets/a.txt.up.cfg": pointer_to("A")})
-    assert project.errors() == {"a.txt:cc": "dependency 'a.txt.up.cfg' is not here (LFS): git lfs pull"}
+    assert project.errors() == {"a.txt:cc": "dependency 'a.txt.up.cfg' is not fetched from Git LFS: run 'git lfs pull'"}
     project.engine_run({"assets/a.txt.up.cfg": "A"})
 
     assert made(project) == {"a.out": "A"}

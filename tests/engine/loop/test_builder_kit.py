@@ -208,7 +208,8 @@ def test_error_about_two_builders_with_one_product_suggests_an_exclude(textures:
     textures.engine_run()
     (error,) = textures.errors().values()
     assert error.endswith(
-        "; '*.tex' of builder 'textures' and '*_n.tex' of builder 'normals' both match it: add exclude: ['*_n.tex'] to 'textures'"
+        "; the pattern '*.tex' of builder 'textures' and '*_n.tex' of builder 'normals' both match the "
+        "source: add exclude: ['*_n.tex'] to 'textures'"
     )
 
     textures.config((TEXTURES + normals).replace('exclude: ["*.raw.tex"]', 'exclude: ["*.raw.tex", "*_n.tex"]'))

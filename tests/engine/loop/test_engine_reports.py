@@ -75,7 +75,7 @@ def test_the_log_of_the_engine_begins_with_its_process_and_lists_job_steps(tmp_p
         news.close()
 
     lines = [(line.level, line.text) for line in parse(tmp_path / "aptui.log")]
-    begins = (LogLevel.INFO, f"aptui {__version__} begins, process {os.getpid()}")
+    begins = (LogLevel.INFO, f"aptui {__version__} started as process {os.getpid()}")
     failed = (LogLevel.ERROR, "failed a.stl (linux, levels): 3:1: broken")
     assert lines[:3] == [begins, failed, begins]
     assert lines[3:] == [

@@ -65,7 +65,7 @@ def test_builder_is_broken_after_three_workers_died_without_an_answer(room):
         assert room.failures.refusal("b") == ""
         room.answers.account_for_the_dead(room.slot(jobs(key)))
 
-    assert "died three times" in room.failures.refusal("b")
+    assert "ended three times while it started" in room.failures.refusal("b")
 
 
 def test_job_that_another_process_killed_runs_next_without_other_jobs(room):
@@ -173,9 +173,9 @@ def test_answer_of_a_worker_with_too_few_copy_results_is_rejected(room):
 
 
 def test_pool_refuses_all_orders_if_no_worker_starts(room):
-    room.answers.refuse(jobs(1, 2), "worker processes do not start")
-    room.answers.refuse(reading(), "worker processes do not start")
+    room.answers.refuse(jobs(1, 2), "worker processes cannot be started")
+    room.answers.refuse(reading(), "worker processes cannot be started")
     *runs, files = room.answers.take()
 
     assert [each.outcome for each in runs] == [Outcome.FAILED, Outcome.FAILED]
-    assert [why for _, why in files.errors] == ["worker processes do not start"] * 2
+    assert [why for _, why in files.errors] == ["worker processes cannot be started"] * 2

@@ -315,7 +315,7 @@ def test_second_restart_of_a_worker_loses_the_run_of_the_worker(harness):
         assert pool.pool.restart_worker(number)
         assert pool.pool.restart_worker(number)
         assert outcomes(pool, [order]) == [Outcome.LOST]
-        assert pool.results[order.run_key].error == "its worker was ended by hand"
+        assert pool.results[order.run_key].error == "a user restarted its worker"
 
     assert pool.pool.list_broken_builders() == {}
 

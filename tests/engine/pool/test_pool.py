@@ -295,7 +295,7 @@ def test_only_the_order_of_an_unknown_builder_fails(harness):
 
     unknown, good = pool.run(pool.process_order("nobody"), pool.process_order("good"))
 
-    assert (unknown.outcome, unknown.error) == (Outcome.FAILED, "no builder is called 'nobody'")
+    assert (unknown.outcome, unknown.error) == (Outcome.FAILED, "there is no builder 'nobody'")
     assert good.outcome == Outcome.SUCCEEDED
 
 
@@ -356,9 +356,9 @@ HOSTILE = {
     "Spin": (Outcome.FAILED, "time limit of 0.5 s exceeded", LIMITED),
     "Stopped": (Outcome.FAILED, "time limit of 0.5 s exceeded", LIMITED),
     "Greedy": (Outcome.FAILED, "out of memory (limit 512 MiB)", {"memory_limit_bytes": 512 << 20}),
-    "Grandchild": (Outcome.FAILED, "builder left a process behind: sleep", {}),
-    "Daemon": (Outcome.FAILED, "builder left a process behind: sleep", {}),
-    "ForkMany": (Outcome.FAILED, "builder left a process behind: ", {}),
+    "Grandchild": (Outcome.FAILED, "builder left a process running, which was killed: sleep", {}),
+    "Daemon": (Outcome.FAILED, "builder left a process running, which was killed: sleep", {}),
+    "ForkMany": (Outcome.FAILED, "builder left a process running, which was killed: ", {}),
     "KillsGroup": (Outcome.LOST, "killed by SIGKILL", {}),
     "ReadsStdin": (Outcome.FAILED, "RuntimeError: stdin is empty", {}),
     "OneLine": (Outcome.SUCCEEDED, "", {}),

@@ -90,7 +90,7 @@ def test_missing_sandbox_is_an_error_only_if_the_project_requires_it(project: Pr
     with pytest.raises(HostError, match="cannot run in a sandbox: bwrap: no namespaces here"):
         sandbox.sandbox_of(config)
     stub.unlink()
-    with pytest.raises(HostError, match="is not on this machine"):
+    with pytest.raises(HostError, match="is not installed on this machine"):
         sandbox.sandbox_of(config)
 
 

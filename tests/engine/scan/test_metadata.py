@@ -64,9 +64,9 @@ def test_complete_identity_file_gives_the_uuid() -> None:
         (b'{"UUID": null}', "has no UUID"),
         (b'{"UUID": {}}', "has no UUID"),
         (text(legacyUuids=["x"] * 65), "has more than 64 legacy UUIDs"),
-        (text(uuid="nobody"), "has 'nobody' in the place of a UUID"),
-        (text(uuid=None), "has None in the place of a UUID"),
-        (text(uuid="{00000000-0000-0000-0000-000000000000}"), "has a UUID of zeros"),
+        (text(uuid="nobody"), "has 'nobody', which is not a UUID"),
+        (text(uuid=None), "has None, which is not a UUID"),
+        (text(uuid="{00000000-0000-0000-0000-000000000000}"), "has a UUID that consists of zeros"),
     ],
 )
 def test_problem_with_an_identity_file_is_reported_with_its_path(data: bytes, why: str) -> None:

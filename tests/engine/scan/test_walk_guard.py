@@ -230,5 +230,5 @@ def test_running_engine_keeps_products_of_a_replaced_scan_folder(root: Path) -> 
         for number in range(10):
             project.path(f"half/d{number}").mkdir(exist_ok=True)
         project.move("half", "assets")
-        project.until(lambda: "more than half" in live.health.disk)
+        project.until(lambda: "was replaced by another folder" in live.health.disk)
         assert len(project.texts()) == 1_001

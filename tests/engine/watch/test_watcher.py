@@ -244,7 +244,7 @@ def test_stuck_watching_thread_is_reported_as_a_possible_loss(top):
     with watching(native(top), settings=replace(QUICK, clock=lambda: next(ticks) * 1e-6 + late[0])) as room:
         late[0] = 5.0
 
-        room.until(lambda: any("was stuck" in why for why in room.losses()))
+        room.until(lambda: any("did not run for" in why for why in room.losses()))
 
 
 def test_request_to_check_everything_is_reported_for_every_root(top):
@@ -422,7 +422,7 @@ def test_watches_of_a_root_are_set_again_if_some_are_missing(top):
     with watching(native(top), settings=settings) as room:
         lie[0] = 1
         os.mkdir(top + b"/new")
-        room.until(lambda: any("had no watch" in why for why in room.losses()))
+        room.until(lambda: any("were not watched" in why for why in room.losses()))
 
         room.until_mode(WatchMode.NATIVE)
 

@@ -280,8 +280,11 @@ def test_workers_with_different_toolchains_are_recognized():
     ours = (("code", "a" * 64), ("library Pillow", "13.0.0"))
 
     assert difference(ours, ours) == ""
-    assert difference(ours, (("code", "a" * 64), ("library Pillow", "12.0.0"))) == "library Pillow is 12.0.0 there and 13.0.0 here"
-    assert "absent there" in difference(ours, (("code", "a" * 64),))
+    assert (
+        difference(ours, (("code", "a" * 64), ("library Pillow", "12.0.0")))
+        == "library Pillow is 12.0.0 on the worker and 13.0.0 on this machine"
+    )
+    assert "absent on the worker" in difference(ours, (("code", "a" * 64),))
 
 
 def test_program_version_depends_only_on_the_code_that_runs_jobs(tmp_path, monkeypatch):
@@ -400,7 +403,7 @@ def test_worker_with_different_builder_code_gets_no_jobs_of_this_builder(schedul
     )
 
     assert [list(found._fit(report)) for _ in range(2)] == [["paint"], ["paint"]]
-    assert said == ["worker on 'host' gets no jobs of builder 'bake': code is c there and b here"]
+    assert said == ["the worker on 'host' gets no jobs of builder 'bake': code is c on the worker and b on this machine"]
 
 
 @pytest.mark.parametrize(("version", "python"), [("1.0 (abd)", "3.11"), ("1.0 (abc)", "3.12")])

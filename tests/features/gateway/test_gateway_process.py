@@ -95,8 +95,8 @@ def test_gateway_that_cannot_listen_is_reported_and_the_engine_continues(home: S
         port = taken.getsockname()[1]
         home.configure(SETTINGS + f"serve: {{enabled: true, port: {port}}}\n")
         started = home.run("start")
-        assert (started.returncode, f"port {port} of 127.0.0.1 is taken" in started.stderr) == (2, True)
-        assert f"port {port} of 127.0.0.1 is taken" in home.run("status").stdout
+        assert (started.returncode, f"port {port} of 127.0.0.1 is in use" in started.stderr) == (2, True)
+        assert f"port {port} of 127.0.0.1 is in use" in home.run("status").stdout
     for line, why in (
         ("address: 0.0.0.0", "there is no TLS"),
         ("tls_cert: a, tls_key: b", "cannot be read"),

@@ -44,7 +44,7 @@ def test_query_is_parsed(text: str, expected: object) -> None:
         ("somepath(a)", 11, "expected ',' and a second argument"),
         ("somepath(a, b, c)", 14, "expected ')' to close 'somepath(', not ','"),
         ("depz(a)", 1, "there is no function 'depz'"),
-        ("deps(a, x)", 9, "expected a depth, a whole number, not 'x'"),
+        ("deps(a, x)", 9, "expected a whole number (the depth), not 'x'"),
         ("a + ", 5, "expected a name, a function or '(', not the end"),
         ("a + + b", 5, "expected a name, a function or '(', not '+'"),
         ("a b", 3, "expected '+', '-', '^' or the end, not 'b'"),

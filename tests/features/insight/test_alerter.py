@@ -75,7 +75,7 @@ def test_only_new_failures_and_recoveries_are_sent(tmp_path: Path, heard: list[d
     room.alerter.close(has_rested=True)
 
     assert [(digest["event"], digest["count"]) for digest in heard] == [("mended", 2), ("idle", 4)]
-    assert heard[1]["text"] == "game: all is done, 4 jobs run, 1 failed"
+    assert heard[1]["text"] == "game: all work is done; 4 jobs ran, 1 failed"
 
 
 def test_job_that_recovers_at_once_or_is_deleted_causes_no_alert(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
@@ -151,7 +151,7 @@ def test_failing_alert_program_is_reported_once(tmp_path: Path, monkeypatch: pyt
 
     assert len(room.said) == 4
     assert "No such file" in room.said[0]
-    assert room.said[1] == "on.failed.desktop: there is no 'notify-send' here"
+    assert room.said[1] == "on.failed.desktop: the program 'notify-send' is not installed"
     assert room.said[2].endswith("ended with exit code 7")
     assert "was stopped" in room.said[3]
 

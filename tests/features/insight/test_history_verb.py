@@ -69,10 +69,10 @@ def test_history_compares_the_earlier_of_two_sessions_with_the_later(run: Run) -
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("9",), "there is no session '9'; those from 1 to 2 are kept"),
+        (("9",), "there is no session '9'; sessions 1 to 2 are stored"),
         (("yesterday",), "'yesterday' is not a session"),
         (("1", "2", "1"), "too many sessions"),
-        (("--limit", "-3"), "--limit: -3 is not a count"),
+        (("--limit", "-3"), "--limit: -3 is not a valid number of lines"),
         (("--limit", "x"), "invalid int value"),
     ],
 )

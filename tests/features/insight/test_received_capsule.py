@@ -211,7 +211,7 @@ def test_capsule_with_too_many_members_is_refused(run: Run, tmp_path: Path, monk
 
     code, _, error = run("capsule", "run", str(file), "--trust-code")
 
-    assert (code, "more than 10 members" in error) == (3, True)
+    assert (code, "more than 10 files and folders" in error) == (3, True)
 
 
 def test_settings_of_a_capsule_that_lead_outside_its_folder_are_ignored(run: Run, tmp_path: Path) -> None:

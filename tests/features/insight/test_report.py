@@ -178,9 +178,9 @@ def test_codeowners_pattern_matches_without_backtracking(pattern: str, path: str
     ("text", "error"),
     [
         ("a" * 257 + " @x", "longer than 256 characters"),
-        ("a[ @x", "an unclosed bracket, or a backslash at the end"),
-        ("x[z-a] @x", "a range that ends before it begins"),
-        ("/ @x", "it matches nothing"),
+        ("a[ @x", "a bracket is not closed, or a backslash is at the end"),
+        ("x[z-a] @x", "a range in brackets ends before it begins"),
+        ("/ @x", "it cannot match a path"),
         ("* @x\n" * 10_001, "more than 10,000 patterns"),
     ],
 )

@@ -117,7 +117,7 @@ def test_sheet_lists_checks_with_their_findings(store: Store) -> None:
 def test_sheets_of_an_empty_database_report_that_nothing_is_recorded(store: Store) -> None:
     reader = store.reader()
 
-    assert said(history(reader, [], str, 80))[1] == " no session is recorded yet"
+    assert said(history(reader, [], str, 80))[1] == " no session is stored yet"
     assert said(sizes_lines(reader, ["no such"], str, 80))[-1] == " there are no products"
     with pytest.raises(UserError):
         time_line(reader, ["last"], str, 80)
@@ -144,7 +144,7 @@ def test_commands_open_the_sheets_about_sessions(tmp_path: Path, monkeypatch: py
         await pilot.press(":", *"history", "space", "9", "enter")
         await until(pilot, lambda: "there is no session '9'" in text(app))
         await pilot.press(":", *"restore", "space", "x", "space", "1", "enter")
-        await until(pilot, lambda: "no job is called 'x'" in text(app))
+        await until(pilot, lambda: "there is no job 'x'" in text(app))
 
     in_jobs(tmp_path, look, size=SMALL, filler=night)
 

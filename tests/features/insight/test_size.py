@@ -45,7 +45,7 @@ def test_size_lists_builders_with_the_growth_of_their_products(run: Run) -> None
     assert out.splitlines()[0].split() == ["folder", "products", "size"]
     assert any(line.startswith("sub ") and "4.9 KiB" in line for line in out.splitlines())
     _, out, _ = run("size", "--by", "type", "--limit", "1")
-    assert "more: --limit" in out
+    assert "more; --limit" in out
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -67,7 +67,7 @@ def test_html_page_of_sizes_loads_no_other_file(run: Run, tmp_path: Path) -> Non
     code, out, _ = run("size", "--by", "builder", "--diff", "abc1dd", "--html", str(file))
 
     page = file.read_text(encoding="utf-8")
-    assert (code, out) == (0, f"written: {file}\n")
+    assert (code, out) == (0, f"wrote {file}\n")
     assert "since session 1 (commit abc1dddddddd)" in page
     assert '<td>upper</td><td class="n">1</td><td class="n">4.9 KiB</td><td class="n">+4.9 KiB</td>' in page
     assert 'class="grew" style="width:100.0%"' in page
@@ -91,12 +91,12 @@ def test_html_page_of_sizes_escapes_names() -> None:
     [
         (("--by", "colour"), "invalid choice"),
         (("--depth", "0"), "--depth: 0 is not between 1 and 64"),
-        (("--limit", "-1"), "--limit: -1 is not a count"),
+        (("--limit", "-1"), "--limit: -1 is not a valid number of lines"),
         (("--diff", "77"), "there is no session '77'"),
         (("--diff", "main"), "'main' is neither a session nor a commit"),
-        (("--diff", "beef"), "no session that is kept ended at commit 'beef'"),
+        (("--diff", "beef"), "no stored session ended at commit 'beef'"),
         (("--diff", "abc1"), "several commits begin with 'abc1'"),
-        (("--by", "type", "--diff", "1"), "growth by type is not available"),
+        (("--by", "type", "--diff", "1"), "--diff cannot be used with --by type"),
     ],
 )
 def test_invalid_size_options_are_refused(run: Run, words: tuple[str, ...], said: str) -> None:
@@ -137,7 +137,7 @@ def test_job_that_became_slower_is_marked_by_jobs_and_status(run: Run) -> None:
     assert [line.split()[0] for line in out.splitlines() if "times slower" in line] == ["sub/b.up"]
     _, out, _ = run("status", "--json")
     assert json.loads(out)["slower_jobs"] == 1
-    assert "slower     1 job than before" in run("status")[1]
+    assert "slower     1 job than in earlier runs" in run("status")[1]
 
 
 def test_fail_on_slower_option_reports_the_same_slow_job_on_every_run(run: Run) -> None:
@@ -147,5 +147,5 @@ def test_fail_on_slower_option_reports_the_same_slow_job_on_every_run(run: Run) 
     assert run("batch")[0] == 0
     assert run("batch", "--fail-on", "slower:5000x")[0] == 0
     code, out, _ = run("batch", "--fail-on", "slower:2x")
-    assert (code, "slower than before:" in out) == (1, True)
+    assert (code, "slower than in earlier runs:" in out) == (1, True)
     assert run("batch", "--fail-on", "slower:much")[0] == 3

@@ -178,8 +178,8 @@ def test_destination_that_exists_in_upper_or_lower_case_is_refused(room: Relocat
 def test_move_that_changes_only_the_case_of_a_name_is_refused(room: RelocationRoom) -> None:
     room.source("assets/sub/a.png")
 
-    assert "case alone" in room.do("sub/a.png", "sub/A.png").items[0].problem
-    assert "case alone" in room.do("sub/*", "Sub/*").items[0].problem
+    assert "more than case" in room.do("sub/a.png", "sub/A.png").items[0].problem
+    assert "more than case" in room.do("sub/*", "Sub/*").items[0].problem
 
 
 def test_move_of_two_files_to_the_same_destination_is_refused(room: RelocationRoom) -> None:
@@ -198,7 +198,7 @@ def test_relocation_does_not_follow_links(room: RelocationRoom) -> None:
     (room.root / "assets/link").symlink_to(outside)
     room.store.put(put_source=[(9, room.ids["game"], "link/x.png", b"9" * 16, "link/x.png", b"D" * 32, "", 0, 0)])
 
-    assert "is a link" in room.do("a.png", "link/a.png").items[0].problem
+    assert "leads over the link" in room.do("a.png", "link/a.png").items[0].problem
     assert "is a link" in room.do("link/x.png", "b.png").items[0].problem
     assert refusal(room, "link/*").reference == "Wildcard search did not match any files."
     assert os.listdir(outside) == ["x.png"]
@@ -218,8 +218,10 @@ def test_move_warns_if_the_source_would_no_longer_be_processed(room: RelocationR
     room.source("shared/c.png")
     room.write("assets/sub/d.png")
 
-    assert room.ask("a.png", "raw/").warnings == ("'raw/a.png': ignored there, and no longer a source",)
-    assert room.ask("a.png", "a.bin").warnings == ("'a.bin': not matched by any builder there, and no longer a source",)
+    assert room.ask("a.png", "raw/").warnings == ("'raw/a.png': ignored at the destination, so no longer a source",)
+    assert room.ask("a.png", "a.bin").warnings == (
+        "'a.bin': no builder matches it at the destination, so it is no longer a source",
+    )
     assert "overridden by" in room.ask("c.png", "sub/d.png").warnings[0]
 
 

@@ -64,7 +64,9 @@ class Mover(FakeSession):
         source_id=1, uuid="{A}", new_uuid="{B}",
                     dependants=(dependant,))  # fmt: skip
         is_refused = not (order.updates_references or order.allows_broken)
-        refusals = ("one file depends on files that would be moved, and would break",) if is_refused else ()
+        refusals = (
+            ("one file depends on files that would be moved, and would then have missing dependencies",) if is_refused else ()
+        )
         if not order.is_confirmed or refusals:
             return count_report(RelocationReport(order, (item,), refusals=refusals))
         deed = RelocationAction.FAILED if self.fails else RelocationAction.DONE

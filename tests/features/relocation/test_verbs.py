@@ -40,8 +40,8 @@ def test_move_without_confirm_is_a_preview(run: Run, project: Path) -> None:
 
     assert code == 0
     assert "sub/b.up → new/b.up" in out
-    assert "1 source would be moved, and gets another UUID; nothing depends on it" in out
-    assert "nothing was changed: use --confirm to perform it" in out
+    assert "1 source would be moved, and gets a new UUID; nothing depends on it" in out
+    assert "nothing was changed; add --confirm to change the files" in out
     assert (project / "assets/sub/b.up").exists()
 
 
@@ -70,7 +70,7 @@ def test_move_that_breaks_dependants_exits_with_3(run: Run, project: Path) -> No
 
     assert refused[0] == 3
     assert "x.words: source dependency, by path: breaks" in refused[1]
-    assert "refused: one file depends on files that would be moved, and would break" in refused[1]
+    assert "refused: one file depends on files that would be moved, and would then have missing dependencies" in refused[1]
     assert allowed[0] == 0
     assert (project / "assets/c.txt").exists()
 
@@ -94,7 +94,7 @@ def test_ambiguous_path_is_refused(run: Run, project: Path, monkeypatch: pytest.
 
     assert (in_two_folders[0], here_or_there[0], here[0]) == (3, 3, 0)
     assert "more than one scan folder" in in_two_folders[2]
-    assert "may be" in here_or_there[2]
+    assert "can mean" in here_or_there[2]
     assert not (project / "assets/sub/b.up").exists()
 
 

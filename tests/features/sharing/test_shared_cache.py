@@ -441,8 +441,8 @@ def test_lfs_pointer_without_a_result_is_reported(world: Checkouts) -> None:
     for name in ("a.up", "c.txt"):
         project.write(f"assets/{name}", pointer(b"far away"))
 
-    both = "not here (LFS): git lfs pull, or 'lfs_pointers: copy' in aptui.yaml"
-    assert failed(project.engine_run()) == {"a.up": "not here (LFS): git lfs pull", "c.txt": both}
+    both = "not fetched from Git LFS: run 'git lfs pull', or set 'lfs_pointers: copy' in aptui.yaml"
+    assert failed(project.engine_run()) == {"a.up": "not fetched from Git LFS: run 'git lfs pull'", "c.txt": both}
 
     for name in ("a.up", "c.txt"):
         project.write(f"assets/{name}", "far away")
@@ -455,7 +455,7 @@ def test_lfs_pointer_read_by_a_builder_fails_the_job(world: Checkouts) -> None:
     project.write("assets/x.src", "x.inc")
     project.write("assets/x.inc", pointer(b"far away"))
 
-    assert "not here (LFS)" in failed(project.engine_run())["x.src"]
+    assert "not fetched from Git LFS" in failed(project.engine_run())["x.src"]
 
 
 def test_lfs_pointer_among_dependencies_fails_the_job_before_it_runs(world: Checkouts) -> None:
@@ -463,7 +463,7 @@ def test_lfs_pointer_among_dependencies_fails_the_job_before_it_runs(world: Chec
     project.write("assets/.gitattributes", "*.note filter=lfs diff=lfs merge=lfs -text\n")
     project.write("assets/a.up.note", pointer(b"far away"))
 
-    assert failed(project.engine_run()) == {"a.up": "dependency 'a.up.note' is not here (LFS): git lfs pull"}
+    assert failed(project.engine_run()) == {"a.up": "dependency 'a.up.note' is not fetched from Git LFS: run 'git lfs pull'"}
     assert world.ran() == ["b"]
 
     project.write("assets/a.up.note", "far away")

@@ -63,7 +63,7 @@ def test_verbs_log_and_why_show_the_origin_of_a_result(run: Run, tmp_path: Path)
     run("batch", *there)
     (tmp_path / "project" / "aptui.yaml").write_text(CONFIG + f"cache: {tmp_path / 'Other'}\n")
 
-    assert "a.up@linux:upper logged nothing; its result is from this machine's store (" in run("log", "a.up")[2]
+    assert "a.up@linux:upper logged nothing, because its result was from this machine's store (" in run("log", "a.up")[2]
     assert "its result is from this machine's store (" in run("why", "a.up")[1]
 
 
@@ -222,7 +222,7 @@ def test_batch_verb_without_a_shared_cache_does_not_import_sharing(run: Run, pro
 
 def test_cache_init_creates_the_team_key_once_and_prints_instructions(run: Run, project: Path, tmp_path: Path) -> None:
     (project / "aptui.yaml").write_text(CONFIG + "shared_cache: {mode: client, store: 'https://cache.example/x'}\n")
-    assert "it has no key; 'aptui cache init' makes one" in run("cache", "stats")[2]
+    assert "run 'aptui cache init' to make a key" in run("cache", "stats")[2]
 
     made = asked(run, "cache", "init")
     key = Path(made["team_key_file"])
@@ -251,8 +251,8 @@ def test_doctor_reports_risks_of_a_shared_cache(run: Run, project: Path, tmp_pat
     assert said("")["state"] == "ok"
     open_one = said("shared_cache: {mode: client, store: 'http://cache.example/x', trust: unsealed}\n")
     assert open_one["state"] == "warn"
-    assert "could replace products here" in open_one["said"]
-    assert "it is http, not https" in open_one["said"]
+    assert "could replace your products" in open_one["said"]
+    assert "it uses http, not https" in open_one["said"]
     (tmp_path / "key").write_text("k" * 32)
     (tmp_path / "key").chmod(0o644)
     assert (

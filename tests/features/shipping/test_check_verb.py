@@ -49,7 +49,7 @@ def test_findings_of_checks_are_shown_by_check_batch_and_status(project: Path, r
     found = json.loads(listed)
 
     assert (batch, code) == (0, 0)
-    assert "warn: square  linux/art/rock.png: 48x64 are not powers of two" in told
+    assert "warn: square  linux/art/rock.png: width and height must be powers of two, but are 48x64" in told
     assert found["counts"] == {"square": 1, "names": 1, "all": 1}
     assert [(each["check"], each["source"]) for each in found["findings"]] == [
         ("square", "art/Rock.png"), ("names", "art/Rock.png"), ("all", ""),

@@ -52,7 +52,7 @@ def found(project: Path, capsys: pytest.CaptureFixture[str], *words: str) -> lis
 def test_lint_finds_a_reference_that_is_spelled_differently(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (only,) = found(project, capsys, "--only", "spelling")
 
-    assert (only["asset"], only["what"]) == ("level.ref", "names 'TEX/Hero.txt', the file is 'tex/Hero.txt'")
+    assert (only["asset"], only["what"]) == ("level.ref", "contains the name 'TEX/Hero.txt', but the file is 'tex/Hero.txt'")
 
 
 @pytest.mark.real
@@ -125,9 +125,9 @@ def test_texture_spelled_differently_in_a_material_is_found(
 
     (only,) = found(tmp_path, capsys, "--only", "spelling")
 
-    assert (only["asset"], only["what"]) == ("obj/case.mtl", "names 'TEX.PNG', the file is 'obj/tex.png'")
+    assert (only["asset"], only["what"]) == ("obj/case.mtl", "contains the name 'TEX.PNG', but the file is 'obj/tex.png'")
     main.main(["deps", "-C", str(tmp_path), "obj/case.obj"])
-    assert "obj/tex.png  (obj/case.mtl names 'TEX.PNG', the file is 'obj/tex.png')" in capsys.readouterr().out
+    assert "obj/tex.png  (obj/case.mtl contains the name 'TEX.PNG', but the file is 'obj/tex.png')" in capsys.readouterr().out
 
 
 @pytest.mark.real

@@ -34,7 +34,7 @@ def test_missing_folder_is_reported_with_the_name_that_the_user_gave(tmp_path):
     with pytest.raises(UserError) as refused, replacing(tmp_path / "none" / "list.json", what="'none/list.json'"):
         pass
 
-    assert refused.value.what == "'none/list.json' cannot be written: its folder is not there"
+    assert refused.value.what == "'none/list.json' cannot be written: its folder does not exist"
     assert "another file" in refused.value.hint
 
 

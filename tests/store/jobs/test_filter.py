@@ -232,11 +232,11 @@ def test_term_stores_the_column_of_its_pattern_in_the_filter() -> None:
 @pytest.mark.parametrize(
     ("text", "column", "said", "hint"),
     [
-        ('a "open', 3, "quote is not closed", "…"), ('"a"b', 4, "blank is missing", ""),
-        ("status:", 8, "nothing stands behind", ""),
-        ("a !", 4, "nothing stands behind '!'", ""), ('""', 2, "nothing stands behind", ""),
+        ('a "open', 3, "the closing quote is missing", "…"), ('"a"b', 4, "space is missing", ""),
+        ("status:", 8, "a pattern is missing after", ""),
+        ("a !", 4, "a pattern is missing after '!'", ""), ('""', 2, "a pattern is missing after", ""),
         ("statsu:x", 1, "no field 'statsu'", "'status:'"),
-        ("a colour:red", 3, "no field 'colour'", '; "colour:red" in quotes'), ("after:soon", 7, "'soon' is not a time", "23:01"),
+        ("a colour:red", 3, "no field 'colour'", 'write "colour:red"'), ("after:soon", 7, "'soon' is not a time", "23:01"),
         ("after:99:99", 7, "not a time", "2h"), ("slower:fast", 8, "not a duration", "1.5s"),
         ("rock(", 5, "unclosed group", "backslash"),
         ("ok key:b[a", 9, "unclosed character class", ""), ("Rock(", 5, "unclosed group", ""),
@@ -264,10 +264,10 @@ def test_invalid_patterns_are_reported_when_rows_are_matched() -> None:
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        (".fbx", r"`.` is any character: `\.fbx`"),
+        (".fbx", r"`.` matches any character; to match only a dot, write `\.fbx`"),
         (r"\.fbx", ""),
         ("a.fbx", ""),
-        (".png$", r"`.` is any character: `\.png$`"),
+        (".png$", r"`.` matches any character; to match only a dot, write `\.png$`"),
     ],
 )
 def test_pattern_with_an_unescaped_dot_before_an_extension_gets_a_hint(text: str, hint: str) -> None:

@@ -285,13 +285,13 @@ def test_database_of_another_version_is_a_user_error(store: Store) -> None:
     with closing(sqlite3.connect(store.path)) as database, database:
         database.execute("UPDATE dbinfo SET version = 41")
 
-    with pytest.raises(UserError, match="version 41, not 40"):
+    with pytest.raises(UserError, match="has version 41; this aptui reads 40"):
         store.reader()
 
 
 @pytest.mark.parametrize(
     ("version", "advice"),
-    [(schema.OWN_VERSION - 1, "'aptui batch' sets it aside"), (schema.OWN_VERSION + 1, "use the newer aptui")],
+    [(schema.OWN_VERSION - 1, "run 'aptui batch', which moves it aside"), (schema.OWN_VERSION + 1, "use that version of aptui")],
 )
 def test_database_of_another_aptui_version_is_refused_with_advice(store: Store, version: int, advice: str) -> None:
     with closing(sqlite3.connect(store.path)) as database, database:

@@ -158,13 +158,13 @@ def test_unknown_session_is_refused(store: Store, word: str) -> None:
 
 
 def test_unknown_session_is_refused_with_the_numbers_of_stored_sessions(store: Store) -> None:
-    with pytest.raises(UserError, match="none is recorded yet"):
+    with pytest.raises(UserError, match="no session is stored yet"):
         session_named(store.reader(), "last")
     job(store, 1, 5)
     store.put(put_session=[session_row()])
 
     for word in ("0", "7", "last~1", "9" * 18):
-        with pytest.raises(UserError, match="those from 1 to 1 are kept"):
+        with pytest.raises(UserError, match="sessions 1 to 1 are stored"):
             session_named(store.reader(), word)
 
 

@@ -31,16 +31,18 @@ def play(story):
 
     story.write("assets/one/.aptui.yaml", "builders:\n  tabels: {}\n")
     story.run(failed=FAILED)
-    assert error(story) == "one/.aptui.yaml:2:3: no builder is called 'tabels'; did you mean 'tables'?"
+    assert error(story) == "one/.aptui.yaml:2:3: there is no builder 'tabels'; did you mean 'tables'?"
     story.write("assets/one/.aptui.yaml", "builders: {tables: {platforms: {sever: skip}}}\n")
     story.run(failed=FAILED)
     assert error(story).startswith("one/.aptui.yaml:1:33: 'sever' is neither a platform nor a tag")
     story.write("assets/one/.aptui.yaml", "builders: &a [*a]")
     story.run(failed=FAILED)
-    assert error(story) == "one/.aptui.yaml:1:11: anchors and aliases are not allowed; write the value out"
+    assert (
+        error(story) == "one/.aptui.yaml:1:11: anchors and aliases (& and *) are not allowed; write the value itself in each place"
+    )
     story.write("assets/one/.aptui.yaml", "- no mapping")
     story.run(failed=FAILED)
-    assert error(story).startswith("one/.aptui.yaml:1:1: folder settings are a mapping")
+    assert error(story).startswith("one/.aptui.yaml:1:1: folder settings must be a mapping")
 
     story.write("assets/one/.aptui.yaml", "")
     story.run("one/b.txt:data")

@@ -20,8 +20,8 @@ def play(story):
     assert set(ran.runs) == {"a/x.deep:deep!", "one.flat:flat!"}
     assert story.texts() == {"b.out": "b.out"}
     errors = story.errors()
-    assert "product 'linux/a' cannot lie beside 'linux/a/x.out', which 'a/x.deep'" in errors["one.flat:flat"]
-    assert "product 'linux/a/x.out' cannot lie beside 'linux/a', which 'one.flat'" in errors["a/x.deep:deep"]
+    assert "product 'linux/a' conflicts with 'linux/a/x.out', which 'a/x.deep'" in errors["one.flat:flat"]
+    assert "product 'linux/a/x.out' conflicts with 'linux/a', which 'one.flat'" in errors["a/x.deep:deep"]
     story.run("a/x.deep:deep!", "one.flat:flat!")
 
     story.delete("assets/a")

@@ -77,7 +77,7 @@ def analysis_warnings(story, source):
 def play(story):
     story.run("a.gather:gather", analysed=1)
     assert warnings(story, "a.gather") == [
-        "reads 'part' without declaring it (gather.py:23): a change of it is not noticed; declare it as a source dependency"
+        "reads 'part' without declaring it (gather.py:23): aptui does not notice when it changes; declare it as a source dependency"
     ]
     story.write("assets/part", "2")
     story.run(analysed=0)

@@ -212,5 +212,8 @@ def test_banner_of_a_broken_configuration_shows_only_the_first_mistake():
     mistakes = "/home/ada/games/aptui.yaml:11:5: 'name' is missing\n/home/ada/games/aptui.yaml:11:6: unknown key 'nam'"
 
     assert trouble_of(Health(configuration=mistakes)) == "! configuration: aptui.yaml:11:5: 'name' is missing  (and 1 more)"
-    assert trouble_of(Health(database="the asset database is gone: put it back")) == "! the asset database is gone: put it back"
+    assert (
+        trouble_of(Health(database="the asset database was deleted: restore the file"))
+        == "! the asset database was deleted: restore the file"
+    )
     assert trouble_of(Health(disk="'/srv/a:1:1: b' is full")) == "! disk: '/srv/a:1:1: b' is full"

@@ -57,8 +57,10 @@ def test_engine_root_is_shown_after_the_project(tmp_path: Path) -> None:
 
 def test_info_sheet_shows_why_there_is_no_sandbox(tmp_path: Path) -> None:
     session = FakeSession(tmp_path)
-    session.latest_health = Health(sandbox="bubblewrap (bwrap) is not on this machine")
+    session.latest_health = Health(sandbox="bubblewrap (bwrap) is not installed on this machine")
 
     lines = ["".join(part.text for part in line) for line in info_lines(session, None, [])]
 
-    assert any(line.strip().startswith("Sandbox") and "bubblewrap (bwrap) is not on this machine" in line for line in lines)
+    assert any(
+        line.strip().startswith("Sandbox") and "bubblewrap (bwrap) is not installed on this machine" in line for line in lines
+    )

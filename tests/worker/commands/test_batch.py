@@ -169,8 +169,8 @@ def test_manifest_names_products_dependencies_facts_and_errors(starts: Starts) -
     ("text", "error"),
     [
         ("open(manifest, 'a').write('nonsense')", "line 1 of the manifest is not a result in JSON: JSON is malformed"),
-        ("note(); note()", "line 2 of the manifest names "),
-        ("source = 'x'; note()", "the manifest does not name the source"),
+        ("note(); note()", "line 2 of the manifest is a second result for "),
+        ("source = 'x'; note()", "the manifest has no result for the source"),
         ("pass", "the command wrote no manifest"),
     ],
 )
@@ -187,7 +187,7 @@ def test_wrong_manifest_entry_fails_only_its_file(starts: Starts, text: str, err
 def test_a_file_that_hangs_fails_at_the_time_limit_of_one_start(starts: Starts) -> None:
     results = starts.run({"a.txt": WRITES, "b.txt": "time.sleep(60)", "c.txt": WRITES}, limit_s=1.0)
 
-    assert [result.error for result in results.values()] == ["", "command takes longer than 1 s", ""]
+    assert [result.error for result in results.values()] == ["", "command took longer than 1 s", ""]
 
 
 def test_runs_with_other_parameters_are_started_separately(starts: Starts) -> None:

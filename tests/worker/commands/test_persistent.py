@@ -107,19 +107,19 @@ FAULTS = {
     "crash": ("os.kill(os.getpid(), 11)", "command killed by SIGSEGV before it answered", FailureKind.CRASH),
     "garbage": (
         "print('Saved x.blend')",
-        "the program answered 'Saved x.blend', which is not an answer in JSON: JSON is malformed: invalid character (byte 0)",
+        "the program answered 'Saved x.blend', which is not valid JSON of an answer: JSON is malformed: invalid character (byte 0)",
         FailureKind.NONE,
     ),
     "two lines": (
         "print(json.dumps(answer) + '\\nSaved', flush=True); time.sleep(60)",
-        "the program wrote 'Saved' to stdout after its answer; stderr is for the log",
+        "the program wrote 'Saved' to stdout after its answer; it must write log lines to stderr",
         FailureKind.NONE,
     ),
     "other job": ("answer['id'] = 0", "the program answered job 0 instead of job 1", FailureKind.NONE),
     "closed": ("os.close(1); time.sleep(60)", "the program closed its output before it answered", FailureKind.CRASH),
     "endless line": (
         "[sys.stdout.write('x' * 65536) for _ in range(1000)]",
-        "the program answered with more than 16 MiB",
+        "the answer of the program is longer than 16 MiB",
         FailureKind.ERROR,
     ),
     "refused": ("answer |= {'ok': False, 'error': 'no mesh'}", "no mesh", FailureKind.ERROR),

@@ -71,8 +71,8 @@ def test_dependency_of_a_product_on_itself_is_omitted_with_a_warning(room):
         (LinkKind.ASSET, "", 4), (LinkKind.SOURCE_FILE, "a.txt", 0), (LinkKind.SOURCE_FILE, "other", 0),
     ]  # fmt: skip
     warnings = told(result, LogLevel.WARNING)
-    assert sum("depends on itself; that dependency is left out" in text for text in warnings) == 2
-    assert sum("depends on its own source; that dependency is kept" in text for text in warnings) == 1
+    assert sum("depends on itself; this dependency is left out" in text for text in warnings) == 2
+    assert sum("depends on its own source; this dependency is kept" in text for text in warnings) == 1
 
 
 def test_path_that_is_both_needed_and_excluded_causes_an_error(room):
@@ -81,7 +81,7 @@ def test_path_that_is_both_needed_and_excluded_causes_an_error(room):
     assert result.outcome is Outcome.SUCCEEDED
     assert [link.path for link in result.products[0].links] == ["b"]
     (text,) = told(result, LogLevel.ERROR)
-    assert "'a/*' is both wanted and excluded" in text
+    assert "the dependency 'a/*' is ignored, because the product also excludes it" in text
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ def test_path_that_is_both_needed_and_excluded_causes_an_error(room):
         ({"path_dependencies": ["a.psd"]}, "has a str among its path dependencies, not a PathDependency"),
         ({"path_dependencies": [PathDependency(3)]}, "depends on the path 3, which is not a text"),
         ({"path_dependencies": [PathDependency("a", 5)]}, "whose kind 5 is neither SOURCE_FILE nor PRODUCT_FILE"),
-        ({"path_dependencies": [PathDependency("../a")]}, "depends on the path '../a', which climbs out of its folder"),
-        ({"path_dependencies": [PathDependency("a", load=-1)]}, "gives -1 where a load behaviour"),
+        ({"path_dependencies": [PathDependency("../a")]}, "depends on the path '../a', which leads out of its folder with '..'"),
+        ({"path_dependencies": [PathDependency("a", load=-1)]}, "has -1 in place of a load behaviour"),
         ({"dependencies": [PathDependency("a")]}, "has a PathDependency among its dependencies, not a ProductDependency"),
         ({"dependencies": [ProductDependency("7")]}, "depends on '7', which is not a UUID"),
-        ({"dependencies": [ProductDependency(UUID(int=0))]}, "which no source has"),
-        ({"dependencies": [ProductDependency(ROCK, 1 << 32)]}, "gives 4294967296 where a sub id of 32 bits belongs"),
-        ({"legacy_sub_ids": ("x",)}, "gives 'x' where a legacy sub id of 32 bits belongs"),
+        ({"dependencies": [ProductDependency(UUID(int=0))]}, "which cannot be the UUID of a source"),
+        ({"dependencies": [ProductDependency(ROCK, 1 << 32)]}, "has 4294967296 in place of a sub id of 32 bits"),
+        ({"legacy_sub_ids": ("x",)}, "has 'x' in place of a legacy sub id of 32 bits"),
     ],
 )
 def test_invalid_dependency_fails_the_job_and_names_the_product(room, declared, why):

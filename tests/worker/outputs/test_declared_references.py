@@ -79,14 +79,14 @@ def test_invalid_path_gets_a_warning_and_is_left_out(room):
     result = copied(room, '"texture": "../../../up.png" "texture": "fine.png" "texture": " "')
 
     assert links(result) == [(ProductLink(SOURCE, "fine.png", 1),)]
-    assert told(result) == ["the reference '../../../up.png' climbs out of its folder; it is left out"]
+    assert told(result) == ["the reference '../../../up.png' leads out of its folder with '..'; it is left out"]
 
 
 def test_warnings_about_missing_targets_are_limited(room):
     result = copied(room, "\n".join(f'"texture": "../{number}"' for number in range(30)))
 
     assert len(told(result)) == 21
-    assert told(result)[-1] == "10 more references lead nowhere"
+    assert told(result)[-1] == "10 more references are invalid"
 
 
 def test_a_file_that_contains_its_own_name_has_no_dependency(room):
@@ -108,7 +108,7 @@ def test_text_that_is_too_large_to_search_for_references_causes_a_warning(room, 
     result = copied(room, b" " * (2 << 20))
 
     assert links(result) == [()]
-    assert told(result) == ["'levels/a.lvl' has 2 MiB: what is larger than 1 is not searched for references"]
+    assert told(result) == ["'levels/a.lvl' is not searched for references, because it has 2 MiB; the limit is 1 MiB"]
 
 
 @pytest.mark.real
@@ -162,17 +162,17 @@ def test_dependency_file_that_the_command_did_not_write_causes_a_warning(room):
     result = commanded(room, "cp {source} {products_dir}/x", "x.needs")
 
     assert links(result) == [()]
-    assert told(result) == ["the command wrote no file 'x.needs': what its products need at run time is not known"]
+    assert told(result) == ["the command wrote no file 'x.needs', so the run-time dependencies of its products are unknown"]
 
 
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"paht": "x"}', "unknown key 'paht', known are path, uuid, sub_id, kind, load, product, facts"),
-        ('{"path": "x", "uuid": "y"}', "either 'path' or 'uuid' belongs into a line"),
-        ('{"path": "x", "load": "soon"}', "'load' is one of pre, queue, none, not 'soon'"),
-        ('{"path": "x", "kind": 1}', "'kind' is one of source, product, not 1"),
+        ('{"paht": "x"}', "unknown key 'paht'; the known keys are path, uuid, sub_id, kind, load, product, facts"),
+        ('{"path": "x", "uuid": "y"}', "a line must have either 'path' or 'uuid'"),
+        ('{"path": "x", "load": "soon"}', "'load' must be one of pre, queue, none, not 'soon'"),
+        ('{"path": "x", "kind": 1}', "'kind' must be one of source, product, not 1"),
         ('{"path": "x", "product": "y"}', "there is no product 'y'"),
         ('{"path": "x", "product": []}', "there is no product []"),
         ('{"uuid": "y"}', "badly formed hexadecimal UUID string"),
@@ -194,7 +194,7 @@ def test_job_fails_if_a_dependency_has_an_invalid_path(room):
     result = commanded(room, "cp {source} {products_dir}/x; cp {source} {product_dependencies}")
 
     assert result.outcome == Outcome.FAILED
-    assert "climbs out of its folder" in result.error
+    assert "leads out of its folder with '..'" in result.error
 
 
 @pytest.mark.real

@@ -51,7 +51,7 @@ def test_product_without_facts_has_no_facts_record(room):
 @pytest.mark.parametrize(
     ("facts", "said"),
     [
-        ({"Bones": 1}, "its Bones is 1, which is a fact whose name is not lower-case letters, digits and _"),
+        ({"Bones": 1}, "its Bones is 1, which is a fact whose name has other characters than lower-case letters, digits and _"),
         ({"bones": True}, "its bones is True, which is not a number or a text"),
         ({"bones": [1]}, "its bones is [1], which is not a number or a text"),
         ({"bones": math.inf}, "its bones is inf, which is not a number from -2"),
@@ -63,7 +63,7 @@ def test_product_without_facts_has_no_facts_record(room):
         ({"width": 1 << 53}, "which is not a whole number from 0 to"),
         ({"seconds": math.nan}, "its seconds is nan, which is not a number from 0 to"),
         ({"seconds": "long"}, "its seconds is 'long', which is not a number"),
-        ({"format": "PNG"}, "its format is 'PNG', which is not a word in lower case"),
+        ({"format": "PNG"}, "its format is 'PNG', which is not a lower-case word"),
         ({"format": "x" * 33}, "of at most 32 characters"),
         (["width"], "has a list as its facts, not a dict"),
     ],

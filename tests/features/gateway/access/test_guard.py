@@ -318,7 +318,7 @@ def test_gateway_that_cannot_listen_reports_the_reason(tmp_path: Path) -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(BusyError, match=f"port {port} of 127.0.0.1 is taken"):
+        with pytest.raises(BusyError, match=f"port {port} of 127.0.0.1 is in use"):
             http_sockets.bind("127.0.0.1", port, "serve.port")
     with pytest.raises(UserError, match="cannot listen"):
         http_sockets.bind("203.0.113.7", 0, "serve.port")

@@ -250,7 +250,7 @@ async def test_engine_page_executes_its_commands_and_keys(tmp_path):
         await pilot.press("z")
         for name, rest in (("disconnect", "9"), ("restart-worker", "9"), ("restart-worker", "2"), ("disconnect", "2")):
             next(command for command in pane.commands() if command.name == name).run(rest)
-        await until(pilot, lambda: "there is no client 9" in text(app) and "there is no worker 9" in text(app))
+        await until(pilot, lambda: "there is no client 9" in text(app) and "worker 9 does not exist" in text(app))
         await pilot.press("y")
         await until(pilot, lambda: session.told == [RestartWorker(2), Disconnect(2)])
         await pilot.click("#connections-clients", offset=(4, 0))
@@ -422,7 +422,7 @@ async def test_valid_connection_is_added(tmp_path):
         await pilot.press("a", *"phone", "tab", *"1.2.3", "enter")
         await until(pilot, lambda: "address: expected an address or a host name" in text(app))
         await pilot.press(*".4", "enter")
-        await until(pilot, lambda: "there is a connection 'phone' already" in text(app))
+        await until(pilot, lambda: "there is already a connection 'phone'" in text(app))
         await pilot.press("2", "tab", "tab", *"x9", "enter")
         await until(pilot, lambda: "port: expected a number" in text(app))
         await pilot.press("backspace", "backspace", *"70", "tab", "backspace", "backspace", "backspace", *"maybe", "enter")
@@ -465,7 +465,7 @@ async def test_access_list_entries_are_added_moved_and_removed_by_keys(tmp_path)
         await pilot.press("k", "D", "y")
         assert session.told[4:] == [order(PeerAction.FORGET, entry="10.9.0.1")]
         await pilot.press("a", *"127.0.0.1", "enter")
-        await until(pilot, lambda: "this machine may always come in" in text(app))
+        await until(pilot, lambda: "connections from this machine cannot be rejected" in text(app))
         await pilot.press("escape")
 
 

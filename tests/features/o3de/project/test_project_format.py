@@ -105,7 +105,7 @@ def test_registry_key_is_refused_without_a_registry(engine: SmallEngine, tmp_pat
     (tmp_path / "assets").mkdir()
     (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: a, path: assets}]\n")
 
-    with pytest.raises(UserError, match="which this project does not have"):
+    with pytest.raises(UserError, match="but the project is not an O3DE project"):
         load.load(tmp_path, sets=["/Amazon/x=1"])
 
 

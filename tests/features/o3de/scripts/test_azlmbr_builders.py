@@ -280,7 +280,7 @@ def test_engine_does_not_start_if_a_script_with_known_builders_is_broken(project
         project.engine_run()
 
     assert "line 1: ModuleNotFoundError: No module named 'not_there'" in caught.value.what
-    assert caught.value.hint == "it registered 'Crate Builder' before; fix it, or remove the script"
+    assert caught.value.hint == "correct or remove the script, which registered 'Crate Builder' before"
     assert project.products() == {PRODUCT: b"made"}
 
 

@@ -220,7 +220,7 @@ async def test_unowned_files_are_listed_and_deleted_after_confirmation(tmp_path,
         assert (cache / "linux/data").stat().st_mtime_ns > 5
 
         (cache / "linux/data/stray.tmp").unlink()  # as the engine would delete this file
-        session.say(EngineMessage(0, 1, "'linux/data/stray.tmp' in the cache does not belong to any product: deleted"))
+        session.say(EngineMessage(0, 1, "'linux/data/stray.tmp' in the cache was deleted, because it does not belong to a product"))
         await until(pilot, lambda: not app.pane.repair_commands.going)
         await until(pilot, lambda: "are deleted" in text(app))
         await until(pilot, lambda: "stray.tmp " not in text(app).split("Unowned")[1])

@@ -158,14 +158,14 @@ def test_unreadable_database_is_reported_in_place_of_rows(tmp_path: Path):
 
     async def look(app, pilot, _session):
         await until(pilot, lambda: "was written by an older aptui" in " ".join(text(app).split()))
-        await until(pilot, lambda: "sets it aside and rebuilds it" in " ".join(text(app).split()))
+        await until(pilot, lambda: "moves it aside and rebuilds it" in " ".join(text(app).split()))
         assert "reading the jobs" not in text(app)
 
     in_shell(tmp_path, look, panes=[PANES[0]], session=Session(cache))
 
 
 def test_refused_job_shows_its_reason_only_once():
-    why = "product 'a.webp' is made by 'b.png' as well"
+    why = "product 'a.webp' is also made by 'b.png'"
     info = JobRowInfo(1, "a.png", "game", "linux", "images", "images", "failed", 0, 1, 1, 0, why, why, "", 1, 1)
 
     assert [name for name, value in texts.job_facts(JobDetails(info)) if value == why] == ["Error"]

@@ -204,7 +204,7 @@ async def test_invalid_filter_is_shown_and_filters_nothing(app, pilot, pane):
     await sees(pilot, app, "no job matches; 'linux' is a platform; write platform:linux; press Esc to clear the filter")
     pane.box.text = ".png"
     await settled(pilot, pane)
-    await sees(pilot, app, "`.` is any character")
+    await sees(pilot, app, "`.` matches any character")
 
 
 @on_jobs()

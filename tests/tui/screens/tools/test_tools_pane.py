@@ -419,10 +419,10 @@ def test_refused_request_is_reported(tmp_path):
     session = Engine(tmp_path / "cache")
 
     async def ask(app, pilot, session):
-        session.refusal = "the queue is paused: nothing would end"
+        session.refusal = "the engine is paused, so the jobs would not end"
         await use(app, pilot, "drain", "y")
 
-        await until(pilot, lambda: "nothing would end" in text(app))
+        await until(pilot, lambda: "the jobs would not end" in text(app))
 
     in_tools(tmp_path, ask, session=session)
 
@@ -448,7 +448,7 @@ def test_commands_do_the_same_as_the_rows_of_the_tools_screen(tmp_path):
 def test_engine_problems_are_rows_with_advice_worst_first():
     health = Health(
         roots=tuple(WatchedRoot(f"/{mode.value}", mode, "why") for mode in WatchMode),
-        pool="no workers", broken_builders=(("textures", "crashed 3 times"),), disk="full", database="gone: put it back",
+        pool="no workers", broken_builders=(("textures", "crashed 3 times"),), disk="full", database="deleted: restore it",
         configuration="aptui.yaml:1:1: broken", is_paused=True, is_draining=True, holds=("/game/.git/index.lock",),
     )  # fmt: skip
     found = of_health(health)
@@ -456,7 +456,7 @@ def test_engine_problems_are_rows_with_advice_worst_first():
     assert [check.state for check in found] == sorted((check.state for check in found), key=["fail", "warn", "ok"].index)
     assert all(check.advice for check in found if check.state != "ok")
     assert DoctorRow("held back", "warn", "by /game/.git/index.lock", "changes wait until it ends") in found
-    assert DoctorRow("database", "fail", "gone", "put it back") in found
+    assert DoctorRow("database", "fail", "deleted", "restore it") in found
     assert {check.name for check in found} == {
         "held back",
         "queue",
