@@ -389,5 +389,5 @@ def test_settle_request_is_answered_after_another_client_has_disconnected(projec
 
 def test_requests_with_an_unknown_worker_or_connection_are_refused(project: LiveProject) -> None:
     with project.running():
-        assert "no worker 99" in project.ask(port.RestartWorker(99)).refused
-        assert "no connection 99" in project.ask(port.Disconnect(99)).refused
+        assert "worker 99 does not exist" in project.ask(port.RestartWorker(99)).refused
+        assert "connection 99 does not exist" in project.ask(port.Disconnect(99)).refused

@@ -164,8 +164,8 @@ _STATE["building"] = "working"
 _NO_ENGINE = "the engine is not working"
 _MOST = {
     Restore: "has no run with this number",
-    port.Disconnect: "no connection 5",
-    port.RestartWorker: "no worker 99",
+    port.Disconnect: "connection 5 does not exist",
+    port.RestartWorker: "worker 99 does not exist",
     port.RunNext: "not paused",
     OrderPeers: "no gateway",
 }

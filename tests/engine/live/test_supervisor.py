@@ -594,7 +594,7 @@ def test_recreated_project_folder_is_used_with_its_configuration(project: LivePr
     monkeypatch.setattr(supervisor, "_RETRY_S", (0.01, 60.0))
     with project.running() as live:
         shutil.rmtree(project.root)
-        project.until(lambda: "is not there" in live.health.disk and "aptui.yaml" in live.health.configuration)
+        project.until(lambda: "does not exist" in live.health.disk and "aptui.yaml" in live.health.configuration)
         live._retry_at, live._tried_at = time.monotonic() + 60.0, 0.0
         project.root.mkdir()
         project.config(SETTINGS.replace("*.txt", "*.new"))
@@ -610,7 +610,7 @@ def test_products_of_a_scan_folder_that_disappears_are_kept(retrying: LiveProjec
     with retrying.running() as live:
         retrying.move("assets", "away")
         retrying.until(lambda: any(root.mode is WatchMode.GONE for root in live.health.roots))
-        retrying.until(lambda: "is not there" in live.health.disk)
+        retrying.until(lambda: "does not exist" in live.health.disk)
         assert retrying.product("linux/a.txt") == b"a"
         retrying.write("away/a.txt", "back")
         retrying.move("away", "assets")

@@ -208,7 +208,7 @@ def test_replaced_scan_folder_that_lacks_most_files_is_an_error(root: Path, caps
         project.write(f"assets/d{number % 10}/{number}.txt", str(number))
 
     assert batch(project.root) == 2
-    assert "more than half of its files are missing (550 of 1000)" in capsys.readouterr().err
+    assert "which lacks 550 of its 1000 files" in capsys.readouterr().err
     assert len(project.texts()) == 1_001
     project.move("assets", "half")
     project.move("elsewhere", "assets")

@@ -56,5 +56,5 @@ def test_digest_of_a_wrong_length_is_an_internal_error() -> None:
 
 
 def test_packed_files_with_an_unknown_format_version_are_refused() -> None:
-    with pytest.raises(InternalError, match="form 9"):
+    with pytest.raises(InternalError, match="format 9"):
         unpack_files(b"\x09" + bytes(20), 1)

@@ -459,7 +459,7 @@ def test_writer_raises_host_error_if_another_program_holds_the_lock_too_long(sto
     writer = Writer(store.path, store.saved.append, lock_timeout_s=0.0)
     with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(HostError, match="another program"):
+        with pytest.raises(HostError, match="close the program that is writing"):
             writer.run({"put_state": [("a", "b")]}, durable=False)
         other.execute("ROLLBACK")
     writer.close()

@@ -198,7 +198,7 @@ def test_error_without_a_project_suggests_the_project_path_switch(
     assert asset_processor_batch.main(["/platforms=pc", *words]) != 0
 
     said = capsys.readouterr().out
-    assert f"no 'project.json' in '{tmp_path / 'Samples'}'; give its folder with '--project-path=DIR'" in said
+    assert f"no 'project.json' in '{tmp_path / 'Samples'}'; name the folder of the project: --project-path=DIR" in said
 
 
 def test_batch_accepts_the_older_switches_that_name_the_project(batch: Batch) -> None:
