@@ -269,7 +269,7 @@ def test_check_finds_a_banned_word_in_an_identifier(line: str, is_it: bool) -> N
 
 
 def test_docstrings_describe_only_existing_parameters() -> None:
-    """`Args:` lists names of the signature; for a class, those of `__init__`, or the fields of a record."""
+    """`Args:` names only parameters of the function; for a class, parameters of `__init__`; for a record, its fields."""
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {', '.join(unknown)}"
         for path, tree in _read_trees()

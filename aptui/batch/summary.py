@@ -330,7 +330,7 @@ def _slow_job(row: JobRow, pace: JobPace, builders: Mapping[bytes, str]) -> Slow
 
 
 def findings_line(found: Sequence[CheckFinding], count: int) -> str:
-    """Return the findings of a number of checks in one line."""
+    """Return one line that summarises what `count` checks found."""
     levels = Counter(each.level for each in found)
     level_counts = ", ".join(f"{levels[level.value]:,} {level.value}" for level in CheckLevel if levels[level.value])
     return (

@@ -420,7 +420,7 @@ def _order_frames(names: list[str], direction: str) -> list[str]:
 
 
 def _read_slices(slices: list[Slice], size: Size) -> FrameSettings:
-    """Return the borders of the first 9-slice and the first pivot of a sheet."""
+    """Return the first pivot of a sheet, and the borders of its first 9-slice."""
     borders, pivot = None, None
     for key in (each.keys[0] for each in reversed(slices) if each.keys):
         if key.center is not None:

@@ -296,7 +296,7 @@ def _pack(path: str, request: ProcessJobRequest, options: TextureParams, usage: 
 
 
 def _read(path: str, request: ProcessJobRequest, options: TextureParams, usage: str) -> Pixels:
-    """Return the decoded pixels of a file of the project; a colour (`usage`) is converted to sRGB."""
+    """Return the decoded pixels of a file of the project. If `usage` says that they are colours, they are converted to sRGB."""
     import numpy as np
 
     if path == request.source:

@@ -156,7 +156,7 @@ def number(manifest: Sequence[Entry]) -> int:
 
 
 def product_entries(job: Job, sub_ids: tuple[int, ...]) -> str:
-    """Return the digest that an ORDER dependency adds as input: over all products of a job, or over those with `sub_ids`."""
+    """Return the digest of all products of a job, or only of those with `sub_ids`. An ORDER dependency adds it as an input."""
     parts = [
         f"{product.name}\t{product.sub_id}\t{product.flags & ~ProductFlag.CACHED}\t{product.digest.hex()}"
         for product in sorted(job.products, key=lambda product: (product.sub_id, product.name))
@@ -192,7 +192,7 @@ _PHRASES = {
     "discovered": "dependency '{name}' (found while processing)",
     "companion": "companion '{name}'",
     "places": "the location of dependencies in the scan folder '{name}'",
-    "found places": "the location of dependencies in the scan folder '{name}' (found while processing)",
+    "found places": "the location in the scan folder '{name}' of dependencies that were found while processing",
     "job": "the fingerprint of job '{name}'",
     "products": "the products of job '{name}'",
     "ring": "the cycle of dependencies through '{name}'",

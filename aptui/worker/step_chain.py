@@ -72,7 +72,7 @@ class _Run(Struct):
 
 
 class StepChain:
-    """A builder that runs `steps`, each with an instance of its class, one after another."""
+    """A builder that runs its `steps` one after another. It makes one instance of the builder class of each step."""
 
     def __init__(self, steps: Sequence[tuple[BuilderStep, Any]]) -> None:
         self._steps = steps

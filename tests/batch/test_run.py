@@ -627,7 +627,7 @@ def test_cache_account_is_printed_after_hits_or_with_a_shared_store(
     assert settle(tmp_path, monkeypatch, {"run": 2, "shared": shared}, store).account == account
 
 
-def test_summary_has_the_folder_mistakes_that_a_running_engine_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_summary_lists_folder_mistakes_that_a_running_engine_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     summary = settle(tmp_path, monkeypatch, {"run": 0, "folder_mistakes": ["a/.aptui.yaml:1:2: wrong"]})
 
     assert summary.mistakes == ("a/.aptui.yaml:1:2: wrong",)

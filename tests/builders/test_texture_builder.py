@@ -209,7 +209,7 @@ def test_colours_are_averaged_in_linear_light_and_weighted_by_alpha() -> None:
     assert make_mips(half_clear, "color", has_mips=True, bleeds=True, coverage=None)[1].tolist() == [[[255, 0, 0, 128]]]
 
 
-def test_mip_of_an_odd_side_averages_all_pixels() -> None:
+def test_mip_of_an_image_with_an_odd_side_averages_all_pixels() -> None:
     row = np.array([[[0, 0, 0, 255], [30, 0, 0, 255], [90, 0, 0, 255]]], np.uint8)
 
     assert make_mips(row, "data", has_mips=True, bleeds=True, coverage=None)[1].tolist() == [[[40, 0, 0, 255]]]

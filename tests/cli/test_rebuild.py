@@ -57,7 +57,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = verb_project.write(tmp_path, monkeypatch)
     (project / "builders" / "dice.py").write_text(DICE)
     for file in (project / "builders").iterdir():
-        os.utime(file, (1_000_000_000, 1_000_000_000))  # old, because the record of a file that just changed is written again
+        os.utime(
+            file, (1_000_000_000, 1_000_000_000)
+        )  # the file must be old: aptui writes the record of a file again if the file has just changed
     (project / "secret").write_text("old")
     return project
 

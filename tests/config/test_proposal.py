@@ -127,7 +127,7 @@ def test_texture_rule_without_its_package_becomes_a_comment(tmp_path: Path, monk
     assert [builder.origin for builder in load(tmp_path).project.builders] == ["entry:image"]
 
 
-def test_proposal_with_only_commented_rules_has_no_builders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proposal_whose_rules_are_all_commented_out_has_no_builders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proposal.shutil, "which", lambda _name: None)
 
     proposal.write(proposal.propose(tree(tmp_path, {"x.frag"})))

@@ -319,9 +319,9 @@ class Simulation(RuleBasedStateMachine):
 
     @rule(data=st.data(), text=TEXTS, seed=st.integers(0, 999), steps=st.one_of(st.none(), st.integers(0, 30)))
     def save_alone(self, data: st.DataObject, text: str, seed: int, steps: int | None) -> None:
-        """Save a known file, and check this file without its folder.
+        """Save a known file, and request a check of this file only, not of its folder.
 
-        Then wait until the engine is idle (`fuse` is None), or let the engine die.
+        Then, if `self.fuse` is None, wait until the engine is idle; otherwise let the engine die.
         """
         places = [(folder, rel) for folder, rel in self.places() if not is_settings(rel)]
         if not places or self.needs_restart:
@@ -514,7 +514,7 @@ def contents(job: Job) -> dict[str, bytes]:
 
 
 def excused_jobs(jobs: dict[str, Job]) -> set[str]:
-    """Return jobs that may depend on the last products of a failed or cancelled job, or that are part of a cycle."""
+    """Return the jobs that are allowed to depend on the last products of a failed or cancelled job, and the jobs in a cycle."""
     edges = {
         name: {f"{item.source}@{item.platform}:{item.key}" for item in job.plan.job_dependencies} if job.plan else set()
         for name, job in jobs.items()

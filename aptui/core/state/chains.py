@@ -23,7 +23,7 @@ _PREFIX = f"{COMMON_PLATFORM}/"
 
 
 class Chains:
-    """Finds the producers and stages of intermediates, and orders checks of the intermediate folder."""
+    """Finds the producers and stages of intermediates, and requests checks of the intermediate folder."""
 
     def __init__(self, project: Project, memory: WorkingSet, ledger: Ledger) -> None:
         self._memory = memory

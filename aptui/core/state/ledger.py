@@ -26,7 +26,10 @@ _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
     "drop_draft": (("put_draft", 0),),
     "drop_conflict": (("put_conflict", 1),),
 }
-"""{operation that drops a row: ((operation that puts rows, their column that equals the first column of the dropped row), …)}."""
+"""Maps an operation that drops a row to pairs (operation, column).
+
+The operation of a pair adds rows; `column` of these rows equals the first column of the dropped row.
+"""
 
 
 class Ledger(Struct):

@@ -96,7 +96,7 @@ _DISK_CHECK_S = 1.0
 _PLACE_CHECK_S = 5.0
 """Interval of checks whether the cache still has its path; a client's hello checks it, too."""
 _MOVED_S = 10.0
-"""Time (seconds) that the engine waits until a moved project folder is at its path again. Then the engine ends."""
+"""Longest time (seconds) that the engine waits for a moved project folder to return to its path. After that the engine ends."""
 
 
 class LoopPart(Protocol):

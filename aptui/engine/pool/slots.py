@@ -165,10 +165,10 @@ class WaitingOrders:
         return self._critical if message.is_critical else self._others
 
 
-# Answers of the pool: each order that was sent gets exactly one answer, even if its worker does not answer.
+# The pool answers each order that was sent exactly once. If the worker does not answer, the pool answers in its place.
 #
-# A worker's answer is passed on unless the run was ended or cancelled. If a worker died or ended, each of its orders is lost,
-# failed, cancelled, or returned to the pipeline (`engine.pool.pool` lists the cases).
+# The pool passes on a worker's answer unless the run was ended or cancelled. If a worker died or ended, the pool reports each
+# of its orders as lost, failed or cancelled, or gives the order back to the pipeline (`engine.pool.pool` lists the cases).
 
 _HASH_TRIES = 2
 """Number of workers that may die while reading the same files; the death of the first may have another cause."""

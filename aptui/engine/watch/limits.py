@@ -16,7 +16,10 @@ OVERLAY_KINDS = frozenset({"overlay", "overlayfs"})
 
 _KERNEL = "/proc/sys/"
 _OWN_LIMITS = {"max_user_watches": "user.max_inotify_watches", "max_user_instances": "user.max_inotify_instances"}
-"""Files with the limits of a user namespace, which apply in addition, for example in containers without root (namespaces(7))."""
+"""Files with the limits of a user namespace, such as a container without root (namespaces(7)).
+
+Both these limits and those of the machine apply.
+"""
 _PLENTY = 1 << 62
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 

@@ -39,7 +39,7 @@ CACHE_ACTIONS = {
     "a new build",
     "test": "connect to the shared cache and read from it; in mode 'server' also write",
     "prefetch": "fetch all results for the current state of this project; run no builder",
-    "ready": "check whether the shared cache has all results of a commit; runs the analyses of its builders",
+    "ready": "check whether the shared cache has all results of a commit; this runs the analyses of the commit's builders",
     "serve": "serve this machine's results over HTTP",
 }
 

@@ -282,7 +282,7 @@ class SocketLimits:
         return HttpSocket(*values, limits=self, **more)
 
     def list_idle(self) -> Iterable[HttpSocket]:
-        """Return the connections that may end for a new connection, the oldest first."""
+        """Return the connections that can be closed to make room for a new connection, the oldest first."""
         return (each for each in self.all if not each.is_busy)
 
     def is_over(self) -> bool:

@@ -197,7 +197,7 @@ def _file_of_stamp(path: Path) -> Path:
 
 
 def _stamp_of(path: Path) -> str:
-    """Return a text that changes when another program writes or replaces the database, "" if the database is in use."""
+    """Return a text that changes when another program writes or replaces the database; return "" while the database is in use."""
     try:
         found = path.lstat()
         if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):

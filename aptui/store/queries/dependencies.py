@@ -320,7 +320,7 @@ def outgoing(reader: Reader, product_id: int) -> list[AssetDependency]:
 
 
 def incoming(reader: Reader, product_id: int) -> list[AssetDependency]:
-    """Return the dependencies on a product, on its own platform; each record names the product that needs it.
+    """Return the dependencies of other products on this product; each record names the product that needs this one.
 
     Without our index, as in a database of O3DE, a query takes 0.1 s with a million products.
     """

@@ -207,9 +207,9 @@ def _run(row: tuple[int, str, str, str, bytes, int, int, int, int, int, int]) ->
 
 # The usual duration of a job is the median of its earlier runs, and its noise is their median absolute deviation (MAD).
 #
-# A slow run means little if the durations of a job vary. So a run counts as slower only if it exceeds the noise of earlier runs,
-# and if it is a quarter and some milliseconds slower than the median. A few earlier runs have no reliable noise; then the run must
-# have taken twice as long as the median. If the last run made a draft, only drafts are compared, otherwise only finals.
+# A slow run means little if the durations of a job vary. So a run counts as slower only if its extra time exceeds this noise,
+# and if it took at least a quarter, and some milliseconds, more than the median. The noise of a few runs is not reliable; then
+# the run must have taken twice as long as the median. If the last run made a draft, only drafts are compared, otherwise only finals.
 
 LAST_RUNS = 12
 """Maximum number of earlier runs that are compared; these are the newest runs."""

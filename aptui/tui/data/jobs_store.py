@@ -684,7 +684,7 @@ class JobsStore:
         self._reconsider(rows)
 
     def _reconsider(self, changed: Rows | set[int]) -> None:
-        """Add and remove changed rows by the filter."""
+        """Apply the filter to the changed rows again: add the rows that match now, and remove the rows that do not."""
         if len(changed) and self._is_complete and self._shown.reconsider(self._table, self._filter, changed):
             self._lay_lines()
             self.version += 1

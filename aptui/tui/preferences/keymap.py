@@ -151,7 +151,9 @@ def _override(keymap: Keymap, own: list[list[str]]) -> None:
             continue  # not reported: the user's file did not cause this clash
         where = next(place for action_id, _, place in reversed(own) if action_id in {first, second})
         what = f"'{show_key(key)}' is bound to both '{first}' and '{second}'"
-        keymap.mistakes.append(UserError(what, where=where, hint=f"give one of the two actions another key, or '{NO_KEY}'"))
+        keymap.mistakes.append(
+            UserError(what, where=where, hint=f"assign another key to one of the two actions, or set it to '{NO_KEY}'")
+        )
     keymap.overrides = {action_id: ",".join(keymap.actions[action_id].keys) or _UNREACHABLE for action_id in places}
 
 

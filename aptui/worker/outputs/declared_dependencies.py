@@ -103,7 +103,7 @@ def _asset_links(product: JobProduct) -> Iterator[ProductLink]:
 def _path_links(product: JobProduct, order: ProcessOrder) -> Iterator[ProductLink]:
     for item in product.path_dependencies:
         if not isinstance(item, PathDependency):
-            raise _as_refused(product, f"has a {type(item).__name__} among its path dependencies, not a PathDependency")
+            raise _as_refused(product, f"has a {type(item).__name__} among its path dependencies; expected a PathDependency")
         if not isinstance(item.path, str):
             raise _as_refused(product, f"depends on the path {item.path!r}, which is not a text")
         if item.kind not in (PathDependencyKind.SOURCE_FILE, PathDependencyKind.PRODUCT_FILE):

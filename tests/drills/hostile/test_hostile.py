@@ -41,5 +41,5 @@ def test_builder_is_disabled_after_it_has_killed_three_workers(tmp_path: Path) -
     assert not hostile.crash_loop(tmp_path).violations
 
 
-def test_drill_finds_a_pool_without_a_limit_for_killed_workers(tmp_path: Path) -> None:
+def test_drill_detects_a_pool_that_does_not_limit_killed_workers(tmp_path: Path) -> None:
     assert hostile.crash_loop(tmp_path, 5, mutant="without-breaker").violations

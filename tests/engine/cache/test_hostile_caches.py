@@ -108,7 +108,7 @@ def test_batch_refuses_a_link_pipe_socket_or_file_in_place_of_a_folder(
 
 @pytest.mark.parametrize("place", FILES)
 @pytest.mark.parametrize("kind", ["link", "pipe", "socket"])
-def test_batch_refuses_a_link_pipe_or_socket_in_place_of_a_file(
+def test_batch_refuses_a_link_or_a_pipe_or_a_socket_in_place_of_a_file(
     project: Project, outside: Path, capsys: pytest.CaptureFixture[str], place: str, kind: str
 ) -> None:
     put_in_place(project.cache / place, kind, outside / "letter")

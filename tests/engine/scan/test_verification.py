@@ -52,7 +52,7 @@ def processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.real
 @pytest.mark.usefixtures("processes")
-def test_full_scan_runs_jobs_of_changed_files_with_unchanged_times(project: Project) -> None:
+def test_full_scan_finds_files_whose_bytes_changed_but_not_their_times(project: Project) -> None:
     for rel in ("f2/deep/a.txt", "f7/deep/a.txt"):
         change_secretly(project, rel)
 

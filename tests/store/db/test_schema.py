@@ -162,7 +162,12 @@ def test_a_database_that_is_a_folder_is_a_host_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("SQLITE_FULL", "ENOSPC"), ("SQLITE_IOERR_WRITE", "EIO"), ("SQLITE_BUSY", "close the program"), ("SQLITE_MISMATCH", "MISMATCH")],
+    [
+        ("SQLITE_FULL", "ENOSPC"),
+        ("SQLITE_IOERR_WRITE", "EIO"),
+        ("SQLITE_BUSY", "close the program"),
+        ("SQLITE_MISMATCH", "MISMATCH"),
+    ],
 )
 def test_sqlite_errors_are_reported_with_the_names_of_system_errors(tmp_path: Path, name: str, said: str) -> None:
     error = sqlite3.OperationalError("x")

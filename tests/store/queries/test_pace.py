@@ -34,7 +34,7 @@ def test_one_slow_earlier_run_does_not_change_the_median() -> None:
     assert (found.median_ms, found.is_slower, round(found.factor)) == (100, True, 3)
 
 
-def test_job_is_faster_only_if_it_exceeds_the_noise_of_earlier_runs() -> None:
+def test_job_counts_as_faster_only_if_the_gain_exceeds_the_noise() -> None:
     assert pace(100, [500, 510, 490]).is_faster
     assert not pace(480, [500, 510, 490]).is_faster
 

@@ -148,7 +148,7 @@ def test_line_of_a_batch_command_is_in_the_log_of_the_file_that_it_names(starts:
     assert [result.warnings for result in results.values()] == [0, 1, 0]
 
 
-def test_manifest_names_products_dependencies_facts_and_errors(starts: Starts) -> None:
+def test_manifest_lists_products_dependencies_facts_and_errors(starts: Starts) -> None:
     starts.with_manifest()
     starts.room.source("other.h", b"1")
     sources = {

@@ -87,7 +87,7 @@ def test_path_that_is_both_needed_and_excluded_causes_an_error(room):
 @pytest.mark.parametrize(
     ("declared", "why"),
     [
-        ({"path_dependencies": ["a.psd"]}, "has a str among its path dependencies, not a PathDependency"),
+        ({"path_dependencies": ["a.psd"]}, "has a str among its path dependencies; expected a PathDependency"),
         ({"path_dependencies": [PathDependency(3)]}, "depends on the path 3, which is not a text"),
         ({"path_dependencies": [PathDependency("a", 5)]}, "whose kind 5 is neither SOURCE_FILE nor PRODUCT_FILE"),
         ({"path_dependencies": [PathDependency("../a")]}, "depends on the path '../a', which leads out of its folder with '..'"),

@@ -224,7 +224,7 @@ class Proxy:
         try:
             await self._send_body(answer, response)
         except (aiohttp.ClientError, OSError, TimeoutError):
-            # Abort the connection, because an answer that ends normally looks complete.
+            # Abort the connection: if this incomplete answer ended normally, the client would believe that it is complete.
             if request.transport is not None:
                 request.transport.abort()
         return response

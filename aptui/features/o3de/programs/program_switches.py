@@ -59,7 +59,7 @@ SWITCHES = (
     Switch("gamefolder", SwitchArity.TEXT, "older: the name of the project's folder below the asset root"),
     Switch("platforms", SwitchArity.LIST, "exactly these platforms"),
     Switch("assetroot", SwitchArity.TEXT, "the folder for @ROOT@; by default the engine's folder"),
-    Switch("scanfolders", SwitchArity.LIST, "more scan folders, before all others"),
+    Switch("scanfolders", SwitchArity.LIST, "additional scan folders, which have priority over all others"),
     Switch("noConfigScanFolders", SwitchArity.NOTHING, "omit the scan folders of the configuration"),
     Switch("noGemScanFolders", SwitchArity.NOTHING, "omit the scan folders of gems"),
     Switch("scanfolderpattern", SwitchArity.LIST, "keep only scan folders of the configuration whose 'watch' matches"),

@@ -391,7 +391,7 @@ def _merging(registry: Registry, path: str) -> Callable[[], object]:
 
 
 def _platform_files(root: str, recorder: InputRecorder) -> list[str]:
-    """Return the files of `AssetProcessorConfig`, of the engine and of the folders under `restricted`."""
+    """Return the files of the folder `AssetProcessorConfig` of the engine, and of each folder under `restricted`."""
     restricted = os.path.join(root, "restricted")
     folders = [os.path.join(root, "AssetProcessorConfig")]
     folders += [os.path.join(restricted, name, "AssetProcessorConfig") for name in recorder.names(restricted)]

@@ -251,7 +251,8 @@ def _list_of(rules: list[Node]) -> Node:
     return Node(rules, first.where, first.where)
 
 
-# `BuilderConfig.ini` also overrides builders of an `aptui.yaml`. The overrides of script builders are stored in `facts` instead.
+# Apply the overrides of `BuilderConfig.ini` to the builders of an `aptui.yaml` too.
+# Overrides of script builders are stored in `facts` and not applied here.
 
 
 def with_overrides(root: Node, overrides: Sequence[JobOverride]) -> Node:

@@ -1,4 +1,4 @@
-"""The team's cache on the Shared cache screen: a draft of mode, location and patterns, a test of this draft, and the savings.
+"""The team's cache on the Shared cache screen. The user edits a draft of mode, location and patterns, and can test the draft.
 
 The draft is saved into the project's `aptui.yaml`; unchanged text stays as it is (`config.edit`).
 

@@ -431,7 +431,7 @@ def driven(batch: Batch) -> Iterator[Driven]:
 
 
 @pytest.mark.real
-def test_batch_answers_the_control_channel(batch: Batch, driven: Driven) -> None:
+def test_batch_replies_to_requests_on_the_control_channel(batch: Batch, driven: Driven) -> None:
     assert driven.ask("ping") == "pong"
     assert driven.ask("isidle") == "false"
     driven.send("waitforidle")

@@ -1,4 +1,4 @@
-"""The automatic move of the cursor in a log: once after reading, and only on request."""
+"""The cursor in a log moves by itself only if the caller asked for it, and then once, after the log was read."""
 
 from types import SimpleNamespace
 

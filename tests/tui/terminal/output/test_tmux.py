@@ -1,4 +1,4 @@
-"""The same keys give the same cells with and without the output layer, in a real terminal with any TERM."""
+"""In a real terminal, with any TERM, the same keys show the same characters with the output layer and without it."""
 
 from __future__ import annotations
 
