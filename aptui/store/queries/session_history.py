@@ -209,7 +209,8 @@ def _run(row: tuple[int, str, str, str, bytes, int, int, int, int, int, int]) ->
 #
 # A slow run means little if the durations of a job vary. So a run counts as slower only if its extra time exceeds this noise,
 # and if it took at least a quarter, and some milliseconds, more than the median. The noise of a few runs is not reliable; then
-# the run must have taken twice as long as the median. If the last run made a draft, only drafts are compared, otherwise only finals.
+# the run must have taken twice as long as the median. If the last run made a draft, only drafts are compared; otherwise only finals
+# are compared.
 
 LAST_RUNS = 12
 """Maximum number of earlier runs that are compared; these are the newest runs."""
