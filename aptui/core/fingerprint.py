@@ -185,7 +185,7 @@ _PHRASES = {
     "pointers": "'lfs_pointers'",
     "job parameters": "the parameters of the job",
     "additional fingerprint": "the job's additional fingerprint",
-    "parameters by file": "the parameters by file",
+    "parameters by file": "the set of parameters by file",
     "setting": "folder setting '{name}'",
     "source": "source '{name}'",
     "dependency": "dependency '{name}'",

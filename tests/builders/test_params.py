@@ -155,7 +155,7 @@ def test_unknown_parameter_without_a_similar_name_lists_the_known_names(bench):
     bench.name = "image"
     error = bench.analyse("a.x", {"zzz": 1}).error
 
-    assert error.startswith("builder 'image': unknown parameter 'zzz', known are format, quality,")
+    assert error.startswith("builder 'image': unknown parameter 'zzz', the parameters are: format, quality,")
 
 
 def test_error_for_a_wrong_value_names_a_similar_value(bench):

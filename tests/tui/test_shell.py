@@ -368,7 +368,7 @@ def test_banner_cuts_a_long_path_in_its_middle_so_that_the_remedy_is_visible(tmp
 def test_ctrl_c_copies_or_quits_at_the_second_press(tmp_path):
     async def press(app, pilot, _session):
         await pilot.press("ctrl+c")
-        await until(pilot, lambda: "'q' quits" in text(app))
+        await until(pilot, lambda: "press 'q' or ^C again to quit" in text(app))
         assert app.is_running
         await pilot.press("ctrl+c")
 

@@ -73,7 +73,7 @@ def test_screen_is_read_only_and_shows_the_error_if_trust_cannot_be_stored() -> 
 def test_long_list_of_changes_is_cut_in_the_question_but_not_in_the_sheet() -> None:
     runs = [f"  command number {at} with a text that is longer than a line" for at in range(20)]
     screen, question, _ = ask(*runs)
-    assert screen.asked[0][0].splitlines()[-1] == "  and 12 more"
+    assert screen.asked[0][0].splitlines()[-1] == "  and 12 more lines"
     question.ask_again(screen)
     assert len(screen.asked) == 1
 

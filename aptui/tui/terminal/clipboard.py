@@ -64,7 +64,7 @@ class Copied(Struct, frozen=True):
         if self.file:
             text += f"; the text is large, so it is also in '{self.file}'"
         elif "tmux" not in self.routes:
-            text += ", if it allows programs to copy"
+            text += ", if allowed"
         return text
 
 

@@ -219,7 +219,7 @@ def test_product_with_a_name_outside_the_cache_is_reported_and_not_deleted(proje
 
     said = project.engine_run().said
 
-    assert any("outside/letter' of the asset database is not deleted" in sentence for sentence in said), said
+    assert any("outside/letter' in the asset database was not deleted" in sentence for sentence in said), said
 
 
 # ------------------------------------------------------------------------------------------------------ schema of the database

@@ -167,7 +167,7 @@ def test_death_of_the_cluster_scheduler_changes_no_products(tmp_path):
         during(ran, project, {}, lambda: os.kill(found.scheduler.pid, signal.SIGKILL))
 
     check_like_local(project, tmp_path)
-    assert any("run here" in text for text in ran[0].said)
+    assert any("run on this machine" in text for text in ran[0].said)
 
 
 @pytest.mark.parametrize(("patience_s", "silence_s"), [(30.0, 2.0), (0.5, 4.0)], ids=["shorter than patience", "longer"])

@@ -123,7 +123,7 @@ def test_deleted_product_is_made_again_even_if_the_engine_once_deleted_it(projec
 def test_message_about_a_polled_folder_names_the_reason_and_a_remedy(project: LiveProject) -> None:
     project.write(b"assets/\xff/b.txt", "b")
     with project.running() as live:
-        project.until(lambda: any("rename it" in text for text in project.said))
+        project.until(lambda: any("rename the file" in text for text in project.said))
 
         [detail] = [root.detail for root in live.health.roots if root.mode is WatchMode.POLLING]
         assert any(detail in text and "is polled" in text for text in project.said)
@@ -633,7 +633,7 @@ def test_engine_releases_the_cache_and_ends_when_its_project_was_moved(
     monkeypatch.setattr(supervisor, "_MOVED_S", 0.2)
     with retrying.running() as live:
         away = retrying.root.rename(retrying.root.with_name("away"))
-        retrying.until(lambda: "was moved away" in live.health.disk)
+        retrying.until(lambda: "was moved" in live.health.disk)
         assert str(away) in live.health.disk
         with contextlib.closing(Cache(away / "Cache", ["linux"])) as cache:
             cache.take()  # `take` raises an error if the engine still holds the folder

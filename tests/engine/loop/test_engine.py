@@ -241,7 +241,7 @@ def test_dependency_of_several_runs_is_read_only_by_the_first_run(project: Proje
 def test_undecodable_project_path_is_refused(project: Project, tmp_path: Path) -> None:
     strange = Project(tmp_path / os.fsdecode(b"caf\xe9"), SETTINGS)
 
-    with pytest.raises(UserError, match="is not UTF-8"):
+    with pytest.raises(UserError, match="is not valid UTF-8"):
         strange.engine_run()
 
     assert not strange.cache.exists()

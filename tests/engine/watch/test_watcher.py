@@ -290,13 +290,13 @@ def test_root_whose_watch_ends_repeatedly_is_polled(top):
         put(top + b"/worse\xff")
         room.until(lambda: room.is_covered(top + b"/worse\xff"))
 
-        assert "not UTF-8" in room.watcher.health()[0].detail
+        assert "is not valid UTF-8" in room.watcher.health()[0].detail
 
 
 def test_a_folder_whose_name_is_not_utf8_makes_the_root_polled(top):
     put(top + b"/b\xff/a")
     with watching(native(top)) as room:
-        assert "not UTF-8" in room.until_mode(WatchMode.POLLING).detail
+        assert "is not valid UTF-8" in room.until_mode(WatchMode.POLLING).detail
         put(top + b"/b\xff/a", b"new")
 
         room.until(lambda: room.paths() == {top + b"/b\xff"})
@@ -305,7 +305,7 @@ def test_a_folder_whose_name_is_not_utf8_makes_the_root_polled(top):
 def test_root_is_watched_again_when_its_undecodable_folder_is_renamed(top):
     put(top + b"/b\xff/a")
     with watching(native(top), settings=replace(QUICK, retry_names_s=0.1)) as room:
-        assert "rename it" in room.until_mode(WatchMode.POLLING).detail
+        assert "rename the file" in room.until_mode(WatchMode.POLLING).detail
         os.rename(top + b"/b\xff", top + b"/b")
 
         room.until_mode(WatchMode.NATIVE)
@@ -339,7 +339,7 @@ def test_a_file_with_an_unusual_name_is_reported_by_the_same_name(top):
 def test_deleted_root_is_watched_again_when_it_exists_again(top):
     with watching(native(top)) as room:
         os.rmdir(top)
-        assert "not there" in room.until_mode(WatchMode.GONE).detail
+        assert "does not exist" in room.until_mode(WatchMode.GONE).detail
         room.forget()
         os.mkdir(top)
         room.until(lambda: bool(room.losses()))

@@ -120,7 +120,7 @@ def test_gateway_verb_that_cannot_listen_stops_only_an_engine_that_it_started(ho
 
         refused = home.run("gateway")
 
-        assert (refused.returncode, "is taken" in refused.stderr) == (4, True)
+        assert (refused.returncode, "is in use" in refused.stderr) == (4, True)
         assert home.pids() == []
         home.run("start")
         assert home.run("gateway").returncode == 4

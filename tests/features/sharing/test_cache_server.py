@@ -220,7 +220,7 @@ def test_invalid_port_is_a_user_error(port, tmp_path):
 
 
 def test_occupied_port_of_the_cache_server_is_reported(tmp_path, open_server):
-    with pytest.raises(BusyError, match="is taken"):
+    with pytest.raises(BusyError, match="is in use"):
         serve(CacheServer(str(tmp_path / "store"), port=urlsplit(open_server).port))
 
 

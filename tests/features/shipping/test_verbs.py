@@ -101,7 +101,7 @@ def test_unknown_seed_or_platform_is_refused(run: Run, rows: Rows) -> None:
     assert run("assetlist", "nope")[0] == 3
     assert run("assetlist")[0] == 3
     code, _, complaint = run("assetlist", "s0", "--platform", "windows")
-    assert (code, "there are linux" in complaint) == (3, True)
+    assert (code, "the platforms are: linux" in complaint) == (3, True)
 
 
 # ------------------------------------------------------------------------------------------------------------------ bundle

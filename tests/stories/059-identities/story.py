@@ -75,7 +75,7 @@ def play(story):
     story.write("assets/aa.txt", "copied")
     story.write("assets/aa.txt.meta", meta(ONE, "sub/b.txt"))
     story.run("sub/b.txt:copies", "user.scr:scripted", failed=("aa.txt:analysis",))
-    assert "'sub/b.txt' too" in story.errors()["aa.txt:analysis"]
+    assert "also the UUID of 'sub/b.txt'" in story.errors()["aa.txt:analysis"]
     assert uuids(story)["sub/b.txt"] == one
     story.delete("assets/sub/b.txt")
     story.delete("assets/sub/b.txt.meta")

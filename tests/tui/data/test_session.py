@@ -253,7 +253,7 @@ def test_session_without_engine_reads_the_database_and_refuses_requests(tmp_path
     session.open()
 
     assert listener.calls == [("subscribed", 0, 0, {})]
-    with pytest.raises(KnownError, match="without an engine"):
+    with pytest.raises(KnownError, match="which has no engine"):
         session.ask(PingEngine()).result(PATIENCE_S)
     session.close()
 

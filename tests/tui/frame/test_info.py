@@ -44,7 +44,7 @@ def test_scan_folders_are_listed_in_order(tmp_path: Path) -> None:
     assert "without subfolders" in said[first]
     assert said[second].endswith("pc")
     assert not any("/c/i" in line for line in said)
-    assert any(".png, .fbx   a new source waits 300 ms" in line for line in said)
+    assert any(".png, .fbx   a new source waits up to 300 ms" in line for line in said)
     assert any("127.0.0.1:45643" in line for line in said)
 
 

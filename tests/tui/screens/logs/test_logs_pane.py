@@ -358,7 +358,7 @@ def test_tab_form_refuses_a_used_name_and_closes_with_escape(tmp_path, log):
         await pilot.press("t", "a", *"Debug", "enter")
         await until(pilot, lambda: "another tab has this name" in text(app))
         await pilot.press("s", "shift+tab", "x", "enter")
-        await until(pilot, lambda: "letters of EWID" in text(app))
+        await until(pilot, lambda: "write only the letters E, W, I and D" in text(app))
         await pilot.press("escape")
         await until(pilot, lambda: pane.pane.has_focus)
         await until(pilot, lambda: len(pane.tabs.tabs) == 3)
