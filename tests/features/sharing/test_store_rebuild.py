@@ -79,7 +79,7 @@ def test_stored_result_that_differs_from_two_equal_runs_is_removed(run: Run, pro
     code, out, _ = run("cache", "verify", "--rebuild", "100%")
 
     assert code == 1
-    assert "b.glu@linux:glue: linux/b.out: both runs differ from the kept result from byte 5 on, of" in out
+    assert "b.glu@linux:glue: linux/b.out: both runs differ from the kept result from byte 5, of" in out
     assert "1 result removed; removed results are built again when needed" in out
     assert (rebuilt(run)["kept"], rebuilt(run)["differences"]) == (3, [])
     run("batch", "--set", "cache=Other")

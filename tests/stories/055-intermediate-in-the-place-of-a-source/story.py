@@ -30,7 +30,7 @@ def play(story):
     # a source appears where the job of a later stage has made an intermediate: the job fails until the source is deleted
     story.write("assets/A.low", "real")
     story.run("a.mid:chained@common!", "A.low:chained")
-    assert "begins with 'a.top'" in story.errors()["a.mid:chained@common"]
+    assert "has the path of an existing source" in story.errors()["a.mid:chained@common"]
     assert story.texts() == {"common/a.mid": "made", "a.end": "real"}
     story.delete("assets/A.low")
     story.run("a.mid:chained@common", "a.low:chained")

@@ -250,7 +250,7 @@ async def test_engine_page_executes_its_commands_and_keys(tmp_path):
         await pilot.press("z")
         for name, rest in (("disconnect", "9"), ("restart-worker", "9"), ("restart-worker", "2"), ("disconnect", "2")):
             next(command for command in pane.commands() if command.name == name).run(rest)
-        await until(pilot, lambda: "there is no client 9" in text(app) and "worker 9 does not exist" in text(app))
+        await until(pilot, lambda: "there is no client 9" in text(app) and "there is no worker 9" in text(app))
         await pilot.press("y")
         await until(pilot, lambda: session.told == [RestartWorker(2), Disconnect(2)])
         await pilot.click("#connections-clients", offset=(4, 0))
