@@ -52,8 +52,8 @@ def play(story):
     story.write("assets/models/rock.gltf", model(4))
     story.run(f"{ROCK}!")
     assert story.errors() == {
-        ROCK: "models/rock.gltf: accessor 0 ('POSITION' of mesh 'rock', primitive 0): the elements end at byte 48 of buffer view 0, "
-        "which has only 36 bytes"
+        ROCK: "models/rock.gltf: accessor 0 ('POSITION' of mesh 'rock', primitive 0): the elements end at byte 48 of "
+        "buffer view 0, which has only 36 bytes"
     }
     story.write("assets/models/rock.gltf", model(2))
     story.run(ROCK)
