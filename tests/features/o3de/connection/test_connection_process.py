@@ -425,7 +425,7 @@ def test_engine_reports_a_port_in_use_and_continues(tmp_path: Path, monkeypatch:
         project.write("assets/a.txt", "a")
         with project.running() as live:
             supervisor = ConnectionSupervisor(live)
-            project.until(lambda: any(f"port {port} is taken" in text for text in project.said))
+            project.until(lambda: any(f"port {port} is used by another program" in text for text in project.said))
 
             assert (supervisor.port, supervisor.pid) == (0, 0)
             project.write("assets/a.txt", "b")

@@ -223,14 +223,14 @@ def test_decoder_ignores_unknown_fields_and_fills_in_missing_fields() -> None:
     ],
 )
 def test_damaged_message_is_refused(payload: bytes) -> None:
-    with pytest.raises(ValueError, match=r"^it "):
+    with pytest.raises(ValueError, match=r"^the (data|message) "):
         decode(BY_NAME["RequestPing"].request, payload)
 
 
 def test_decoder_refuses_a_number_with_the_wrong_length() -> None:
     payload = client.message("0CBE6A7C-9D19-4D41-B29C-A52476BB337A", client.element(client.INT, "SearchType", b"12345"), version=3)
 
-    with pytest.raises(ValueError, match="another length"):
+    with pytest.raises(ValueError, match="wrong length"):
         decode(BY_NAME["RequestAssetStatus"].request, payload)
 
 

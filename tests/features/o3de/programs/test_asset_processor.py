@@ -103,7 +103,7 @@ def test_port_in_use_is_refused(project: O3deProject, capsys: pytest.CaptureFixt
 
         assert asset_processor.main(arguments) == 1
 
-    assert "is taken" in capsys.readouterr().out
+    assert "is used by another program" in capsys.readouterr().out
 
 
 def test_signal_stops_the_processor_cleanly(project: O3deProject, gui: Driven) -> None:

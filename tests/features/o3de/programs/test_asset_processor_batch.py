@@ -382,7 +382,7 @@ def test_newer_database_is_deleted_only_on_request(batch: Batch, is_wanted: bool
 
     run = batch.run(*(["--ignoreFutureAssetDatabaseVersionError"] if is_wanted else []), code=0 if is_wanted else 1)
 
-    assert "has version 99, newer than 40" in batch.output
+    assert "has version 99" in batch.output
     assert run.numbers.get("Successes", 0) == is_wanted
 
 
