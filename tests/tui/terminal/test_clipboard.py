@@ -31,7 +31,7 @@ def test_copy_is_sent_to_a_plain_terminal_as_osc_52(tmp_path):
 
     assert written == ["\x1b]52;c;" + base64.b64encode("naïve".encode()).decode() + "\x07"]
     assert (copied.size_bytes, copied.routes, copied.file) == (6, ("terminal",), None)
-    assert copied.toast() == "6 B → terminal, if it allows programs to copy"
+    assert copied.toast() == "6 B → terminal, if allowed"
 
 
 def test_copy_is_sent_to_gnu_screen_as_osc_52_in_several_parts(tmp_path):
@@ -43,7 +43,7 @@ def test_copy_is_sent_to_gnu_screen_as_osc_52_in_several_parts(tmp_path):
     assert "".join(f"\x1bP{piece}\x1b\\" for piece in pieces) == written[0]
     assert all(len(piece) < 250 for piece in pieces)
     assert "".join(pieces) == "\x1b]52;c;" + base64.b64encode(b"x" * 500).decode() + "\x07"
-    assert copied.toast() == "500 B → screen and terminal, if it allows programs to copy"
+    assert copied.toast() == "500 B → screen and terminal, if allowed"
 
 
 @pytest.mark.real
