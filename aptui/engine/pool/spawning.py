@@ -30,11 +30,6 @@ if TYPE_CHECKING:
 _PIPE_BYTES = 1 << 20
 _ALLOWED = frozenset({"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV"})
 _ALLOWED_PREFIXES = ("LC_", "PYTHON", "XDG_")
-_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
-"""Variable with the number of threads of numpy's linear algebra in a worker; it is 1 unless the user sets it.
-
-More threads take processor time while they wait, and a product could depend on their number.
-"""
 MARK_VARIABLE = "APTUI_WORKER"
 
 
@@ -108,7 +103,7 @@ def spawn(environment: Mapping[str, str], sandbox: Sandbox | None) -> SpawnedWor
             stdout=writer,
             stderr=writer,
             pass_fds=(theirs.fileno(), asked.fileno()),
-            env={_BLAS_THREADS: os.environ.get(_BLAS_THREADS, "1"), **python_environment(environment), name: value},
+            env={**python_environment(environment), name: value},
             start_new_session=True,
             cwd="/",
         )
