@@ -267,7 +267,10 @@ def _show_files(document: Document, hidden: dict[bytes, str]) -> None:
 
 
 def _name_textures(tree: Object, textures: str) -> None:
-    """Name products instead of picture files: products have lower-case names, and those of the `texture` builder its extension."""
+    """Name products instead of picture files: products have lower-case names, and those of the `texture` builder its extension.
+
+    An extension for another format, such as EXT_texture_webp, is removed from textures whose picture becomes such a product.
+    """
     feature, kind = _GPU_TEXTURES.get(textures, ("", ""))
     changed = set()
     for index, image in enumerate(as_objects(tree.get("images"))):
@@ -278,12 +281,19 @@ def _name_textures(tree: Object, textures: str) -> None:
             if feature:
                 image["mimeType"] = kind
                 changed.add(index)
+    replaced: set[str] = set()
     for texture in as_objects(tree.get("textures")):
-        if texture.get("source") in changed:
-            texture["extensions"] = {**as_object(texture.get("extensions")), feature: {"source": texture.pop("source")}}
+        extensions = as_object(texture.get("extensions"))
+        formats = {name: each["source"] for name, each in extensions.items() if as_object(each).get("source") in changed}
+        sources = [texture.pop("source")] if texture.get("source") in changed else []
+        if sources or formats:
+            kept = {name: each for name, each in extensions.items() if name not in formats}
+            texture["extensions"] = {**kept, feature: {"source": [*sources, *formats.values()][0]}}
+            replaced.update(formats)
     if changed:
+        replaced -= {name for texture in as_objects(tree.get("textures")) for name in as_object(texture.get("extensions"))}
         for key in ("extensionsUsed", "extensionsRequired"):
-            tree[key] = sorted({*tree.get(key, []), feature})
+            tree[key] = sorted({*tree.get(key, [])} - replaced | {feature})
 
 
 def _write(request: ProcessJobRequest, name: str, data: bytes, tree: Object, needs: list[PathDependency], level: int = 0) -> None:

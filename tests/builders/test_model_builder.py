@@ -341,6 +341,21 @@ def test_textures_refer_to_products_of_the_texture_builder(bench, sample, gltfpa
     assert [each.path for each in bench.products[1].path_dependencies] == ["art/Rock face.PNG"]
 
 
+@pytest.mark.parametrize("fallback", [{}, {"source": 0}])
+def test_reference_to_a_webp_becomes_a_reference_to_the_product_of_the_texture_builder(bench, sample, fallback):
+    sample.tree["images"] = [{"uri": "rock.png"}, {"uri": "rock.webp"}]
+    sample.tree["textures"] = [{**fallback, "extensions": {"EXT_texture_webp": {"source": 1}}}]
+    sample.tree["extensionsUsed"] = sample.tree["extensionsRequired"] = ["EXT_texture_webp"]
+    source = sample.write(bench, "rock.gltf")
+    bench.write("rock.png", picture())
+    bench.write("rock.webp", picture("WEBP"))
+
+    tree, _ = read_glb(bench.build(source, textures="ktx2", optimise=False)["rock.glb"])
+
+    assert tree["textures"] == [{"extensions": {"KHR_texture_basisu": {"source": 0 if fallback else 1}}}]
+    assert tree["extensionsUsed"] == tree["extensionsRequired"] == ["KHR_texture_basisu"]
+
+
 @pytest.mark.real
 @needs("gltfpack")
 def test_real_gltfpack_halves_a_model(bench):
