@@ -171,7 +171,7 @@ def inspect(root: Path, names: Sequence[str]) -> Art:
     tables = tuple(name for name in names if _extension(name) in ("csv", "tsv") and _is_text_table(root / name))
     translations = tuple(f"*.{each}" for each in ("po", "xlf", "xliff") if each in kinds)
     shaders = tuple(name for name in names if _SHADER.search(name.lower()) and _OPENGL.search(_read(root / name, 4096)))
-    faces, template = _find_faces(lowered), _find_template(lowered)
+    faces, template = _find_faces(names), _find_template(names)
     return Art(True, folders, faces, atlases, template, tables, (*translations, *tables), shaders)
 
 
@@ -225,22 +225,22 @@ def _is_text_table(file: Path) -> bool:
 
 
 def _find_faces(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the ends of the file names of the first cube map, () if no six pictures are named so."""
-    known = set(names)
-    for name in names:
+    """Return the ends of the file names of the first cube map, in their own case; () if no six pictures are named so."""
+    known = {name.lower(): name for name in names}
+    for name in known:
         for faces in _FACES:
             stem, extension = posixpath.splitext(name)
             head, separator = stem[: -len(faces[0]) - 1], stem[-len(faces[0]) - 1 : -len(faces[0])]
-            tails = tuple(f"{separator}{face}{extension}" for face in faces)
-            if separator in ("_", "-") and all(f"{head}{tail}" in known for tail in tails):
-                return tails
+            found = [known.get(f"{head}{separator}{face}{extension}", "") for face in faces]
+            if separator in ("_", "-") and all(found):
+                return tuple(each[len(head) :] for each in found)
     return ()
 
 
 def _find_template(names: Sequence[str]) -> str:
     """Return the template of the translations: a `.pot` beside all of them, or the only `.pot`."""
-    folders = {posixpath.dirname(name) for name in names if name.endswith(".po")}
-    templates = [posixpath.split(name) for name in names if name.endswith(".pot")]
+    folders = {posixpath.dirname(name) for name in names if name.lower().endswith(".po")}
+    templates = [posixpath.split(name) for name in names if name.lower().endswith(".pot")]
     for file, _count in Counter(file for _folder, file in templates).most_common():
         if folders <= {folder for folder, each in templates if each == file}:
             return f"./{file}"

@@ -106,7 +106,7 @@ def test_existing_atlas_of_the_proposed_name_is_not_overwritten(tmp_path: Path) 
     assert (tmp_path / "sprites/sprites.atlas").read_text() == "mine"
 
 
-@pytest.mark.parametrize("faces", ["px nx py ny pz nz", "right left top bottom front back"])
+@pytest.mark.parametrize("faces", ["px nx py ny pz nz", "right left top bottom front back", "PX NX PY NY PZ NZ"])
 def test_six_pictures_of_a_sky_become_a_cube_map(tmp_path: Path, faces: str) -> None:
     first, *others = [f"_{face}.png" for face in faces.split()]
 
@@ -145,6 +145,7 @@ def test_csv_whose_columns_are_languages_is_a_table_of_texts(tmp_path: Path) -> 
     [
         ({"l/a.pot", "m/a.pot", "m/b.pot"}, "./a.pot"),
         ({"source/all.pot"}, "source/all.pot"),
+        ({"l/All.POT", "m/All.POT"}, "./All.POT"),
         ({"l/a.pot", "m/b.pot"}, None),
     ],
 )
