@@ -7,6 +7,7 @@ import platform
 import struct
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -213,6 +214,21 @@ def test_mip_of_an_image_with_an_odd_side_averages_all_pixels() -> None:
     row = np.array([[[0, 0, 0, 255], [30, 0, 0, 255], [90, 0, 0, 255]]], np.uint8)
 
     assert make_mips(row, "data", has_mips=True, bleeds=True, coverage=None)[1].tolist() == [[[40, 0, 0, 255]]]
+
+
+@pytest.mark.parametrize("usage", ["color", "normal", "data"])
+@pytest.mark.parametrize("height", [512, 514])
+def test_mips_of_a_picture_with_an_even_height_are_computed_in_bands_and_need_little_memory(usage: str, height: int) -> None:
+    pixels = np.random.default_rng(4).integers(0, 256, (height, 64, 4), np.uint8)
+    make_mips(pixels[:2, :2], usage, has_mips=True, bleeds=True, coverage=None)  # computes the cached tables
+
+    tracemalloc.start()
+    levels = [premultiply(level) for level in make_mips(pixels, usage, has_mips=True, bleeds=True, coverage=None)]
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert levels[1].shape == (height // 2, 32, 4)
+    assert peak_bytes < 30 * height * 64
 
 
 def test_transparent_pixels_get_the_colour_of_their_neighbours() -> None:

@@ -3,8 +3,8 @@
 Colours are averaged in linear light and weighted by their alpha, so that mips are not dark and have no halos. Normals are averaged
 as vectors and made unit vectors again. Other values are averaged as they are.
 
-Shapes: pictures are (height, width, 4), uint8. Memory: about 16 bytes a pixel of the first level, which is converted to floats only
-in bands; if its height is odd, about 60 bytes.
+Shapes: pictures are (height, width, 4), uint8. Memory: about 20 bytes a pixel of the first level, which is converted to floats only
+in bands; if its height is odd, about 40 bytes. A resize needs about 40 bytes a pixel of its source.
 
 Tests: `tests/builders/test_texture_builder.py`.
 """
@@ -42,7 +42,7 @@ def make_mips(pixels: Pixels, usage: str, *, has_mips: bool, bleeds: bool, cover
     if usage not in ("color", "ui"):
         to_floats, to_pixels = (_read_vectors, _write_vectors) if usage == "normal" else (_read_values, _to_bytes)
         made = [to_pixels(level) for level in _halve_all(pixels, to_floats, has_mips=has_mips)]
-        return [_write_vectors(_read_vectors(pixels)) if usage == "normal" else pixels, *made]
+        return [_make_unit_vectors(pixels) if usage == "normal" else pixels, *made]
     is_bled = bleeds and bool((pixels[..., 3] == 0).any())
     levels = _halve_all(pixels, _read_colours, has_mips=has_mips or is_bled)
     if is_bled:
@@ -80,8 +80,11 @@ def resize(pixels: Pixels, size: tuple[int, ...], usage: str) -> Pixels:
 
 def premultiply(pixels: Pixels) -> Pixels:
     """Return a picture whose stored (not linear) colour values are multiplied by alpha, as engines expect."""
-    product = pixels[..., :3].astype(np.uint32) * pixels[..., 3:]
-    return np.dstack([(product + 127) // 255, pixels[..., 3]]).astype(np.uint8)
+    product = pixels[..., :3].astype(np.uint16)
+    product *= pixels[..., 3:]
+    product += 127  # at most 255 * 255 + 127, which fits into 16 bits
+    product //= 255
+    return np.dstack([product.astype(np.uint8), pixels[..., 3]])
 
 
 def _read_values(pixels: Pixels) -> Floats:
@@ -98,6 +101,11 @@ def _write_vectors(level: Floats) -> Pixels:
     x, y, z = np.moveaxis(level[..., :3], 2, 0)
     length = np.maximum(np.sqrt(x * x + y * y + z * z), np.float32(1e-6))
     return np.dstack([_to_bytes((level[..., :3] / length[..., None] + 1) * np.float32(127.5)), _to_bytes(level[..., 3])])
+
+
+def _make_unit_vectors(pixels: Pixels) -> Pixels:
+    bands = (pixels[top : top + _BAND_ROWS] for top in range(0, len(pixels), _BAND_ROWS))
+    return np.concatenate([_write_vectors(_read_vectors(band)) for band in bands])
 
 
 def _read_alpha(pixels: Pixels) -> Floats:
