@@ -325,6 +325,7 @@ BROKEN = [
     ("a.obj", "v 0 0\n", "a.obj:1: 'v' needs 3 numbers, but has 2"),
     ("a.stl", stl()[:-1], "a.stl: the file should have 184 bytes for its 2 triangles, but has 183"),
     ("a.stl", bytes(10), "a.stl: the file should have 84 bytes for its 0 triangles, but has 10"),
+    ("a.stl", bytes(100), "a.stl: the model has no triangles"),
     ("a.stl", "solid x\nfacet normal 0 0 1\n", "a.stl:2: the file ends without 'endsolid'"),
     ("a.ply", "plx", "a.ply:1: the file does not begin with 'ply'"),
     ("a.ply", "ply\nformat ascii 1.0\n", "a.ply: the header does not end with 'end_header'"),

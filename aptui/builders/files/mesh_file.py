@@ -268,8 +268,10 @@ def _check_stl(data: bytes) -> None:
     if data.lstrip().startswith(b"solid") and (b"facet" in data[:1024] or len(data) < needed):
         if b"endsolid" not in data[-1024:]:
             raise _BrokenMeshError("the file ends without 'endsolid'", data.count(b"\n") + (not data.endswith(b"\n")))
-    elif len(data) < needed or not count:
+    elif len(data) < needed:
         raise _BrokenMeshError(f"the file should have {needed:,} bytes for its {count:,} triangles, but has {len(data):,}")
+    elif not count:
+        raise _BrokenMeshError("the model has no triangles")
 
 
 def _check_off(text: str) -> None:

@@ -139,7 +139,9 @@ def _check_face(corners: list[str], counts: dict[str, int], highest: dict[str, t
                 raise BrokenObjError(
                     f"{corner!r} is not a valid corner of a face; write corners like 1, 1/2 or 1/2/3", number
                 ) from None
-            if value == 0 or -value > counts[kind]:
+            if value == 0:
+                raise BrokenObjError(f"the face refers to number 0 of the {_KINDS[kind]}, but these numbers begin at 1", number)
+            if -value > counts[kind]:
                 raise BrokenObjError(
                     f"the face refers to number {value:,} of the {_KINDS[kind]}, but only {counts[kind]:,} are defined "
                     "before the face",

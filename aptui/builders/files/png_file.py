@@ -196,7 +196,7 @@ def _chunks(data: bytes, file: PngFile) -> Iterator[tuple[bytes, int, int]]:
                     if is_chunk
                     else "damaged PNG: bytes between two chunks do not belong to any chunk"
                 )
-            file.remarks.append("the bytes after the end mark (IEND) do not belong to the picture")
+            file.remarks.append("the file ends with bytes that do not belong to the picture")
             return
         is_right = zlib.crc32(memoryview(data)[at + 4 : end - 4]) == int.from_bytes(data[end - 4 : end])
         if is_right:

@@ -28,7 +28,7 @@ def test_obj_face_may_refer_to_later_vertices_and_span_several_lines():
         ("vn 1 2\n", 1, "'vn' needs 3 numbers, but has 2"),
         ("v 0 0 0\nf 1 1\n", 2, "a face needs at least 3 corners, but this face has 2"),
         ("v 0 0 0\nf 1 1 2\n", 2, "the face refers to number 2 of the vertices, but the file has only 1"),
-        ("v 0 0 0\nf 1 1 0\n", 2, "the face refers to number 0 of the vertices, but only 1 are defined before the face"),
+        ("v 0 0 0\nf 1 1 0\n", 2, "the face refers to number 0 of the vertices, but these numbers begin at 1"),
         ("v 0 0 0\nf 1 1 -2\n", 2, "the face refers to number -2 of the vertices, but only 1 are defined before the face"),
         ("v 0 0 0\nf 1/1 1 1\n", 2, "the face refers to number 1 of the texture coordinates, but the file has only 0"),
         ("v 0 0 0\nf 1//3 1 1\n", 2, "the face refers to number 3 of the normals, but the file has only 0"),

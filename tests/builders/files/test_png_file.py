@@ -124,8 +124,8 @@ def test_ancillary_chunk_with_odd_content_does_not_change_the_pixels(bench, text
         (b"", "the file has no end mark (chunk IEND)"),
         (b"IE", "the file has no end mark (chunk IEND)"),
         (b"\0\0\0\0IEND\xaeB`", "the file has no end mark (chunk IEND)"),
-        (b"\n" * 20, "the bytes after the end mark (IEND) do not belong to the picture"),
-        (b"\0\0\1\0tEXtcut off here", "the bytes after the end mark (IEND) do not belong to the picture"),
+        (b"\n" * 20, "the file ends with bytes that do not belong to the picture"),
+        (b"\0\0\1\0tEXtcut off here", "the file ends with bytes that do not belong to the picture"),
     ],
 )
 def test_png_whose_end_mark_is_missing_or_damaged_warns(bench, end, remark):
