@@ -53,7 +53,7 @@ def _says_version() -> bool:
     try:
         sys.stdout.write(f"aptui {__version__}\n")
         sys.stdout.flush()
-    except OSError:
+    except (AttributeError, OSError):  # a closed stdout is None
         return False
     return True
 

@@ -38,7 +38,9 @@ def test_command_line_without_verb_lists_the_verbs(capsys: pytest.CaptureFixture
 def test_every_verb_has_help_and_project_option(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main([verb, "--help"]) == 0
 
-    assert "--project DIR" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "--project DIR" in shown
+    assert "SUPPRESS" not in shown
 
 
 def test_version_option_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -313,8 +315,9 @@ def test_unwritable_stdout_is_reported_in_one_line(verb: str, tmp_path: Path) ->
 
 
 @pytest.mark.real
-def test_verb_works_if_its_standard_streams_are_closed(tmp_path: Path) -> None:
-    done = run_in_shell("schema --path <&- >&-", tmp_path)
+@pytest.mark.parametrize("words", ["schema --path", "--version"])
+def test_verb_works_if_its_standard_streams_are_closed(words: str, tmp_path: Path) -> None:
+    done = run_in_shell(f"{words} <&- >&-", tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")
 
