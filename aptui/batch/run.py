@@ -243,7 +243,7 @@ def _follow(client: EngineClient, options: RunOptions, reporter: Reporter) -> po
     if not client.listen_until(lambda: answers, _AT_ONCE_S):
         health = client.ask(port.Subscribe(wants_all=False)).get("health")
         if isinstance(health, dict) and (holds := health.get("holds")):
-            reporter.say(printing.line(f"waiting, because changes are held until these commands end: {', '.join(holds)}"), "yellow")
+            reporter.say(printing.line(f"waiting, because changes are held by {', '.join(holds)}"), "yellow")
         client.listen_while_alive(lambda: answers, on_news=lambda news: reporter(news.notice))
     if isinstance(answers[0], KnownError):
         raise answers[0]

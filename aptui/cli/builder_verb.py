@@ -179,7 +179,7 @@ def _run(config: Config, name: str, path: str, platform: str) -> int:
     for product in result.products:
         facts = "".join(f", {key} {printing.line(str(value))}" for key, value in (product.facts or NO_FACTS).all.items())
         printing.say(f"  {printing.line(product.name)}  {printing.size(product.size)}, sub id {product.sub_id}{facts}")
-    printing.say(f"the products are in {staging}")
+    printing.say(f"the files of the run are in {staging}")
     return 0 if result.outcome is Outcome.SUCCEEDED else 1
 
 

@@ -36,7 +36,8 @@ _VERBS = ("why", "log", "status", "builders", "explain", "deps", "reprocess")
 _HELP = """\
 failed: list the failed jobs and their errors
 jobs TERMS: list the jobs that match all terms, as in 'jobs texture status:failed'
-more: print the next lines of the last answer why JOB: explain why a job ran, waits or failed; JOB is #NUMBER, or a path
+more: print the next lines of the last answer
+why JOB: explain why a job ran, waits or failed; JOB is #NUMBER, or a path
 log JOB: print the log of a job's last run
 status: print the number of jobs in each state
 reprocess PATH: run the jobs of a source again

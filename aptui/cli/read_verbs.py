@@ -323,7 +323,7 @@ def status(arguments: Namespace) -> int:
         more, colour = (": aptui check", "yellow") if found else ("", "")
         printing.say(f"checks     {findings_line(found, len(config.checks))}{more}", colour)
     if slower_count:
-        printing.say(f"slower     {printing.count(slower_count, 'job')} than in earlier runs: aptui jobs --slower", "yellow")
+        printing.say(f"slower     {printing.count(slower_count, 'job')} compared with earlier runs: aptui jobs --slower", "yellow")
     if flaky_count:
         printing.say(f"flaky      {printing.count(flaky_count, 'job')}: aptui jobs --filter is:flaky", "yellow")
     if draft_count:

@@ -40,8 +40,9 @@ def trust_arguments(parser: ArgumentParser) -> None:
     parser.epilog = """\
 Verbs that run jobs (batch, start, serve, reprocess, rerun, restore, verify --repair
 and --rebuild) trust the project that they run. The screen asks before it starts an
-engine. Verbs that only read do not run code of a project that is not trusted. If aptui.yaml, code in builders/, or a project file
-that a command names changes, the project must be trusted again.
+engine. Verbs that only read do not run code of a project that is not trusted. If
+aptui.yaml, code in builders/, or a project file that a command names changes, the
+project must be trusted again.
 APTUI_TRUST=1 trusts every project, for build machines."""
 
 

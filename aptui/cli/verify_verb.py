@@ -488,10 +488,10 @@ def _verdict(checked: int, unknown: int, findings: list[Finding], *, is_repaired
     if not findings:
         return f"{printing.count(checked, 'product')} equal to the recorded digest{without}"
     if is_repaired:
-        return f"{len(findings):,} of {printing.count(checked, 'product')} were made again"
+        return f"made again: {len(findings):,} of {printing.count(checked, 'product')}"
     sources = list(_first_sources(findings))
     return (
-        f"{len(findings):,} of {printing.count(checked, 'product')} differ from the recorded digest{without}; to make them again, "
+        f"{len(findings):,} of {printing.count(checked, 'product')} not equal to the recorded digest{without}; to make them again, "
         f"run 'aptui verify --repair' or 'aptui reprocess {' '.join(sources)}'"
     )
 

@@ -89,7 +89,7 @@ class FolderCompiler:
         if real[0] == real[1]:
             self._tree.wrong(f"scan folder '{later.name}' is the same folder as '{earlier.name}'", node.value["path"])
         elif earlier.recursive and _contains(real[0], real[1]):
-            what = f"scan folder '{later.name}' is inside '{earlier.name}', which has a lower order, so it would have no files"
+            what = f"scan folder '{later.name}' is inside '{earlier.name}', which takes precedence, so it would have no files"
             self._tree.wrong(what, node.value["path"], f"give '{later.name}' an order below {earlier.order}")
 
     def ignore_regex(self, folders: tuple[ScanFolder, ...]) -> str:

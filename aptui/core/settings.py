@@ -302,7 +302,7 @@ class SettingsTree:
             raise UserError(
                 f"builder '{name}' has no parameters, because it only copies files",
                 where=file.where(name, "params"),
-                hint="to leave these files out, write 'skip'",
+                hint="to leave these files out, write platforms: {'*': skip}",
             )
         if builder is not None and builder.params_schema:
             _check_params(file, name, section, builder)

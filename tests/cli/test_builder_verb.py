@@ -49,7 +49,7 @@ def test_builder_run_prints_log_dependencies_products_and_undeclared_reads(
         "other.txt' without declaring it (atlas.py:14)", "  a.out  2 bytes, sub id 0, width 64\n",
     ):  # fmt: skip
         assert text in out
-    kept = Path(out.splitlines()[-1].removeprefix("the products are in "))
+    kept = Path(out.splitlines()[-1].removeprefix("the files of the run are in "))
     assert (kept / "products/a.out").read_text() == "ab"
 
 

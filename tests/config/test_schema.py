@@ -278,7 +278,7 @@ FOLDERS = {
     ),
     "inside another": (
         "scan_folders: [{name: a, path: ., order: 3}, {name: b, path: assets, order: 3}]",
-        "1:62: scan folder 'b' is inside 'a', which has a lower order, so it would have no files; give 'b' an order below 3",
+        "1:62: scan folder 'b' is inside 'a', which takes precedence, so it would have no files; give 'b' an order below 3",
     ),
     "inside the cache": (
         "scan_folders: [{name: a, path: assets}]\ncache: .",

@@ -189,7 +189,7 @@ def test_broken_or_repaired_settings_file_affects_every_builder() -> None:
             {"data": {"params": {"a": 1}}},
             (
                 "a/.aptui.yaml:1:1: builder 'data' has no parameters, because it only copies files; to leave these files out, "
-                "write 'skip'"
+                "write platforms: {'*': skip}"
             ),
         ),
         (

@@ -221,7 +221,7 @@ class Failures(PipelinePart):
         is_known = job.state is JobState.FAILED and job.error == text
         if is_known and not job.is_forced:
             return
-        job.set_reason("its declaration has an error")
+        job.set_reason("its source or its declaration has an error")
         if is_known:  # the job was forced to run, for example because it lost a product, and its row must be saved
             job.is_forced = False
             self._jobs.save(job)

@@ -126,7 +126,7 @@ class Chains:
             fact = self._memory.last_seen(key)
             if fact is not None and not self.is_intermediate(fact):
                 top = f" (made from '{above[-1]}')" if len(above) > 1 else ""
-                return f"its intermediate product '{key}' has the path of an existing source: '{fact.rel}'{top}"
+                return f"its intermediate product '{key}'{top} has the path of an existing source: '{fact.rel}'"
         return ""
 
     def is_ended(self, job: Job, making: Mapping[Job, Collection[str]]) -> bool:

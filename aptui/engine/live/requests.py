@@ -496,8 +496,8 @@ class RequestHandler:
             return _DRAINED
         if live.watching.holds:
             return _Obstacle(
-                f"changes are held until this command ends: {', '.join(live.watching.holds)}",
-                "wait for the command, or stop it",
+                f"changes are held by {', '.join(live.watching.holds)}",
+                "wait until this command or lock ends, or stop the command",
                 _HELD_S,
             )
         return None
@@ -545,11 +545,11 @@ class RequestHandler:
     def _other_options(self, verb: port.Settle) -> str:
         project = self._live.config.project
         if verb.platforms is not None and set(verb.platforms) != {platform.id for platform in project.platforms}:
-            return f"processes only the platforms {', '.join(platform.id for platform in project.platforms)}"
+            return f"processes the platforms {', '.join(platform.id for platform in project.platforms)}"
         if verb.sets:
-            return f"was not started with --set {verb.sets[0]}"
+            return f"cannot use --set {verb.sets[0]}, because it has the values of its own start"
         if verb.debug_output is not None and verb.debug_output != project.debug_output:
-            return "was started with debug output" if project.debug_output else "was started without debug output"
+            return "runs with debug output" if project.debug_output else "runs without debug output"
         return ""
 
     # ----------------------------------------------------------------------------------------------------------- deadlines

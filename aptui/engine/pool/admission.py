@@ -47,7 +47,9 @@ class FailureTracker:
     def refusal(self, builder: str) -> str:
         """Return why a builder may not get a worker, "" if it may."""
         count, reason = self._failures.get(builder, (0, ""))
-        return f"the worker of builder {builder!r} ended three times while it started: {reason}" if count >= MAX_FAILURES else ""
+        return (
+            f"the worker of builder {builder!r} died three times before it gave a result: {reason}" if count >= MAX_FAILURES else ""
+        )
 
     def let_off(self) -> None:
         """Clear the records of all builders, because their code may have changed."""

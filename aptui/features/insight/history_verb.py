@@ -160,7 +160,7 @@ def history_arguments(parser: ArgumentParser) -> None:
   aptui history            the last sessions: why each began, what ran, what failed
   aptui history last       the runs of the last session, slowest first
   aptui history 12 last    jobs that began to fail, were fixed, became slower, grew,
-                         were added or deleted since session 12 ended"""
+                           were added or deleted since session 12 ended"""
 
 
 def history(arguments: Namespace) -> int:

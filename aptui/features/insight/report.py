@@ -313,7 +313,7 @@ def owners_of(project_dir: Path) -> Owners:
     root = next((folder for folder in (project_dir, *project_dir.parents) if (folder / ".git").exists()), project_dir)
     file = next((root / place for place in PLACES if (root / place).is_file()), None)
     if file is None:
-        raise UserError(f"there is no CODEOWNERS in '{root}'", hint=f"create it at {', '.join(PLACES)}")
+        raise UserError(f"there is no CODEOWNERS in '{root}'", hint=f"create one of {', '.join(PLACES)}")
     try:
         with file.open("rb") as stream:
             text = stream.read(_MOST_BYTES + 1)

@@ -256,5 +256,5 @@ def check_lines(
         if len(here) > _MOST_FINDINGS:
             lines.append((Part(f"   and {len(here) - _MOST_FINDINGS:,} more; run 'aptui check'", "muted"),))
         if check.command or check.lint:
-            lines.append((Part(" checks with commands and lint: run 'aptui check'", "muted"),))
+            lines.append((Part("   its commands and lint run only with 'aptui check'", "muted"),))
     return lines

@@ -590,7 +590,7 @@ def _warn(plan: Plan, items: Iterable[RelocationItem]) -> None:
         elif (other := plan.tree.overridden_by(folders[item.new_folder], item.new)) != "":
             doubts.setdefault(f"overridden by '{other}'", []).append(item.new)
         elif builders.builders_for(item.old) and not builders.builders_for(item.new):
-            doubts.setdefault("no builder matches it at the destination, so it is no longer a source", []).append(item.new)
+            doubts.setdefault("not matched by a builder at the destination, so no longer a source", []).append(item.new)
     for why, paths in doubts.items():
         more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
         plan.warnings.append(f"'{paths[0]}'{more}: {why}")

@@ -140,8 +140,8 @@ def _check(serving: CacheServer) -> None:
         )
     if serving.is_writable:
         raise UserError(
-            "other machines can reach and write to this store, so the server needs tokens for writing",
-            hint="add --write-token-file FILE",
+            f"other machines can reach '{serving.host}', so '--writable' would let all of them write",
+            hint="write --write-token-file FILE in place of --writable",
         )
     if not serving.certificate and not serving.is_plain:
         raise UserError(

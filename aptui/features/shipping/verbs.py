@@ -81,12 +81,11 @@ def _platform(arguments: Namespace, place: AskedAssets) -> str:
     if arguments.platform:
         return str(arguments.platform)
     known = [name for name in place.graph().platforms() if name.lower() not in ("common", "all")]
-    if len(known) != 1:
-        names = ", ".join(map(printing.line, known)) or "none yet"
-        raise UserError(
-            "the project has more than one platform" if known else "there are no products yet",
-            hint=f"add --platform with one of {names}",
-        )
+    if not known:
+        raise UserError("there are no products yet", hint="run 'aptui batch' first")
+    if len(known) > 1:
+        names = ", ".join(map(printing.line, known))
+        raise UserError("the project has products for several platforms", hint=f"add --platform with one of {names}")
     return known[0]
 
 

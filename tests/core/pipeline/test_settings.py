@@ -231,7 +231,7 @@ def test_lost_product_does_not_rerun_a_failed_job_below_broken_settings(restart:
     world.restart()
 
     assert world.statuses()["one/c.txt@linux:data"] == "failed"
-    assert world.job("one/c.txt@linux:data").reason == "its declaration has an error"
+    assert world.job("one/c.txt@linux:data").reason == "its source or its declaration has an error"
     world.apply({"one/.aptui.yaml": None})
     assert same_as_clean(world)
 

@@ -295,7 +295,7 @@ def crash_loop(folder: Path, jobs: int = 8, *, mutant: str = "") -> Report:
         report.faults = sum(result.outcome == Outcome.LOST for result in results)
         if report.faults != 3:
             report.violations.append(f"{report.faults} workers died, not 3")
-        reason = "the worker of builder 'bad' ended three times while it started: killed by SIGABRT"
+        reason = "the worker of builder 'bad' died three times before it gave a result: killed by SIGABRT"
         for result in results[3:]:
             _judge(result, Hostile("bad", Outcome.FAILED, reason), "broken", report)
         if pool.pool.list_broken_builders() != {"bad": "killed by SIGABRT"}:

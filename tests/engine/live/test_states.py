@@ -184,7 +184,7 @@ REFUSALS: dict[str, dict[type[Any], str]] = {
     "paused": {**_BUSY, port.Settle: _PAUSED, port.Drain: _PAUSED, port.RunNext: ""},
     "drained": {**_BUSY, port.Settle: _DRAINED, port.RescanSources: _DRAINED},
     "draining": {**_BUSY, port.Settle: _DRAINED, port.RescanSources: _DRAINED},
-    "held": {**_BUSY, port.Settle: "changes are held until this command ends: a command"},
+    "held": {**_BUSY, port.Settle: "changes are held by a command"},
     "in trouble": {**_BUSY, **_UNAVAILABLE},
     "cache gone": {**_BUSY, **_UNAVAILABLE},
     "broken configuration": {port.ReloadConfig: "was not reloaded"},

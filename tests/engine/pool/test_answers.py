@@ -65,7 +65,7 @@ def test_builder_is_broken_after_three_workers_died_without_an_answer(room):
         assert room.failures.refusal("b") == ""
         room.answers.account_for_the_dead(room.slot(jobs(key)))
 
-    assert "ended three times while it started" in room.failures.refusal("b")
+    assert "died three times before it gave a result" in room.failures.refusal("b")
 
 
 def test_job_that_another_process_killed_runs_next_without_other_jobs(room):

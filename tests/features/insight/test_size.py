@@ -137,7 +137,7 @@ def test_job_that_became_slower_is_marked_by_jobs_and_status(run: Run) -> None:
     assert [line.split()[0] for line in out.splitlines() if "times slower" in line] == ["sub/b.up"]
     _, out, _ = run("status", "--json")
     assert json.loads(out)["slower_jobs"] == 1
-    assert "slower     1 job than in earlier runs" in run("status")[1]
+    assert "slower     1 job compared with earlier runs" in run("status")[1]
 
 
 def test_fail_on_slower_option_reports_the_same_slow_job_on_every_run(run: Run) -> None:

@@ -219,9 +219,7 @@ def test_move_warns_if_the_source_would_no_longer_be_processed(room: RelocationR
     room.write("assets/sub/d.png")
 
     assert room.ask("a.png", "raw/").warnings == ("'raw/a.png': ignored at the destination, so no longer a source",)
-    assert room.ask("a.png", "a.bin").warnings == (
-        "'a.bin': no builder matches it at the destination, so it is no longer a source",
-    )
+    assert room.ask("a.png", "a.bin").warnings == ("'a.bin': not matched by a builder at the destination, so no longer a source",)
     assert "overridden by" in room.ask("c.png", "sub/d.png").warnings[0]
 
 

@@ -213,6 +213,11 @@ def test_public_address_needs_tokens_and_tls(tmp_path, options):
     assert application(CacheServer(str(tmp_path), "0.0.0.0", read_tokens=("t",), is_plain=True))
 
 
+def test_public_writable_server_is_refused_with_the_option_to_use(tmp_path):
+    with pytest.raises(UserError, match="in place of --writable"):
+        application(CacheServer(str(tmp_path), "0.0.0.0", read_tokens=("t",), is_plain=True, is_writable=True))
+
+
 @pytest.mark.parametrize("port", [-1, 1 << 16])
 def test_invalid_port_is_a_user_error(port, tmp_path):
     with pytest.raises(UserError, match="is not a port"):

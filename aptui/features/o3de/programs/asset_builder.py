@@ -94,10 +94,10 @@ def states(dependencies: tuple[JobDependency, ...], config: Config) -> Iterator[
             database = stack.enter_context(closing(open_reader(asset_database(config.cache_dir))))
         for each in dependencies:
             if each.is_wildcard:
-                yield f"the job needs job '{each.key}' for {each.platform} of every source that matches '{each.source}'", True
+                yield f"needs job '{each.key}' for {each.platform} of every source that matches '{each.source}'", True
                 continue
             status = _status(each, config, database) if database is not None else _NO_JOB
-            yield f"the job needs job '{each.key}' of '{each.source}' for {each.platform}, which is {status}", status == "completed"
+            yield f"needs job '{each.key}' of '{each.source}' for {each.platform}, which is {status}", status == "completed"
 
 
 def _status(dependency: JobDependency, config: Config, database: Reader) -> str:

@@ -137,12 +137,12 @@ def test_asset_builder_lists_each_job_dependency_with_its_status(project: O3dePr
     assert asset_builder.main([f"-debug_create={source}"]) == 0
     said = capsys.readouterr().out
     assert "AssetBuilder: Source dependency = b.txt\n" in said
-    assert "AssetBuilder: W: Job 'needy' the job needs job 'txt' of 'b.txt' for linux, which is not processed yet\n" in said
+    assert "AssetBuilder: W: Job 'needy' needs job 'txt' of 'b.txt' for linux, which is not processed yet\n" in said
 
     assert asset_processor_batch.main([f"--project-path={project.project}", "--randomListeningPort"]) == 0
     capsys.readouterr()
     assert asset_builder.main([f"-debug_create={source}"]) == 0
-    assert "AssetBuilder: Job 'needy' the job needs job 'txt' of 'b.txt' for linux, which is completed\n" in capsys.readouterr().out
+    assert "AssetBuilder: Job 'needy' needs job 'txt' of 'b.txt' for linux, which is completed\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
