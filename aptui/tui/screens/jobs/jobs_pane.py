@@ -296,7 +296,7 @@ class JobsPane(ThreePanes):
     def on_unmount(self) -> None:
         """End the threads."""
         self.store.close()
-        for thread in (self._reader, self._checks):
+        for thread in (self._reader, self._checks, self._causes):
             if thread is not None:
                 thread.close()
 

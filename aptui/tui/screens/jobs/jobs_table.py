@@ -14,7 +14,7 @@ from aptui.shared.errors import KnownError
 from aptui.store.jobs.filter import FilterError, parse, with_statuses
 from aptui.store.queries.reader import open_reader
 from aptui.store.queries.session_history import OutcomeChange, first_failed
-from aptui.tui.background import run_in_background
+from aptui.tui.background import LatestOnly
 from aptui.tui.data.job_infos import SIGN_CELLS, CauseGroup, short_error
 from aptui.tui.data.jobs_store import JobsStore
 from aptui.tui.frame.commandline import Command
@@ -28,8 +28,6 @@ from aptui.tui.widgets.table import GAP, Column, Table
 from aptui.tui.words import ROLES, moment_text
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from aptui.tui.data.jobs_store import JobsStore
     from aptui.tui.pane import Shell
     from aptui.tui.preferences.state import UiMemory
@@ -181,6 +179,10 @@ class JobsTableView(Table):
         return True
 
 
+_Cause = tuple[str, bool]
+"""Identifies a group of failures while jobs fail and succeed: its text, and whether the text is a source."""
+
+
 class Causes:
     """The `TableModel` of failures by cause; keys are indices of `groups`."""
 
@@ -188,8 +190,13 @@ class Causes:
         self._jobs, self._store = view, store
         self.version = 0
         self.groups: list[CauseGroup] = []
-        self._first: dict[tuple[int, ...], tuple[int, OutcomeChange | None]] = {}
-        """{jobs of a cause: (the job that failed first, since when and which commit it fails)}."""
+        self._first: dict[_Cause, tuple[int, OutcomeChange | None]] = {}
+        """{cause: (the job that failed first, since when and which commit it fails)}."""
+        self._reader: LatestOnly[list[CauseGroup]] = LatestOnly("aptui-causes", self._read)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._reader.close()
 
     def renew(self) -> None:
         """Group the failures again; a thread reads since when they fail."""
@@ -197,19 +204,19 @@ class Causes:
         if groups != self.groups:
             self.groups = groups
             self.version += 1
-            config = self._jobs.shell.config
-            run_in_background("aptui-causes", self._read, [group.keys for group in groups], config and config.project_dir)
+            self._reader.put(groups)
 
-    def _read(self, causes: Sequence[tuple[int, ...]], project: Path | None) -> None:
+    def _read(self, _kind: str, groups: list[CauseGroup]) -> None:
+        config = self._jobs.shell.config
         try:
             with closing(open_reader(self._jobs.database)) as reader, reader.snapshot():
-                first = {keys: first_failed(reader, keys) for keys in causes}
-                changes = read_changes(reader, first.values(), project)
+                first = {(group.cause, group.is_source): first_failed(reader, group.keys) for group in groups}
+                changes = read_changes(reader, first.values(), config.project_dir if config is not None else None)
         except KnownError:
             return  # the feed reports the error
-        self._jobs.shell.in_ui(self._accept, {keys: (key, changes.get(key)) for keys, key in first.items()})
+        self._jobs.shell.in_ui(self._accept, {cause: (key, changes.get(key)) for cause, key in first.items()})
 
-    def _accept(self, first: dict[tuple[int, ...], tuple[int, OutcomeChange | None]]) -> None:
+    def _accept(self, first: dict[_Cause, tuple[int, OutcomeChange | None]]) -> None:
         self._first = first
         self.version += 1
         self._jobs.shell.wake()
@@ -218,6 +225,11 @@ class Causes:
         """Return since when jobs fail, and the commit and its author if the commit may be the cause."""
         time = moment_text(change.ended_ms, self._jobs.shell.session.clock_ms()).partition(".")[0]
         return time + f"  {commit_text(change)}" * change.is_after_checkout
+
+    def find_first(self, index: int) -> tuple[int, OutcomeChange | None]:
+        """Return the job of a cause that failed first, and since when it fails; until this is read, the first job of the cause."""
+        group = self.groups[index]
+        return self._first.get((group.cause, group.is_source), (group.keys[0], None))
 
     def row_count(self) -> int:
         """Return the number of causes."""
@@ -242,7 +254,7 @@ class Causes:
                 if group.is_source
                 else short_error(group.cause, glyph("ellipsis")) or "no reason given"
             )
-        key, change = self._first.get(group.keys, (group.keys[0], None))
+        key, change = self.find_first(index)
         if column_id == "since":
             return Cell("" if change is None else self._describe(change), "muted")
         info = self._store.info(key)

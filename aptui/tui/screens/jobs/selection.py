@@ -25,6 +25,7 @@ from aptui.store.queries.reader import open_reader
 from aptui.store.queries.session_history import OutcomeChange, outcome_change
 from aptui.tui.background import run_in_background
 from aptui.tui.data.job_infos import short_error
+from aptui.tui.data.session import SessionState
 from aptui.tui.frame.line import Part
 from aptui.tui.frame.sheets import BREAK
 from aptui.tui.screens.jobs.job_texts import commit_text
@@ -153,15 +154,26 @@ class LastVisit:
 
         An engine that starts runs failed jobs again: the comparison waits until these runs have ended.
         """
-        if self._is_compared or (self._view.shell.can_ask and self._store.find_unfinished_among(list(self._failed))):
+        if self._is_compared or (self._view.shell.can_ask and self._may_run_again()):
             return
         self._is_compared = True
         failed = self._store.find_failed()
         new, fixed = failed - self._failed, self._failed - failed
-        infos = [info for key in (*sorted(new), *sorted(fixed)) if (info := self._store.info(key)) is not None]
+        known = (self._store.info(key) for key in (*sorted(new), *sorted(fixed)))
+        infos = [info for info in known if info is not None and info.status not in {"pending", "processing", "cancelled"}]
         if self.left_ms and infos:
             config = self._view.shell.config
             run_in_background("aptui-news", self._read, infos, config.project_dir if config is not None else None)
+
+    def _may_run_again(self) -> bool:
+        """Return whether the engine may still run jobs that had failed: which jobs it runs is open until scan and analyses end."""
+        session = self._view.shell.session
+        progress = session.latest_progress if session.state is SessionState.ATTACHED else None
+        return (
+            session.state is SessionState.ATTACHING
+            or (progress is not None and (progress.is_scanning or progress.analyses_waiting + progress.analyses_running > 0))
+            or bool(self._store.find_unfinished_among(list(self._failed)))
+        )
 
     def _read(self, infos: Sequence[JobRowInfo], project: Path | None) -> None:
         """Read the changes of these jobs; runs in a thread."""
@@ -176,8 +188,7 @@ class LastVisit:
         shell = self._view.shell
         now_ms, width = shell.session.clock_ms(), shell.app.size.width
         since = moment_text(self.left_ms, now_ms).partition(".")[0]
-        failed = [info for info in infos if info.status == "failed"]
-        fixed = [info for info in infos if info.status not in {"failed", "pending", "processing", "cancelled"}]
+        failed, fixed = ([info for info in infos if (info.status == "failed") is is_failed] for is_failed in (True, False))
         words = [f"{len(failed):,} newly failed{_describe_cause(failed, changes)}"] * bool(failed)
         words += [f"{len(fixed):,} fixed"] * bool(fixed)
         self._lines = [(), (Part(f" Since your last visit, {since}", "title"),)]
@@ -200,8 +211,10 @@ class LastVisit:
         """Open the sheet of changes."""
         self._view.shell.set_news("")
         nothing = "no job failed or was fixed since your last visit"
-        if not self._is_compared:
-            nothing = "the news appear when the jobs that had failed at your last visit have run again"
+        if not self.left_ms:
+            nothing = "this is your first visit; your next visit will have news"
+        elif not self._is_compared:
+            nothing = "the news appear when the scan has ended and failed jobs have run again"
         self._view.shell.sheets.show_news(self._lines or [(), (Part(f" {nothing}", "muted"),)])
 
 

@@ -63,9 +63,9 @@ class CausesView:
             self._left()
 
     def highlight(self, place: int) -> None:
-        """Show the log of the first job of a cause."""
+        """Show the log of the job of a cause that failed first."""
         if self._pane.shows_causes and place < len(self._causes.groups):
-            self._selection.show_job(self._causes.groups[place].keys[0])
+            self._selection.show_job(self._causes.find_first(place)[0])
 
     def open(self, place: int) -> None:
         """Show the jobs that failed for a cause; if it is a single job, go to it directly."""

@@ -1,10 +1,17 @@
+import threading
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 
+from aptui.core.notices import Progress
+from aptui.store.queries.session_history import OutcomeChange
+from aptui.tui.data.job_infos import CauseGroup
+from aptui.tui.data.session import SessionState
 from aptui.tui.preferences.state import UiMemory
-from aptui.tui.screens.jobs import job_details, selection
-from aptui.tui.screens.jobs.selection import CursorGoal
+from aptui.tui.screens.jobs import job_details, jobs_table, selection
+from aptui.tui.screens.jobs.jobs_table import Causes
+from aptui.tui.screens.jobs.selection import CursorGoal, LastVisit
 from tests.store.conftest import job_row, source_row
 from tests.store.queries.test_session_history import run_row, session_row
 from tests.tui.jobs_room import NOW_MS, fill, in_jobs, notice
@@ -137,7 +144,7 @@ def test_job_that_runs_again_counts_as_fixed_only_after_it_succeeded(tmp_path):
 
     async def look(app, pilot, pane):
         await pilot.press(*":news", "enter")
-        await sees(pilot, app, "the news appear when the jobs that had failed at your last visit have run again")
+        await sees(pilot, app, "the news appear when the scan has ended and failed jobs have run again")
         pane.deactivate()
         assert app.memory.get("jobs.failed", []) == [1, 2, 3, 4]
         await pilot.press("q")
@@ -147,6 +154,121 @@ def test_job_that_runs_again_counts_as_fixed_only_after_it_succeeded(tmp_path):
         await sees(pilot, app, "Fixed (1)", "textures/sand.png")
 
     in_jobs(tmp_path, look, memory=memory)
+
+
+class Visit:
+    """A visit during which job 1, which had failed at the last visit, has the status `status`; `said` has what is shown."""
+
+    def __init__(self, tmp_path, *, left_ms=NOW_MS - 90_000):
+        memory = UiMemory(tmp_path / "project.json")
+        memory.put("jobs.failed", [1])
+        memory.put("jobs.left_ms", left_ms)
+        self.status, self.said = "failed", []
+        self.session = SimpleNamespace(state=SessionState.ATTACHED, latest_progress=None, clock_ms=lambda: NOW_MS)
+        shell = SimpleNamespace(
+            memory=memory, session=self.session, config=None, can_ask=True, app=SimpleNamespace(size=SimpleNamespace(width=80)),
+            set_news=self.said.append, show_toast=lambda text, **_: self.said.append(text), in_ui=lambda do, *args: do(*args),
+            sheets=SimpleNamespace(show_news=lambda lines: self.said.append(lines[1][0].text.strip())),
+        )  # fmt: skip
+        store = SimpleNamespace(
+            is_loaded=True,
+            info=lambda key: SimpleNamespace(key=key, status=self.status, source="a.png", platform="pc", error=""),
+            find_failed=lambda: {1} if self.status == "failed" else set(),
+            find_unfinished_among=lambda keys: set(keys) if self.status == "pending" else set(),
+        )
+        self.last = LastVisit(SimpleNamespace(shell=shell, database=tmp_path / "none.sqlite"), store)
+        self.last.restore()
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    monkeypatch.setattr(selection, "run_in_background", lambda _name, work, *arguments: work(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("state", "progress"),
+    [
+        (SessionState.ATTACHING, None),
+        (SessionState.ATTACHED, Progress(1, 0, 0, 0, 0, 0, 0, 0, is_scanning=True)),
+        (SessionState.ATTACHED, Progress(1, 9, 0, 1, 0, 0, 0, 0, is_scanning=False)),
+    ],
+)
+@pytest.mark.usefixtures("at_once")
+def test_news_wait_until_scan_and_analyses_have_ended(tmp_path, state, progress):
+    visit = Visit(tmp_path)
+    visit.session.state, visit.session.latest_progress = state, progress
+    visit.last.compare()
+    visit.status = "pending"
+    visit.session.state = SessionState.ATTACHED
+    visit.session.latest_progress = Progress(1, 9, 0, 0, 1, 0, 0, 0, is_scanning=False)
+    visit.last.compare()
+    assert not visit.said
+
+    visit.status = "completed"
+    visit.last.compare()
+
+    assert visit.said[0] == "1 fixed"
+
+
+@pytest.mark.usefixtures("at_once")
+def test_job_that_was_cancelled_is_not_reported_as_fixed(tmp_path):
+    visit = Visit(tmp_path)
+    visit.status = "cancelled"
+    visit.last.compare()
+    assert not visit.said
+
+    visit.last.show()
+
+    assert visit.said == ["", "no job failed or was fixed since your last visit"]
+
+
+def test_sheet_of_changes_of_a_first_visit_does_not_claim_that_no_job_failed(tmp_path):
+    visit = Visit(tmp_path, left_ms=0)
+    visit.last.compare()
+    visit.last.show()
+
+    assert visit.said == ["", "this is your first visit; your next visit will have news"]
+
+
+def test_list_of_causes_keeps_its_times_while_more_jobs_fail(monkeypatch):
+    read, may_end = [], threading.Event()
+
+    def first_failed(_reader, keys):
+        read.append(keys)
+        assert may_end.wait(10)
+        return keys[-1]
+
+    for name, replacement in (
+        ("open_reader", lambda _path: SimpleNamespace(close=lambda: None, snapshot=nullcontext)),
+        ("first_failed", first_failed),
+        ("read_changes", lambda _reader, keys, _project: {key: OutcomeChange(True, NOW_MS, "", False) for key in keys}),
+    ):
+        monkeypatch.setattr(jobs_table, name, replacement)
+    keys = [1, 2]
+    store = SimpleNamespace(
+        failure_groups=lambda: [CauseGroup("hot", False, tuple(keys))], info=lambda key: SimpleNamespace(source=f"{key}.png")
+    )
+    accepted = []
+    shell = SimpleNamespace(
+        config=None, session=SimpleNamespace(clock_ms=lambda: NOW_MS), wake=lambda: None,
+        in_ui=lambda do, *arguments: accepted.append((do, arguments)),
+    )  # fmt: skip
+    causes = Causes(SimpleNamespace(shell=shell, database=None), store)
+    for key in range(3, 50):
+        causes.renew()
+        keys.append(key)
+    may_end.set()
+    causes._reader.settle(10)
+    for do, arguments in accepted:
+        do(*arguments)
+    causes.close()
+
+    assert len(read) <= 3  # one thread reads, and it skips all groups but the newest
+    assert read[-1] == tuple(range(1, 49))
+    causes.groups = store.failure_groups()
+    assert causes.cell(0, "since").text
+    assert causes.cell(0, "first").text == "48.png"
+    assert causes.find_first(0)[0] == 48
 
 
 @pytest.mark.parametrize(
