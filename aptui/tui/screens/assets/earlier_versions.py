@@ -186,6 +186,8 @@ def _compare_texts(version: EarlierVersion) -> TextPreview | str:
 
 def _split(text: str) -> list[tuple[str, int]]:
     """Return the lines of a text, and of long lines their parts, each with the number of its line."""
+    if not text:
+        return []
     lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
     parts = (_PART_ENDS.split(line) if len(line) > _LONG_LINE_CHARS else [line] for line in lines)
     return [(part, number) for number, found in enumerate(parts, 1) for part in found]
