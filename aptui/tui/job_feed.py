@@ -119,7 +119,8 @@ class RejectedPeers(_Listener):
         for each in fresh[:_AT_ONCE]:
             self._show_toast(f"a connection was refused: {make_safe(each.why)}; you can allow it on the Connections screen")
         if len(fresh) > _AT_ONCE:
-            self._show_toast(f"connections refused: {len(fresh) - _AT_ONCE:,} addresses more; see the Connections screen")
+            left = len(fresh) - _AT_ONCE
+            self._show_toast(f"connections refused: {left:,} address{'es' * (left > 1)} more; see the Connections screen")
 
 
 class JobFeed:

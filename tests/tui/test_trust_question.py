@@ -74,6 +74,7 @@ def test_long_list_of_changes_is_cut_in_the_question_but_not_in_the_sheet() -> N
     runs = [f"  command number {at} with a text that is longer than a line" for at in range(20)]
     screen, question, _ = ask(*runs)
     assert screen.asked[0][0].splitlines()[-1] == "  and 12 more lines"
+    assert ask(*runs[:9])[0].asked[0][0].splitlines()[-1] == "  and 1 more line"
     question.ask_again(screen)
     assert len(screen.asked) == 1
 

@@ -12,6 +12,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from aptui.shared.errors import KnownError
+from aptui.shared.printing import count
 from aptui.tui.data.session import Session, SessionState
 from aptui.tui.frame.commandline import Choice, Host
 from aptui.tui.frame.line import Part
@@ -149,7 +150,7 @@ class TrustQuestion:
             return
         lines = [*self._changes, *self._runs]
         left = len(lines) - _MOST_LINES
-        more = [f"  and {left:,} more lines"] if left > 0 else []
+        more = [f"  and {count(left, 'more line')}"] if left > 0 else []
         choices = [
             Choice("y", "trust it and start the engine", lambda: self._store_trust(screen)),
             Choice("l", "list everything", lambda: self._list(screen)),

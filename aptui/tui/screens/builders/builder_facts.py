@@ -23,6 +23,7 @@ from textual.widget import Widget
 
 from aptui.core.project import Builder, BuilderKind, PatternKind
 from aptui.shared.errors import KnownError
+from aptui.shared.printing import count
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.metrics import BuilderSpent, Entry, Spent, analysis_entries, builder_names, builders_spent, job_entries
 from aptui.store.queries.reader import open_reader
@@ -250,7 +251,7 @@ def _limit(limit_s: float) -> str:
 
 def _retries(builder: Builder, config: Config | None) -> str:
     rule = builder.retry or (config.project.retry if config else None)
-    return f"at most {rule.times} times, after {', '.join(rule.on)}" if rule and rule.times else ""
+    return f"at most {count(rule.times, 'time')}, after {', '.join(rule.on)}" if rule and rule.times else ""
 
 
 def _resources(builder: Builder, config: Config | None) -> str:
