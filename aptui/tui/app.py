@@ -161,7 +161,9 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         with Horizontal(id="middle"):
             with ContentSwitcher(id="stage"):
                 yield Sheet(
-                    "sheet-help", placeholder="press / to search the help · Enter to run the selected line · Esc to go back"
+                    "sheet-help",
+                    placeholder="press / to search the help · Enter to run the selected line · Esc to go back",
+                    folds=True,
                 )
                 yield Sheet(
                     "sheet-news", placeholder="press / to search the news · Enter to go to the selected job · Esc to go back"

@@ -15,7 +15,7 @@ from aptui.link.port import PauseJobs, ResumeJobs, RunNext, StopEngine
 from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui import app as tui_app
 from aptui.tui.data.session import EngineFacts, NoSession, SessionState
-from aptui.tui.frame.commandline import Command, completions
+from aptui.tui.frame.commandline import Command, CommandLine, completions
 from aptui.tui.frame.sheets import FILTER, SIGNS, Lines, Toasts, break_entries, help_lines
 from aptui.tui.preferences.keymap import Keymap, load_keymap
 from aptui.tui.preferences.state import UiMemory
@@ -431,6 +431,25 @@ def test_help_is_not_cut_at_80_columns():
     assert len(keymap.actions) > 100
     assert [action.does for action in keymap.actions.values() if action.does not in words] == []
     assert [does for _text, does in (*FILTER, *SIGNS) if does not in words] == []
+
+
+@pytest.mark.parametrize(("width", "has_two"), [(119, False), (120, True), (140, True)])
+def test_help_has_two_columns_on_a_wide_screen_and_enter_runs_lines_of_both(tmp_path, width, has_two):
+    async def press(app, pilot, _session):
+        await pilot.press("question_mark")
+        rows = app.query_one("#sheet-help Lines", Lines)
+        await until(pilot, lambda: rows.size.height and (rows.virtual_size.height < len(rows._lines)) is has_two)
+        assert not rows.show_horizontal_scrollbar
+        await pilot.press("G")
+        await until(pilot, lambda: any("continuation of the line above" in line[width // 2 * has_two :] for line in lines(app)))
+        starts = ["".join(part.text for part in rows.line(at)).split()[:1] for at in range(len(rows._lines))]
+        for start in ("i", ":info"):
+            rows.action_go(starts.index([start]) - rows.at)
+            await until(pilot, lambda start=start: any(f" {start}  " in line for line in lines(app)))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.query_one(CommandLine).display)
+
+    in_shell(tmp_path, press, size=(width, 24))
 
 
 def test_help_omits_bindings_of_textual():

@@ -63,10 +63,18 @@ def break_entries(entries: Sequence[Parts]) -> list[Parts]:
     return lines
 
 
-class Lines(ScrollView, can_focus=True, inherit_bindings=False):
-    """A list of lines: only for reading, or with `has_cursor` to choose a line from."""
+_TWO_COLUMNS = 120
+"""Minimum width of the screen for two columns of lines (cells)."""
 
-    DEFAULT_CSS = "Lines { width: 1fr; height: 1fr; scrollbar-size-vertical: 1; }"
+
+class Lines(ScrollView, can_focus=True, inherit_bindings=False):
+    """A list of lines: only for reading, or with `has_cursor` to choose a line from.
+
+    With `folds`, a wide view that is too low for all lines shows them in two columns. The cursor goes down the left column, and
+    then down the right column.
+    """
+
+    DEFAULT_CSS = "Lines { width: 1fr; height: 1fr; scrollbar-size-vertical: 1; overflow-x: hidden; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "go(-1)", "up", show=False, id="sheet.up"),
         Binding("down,j", "go(1)", "down", show=False, id="sheet.down"),
@@ -87,15 +95,27 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
     class LineChosen(LineMoved):
         """Posted when the user chose a line."""
 
-    def __init__(self, *, has_cursor: bool = False, name: str | None = None) -> None:
+    def __init__(self, *, has_cursor: bool = False, folds: bool = False, name: str | None = None) -> None:
         super().__init__(id=name)
         self._lines: Sequence[Parts] = ()
         self.has_cursor, self.at = has_cursor, 0
+        self._folds = folds
+        self._left_count = 0
+        """Number of lines in the left column, which is the only column if it has all lines."""
 
     def show(self, lines: Sequence[Parts], at: int = 0) -> None:
         """Show these lines, with the cursor on line `at`."""
         self._lines, self.at = lines, at
-        self.virtual_size = Size(self.size.width, len(lines))
+        self.on_resize()
+
+    def on_resize(self) -> None:
+        """Divide the lines into columns: near the middle, and if possible between two groups of lines."""
+        self._left_count = count = len(self._lines)
+        if self._folds and self.app.size.width >= _TWO_COLUMNS and count > self.size.height:
+            half = -(-count // 2)
+            gaps = (at + 1 for at in range(half - count // 6, half + count // 6) if not self._lines[at])
+            self._left_count = min(gaps, key=lambda at: abs(at - half), default=half)
+        self.virtual_size = Size(self.size.width, max(self._left_count, count - self._left_count))
         self.refresh()
 
     def line(self, at: int) -> Parts:
@@ -127,24 +147,31 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         at = max(0, min(self.at + count, len(self._lines) - 1))
         if at != self.at:
             self.at = at
+            row = at if at < self._left_count else at - self._left_count
             top, height = round(self.scroll_y), max(1, self.size.height)
-            self.scroll_to(y=min(max(top, at - height + 1), at), animate=False)
+            self.scroll_to(y=min(max(top, row - height + 1), row), animate=False)
             self.refresh()
             self.post_message(self.LineMoved(self, at))
 
     def render_line(self, y: int) -> Strip:
-        """Draw one line."""
-        at = y + round(self.scroll_y)
+        """Draw one line, or one line of both columns."""
+        row = y + round(self.scroll_y)
         width, base = self.size.width, self.rich_style
-        if at >= len(self._lines):
-            return Strip.blank(width, base)
-        strip = strip_of(self._lines[at], self, width, base)
-        return strip.apply_style(roles(self.app)["cursor"]) if self.has_cursor and at == self.at else strip
+        left, right = (row, self._left_count), (row + self._left_count, len(self._lines))
+        columns = (left, right) if self._left_count < len(self._lines) else (left,)
+        strips = []
+        for at, end in columns:
+            strip = strip_of(self._lines[at] if at < end else (), self, width // len(columns), base)
+            is_cursor = self.has_cursor and at == self.at and at < end
+            strips.append(strip.apply_style(roles(self.app)["cursor"]) if is_cursor else strip)
+        return Strip.join(strips).adjust_cell_length(width, base)
 
     async def on_click(self, event: events.Click) -> None:
         """Choose the line under the pointer."""
-        at = round(self.scroll_y) + event.y
-        if self.has_cursor and at < len(self._lines):
+        at, end = round(self.scroll_y) + event.y, self._left_count
+        if end < len(self._lines) and event.x >= self.size.width // 2:
+            at, end = at + end, len(self._lines)
+        if self.has_cursor and at < end:
             self.action_go(at - self.at)
             self.action_choose()
 
@@ -165,9 +192,9 @@ class Sheet(Vertical):
             super().__init__()
             self.action = action
 
-    def __init__(self, name: str, *, placeholder: str | None = None) -> None:
+    def __init__(self, name: str, *, placeholder: str | None = None, folds: bool = False) -> None:
         super().__init__(id=name)
-        self._placeholder = placeholder
+        self._placeholder, self._folds = placeholder, folds
         self._all: Sequence[Parts] = ()
 
     def _fill(self) -> None:
@@ -178,7 +205,7 @@ class Sheet(Vertical):
             narrow = Input(placeholder=self._placeholder, compact=True, select_on_focus=False)
             narrow.cursor_blink = False
             self.mount(narrow)
-        self.mount(Lines(has_cursor=self._placeholder is not None))
+        self.mount(Lines(has_cursor=self._placeholder is not None, folds=self._folds))
 
     def show(self, lines: Sequence[Parts]) -> None:
         """Show lines without a filter."""
@@ -580,7 +607,8 @@ class Sheets(Actions):
     def action_help(self) -> None:
         """Show the keys and commands of the current place."""
         if self._stage.sheet != "sheet-help":
-            width = self._app.size.width - _MARGINS
+            width = self._app.size.width
+            width = (width // 2 if width >= _TWO_COLUMNS else width) - _MARGINS
             lines = help_lines(self._app.screen.active_bindings, self._keymap(), self._commands(), self._stage.title, width)
             self._stage.open_sheet("sheet-help", lines)
 
