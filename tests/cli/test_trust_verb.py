@@ -220,10 +220,7 @@ def test_verbs_that_run_jobs_imply_trust(hostile: Path, markers: Markers, verb: 
 def test_status_reports_change_with_author(hostile: Path, markers: Markers, capsys: pytest.CaptureFixture[str]) -> None:
     process(hostile, markers)
     main.main(["status"])
-    assert (
-        "trust      builders/evil.py changed since you trusted this project; the change is not committed\n"
-        in capsys.readouterr().out
-    )
+    assert "trust      builders/evil.py changed since you trusted this project, and is not committed\n" in capsys.readouterr().out
 
     _git(hostile, "commit", "-qam", "more")
     main.main(["status"])
