@@ -192,7 +192,7 @@ def _reason(error: Exception, form: str) -> str:
         return f"the file is not a valid {form}"
     if "truncated" in text or "not enough" in text:
         return "the file ends too early"
-    return f"the file cannot be decoded: {text or type(error).__name__}"
+    return f"the file cannot be decoded ({text or type(error).__name__})"
 
 
 def too_many(width: int, height: int) -> str:

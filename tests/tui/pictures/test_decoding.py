@@ -144,7 +144,7 @@ def test_truncated_picture_is_reported(tmp_path, form):
     why = decoded(tmp_path / "a", form)
 
     assert isinstance(why, str)
-    assert why.startswith(("the file ends too early", "the file cannot be decoded: ", f"the file is not a valid {form}"))
+    assert why.startswith(("the file ends too early", "the file cannot be decoded (", f"the file is not a valid {form}"))
 
 
 def test_huge_picture_is_refused_by_parent_and_decoder(tmp_path):

@@ -142,5 +142,5 @@ def test_model_is_drawn_by_the_process_without_privileges(tmp_path):
     (tmp_path / "b.glb").write_bytes(b"glTF" + bytes(40))
     assert (
         decode(str(tmp_path / "b.glb"), VIEW, threading.Event())
-        == "the file cannot be decoded: the JSON of the model is damaged or too long"
+        == "the file cannot be decoded (the JSON of the model is damaged or too long)"
     )

@@ -123,19 +123,14 @@ def preview_of(path: str, name: str = "") -> Preview:
     facts = image_facts(head, os.path.basename(name or path))
     if facts is None:
         return Preview(read_preview(path))
-    listed = _list_model_facts(path, head) if facts.form == _MODEL else _list_facts(facts)
-    if not listed:
+    listed = _list_model_facts(path, head) if facts.form == _MODEL else []
+    if facts.form == _MODEL and not listed:
         return Preview(read_preview(path))
     listed.append(("File", size_text(size)))
     text = _as_text(facts, listed, head)
     if why := objection(facts, size):
         return Preview(without_picture(text, why))
-    return Preview(text, facts.form, facts.levels, facts.pictures, _fold(listed[1:]) if facts.form == _MODEL else ())
-
-
-def _list_facts(facts: Facts) -> list[tuple[str, str]]:
-    found = [("Format", facts.form), ("Size", facts.extent), ("Pixels" if facts.width else "Sound", facts.more)]
-    return [(name, value) for name, value in found if value]
+    return Preview(text, facts.form, facts.levels, facts.pictures, _fold(listed) if facts.form == _MODEL else ())
 
 
 def _list_model_facts(path: str, head: bytes) -> list[tuple[str, str]]:
@@ -145,12 +140,11 @@ def _list_model_facts(path: str, head: bytes) -> list[tuple[str, str]]:
     if 20 + int.from_bytes(head[12:16], "little") > len(head):
         with open(path, "rb") as stream:
             head = stream.read(LONGEST_JSON_BYTES)
-    found = describe_glb(head)
-    return [("Format", _MODEL), *found] if found else []
+    return describe_glb(head)
 
 
 def _as_text(facts: Facts, listed: Sequence[tuple[str, str]], head: bytes) -> TextPreview:
-    """Return one line for each fact, and the first bytes."""
+    """Return one line for each fact that the title does not have, and the first bytes."""
     width = 12 if facts.form == _MODEL else 8
     lines: list[tuple[Piece, ...]] = [((f"{name:<{width}}", "key"), (make_safe(value), "value")) for name, value in listed]
     kind = ", ".join(filter(None, (f"{facts.form} {facts.extent}".rstrip(), facts.more)))

@@ -39,8 +39,10 @@ def test_preview_of_a_damaged_picture_shows_the_reason_before_the_facts(tmp_path
 
     told = lines(preview_of(str(tmp_path / "a.png")).with_picture("the file ends too early"))
 
-    assert told[:4] == ["Picture not shown: the file ends too early", "Format  PNG", "Size    64 × 32", "Pixels  RGB, 8 bits"]
-    assert told[-1].startswith("00000")
+    assert told[0] == "Picture not shown: the file ends too early"
+    assert told[1].startswith("File    ")
+    assert told[2] == ""
+    assert told[3].startswith("00000")
 
 
 def test_preview_of_a_refused_picture_shows_the_reason_at_once(tmp_path):
@@ -55,7 +57,7 @@ def test_preview_of_a_refused_picture_shows_the_reason_at_once(tmp_path):
         lines(large.text)[0]
         == "Picture not shown: 50,000 × 50,000 pixels are too many for a preview; the limit is 33,554,432 pixels"
     )
-    assert lines(foreign.text)[:2] == ["Picture not shown: there is no preview for the format OpenEXR", "Format  OpenEXR"]
+    assert lines(foreign.text)[:2] == ["Picture not shown: there is no preview for the format OpenEXR", "File    9 B"]
     assert foreign.text.kind == "OpenEXR"
 
 
@@ -67,7 +69,7 @@ def test_preview_of_a_model_shows_facts(tmp_path):
     model = preview.with_picture("the model has no triangles")
 
     assert lines(model)[0] == "Picture not shown: the model has no triangles"
-    assert lines(model)[1:5] == ["Format      GLB", "Triangles   0", "Vertices    0", "Meshes      0"]
+    assert lines(model)[1:4] == ["Triangles   0", "Vertices    0", "Meshes      0"]
     assert not any("\x1b" in line for line in lines(model))
     assert model.kind == "GLB"
     shown = preview.with_picture(Pixels(1, 1, bytes(4), is_drawing=True))
