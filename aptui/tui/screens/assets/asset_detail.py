@@ -335,6 +335,11 @@ class AssetDetail(Vertical):
         """The widgets that can have the focus."""
         return [self.references, *([] if self.has_class("-without-preview") else [self.query_one(FilePreview)])]
 
+    @property
+    def preview_width(self) -> int:
+        """Number of cells of a line of the preview, which fills a narrow screen; two cells are the edge and a scrollbar."""
+        return (self.size.width or self.app.size.width) - 2
+
     def show(self, panel: Panel, queries: QueryWorker, decoder: Decoder) -> None:
         """Show an asset. If it is the shown asset in a newer state, the cursor and the open branches stay."""
         before, self._panel, self._queries, self._decoder = self._panel, panel, queries, decoder

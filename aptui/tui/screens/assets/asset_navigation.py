@@ -17,7 +17,7 @@ from aptui.tui.screens.assets.asset_panel import JOB, PRODUCT, Panel, Ref, find,
 from aptui.tui.screens.assets.asset_readers import AssetReaders
 from aptui.tui.screens.assets.asset_trees import AssetTrees, Place, TreeSearch
 from aptui.tui.screens.assets.earlier_versions import VersionPair, read_comparison
-from aptui.tui.screens.jobs.job_texts import explain_job
+from aptui.tui.screens.jobs.job_texts import break_line, explain_job
 from aptui.tui.widgets.textview import TextPreview
 
 if TYPE_CHECKING:
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 
-def read_why(reader: Reader, source: str) -> TextPreview:
-    """Return the explanation of every job of a source, as lines of the preview."""
+def read_why(reader: Reader, source: str, width: int) -> TextPreview:
+    """Return the explanation of every job of a source, as lines of the preview that fit into `width` cells."""
     row = reader.source(source)
     jobs = sorted(reader.jobs_of(row.source_id) if row else [], key=lambda job: job.status != "failed")
-    lines = [line for job in jobs for line in explain_job(job, "", reader)][1:]  # the first line is blank
+    said = [line for job in jobs for line in explain_job(job, "", reader)][1:]  # the first line is blank
+    lines = [row for line in said for row in break_line(line, width)]
     nothing = "" if lines else "this source has no jobs: its analysis found nothing to do, or has not run yet"
     return TextPreview(nothing, tuple(tuple((part.text, part.role) for part in line) for line in lines), is_numbered=False)
 
@@ -121,7 +122,10 @@ class SelectedAsset:
         if self._detail.is_explaining:
             self._detail.show_file()
         elif panel.source and not panel.is_folder:
-            self._readers.queries.request("why", lambda reader: read_why(reader, panel.source), partial(self._accept_why, panel))
+            width = self._detail.preview_width
+            self._readers.queries.request(
+                "why", lambda reader: read_why(reader, panel.source, width), partial(self._accept_why, panel)
+            )
 
     def _accept_why(self, panel: Panel, preview: TextPreview) -> None:
         if self.panel is not None and (panel.kind, panel.key) == (self.panel.kind, self.panel.key):

@@ -235,10 +235,10 @@ def why_lines(database: Path, info: JobRowInfo, width: int = 200) -> list[Parts]
         row = find_job(reader, info)
         if row is None:
             return [(Part(" the job no longer exists", "muted"),)]
-        return [line for text in explain_job(row, info.builder, reader) for line in _break_line(text, width)]
+        return [line for text in explain_job(row, info.builder, reader) for line in break_line(text, width)]
 
 
-def _break_line(line: Parts, width: int) -> Iterator[Parts]:
+def break_line(line: Parts, width: int) -> Iterator[Parts]:
     """Yield a line; if its last part is too long, the rest is indented below that part."""
     lead, last, at = line[:-1], line[-1:], width_of(line[:-1])
     if not last or width_of(line) <= width or at > width * 2 // 3:
