@@ -450,13 +450,17 @@ class KeyValue(Table):
         self._lines.show([
             (at, "" if first else key, line)
             for at, (key, value) in enumerate(pairs)
-            for first, line in enumerate(_rows_of(value, self._wrapped_width))
+            for first, line in enumerate(self._rows_of(key, value))
         ])  # fmt: skip
         self.set_columns(_columns(_key_width(pairs)))
         self.set_model(self._lines)
 
     def _value_width(self, pairs: list[tuple[str, str]]) -> int:
         return max(0, self.painting.width - _columns(_key_width(pairs))[0].width - _AROUND_VALUE) if self.size.width else 0
+
+    def _rows_of(self, key: str, value: str) -> list[str]:  # noqa: ARG002  # subclasses use the key
+        """Return the lines of a value, with long lines split."""
+        return _rows_of(value, self._wrapped_width)
 
     def current(self) -> tuple[str, str] | None:
         """Return the pair under the cursor."""

@@ -222,6 +222,10 @@ class AssetFacts(_Quiet, KeyValue, can_focus=False):
 
     HEADER_LINES: ClassVar[int] = 0
 
+    def _rows_of(self, key: str, value: str) -> list[str]:
+        """Return the lines of a value. A digest is cut at the end, because its first characters are enough to compare it."""
+        return [value] if key == "Digest" else super()._rows_of(key, value)
+
 
 class FilePreview(_Quiet, TextView):
     """The preview of the file."""
