@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 
-_HEALTH = Column("health", "Problems", 22, is_prose=True)
+_HEALTH = Column("health", "Problems", 28, is_prose=True)
 SOURCE_COLUMNS = (
     Column("name", "Name", 0, 30, is_name=True),
     _HEALTH,
