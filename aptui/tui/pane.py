@@ -121,8 +121,11 @@ class Pane(Container):
     def on_frame(self) -> None:
         """Draw what changed; called after `on_news`."""
 
+    command_names: ClassVar[tuple[str, ...]] = ()
+    """Names of all commands that `commands` can return, for a message that names the screen of a command."""
+
     def commands(self) -> Sequence[Command]:
-        """Return the pane's commands for the `:` line and the palette."""
+        """Return the pane's commands that are possible now, for the `:` line and the palette."""
         return ()
 
     def status(self) -> str:

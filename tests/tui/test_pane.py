@@ -1,8 +1,11 @@
 """The list of panes: panes of the kernel and of features, ordered by their numbers."""
 
 import asyncio
+import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +41,14 @@ def test_list_of_panes_loads_no_code_of_a_feature() -> None:
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
     assert not [name for name in loaded if name.startswith("aptui.features.") and name.count(".") > 2]
+
+
+@pytest.mark.parametrize("spec", list_panes(), ids=lambda spec: spec.id)
+def test_pane_lists_the_names_of_the_commands_in_its_source(spec: PaneSpec) -> None:
+    pane = spec.load()
+    code = "".join(file.read_text(encoding="utf-8") for file in Path(inspect.getfile(pane)).parent.glob("*.py"))
+
+    assert set(re.findall(r'\bCommand\(\s*"([\w-]+)"', code)) <= set(pane.command_names)
 
 
 def test_pane_of_another_distribution_has_a_tab_and_a_key(tmp_path, monkeypatch):

@@ -227,7 +227,9 @@ def test_command_of_a_hidden_pane_works_only_if_it_is_declared_everywhere(tmp_pa
     def commands(pane):
         return [Command("here", "x", pane.noted.append), Command("anywhere", "x", pane.noted.append, is_everywhere=True)]
 
-    monkeypatch.setattr(import_module("tui.fake_panes").JobsProbe, "commands", commands)
+    probe = import_module("tui.fake_panes").JobsProbe
+    monkeypatch.setattr(probe, "commands", commands)
+    monkeypatch.setattr(probe, "command_names", ("here", "never"))
 
     async def say(app, pilot, _session):
         jobs = app.pane
@@ -236,7 +238,11 @@ def test_command_of_a_hidden_pane_works_only_if_it_is_declared_everywhere(tmp_pa
         await pilot.press("colon", *"anywhere x", "enter")
         await until(pilot, lambda: "x" in jobs.noted)
         await pilot.press("colon", *"here y", "enter")
-        await until(pilot, lambda: "unknown command 'here'" in text(app))
+        await until(pilot, lambda: "':here' works only on the screen Jobs; press 1 to go there" in text(app))
+        await pilot.press("1")
+        await until(pilot, lambda: app.pane is jobs)
+        await pilot.press("colon", *"never", "enter")
+        await until(pilot, lambda: "':never' cannot run now" in text(app))
 
     in_shell(tmp_path, say)
 

@@ -372,6 +372,7 @@ class ConnectionsPane(Pane):
     """The Connections screen: shows one of the two pages and passes events to both pages."""
 
     DEFAULT_CSS = "ConnectionsPane { layout: vertical; }"
+    command_names = ("allow", "reject", "forget", "connect", "allow-list", "disconnect", "restart-worker")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("t,greater_than_sign,less_than_sign", "page", "other page", id="connections.page"),
     ]

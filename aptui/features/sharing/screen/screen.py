@@ -244,6 +244,7 @@ class CachePane(Pane):
     CachePane.-found #cache-findings { display: block; }
     CachePane.-zoomed #cache-columns { display: none; }
     """
+    command_names = ("verify", "unowned", "share", "test", "repair", "delete")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "cancel", "cancel", id="cache.cancel"),
         Binding("r", "repair", "repair", id="cache.repair"),

@@ -186,6 +186,7 @@ class AssetsPane(Pane):
     """The Assets screen; other screens call `reveal`."""
 
     DEFAULT_CSS = CSS
+    command_names = ("sources", "intermediates", "products", "asset")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "search", id="assets.search"),
         Binding("t,greater_than_sign", "next_tree(1)", "tree", id="assets.next_tree"),

@@ -180,6 +180,7 @@ class BuildersPane(Pane):
     BuildersPane.-beside #builders-list { height: 1fr; }
     BuildersPane.-beside #builders-side { width: 1fr; border-left: solid $role-rule; }
     """
+    command_names = ("builder", "jobs-of")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "filter", id="builders.filter"),
         Binding("p", "part('patterns')", "patterns", id="builders.patterns"),

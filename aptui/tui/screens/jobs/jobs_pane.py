@@ -195,6 +195,7 @@ class JobsPane(ThreePanes):
     JobsPane.-beside EventLog { padding: 0 0 0 1; }
     """
     wants_jobs = True
+    command_names = ("filter", "sort", "job", "news", "causes", "reprocess", "cancel", "escalate", "copy", "why")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "filter", id="jobs.filter"),
         Binding("s", "choose('statuses')", "status", id="jobs.status"),

@@ -212,6 +212,7 @@ class LogsPane(Pane):
     LogsPane #logs-filter { display: none; }
     LogsPane #logs-details-bar, LogsPane #logs-details { display: none; }
     """
+    command_names = ("tab", "new-tab", "older-log")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "search", id="logs.filter"),
         Binding("ampersand", "hits_only", "hits only", show=False, id="logs.hits_only"),

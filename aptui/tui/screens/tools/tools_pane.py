@@ -129,6 +129,7 @@ class ToolsPane(Pane):
     ToolsPane.-low #tools-note { height: 2; }
     ToolsPane.-alone #tools-checks, ToolsPane.-alone #tools-health { display: none; }
     """
+    command_names = ("doctor", "retry", "faster", "debug", "set")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("K", "doctor", "doctor", id="tools.doctor"),
         Binding("y", "copy", "copy", id="tools.copy"),
