@@ -190,7 +190,7 @@ def _reason(error: Exception, form: str) -> str:
     text = " ".join(str(error).split())[:200]
     if text.startswith("cannot identify"):
         return f"the file is not a valid {form}"
-    if "truncated" in text or "not enough" in text:
+    if "truncated" in text.lower() or "not enough" in text:
         return "the file ends too early"
     return f"the file cannot be decoded ({text or type(error).__name__})"
 
