@@ -306,7 +306,7 @@ def hints_of(active: dict[str, ActiveBinding], *, is_typing: bool = False) -> tu
 
 
 _LEAST_NAME, _ROOMY = 4, 100
-_SOON_MS, _MINUTE_MS, _TEN, _FEW = 2000, 60_000, 10, 0.5
+_SECOND_MS, _SOON_MS, _MINUTE_MS, _TEN, _FEW = 1000, 2000, 60_000, 10, 0.5
 _APART = 3
 """Minimum number of cells between the sentence about changes since the last visit and the timers."""
 
@@ -452,7 +452,7 @@ def _time_left(progress: Progress) -> str:
     if not progress.is_working or (progress.eta_ms <= 0 and not (done and spent_ms)):
         return ""
     if progress.eta_ms > 0:
-        return f"{brief(progress.eta_ms)} left"
+        return f"{brief(progress.eta_ms)} left" if progress.eta_ms >= _SECOND_MS else "less than 1 s left"
     minutes = round(spent_ms * progress.pending_count / done / _MINUTE_MS)
     return f"about {minutes} min left" if minutes else "less than a minute left"
 

@@ -39,6 +39,12 @@ def test_status_line_has_the_progress_as_a_sentence(session: FakeSession) -> Non
     assert "● building 38 %  38 of 100 jobs · 3 failed · 9.0 s left · 2 running · 3.8 a second" in said
 
 
+def test_estimate_below_a_second_has_no_milliseconds(session: FakeSession) -> None:
+    session.latest_progress = progress(eta_ms=22)
+
+    assert "· less than 1 s left ·" in "".join(part.text for part in StatusLine(session).parts(140))
+
+
 def test_job_rate_gives_the_remaining_time_until_the_engine_estimates_it(session: FakeSession) -> None:
     session.latest_progress, session.project_name = progress(analyses_waiting=4555, eta_ms=0), "game"
     said = ["".join(part.text for part in StatusLine(session).parts(width)) for width in (80, 140)]
