@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     Column("state", "State", 6),
     Column("name", "Check", 14),
-    Column("said", "Said", 0, 20, weight=3),
+    Column("said", "Result", 0, 20, weight=3),
     Column("advice", "Advice", 0, 16, drop_rank=1, weight=2),
 )
 _STATES = {"ok": ("completed", "completed"), "warn": ("warning", "warning"), "fail": ("failed", "failed")}

@@ -113,7 +113,15 @@ def tools(facts: ToolFacts) -> list[ToolRow]:
             "'aptui doctor': versions, limits, disk, watches, cache, database. It changes nothing; its findings are listed below."
         )
         rows.append(
-            ToolRow("doctor", "Checks", "Doctor", facts.doctor or "not run", "check the project and its environment", "", note)
+            ToolRow(
+                "doctor",
+                "Checks",
+                "Doctor",
+                facts.doctor or "not run",
+                "check the project and its environment",
+                facts.key_of("tools.doctor"),
+                note,
+            )
         )
     return rows
 

@@ -505,7 +505,7 @@ def test_cursor_stays_on_the_first_row_until_the_user_moves_the_cursor(tmp_path)
 def test_advice_column_is_hidden_without_advice():
     quiet, loud = DoctorRow("disk", "ok", "64 GiB free"), DoctorRow("disk", "fail", "full", "free some space")
 
-    assert [column.title for column in columns_for([quiet])] == ["State", "Check", "Said"]
+    assert [column.title for column in columns_for([quiet])] == ["State", "Check", "Result"]
     assert [column.title for column in columns_for([quiet, loud])] == ["State", "Check", "Said", "Advice"]
 
 
