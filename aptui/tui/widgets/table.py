@@ -311,7 +311,7 @@ class Table(Rows):
         return segments
 
     def draw_header(self) -> list[Segment]:
-        """Paint the titles."""
+        """Paint the titles. A column without a title has no style, because some themes underline titles."""
         if not (self.keeps_titles or self.count_rows()):
             return []
         style = self.painting.painter.style("header")
@@ -319,7 +319,8 @@ class Table(Rows):
         for at, (column, width) in enumerate(self._lay_columns()):
             if at:
                 segments.append(Segment(GAP, self.painting.painter.ground))
-            segments.append(Segment(fit(self._title(column), width, align=column.align).text, style))
+            title = fit(self._title(column), width, align=column.align).text
+            segments.append(Segment(title, style if column.title else self.painting.painter.ground))
         return segments
 
     def _title(self, column: Column) -> str:
