@@ -120,7 +120,7 @@ def read_contents(cache_dir: Path, builders: Mapping[bytes, str], now_ms: int) -
 
     return CacheInventory(
         tuple(share(each, each.name) for each in found.platforms),
-        tuple(share(each, f"{each.name}/" if each.name else "(directly below the platform)") for each in found.folders),
+        tuple(share(each, f"{each.name}/" if each.name else "(top level)") for each in found.folders),
         tuple(share(each, names.get(uuid) or uuid_text(uuid)) for uuid, each in found.builders),
         tuple(share(each, each.name) for each in found.largest),
         total.count,

@@ -108,7 +108,7 @@ async def test_platforms_folders_builders_and_changes_are_shown(tmp_path, store,
             "data/",
         ):
             assert part in shown
-        assert "(directly below the platform)" in shown
+        assert "(top level)" in shown
         assert app.pane.status() == "5 products, 15 KiB"
         assert "2, 2.9 KiB" in shown
         assert "painter" in shown, "as its jobs call a builder that no configuration names"
@@ -304,9 +304,7 @@ async def test_tables_are_sorted_and_the_order_is_saved(tmp_path, store):
         table.post_message(table.HeaderClicked(table, -1, "count"))
         await pilot.pause()
         await until(pilot, lambda: table.sort == ("count", False))
-        await until(
-            pilot, lambda: next(each.data.name for each in app.pane.tables.folders.model.records) == "(directly below the platform)"
-        )
+        await until(pilot, lambda: next(each.data.name for each in app.pane.tables.folders.model.records) == "(top level)")
     assert app.memory.get("cache.sort.folders", []) == ["count", False]
     async with in_cache(tmp_path) as (app, *_):
         assert app.pane.query_one("#cache-folders").sort == ("count", False)
