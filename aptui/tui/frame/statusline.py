@@ -208,7 +208,7 @@ def banner_text(session: Session) -> str:
     """Return the text of the banner: why no engine is connected, or the engine's problem; "" = no banner."""
     trouble = sanitize(session.trouble)
     engine = session.engine
-    start = "" if session.is_read_only else " · type ':start' to start one"
+    start = "" if session.is_read_only else " · type ':start' to start an engine"
     if trouble.startswith("no engine"):
         trouble = ""  # the full text would only add the path of the socket, which the info sheet (key `i`) shows
     match session.state:

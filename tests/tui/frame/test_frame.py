@@ -173,9 +173,9 @@ def test_tabs_that_need_attention_are_marked(session: FakeSession) -> None:
 @pytest.mark.parametrize(
     ("trouble", "expected"),
     [
-        ("no engine listens at '/home/ada/.local/state/s'", "! no engine is running · type ':start' to start one"),
-        ("it ended", "! no engine: it ended · type ':start' to start one"),
-        ("", "! no engine is running · type ':start' to start one"),
+        ("no engine listens at '/home/ada/.local/state/s'", "! no engine is running · type ':start' to start an engine"),
+        ("it ended", "! no engine: it ended · type ':start' to start an engine"),
+        ("", "! no engine is running · type ':start' to start an engine"),
     ],
 )
 def test_banner_reports_a_missing_engine_only_once(trouble, expected):
@@ -184,7 +184,7 @@ def test_banner_reports_a_missing_engine_only_once(trouble, expected):
 
     assert banner_text(session) == expected
     session.is_read_only = True
-    assert banner_text(session) == expected.removesuffix(" · type ':start' to start one")
+    assert banner_text(session) == expected.removesuffix(" · type ':start' to start an engine")
 
 
 def test_banner_names_the_run_that_holds_the_cache():

@@ -221,7 +221,7 @@ class EnginePage(ConnectionTables):
         if not is_attached:
             absent = "no engine: the screen shows a database only" if session.state is SessionState.NONE else "no engine"
             why = session.trouble if session.trouble and session.state is not SessionState.NONE else ""
-            hint = "type ':start' to start one" if self._shell.can_ask else ""
+            hint = "type ':start' to start an engine" if self._shell.can_ask else ""
             return [[("", absent, "warning"), ("", why, ""), ("", hint, "muted")], [project], [cache], []]
         trouble = [(what, why, "warning") for what, why in connection_rows.troubles(session.latest_health)]
         return [

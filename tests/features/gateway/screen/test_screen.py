@@ -273,7 +273,7 @@ async def test_refusal_of_an_automatic_query_is_not_shown(tmp_path):
 async def test_engine_page_is_updated_when_the_engine_dies_and_restarts(tmp_path):
     async with visit(tmp_path) as (app, pilot, session, _pane):
         session.turn(SessionState.REATTACHING, "the connection to the engine has ended")
-        await until(pilot, lambda: "no engine" in text(app) and "type ':start' to start one" in text(app))
+        await until(pilot, lambda: "no engine" in text(app) and "type ':start' to start an engine" in text(app))
         await until(pilot, lambda: "Workers" not in text(app))
         session.turn(SessionState.ATTACHED)
         await until(pilot, lambda: "bench" in text(app))
