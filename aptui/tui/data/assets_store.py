@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
+HEALTH_CELLS = 22
+"""Width of the column of problems: more would leave too little room for names on a screen of 120 columns."""
 _SAYS = {"failed": "failed", "errors": "with errors", "warnings": "with warnings", "cancelled": "cancelled", "pending": "waiting"}
 
 
@@ -80,7 +82,8 @@ class TreeHealth:
         """Return the maximum width of the cells of all nodes; 0 = no problems."""
         total = {word: int(count) for word, count in zip(UNWELL, self._sums[:, -1], strict=True) if count}
         words = list(total)
-        return max((width_of(health_cell({word: total[word] for word in words[at:]}).text) for at in range(len(words))), default=0)
+        texts = (_signs({word: total[word] for word in words[at:]}) for at in range(len(words)))
+        return max((max(width_of(signs[0]), min(HEALTH_CELLS, width_of("  ".join(signs)))) for signs in texts), default=0)
 
     def next_bad(self, node: int, step: int) -> int | None:
         """Return the nearest file after (1) or before (-1) a node with a failed job or errors, wrapping around; None = no other."""
@@ -93,14 +96,27 @@ class TreeHealth:
 
 
 def health_cell(counts: dict[str, int]) -> Cell:
-    """Return the worst problem in words and the others as signs: `✗ 2 failed  ! 3  · 12`; empty without problems."""
+    """Return the worst problem in words and the others as signs: `✗ 2 failed  ! 3  · 12`; empty without problems.
+
+    Signs that need more than `HEALTH_CELLS` are left out.
+    """
+    if not counts:
+        return Cell("")
+    text, *others = _signs(counts)
+    for sign in others:
+        if width_of(f"{text}  {sign}") > HEALTH_CELLS:
+            break
+        text += f"  {sign}"
+    worst = next(iter(counts))
+    return Cell(text, ROLES.get(worst, worst))
+
+
+def _signs(counts: dict[str, int]) -> list[str]:
     # The signs of "failed" and of "errors" are equal, so only one of them is shown.
     words = [word for word in counts if word != "errors" or "failed" not in counts]
-    if not words:
-        return Cell("")
     signs = [f"{glyph(ROLES.get(word, word))} {counts[word]:,}" for word in words]
     signs[0] += f" {_SAYS[words[0]]}"
-    return Cell("  ".join(signs), ROLES.get(words[0], words[0]))
+    return signs
 
 
 def health_text(counts: dict[str, int]) -> str:

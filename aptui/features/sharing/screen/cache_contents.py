@@ -275,7 +275,7 @@ class InventoryReader:
         made = "all" if is_all else f"{known.made:,}" if known.made else "none"
         if known.count and (is_wide or not self._is_stale):
             left.append(Part(f"   {made} made in the last 24 h", "muted"))
-        if known.made and not is_all and is_wide:
+        if known.made and not is_all and is_wide and not self._is_stale:
             left.append(Part(f", {size_text(known.made_bytes)}", "muted"))
         if self._is_stale:
             left.append(Part(f"   as of {clock(known.at_ms)}", "warning"))

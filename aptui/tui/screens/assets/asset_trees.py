@@ -20,7 +20,7 @@ from textual.containers import Vertical
 from aptui.shared.errors import KnownError
 from aptui.store.jobs.filter import FilterError
 from aptui.store.queries.reader import NoDatabaseError, Reader
-from aptui.tui.data.assets_store import AssetModel, AssetsStore, AssetTree, Kind, TreeHealth
+from aptui.tui.data.assets_store import HEALTH_CELLS, AssetModel, AssetsStore, AssetTree, Kind, TreeHealth
 from aptui.tui.data.session import SessionState
 from aptui.tui.screens.assets.asset_readers import QueryWorker
 from aptui.tui.widgets.cells import width_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 
-_HEALTH = Column("health", "Problems", 28, is_prose=True)
+_HEALTH = Column("health", "Problems", HEALTH_CELLS, is_prose=True)
 SOURCE_COLUMNS = (
     Column("name", "Name", 0, 30, is_name=True),
     _HEALTH,
