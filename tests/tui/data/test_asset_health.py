@@ -96,6 +96,8 @@ def test_search_for_the_next_file_with_a_problem_wraps_around() -> None:
         ({}, "", ""),
         ({"pending": 1200}, "· 1,200 waiting", "1,200 waiting"),
         ({"failed": 2, "warnings": 3, "pending": 12}, "✗ 2 failed  ! 3  · 12", "2 failed, 3 with warnings, 12 waiting"),
+        ({"failed": 2, "warnings": 96, "pending": 1797}, "✗ 2 failed  ! 96", "2 failed, 96 with warnings, 1,797 waiting"),
+        ({"warnings": 96, "pending": 1797}, "! 96 with warnings", "96 with warnings, 1,797 waiting"),
         ({"failed": 1, "errors": 4}, "✗ 1 failed", "1 failed, 4 with errors"),
         ({"errors": 4, "cancelled": 1}, "✗ 4 with errors  – 1", "4 with errors, 1 cancelled"),
     ],

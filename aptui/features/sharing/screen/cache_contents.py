@@ -273,12 +273,11 @@ class InventoryReader:
         is_wide, is_all = width >= WIDE_COLUMNS, known.made == known.count
         left = [Part(f" {count(known.count, 'product')}", "title"), Part(f"   {size_text(known.size_bytes)}", "title")]
         made = "all" if is_all else f"{known.made:,}" if known.made else "none"
-        if known.count and (is_wide or not self._is_stale):
-            left.append(Part(f"   {made} made in the last 24 h", "muted"))
-        if known.made and not is_all and is_wide and not self._is_stale:
-            left.append(Part(f", {size_text(known.made_bytes)}", "muted"))
         if self._is_stale:
             left.append(Part(f"   as of {clock(known.at_ms)}", "warning"))
+        elif known.count:
+            size = f", {size_text(known.made_bytes)}" if known.made and not is_all and is_wide else ""
+            left.append(Part(f"   {made} made in the last 24 h{size}", "muted"))
         return left, _inventory_disk(known, is_wide=is_wide)
 
 
