@@ -506,7 +506,7 @@ def test_advice_column_is_hidden_without_advice():
     quiet, loud = DoctorRow("disk", "ok", "64 GiB free"), DoctorRow("disk", "fail", "full", "free some space")
 
     assert [column.title for column in columns_for([quiet])] == ["State", "Check", "Result"]
-    assert [column.title for column in columns_for([quiet, loud])] == ["State", "Check", "Said", "Advice"]
+    assert [column.title for column in columns_for([quiet, loud])] == ["State", "Check", "Result", "Advice"]
 
 
 def test_explanation_of_a_setting_is_not_cut_at_80_columns():
