@@ -394,7 +394,11 @@ class EngineSupervisor:
         if engine is not None and (moved_to := engine.cache.moved_to):
             self._moved_to, self._end_at = moved_to, time.monotonic() + _MOVED_S
         self._trouble, self._idle_since, self._tried_at = str(error), None, time.monotonic()
-        self._say(f"{error}; the engine tries again in {self._retry_s:g} s", LogLevel.ERROR)
+        reason = f"{error}; the engine tries again in {self._retry_s:g} s"
+        if engine is not None:
+            engine.news.say(reason, LogLevel.ERROR)  # writes the reason into the log of this engine, too
+        else:
+            self._say(reason, LogLevel.ERROR)
         self._retry_at = time.monotonic() + self._retry_s
         self._retry_s = min(2 * self._retry_s, _RETRY_S[1])
         if engine is not None:

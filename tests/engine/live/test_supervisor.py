@@ -581,12 +581,14 @@ def test_epoch_of_the_engine_increases_with_a_new_database(retrying: LiveProject
         assert live.engine.epoch > before, "whoever reads knows the news of the one from those of the other by that"
 
 
-def test_health_reports_an_error_although_the_next_attempt_succeeds(project: LiveProject) -> None:
+def test_health_and_log_name_an_error_although_the_next_attempt_succeeds(project: LiveProject) -> None:
     with project.running() as live:
         live._retry_s = 0.0
         live._break_down(HostError("the disk is full"))
 
         assert live.health.disk == "the disk is full"
+        assert "the disk is full" in project.path("Cache/.aptui/logs/aptui.log").read_text()
+        assert sum("the disk is full" in text for text in project.said) == 1
         project.until(lambda: not live.health.disk)
 
 
