@@ -252,7 +252,7 @@ class EngineSupervisor:
             engine.start_scan(retries=retries)
             self._is_first_scan = True
         self._idle_since = None
-        self._trouble, self._retry_at, self._retry_s = "", math.inf, _RETRY_S[0]
+        self._trouble, self._retry_at = "", math.inf
         self._moved_to, self._end_at = "", math.inf
         if not is_first:
             for note in self.openings:
@@ -364,6 +364,7 @@ class EngineSupervisor:
             self.watching.first_scan_is_done()
         if self._idle_since is None:
             self._idle_since, self._outdated_count = now, 0
+            self._retry_s = _RETRY_S[0]  # not earlier, so that an engine that breaks soon after each start waits longer each time
             engine.sessions.note_rest()
             self.roots.add_intermediates()
         if not self._is_settled and now - self._idle_since >= _SETTLE_AFTER_S:
@@ -406,12 +407,10 @@ class EngineSupervisor:
         self._notify_health()
 
     def _try_again(self) -> None:
-        retry_s = self._retry_s
         try:
             self.engine = self._engine()
             self._begin(self.engine)
         except KnownError as error:
-            self._retry_s = retry_s
             self._break_down(error)
         else:
             self._say("the engine is working again", LogLevel.INFO)

@@ -581,6 +581,18 @@ def test_epoch_of_the_engine_increases_with_a_new_database(retrying: LiveProject
         assert live.engine.epoch > before, "whoever reads knows the news of the one from those of the other by that"
 
 
+def test_pause_before_a_new_attempt_grows_until_the_engine_was_idle(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "_RETRY_S", (0.01, 60.0))
+    with project.running() as live:
+        project.settle()
+        live._break_down(HostError("the disk is full"))
+        live._try_again()
+        live._break_down(HostError("the disk is full"))
+        assert live._retry_s == 0.04
+        project.until(lambda: live._retry_s == 0.01)
+        assert not live.health.disk
+
+
 def test_health_and_log_name_an_error_although_the_next_attempt_succeeds(project: LiveProject) -> None:
     with project.running() as live:
         live._retry_s = 0.0
