@@ -287,8 +287,8 @@ def _name_textures(tree: Object, textures: str) -> None:
         formats = {name: each["source"] for name, each in extensions.items() if as_object(each).get("source") in changed}
         sources = [texture.pop("source")] if texture.get("source") in changed else []
         if sources or formats:
-            kept = {name: each for name, each in extensions.items() if name not in formats}
-            texture["extensions"] = {**kept, feature: {"source": [*sources, *formats.values()][0]}}
+            others = {name: each for name, each in extensions.items() if name not in formats}
+            texture["extensions"] = {**others, feature: {"source": [*sources, *formats.values()][0]}}
             replaced.update(formats)
     if changed:
         replaced -= {name for texture in as_objects(tree.get("textures")) for name in as_object(texture.get("extensions"))}

@@ -29,8 +29,8 @@ def read_why(reader: Reader, source: str, width: int) -> TextPreview:
     """Return the explanation of every job of a source, as lines of the preview that fit into `width` cells."""
     row = reader.source(source)
     jobs = sorted(reader.jobs_of(row.source_id) if row else [], key=lambda job: job.status != "failed")
-    said = [line for job in jobs for line in explain_job(job, "", reader)][1:]  # the first line is blank
-    lines = [row for line in said for row in break_line(line, width)]
+    explained = [line for job in jobs for line in explain_job(job, "", reader)][1:]  # the first line is blank
+    lines = [row for line in explained for row in break_line(line, width)]
     nothing = "" if lines else "this source has no jobs: its analysis found nothing to do, or has not run yet"
     return TextPreview(nothing, tuple(tuple((part.text, part.role) for part in line) for line in lines), is_numbered=False)
 
