@@ -273,6 +273,11 @@ def when(time_ms: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_ms / 1000)) if time_ms else ""
 
 
+def minute(time_ms: int) -> str:
+    """Return a time in local time for users, without seconds."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_ms / 1000))
+
+
 def iso(time_ms: int) -> str | None:
     """Return a time in UTC for programs (ISO 8601), None for never."""
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(time_ms // 1000))}.{time_ms % 1000:03d}Z" if time_ms else None

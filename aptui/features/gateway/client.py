@@ -47,16 +47,19 @@ _CONNECT_LIMIT_S = 10.0
 _HEARTBEAT_S = 30.0
 _WINDOW = 15
 """Window size of the compression offered to a gateway on another machine."""
-_FAREWELL_S = 2.0
-"""Timeout (seconds) for closing a connection; after the timeout the connection is dropped."""
+_CLOSE_LIMIT_S = 2.0
+"""Timeout (seconds) for closing a connection; afterwards the connection is dropped."""
 _MOST_UNREAD = 100_000
 """Maximum number of unread notifications; above this number all notifications are dropped and replaced by one `Resync`."""
-_SPOKEN = (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY)
+_DATA_TYPES = (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY)
 _REASON_LENGTH = 300
-_PASSING = frozenset({None, 1001, 1006, 1012, 1013})
+"""Maximum length (bytes) of the reason that a gateway gives for a refused handshake."""
+_TEMPORARY_CODES = frozenset({None, 1001, 1006, 1012, 1013})
 """Close codes after which a client reconnects. With any other code the gateway refused the client, or the client itself closed."""
 _RECONNECT_S = 300.0
+"""Default time (seconds) for which a client tries to reconnect."""
 _PAUSES_S = (0.2, 5.0)
+"""Pause before the first attempt to reconnect, and maximum pause, in seconds."""
 
 
 class Refusal(KnownError):
@@ -81,6 +84,15 @@ class ClientNotice(Struct, frozen=True):
 
 
 class _PendingRequest(Struct):
+    """A request without a complete answer.
+
+    Args:
+        answer: gets the answer or the error.
+        record: type of the answer's record.
+        pieces: received bytes of the product; only for requests with `has_bytes`, which are complete after their last bytes.
+        answered: the received record.
+    """
+
     answer: asyncio.Future[object]
     record: type[Any]
     pieces: list[bytes] = field(default_factory=list)
@@ -110,12 +122,12 @@ class AsyncClient:
         self._asked: dict[int, _PendingRequest] = {}
         self._count = 0
         self._unread: deque[ClientNotice] = deque()
-        self._fresh = asyncio.Event()
+        self._has_unread = asyncio.Event()
         self._online = asyncio.Event()
         self._online.set()
         self._end: KnownError | None = None
         self._began, self._pause_s = asyncio.get_running_loop().time(), _PAUSES_S[0]
-        self._reader = asyncio.get_running_loop().create_task(self._live())
+        self._reader = asyncio.get_running_loop().create_task(self._run())
         self.welcome = Welcome(0, "", "", (), 0, (), 0, 0)
 
     @classmethod
@@ -176,7 +188,7 @@ class AsyncClient:
             Refusal: the gateway refuses. Disconnected: the connection has ended. TimeoutError: `timeout_s` has passed.
         """
         async with asyncio.timeout(timeout_s):
-            asked = await self._say(request)
+            asked = await self._send_request(request)
             return await asked.answer
 
     async def read_product(self, timeout_s: float | None = None, **what: Any) -> bytes:
@@ -186,11 +198,11 @@ class AsyncClient:
             Refusal, Disconnected: see `ask`.
         """
         async with asyncio.timeout(timeout_s):
-            asked = await self._say(ReadProduct(**what), has_bytes=True)
+            asked = await self._send_request(ReadProduct(**what), has_bytes=True)
             await asked.answer
         return b"".join(asked.pieces)
 
-    async def _say(self, request: Any, *, has_bytes: bool = False) -> _PendingRequest:
+    async def _send_request(self, request: Any, *, has_bytes: bool = False) -> _PendingRequest:
         await self._online.wait()
         if self._end is not None:
             raise self._end
@@ -224,14 +236,14 @@ class AsyncClient:
                 yield self._unread.popleft()
             if self._end is not None:
                 raise self._end
-            self._fresh.clear()
-            await self._fresh.wait()
+            self._has_unread.clear()
+            await self._has_unread.wait()
 
     async def close(self) -> None:
         """End the connection."""
         self._finish(Disconnected("the connection to the gateway is closed"))
         with contextlib.suppress(Exception):
-            await asyncio.wait_for(self._socket.close(), _FAREWELL_S)
+            await asyncio.wait_for(self._socket.close(), _CLOSE_LIMIT_S)
         self._reader.cancel()
         await asyncio.gather(self._reader, return_exceptions=True)
         if self._session is not None:
@@ -245,16 +257,16 @@ class AsyncClient:
 
     # -------------------------------------------------------------------------------------------- reading and reconnecting
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         """Read from the connection; reconnect when it is lost."""
         try:
             while True:
                 code, end = await self._read()
-                if self._way is None or self._way.reconnect_s <= 0 or code not in _PASSING or self._end is not None:
+                if self._way is None or self._way.reconnect_s <= 0 or code not in _TEMPORARY_CODES or self._end is not None:
                     self._finish(end)
                     return
                 self._online.clear()
-                self._drop(end)
+                self._fail_pending(end)
                 await self._reconnect(self._way, str(end))
                 self._online.set()
         except KnownError as error:
@@ -266,11 +278,11 @@ class AsyncClient:
         """Read messages until the connection ends; return the close code and the reason."""
         code, why = None, ""
         try:
-            while (message := await self._socket.receive()).type in _SPOKEN:
+            while (message := await self._socket.receive()).type in _DATA_TYPES:
                 if message.type is aiohttp.WSMsgType.TEXT:
-                    self._take(wire_codec.decode_message(message.data))
+                    self._handle_message(wire_codec.decode_message(message.data))
                 else:
-                    self._take_bytes(message.data)
+                    self._handle_bytes(message.data)
         except RequestMistake as mistake:
             return 1002, Disconnected(f"the gateway sent an invalid message: {mistake.what}")
         if message.type is aiohttp.WSMsgType.CLOSE:
@@ -306,25 +318,25 @@ class AsyncClient:
                 self._began = loop.time()
                 return
             finally:
-                self._drop(Disconnected(why))
+                self._fail_pending(Disconnected(why))
 
     async def _send_hello(self, hello: Hello) -> None:
-        """Send hello on a socket that no other task reads yet. Queue a `Resync`, because notifications may be missing."""
-        self._keep(ClientNotice(0, 0, Resync("the connection to the gateway was lost and restored")))
+        """Send hello on a new socket, which only this function reads. Queue a `Resync`, because notifications may be missing."""
+        self._queue_notice(ClientNotice(0, 0, Resync("the connection to the gateway was lost and restored")))
         asked, frame = self._register(hello)
         await self._socket.send_str(frame)
         while not asked.answer.done():
             message = await self._socket.receive(_CONNECT_LIMIT_S)
             if message.type is not aiohttp.WSMsgType.TEXT:
                 raise Disconnected("the gateway closed the connection without answering 'hello'")
-            self._take(wire_codec.decode_message(message.data))
+            self._handle_message(wire_codec.decode_message(message.data))
         self.welcome = cast(Welcome, asked.answer.result())
 
-    def _take(self, message: wire_codec.WireMessage) -> None:
+    def _handle_message(self, message: wire_codec.WireMessage) -> None:
         for plain in message.notices:
             record = wire_codec.record_of(plain)
             if record is not None:
-                self._keep(ClientNotice(message.epoch, message.seq, record))
+                self._queue_notice(ClientNotice(message.epoch, message.seq, record))
         asked = self._asked.get(message.number)
         if asked is None or asked.answer.done():
             return
@@ -336,7 +348,7 @@ class AsyncClient:
             if not asked.has_bytes:
                 asked.answer.set_result(asked.answered)
 
-    def _take_bytes(self, data: bytes) -> None:
+    def _handle_bytes(self, data: bytes) -> None:
         asked = self._asked.get(int.from_bytes(data[:4], "big"))
         if asked is None or asked.answer.done():
             return
@@ -345,26 +357,26 @@ class AsyncClient:
         else:
             asked.answer.set_result(asked.answered)
 
-    def _keep(self, received: ClientNotice) -> None:
+    def _queue_notice(self, received: ClientNotice) -> None:
         if len(self._unread) >= _MOST_UNREAD:
             self._unread.clear()
             received = ClientNotice(received.epoch, received.seq, Resync("the program did not read its notifications in time"))
         self._unread.append(received)
-        self._fresh.set()
+        self._has_unread.set()
 
     def _finish(self, end: KnownError) -> None:
         if self._end is None:
             self._end = end
-        self._fresh.set()
+        self._has_unread.set()
         self._online.set()
-        self._drop(self._end)
+        self._fail_pending(self._end)
 
-    def _drop(self, end: KnownError) -> None:
+    def _fail_pending(self, end: KnownError) -> None:
         """End all pending requests with an error."""
         for asked in list(self._asked.values()):
             if not asked.answer.done():
                 asked.answer.set_exception(end)
-                asked.answer.exception()  # asyncio logs an exception that no code has read
+                asked.answer.exception()  # mark the exception as read, because asyncio logs unread exceptions
 
 
 def _make_hello(fields: dict[str, Any]) -> Hello:

@@ -91,10 +91,13 @@ class Address(Struct, frozen=True):
 
     Args:
         route: the route in aiohttp's syntax; `path` is the published form of the route, with `{parameters}`.
-        handler: its docstring is the summary.
+        handler: answers the requests; its docstring is the summary.
+        methods: HTTP methods in lower case.
         scope: required scope; None = no token is needed.
-        answers: (status, description) besides the common errors.
-        kind: media type of the answer; `schema` describes it.
+        answers: (status, description) of each answer except the common errors (`_ERRORS`).
+        query: parameters after the `?` of the address.
+        kind: media type of the answer; `schema` is the name of the schema of its content, "" = no schema.
+        more: the description; "" = the summary is used.
     """
 
     route: str

@@ -1,4 +1,4 @@
-"""The gateway process: its application, its socket, start and end. It starts with an engine, or waits for one.
+"""The gateway process: its application, its socket, its start and its end. A gateway without an engine waits until one starts.
 
 Tests: `tests/features/gateway/access/test_guard.py`.
 """
@@ -35,7 +35,7 @@ from aptui.features.gateway.ws.client_sessions import REVOKED, SESSIONS, Request
 from aptui.features.gateway.ws.news import NewsPublisher
 from aptui.link import places
 from aptui.link.engine_link import EngineLink
-from aptui.shared.connections.addresses import is_loopback
+from aptui.shared.connections.addresses import is_loopback, url_host
 from aptui.shared.connections.http_sockets import LimitedServer, bind
 from aptui.shared.errors import UserError
 from aptui.shared.floods import ErrorReports
@@ -59,7 +59,7 @@ _NICE = 10
 
 @dataclass(slots=True, kw_only=True)
 class GatewayParts(GatewayContext):
-    """All objects of one gateway: its `GatewayContext`, and the objects that only the gateway process starts and ends.
+    """All objects of one gateway: the fields of `GatewayContext`, and the objects that only the gateway process starts and ends.
 
     Args:
         sessions: the open WebSockets.
@@ -148,9 +148,8 @@ class Gateway:
             listening.close()
             await self.close()
             raise
-        host = f"[{serve.address}]" if ":" in serve.address else serve.address
         scheme = "https" if context is not None else "http"
-        pid, url = os.getpid(), f"{scheme}://{host}:{parts.port}"
+        pid, url = os.getpid(), f"{scheme}://{url_host(serve.address)}:{parts.port}"
         return places.GatewayRecord(pid, places.process_start(pid), url, serve.address, parts.port, self._token)
 
     async def close(self) -> None:
@@ -166,10 +165,9 @@ class Gateway:
 
 
 async def _keep_watch(parts: GatewayParts, connections: ConnectionLimits) -> None:
-    """Each second, end the connections of revoked and expired tokens.
+    """Each second, end the connections of revoked and expired tokens, and log how many refused requests were not logged.
 
-    WebSockets are closed with a reason, other connections are dropped. Also writes the number of unlogged refused requests to the
-    audit log.
+    A WebSocket is closed with a reason at once. A connection that still exists a second later is dropped.
     """
     warned: set[ClientConnection] = set()
     while True:

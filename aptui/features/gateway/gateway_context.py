@@ -72,7 +72,7 @@ class HttpSession:
 
 
 def end_signal() -> asyncio.Event:
-    """Return an event that SIGTERM, SIGINT and SIGHUP set; called in the running loop."""
+    """Return an event that is set when the process gets SIGTERM, SIGINT or SIGHUP; an event loop must be running."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, over.set)
@@ -146,5 +146,5 @@ CONTEXT = web.AppKey("room", GatewayContext)
 
 
 def context_of(request: web.Request) -> GatewayContext:
-    """Return the gateway's context for a request; works in nested applications, too."""
+    """Return the gateway's context for a request, also if a nested application handles the request."""
     return request.config_dict[CONTEXT]

@@ -26,11 +26,19 @@ if TYPE_CHECKING:
     from aptui.engine.live.supervisor import EngineSupervisor
 
 _RETRY_S = (1.0, 300.0)
-_SOUND_S = 10.0
-"""Minimum run time (seconds) after which a failed gateway is restarted without delay."""
+"""Delay of the first restart after a failure, and maximum delay, in seconds."""
+_STEADY_S = 10.0
+"""Minimum run time (seconds) after which the restart delay of a failed gateway is again the shortest one."""
 _LOG = "gateway.log"
-_FOLLOWED: dict[str, Any] = {"allowed": (), "rejected": (), "has_allow_list": True, "connections": (), "o3de": None, "o3de_port": 0}
-"""Settings whose changes need no restart.
+_NO_RESTART: dict[str, Any] = {
+    "allowed": (),
+    "rejected": (),
+    "has_allow_list": True,
+    "connections": (),
+    "o3de": None,
+    "o3de_port": 0,
+}
+"""{setting of `serve`: a fixed value that stands for all its values}, for the settings whose changes need no restart.
 
 The gateway applies these settings itself (`peers.peer_connections`) or does not use them.
 """
@@ -39,11 +47,11 @@ The gateway applies these settings itself (`peers.peer_connections`) or does not
 class GatewaySupervisor:
     """Keeps the gateway of one engine running while `serve.enabled` is true.
 
-    The gateway ends when its standard input closes; the kernel closes it when the engine ends for any reason.
+    The gateway ends when its standard input closes. The kernel closes this input when the engine ends for any reason.
 
     Args:
         live: the running engine.
-        options: options of the command line, so that the gateway reads the same configuration.
+        options: options of the engine's command line; the gateway gets them, too, and so reads the same configuration.
     """
 
     def __init__(self, live: EngineSupervisor, options: Sequence[str] = ()) -> None:
@@ -52,7 +60,7 @@ class GatewaySupervisor:
         self._seen: Config | None = None
         """The configuration at the last check."""
         self._begun_with: tuple[object, ...] = ()
-        """The settings at the last start of the gateway."""
+        """The settings whose changes need a restart, as of the last check."""
         self._began = 0.0
         self._retry_at = -math.inf
         self._retry_s = _RETRY_S[0]
@@ -72,10 +80,10 @@ class GatewaySupervisor:
             self._start(now)
 
     def _adopt(self, config: Config, now: float) -> None:
-        """End the gateway if it is disabled or its settings changed; the next one reads the new configuration."""
+        """End the gateway if it is disabled or its settings changed; the next gateway reads the new configuration."""
         self._seen, before = config, self._begun_with
         project = config.project
-        serve = replace(config.serve, **_FOLLOWED)
+        serve = replace(config.serve, **_NO_RESTART)
         self._begun_with = (serve, config.name, config.log_dir, project.platforms, project.scan_folders)
         if self._begun_with == before:
             return
@@ -116,13 +124,14 @@ class GatewaySupervisor:
         self._process.watch(child)
 
     def _on_end(self, code: int) -> None:
-        """Handle the end of a gateway that was not asked to end: plan its restart, and report why it ended."""
+        """Handle the end of a gateway that ended by itself: plan its restart, and report why it ended."""
         now = time.monotonic()
-        if now - self._began >= _SOUND_S:
+        if now - self._began >= _STEADY_S:
             self._retry_s = _RETRY_S[0]
-        self._fail(self._last_words() or f"the process of the gateway ended with exit code {code}", now)
+        self._fail(self._last_error() or f"the process of the gateway ended with exit code {code}", now)
 
     def _fail(self, why: str, now: float) -> None:
+        """Plan the next start of the gateway. Store why no gateway runs for other programs; log a reason that is new."""
         self._retry_at, self._retry_s = now + self._retry_s, min(4 * self._retry_s, _RETRY_S[1])
         config = self._live.config
         with contextlib.suppress(KnownError):
@@ -134,7 +143,7 @@ class GatewaySupervisor:
             if self._live.engine is not None:
                 self._live.engine.news.say(f"the gateway does not run: {why}", LogLevel.ERROR)
 
-    def _last_words(self) -> str:
+    def _last_error(self) -> str:
         """Return the last error message in the gateway's log."""
         try:
             lines = self._log.read_bytes()[-65_536:].decode("utf-8", "replace").splitlines()

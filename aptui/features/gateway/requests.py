@@ -1,4 +1,4 @@
-"""Answers the gateway's requests (`engine_requests`) inside the engine, either at once or when a condition holds.
+"""Answers the gateway's requests (`engine_requests`) inside the engine, either at once or when their condition is met.
 
 Tests: `tests/features/gateway/ws/test_routing.py`.
 """
@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 
 GatewayRequest = Barrier | Readiness | WriteCatalog | ShowSource | ReportPeers | OrderPeers
 _RECOUNT_S = 0.01
+"""Interval of the checks of waiting requests, in seconds."""
 _BARRIER_LIMIT_S = 60.0
+"""Maximum timeout of a barrier in seconds, whatever the client requests."""
 _BARRIER_URGENCY = 200
 """Priority of jobs that a client waits for; equal to the priority of O3DE's synchronous asset requests."""
 _COUNT_S = 0.5
+"""Minimum interval between counts of pending jobs, in seconds."""
 _COUNT_SHARE = 50
 """Interval between counts of pending jobs, as a multiple of a count's duration: counting takes at most 2 % of the time."""
 _COUNT_MOST_S = 5.0
@@ -36,9 +39,16 @@ _COUNT_MOST_S = 5.0
 
 
 class _BarrierRequest(Struct):
-    """A request that waits until earlier changes are processed.
+    """A request that waits until earlier changes on the disk are processed.
 
-    `ticket` -1 = for some of these changes, jobs are not planned yet.
+    Args:
+        deadline: time of the monotonic clock at which the request is answered in any case.
+        is_synced: all earlier changes were reported to the engine.
+        is_whole: every folder is watched by the kernel, so that no change is missing.
+        has_hurried: the engine was asked to run analyses before jobs.
+        has_saved: the engine was asked to save.
+        ticket: number of the last write to the database that must be finished; -1 = jobs of some changes are not planned yet.
+        epoch: start of the engine to which the request belongs.
     """
 
     request: Request
@@ -104,7 +114,7 @@ class GatewayRequests:
                 assert_never(verb)
 
     def forget_client(self, client: int) -> None:
-        """Drop the pending requests of a client that has disconnected. If the client was the gateway, also drop its last report."""
+        """Drop the pending requests of a disconnected client. If the client was the gateway, also drop its last report."""
         if client == self._gateway:
             self._gateway, self._live.gateway_report = 0, None
         self._barriers = [item for item in self._barriers if item.request.client != client]
@@ -155,7 +165,7 @@ class GatewayRequests:
                 barrier.request.answer(epoch=epoch, seq=seq, is_whole=is_passed and barrier.is_whole)
 
     def _raise_priority(self, engine: Engine) -> bool:
-        """If all changed files are read, run analyses before jobs; return whether this order was set."""
+        """If all changed files are read, make the engine run analyses before jobs; return whether the engine was asked to do so."""
         if self._is_looking(engine) or not engine.pipeline.status().ready_analyses:
             return False
         engine.ask("analyse", value=_BARRIER_URGENCY)

@@ -52,7 +52,7 @@ _TOKEN_HELP = (
 _SCOPES = "read,escalate"
 _DAY_MS = 86_400_000
 _MOST_DAYS = 36_500
-_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+_PEM_BEGIN, _PEM_END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 _WATCH_S = 3_600.0
 """Timeout of reconnecting in `aptui client watch`, in seconds."""
 
@@ -180,14 +180,10 @@ def _list_tokens(tokens: list[Any], *, is_json: bool) -> int:
                 "name": each.name, "scopes": sorted(each.scopes), "created_ms": each.created_ms, "expires_ms": each.expires_ms,
             })  # fmt: skip
             continue
-        until = "" if not each.expires_ms else f"  {'over since' if each.is_over else 'until'} {_minute_of(each.expires_ms)}"
+        until = f"  {'over since' if each.is_over else 'until'} {printing.minute(each.expires_ms)}" if each.expires_ms else ""
         scopes = ",".join(sorted(each.scopes))
-        printing.say(f"{printing.line(each.name):<24} {scopes:<32} {_minute_of(each.created_ms)}{until}")
+        printing.say(f"{printing.line(each.name):<24} {scopes:<32} {printing.minute(each.created_ms)}{until}")
     return 0
-
-
-def _minute_of(time_ms: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_ms / 1000))
 
 
 # ------------------------------------------------------------------------------------------------------------------ client
@@ -218,27 +214,26 @@ def client(arguments: Namespace) -> int:
     _need_aiohttp()
     actions: dict[str, Callable[[Client, Namespace], int]] = {"watch": _watch, "catalog": _catalog, "get": _get}
     action = actions.get(arguments.action, _ask)
-    wants_catalog = action is _catalog
-    with _connect(arguments, wants_catalog=wants_catalog) as connected:
+    with _connect(arguments, wants_catalog=action is _catalog) as connected:
         return action(connected, arguments)
 
 
 def _connect(arguments: Namespace, *, wants_catalog: bool) -> Client:
     from aptui.features.gateway.client import Client, local
 
-    url, own, tls = arguments.url, _token(arguments), _trusting(arguments.ca) if arguments.ca else None
+    url, token, tls = arguments.url, _token(arguments), _tls_context(arguments.ca) if arguments.ca else None
     place = None
     if not url:
         config = load_config(arguments)
-        cache, tls = config.cache_dir, tls or _trusting_own(config.serve.tls_cert)
-        place = (lambda: (local(cache)[0], own)) if own else (lambda: local(cache))
-        url, own = place()
-    if not own:
+        cache, tls = config.cache_dir, tls or _own_tls_context(config.serve.tls_cert)
+        place = (lambda: (local(cache)[0], token)) if token else (lambda: local(cache))
+        url, token = place()
+    if not token:
         raise UserError("a token is missing", hint=f"add '--token-file FILE', or set ${_TOKEN_VARIABLE}")
     names = tuple(filter(None, arguments.notices.split(","))) if arguments.action == "watch" else ()
     return Client.connect(
         url,
-        token=own,
+        token=token,
         tls=tls,
         place=place,
         reconnect_s=_WATCH_S if arguments.action == "watch" else 0.0,
@@ -265,7 +260,7 @@ def _token(arguments: Namespace) -> str:
     return read_private(arguments.token_file, "this token", _TOKEN_LIMIT).decode("ascii", "replace").strip()
 
 
-def _trusting(file: str) -> SSLContext:
+def _tls_context(file: str) -> SSLContext:
     import ssl
 
     try:
@@ -274,7 +269,7 @@ def _trusting(file: str) -> SSLContext:
         raise UserError(f"'{file}' is not a certificate: {error.strerror or error}", hint="name a PEM file") from None
 
 
-def _trusting_own(certificate: str) -> SSLContext | None:
+def _own_tls_context(certificate: str) -> SSLContext | None:
     """Return a TLS context that trusts only this gateway's certificate, for any host name; None = no readable certificate."""
     import ssl
 
@@ -285,7 +280,7 @@ def _trusting_own(certificate: str) -> SSLContext | None:
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         text = Path(certificate).read_text(encoding="ascii", errors="replace")
-        leaf, found, _chain = text[text.index(_BEGIN) :].partition(_END)
+        leaf, found, _chain = text[text.index(_PEM_BEGIN) :].partition(_PEM_END)
         context.load_verify_locations(cadata=leaf + found)
     except (OSError, ValueError):
         return None
@@ -300,15 +295,16 @@ def _watch(connected: Client, arguments: Namespace) -> int:
         else:
             now = time.time()
             clock = time.strftime("%H:%M:%S", time.localtime(now)) + f".{int(now * 1000) % 1000:03}"
-            printing.say(f"{clock} {printing.line(_words(received))}")
+            printing.say(f"{clock} {printing.line(_notice_text(received))}")
         sys.stdout.flush()
     return 0
 
 
-def _words(received: ClientNotice) -> str:
+def _notice_text(received: ClientNotice) -> str:
+    """Return a notification as one line: its name, then its fields. Empty fields and lists are left out."""
     plain = _plain(received.notice)
-    name, about = plain.pop("notice"), plain
-    about = about.get("asset") or about.get("job") or about
+    name = plain.pop("notice")
+    about = plain.get("asset") or plain.get("job") or plain
     shown = [
         f"{key}={value}" for key, value in about.items() if value not in ("", (), [], None) and not isinstance(value, (list, tuple))
     ]
@@ -322,7 +318,7 @@ def _plain(notice: object) -> dict[str, Any]:
 
 
 def _catalog(connected: Client, arguments: Namespace) -> int:
-    """Print every asset."""
+    """Print each asset of the catalog."""
     from aptui.features.gateway.wire_records import Catalog
 
     for received in connected.notices():
@@ -393,6 +389,7 @@ def _ask(connected: Client, arguments: Namespace) -> int:
 
 
 def _pairs(words: list[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the field and the value of each `field=value`. Numbers, lists, `true` and `false` are read as JSON."""
     for word in words:
         key, found, text = word.partition("=")
         if not found:
@@ -428,9 +425,12 @@ def changes_arguments(parser: ArgumentParser) -> None:
 
 
 def _number(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
+    from aptui.store.queries.change_tail import parse_number
+
+    number = parse_number(text)
+    if number is None:
         raise UserError(f"'{text}' is not the number of a change", hint="write 0, or a 'seq' that 'aptui changes --jsonl' printed")
-    return min(int(text), (1 << 63) - 1)
+    return number
 
 
 def changes(arguments: Namespace) -> int:
@@ -507,7 +507,6 @@ def show_demo(config: Config) -> int:
     """Show the demo's page until Ctrl-C; then stop the engine if this verb started it."""
     from aptui.cli.engine_verbs import stop_engines
     from aptui.daemon import daemon_process
-    from aptui.link import places
 
     page = _load_web("serve")
     is_ours = places.engine_of(config.cache_dir) is None

@@ -15,8 +15,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aptui.features.gateway import wire_records
-from aptui.features.gateway import wire_records as notices
-from aptui.features.gateway.wire_records import Show
 from aptui.link import codec
 from aptui.link.codec import explain, replace_surrogates, shorten, suggest
 from aptui.shared.forms import json_decoder, prepare_form
@@ -33,7 +31,7 @@ def without_paths(record: object) -> object:
     match record:
         case wire_records.SourceFacts():
             return replace(record, scan_folder_path="")
-        case wire_records.ProductFacts() | Show():
+        case wire_records.ProductFacts() | wire_records.Show():
             return replace(record, source_file="")
         case wire_records.ResolvedPath(is_found=True):
             return replace(record, file="")
@@ -130,21 +128,21 @@ REQUESTS: dict[str, Exchange] = {
 """{name of the request: its records and scope}."""
 
 NOTICES: dict[str, type[Any]] = {
-    "catalog": notices.Catalog,
-    "asset_changed": notices.AssetChanged,
-    "asset_removed": notices.AssetRemoved,
-    "source_changed": notices.SourceChanged,
-    "source_removed": notices.SourceRemoved,
-    "source_failed": notices.SourceFailed,
-    "job_started": notices.JobStarted,
-    "job_progressed": notices.JobProgressed,
-    "job_completed": notices.JobCompleted,
-    "job_failed": notices.JobFailed,
-    "counts": notices.Counts,
-    "critical_ready": notices.CriticalReady,
-    "show": notices.Show,
-    "engine_changed": notices.EngineChanged,
-    "resync": notices.Resync,
+    "catalog": wire_records.Catalog,
+    "asset_changed": wire_records.AssetChanged,
+    "asset_removed": wire_records.AssetRemoved,
+    "source_changed": wire_records.SourceChanged,
+    "source_removed": wire_records.SourceRemoved,
+    "source_failed": wire_records.SourceFailed,
+    "job_started": wire_records.JobStarted,
+    "job_progressed": wire_records.JobProgressed,
+    "job_completed": wire_records.JobCompleted,
+    "job_failed": wire_records.JobFailed,
+    "counts": wire_records.Counts,
+    "critical_ready": wire_records.CriticalReady,
+    "show": wire_records.Show,
+    "engine_changed": wire_records.EngineChanged,
+    "resync": wire_records.Resync,
 }
 """{name of the notification: record}."""
 

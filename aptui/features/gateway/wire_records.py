@@ -116,10 +116,10 @@ class Hello(Struct, frozen=True):
     Args:
         protocol: the version that the client speaks.
         client: display name of the client.
-        platforms: platforms whose notifications it gets; none = all.
+        platforms: platforms whose notifications the client gets; empty = all.
         project: name of the expected project; "" = any. Case does not matter.
         wants_catalog: send every asset of these platforms first, then changes.
-        notices: names of the notifications it gets; none = all.
+        notices: names of the notifications that the client gets; empty = all.
     """
 
     protocol: int
@@ -174,7 +174,7 @@ class AssetStatus(Struct, frozen=True):
 
 
 class WaitReady(AssetStatus, frozen=True):
-    """As `asset_status`, but answered when the status is `compiled` or `failed`, or after `timeout_s`."""
+    """Like `asset_status`, but the answer is sent when the status is `compiled` or `failed`, or after `timeout_s` seconds."""
 
     timeout_s: float = 60.0
 
@@ -206,8 +206,8 @@ class Counted(Struct, frozen=True):
 class Interest(Struct, frozen=True):
     """Report what an editor or game shows: assets by id, sources and products by path, at most 1,000 in all.
 
-    The jobs of these sources and of their dependencies come before others, those of the newest report first. A report expires after
-    90 seconds and may be repeated at any rate. `escalate` has priority over it.
+    The jobs of these sources and of their dependencies run before other jobs; jobs of the newest report run first. A report expires
+    after 90 seconds and may be repeated at any rate. Jobs of an `escalate` request run before jobs of a report.
     """
 
     assets: tuple[str, ...] = ()
@@ -215,7 +215,7 @@ class Interest(Struct, frozen=True):
 
 
 class ProcessorStatus(Struct, frozen=True):
-    """Return the pending work for a platform ("" = all), and whether all critical jobs have ended."""
+    """Return the number of pending jobs of a platform ("" = all), and whether all critical jobs have ended."""
 
     platform: str = ""
 
@@ -241,7 +241,7 @@ class PlatformStatus(Struct, frozen=True):
 
 
 class PlatformState(Struct, frozen=True):
-    """`is_enabled` is about the requested platform; `platforms` are all enabled ones."""
+    """`is_enabled`: whether the requested platform is enabled; `platforms`: all enabled platforms."""
 
     is_enabled: bool
     platforms: tuple[str, ...]
@@ -250,7 +250,7 @@ class PlatformState(Struct, frozen=True):
 class JobsInfo(Struct, frozen=True):
     """Return the jobs of a source or asset, by search term, asset id or job key.
 
-    `escalates` raises the priority of the pending ones.
+    `escalates` raises the priority of the pending jobs. `fence` as in `asset_status`.
     """
 
     asset: str = ""
@@ -262,7 +262,7 @@ class JobsInfo(Struct, frozen=True):
 
 
 class JobList(Struct, frozen=True):
-    """Jobs; `is_cut`: there are more; `is_fenced` as in `AssetState`."""
+    """Jobs; `is_cut`: the list is not complete; `is_fenced` as in `AssetState`."""
 
     jobs: tuple[JobInfo, ...]
     is_cut: bool = False
@@ -270,7 +270,10 @@ class JobList(Struct, frozen=True):
 
 
 class JobLog(Struct, frozen=True):
-    """Return the log of the run `run_key`, or of the last run of `job_id`; with `wants_path` also its file (scope control)."""
+    """Return the log of the run `run_key`, or of the last run of the job `job_id`.
+
+    `wants_path` also returns the path of the log file; this needs the scope `control`.
+    """
 
     run_key: int = 0
     job_id: int = 0
@@ -306,7 +309,7 @@ class SourceFacts(Struct, frozen=True):
 
 
 class ProductInfo(Struct, frozen=True):
-    """Return a product by path or asset id, of one platform or ("") of all."""
+    """Return a product by path or asset id; `platform` "" = the products of all platforms."""
 
     path: str = ""
     asset: str = ""
@@ -314,7 +317,7 @@ class ProductInfo(Struct, frozen=True):
 
 
 class ProductFacts(Struct, frozen=True):
-    """The products and their source, relative and absolute; `products` is empty if none has this name."""
+    """The products, and the relative and the absolute path of their source; `products` is empty if no product has this name."""
 
     products: tuple[Asset, ...]
     source: str = ""
@@ -330,7 +333,7 @@ class ResolvePath(Struct, frozen=True):
 
 
 class ResolvedPath(Struct, frozen=True):
-    """A path `relative` to its scan folder, `file` absolute; `products` are paths.
+    """The path of a source: `relative` to its scan folder, and absolute (`file`); `products` are the paths of its products.
 
     If `is_found` is false, `relative` repeats the request.
     """
@@ -351,7 +354,7 @@ class Dependencies(Struct, frozen=True):
 
 
 class DependencyList(Struct, frozen=True):
-    """The required products, without the requested one; `is_cut`: there are more."""
+    """The products that the requested product needs; `is_cut`: the list is not complete."""
 
     dependencies: tuple[DependencyInfo, ...]
     is_cut: bool = False
@@ -382,7 +385,7 @@ class ScanFolderList(Struct, frozen=True):
 
 
 class ClearFingerprint(Struct, frozen=True):
-    """Forget the fingerprints of the jobs of the sources that `term` matches: these jobs run again."""
+    """Run the jobs of the sources that `term` matches again, even if their inputs did not change."""
 
     term: str
 
@@ -416,7 +419,7 @@ class CheckDelete(Struct, frozen=True):
 
 
 class RelocationCheck(Struct, frozen=True):
-    """The affected files as (old, new) relative paths, the paths that depend on them, and the obstacles."""
+    """The affected files as (old, new) relative paths, the paths of files that depend on them, and the problems."""
 
     files: tuple[tuple[str, str], ...]
     dependants: tuple[str, ...]
@@ -428,7 +431,10 @@ class SendCatalog(Struct, frozen=True):
 
 
 class ReadProduct(Struct, frozen=True):
-    """Return the bytes of a product, by asset id or path, in binary frames after the answer; `length` 0 = to the end."""
+    """Return bytes of a product, named by asset id or path, in binary frames after the answer.
+
+    The bytes start at `offset`; `length` 0 = all bytes to the end.
+    """
 
     asset: str = ""
     path: str = ""
@@ -438,14 +444,14 @@ class ReadProduct(Struct, frozen=True):
 
 
 class ProductBytes(Struct, frozen=True):
-    """The product, and the number of bytes that follow."""
+    """The product, and the number of bytes in the binary frames that follow."""
 
     product: Asset
     length: int
 
 
 class Shutdown(Struct, frozen=True):
-    """Stop the engine."""
+    """Stop the engine; `is_when_idle`: as soon as no job is pending."""
 
     is_when_idle: bool = False
 

@@ -31,6 +31,7 @@ from aptui.core.run_report import code_digest
 from aptui.features.sharing.record import Discovered, JobFacts, Record, as_discovered, base_key
 from aptui.features.sharing.stores.folder_store import FolderStore
 from aptui.link.port import FeatureRequest
+from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.shared.files import clocks
 from aptui.store.queries.reader import RESTORED, ProductRow, open_reader
@@ -235,9 +236,8 @@ def as_result(hit: CacheHit, order: ProcessOrder, places: FilePlaces, millisecon
 
 def origin_of(hit: CacheHit) -> str:
     """Return the origin of a result as text."""
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(hit.record.written_ms / 1000))
     where = "the shared cache" if hit.is_remote else "this machine's store"
-    return f"from {where} ({hit.record.writer or 'unknown'}, {when})"
+    return f"from {where} ({hit.record.writer or 'unknown'}, {printing.minute(hit.record.written_ms)})"
 
 
 def sync(paths: Sequence[str]) -> None:
@@ -334,8 +334,7 @@ def find_stored_run(config: Config, job_id: int, run_key: int) -> StoredRun:
             hint="write 'local_store: {enabled: true}' in aptui.yaml",
         )
     products = tuple(_find_stored(config, name, digest, known) for name, digest, _size in then.products)
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.completed_ms / 1000))
-    return StoredRun(products, f"that of its run of {when}{RESTORED}")
+    return StoredRun(products, f"that of its run of {printing.minute(run.completed_ms)}{RESTORED}")
 
 
 def _find_stored(config: Config, name: str, digest: str, known: Mapping[str, ProductRow]) -> StoredProduct:

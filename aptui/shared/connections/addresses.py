@@ -78,6 +78,11 @@ def plain(address: Address) -> Address:
     return address
 
 
+def url_host(host: str) -> str:
+    """Return a host name or address as it is written in a URL: an IPv6 address is in brackets (RFC 3986 §3.2.2)."""
+    return f"[{host}]" if ":" in host else host
+
+
 def parse_address(text: str) -> Address | None:
     """Return an address, None if the text is not an address (a local socket does not have one)."""
     try:

@@ -143,6 +143,14 @@ LISTED, RESYNC = "listed", "resync"
 Record = dict[str, object]
 
 
+def parse_number(text: str) -> int | None:
+    """Return the number of a change that a user or client wrote, None if the text is not a number.
+
+    A number above the largest integer of SQLite becomes this integer.
+    """
+    return min(int(text), (1 << 63) - 1) if text.isascii() and text.isdigit() else None
+
+
 class ChangeTail:
     """A position in the feed of one database, which may be set aside and created again while the position is in use.
 

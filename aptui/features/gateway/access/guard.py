@@ -24,7 +24,7 @@ from msgspec import Struct, field
 
 from aptui.features.gateway.access.tokens import LOCAL, Tokens
 from aptui.features.gateway.wire_codec import Scope
-from aptui.shared.connections.addresses import is_loopback
+from aptui.shared.connections.addresses import is_loopback, url_host
 from aptui.shared.connections.http_sockets import HttpSocket, SocketLimits
 from aptui.shared.floods import FloodGate, more_like_this
 
@@ -140,14 +140,14 @@ class Rate:
         self._per_s, self._clock = per_s, clock
         self._left, self._at = per_s, clock()
 
-    def takes(self, count: int = 1) -> bool:
-        """Count `count` uses; return False if that exceeds the rate."""
+    def takes(self) -> bool:
+        """Count one use; return False, and do not count it, if it exceeds the rate."""
         now = self._clock()
         self._left = min(self._per_s, self._left + (now - self._at) * self._per_s)
         self._at = now
-        if self._left < count:
+        if self._left < 1:
             return False
-        self._left -= count
+        self._left -= 1
         return True
 
 
@@ -173,7 +173,7 @@ class Guard(Struct):
         return next((why for admits in self.admissions if (why := admits(address))), "")
 
     def check(self, request: web.Request) -> None:
-        """Refuse requests that have another host name, come from another web page, or were sent by an HTML form.
+        """Refuse requests for another host name, requests of other web pages, and requests of HTML forms.
 
         Raises:
             web.HTTPException: 403, 415 or 421.
@@ -197,11 +197,10 @@ class Guard(Struct):
             raise web.HTTPForbidden(text="requests from other web pages are not allowed\n")
 
     def hosts(self, request: web.Request) -> set[str]:
-        """Return every accepted form of `Host` for this request."""
+        """Return every value of the header `Host` that is accepted for this request."""
         sockname = request.transport.get_extra_info("sockname") if request.transport is not None else None
         port = sockname[1] if sockname else self.serve.port
-        address = f"[{self.serve.address}]" if ":" in self.serve.address else self.serve.address
-        names = {*_LOOPBACK_HOSTS, address, *self.serve.hosts}
+        names = {*_LOOPBACK_HOSTS, url_host(self.serve.address), *self.serve.hosts}
         found = {name if _has_port(name) else f"{name}:{port}" for name in names}
         if _DEFAULT_PORTS.get(request.scheme) == port:
             found |= {name for name in names if not _has_port(name)}
@@ -430,9 +429,9 @@ class ConnectionLimits(SocketLimits):
 
     def list_unknown(self, is_known: Callable[[ClientIdentity], bool]) -> list[ClientConnection]:
         """Return the connections whose tokens are no longer accepted."""
-        found: dict[ClientIdentity, bool] = {}
-        mine = [(each, each.identity) for each in self.all if isinstance(each, ClientConnection) and each.identity is not None]
-        return [connection for connection, identity in mine if not found.setdefault(identity, is_known(identity))]
+        held = [(each, each.identity) for each in self.all if isinstance(each, ClientConnection) and each.identity is not None]
+        unknown = {identity for identity in {identity for _connection, identity in held} if not is_known(identity)}
+        return [connection for connection, identity in held if identity in unknown]
 
 
 def _name_of(connection: HttpSocket) -> str:

@@ -21,7 +21,7 @@ from aptui.features.gateway.access.guard import require
 from aptui.features.gateway.gateway_context import CONTEXT
 from aptui.features.gateway.wire_codec import Scope
 from aptui.shared.errors import KnownError
-from aptui.store.queries.change_tail import ChangeTail, CurrentDatabase, Moment, Record
+from aptui.store.queries.change_tail import ChangeTail, CurrentDatabase, Moment, Record, parse_number
 
 if TYPE_CHECKING:
     from aptui.features.gateway.access.guard import ClientIdentity
@@ -114,7 +114,7 @@ class FeedPulse:
         self._beat = asyncio.Event()
 
     async def close(self, _app: web.Application) -> None:
-        """End all followers; a signal of the application."""
+        """End all followers; the application calls this when it shuts down."""
         self.is_over = True
         self._wake()
         if self._looking is not None:
@@ -165,9 +165,10 @@ def _since(request: web.Request) -> int | None:
     text = request.query.get("since")
     if text is None:
         return None
-    if not text.isascii() or not text.isdigit():
+    number = parse_number(text)
+    if number is None:
         raise web.HTTPBadRequest(text="'since' must be the 'seq' of a change, or 0\n")
-    return min(int(text), (1 << 63) - 1)
+    return number
 
 
 async def _follow(pulse: FeedPulse, tail: ChangeTail, response: web.StreamResponse) -> None:
@@ -179,6 +180,6 @@ async def _follow(pulse: FeedPulse, tail: ChangeTail, response: web.StreamRespon
 
 
 async def _send(response: web.StreamResponse, page: list[Record]) -> None:
-    """Send a page of records. Wait while the client does not read; hold no database snapshot during the wait."""
+    """Send a page of records; wait while the client does not read. No snapshot of the database is open during the wait."""
     if page:
         await response.write("".join(json.dumps(record) + "\n" for record in page).encode())

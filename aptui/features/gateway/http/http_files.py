@@ -46,8 +46,11 @@ from aptui.store.queries.serving import Awaited, ProductFile
 
 TIMEOUT_S = 30.0
 TIMEOUT_MOST_S = 600.0
+"""Maximum `timeout` of a request with `wait=1`, in seconds; without `timeout` it is `TIMEOUT_S`."""
 _CHECK_S = 0.03
+"""Interval of the checks whether the database was written, in seconds."""
 _BARRIER_LIMIT_S = 10.0
+"""Timeout (seconds) for processing the changes that were on the disk before the request."""
 
 
 async def _wait_until_processed(
@@ -103,11 +106,14 @@ def add_routes(app: web.Application) -> None:
     app[PRODUCT_OPENER] = ProductOpener(context.database.path, context.config.cache_dir)
     app[LOGS] = ConfinedRoot(os.fsencode(context.config.log_dir))
     app.on_cleanup.append(_close)
-    app.router.add_get(f"{PRODUCTS}{{rest:(/.*)?}}", _answer_errors(product))
-    app.router.add_get(f"{ASSETS}/{{id:[^/]+}}", _answer_errors(asset))
-    app.router.add_get(f"{TREE}{{rest:(/.*)?}}", _answer_errors(tree))
-    app.router.add_get(f"{FILES}/@products@{{rest:(/.*)?}}", _answer_errors(answer_aliased_product))
-    app.router.add_get(f"{FILES}/@log@{{rest:(/.*)?}}", _answer_errors(log))
+    for route, handler in (
+        (f"{PRODUCTS}{{rest:(/.*)?}}", product),
+        (f"{ASSETS}/{{id:[^/]+}}", asset),
+        (f"{TREE}{{rest:(/.*)?}}", tree),
+        (f"{FILES}/@products@{{rest:(/.*)?}}", answer_aliased_product),
+        (f"{FILES}/@log@{{rest:(/.*)?}}", log),
+    ):
+        app.router.add_get(route, _answer_errors(handler))
 
 
 async def _close(app: web.Application) -> None:
@@ -144,9 +150,9 @@ def read_asked_path(request: web.Request, prefix: str) -> str:
     return path
 
 
-def url_of(prefix: str, path: str) -> str:
-    """Return a path in text form as part of a URL."""
-    return f"{prefix}/{quote(from_text(path))}" if path else prefix
+def _url_of(name: str) -> str:
+    """Return the URL path of a product."""
+    return f"{PRODUCTS}/{quote(from_text(name))}"
 
 
 def _is_awaited(request: web.Request) -> bool:
@@ -223,11 +229,11 @@ async def asset(request: web.Request) -> web.StreamResponse:
         raise web.HTTPNotFound(text=f"there is no asset '{asset_id(uuid, sub_id)}'\n")
     if len({name.partition("/")[0] for name in names}) > 1:
         raise web.HTTPBadRequest(text="'platform' is missing, but the asset exists for several platforms; add '?platform=ID'\n")
-    return await send_product(request, names[0], location=url_of(PRODUCTS, names[0]))
+    return await send_product(request, names[0], location=_url_of(names[0]))
 
 
 async def _wait(request: web.Request, awaited: Callable[[Reader], list[Awaited]], is_there: Callable[[Reader], bool]) -> None:
-    """Process a product first.
+    """Wait until a product is processed, for a request with `wait=1`.
 
     Raises:
         web.HTTPException: a job failed, the timeout has passed, or the client may not raise priorities.
@@ -260,7 +266,7 @@ def _timeout_s(request: web.Request) -> float:
 # ----------------------------------------------------------------------------------------------------------------- folders
 
 
-async def folder_of(context: GatewayContext, path: str) -> tuple[list[str], list[ProductFile]] | None:
+async def _folder_of(context: GatewayContext, path: str) -> tuple[list[str], list[ProductFile]] | None:
     """Return the folders and products in a folder ("" = the root, whose folders are the platforms).
 
     The result is None if the folder does not exist.
@@ -272,7 +278,7 @@ async def folder_of(context: GatewayContext, path: str) -> tuple[list[str], list
 
 
 async def _listing(request: web.Request, path: str) -> web.StreamResponse:
-    found = await folder_of(context_of(request), path)
+    found = await _folder_of(context_of(request), path)
     if found is None:
         raise web.HTTPNotFound(text=f"there is no folder '{path}'\n")
     folders, files = found
@@ -291,7 +297,7 @@ def _facts(item: ProductFile) -> dict[str, object]:
         "digest": item.digest.hex(),
         "id": asset_id(item.uuid, item.sub_id),
         "type": uuid_text(item.asset_type),
-        "url": url_of(PRODUCTS, item.name),
+        "url": _url_of(item.name),
     }
 
 
@@ -303,7 +309,7 @@ async def tree(request: web.Request) -> web.StreamResponse:
     require(request, Scope.READ)
     context, path = context_of(request), read_asked_path(request, TREE).lower()
     page = await _tree_page(context, path, "")
-    if not page and await folder_of(context, path) is None:
+    if not page and await _folder_of(context, path) is None:
         raise web.HTTPNotFound(text=f"there is no folder '{path}'\n")
     is_plain = request.query.get("list") == "plain"
     response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8" if is_plain else "application/json"})

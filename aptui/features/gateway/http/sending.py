@@ -40,7 +40,9 @@ from aptui.store.queries.serving import ProductFile
 _TIMEOUT_S = 1.0
 """Maximum duration of a commit, in seconds; after this time, `ProductOpener` compares the file's digest with the database row."""
 _RETRY_S = 0.01
+"""Delay before `ProductOpener` tries again to open a file, in seconds."""
 _KNOWN_MOST = 4_096
+"""Maximum number of remembered database rows."""
 _OPEN_MOST, _OPEN_BYTES = 64, 1 << 20
 """Maximum number, and maximum size in bytes, of files that stay open.
 
@@ -163,7 +165,7 @@ class ProductOpener:
         return taken.size == taken.product.size and self._database.moment() == self._moment
 
     async def _take_read(self, product: ProductFile) -> OpenedProduct:
-        """Open a product whose file another program may have changed; its digest must match the row."""
+        """Open a product whose file another program may have changed; the digest of the file must match the row."""
         taken = self._open(product)
         try:
             if taken is not None and taken.size == product.size:
@@ -199,6 +201,7 @@ RANGES_MOST = 16
 """Maximum number of ranges in one request; with more, the whole file is sent, as §14.2 allows."""
 _RANGE = re.compile(r"(\d*)-(\d*)", re.ASCII)
 _DIGITS_MOST = 19
+"""Maximum number of digits of a position; with more, the header is ignored."""
 
 Range = tuple[int, int]
 """A range of bytes in a file: (index of the first byte, index of the last byte + 1)."""
@@ -389,7 +392,12 @@ async def send(
 
 
 def send_page(file: Path, kind: str, policy: str) -> web.Response:
-    """Return a file of our own web pages; `policy` has the sources of its content besides scripts, which are ours only."""
+    """Return a file of aptui's own web pages.
+
+    Args:
+        kind: media type of the file.
+        policy: the allowed sources of styles, images and connections (Content-Security-Policy); scripts must be aptui's own.
+    """
     fixed = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     headers = {
         "Content-Security-Policy": f"default-src 'none'; script-src 'self'; {policy}; {fixed}", "Cache-Control": "no-cache",

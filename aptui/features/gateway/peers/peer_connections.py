@@ -36,7 +36,16 @@ from aptui.features.gateway.gateway_context import CONTEXT, HttpSession
 from aptui.features.gateway.peers import peer_settings
 from aptui.features.gateway.wire_codec import Scope
 from aptui.features.gateway.ws.client_sessions import SESSIONS
-from aptui.shared.connections.addresses import Address, canonical, entry_for, host_names, is_loopback, parse_address, plain
+from aptui.shared.connections.addresses import (
+    Address,
+    canonical,
+    entry_for,
+    host_names,
+    is_loopback,
+    parse_address,
+    plain,
+    url_host,
+)
 from aptui.shared.connections.peers import (
     DEVICE_PATH,
     Dial,
@@ -66,13 +75,16 @@ if TYPE_CHECKING:
 _MOST_REJECTED = 256
 """Maximum number of remembered addresses, so that a client with many addresses does not fill the memory."""
 _NAMES_FRESH_S = 60.0
+"""Age (seconds) of the addresses at which the host names are resolved again."""
 _NAMES_AGAIN_S = 5.0
 """Minimum interval (seconds) between resolutions of the host names.
 
 A refused client triggers a resolution, because its host may have a new address.
 """
 _NAMES_LIMIT_S = 5.0
+"""Timeout for resolving one host name, in seconds."""
 _LOCAL_FRESH_S = 5.0
+"""Time (seconds) for which the list of this machine's addresses is used before it is read again."""
 _NETWORK = Path("/proc/net")
 _parsed = lru_cache(maxsize=256)(parse_address)
 """`parse_address` with a cache, because it is called for each request."""
@@ -92,11 +104,11 @@ class Admission:
         self, settings: PeerSettings, *, resolve: Resolve | None = None, local: Callable[[], frozenset[Address]] | None = None
     ) -> None:
         self.settings = settings
-        self._resolve, self._ask_local = resolve or resolve_name, local or local_addresses
+        self._resolve, self._find_local = resolve or resolve_name, local or local_addresses
         self._known: dict[str, frozenset[Address]] = {}
         self._local: tuple[float, frozenset[Address]] = (float("-inf"), frozenset())
-        self._asked_s = float("-inf")
-        self._asking: asyncio.Task[None] | None = None
+        self._resolved_s = float("-inf")
+        self._resolving: asyncio.Task[None] | None = None
         self.turned_away: dict[str, TurnedAway] = {}
         """{address: record of its refused connections}, the latest refusal last."""
 
@@ -124,7 +136,7 @@ class Admission:
         address = _parsed(remote)
         if address is None:
             return "the address of the client is unknown"
-        if address.is_loopback or address in self._local_now():
+        if address.is_loopback or address in self._local_addresses():
             return ""
         denied = self.find_denial(address)
         if denied or not self.settings.has_allow_list or entry_for(address, self.settings.allowed, self._known) is not None:
@@ -145,16 +157,16 @@ class Admission:
             if address is not None and entry_for(address, [entry], self._known) is not None:
                 del self.turned_away[each]
 
-    def _local_now(self) -> frozenset[Address]:
+    def _local_addresses(self) -> frozenset[Address]:
         if monotonic() - self._local[0] > _LOCAL_FRESH_S:
-            self._local = (monotonic(), self._ask_local())
+            self._local = (monotonic(), self._find_local())
         return self._local[1]
 
     # ---------------------------------------------------------------------------------------------------------- host names
 
     async def refresh(self) -> None:
         """Resolve all names; a name that cannot be resolved now keeps its addresses."""
-        self._asked_s = monotonic()
+        self._resolved_s = monotonic()
         names = list(dict.fromkeys(host_names((*self.settings.allowed, *self.settings.rejected))))
         found = await asyncio.gather(*(self._addresses(name) for name in names))
         self._known = dict(zip(names, found, strict=True))
@@ -167,17 +179,17 @@ class Admission:
 
     def refresh_names(self) -> None:
         """Resolve the host names again if their addresses are old; called once per second."""
-        if monotonic() - self._asked_s > _NAMES_FRESH_S:
+        if monotonic() - self._resolved_s > _NAMES_FRESH_S:
             self._refresh_soon()
 
     def _refresh_soon(self) -> None:
-        is_due = monotonic() - self._asked_s > _NAMES_AGAIN_S and (self._asking is None or self._asking.done())
+        is_due = monotonic() - self._resolved_s > _NAMES_AGAIN_S and (self._resolving is None or self._resolving.done())
         if is_due and host_names((*self.settings.allowed, *self.settings.rejected)):
-            self._asking = gateway_context.begin(self.refresh(), "resolving names")
+            self._resolving = gateway_context.begin(self.refresh(), "resolving names")
 
     async def close(self) -> None:
         """Stop resolving."""
-        await gateway_context.end(self._asking)
+        await gateway_context.end(self._resolving)
 
 
 async def resolve_name(name: str) -> set[Address]:
@@ -211,9 +223,9 @@ def _lines(file: Path) -> list[str]:
 
 
 # Outgoing connections. While a connection is enabled, the gateway connects to its device again and again. The connected device is
-# the client of the WebSocket. The gateway uses TLS unless the device has a loopback address (USB forwarding), because a device may
-# read all products, and because another machine could have the address of the device. The certificate identifies the device
-# (`trust`).
+# the client of the WebSocket's protocol. The gateway uses TLS unless the device has a loopback address (USB forwarding), because
+# a device may read all products, and because another machine could have the address of the device. The certificate identifies
+# the device (`trust`).
 
 RETRY_S = (0.5, 5.0)
 """Delay before the second attempt to connect (as in O3DE), and maximum delay, in seconds."""
@@ -222,12 +234,12 @@ _HEARTBEAT_S = 30.0
 _STEADY_S = 5.0
 """Minimum duration (seconds) of a successful connection; a shorter connection counts as a failed attempt."""
 Socket = aiohttp.ClientWebSocketResponse
-Serving = Callable[["OutboundConnections", Socket], Awaitable[None]]
+Serving = Callable[["OutboundConnection", Socket], Awaitable[None]]
 Trust: TypeAlias = ssl.SSLContext | aiohttp.Fingerprint | bool
 """Accepted certificates; True = the certificates that this machine trusts."""
 
 
-class OutboundConnections:
+class OutboundConnection:
     """One outgoing connection.
 
     Args:
@@ -259,25 +271,23 @@ class OutboundConnections:
     async def close(self) -> None:
         """End the connection and stop."""
         await gateway_context.end(self._task)
-        self._turn(PeerState.DISCONNECTED, "")
+        self._set_state(PeerState.DISCONNECTED, "")
 
     @property
     def url(self) -> str:
         """The URL of the device."""
-        address = parse_address(self.dial.address)
-        host = f"[{self.dial.address}]" if address is not None and ":" in self.dial.address else self.dial.address
         scheme = "ws" if is_loopback(self.dial.address) else "wss"
-        return f"{scheme}://{host}:{self.dial.port}{DEVICE_PATH}"
+        return f"{scheme}://{url_host(self.dial.address)}:{self.dial.port}{DEVICE_PATH}"
 
     async def _run(self) -> None:
         wait_s = RETRY_S[0]
         while True:
-            self._turn(PeerState.CONNECTING, self.trouble)
+            self._set_state(PeerState.CONNECTING, self.trouble)
             began_s = monotonic()
             trouble = await self._try()
             if monotonic() - began_s >= _STEADY_S and not trouble:
                 wait_s = RETRY_S[0]
-            self._turn(PeerState.CONNECTING, trouble)
+            self._set_state(PeerState.CONNECTING, trouble)
             await asyncio.sleep(wait_s)
             wait_s = min(1.5 * wait_s, RETRY_S[1])
 
@@ -300,7 +310,7 @@ class OutboundConnections:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return _reason(error)
         try:
-            self._turn(PeerState.CONNECTED, "")
+            self._set_state(PeerState.CONNECTED, "")
             await self._serve(self, socket)
         except (aiohttp.ClientError, OSError) as error:
             return _reason(error)
@@ -308,7 +318,7 @@ class OutboundConnections:
             await socket.close()
         return ""
 
-    def _turn(self, state: PeerState, trouble: str) -> None:
+    def _set_state(self, state: PeerState, trouble: str) -> None:
         if (state, trouble) != (self.state, self.trouble):
             self.state, self.trouble = state, trouble
             self._changed()
@@ -402,7 +412,7 @@ _CHECK_S = 1.0
 _GATHER_S = 0.05
 """Delay of a report in seconds; changes within this time are reported together."""
 _LISTED_MOST, _LISTED_PER_S = 256, 128
-"""Maximum number of clients in a report, and of reported clients per second: after a report with more clients the gateway waits."""
+"""Maximum number of clients in a report, and of reported clients per second: the gateway waits after a longer report."""
 _BEGAN_MS = time.time_ns() // 1_000_000 - int(monotonic() * 1000)
 """Wall-clock time (ms) at which the monotonic clock was 0. It is a constant, so that reports without changes are equal."""
 
@@ -413,7 +423,7 @@ class Peers:
     Args:
         context: shared objects of the gateway.
         sessions: the open WebSockets.
-        admission: the lists; tests pass their own.
+        admission: the allowed and rejected lists; only tests pass them.
     """
 
     def __init__(self, context: GatewayContext, sessions: WireSessions, admission: Admission | None = None) -> None:
@@ -423,14 +433,14 @@ class Peers:
         self.trouble = ""
         self._file = context.config.cache_dir / peer_settings.PLACE
         self._stamps: tuple[tuple[int, int, int] | None, ...] = ()
-        self._diallers: dict[str, OutboundConnections] = {}
+        self._diallers: dict[str, OutboundConnection] = {}
         self._sessions: dict[str, WireSession] = {}
         """{id of an outgoing connection: its session}."""
         self._trust = trust(context.config.serve)
         self._http: HttpSession | None = None
         self._reported: GatewayReport | None = None
         self._is_changed = asyncio.Event()
-        self._alone = asyncio.Lock()
+        self._settings_lock = asyncio.Lock()
         """Lock that is held while settings change, so that orders are applied one after another."""
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -444,8 +454,8 @@ class Peers:
         self.sessions.end_callbacks.append(self._on_change)
         self.context.engine.listeners.append(self.take_news)
         self.context.engine.change_callbacks.append(self.on_engine_change)
-        self._do(self._check())
-        self._do(self._report())
+        self._begin_task(self._check())
+        self._begin_task(self._report())
 
     async def close(self) -> None:
         """End all outgoing connections and stop reporting."""
@@ -455,7 +465,7 @@ class Peers:
         if self._http is not None:
             await self._http.close()
 
-    def _do(self, work: Any) -> None:
+    def _begin_task(self, work: Any) -> None:
         task = gateway_context.begin(work, "a task of the connections")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -474,7 +484,7 @@ class Peers:
         for session in list(self.sessions.all.values()):
             refuses = self._find_denial if session in self._sessions.values() else self.admission.why_not
             if why := refuses(session.identity.address):
-                self._do(session.close(1008, why))
+                self._begin_task(session.close(1008, why))
         await self._dial(settings)
         self._on_change()
 
@@ -486,7 +496,7 @@ class Peers:
             await self._diallers.pop(name).close()
         for name in wanted.keys() - self._diallers.keys():
             assert self._http is not None
-            dialler = OutboundConnections(
+            dialler = OutboundConnection(
                 wanted[name], self._http.http, self._trust, self._serve, self._find_denial, self._on_change
             )
             self._diallers[name] = dialler
@@ -498,7 +508,7 @@ class Peers:
             return self.admission.find_denial(address)
         return f"{remote} is in the rejected list" if canonical(remote) in self.admission.settings.rejected else ""
 
-    async def _serve(self, dialler: OutboundConnections, socket: Socket) -> None:
+    async def _serve(self, dialler: OutboundConnection, socket: Socket) -> None:
         """Serve a connected device."""
         identity = ClientIdentity(dialler.dial.id, DEVICE_SCOPES, dialler.dial.address)
         with self.sessions.take_in(self.context, socket, identity) as session:
@@ -514,7 +524,7 @@ class Peers:
         """Apply the orders that the engine passes on."""
         for news in batch:
             if isinstance(news.notice, PeerOrdered):
-                self._do(self.order(news.notice.order))
+                self._begin_task(self.order(news.notice.order))
 
     def on_engine_change(self, is_here: bool) -> None:
         """Send a full report to an engine that has connected."""
@@ -529,7 +539,7 @@ class Peers:
             if session is not None:
                 await session.close(1008, "disconnected by a user")
             return
-        async with self._alone:
+        async with self._settings_lock:
             self.trouble = ""
             try:
                 project_dir = self.context.config.project_dir if self.context.reread is not None else None
@@ -538,24 +548,24 @@ class Peers:
                 self.trouble = str(error)
             else:
                 settings, self.configured = change.settings, change.configured
-                self._stamps = self._now()
+                self._stamps = self._file_stamps()
                 if order.action in (PeerAction.ALLOW, PeerAction.REJECT, PeerAction.FORGET):
                     self.admission.forget(canonical(order.entry))
                 await self._use_settings(settings)
         self._on_change()
 
     async def _read(self) -> None:
-        async with self._alone:
+        async with self._settings_lock:
             reread = self.context.reread
             if reread is not None:
                 with contextlib.suppress(KnownError):  # the engine reports errors of the configuration
                     self.configured = peer_settings.read_peer_settings((await asyncio.to_thread(reread)).serve)
             settings = await asyncio.to_thread(peer_settings.read_stored, self._file)
-            self._stamps = self._now()  # read the stamps last, because `read_stored` may rename a damaged file
+            self._stamps = self._file_stamps()  # read the stamps last, because `read_stored` may rename a damaged file
             self.trouble = settings.trouble
             await self._use_settings(settings.effective_settings(self.configured))
 
-    def _now(self) -> tuple[tuple[int, int, int] | None, ...]:
+    def _file_stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
         layers = self.context.config.layers if self.context.reread is not None else ()
         return tuple(map(file_stamp, (self._file, *(Path(file) for file, _digest in layers))))
 
@@ -588,7 +598,7 @@ class Peers:
         """Once per second, check for changed files, resolve names again, and report transferred bytes."""
         while True:
             await asyncio.sleep(_CHECK_S)
-            if self._now() != self._stamps:
+            if self._file_stamps() != self._stamps:
                 await self._read()
             self.admission.refresh_names()
             self._on_change()

@@ -1,8 +1,8 @@
 """Services that connected devices reach through the gateway: HTTP, and raw TCP through a WebSocket.
 
 `/v1/proxy/{name}/{rest}` is open to clients that have a WebSocket with the same token from the same address. The service receives
-neither our token nor our cookies, cannot set cookies, and cannot redirect the gateway. In a browser, its answers have no rights,
-because the browser would give them the rights of the gateway's origin.
+neither the gateway's token nor its cookies, cannot set cookies, and cannot redirect the gateway. The answers of the service are
+marked so that scripts in them do not run in a browser, because these scripts would have the rights of the gateway's pages.
 
 Tests: `tests/features/gateway/peers/test_proxy.py`.
 """
@@ -105,12 +105,12 @@ _HOP_BY_HOP = frozenset({
     "upgrade",
 })  # fmt: skip
 """Headers that are valid for one connection only and are not forwarded (RFC 9110 §7.6.1)."""
-_OURS = frozenset({"host", "authorization", "cookie", "origin", "referer", "forwarded", "x-forwarded-for", "expect"})
+_NOT_FORWARDED = frozenset({"host", "authorization", "cookie", "origin", "referer", "forwarded", "x-forwarded-for", "expect"})
 """Headers that are not forwarded, because they are for the gateway only, or because the gateway sets them itself."""
-_NOT_THEIRS = frozenset(
+_NOT_RETURNED = frozenset(
     {"set-cookie", "content-security-policy", "access-control-allow-origin", "strict-transport-security", "location"}
 )
-"""Headers that a service may not set for our origin; `location` is checked and rewritten."""
+"""Headers that a service may not set for the gateway's origin; `location` is checked and rewritten."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
@@ -142,8 +142,8 @@ class ProxyTarget(Struct, frozen=True):
 class Proxy:
     """All configured services, and the number of running requests."""
 
-    def __init__(self, known: Mapping[str, ProxyTarget], limits: ProxyLimits | None = None) -> None:
-        self.known, self.limits = dict(known), limits or ProxyLimits()
+    def __init__(self, known: dict[str, ProxyTarget]) -> None:
+        self.known, self.limits = known, ProxyLimits()
         self._session: HttpSession | None = None
         self._busy: Counter[str] = Counter()
 
@@ -161,7 +161,7 @@ class Proxy:
             await self._session.close()
 
     @contextlib.contextmanager
-    def place(self, identity: ClientIdentity) -> Iterator[None]:
+    def count_request(self, identity: ClientIdentity) -> Iterator[None]:
         """Count a request of a client during the `with` block.
 
         Raises:
@@ -184,7 +184,7 @@ class Proxy:
         target = self.known.get(request.match_info["name"])
         if target is None:
             raise web.HTTPNotFound(text="there is no service with this name; the services are in 'serve.proxies'\n")
-        with self.place(identity):
+        with self.count_request(identity):
             if not target.base:
                 return await relay(request, target.host, target.port, connect_s=self.limits.connect_s, quiet_s=self.limits.quiet_s)
             return await self._forward(request, target)
@@ -196,7 +196,7 @@ class Proxy:
         url, body = make_forwarded_url(request, target), _Body(request, self.limits)
         if (request.content_length or 0) > self.limits.request_bytes:
             raise web.HTTPRequestEntityTooLarge(self.limits.request_bytes, request.content_length or 0)
-        headers = _pass_headers(request.headers, _OURS)
+        headers = _pass_headers(request.headers, _NOT_FORWARDED)
         headers["X-Forwarded-For"] = request.remote or ""
         try:
             data = body.pieces() if request.body_exists else None
@@ -215,7 +215,7 @@ class Proxy:
         if (answer.content_length or 0) > self.limits.response_bytes:
             raise web.HTTPBadGateway(text="the answer of the service is too long\n")
         response = web.StreamResponse(
-            status=answer.status, reason=answer.reason, headers=_pass_headers(answer.headers, _NOT_THEIRS)
+            status=answer.status, reason=answer.reason, headers=_pass_headers(answer.headers, _NOT_RETURNED)
         )
         response.headers["Content-Security-Policy"] = "sandbox"
         if answer.status in _REDIRECTS:

@@ -19,7 +19,7 @@ from aptui.features.gateway.peers import peer_settings
 from aptui.features.gateway.screen import connection_rows as rows
 from aptui.features.gateway.screen.connection_rows import ConnectionTables, Fact
 from aptui.link import places
-from aptui.shared.connections.addresses import apply_order, canonical, split
+from aptui.shared.connections.addresses import apply_order, canonical, split, url_host
 from aptui.shared.connections.peers import DEVICE_PORT, Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings
 from aptui.shared.errors import KnownError, UserError
 from aptui.tui.background import BackgroundTask
@@ -34,10 +34,7 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 _Found = tuple[PeerSettings, PeerSettings, str, str]
-"""The settings that were read.
-
-The tuple is (stored settings, configured settings, problem of the stored file, why no gateway is running).
-"""
+"""(Effective settings, configured settings, problem of the stored file, why no gateway is running)."""
 
 
 class Orders:
@@ -97,7 +94,7 @@ class Orders:
     def read(self) -> None:
         """Read the stored settings if no gateway is running."""
         if self.report is None:
-            self._task.start(lambda _task: self._read(), self._take_gateway, self._show_failure)
+            self._task.start(lambda _task: self._read(), self._use_settings, self._show_failure)
 
     def do(self, order: PeerOrder, done: str) -> None:
         """Execute an order; show the message `done`, or the reason if the order fails."""
@@ -124,7 +121,7 @@ class Orders:
         def take_result(change: peer_settings.PeerChange) -> None:
             self._waiting.pop(0)
             self._shell.show_toast(done)
-            self._take_gateway((change.settings, change.configured, "", self.problem))
+            self._use_settings((change.settings, change.configured, "", self.problem))
 
         self._task.start(lambda _task: self._change(order), take_result, self._show_failure)
 
@@ -152,7 +149,7 @@ class Orders:
             pass
         return peer_settings.read_peer_settings(config.serve)
 
-    def _take_gateway(self, found: _Found) -> None:
+    def _use_settings(self, found: _Found) -> None:
         self._settings, configured, self.trouble, self.problem = found
         self._overridden = tuple(peer_settings.overridden(self._settings, configured))
         self._changed()
@@ -259,10 +256,9 @@ class GatewayPage(ConnectionTables):
         if report is None:
             problem = self.orders.problem
             return [("", f"no gateway is running: {problem}", "failed")] if problem and self.orders.is_attached else _NO_GATEWAY
-        address = f"[{report.address}]" if ":" in report.address else report.address
         overridden = ", ".join(self.orders.overridden)
         return [
-            ("Gateway", f"{address}:{report.port}", ""),
+            ("Gateway", f"{url_host(report.address)}:{report.port}", ""),
             ("Changed here (differs from aptui.yaml)", overridden, "warning"),
             ("Stored in", f"{self.orders.file}" if overridden else "aptui.yaml", "path"),
         ]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 ASK_S = 1.0
 """Minimum interval between two queries to the engine, in seconds."""
-_NOT_AT_REST = frozenset({"working", "starting", "ending", "lost"})
+_BUSY_STATES = frozenset({"working", "starting", "ending", "lost"})
 
 
 class EngineInquiry:
@@ -94,7 +94,7 @@ class EngineInquiry:
         """Whether jobs run, so that ages and memory change without notices."""
         counts = self._progress
         runs = counts is not None and counts.is_scanning + counts.analyses_running + counts.jobs_running > 0
-        return runs or any(worker.state in _NOT_AT_REST for worker in self.workers)
+        return runs or any(worker.state in _BUSY_STATES for worker in self.workers)
 
     def ask_if_due(self) -> None:
         """Query the engine if something changed: now, or when the minimum interval has passed."""
@@ -207,7 +207,7 @@ class EnginePage(ConnectionTables):
             "roots": connection_rows.root_rows(watched, config.project if config else None, str(session.cache_dir)),
         }
         for name in rows:
-            self.table(name).empty_text = self._nothing(name)
+            self.table(name).empty_text = self._empty_text(name)
         tables = {"clients": connection_rows.CLIENTS, "roots": connection_rows.ROOTS}
         self.show_rows(rows, {name: connection_rows.drop_empty_columns(every, rows[name]) for name, every in tables.items()})
         self._share_height()
@@ -237,7 +237,7 @@ class EnginePage(ConnectionTables):
             trouble,
         ]
 
-    def _nothing(self, name: str) -> str:
+    def _empty_text(self, name: str) -> str:
         if name == "workers" and self._shell.session.is_read_only:
             return "unknown, because a read-only screen does not query the engine"
         return {"workers": "none; workers start with the first job", "roots": "no folder is watched"}.get(name, "nobody")
@@ -435,16 +435,16 @@ class ConnectionsPane(Pane):
         self._put()
 
     def activate(self) -> None:
-        """Query the engine."""
+        """Query the engine regularly, and read the stored settings."""
         self.engine.inquiry.show(is_visible=True)
         self.gateway.orders.read()
 
     def deactivate(self) -> None:
-        """Stop querying."""
+        """Stop querying the engine."""
         self.engine.inquiry.show(is_visible=False)
 
     def on_news(self, batch: Batch) -> None:
-        """Note events."""
+        """Store the facts in a batch of notices."""
         self.engine.inquiry.note(batch)
         if batch.messages:  # the message may say why a gateway could not start
             self.gateway.orders.read()
@@ -455,7 +455,7 @@ class ConnectionsPane(Pane):
         self._put()
 
     def reload(self) -> None:
-        """Query again."""
+        """Query the engine now, and read the stored settings again."""
         self.engine.inquiry.force()
         self.gateway.orders.read()
 

@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 
 
 SCREENS_LIMIT = 4
-"""Maximum number of open screens; each is a process."""
+"""Maximum number of open screens; each screen is a process."""
 TICKET_LIMIT_S = 30.0
+"""Time (seconds) for which a ticket is valid."""
 _TICKETS_LIMIT = 32
 _FOLDER = Path(__file__).parent / "screen"
 _OWN = {"/": ("index.html", "text/html"), "/screen.js": ("screen.js", "text/javascript"), "/screen.css": ("screen.css", "text/css")}
@@ -81,7 +82,7 @@ class Tickets(Struct):
 
 
 class Web:
-    """The application.
+    """The web application that shows screens in browsers.
 
     Args:
         terminal: textual-serve; its handler runs a screen.
@@ -205,18 +206,18 @@ def run(config: Config, command: Sequence[str], port: int, say: Callable[[str], 
         say: called with the address.
 
     Raises:
-        KnownError: it cannot listen.
+        KnownError: the server cannot listen.
     """
     asyncio.run(_run(TerminalPage(command, config.log_dir / "gateway-audit.log", port), say))
 
 
-async def _run(stage: TerminalPage, say: Callable[[str], object]) -> None:
-    over, address = gateway_context.end_signal(), await stage.open()
+async def _run(page: TerminalPage, say: Callable[[str], object]) -> None:
+    over, address = gateway_context.end_signal(), await page.open()
     try:
         say(address)
         await over.wait()
     finally:
-        await stage.close()
+        await page.close()
 
 
 def run_demo(config: Config, opened: Callable[[str], object], draw_texture: DrawTexture) -> None:
@@ -228,7 +229,7 @@ def run_demo(config: Config, opened: Callable[[str], object], draw_texture: Draw
         draw_texture: see `GatewayContext`.
 
     Raises:
-        KnownError: it cannot listen.
+        KnownError: the gateway cannot listen.
     """
     asyncio.run(_run_demo(config, opened, draw_texture))
 

@@ -31,6 +31,7 @@ _PACKET_LIMIT_BYTES = 8 << 20
 _SIZES = ((1, 500), (1, 300))
 """Valid ranges of the terminal's columns and rows."""
 _END_LIMIT_S = 3.0
+"""Time (seconds) in which the screen must end after its terminal was closed; afterwards the screen is killed."""
 _FOREIGN = ("TEXTUAL", "COLUMNS", "ROWS", "LINES", "TERM", "TMUX", "STY", "NO_COLOR")
 """Prefixes of environment variables that describe other terminals; the screen does not get these variables."""
 

@@ -1,8 +1,8 @@
-"""The open WebSockets, one client each: handshake, outgoing queue and requests; `routing` answers them.
+"""The open WebSockets, one client each: handshake, outgoing queue and requests; `routing` answers the requests.
 
 Notifications are encoded once for all clients with the same subscription and sent at once. If a client has not read the previous
-notifications, new ones are queued. Above a thousand, the queue is dropped, and the client starts again with `resync`. So a slow
-client uses a limited amount of memory and does not delay other clients.
+notifications, new notifications are queued. A queue of more than a thousand notifications is dropped, and the client starts again
+with `resync`. So a slow client uses a limited amount of memory and does not delay other clients.
 
 Tests: `tests/features/gateway/ws/test_client_sessions.py`, `tests/features/gateway/ws/test_frames.py`.
 """
@@ -26,12 +26,11 @@ from msgspec.structs import replace
 
 from aptui import __version__
 from aptui.features.gateway import gateway_context, wire_codec
-from aptui.features.gateway import wire_records as notices
 from aptui.features.gateway.access.guard import SUBPROTOCOL, ClientIdentity, require
 from aptui.features.gateway.gateway_context import CONTEXT
 from aptui.features.gateway.wire_codec import RequestMistake, Scope, without_paths
 from aptui.features.gateway.wire_mappers import asset_of
-from aptui.features.gateway.wire_records import Catalog, Hello, Resync, Welcome
+from aptui.features.gateway.wire_records import AssetChanged, AssetRemoved, Catalog, Hello, Resync, Welcome
 from aptui.shared.errors import KnownError
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.serving import Served, catalog_page
@@ -50,9 +49,9 @@ if TYPE_CHECKING:
 
 _LAST, _DEFLATED = 0x80, 0x40
 _WINDOW = 15
-"""Window size of the compression; a client that requires a smaller one gets uncompressed messages."""
+"""Window size of the compression; a client that requires a smaller window gets uncompressed messages."""
 _WORTH_BYTES = 512
-"""Minimum length of a compressed message."""
+"""Minimum length (bytes) of a message that is compressed."""
 _TAIL = b"\x00\x00\xff\xff"
 """The bytes at the end of a flushed block; they are removed from each message (RFC 7692 §7.2.1)."""
 
@@ -97,8 +96,8 @@ class Wire:
 
     Args:
         socket: the WebSocket.
-        transport, writer: transport and writer of the WebSocket, if the client connected to us. None for a device that the gateway
-            called, because aiohttp masks its frames one by one.
+        transport, writer: transport and writer of the WebSocket, if the client connected to the gateway. None if the gateway
+            connected to a device: then aiohttp sends the messages, because it must mask each frame.
     """
 
     __slots__ = ("_is_deflated", "_socket", "_transport", "_writer", "sent_bytes")
@@ -163,12 +162,14 @@ def _page(reader: Reader, platform: str, after: str, size: int) -> tuple[tuple[i
 
 
 HELLO_LIMIT_S = 30.0
+"""Timeout for a client's hello, in seconds."""
 _HEARTBEAT_S = 30.0
 _CLOSE_LIMIT_S = 2.0
 """Timeout for a client's answer to a close frame."""
 _REQUESTS_AT_ONCE = 16
-"""Maximum number of running requests per client; with more, the gateway stops reading from it."""
+"""Maximum number of running requests per client; at this number, the gateway stops reading from the client."""
 _CATALOG_PAGE = 500
+"""Maximum number of assets in one message of a catalog."""
 _NAME_LENGTH = 80
 """Maximum length of a client's name, which is sent to the engine and every screen."""
 _FALLEN_BEHIND = "the client reads too slowly"
@@ -279,7 +280,7 @@ class WireSession:
         self._wake.set()
 
     def send_catalog(self) -> None:
-        """Send the whole catalog."""
+        """Send the whole catalog before the queued notifications."""
         self._catalog_due = True
         self._wake.set()
 
@@ -323,7 +324,7 @@ class WireSession:
         remaining: deque[Frame] = deque()
         for frame in self._queue:
             if frame.epoch == epoch and frame.seq <= seq:
-                left = tuple(each for each in frame.notices if not isinstance(each, (notices.AssetChanged, notices.AssetRemoved)))
+                left = tuple(each for each in frame.notices if not isinstance(each, (AssetChanged, AssetRemoved)))
                 if left:
                     remaining.append(frame_of(frame.epoch, frame.seq, left))
             else:

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from aptui.core.notices import JobChanged, JobProgress, ProductsChanged, Progress, ShowRequested, SourcesChanged
 from aptui.core.paths import from_text
 from aptui.features.gateway import engine_requests, gateway_context, wire_codec, wire_records
-from aptui.features.gateway import wire_records as notices
 from aptui.features.gateway.wire_mappers import asset_id, asset_of, job_of_news
 from aptui.features.gateway.ws.client_sessions import frame_of, is_wanted, wait_until_taken
 from aptui.link.codec import NoticeLine
@@ -34,16 +33,18 @@ if TYPE_CHECKING:
 _MOST = 20_000
 """Maximum number of waiting notices; above this number all notices are dropped and every client gets a `resync`."""
 _READINESS_S = 0.25
+"""Interval (seconds) of the queries for pending critical jobs while the engine works."""
 _REMEMBERED = 10_000
+"""Maximum number of remembered changes of sources."""
 _REST_SHARE, _SENDING_SHARE, _REST_MOST_S = 1.0, 9.0, 0.25
-"""Pause after publishing: multiple of the publishing time, multiple of the sending time, and maximum in seconds.
+"""Pause after publishing: multiple of the publishing time, plus multiple of the sending time, and maximum in seconds.
 
-If there are many clients, they get few large frames; few clients get each notification without delay.
+With many connected clients the frames are few and large; with few clients each notification is sent almost at once.
 """
 _SLICE = wire_codec.QUEUE_LIMIT // 2
 """Maximum number of notifications in a frame; a frame in a queue must not exceed the client's limit."""
 _TAKING_S = 0.05
-"""Maximum wait (seconds) after each frame for clients to read it. Clients with older queued frames are not waited for."""
+"""Maximum wait (seconds) after each frame until the clients have read it. Clients with older queued frames do not delay others."""
 
 
 class NewsPublisher:
@@ -113,12 +114,12 @@ class NewsPublisher:
         self._ready.clear()
         if is_here:
             self._sessions.lose("another engine has started")
-        self._sessions.publish(self.engine.epoch, self.engine.seq, [notices.EngineChanged(is_here)])
+        self._sessions.publish(self.engine.epoch, self.engine.seq, [wire_records.EngineChanged(is_here)])
         self._wake.set()
         self.pulse.beat()
 
     def _send_readiness(self, session: WireSession) -> None:
-        ready = [notices.CriticalReady(platform) for platform, is_ready in self._ready.items() if is_ready]
+        ready = [wire_records.CriticalReady(platform) for platform, is_ready in self._ready.items() if is_ready]
         wanted = [each for each in ready if is_wanted(each, *session.wanted)]
         if wanted:
             session.queue(frame_of(self.engine.epoch, self.engine.seq, wanted))
@@ -189,7 +190,7 @@ class NewsPublisher:
             case JobChanged():
                 return self._job(notice, known)
             case JobProgress() if (job := self._started.get(notice.job_id)) is not None and job.run_key == notice.run_key:
-                return [notices.JobProgressed(replace(job, percent=notice.percent))]
+                return [wire_records.JobProgressed(replace(job, percent=notice.percent))]
             case ShowRequested(on_screen=False):
                 return [_show(notice, known)]
         return ()
@@ -203,11 +204,11 @@ class NewsPublisher:
         if row is not None:
             if self._ids is not None:
                 self._ids[name] = (row.uuid, row.sub_id)
-            return notices.AssetChanged(asset_of(row))
+            return wire_records.AssetChanged(asset_of(row))
         known = self._ids.pop(name, None) if self._ids is not None else None
         if digest or (self._ids is not None and known is None):
             return None  # a later notice reports the removal, or the product is not an asset for the runtime
-        return notices.AssetRemoved(asset_id(*known) if known is not None else "", platform, path)
+        return wire_records.AssetRemoved(asset_id(*known) if known is not None else "", platform, path)
 
     def _job(self, notice: JobChanged, known: dict[str, SourceRow]) -> list[object]:
         made: list[object] = []
@@ -221,13 +222,13 @@ class NewsPublisher:
             case "processing" if notice.job_id:
                 made += self._make_started(notice, job)
             case "completed" if notice.job_id and notice.run_key:
-                made += [*self._make_started(notice, job), notices.JobCompleted(job)]
+                made += [*self._make_started(notice, job), wire_records.JobCompleted(job)]
                 self._started.pop(notice.job_id, None)
             case "failed":
                 if notice.job_id:
-                    made += [*self._make_started(notice, job), notices.JobFailed(job)]
+                    made += [*self._make_started(notice, job), wire_records.JobFailed(job)]
                     self._started.pop(notice.job_id, None)
-                made.append(notices.SourceFailed(notice.source, notice.platform, notice.error))
+                made.append(wire_records.SourceFailed(notice.source, notice.platform, notice.error))
             case _:
                 self._started.pop(notice.job_id, None)
         return made
@@ -236,7 +237,7 @@ class NewsPublisher:
         if notice.job_id in self._started:
             return []
         started = self._started[notice.job_id] = replace(job, status="processing")
-        return [notices.JobStarted(started)]
+        return [wire_records.JobStarted(started)]
 
     # ----------------------------------------------------------------------------------------------------------- readiness
 
@@ -259,7 +260,7 @@ class NewsPublisher:
     def _publish_readiness(self, readiness: dict[str, Any]) -> None:
         now = {platform: is_critical_done(readiness, platform) for platform in self._platforms}
         fresh = [
-            notices.CriticalReady(platform) for platform, is_ready in now.items() if is_ready and not self._ready.get(platform)
+            wire_records.CriticalReady(platform) for platform, is_ready in now.items() if is_ready and not self._ready.get(platform)
         ]
         self._ready = now
         if fresh:
@@ -295,16 +296,16 @@ def _read_from_database(pending: Sequence[NoticeLine]) -> tuple[dict[str, str], 
 
 def _source(path: str, is_there: bool, known: dict[str, SourceRow]) -> object:
     if not is_there:
-        return notices.SourceRemoved(path)
+        return wire_records.SourceRemoved(path)
     row = known.get(path)
-    return notices.SourceChanged(path, uuid_text(row.uuid) if row is not None else "")
+    return wire_records.SourceChanged(path, uuid_text(row.uuid) if row is not None else "")
 
 
-def _show(notice: ShowRequested, known: dict[str, SourceRow]) -> notices.Show:
+def _show(notice: ShowRequested, known: dict[str, SourceRow]) -> wire_records.Show:
     row = known.get(notice.source)
     platform, _, path = notice.product.partition("/")
     place = "" if row is None else from_text(f"{row.root}/{row.source}").decode("utf-8", "replace")
-    return notices.Show(notice.source, place, uuid_text(row.uuid) if row is not None else "", path, platform)
+    return wire_records.Show(notice.source, place, uuid_text(row.uuid) if row is not None else "", path, platform)
 
 
 def _sources(reader: Reader, paths: set[str]) -> dict[str, SourceRow]:

@@ -56,7 +56,6 @@ from aptui.store.queries.serving import (
 
 if TYPE_CHECKING:
     from aptui.features.gateway.gateway_context import GatewayContext
-    from aptui.features.gateway.ws.client_sessions import WireSession
 
 
 # Answers requests about assets: status, sources, products, dependencies, jobs and bytes. Every list in an answer has a maximum
@@ -64,8 +63,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _WAIT_LIMIT_S = 3600.0
+"""Maximum timeout of `wait_ready`, in seconds."""
 _CHECK_S = 2.0
 _LEAST_PAUSE_S = 0.02
+"""Maximum and minimum interval (seconds) between two checks of `wait_ready`; notices of the engine cause earlier checks."""
 _BUSY = 4
 _PIECE_BYTES = 256 << 10
 
@@ -615,4 +616,4 @@ _HANDLERS: dict[str, Callable[[WireSession, Any], Awaitable[object]]] = {
     "rescan": rescan,
     "shutdown": shutdown,
 }
-"""{request: function that answers it}."""
+"""{name of a request: function that answers the request}."""

@@ -28,7 +28,7 @@ from urllib.parse import unquote, urlsplit
 from aptui.features.sharing.record import MAX_RECORD_BYTES, TRUSTED, validate_name
 from aptui.features.sharing.stores.folder_store import prefix_of
 from aptui.features.sharing.stores.placing import CHUNK_BYTES, name_errors, read_verified, write_verified
-from aptui.shared.connections.addresses import is_loopback
+from aptui.shared.connections.addresses import is_loopback, url_host
 from aptui.shared.errors import UserError, install_advice
 from aptui.shared.result_store import Mismatch, StoreError, StoreFull, StoreRefused
 
@@ -81,8 +81,8 @@ class HttpStore:
         self._path = f"{url.path.rstrip('/')}/{prefix_of(namespace)}"
         self._limit_s = limit_s
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "aptui"} | _authority(url.username, url.password, token)
-        host = f"[{url.hostname}]" if ":" in url.hostname else url.hostname
-        self.address = f"{url.scheme}://{host}{f':{url.port}' if url.port else ''}{url.path.rstrip('/')}"
+        port = f":{url.port}" if url.port else ""
+        self.address = f"{url.scheme}://{url_host(url.hostname)}{port}{url.path.rstrip('/')}"
         self._idle: deque[_Connection] = deque()
 
     def get_record(self, key: str) -> bytes | None:

@@ -266,7 +266,7 @@ def test_gateway_with_tls_refuses_connections_without_tls(secure: tuple[Served, 
 def test_client_closes_its_socket_even_if_the_gateway_does_not_answer(
     secure: tuple[Served, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aptui.features.gateway.client._FAREWELL_S", 0.1)
+    monkeypatch.setattr("aptui.features.gateway.client._CLOSE_LIMIT_S", 0.1)
     (there, trusting), over = secure, threading.Event()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")

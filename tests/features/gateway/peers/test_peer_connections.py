@@ -450,7 +450,7 @@ async def test_unverified_device_receives_nothing(tmp_path, certified, monkeypat
     [("127.0.0.1", "ws"), ("::1", "ws"), ("localhost", "ws"), ("192.168.1.20", "wss"), ("fd00::7", "wss"), ("tablet.local", "wss")],
 )
 def test_only_loopback_addresses_are_dialled_without_tls(address, scheme):
-    dialler = peer_connections.OutboundConnections(Dial("x", address), None, True, None, lambda _address: "", lambda: None)
+    dialler = peer_connections.OutboundConnection(Dial("x", address), None, True, None, lambda _address: "", lambda: None)
 
     assert dialler.url.startswith(f"{scheme}://")
 
