@@ -23,7 +23,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta, Struct
 
-from aptui.builders.common import one_line
+from aptui.builders.common import one_line, show_count
 from aptui.builders.files.json_text import explain, place_in
 from aptui.builders.files.pictures import MOST_MEGAPIXELS, PictureError
 from aptui.builders.image_builder import PictureJob, decode_rgba
@@ -268,7 +268,7 @@ class AtlasBuilder(SimpleBuilder):
         )
         used = sum(width * height for width, height in {id(each.pixels): each.shape for each in sprites}.values())
         share = 100 * used // sum(width * height for width, height in sizes)
-        request.log.info(f"{len(sprites)} sprites were packed on {len(pages)} pages, which are {share} % filled")
+        request.log.info(f"packed {show_count(len(sprites), 'sprite')} on {show_count(len(pages), 'page')}, filled to {share} %")
 
 
 def name_page(name: str, textures: PageTextures) -> str:
@@ -404,9 +404,8 @@ def _cut_sheet(path: str, sheet: SpriteSheet, picture: Any, made: Contents) -> I
         yield name, whole, frame.duration
     for tag in sheet.meta.frame_tags:
         if not 0 <= tag.first <= tag.last < len(names):
-            raise JobError(
-                f"{path}: tag '{tag.name}' names frames {tag.first} to {tag.last}, but the sheet has {len(names)} frames"
-            )
+            count = show_count(len(names), "frame")
+            raise JobError(f"{path}: tag '{tag.name}' names frames {tag.first} to {tag.last}, but the sheet has {count}")
         made.animations[f"{stem}/{tag.name}"] = _order_frames(names[tag.first : tag.last + 1], tag.direction)
 
 

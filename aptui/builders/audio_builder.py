@@ -18,7 +18,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from aptui.builders.common import one_job_per_platform, one_line
+from aptui.builders.common import one_job_per_platform, one_line, show_count
 from aptui.builders.files import lfs_source
 from aptui.builders.files.json_text import write_json
 from aptui.builders.files.kinds import describe_kind
@@ -258,9 +258,8 @@ def _check_wav(layout: WavLayout, request: ProcessJobRequest) -> None:
     if not layout.data_start:
         raise _BadAudioError("damaged WAV sound: the file has no samples (chunk data)")
     if layout.is_unfinished:
-        request.log.warning(
-            f"{request.source}: the header gives 0 bytes of sound; all {layout.data_bytes} bytes after the header are used"
-        )
+        rest = show_count(layout.data_bytes, "byte")
+        request.log.warning(f"{request.source}: the header gives 0 bytes of sound; the rest of the file ({rest}) is used")
 
 
 @contextmanager
@@ -306,7 +305,7 @@ def _convert(
         raise _BadAudioError("the sound has no samples")
     if short := _SHORT_DATA.search(source.extra_info):
         promised, present = int(short[1]), int(short[2])
-        text = f"{request.source}: the header gives {promised} bytes of sound, but the file has {present}"
+        text = f"{request.source}: the header gives {show_count(promised, 'byte')} of sound, but the file has {present:,}"
         (request.log.info if promised >= UNKNOWN_SIZE else request.log.warning)(text)
     channel_count = _choose_channels(source.channels, options)
     form = FORMATS[options["format"]]
@@ -477,7 +476,7 @@ def _write_marks(marks: Marks, frames: int, rate: int, product_path: str, reques
         path = _name_marks(product_path)
         with open(path, "wb") as file:
             file.write(write_json({"rate": rate, "frames": frames, **marks.list_all()}))
-        request.log.info(f"{request.source}: its {text} were written to {os.path.basename(path)}")
+        request.log.info(f"{request.source}: wrote its {text} to {os.path.basename(path)}")
 
 
 def _choose_channels(present: int, options: Mapping[str, Any]) -> int:
@@ -506,7 +505,7 @@ def _blocks(source: Any, request: ProcessJobRequest, *, warns: bool) -> Iterator
         odd_count += _replace_odd(block) if source.subtype in ("FLOAT", "DOUBLE") else 0
         yield block
     if odd_count and warns:
-        text = f"{odd_count} samples are infinite or not numbers; they were replaced by full scale or silence"
+        text = f"replaced {show_count(odd_count, 'infinite or invalid sample')} by full scale or silence"
         request.log.warning(f"{request.source}: {text}")
     if read_count >= source.frames or source.frames >= _UNKNOWN_FRAMES:
         return
@@ -582,7 +581,8 @@ def _report_clipping(loudness: _Loudness, source: Any, request: ProcessJobReques
     """
     if not loudness.clipped_count:
         return
-    text = f"{request.source}: {loudness.clipped_count} samples were clipped; the highest is {loudness.peak:.3f} of full scale"
+    clipped = show_count(loudness.clipped_count, "sample")
+    text = f"{request.source}: clipped {clipped}; the highest is {loudness.peak:.3f} of full scale"
     if is_resampled:
         request.log.warning(f"{text}, after resampling")
     elif source.subtype in ("FLOAT", "DOUBLE"):

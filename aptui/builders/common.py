@@ -1,4 +1,4 @@
-"""Helpers of the shipped builders: jobs for each platform with checked parameters, texts of errors, messages of compilers.
+"""Helpers of the shipped builders: jobs for each platform with checked parameters, texts of messages, output of compilers.
 
 Tests: `tests/builders/test_params.py`.
 """
@@ -54,6 +54,17 @@ def one_line(error: BaseException | str) -> str:
 def shorten(text: str) -> str:
     """Return `text`, shortened to fit into a message."""
     return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"
+
+
+def show_count(count: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: "1 tile", "4,200 tiles".
+
+    Args:
+        count: the number.
+        noun: the singular form.
+        plural: the plural form, if it is not the noun with "s" or, after "sh" and "x", with "es".
+    """
+    return f"{count:,} {noun if count == 1 else plural or noun + ('es' if noun.endswith(('sh', 'x')) else 's')}"
 
 
 def describe_damage(error: BaseException) -> str:

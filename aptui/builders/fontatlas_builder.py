@@ -23,7 +23,7 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from aptui.builders.atlas_builder import PAGE_ASSET_TYPE, AtlasParams, PageTextures, Sprite, name_page, pack
-from aptui.builders.common import one_line
+from aptui.builders.common import one_line, show_count
 from aptui.builders.files import lfs_source
 from aptui.builders.files.catalogs import read_catalogs
 from aptui.builders.files.json_text import BrokenTextError, decode_text, write_json
@@ -140,7 +140,8 @@ class FontAtlasBuilder(SimpleBuilder):
             text = write_json(_describe_json(glyphs, kerning, metrics, names, sizes, options))
         write_metrics(f"{request.stem}.{'fnt' if options.format == 'bmfont' else 'json'}", text, len(names), request)
         request.log.info(
-            f"{request.source}: {len(glyphs)} characters were drawn on {len(names)} pages; there are {len(kerning)} kerning pairs"
+            f"{request.source}: drew {show_count(len(glyphs), 'character')} on {show_count(len(names), 'page')}, with "
+            f"{show_count(len(kerning), 'kerning pair')}"
         )
 
 
@@ -196,7 +197,8 @@ class MsdfBuilder(SimpleBuilder):
         facts = {"width": metrics["atlas"]["width"], "height": metrics["atlas"]["height"], "format": "png"}
         request.add_product(page, sub_id=1, asset_type=PAGE_ASSET_TYPE, facts=facts)
         write_metrics(f"{request.stem}.json", write_json(metrics), 1, request)
-        request.log.info(f"{request.source}: {len(glyphs)} characters were drawn; there are {len(kerning)} kerning pairs")
+        drawn = show_count(len(glyphs), "character")
+        request.log.info(f"{request.source}: drew {drawn}, with {show_count(len(kerning), 'kerning pair')}")
 
 
 def declare_files(request: CreateJobsRequest) -> None:

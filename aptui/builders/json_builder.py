@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
-from aptui.builders.common import one_job_per_platform, one_line
+from aptui.builders.common import one_job_per_platform, one_line, show_count
 from aptui.builders.files import lfs_source
 from aptui.builders.files.json_schema import SCHEMA_PARAM, declare_schemas, hold_against_schema
 from aptui.builders.files.json_text import (
@@ -163,7 +163,7 @@ def _warn_of_duplicates(text: str, source: str, log: JobLog) -> None:
         first_line = text.count("\n", 0, first) + 1
         log.warning(f"{source}:{write_place(text, position)}: duplicate key {_show_key(key)}, first on line {first_line}")
     if len(duplicates) > MOST_DUPLICATES_SHOWN:
-        log.warning(f"{source}: the file has {len(duplicates) - MOST_DUPLICATES_SHOWN} more duplicate keys")
+        log.warning(f"{source}: the file has {show_count(len(duplicates) - MOST_DUPLICATES_SHOWN, 'more duplicate key')}")
 
 
 def _show_key(key: str) -> str:

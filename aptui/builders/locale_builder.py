@@ -21,7 +21,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from aptui.builders.common import one_line, shorten
+from aptui.builders.common import one_line, shorten, show_count
 from aptui.builders.files import lfs_source
 from aptui.builders.files.catalogs import MOST_FORMS, Message, TextCatalog, read_catalogs, show_key
 from aptui.builders.files.json_text import BrokenTextError, write_json
@@ -105,7 +105,8 @@ class LocaleBuilder(SimpleBuilder):
             name = f"{request.stem}.json" if is_single else f"{request.stem}.{catalog.language}.json"
             request.write_product(name, table, asset_type=LOCALE_ASSET_TYPE)
             done = sum(message.is_translated for message in catalog.messages.values())
-            request.log.info(f"{source}: {done} of {len(catalog.messages)} texts are translated ({catalog.language})")
+            total = show_count(len(catalog.messages), "text")
+            request.log.info(f"{source}: the translation into {catalog.language} has {done} of {total}")
 
 
 def _place(path: str, source: str) -> str:
@@ -144,8 +145,8 @@ def check_catalog(catalog: TextCatalog, source: str) -> Iterator[Mistake]:
             continue
         if len(message.source) > 1 and form_count and len(message.texts) != form_count:
             what = (
-                f"{show_key(message.key)} has {len(message.texts)} plural forms, but the language {catalog.language} needs "
-                f"{form_count}"
+                f"{show_key(message.key)} has {show_count(len(message.texts), 'plural form')}, but the language "
+                f"{catalog.language} needs {form_count}"
             )
             yield Mistake("plural form", place, what)
         if what := compare_placeholders(message):
@@ -241,10 +242,10 @@ def _report(mistakes: Sequence[Mistake], request: ProcessJobRequest, *, is_stric
         kind, text = mistake.kind, f"{mistake.place}: {mistake.what}"
         counts[kind] += 1
         if kind in _UNFINISHED and counts[kind] == 1 and totals[kind] > 1:
-            text += f" (the log of the job lists {totals[kind] - 1} more mistakes of this kind)"
+            text += f" (the log of the job lists {show_count(totals[kind] - 1, 'more mistake')} of this kind)"
         if counts[kind] <= MOST_SHOWN:
             (request.log.info if kind in _UNFINISHED and counts[kind] > 1 else request.log.warning)(text)
     for kind, total in totals.items():
         if total > MOST_SHOWN:
             log = request.log.info if kind in _UNFINISHED else request.log.warning
-            log(f"{request.source}: {total - MOST_SHOWN} more mistakes of the kind '{kind}' are not listed")
+            log(f"{request.source}: the log leaves out {show_count(total - MOST_SHOWN, 'more mistake')} of the kind '{kind}'")

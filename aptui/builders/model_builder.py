@@ -16,7 +16,7 @@ from uuid import UUID
 
 from msgspec import Meta
 
-from aptui.builders.common import one_line, summarize_errors
+from aptui.builders.common import one_line, show_count, summarize_errors
 from aptui.builders.files import lfs_source
 from aptui.builders.files.mesh_file import MeshParams, convert_mesh, is_mesh, list_named_files
 from aptui.builders.files.references import (
@@ -308,7 +308,8 @@ def _write(request: ProcessJobRequest, name: str, data: bytes, tree: Object, nee
         dependencies_handled=True,
         facts={"triangles": triangles, "format": "glb" if is_glb else "gltf"},
     )
-    request.log.info(f"{name}: {triangles:,} triangles, {vertices:,} vertices, {len(data):,} bytes")
+    counts = show_count(triangles, "triangle"), show_count(vertices, "vertex", "vertices"), show_count(len(data), "byte")
+    request.log.info(f"{name}: {', '.join(counts)}")
 
 
 def _count(tree: Object) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 from uuid import UUID
 
-from aptui.builders.common import CompilerMessage, messages, one_job_per_platform, one_line, summarize_errors
+from aptui.builders.common import CompilerMessage, messages, one_job_per_platform, one_line, show_count, summarize_errors
 from aptui.builders.files import lfs_source
 from aptui.builders.files.references import UnusableError, declare_sources, filter_allowed, placed, read
 from aptui.builders.files.spirv_module import BrokenSpirvError, reflect
@@ -407,9 +407,8 @@ def _describe(named: str, base: str, options: Mapping[str, Any], request: Proces
         with open(request.product_path(f"{base}.json"), "w", encoding="utf-8") as file:
             json.dump(interface, file, ensure_ascii=False, indent=1)
         products.append(JobProduct(f"{base}.json", zlib.crc32(f"{base}.json".encode()), REFLECTION_ASSET_TYPE))
-        counts = ", ".join(
-            f"{len(listed)} {kind.replace('_', ' ')}" for kind, listed in interface.items() if kind != "entry_points"
-        )
+        nouns = {kind: kind.replace("_", " ").removesuffix("s") for kind in interface if kind != "entry_points"}
+        counts = ", ".join(show_count(len(interface[kind]), noun) for kind, noun in nouns.items())
         request.log.info(f"{base}: {counts}")
     for language in options["cross"]:
         name = f"{base}.{language}"

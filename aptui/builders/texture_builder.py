@@ -27,7 +27,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from aptui.builders.common import one_line
+from aptui.builders.common import one_line, show_count
 from aptui.builders.files import lfs_source
 from aptui.builders.files.pictures import MOST_MEGAPIXELS, PictureError
 from aptui.builders.files.texture_file import FORMATS, Texture, encode_dds, encode_ktx2
@@ -200,7 +200,7 @@ class TextureBuilder(SimpleBuilder):
             asset_type=TEXTURE_ASSET_TYPE,
             facts={"width": width, "height": height, "format": name},
         )
-        request.log.info(f"{name}, {len(texture.levels)} levels", usage=usage, srgb=texture.is_srgb)
+        request.log.info(f"{name}, {show_count(len(texture.levels), 'level')}", usage=usage, srgb=texture.is_srgb)
 
 
 def choose_usage(usage: str, stem: str) -> str:
@@ -244,7 +244,7 @@ def _list_files(options: TextureParams, source: str) -> list[str]:
     if options.faces and options.layers:
         raise JobError("only one of the parameters 'faces' and 'layers' can be set")
     if options.faces and len(options.faces) != _FACES:
-        raise JobError(f"a cube map has {_FACES} faces, but the parameter 'faces' names {len(options.faces)} files")
+        raise JobError(f"a cube map has {_FACES} faces, but the parameter 'faces' names {show_count(len(options.faces), 'file')}")
     if wrong := [name for name in options.channels if name not in tuple(_CHANNELS)]:
         raise JobError(f"parameter 'channels': '{wrong[0]}' is not a channel; the channels are r, g, b and a")
     packed = [file for text in options.channels.values() if (file := _parse_channel(text)[3])]

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from aptui.builders.common import one_line
+from aptui.builders.common import one_line, show_count
 from aptui.builders.files import lfs_source
 from aptui.builders.files.json_text import BrokenTextError, write_json
 from aptui.builders.files.ldtk_project import LdtkReader, check_project
@@ -88,7 +88,7 @@ class TilemapBuilder(SimpleBuilder):
         for text in mistakes[:MOST_SHOWN]:
             request.log.warning(text)
         if len(mistakes) > MOST_SHOWN:
-            request.log.warning(f"{request.source}: {len(mistakes) - MOST_SHOWN} more mistakes")
+            request.log.warning(f"{request.source}: {show_count(len(mistakes) - MOST_SHOWN, 'more mistake')}")
         request.write_product(
             f"{request.stem}.json",
             product,

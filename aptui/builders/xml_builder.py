@@ -16,7 +16,8 @@ from xml.parsers import expat
 
 from aptui.builders.common import one_job_per_platform, one_line
 from aptui.builders.files import lfs_source
-from aptui.builders.files.json_text import place_in
+from aptui.builders.files.json_text import BrokenTextError, place_in
+from aptui.builders.files.xml_tree import describe_entity, syntax_mistake
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
@@ -47,14 +48,6 @@ _EAST_ASIAN = {
 """{declared encoding: codec of the largest related encoding}. Text that is declared as GB2312, for example, is often GBK."""
 
 _BLANKS = " \t\r\n"
-
-
-class _RefusedError(Exception):
-    """The document has content that this builder refuses; `place` is `line:column`."""
-
-    def __init__(self, what: str, place: str) -> None:
-        super().__init__(what)
-        self.place = place
 
 
 class XmlBuilder:
@@ -101,13 +94,11 @@ class XmlBuilder:
             product = _without(text, reading.needless) if options["output"] == "min" else data
             if encoding and options["output"] == "min":
                 product = product.decode().encode(encoding)
-        except _RefusedError as error:
-            return ProcessJobResponse(error=f"{request.source}:{error.place}: {error}")
+        except BrokenTextError as error:
+            return ProcessJobResponse(error=error.explain(request.source))
         except expat.ExpatError as error:
-            if wrong := _wrong_bytes(data):
-                return ProcessJobResponse(error=f"{request.source}:{wrong}")
-            what = expat.ErrorString(error.code) or "not XML"
-            return ProcessJobResponse(error=f"{request.source}:{error.lineno}:{error.offset + 1}: {what}")
+            broken = _encoding_mistake(data) or syntax_mistake(error)
+            return ProcessJobResponse(error=broken.explain(request.source))
         except (LookupError, ValueError):
             name = _find_encoding(data) or "that the file declares"
             what = f"the encoding '{name}' is not supported; save the file as UTF-8"
@@ -152,7 +143,7 @@ class _XmlReading:
         """Read all of `data`.
 
         Raises:
-            _RefusedError, expat.ExpatError: the document is refused, or is not XML.
+            BrokenTextError: this builder refuses the document. expat.ExpatError: the document is not XML.
         """
         self._data = data
         self._comment_end = "-->".encode(_encoding(data))
@@ -236,12 +227,10 @@ class _XmlReading:
         self._is_in_dtd = False
 
     def _on_entity(self, name: str, *_arguments: object) -> None:
-        self._refuse(
-            f"the file declares the entity '{name}'; remove it, because entities can expand without end and are not allowed"
-        )
+        self._refuse(describe_entity(name))
 
     def _refuse(self, what: str) -> NoReturn:
-        raise _RefusedError(what, f"{self._parser.CurrentLineNumber}:{self._parser.CurrentColumnNumber + 1}")
+        raise BrokenTextError(what, f"{self._parser.CurrentLineNumber}:{self._parser.CurrentColumnNumber + 1}")
 
 
 def _find_encoding(data: bytes) -> str:
@@ -253,29 +242,28 @@ def _as_expat_reads(data: bytes) -> tuple[bytes, str | None]:
     """Return (`data`, None); or (`data` in UTF-8, its encoding) if it has an East Asian encoding, which expat does not support.
 
     Raises:
-        _RefusedError: the document has bytes that are not valid in the declared encoding.
+        BrokenTextError: the document has bytes that are not valid in the declared encoding.
     """
     encoding = _EAST_ASIAN.get(_find_encoding(data).lower())
     if encoding is None:
         return data, None
-    if wrong := _wrong_bytes(data):
-        place, _, what = wrong.partition(": ")
-        raise _RefusedError(what, place)
+    if mistake := _encoding_mistake(data):
+        raise mistake
     return data.decode(encoding).encode(), encoding
 
 
-def _wrong_bytes(data: bytes) -> str:
-    """Return the message, with `line:column`, that `data` is not in the encoding that it declares; "" if it is."""
+def _encoding_mistake(data: bytes) -> BrokenTextError | None:
+    """Return an error with the first bytes that are not valid in the encoding that `data` declares; None if all are valid."""
     name = "UTF-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else _find_encoding(data) or "UTF-8"
     encoding = _EAST_ASIAN.get(name.lower(), name)
     try:
         data.decode(encoding)
     except UnicodeDecodeError as error:
         line, column = place_in(data[: error.start].decode(encoding, "replace"))
-        return f"{line}:{column}: invalid {name} at byte offset {error.start}; save the file as UTF-8"
+        return BrokenTextError(f"invalid {name} at byte offset {error.start}; save the file as UTF-8", f"{line}:{column}")
     except LookupError:
         pass
-    return ""
+    return None
 
 
 def _encoding(data: bytes) -> str:

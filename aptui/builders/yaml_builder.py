@@ -17,6 +17,7 @@ from aptui.builders.files.json_schema import SCHEMA_PARAM, declare_schemas, hold
 from aptui.builders.files.json_text import BrokenTextError
 from aptui.builders.files.references import UnusableError
 from aptui.builders.files.yaml_text import YamlReading
+from aptui.builders.json_builder import JSON_ASSET_TYPE
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
@@ -31,8 +32,6 @@ from aptui.sdk import (
 
 YAML_ASSET_TYPE = UUID("d4c1f6a8-3b70-5e92-8a14-7b5e20d9cf06")
 """Asset type of YAML products; JSON products have the asset type of the `json` builder."""
-
-JSON_ASSET_TYPE = UUID("8f4d5f5a-5a0e-5d0b-9a3c-6f1c2b7d1e01")
 
 
 class YamlBuilder:

@@ -61,12 +61,15 @@ def library(module: str, distribution: str = "") -> Any:
     except ImportError as error:
         name = distribution or module
         if isinstance(error, ModuleNotFoundError) and error.name in (None, module, module.partition(".")[0]):
-            raise MissingError(
-                f"the job needs the Python package '{name}', which is not installed; run pip install {name}"
-            ) from None
+            raise missing_package(name) from None
         raise MissingError(
             f"the job needs the Python package '{name}', which cannot be imported ({error}); run pip install {name}"
         ) from None
+
+
+def missing_package(name: str) -> MissingError:
+    """Return the error for a Python package that is not installed."""
+    return MissingError(f"the job needs the Python package '{name}', which is not installed; run pip install {name}")
 
 
 def has_library(module: str) -> bool:

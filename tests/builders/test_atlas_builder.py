@@ -81,7 +81,7 @@ def test_sprites_fill_at_least_85_percent_of_the_pages(bench: BuilderBench) -> N
 
     bench.build("hud.atlas", extrude=0, padding=0, power_of_two=False)
 
-    share = int(bench.lines[-1][1].split("which are ")[1].split(" ")[0])
+    share = int(bench.lines[-1][1].split("filled to ")[1].split(" ")[0])
     assert share >= 85
 
 

@@ -143,7 +143,7 @@ def test_model_with_too_many_materials_fails(bench):
         (
             "a.off",
             "OFF\n4000000000 4000000000 0\n0 0 0\n",
-            "the header announces 8,000,000,000 vertices and faces, but the file has 1",
+            "the header announces 8,000,000,000 lines of vertices and faces, but the file has 1",
         ),
         ("a.off", "hello", "a.off:1: the file does not begin with 'OFF' and the numbers of vertices and faces"),
         ("a.off", "OFF\n", "a.off:1: the file does not begin with 'OFF' and the numbers of vertices and faces"),

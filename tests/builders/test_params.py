@@ -5,7 +5,7 @@ from importlib import metadata
 import pytest
 
 from aptui.builders.audio_builder import AudioBuilder
-from aptui.builders.common import one_line
+from aptui.builders.common import one_line, show_count
 from aptui.builders.font_builder import FontBuilder
 from aptui.builders.image_builder import ImageBuilder
 from aptui.builders.json_builder import JsonBuilder
@@ -200,6 +200,19 @@ def test_library_version_is_read_from_the_package_metadata(name):
 
 def test_library_versions_of_a_missing_distribution_are_unknown():
     assert library_versions("no-such-distribution-here") == "no-such-distribution-here unknown"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (show_count(1, "tile"), "1 tile"),
+        (show_count(0, "mesh"), "0 meshes"),
+        (show_count(1, "vertex", "vertices"), "1 vertex"),
+        (show_count(4200, "vertex", "vertices"), "4,200 vertices"),
+    ],
+)
+def test_noun_of_a_count_is_singular_only_for_one(text, expected):
+    assert text == expected
 
 
 def test_text_of_any_error_becomes_one_nonempty_line():

@@ -312,7 +312,8 @@ def test_channels_of_other_files_are_packed_into_one_texture(bench: BuilderBench
     [
         ({"channels": {"g": "gone.png"}}, "gone.png"),
         ({"channels": {"x": "r"}}, "the channels are r, g, b and a"),
-        ({"faces": ["a.png"] * 5}, "a cube map has 6 faces, but the parameter 'faces' names 5"),
+        ({"faces": ["a.png"] * 5}, "a cube map has 6 faces, but the parameter 'faces' names 5 files"),
+        ({"faces": ["a.png"]}, "a cube map has 6 faces, but the parameter 'faces' names 1 file"),
         ({"faces": ["small.png"] * 6, "layers": ["a.png"]}, "only one of the parameters 'faces' and 'layers' can be set"),
         ({"layers": ["a.png", "small.png"]}, "all faces or layers must have the same size"),
         ({"format": "astc", "container": "dds"}, "a DDS file cannot contain the format astc_6x6"),

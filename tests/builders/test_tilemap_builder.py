@@ -251,7 +251,7 @@ BOMB = base64.b64encode(zlib.compress(bytes(1 << 24), 9)).decode()
             f"<data encoding='base64' compression='zlib'>{BOMB}</data>",
             "maps/a.tmx:4: layer 'floor': the data has 6 or more tiles, but the size of the layer needs 6",
         ),
-        ("", "maps/a.tmx:4: layer 'floor': the data has 1 tiles, but the size of the layer needs 6"),
+        ("", "maps/a.tmx:4: layer 'floor': the data has 1 tile, but the size of the layer needs 6"),
     ],
 )
 def test_damaged_tiles_fail_with_the_name_and_line_of_their_layer(bench, data, error):

@@ -5,6 +5,7 @@ Tests: `tests/builders/files/test_colour.py`.
 
 from __future__ import annotations
 
+import itertools
 import re
 from functools import lru_cache
 from io import BytesIO
@@ -18,8 +19,9 @@ _SAME_LEVELS = 2
 
 _MODE_SPACES = {"L": "GRAY", "LA": "GRAY", "RGB": "RGB", "RGBA": "RGB", "CMYK": "CMYK"}
 _SPACE_WORDS = {"GRAY": "grey", "RGB": "RGB", "CMYK": "CMYK", "Lab": "Lab"}
+_DAMAGED = "the damaged colour profile is ignored"
 _CACHED_PROFILES = 8
-"""Number of cached profiles: the pictures of a project share a few profiles."""
+"""Number of profiles whose comparison with sRGB is cached: the pictures of a project share a few profiles."""
 
 
 def convert_to_srgb(picture: Image.Image, profile: bytes) -> tuple[Image.Image, str, str]:
@@ -36,7 +38,7 @@ def convert_to_srgb(picture: Image.Image, profile: bytes) -> tuple[Image.Image, 
 
     source = _read_profile(profile)
     if source is None:
-        return picture, "", "the damaged colour profile is ignored"
+        return picture, "", _DAMAGED
     space = source.profile.xcolor_space.strip()
     needed = _MODE_SPACES[picture.mode]
     try:
@@ -51,7 +53,7 @@ def convert_to_srgb(picture: Image.Image, profile: bytes) -> tuple[Image.Image, 
         else:
             converted = _transform(picture, source, "RGBA" if picture.mode == "RGBA" else "RGB")
     except (ImageCms.PyCMSError, OSError, ValueError):
-        return picture, "", "the damaged colour profile is ignored"
+        return picture, "", _DAMAGED
     return converted, f"the colours were converted from the profile '{_name(source)}' to sRGB", ""
 
 
@@ -59,10 +61,9 @@ def describe_foreign(profile: bytes, *, is_grey: bool) -> str:
     """Return the warning for a profile that is not applied to a picture with 16 bits a channel, "" if it is sRGB."""
     source = _read_profile(profile)
     if source is None:
-        return "the damaged colour profile is ignored"
-    if source.profile.xcolor_space.strip() == "RGB" and is_srgb(profile):
-        return ""
-    if is_grey and source.profile.xcolor_space.strip() == "GRAY" and _is_srgb_ramp(profile):
+        return _DAMAGED
+    space = source.profile.xcolor_space.strip()
+    if (space == "RGB" and is_srgb(profile)) or (is_grey and space == "GRAY" and is_srgb(profile, "L")):
         return ""
     return (
         f"the colour profile '{_name(source)}' is ignored, because the picture has 16 bits per channel; save it in "
@@ -71,27 +72,20 @@ def describe_foreign(profile: bytes, *, is_grey: bool) -> str:
 
 
 @lru_cache(maxsize=_CACHED_PROFILES)
-def is_srgb(profile: bytes) -> bool:
-    """Return whether an RGB profile gives the same colours as sRGB."""
+def is_srgb(profile: bytes, mode: str = "RGB") -> bool:
+    """Return whether a profile for pictures of `mode` (RGB or L) gives the same colours as sRGB."""
     from PIL import Image, ImageCms
 
-    steps = (0, 16, 48, 96, 128, 160, 192, 224, 255)
-    colours = bytes(value for red in steps for green in steps for blue in steps for value in (red, green, blue))
+    steps = (0, 16, 48, 96, 128, 160, 192, 224, 255) if mode == "RGB" else range(256)
+    colours = bytes(value for colour in itertools.product(steps, repeat=len(mode)) for value in colour)
+    picture = Image.frombytes(mode, (len(colours) // len(mode), 1), colours)
     source = _read_profile(profile)
     try:
-        shown = source and _transform(Image.frombytes("RGB", (len(colours) // 3, 1), colours), source).tobytes()
+        shown = source and _transform(picture, source).tobytes()
     except (ImageCms.PyCMSError, OSError, ValueError):
         return False
-    return bool(shown) and all(abs(one - other) <= _SAME_LEVELS for one, other in zip(colours, shown, strict=True))
-
-
-def _is_srgb_ramp(profile: bytes) -> bool:
-    from PIL import Image
-
-    ramp = Image.frombytes("L", (256, 1), bytes(range(256)))
-    source = _read_profile(profile)
-    shown = _transform(ramp, source).getchannel("G").tobytes() if source else b""
-    return bool(shown) and all(abs(one - other) <= _SAME_LEVELS for one, other in zip(range(256), shown, strict=True))
+    expected = picture.convert("RGB").tobytes()
+    return bool(shown) and all(abs(one - other) <= _SAME_LEVELS for one, other in zip(expected, shown, strict=True))
 
 
 def _read_profile(profile: bytes) -> Any:

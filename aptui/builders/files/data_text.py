@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aptui.builders.common import one_line, shorten
+from aptui.builders.common import one_line, shorten, show_count
 from aptui.builders.files.json_text import BrokenTextError, DataText, Path, decode_text, read_json
 
 DELIMITERS: Mapping[str, str] = {",": ",", ";": ";", "|": "|", "tab": "\t"}
@@ -109,8 +109,8 @@ def _check_header(cells: list[str], line: int) -> list[str]:
 def _name_cells(header: list[str], cells: list[str], line: int) -> dict[str, str]:
     if any(cells[len(header) :]):
         raise BrokenTextError(
-            f"the row has {len(cells)} cells, but the table has {len(header)} columns; put quotes around a cell that "
-            "contains the delimiter",
+            f"the row has {len(cells)} cells, but the table has {show_count(len(header), 'column')}; put quotes around a cell "
+            "that contains the delimiter",
             str(line),
         )
     return dict(zip(header, [*cells, *[""] * (len(header) - len(cells))], strict=False))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aptui.builders.common import shorten
+from aptui.builders.common import shorten, show_count
 from aptui.builders.files.json_text import BrokenTextError, decode_text, read_json
 from aptui.builders.files.tiled_map import MOST_BYTES, Fields, NamedPicture, ReadFile, drop_fields, objects_of, whole_number
 from aptui.sdk import placed_name
@@ -77,7 +77,9 @@ def check_project(project: Fields) -> Iterator[BrokenTextError]:
             cells = whole_number(layer, "__cWid", where, least=0) * whole_number(layer, "__cHei", where, least=0)
             grid = layer.get("intGridCsv") or []
             if grid and len(grid) != cells:
-                yield BrokenTextError(f"{where}: the grid has {len(grid)} cells, but the size of the layer needs {cells}")
+                yield BrokenTextError(
+                    f"{where}: the grid has {show_count(len(grid), 'cell')}, but the size of the layer needs {cells}"
+                )
             tiles = [each for key in ("gridTiles", "autoLayerTiles") for each in objects_of(layer, key, where)]
             uid = layer.get("__tilesetDefUid")
             if tiles and uid not in tilesets:
@@ -85,8 +87,9 @@ def check_project(project: Fields) -> Iterator[BrokenTextError]:
             elif tiles and "__cWid" in (tileset := tilesets[uid]):  # LDtk before 0.9 does not write the size of a tileset
                 columns, rows = (whole_number(tileset, key, _name(tileset), least=0) for key in ("__cWid", "__cHei"))
                 wrong = {number for each in tiles if (number := whole_number(each, "t", where, least=0)) >= columns * rows}
+                count = show_count(columns * rows, "tile")
                 for number in sorted(wrong):
-                    yield BrokenTextError(f"{where}: tile {number} is not in {_name(tileset)}, which has {columns * rows} tiles")
+                    yield BrokenTextError(f"{where}: tile {number} is not in {_name(tileset)}, which has {count}")
 
 
 def _decode(data: bytes) -> Fields:

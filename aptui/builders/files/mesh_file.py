@@ -18,11 +18,12 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from aptui.builders.common import describe_damage, one_line
+from aptui.builders.common import describe_damage, one_line, show_count
 from aptui.builders.files import obj_file
 from aptui.builders.files.pictures import TEXTURE_FORMATS, PictureError, load_picture, open_picture
 from aptui.builders.files.references import UnusableError, check_names, placed, read
 from aptui.sdk import CreateJobsRequest, ForbiddenNameError, JobError, MissingError, ProcessJobRequest, library
+from aptui.sdk.programs import missing_package
 
 _STL_HEADER_BYTES = 84
 _STL_TRIANGLE_BYTES = 50
@@ -92,10 +93,7 @@ def convert_mesh(data: bytes, request: ProcessJobRequest, options: MeshParams) -
     except MissingError as error:
         raise JobError(f"{request.source}: {error}") from None
     except ImportError as error:
-        missing = error.name or "trimesh"
-        raise JobError(
-            f"{request.source}: the job needs the Python package '{missing}', which is not installed; run pip install {missing}"
-        ) from None
+        raise JobError(f"{request.source}: {missing_package(error.name or 'trimesh')}") from None
 
 
 class _Files:
@@ -269,7 +267,9 @@ def _check_stl(data: bytes) -> None:
         if b"endsolid" not in data[-1024:]:
             raise _BrokenMeshError("the file ends without 'endsolid'", data.count(b"\n") + (not data.endswith(b"\n")))
     elif len(data) < needed:
-        raise _BrokenMeshError(f"the file should have {needed:,} bytes for its {count:,} triangles, but has {len(data):,}")
+        raise _BrokenMeshError(
+            f"the file should have {needed:,} bytes for its {show_count(count, 'triangle')}, but has {len(data):,}"
+        )
     elif not count:
         raise _BrokenMeshError("the model has no triangles")
 
@@ -281,7 +281,9 @@ def _check_off(text: str) -> None:
     promised = int(match[1]) + int(match[2])
     found = sum(1 for line in text[match.end() :].splitlines()[1:] if line.partition("#")[0].strip())
     if found < promised:
-        raise _BrokenMeshError(f"the header announces {promised:,} vertices and faces, but the file has {found:,} lines for them")
+        raise _BrokenMeshError(
+            f"the header announces {show_count(promised, 'line')} of vertices and faces, but the file has {found:,}"
+        )
 
 
 def _share_textures(meshes: Iterable[Any]) -> None:
@@ -317,7 +319,7 @@ def _check_ply_counts(data: bytes, meshes: Mapping[str, Any]) -> None:
     for kind, found in (("vertex", "vertices"), ("face", "faces")):
         count = sum(len(getattr(mesh, found)) for mesh in meshes.values())
         if count < promised.get(kind, 0):
-            raise _BrokenMeshError(f"the header announces {promised[kind]:,} {found}, but the file has {count:,}")
+            raise _BrokenMeshError(f"the header announces {show_count(promised[kind], kind, found)}, but the file has {count:,}")
 
 
 def _check_mesh(mesh: Any) -> None:
@@ -331,7 +333,8 @@ def _check_mesh(mesh: Any) -> None:
         wrong = (mesh.faces < 0) | (mesh.faces >= len(mesh.vertices))
         face = int(np.argmax(wrong.any(axis=1)))
         raise _BrokenMeshError(
-            f"face {face:,} refers to a vertex that does not exist; the model has {len(mesh.vertices):,} vertices"
+            f"face {face:,} refers to a vertex that does not exist; the model has "
+            f"{show_count(len(mesh.vertices), 'vertex', 'vertices')}"
         )
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct, field
 
+from aptui.builders.common import show_count
+
 _LIBRARIES = re.compile(r"\S.*?\.mtl(?=\s|$)", re.IGNORECASE)
 _OPTION = re.compile(
     r"-(?:blendu|blendv|bm|boost|cc|clamp|imfchan|texres|type)\s+\S+\s+|-mm\s+\S+\s+\S+\s+|-[ost](?:\s+[-+.\deE]+){1,3}\s+",
@@ -110,7 +112,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _check_numbers(words: list[str], number: int) -> None:
     if len(words) <= _FEWEST[words[0]]:
-        raise BrokenObjError(f"'{words[0]}' needs {_FEWEST[words[0]]} numbers, but has {len(words) - 1}", number)
+        raise BrokenObjError(f"'{words[0]}' needs {show_count(_FEWEST[words[0]], 'number')}, but has {len(words) - 1}", number)
     for word in words[1:]:
         try:
             is_number = math.isfinite(float(word))
@@ -143,7 +145,7 @@ def _check_face(corners: list[str], counts: dict[str, int], highest: dict[str, t
                 raise BrokenObjError(f"the face refers to number 0 of the {_KINDS[kind]}, but these numbers begin at 1", number)
             if -value > counts[kind]:
                 raise BrokenObjError(
-                    f"the face refers to number {value:,} of the {_KINDS[kind]}, but only {counts[kind]:,} are defined "
+                    f"the face refers to number {value:,} of the {_KINDS[kind]}, but the file defines only {counts[kind]:,} "
                     "before the face",
                     number,
                 )

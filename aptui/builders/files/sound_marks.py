@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
+from aptui.builders.common import show_count
+
 MOST_MARK_BYTES = 1 << 20
 """Maximum size of one chunk of marks (bytes); a few hundred bytes are usual."""
 
@@ -56,7 +58,7 @@ class Marks:
     def describe(self) -> str:
         """Return a description such as "1 loop and 3 markers"; "" without marks."""
         counts = [(_count(self.loops, 28), "loop"), (_count(self.cues, 0), "marker")]
-        return " and ".join(f"{count} {word}{'s' * (count != 1)}" for count, word in counts if count)
+        return " and ".join(show_count(count, noun) for count, noun in counts if count)
 
     def resample(self, rate: int, target_rate: int) -> Marks:
         """Return the marks of the same sound at another sample rate."""
@@ -106,7 +108,7 @@ class Marks:
             first, last = struct.unpack_from("<II", loops, start + 8)
             struct.pack_into("<I", loops, start + 12, min(last, frames - 1))
             if first >= frames:
-                self.remarks.append(f"a loop begins at sample {first}, but the sound has only {frames} samples")
+                self.remarks.append(f"a loop begins at sample {first:,}, but the sound has only {show_count(frames, 'sample')}")
         self.loops = bytes(loops)
 
     def append_to(self, path: str) -> None:

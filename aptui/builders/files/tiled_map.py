@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from aptui.builders.common import shorten
+from aptui.builders.common import shorten, show_count
 from aptui.builders.files.json_text import BrokenTextError, decode_text, read_json
 from aptui.builders.files.xml_tree import XmlElement, read_xml
 from aptui.sdk import MissingError, library, placed_name
@@ -303,8 +303,8 @@ def _read_tiles(data: Any, count: int, layer: Fields, where: str) -> Tiles:
     if encoding == "csv":
         listed = data.split(",") if isinstance(data, str) else data
         if not isinstance(listed, list) or len(listed) != count:
-            found = len(listed) if isinstance(listed, list) else "no"
-            raise BrokenTextError(f"{where}: the data has {found} tiles, but the size of the layer needs {count}", line)
+            found = show_count(len(listed) if isinstance(listed, list) else 0, "tile")
+            raise BrokenTextError(f"{where}: the data has {found}, but the size of the layer needs {count:,}", line)
         try:
             return np.array(list(map(int, listed)), np.uint32)
         except (ValueError, TypeError, OverflowError):
@@ -318,7 +318,7 @@ def _read_tiles(data: Any, count: int, layer: Fields, where: str) -> Tiles:
     unpacked = _decompress(packed, compression, count * 4, where, line)
     if len(unpacked) != count * 4:
         raise BrokenTextError(
-            f"{where}: the data has {len(unpacked) // 4} or more tiles, but the size of the layer needs {count}", line
+            f"{where}: the data has {len(unpacked) // 4:,} or more tiles, but the size of the layer needs {count:,}", line
         )
     return np.frombuffer(unpacked, "<u4").astype(np.uint32)
 

@@ -73,14 +73,24 @@ def read_xml(data: bytes, inline: Container[str] = ()) -> XmlElement:
         stack[-1].text += text
 
     def refuse_entity(name: str, *_details: object) -> None:
-        refuse(f"the file declares the entity '{name}'; remove it, because entities can expand without end and are not allowed")
+        refuse(describe_entity(name))
 
     parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, add_text
     parser.EntityDeclHandler = refuse_entity
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
-        raise BrokenTextError(expat.ErrorString(error.code) or "not XML", f"{error.lineno}:{error.offset + 1}") from None
+        raise syntax_mistake(error) from None
     except (LookupError, ValueError):
         raise BrokenTextError("the encoding of the file is not supported; save the file as UTF-8", "1:1") from None
     return root.children[0]
+
+
+def describe_entity(name: str) -> str:
+    """Return why a document that declares the entity `name` is refused."""
+    return f"the file declares the entity '{name}'; remove it, because entities can expand without end and are not allowed"
+
+
+def syntax_mistake(error: expat.ExpatError) -> BrokenTextError:
+    """Return a syntax error of expat with its place."""
+    return BrokenTextError(expat.ErrorString(error.code) or "not XML", f"{error.lineno}:{error.offset + 1}")

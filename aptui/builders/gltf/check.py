@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from aptui.builders.common import show_count
 from aptui.builders.gltf.data import (
     FLOAT,
     INDEX_TYPES,
@@ -257,7 +258,7 @@ class Checker(GltfContents):
                 if highest is not None and highest[0] >= count:
                     raise BrokenGltfError(
                         f"joint {highest[0]:,} of attribute '{key}' of mesh {mesh}, primitive {number}, "
-                        f"is not in skin {skin}, which has {count:,} joints"
+                        f"is not in skin {skin}, which has {show_count(count, 'joint')}"
                     )
 
     def _check_indices(self, index: int, count: int) -> None:
@@ -273,7 +274,8 @@ class Checker(GltfContents):
                 f"index {at:,} (accessor {index}) is {highest:,}, which means 'begin a new primitive' in some engines"
             )
         if highest >= count:
-            raise BrokenGltfError(f"index {at:,} (accessor {index}) is {highest:,}, but the primitive has only {count:,} vertices")
+            vertices = show_count(count, "vertex", "vertices")
+            raise BrokenGltfError(f"index {at:,} (accessor {index}) is {highest:,}, but the primitive has only {vertices}")
 
     # ---------------------------------------------------------------------------------------------------------------- nodes
 
@@ -291,7 +293,9 @@ class Checker(GltfContents):
         if (accessor["type"], accessor["componentType"]) != ("MAT4", FLOAT):
             raise BrokenGltfError("'inverseBindMatrices' must have the type MAT4 and the componentType 5126 (float)")
         if accessor["count"] < len(joints):
-            raise BrokenGltfError(f"the skin has {len(joints)} joints, but only {accessor['count']} inverse bind matrices")
+            raise BrokenGltfError(
+                f"the skin has {show_count(len(joints), 'joint')}, but only {accessor['count']:,} 'inverseBindMatrices'"
+            )
 
     def _some(self, kind: str, holder: Object, key: str) -> list[int]:
         listed = holder.get(key, [])
@@ -366,7 +370,8 @@ class Checker(GltfContents):
             which = channel.get("sampler")
             if not isinstance(which, int) or not 0 <= which < len(samplers):
                 raise BrokenGltfError(
-                    f"channel {number}: 'sampler' is {which!r}, but the animation has {len(samplers)} samplers (numbered from 0)"
+                    f"channel {number}: 'sampler' is {which!r}, but the animation has "
+                    f"{show_count(len(samplers), 'sampler')} (numbered from 0)"
                 )
             target = as_object(channel.get("target"))
             self._one("nodes", target, "node")
@@ -401,8 +406,8 @@ class Checker(GltfContents):
         is_list = output["type"] == "SCALAR"  # an animation of weights has, at each time, one weight for each morph target
         if output["count"] % expected_count if is_list else output["count"] != expected_count:
             raise BrokenGltfError(
-                f"sampler {number}: the number of output values, {output['count']:,}, does not fit the {entry['count']:,} "
-                f"times ({way})"
+                f"sampler {number}: the number of output values, {output['count']:,}, does not fit the "
+                f"{show_count(entry['count'], 'time')} ({way})"
             )
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
 
-from aptui.builders.common import one_line
+from aptui.builders.common import one_line, show_count
 from aptui.builders.files.references import UnusableError
 from aptui.builders.gltf.file import BrokenGltfError, Document, Read, buffer_bytes, has_no_bytes, is_fallback, objects
 
@@ -163,7 +163,7 @@ class GltfContents:
     def _index(self, kind: str, value: object, key: str) -> int:
         count = len(self._all(kind))
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < count:
-            raise BrokenGltfError(f"{key} is {value!r}, but the model has {count} {kind} (numbered from 0)")
+            raise BrokenGltfError(f"{key} is {value!r}, but the model has {show_count(count, NAMES[kind])} (numbered from 0)")
         return value
 
     # ------------------------------------------------------------------------------------------------ buffers and accessors
@@ -196,7 +196,7 @@ class GltfContents:
             where = (
                 f"'{unquote(buffer['uri'])[:80]}'" if not str(buffer.get("uri", "data:")).startswith("data:") else "the data URI"
             )
-            raise BrokenGltfError(f"'byteLength' is {length:,}, but {where} has only {len(data):,} bytes")
+            raise BrokenGltfError(f"'byteLength' is {length:,}, but {where} has only {show_count(len(data), 'byte')}")
         if "uri" not in buffer and len(data) > length + 3:
             self.warnings.append(f"buffer {index}: 'byteLength' is {length:,}, but the binary chunk has {len(data):,} bytes")
         self.expand(length)
@@ -209,7 +209,8 @@ class GltfContents:
         size = count_of(self._all("buffers")[buffer], "byteLength")
         if offset + length > size:
             raise BrokenGltfError(
-                f"the view ends at byte {offset + length:,}, but {self._name_of('buffers', buffer)} has only {size:,} bytes"
+                f"the view ends at byte {offset + length:,}, but {self._name_of('buffers', buffer)} has only "
+                f"{show_count(size, 'byte')}"
             )
         if "byteStride" in view:
             stride = count_of(view, "byteStride", least=4)
@@ -268,7 +269,8 @@ class GltfContents:
         needed = stride * (count - 1) + size
         if offset + needed > length:
             raise BrokenGltfError(
-                f"the elements end at byte {offset + needed:,} of buffer view {view_index}, which has only {length:,} bytes"
+                f"the elements end at byte {offset + needed:,} of buffer view {view_index}, which has only "
+                f"{show_count(length, 'byte')}"
             )
         for what, value in (("byteOffset", offset), ("the position in the buffer", begin + offset), ("byteStride", stride)):
             if value % kind.itemsize:
@@ -310,7 +312,7 @@ class GltfContents:
         """Compare `min` or `max` with the data; a wrong length is an error, a wrong value is a warning."""
         given = accessor[key]
         if not isinstance(given, list) or not all(is_number(each) for each in given) or len(given) != len(found):
-            raise BrokenGltfError(f"'{key}' must be a list of {len(found)} numbers")
+            raise BrokenGltfError(f"'{key}' must be a list of {show_count(len(found), 'number')}")
         if accessor.get("normalized") and accessor["componentType"] != FLOAT:
             return  # such bounds are not checked, because some exporters normalise bounds and some do not
         values = self._np.array(given, dtype="float64").astype(found.dtype if accessor["componentType"] == FLOAT else "float64")

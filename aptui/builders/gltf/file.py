@@ -17,6 +17,7 @@ from urllib.parse import unquote, unquote_to_bytes
 
 from msgspec import Struct, field
 
+from aptui.builders.common import show_count
 from aptui.builders.files.json_text import explain, place_in
 
 Read = Callable[[str], bytes]
@@ -265,14 +266,15 @@ def _parse_glb(data: bytes) -> Document:
         raise BrokenGltfError(f"the GLB should have {length:,} bytes, but has only {len(data):,}")
     document = Document({}, len(data))
     if length < len(data):
-        document.warnings.append(f"the file has {len(data) - length:,} bytes after the end of the GLB")
+        document.warnings.append(f"the file has {show_count(len(data) - length, 'byte')} after the end of the GLB")
     at, number = 12, 0
     while at < length:
         if at + 8 > length:
             raise BrokenGltfError(f"the GLB ends in the middle of the header of chunk {number}")
         size, kind = struct.unpack_from("<II", data, at)
         if at + 8 + size > length:
-            raise BrokenGltfError(f"chunk {number} of the GLB should have {size:,} bytes, but only {length - at - 8:,} are left")
+            expected = show_count(size, "byte")
+            raise BrokenGltfError(f"chunk {number} of the GLB should have {expected}, but has only {length - at - 8:,}")
         content = data[at + 8 : at + 8 + size]
         if (number == 0) != (kind == _JSON_CHUNK):
             raise BrokenGltfError(

@@ -76,7 +76,7 @@ def ktx2_format(head: bytes) -> str:
 def ktx2_levels(head: bytes) -> tuple[Level, ...]:
     """Return the levels of a KTX2 file."""
     width, height = struct.unpack_from("<2I", head, 20)
-    pictures = ktx2_pictures(head).total
+    pictures = _all_ktx2_pictures(head).total
     (count,) = struct.unpack_from("<I", head, 40)
     places = (struct.unpack_from("<2Q", head, 80 + 24 * level) for level in range(min(max(1, count), _MOST_LEVELS)))
     return tuple(
@@ -86,9 +86,15 @@ def ktx2_levels(head: bytes) -> tuple[Level, ...]:
 
 
 def ktx2_pictures(head: bytes) -> Pictures:
-    """Return the layers and faces of a KTX2 file."""
+    """Return the listed layers and the faces of a KTX2 file."""
+    pictures = _all_ktx2_pictures(head)
+    return pictures._replace(layers=min(pictures.layers, _MOST_LAYERS))
+
+
+def _all_ktx2_pictures(head: bytes) -> Pictures:
+    """Return all layers and faces of a KTX2 file, because the distance between two pictures follows from their number."""
     layers, faces = struct.unpack_from("<2I", head, 32)
-    return Pictures(min(layers, _MOST_LAYERS), len(_FACES) if faces == len(_FACES) else 1)
+    return Pictures(layers, len(_FACES) if faces == len(_FACES) else 1)
 
 
 def dds_format(head: bytes) -> str:

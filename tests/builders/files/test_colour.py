@@ -119,7 +119,9 @@ def test_srgb_profile_of_a_grey_picture_does_not_warn(bench):
     assert not bench.warnings
 
 
-@pytest.mark.parametrize(("kind", "profile"), [(2, LINEAR), (6, LINEAR), (0, icc_samples.grey(1.0))])
+@pytest.mark.parametrize(
+    ("kind", "profile"), [(2, LINEAR), (6, LINEAR), (0, icc_samples.grey(1.0)), (0, icc_samples.profile(b"GRAY", {}))]
+)
 def test_profile_of_a_16_bit_picture_is_not_applied_and_warns(bench, kind, profile):
     rows = [[(1000,) * {0: 1, 2: 3, 6: 4}[kind]]]
     source = bench.write("a.png", png(rows, 16, kind, chunk(b"iCCP", b"x\0\0" + zlib.compress(profile))))

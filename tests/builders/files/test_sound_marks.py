@@ -209,7 +209,7 @@ def test_vorbis_comment_ends_before_a_length_byte_that_looks_like_a_digit(bench)
         ((b"LOOPSTART=0:05", b"LOOPLENGTH=1"), "are not numbers of samples"),
         ((b"LOOPSTART=100", b"LOOPEND=50"), "contradict each other"),
         ((b"LOOPSTART=-5",), "contradict each other"),
-        ((b"LOOPSTART=99999",), "a loop begins at sample 99999, but the sound has only 4000"),
+        ((b"LOOPSTART=99999",), "a loop begins at sample 99,999, but the sound has only 4,000 samples"),
     ],
 )
 def test_loop_tags_with_impossible_values_warn(bench, tags, words):

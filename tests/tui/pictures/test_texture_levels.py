@@ -54,6 +54,15 @@ def test_every_level_of_every_face_and_layer_is_found(encode, find, count, layer
         ]
 
 
+def test_pictures_of_an_array_with_many_layers_are_found_although_not_all_are_listed():
+    data = encode_ktx2(Texture("r8", 2, 1, [[bytes([number % 251, 0]) for number in range(3000)]], is_srgb=False, is_array=True))
+
+    pictures, (level, *_) = ktx2_pictures(data), ktx2_levels(data)
+
+    assert pictures.total == 2048
+    assert [data[level.start + number * level.step] for number in range(2048)] == [number % 251 for number in range(2048)]
+
+
 def test_faces_of_an_old_dds_file_are_counted():
     data = bytearray(old_dds(b"DXT1", 0))
     assert dds_pictures(bytes(data)) == (0, 1)
