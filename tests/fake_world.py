@@ -37,7 +37,7 @@ from aptui.core.messages import (
     CommitProducts,
     CompareFiles,
     DeleteProducts,
-    DescribeAnew,
+    DescribeBuilder,
     DiscardStaging,
     DropLogs,
     Event,
@@ -574,7 +574,7 @@ class World:
                 self.again.update(dict.fromkeys(command.keys))
             case CompareFiles():
                 self.again.update(dict.fromkeys(fact.key for fact in command.facts if self._is_other(fact)))
-            case DescribeAnew():
+            case DescribeBuilder():
                 pass  # `settle` restarts the engine, which then describes the builders again
 
     def _discard(self, run_key: int) -> None:

@@ -23,6 +23,7 @@ from aptui.core.run_report import NO_FACTS, ContentFacts
 _SIGN = re.compile(r"\s*(<=|>=|<|>|=)?\s*(.*?)\s*", re.DOTALL)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 FORMS = "4096, >4096, <=512 or 1..64"
+"""The forms of a range, for error messages."""
 
 
 def plain_number(text: str) -> float:
@@ -58,7 +59,10 @@ BLOCKED_BY = "check '"
 
 
 class CheckLevel(StrEnum):
-    """Effect of a check's finding: only a report, exit status 1 of a batch, or a failed job that keeps its earlier products."""
+    """Effect of a check's finding.
+
+    WARN: the finding is reported. FAIL: a batch also ends with exit status 1. BLOCK: the job fails, and keeps its earlier products.
+    """
 
     WARN = "warn"
     FAIL = "fail"
@@ -68,7 +72,8 @@ class CheckLevel(StrEnum):
 class Limit(Struct, frozen=True):
     """A limit of a product: the value of `field` must be at least `least` and less than `most`. `text` is the limit as written.
 
-    `field` is bytes, pixels, a fact or `facts.<name>`. If `words` is set, the value must be one of its lines instead.
+    `field` is bytes, pixels, a fact or `facts.<name>`. `words`: the allowed values, one on each line; if set, `least` and `most`
+    are not used.
     """
 
     field: str

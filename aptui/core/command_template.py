@@ -2,8 +2,8 @@
 
 Values are file names from untrusted content, so no value is ever pasted into text that a shell reads. Each value travels in an
 environment variable, and the placeholder becomes a reference to it that fits the surrounding quotes. If this small model of the
-shell is wrong about the quotes, a value is split into several words or a reference stays as it is written; no part of it is
-ever run. A template is refused if a reference would not help because a program runs the value as *code* (`sh -c`, `eval`, `$((
+shell is wrong about the quotes, a value is split into several words or a reference stays as it is written; no part of a value
+is ever run. A template is refused if a reference would not help because a program runs the value as *code* (`sh -c`, `eval`, `$((
 ))`, a quoted here-document …).
 """
 
@@ -32,7 +32,11 @@ class TemplateError(Exception):
 
 
 class Word(Struct):
-    r"""A word of a command: its text without quotes, with `\0` for each placeholder, and the placeholders in it and its `$( )`."""
+    r"""A word of a command.
+
+    `text` is the word without quotes; `\0` stands for a placeholder, `\1` for an expansion such as `$( )`. `names` are the
+    placeholders in the word and in its expansions.
+    """
 
     text: str = ""
     names: list[str] = field(default_factory=list)
@@ -50,7 +54,7 @@ def check(words: Sequence[Word]) -> set[str]:
         _refuse_code(program, words[index + 1 :])
     for index, word in enumerate(words):
         if _base(word) in _SHELLS:  # the shell may also be an argument of `find -exec` or `xargs`
-            _refuse_after_option(_base(word), words[index + 1 :], _C)
+            _refuse_after_option(_base(word), words[index + 1 :], _COMMAND_OPTION)
     return params
 
 
@@ -109,21 +113,24 @@ _EVALUATE_ALL = frozenset(
         "watch",
     ]
 )
+"""Commands that may run any of their arguments as code."""
 _NAMES = frozenset(["export", "readonly", "local", "read"])
-_C = re.compile(r"-[A-Za-z]*c|--command")
+"""Commands that evaluate the name of a variable, but not its value."""
+_COMMAND_OPTION = re.compile(r"-[A-Za-z]*c|--command")
 _CODE = (
     (re.compile(r"python[\d.]*|pypy[\d.]*"), re.compile(r"-[A-Za-z]*c")),
     (re.compile(r"perl[\d.]*|ruby[\d.]*"), re.compile(r"-[A-Za-z0-9]*[eE]")),
     (re.compile(r"node|nodejs|deno|bun"), re.compile(r"-e|-p|-pe|--eval|--print")),
     (re.compile(r"lua[\d.]*|luajit|Rscript|julia|guile|tclsh|osascript"), re.compile(r"-e")),
     (re.compile(r"php[\d.]*"), re.compile(r"-r")),
-    (re.compile(r"su|runuser|script|flock"), _C),
+    (re.compile(r"su|runuser|script|flock"), _COMMAND_OPTION),
     (re.compile(r"env"), re.compile(r"-S|--split-string")),
     (re.compile(r"printf|test|\["), re.compile(r"-v")),
     (re.compile(r"g?sed|ssed"), re.compile(r"-[A-Za-z]*e|--expression")),
 )
+"""(names of programs, their options whose argument is code)."""
 _SCRIPTS = {
-    **dict.fromkeys(("sed", "gsed", "ssed"), (re.compile(r"-[A-Za-z]*[ef]|--expression|--file"), frozenset(("-l", "-i", "-E")))),
+    **dict.fromkeys(("sed", "gsed", "ssed"), (re.compile(r"-[A-Za-z]*[ef]|--expression|--file"), frozenset[str]())),
     **dict.fromkeys(
         ("awk", "gawk", "mawk", "nawk", "original-awk"), (re.compile(r"-f|--file|-e|--source"), frozenset(("-F", "-v")))
     ),
@@ -217,14 +224,14 @@ def _refuse_after_option(program: str, words: Sequence[Word], option: re.Pattern
 
 
 def _refuse_script(program: str, words: Sequence[Word]) -> None:
-    elsewhere, with_word = _SCRIPTS[program]
+    elsewhere, with_argument = _SCRIPTS[program]
     if any(elsewhere.fullmatch(word.text) or word.text.startswith("--expression=") for word in words):
         return
     skips = False
     for word in words:
         if skips:
             skips = False
-        elif word.text in with_word and program not in ("sed", "gsed", "ssed"):
+        elif word.text in with_argument:
             skips = True
         elif not word.text.startswith("-") or word.text == "-":
             _refuse(f"the script of {program}", [word])
@@ -251,6 +258,7 @@ _AS_ARGUMENT = (
     "pass the value as an argument, and quote the first word of the here-document: sh -s {source} <<'EOF', "
     "python3 - {source} <<'EOF'"
 )
+_TO_A_PROGRAM = "pass the value to a program as an argument"
 _CLOSERS = frozenset(["}", "done", "fi", "esac"])
 """Words that end a group of commands. A here-document after one of these words is the input of the whole group."""
 
@@ -396,7 +404,8 @@ class _Scan:
 
         A here-document of a loop or group around the program may be its input.
         """
-        self._refused = ""
+        self._refused: tuple[str, str] | None = None
+        """(place, hint) if placeholders are refused at the current position: the name of the place, and the alternative."""
 
     def commands(self, closer: str) -> None:
         """Read commands up to `closer`, or the end of the text."""
@@ -432,10 +441,9 @@ class _Scan:
         match = PLACEHOLDER.match(self._text, self._at)
         if match is None:
             return False
-        if self._refused:
-            raise TemplateError(
-                f"{{{match[1]}}} is not allowed in {self._refused[: self._refused.index('|')]}", self._refused.split("|")[1]
-            )
+        if self._refused is not None:
+            place, hint = self._refused
+            raise TemplateError(f"{{{match[1]}}} is not allowed in {place}", hint)
         begins = around is not Around.COMMENT and not line.is_target and (line.word is None or not line.word.text)
         self.slots.append(Slot(match[1], match.start(), match.end(), around, begins))
         if around is not Around.COMMENT:
@@ -457,7 +465,7 @@ class _Scan:
             case "$":
                 self._dollar(line)
             case "`":
-                self._refuse_until("`", line, "backticks|write $( ) instead")
+                self._refuse_until("`", line, "backticks", "write $( ) instead")
             case _:
                 line.put(character)
                 self._at += 1
@@ -490,15 +498,13 @@ class _Scan:
         rest = self._text[self._at : self._at + 3]
         if rest == "$((":
             self._at += 2
-            self._refuse_until(
-                "))", line, "$(( )), because the shell would evaluate the value|pass the value to a program as an argument"
-            )
+            self._refuse_until("))", line, "$(( )), because the shell would evaluate the value", _TO_A_PROGRAM)
         elif rest[:2] == "$(":
             self._at += 2
             self._read_nested(line)
         elif rest[:2] == "${":
             self._at += 1
-            self._refuse_until("}", line, "${ }|assign the value to a shell variable first: x={source}")
+            self._refuse_until("}", line, "${ }", "assign the value to a shell variable first: x={source}")
         else:
             line.put("$")
             self._at += 1
@@ -510,9 +516,9 @@ class _Scan:
         assert line.word is not None
         line.word.names += [slot.name for slot in self.slots[before:] if slot.around is not Around.COMMENT]
 
-    def _refuse_until(self, closer: str, line: _Line, why: str) -> None:
-        """Read the text up to `closer`, and refuse placeholders in this text. `why` is `place|hint`."""
-        outer, self._refused = self._refused, self._refused or why
+    def _refuse_until(self, closer: str, line: _Line, place: str, hint: str) -> None:
+        """Read the text up to `closer`, and refuse placeholders in this text."""
+        outer, self._refused = self._refused, self._refused or (place, hint)
         line.put("\1")
         self._at += 1
         while self._at < len(self._text) and not self._text.startswith(closer, self._at):
@@ -533,9 +539,7 @@ class _Scan:
             self._at += 1
         elif self._text.startswith("((", self._at) and line.word is None:
             self._at += 1
-            self._refuse_until(
-                "))", line, "(( )), because the shell would evaluate the value|pass the value to a program as an argument"
-            )
+            self._refuse_until("))", line, "(( )), because the shell would evaluate the value", _TO_A_PROGRAM)
         else:
             line.end_word()
             self._at += 1
@@ -571,9 +575,9 @@ class _Scan:
         for document in self._documents:
             end, after = self._end_of_document(document.word, strips=document.strips)
             if document.reader:
-                self._refused = f"a here-document, because '{document.reader}' would run it as code|{_AS_ARGUMENT}"
+                self._refused = f"a here-document, because '{document.reader}' would run it as code", _AS_ARGUMENT
             elif document.is_quoted:
-                self._refused = "a here-document whose first word is quoted|remove the quotes"
+                self._refused = "a here-document whose first word is quoted", "remove the quotes"
             while self._at < end:
                 if not self._slot(line, Around.DOCUMENT):
                     character = self._text[self._at]
@@ -581,7 +585,7 @@ class _Scan:
                         self._piece(line, character)
                     else:
                         self._at += 1
-            self._refused = ""
+            self._refused = None
             self._at = max(self._at, after)
         self._documents.clear()
         line.word = None

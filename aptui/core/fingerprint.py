@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import msgspec
 
-from aptui.core.model import Digest, Job, JobPlan, ProductFlag
+from aptui.core.model import Digest, Job, JobPlan, Product, ProductFlag
 from aptui.core.project import Builder, BuilderKind, BuilderStep, CommandRule, Platform, ReferenceRule
 
 Entry = tuple[str, str, str]
@@ -32,8 +32,8 @@ _DIGEST_HEX = 32
 _OF_COMMANDS = ("command", "products", "depfile", "dependency_regex", "warning_regex", "error_regex", "links_file", "is_persistent")
 _OF_REFERENCES = ("regex", "path", "kind", "load", "is_beside", "is_in_source")
 """Fields that the digest of a rule covers. New fields belong at the end, so that builders without them keep their fingerprints."""
-# All manifests share one encoder, because `json.dumps` would create a new encoder for each manifest.
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+encode_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+"""Return a value as compact JSON. All callers share one encoder, because `json.dumps` would create a new encoder for each call."""
 
 
 def short(data: bytes) -> str:
@@ -75,7 +75,7 @@ def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) ->
         entries += [("intermediate", "yes", short(b"yes"))] if builder.makes_intermediates else []
         if builder.steps:
             steps = [(step.name, _code_name(step), *(pattern.text for pattern in step.patterns)) for step in builder.steps]
-            entries.append(("steps", ", ".join(step.name for step in builder.steps), short(_encode(steps).encode())))
+            entries.append(("steps", ", ".join(step.name for step in builder.steps), short(encode_json(steps).encode())))
         tools = [(path.rpartition("/")[2], digest) for path, digest in builder.code_files if not path.endswith(".py")]
         entries += [("tool", name, digest[:_DIGEST_HEX]) for name, digest in sorted(tools)]
     entries += [("environment", name, digest or MISSING) for name, digest in builder.variables]
@@ -112,7 +112,7 @@ def _select(params: str, planning: frozenset[str], *, is_planning: bool) -> str:
     """Return the parameters (canonical JSON) that are in `planning` if `is_planning`, otherwise all other parameters."""
     if not planning or params == "{}":
         return "{}" if is_planning else params
-    return _encode({name: value for name, value in json.loads(params).items() if (name in planning) is is_planning})
+    return encode_json({name: value for name, value in json.loads(params).items() if (name in planning) is is_planning})
 
 
 _REQUIRED = object()
@@ -126,7 +126,7 @@ def _digest_fields(record: CommandRule | ReferenceRule, names: Iterable[str]) ->
     """
     defaults = dict(zip(reversed(record.__struct_fields__), reversed(record.__struct_defaults__), strict=False))
     values = [(name, value) for name in names if (value := getattr(record, name)) != defaults.get(name, _REQUIRED)]
-    return short(_encode(values).encode("utf-8", "surrogatepass"))
+    return short(encode_json(values).encode("utf-8", "surrogatepass"))
 
 
 def _code_name(builder: Builder | BuilderStep) -> str:
@@ -155,10 +155,18 @@ def number(manifest: Sequence[Entry]) -> int:
     return (int.from_bytes(hashlib.sha256(text).digest()[:8]) >> 1) or 1
 
 
-def product_entries(job: Job, sub_ids: tuple[int, ...]) -> str:
-    """Return the digest of all products of a job, or only of those with `sub_ids`. An ORDER dependency adds it as an input."""
+def describe_product(product: Product) -> str:
+    """Return the line of a product in a text that is digested: its name, sub id, flags and digest."""
+    return f"{product.name}\t{product.sub_id}\t{product.flags & ~ProductFlag.CACHED}\t{product.digest.hex()}"
+
+
+def digest_for_dependents(job: Job, sub_ids: tuple[int, ...]) -> str:
+    """Return the digest of all products of a job, or only of those with `sub_ids`.
+
+    A job with an ORDER dependency on this job has the digest as an input.
+    """
     parts = [
-        f"{product.name}\t{product.sub_id}\t{product.flags & ~ProductFlag.CACHED}\t{product.digest.hex()}"
+        describe_product(product)
         for product in sorted(job.products, key=lambda product: (product.sub_id, product.name))
         if not sub_ids or product.sub_id in sub_ids
     ]
@@ -220,6 +228,7 @@ _VALUED = frozenset(
         "memory of all", "retry", "sandbox", "pool", PLANNING,
     }
 )  # fmt: skip
+"""Kinds of entries whose name is a value. `explain` reports a change as the old and the new value."""
 
 
 def explain(old: Sequence[Entry], new: Sequence[Entry]) -> str:

@@ -10,14 +10,12 @@ from uuid import UUID
 
 from aptui.core.model import Digest, PathKey, RelPath, Source, SourceIdentity, SourceUuid
 from aptui.core.paths import from_text, name_uuid, path_uuid
-from aptui.core.project import COMMON_PLATFORM
+from aptui.core.project import COMMON_PREFIX
 
 META_SUFFIX = ".meta"
 """Suffix of identity files. The name of an identity file is the name of its source with this suffix."""
 FILE_VERSION = 1
 """Version of the format of identity files, as O3DE writes it."""
-
-_COMMON = f"{COMMON_PLATFORM}/"
 
 _NOT_IN_PREFIXES = re.compile(r"[^a-z0-9._-]")
 
@@ -71,7 +69,7 @@ def intermediate_uuid(source: Source, builder: bytes, sub_id: int, rel: RelPath)
 
 def find_identified(name: str) -> str:
     """Return the name of the intermediate product that has the identity file `name`, "" if `name` is not an identity file."""
-    return name.removesuffix(META_SUFFIX) if name.startswith(_COMMON) and name.endswith(META_SUFFIX) else ""
+    return name.removesuffix(META_SUFFIX) if name.startswith(COMMON_PREFIX) and name.endswith(META_SUFFIX) else ""
 
 
 def render_new(identity: SourceIdentity) -> bytes:

@@ -117,6 +117,6 @@ def feed(job: Job, trigger: Trigger) -> Effect:
     cell = TABLE[job.state].get(trigger)
     if cell is None:
         state = job.state or "absent"
-        raise InvalidTransition(f"a job that is {state} cannot take {trigger}", where=f"{job.source.rel}@{job.platform}:{job.key}")
+        raise InvalidTransition(f"a job that is {state} cannot take {trigger}", where=job.label)
     job.state, effect = cell
     return effect

@@ -36,15 +36,14 @@ class FolderSeen(Struct, frozen=True):
     Args:
         seq: the event's number.
         folder: relative folder in lower case, "" = top.
-        facts: files that won their path and are new or changed, or all files when `is_reassessed`; with a digest if it is
-            remembered.
+        facts: the new and changed files that won their path, each with its digest if the digest is stored.
         gone: keys of stored files of this folder that no longer exist.
-        clashes: {key of each clashing file: the other names} for files of one scan folder that differ only in case; their
-            facts are not in `facts` but here: (fact, others).
+        clashes: the files whose name differs only in case from other names in their scan folder, each as (fact, the other
+            names); these files are not in `facts`.
         rows: the new rows of the folder table: (scan folder id, folder digest, all files of that part) for each scan folder
             that has it.
         settings: the text of the folder's settings file (`core.settings`), "" = no file, None = unchanged.
-        identities: contents of the `.meta` files beside `facts`, by the key of the source; sources without one are absent.
+        identities: (key of a source, content of its `.meta` file) for the sources of `facts` that have a `.meta` file.
     """
 
     seq: int
@@ -127,8 +126,8 @@ class RunsFinished(Struct, frozen=True):
 class ProductsCommitted(Struct, frozen=True):
     """The commit ordered by `CommitProducts` ended at `now_ms`.
 
-    `failed` are (run key, error text, number of its products that are in place nevertheless, counted from the first);
-    everything else is in place and recorded.
+    `failed` are (run key, error text, number of products that were moved before the error). All products of the `committed` runs
+    are in the cache, and their rows are saved.
     """
 
     seq: int
@@ -217,12 +216,11 @@ class KillRuns(Struct, frozen=True):
 
 
 class JobCommit(Struct, frozen=True):
-    """The changes of one job in a commit.
+    """The changes of one job in a commit; `Pipeline.commit_rows` returns the rows that are saved with them.
 
-    They move `products` into the cache, save rows, delete `stale` names, and set a new time for `touched` names.
-
-    `Pipeline.commit_rows` returns its rows. `is_first`: the job has no earlier products. `identities`:
-    `.meta` files of its intermediates, (product, bytes, whether it replaces an existing file), in place before the products.
+    `products` are moved into the cache: (staged path, product). Products with `stale` names are deleted, and products with
+    `touched` names get a new time. `is_first`: the job has no earlier products. `identities` are the `.meta` files of its
+    intermediates: (product, bytes, whether the file replaces an existing file); they are written before the products are moved.
     `is_durable`: the products are synced already.
     """
 
@@ -300,7 +298,7 @@ class CompareFiles(Struct, frozen=True):
     facts: tuple[FileFact, ...]
 
 
-class DescribeAnew(Struct, frozen=True):
+class DescribeBuilder(Struct, frozen=True):
     """Runs used code or tools that differ from those in the description of the builder `builder`.
 
     No run of this builder starts until the builder is described again, which needs a new pipeline.
@@ -322,5 +320,5 @@ Command = (
     | DiscardStaging
     | RecheckFiles
     | CompareFiles
-    | DescribeAnew
+    | DescribeBuilder
 )

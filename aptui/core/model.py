@@ -271,6 +271,11 @@ class Job(Struct, eq=False):
         self.reason, self.origin = reason, ""
 
     @property
+    def label(self) -> str:
+        """The name of the job in texts: `relative path@platform:job key`."""
+        return f"{self.source.rel}@{self.platform}:{self.key}"
+
+    @property
     def is_draft(self) -> bool:
         """Whether the job's last products are drafts."""
         return is_of_draft(self.inputs)

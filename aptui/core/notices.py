@@ -126,9 +126,9 @@ class EngineMessage(Struct, frozen=True):
 class Progress(Struct, frozen=True):
     """Counts, made by the loop at most 10 times a second; the newest replaces older ones.
 
-    `*_ms` are the three timers: the duration so far of this scan, its analyses and its jobs; `eta_ms` is -1 while unknown.
-    `least_ms`: minimum remaining time, -1 = unknown. `jobs_done` and `jobs_failed` count runs of this engine, `done_before` and
-    `failed_before` the runs among them that ended before the present session (`done_now`, `failed_now` the other ones),
+    `scan_ms`, `analysis_ms` and `processing_ms` are the durations so far of this scan, its analyses and its jobs. `eta_ms` is the
+    expected and `least_ms` the minimum remaining time; -1 = unknown. `jobs_done` and `jobs_failed` count the runs of this engine.
+    `done_before` and `failed_before` count those that ended before the present session, `done_now` and `failed_now` the others.
     `failing_count` is the number of jobs and analyses that are failed now, -1 = unknown.
     """
 

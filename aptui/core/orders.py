@@ -25,12 +25,11 @@ class PlannedInput(Struct, frozen=True):
 
 
 class AnalyseOrder(Struct, frozen=True):
-    """Order to ask builder `builder` (a name) for its jobs. `root` is the scan folder's absolute path.
+    """Order to ask the builder named `builder` for its jobs. `root` is the scan folder's absolute path.
 
-    `platforms` are the ids of the platforms to plan jobs for.
-
-    `settings` is what folders adjust (`core.settings.FolderAdjustment`), "" for nothing. `declared` are the paths and patterns (in
-    lower case) that the last analysis declared as source dependencies, `inputs` the existing files that these name.
+    `platforms` are the ids of the platforms to plan jobs for. `settings` is what folders adjust (`core.settings.FolderAdjustment`),
+    "" for nothing. `declared` are the paths and patterns (in lower case) that the last analysis declared as source dependencies,
+    `inputs` the existing files with these names.
     """
 
     run_key: int
@@ -146,10 +145,10 @@ class StagedProduct(Struct, frozen=True):
 class Read(Struct, frozen=True):
     """A file below a scan folder that a run opened for reading, declared or not. `path` is absolute.
 
-    `where` is the code that opened it: "file:line", or a program's name. `digest` is the hex digest of the bytes, "" if missing;
-    `digest` is also "" if the read can only cause a warning; such reads name only existing files. `is_hidden`: another scan folder
-    has a file of this path, too, so no scan reads its bytes or notices that it is missing; if it is missing, an earlier scan folder
-    has one.
+    `where` is the code that opened the file: "file:line", or a program's name. `digest` is the hex digest of the bytes, "" if the
+    file is missing. `digest` is also "" for an existing file if the read can only cause a warning. `is_hidden`: a file of another
+    scan folder has this relative path, too, and hides the file. No scan reads the bytes of a hidden file, or notices that it is
+    missing.
     """
 
     path: str
@@ -217,11 +216,12 @@ class RunResult(Struct, frozen=True):
 
 
 class HashResult(Struct, frozen=True):
-    """Answer to a `HashOrder`: per path (digest, hash64, size, mtime_ns, ctime_ns, inode), None if gone or changed while read.
+    """Answer to a `HashOrder`.
 
-    Digest b"" and size -1 mean that the file cannot be read; `errors` then holds {index: text} as pairs. `staged` are (index,
-    duration in ms) of files whose copies are all staged and durable; `unasked` are the indices of those that this worker could not
-    check for other processes that were writing to them.
+    `files` are (digest, hash64, size, mtime_ns, ctime_ns, inode) for each path, None if the file is gone or changed while it was
+    read. Digest b"" and size -1 mean that the file cannot be read; `errors` then has (index, error text). `staged` are (index,
+    duration in ms) of files whose copies are all staged and durable. `unasked` are the indices of the files for which this worker
+    could not find out whether other processes write to them.
     """
 
     order: int

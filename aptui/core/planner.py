@@ -16,15 +16,14 @@ from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Companion,
 from aptui.core.settings import SettingsTree, is_settings
 
 _ASKED_SIZE = 1 << 15
-"""Size of the cache of paths. The engine requests a path several times until the bytes are read, and then never again."""
+"""Maximum number of cached paths. The pipeline asks for a path several times until its bytes are read, and then never again."""
 
 
 class MatchedBuilders(Struct, frozen=True):
     """The builders that want a path.
 
-    `copies`: number of jobs for the path, without folder settings, if all these jobs copy the file, else 0.
-
-    `kind` is the same for all paths of one scan folder that the same patterns match.
+    `copies`: number of jobs for the path, without folder settings, if all these jobs copy the file, else 0. `kind` is the same for
+    all paths of one scan folder that the same patterns match.
     """
 
     builders: tuple[Builder, ...]

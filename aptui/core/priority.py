@@ -28,7 +28,7 @@ class ResourceUse(Struct, frozen=True):
 
 
 class Resources:
-    """Which runs hold which resources. A run holds everything that its builder names, from its start until its result arrives.
+    """Record of the runs that hold resources. A run holds all resources of its builder from its start until its result arrives.
 
     A killed run may continue for a moment; its result comes after it has ended.
 
@@ -62,7 +62,7 @@ class Resources:
 
     def holders(self, name: str) -> Names:
         """Return the jobs that hold this resource, in the order of their starts."""
-        return tuple(f"{job.source.rel}@{job.platform}:{job.key}" for job in self._holders[name].values())
+        return tuple(job.label for job in self._holders[name].values())
 
 
 Rank = tuple[bool, bool, int, bool, bool, bool, int, str, str, str]
@@ -71,6 +71,7 @@ Rank = tuple[bool, bool, int, bool, bool, bool, int, str, str, str]
 _STALE_SHARE, _STALE_LEAST = 4, 1024
 """The heap is cleaned of stale entries when it has more than 1024 entries plus 4 times the number of queued jobs."""
 _MAX_BOOSTED = 20_000
+"""Maximum number of boosted sources."""
 
 
 class Boosts:
@@ -111,9 +112,9 @@ class Boosts:
 
 
 class ReadyQueue:
-    """Jobs in the state QUEUED, best first. A new rank adds an entry.
+    """Jobs in the state QUEUED, best first.
 
-    The stale entry is skipped when it reaches the top of the heap.
+    A job that gets another rank has a new entry in the heap. Its old entry is skipped when it reaches the top of the heap.
 
     Args:
         host_platform: runs before other platforms.

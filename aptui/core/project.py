@@ -14,6 +14,8 @@ from aptui.core.retry import RetryRule
 
 COMMON_PLATFORM = "common"
 """The platform of jobs that make intermediates, as O3DE names it. No scan folder has this platform."""
+COMMON_PREFIX = f"{COMMON_PLATFORM}/"
+"""Beginning of the product names of intermediates; the relative path follows."""
 SHARE_OF_MEMORY = -1
 """Memory limit that workers compute from the memory of their machine; only for Python builders."""
 INTERMEDIATES = "Intermediate Assets"
@@ -21,7 +23,7 @@ INTERMEDIATES = "Intermediate Assets"
 
 
 class Platform(Struct, frozen=True):
-    """A target of products; `tags` in lower case, sorted."""
+    """A platform that products are made for; `tags` are in lower case and sorted."""
 
     id: str
     tags: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Converts sources, jobs and the history of runs into rows of the database and back; without SQL or input and output."""
+"""Converts sources, jobs and the history of runs into rows of the database, and rows back. This module has no SQL and no I/O."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from aptui.core.model import (
     JobState,
     PathKey,
     Product,
-    ProductFlag,
     Source,
     SourceEdge,
     SourceUuid,
@@ -58,7 +57,6 @@ class SessionKind(StrEnum):
     EDIT = "edit"
     CONFIGURATION = "configuration"
     ASKED = "asked"
-    RECOVERY = "recovery"
 
 
 class SessionEnd(StrEnum):
@@ -92,10 +90,7 @@ def digest_of_products(products: Sequence[Product]) -> bytes:
     """Return a digest (16 bytes) over names, sub ids, flags and digests of products, b"" without products."""
     if not products:
         return b""
-    lines = [
-        f"{product.name}\t{product.sub_id}\t{product.flags & ~ProductFlag.CACHED}\t{product.digest.hex()}" for product in products
-    ]
-    lines.sort()
+    lines = sorted(map(fingerprint.describe_product, products))
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).digest()[:_DIGEST_BYTES]
 
 
@@ -155,7 +150,6 @@ def moments(now: RunStep, runs: Iterable[tuple[bool, str]]) -> list[RunStep]:
 
 
 Row = tuple[object, ...]
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # `json.dumps` creates a new encoder for each call
 
 STATUS = {
     JobState.WAITING: 0,
@@ -286,7 +280,7 @@ def pack_plan(plan: JobPlan | None, discovered: tuple[tuple[str, str], ...]) -> 
     """
     if plan is None or (not discovered and _is_plain(plan)):
         return ""
-    return _encode([_plan_to_json(plan), discovered])
+    return fingerprint.encode_json([_plan_to_json(plan), discovered])
 
 
 def unpack_plan(text: str, key: str, platform: str) -> tuple[JobPlan, tuple[tuple[str, str], ...]]:
@@ -300,7 +294,7 @@ def unpack_plan(text: str, key: str, platform: str) -> tuple[JobPlan, tuple[tupl
 def pack_analysis(job: Job) -> str:
     """Return the plans and edges of an analysis as JSON."""
     plans = [_plan_to_json(plan) for plan in job.plans]
-    return _encode([plans, [[int(edge.kind), edge.target] for edge in job.edges]])
+    return fingerprint.encode_json([plans, [[int(edge.kind), edge.target] for edge in job.edges]])
 
 
 def unpack_analysis(text: str) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...]]:
@@ -359,7 +353,7 @@ class CopyRule(Struct, frozen=True):
 
 
 class PlainCopy(Struct, frozen=True):
-    """One copy of a file; `number` is the fingerprint over `manifest`, `job` the job that made it last, None if the file is new."""
+    """One copy of a file. `number` is the fingerprint of `manifest`; `job` is the job of a known file, None if the file is new."""
 
     job_id: int
     source_id: int
@@ -373,11 +367,6 @@ class PlainCopy(Struct, frozen=True):
     duration_ms: int
     job: Job | None = None
     reason: str = NEW_SOURCE
-
-
-def plain_copy(ids: tuple[int, int, int], rule: CopyRule, key: PathKey, fact: FileFact, duration_ms: int) -> PlainCopy:
-    """Return the copy of a new file; `ids` are (job id, source id, run key)."""
-    return PlainCopy(*ids, rule, key, fact, *manifest_of(rule, fact), product_of(rule, key, fact), duration_ms)
 
 
 def manifest_of(rule: CopyRule, fact: FileFact) -> tuple[Manifest, int]:

@@ -149,9 +149,10 @@ class Used(Struct, frozen=True):
     Args:
         code: `code_digest` of the files of the builder's code and tools as this run had them, b"" for none.
         began_ns: when the run began, nanoseconds since the epoch; 0 = unknown.
-        files: files that it opened, with their stamps at the opening and at its end; and files that the engine checked after it.
-        found: files that it reported as dependencies, with their stamps when they were digested, at its end.
-        changed: absolute paths of files that changed while it ran, so that its result is discarded.
+        files: files that the run opened, with their stamps at the opening and at the end of the run; and files that the engine
+            checked after the run.
+        found: files that the run reported as dependencies, with their stamps when they were digested, at the end of the run.
+        changed: absolute paths of files that changed during the run, so that its result is discarded.
     """
 
     code: bytes = b""
@@ -167,10 +168,10 @@ NOTHING_USED = Used()
 class Ties(Struct):
     """The files that the present run of a job depends on; not stored in the database.
 
-    `known`: {absolute path: stamp at the start of the run} for files of its manifest; `unproven` are the paths of files whose bytes
-    could not be confirmed then. `report` belongs to an analysis whose fingerprint is not recorded yet. `doubted` are files that
-    seemed to change during the last run. `changed` is a text that names the files that changed during this run, "" = its source.
-    `runs_here`: the job runs on this machine, because the fetched result had other inputs.
+    `known`: {absolute path: stamp at the start of the run} for the files of its manifest. `unproven`: the paths of files whose
+    bytes were not confirmed at the start of the run. `report`: what an analysis used, until its fingerprint is recorded. `doubted`:
+    {absolute path: stamp} of files that seemed to change during the last run. `changed`: a text that names the files that changed
+    during this run, "" = its source. `runs_here`: the job runs on this machine, because the fetched result had other inputs.
     """
 
     known: dict[str, Stamp] = field(default_factory=dict)
@@ -222,7 +223,7 @@ def _digest_described(files: tuple[tuple[str, str], ...]) -> bytes:
 SETTINGS_STATE = "settings:"
 """Prefix of the keys in `aptui_state` of the texts of `core.settings`; the relative folder follows."""
 OUTSIDE_STATE = "outside:"
-"""Prefix of the keys of these files in `aptui_state`; the absolute path follows."""
+"""Prefix of the keys in `aptui_state` of files outside all scan folders; the absolute path follows."""
 _DIGEST_HEX = 32
 
 

@@ -125,20 +125,20 @@ TWO = Product("linux/a.1", 1, b"", 1, sha("two"), 2, 3)
 
 
 def test_fingerprint_covers_content_and_flags_of_products_in_any_order() -> None:
-    base = fingerprint.product_entries(making(ONE, TWO), ())
+    base = fingerprint.digest_for_dependents(making(ONE, TWO), ())
 
-    assert fingerprint.product_entries(making(TWO, ONE), ()) == base
-    assert fingerprint.product_entries(making(ONE, replace(TWO, digest=sha("x"))), ()) != base
-    assert fingerprint.product_entries(making(ONE, replace(TWO, flags=2)), ()) != base
-    assert fingerprint.product_entries(making(ONE, replace(TWO, flags=TWO.flags | ProductFlag.CACHED)), ()) == base
-    assert fingerprint.product_entries(making(ONE), ()) != base
+    assert fingerprint.digest_for_dependents(making(TWO, ONE), ()) == base
+    assert fingerprint.digest_for_dependents(making(ONE, replace(TWO, digest=sha("x"))), ()) != base
+    assert fingerprint.digest_for_dependents(making(ONE, replace(TWO, flags=2)), ()) != base
+    assert fingerprint.digest_for_dependents(making(ONE, replace(TWO, flags=TWO.flags | ProductFlag.CACHED)), ()) == base
+    assert fingerprint.digest_for_dependents(making(ONE), ()) != base
 
 
 def test_fingerprint_covers_only_the_products_with_the_given_sub_ids() -> None:
-    base = fingerprint.product_entries(making(ONE, TWO), (0,))
+    base = fingerprint.digest_for_dependents(making(ONE, TWO), (0,))
 
-    assert fingerprint.product_entries(making(ONE, replace(TWO, digest=sha("x"))), (0,)) == base
-    assert fingerprint.product_entries(making(replace(ONE, digest=sha("x")), TWO), (0,)) != base
+    assert fingerprint.digest_for_dependents(making(ONE, replace(TWO, digest=sha("x"))), (0,)) == base
+    assert fingerprint.digest_for_dependents(making(replace(ONE, digest=sha("x")), TWO), (0,)) != base
 
 
 # -------------------------------------------------------------------------------------------- explanations of differences

@@ -588,7 +588,7 @@ test_nothing_diverges_from_a_clean_build = Simulation.TestCase
 
 
 MUTANTS = {
-    "code": "code", "tool": "tool", "find_changed": "new file", "_unproven_of": "file that is seen", "_came": "new file",
+    "code": "code", "tool": "tool", "find_changed": "new file", "_unproven_of": "file that is seen", "_find_appeared": "new file",
     "_is_matched": "new file",
 }  # fmt: skip
 """{disabled check: the kind of change that fails first without the check}.

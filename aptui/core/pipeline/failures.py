@@ -164,10 +164,7 @@ class Failures(PipelinePart):
 
     @staticmethod
     def remember_run(job: Job) -> None:
-        """Keep the description of the run that made the products of `job`.
-
-        This method is called before a failed run replaces the description in the row.
-        """
+        """Keep the description of the run that made the products of `job`, before the description of a failed run replaces it."""
         if job.failure is None and job.fingerprint:
             committed = CommittedRun(job.warnings, job.errors, job.duration_ms, job.completed_ms, job.log_file, job.last_log_ms)
             job.failure = JobFailure(committed=committed)
@@ -213,7 +210,7 @@ class Failures(PipelinePart):
         for dependency in job.plan.job_dependencies if job.plan else ():
             other = self._graph.find_job(dependency)
             if isinstance(other, Job) and other.state is JobState.FAILED:
-                return f"{other.source.rel}@{other.platform}:{other.key}"
+                return other.label
         return ""
 
     def refuse(self, job: Job, text: str) -> None:

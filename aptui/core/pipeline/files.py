@@ -16,7 +16,7 @@ from aptui.core.pipeline.identities import Identities
 from aptui.core.pipeline.jobs import UNKNOWN, Jobs, PipelinePart
 from aptui.core.pipeline.plain_copies import Copies, PlainCopies
 from aptui.core.pipeline.plans import Plans
-from aptui.core.project import COMMON_PLATFORM
+from aptui.core.project import COMMON_PREFIX
 from aptui.core.run_report import OUTSIDE_STATE, SETTINGS_STATE, OutsideFile
 from aptui.core.settings import file_key
 from aptui.core.state.working_set import PendingFolder
@@ -182,7 +182,7 @@ class Files(PipelinePart):
             if not number % _LOADED_TOGETHER:
                 self._memory.load(leaving[number : number + _LOADED_TOGETHER])
             self._plans.remove_source(key)
-            self._jobs.todo.extend((job, True) for job in self._jobs.conflicts.claimants(f"{COMMON_PLATFORM}/{key}"))
+            self._jobs.todo.extend((job, True) for job in self._jobs.conflicts.claimants(COMMON_PREFIX + key))
         for job in self._chains.producers(key for key, fact in keyed if not self._chains.is_intermediate(fact)):
             self._plans.force(job, "its intermediate product has the path of a source")
         for fact, others in event.clashes:
@@ -397,7 +397,7 @@ class Files(PipelinePart):
         if not self._chains.is_tampered(fact):
             return self._settle(key, fact)
         self._memory.unstable.add(key)
-        self._plans.products_lost((f"{COMMON_PLATFORM}/{key}",), "an intermediate product was changed in the cache")
+        self._plans.products_lost((COMMON_PREFIX + key,), "an intermediate product was changed in the cache")
         return False
 
     def _close_folders_of(self, read: Iterable[PathKey]) -> None:

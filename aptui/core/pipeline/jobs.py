@@ -1,4 +1,4 @@
-"""Moves jobs through the job machine, saves them and drops them, for the whole pipeline; also has the queues of re-evaluations.
+"""Moves jobs through the job machine, saves them and drops them. Also has the queues of jobs that are evaluated again.
 
 `pipeline.plans` decides whether a job needs a run; `pipeline.files` and `pipeline.run_results` handle files and results.
 """
@@ -40,16 +40,16 @@ class Todo:
     """Jobs to be evaluated, as (job, whether it is retried if it failed); jobs that may add sources come first."""
 
     def __init__(self) -> None:
-        self._bringers: deque[tuple[Job, bool]] = deque()
+        self._adders: deque[tuple[Job, bool]] = deque()
         self._others: deque[tuple[Job, bool]] = deque()
 
     def __bool__(self) -> bool:
-        return bool(self._bringers or self._others)
+        return bool(self._adders or self._others)
 
     def append(self, item: tuple[Job, bool]) -> None:
         """Add a job to be evaluated: (job, whether it is retried if it failed)."""
         job = item[0]
-        (self._bringers if job.is_analysis or job.platform == COMMON_PLATFORM else self._others).append(item)
+        (self._adders if job.is_analysis or job.platform == COMMON_PLATFORM else self._others).append(item)
 
     def extend(self, items: Iterable[tuple[Job, bool]]) -> None:
         """Add several jobs, each as in `append`."""
@@ -58,7 +58,7 @@ class Todo:
 
     def popleft(self) -> tuple[Job, bool]:
         """Remove and return the next job, and whether it is retried if it failed."""
-        return (self._bringers or self._others).popleft()
+        return (self._adders or self._others).popleft()
 
 
 class Waiters:
@@ -77,11 +77,11 @@ class Waiters:
         return (job for jobs in self._by_key.values() for job in jobs)
 
     def add(self, key: PathKey, job: Job) -> None:
-        """Let `job` wait for `key`."""
+        """Make `job` wait for `key`."""
         self._by_key.setdefault(key, {})[job] = None
 
     def add_all(self, keys: Iterable[PathKey], job: Job) -> None:
-        """Let `job` wait for each of `keys`."""
+        """Make `job` wait for each of `keys`."""
         for key in keys:
             self.add(key, job)
 
@@ -119,7 +119,7 @@ class Retries:
         self._resumed.clear()
         self._by_folder.clear()
         for key in keys:
-            self._put(key, parent(key).lower())
+            self.schedule(key)
 
     def resume(self, keys: Iterable[PathKey]) -> None:
         """Schedule these sources to be planned again, without a retry of failed jobs."""
@@ -129,11 +129,8 @@ class Retries:
 
     def schedule(self, key: PathKey) -> None:
         """Schedule this source to be planned again when the scan reaches its folder."""
-        self._put(key, parent(key))
-
-    def _put(self, key: PathKey, folder: str) -> None:
         self._pending.add(key)
-        self._by_folder.setdefault(folder, set()).add(key)
+        self._by_folder.setdefault(parent(key).lower(), set()).add(key)
 
     def pop(self, key: PathKey) -> bool:
         """Return whether this source is scheduled to be planned again, and unschedule it."""
@@ -231,19 +228,20 @@ class Jobs:
         return job.platform in self.project.resting_platforms
 
     def hash(self, files: Collection[tuple[PathKey, FileFact]], *, may_copy: bool = False) -> None:
-        """Order each file read once; with `may_copy`, its bytes are also staged as copies if all its jobs are copies.
+        """Order each of these files to be read, unless it is being read already.
 
-        If a client follows every step of every job, jobs take all their steps.
+        With `may_copy`, copies of a file are staged while it is read, if all its jobs are copies. While a client follows every step
+        of every job, no copies are staged, because the jobs would skip steps.
         """
-        unheard = [(key, fact) for key, fact in files if key not in self.memory.hashing]
+        unordered = [(key, fact) for key, fact in files if key not in self.memory.hashing]
         self.memory.hashing.update(files)
         copies: list[tuple[int, ...]] = []
         if may_copy and self.copies_on_reading and not self.reports.reports_every_step:
-            for _key, fact in unheard:
+            for _key, fact in unordered:
                 copies.append(self.ledger.next_run_keys(self.planner.copy_count(fact)))
-        known = self._list_known_digests([key for key, _fact in unheard]) if any(copies) else []
-        if unheard:
-            facts = tuple(fact for _key, fact in unheard)
+        known = self._list_known_digests([key for key, _fact in unordered]) if any(copies) else []
+        if unordered:
+            facts = tuple(fact for _key, fact in unordered)
             self.ledger.order(HashFiles(self.ledger.cause, facts, tuple(copies) if known else (), tuple(known)))
 
     def _list_known_digests(self, keys: list[PathKey]) -> list[bytes]:
@@ -280,9 +278,10 @@ class Jobs:
             self.ledger.put("put_job", rows.job_row(job))
 
     def save_plan(self, job: Job) -> None:
-        """Save the row of a job that may start.
+        """Save the row of a job that is about to be queued.
 
-        The row is not saved if the run saves it and the next engine would find the job without it.
+        The row of an unsaved job is not saved yet: its run saves the row, and until then the next engine finds the job by the
+        pending row of its folder.
         """
         if not job.is_unsaved:
             self.save(job)
@@ -292,7 +291,7 @@ class Jobs:
             self._planned.append(job)
 
     def save_idle_plans(self) -> None:
-        """Save the jobs that have not started during the event after their planning, so that clients can read their rows."""
+        """Save the jobs that the previous event planned and that have not started, so that clients can read their rows."""
         for job in self._planned_before:
             if job.is_unsaved and job.state not in (JobState.RUNNING, JobState.COMMITTING):
                 self.save(job)
@@ -310,7 +309,7 @@ class Jobs:
         self.ledger.touched[source] = None
 
     def move_source(self, source: Source, fact: FileFact) -> None:
-        """Set the file of a source, which may have another name or scan folder than the previous one, and report its jobs if so."""
+        """Set the file of a source. If its name or scan folder differs from the previous file, report the jobs of the source."""
         is_moved = (source.scan_folder, source.rel) != (fact.scan_folder, fact.rel)
         if is_moved:
             self.reports.report_old_names(source)
@@ -331,16 +330,16 @@ class Jobs:
         self._edges_due.clear()
 
     def feed(self, job: Job, trigger: Trigger, run_key: RunKey | None = None) -> None:
-        """Move a job to its next state, remove it from the queue, and execute the effects that the table names.
+        """Move a job to its next state, and execute the effects that the table names. A queued job leaves the queue.
 
         A run that starts gets `run_key`, None = a new key.
         """
         if trigger is Trigger.PLAN and job.state in SETTLED and self.memory.edges.has_any:
             self.todo.extend((other, False) for other in self._movers_after(job))
-        before, may_bring = job.state, job.platform == COMMON_PLATFORM or job.is_analysis
-        self.memory.moving -= may_bring and may_add_sources(job)
+        before, may_add = job.state, job.platform == COMMON_PLATFORM or job.is_analysis
+        self.memory.moving -= may_add and may_add_sources(job)
         effect = feed(job, trigger)
-        self.memory.moving += may_bring and may_add_sources(job)
+        self.memory.moving += may_add and may_add_sources(job)
         self.failing_count += (job.state is JobState.FAILED) - (before is JobState.FAILED)
         if before is JobState.QUEUED:
             self.ready.discard(job)
@@ -480,7 +479,7 @@ class Jobs:
             self.todo.append((job, True))
 
     def _movers_after(self, job: Job) -> list[Job]:
-        """Return the jobs that are queued or have started because `job` was settled, which it no longer is."""
+        """Return the queued and running jobs that depend on `job`, which was settled when they were queued, but no longer is."""
         names = names_of(job.source)
         sources = dict.fromkeys(source for name in names for source in self.memory.moving_dependents(PathKey(name)))
         movers = (
@@ -541,7 +540,7 @@ def _naming(sources: Iterable[Source], names: Collection[str]) -> Iterator[tuple
 
 
 class PipelinePart:
-    """Base of the pipeline's classes, which gives shared objects short names."""
+    """Base class of the pipeline's classes. It gives short names to the objects that they share."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs

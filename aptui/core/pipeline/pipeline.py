@@ -8,7 +8,6 @@ Its classes decide; each class handles one kind of event or answers one kind of 
 * `Plans`: the present inputs of a job, and whether it needs a run.
 * `Spread`: the dependents that a change affects.
 * `PlainCopies`: files that are only copied, decided in batches.
-* `Requests`: runs that users, clients or a damaged cache ask for.
 * `Files`: results of scans and of reading files.
 * `Analyses`: answers of analyses.
 * `Starts`: which jobs run next.
@@ -452,9 +451,10 @@ class Starts(PipelinePart):
 class PipelineStatus(Struct, frozen=True):
     """State of all work, at this moment.
 
-    `run`, `failed`, `done`: ended since the engine opened; `ready_*`, `running_*`: may start, and run; `reading`:
-    files whose bytes are being read; `is_scanned`: whether the end of the last scan was reported; `failing`: jobs and analyses
-    that are failed now, minus those that were when the engine opened.
+    `run`, `failed` and `done`: the number of runs, failed runs and successful runs that have ended since the engine opened.
+    `ready_*`: the number of queued jobs or analyses; `running_*`: of running ones; `reading`: of files whose bytes are being read.
+    `is_scanned`: whether the end of the last scan was reported. `failing`: the number of jobs and analyses that are failed now,
+    minus their number when the engine opened.
     """
 
     run: int

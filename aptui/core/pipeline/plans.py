@@ -1,4 +1,4 @@
-"""Plans jobs: finds the present inputs of each job, and whether the job needs a run. Other modules handle starts and results.
+"""Plans jobs: finds the present inputs of each job, and decides whether the job needs a run. Other modules start runs.
 
 Tests: `tests/core/pipeline/test_configuration.py`.
 """
@@ -81,7 +81,7 @@ class Reasons(PipelinePart):
         return fingerprint.explain(old, new)
 
     def _expand(self, job: Job, manifest: Manifest) -> Manifest:
-        """Replace the entry of a rule by its expansion, so that a difference names the key that changed."""
+        """Replace the entry of a rule by its expansion, so that a difference names the part of the rule that changed."""
         if not manifest or manifest[0][0] != "rule":
             return manifest
         builder = self._builders.get(job.builder)
@@ -96,7 +96,7 @@ class Reasons(PipelinePart):
         return tuple(expanded)
 
     def save_rule(self, builder: Builder, platform: str) -> None:
-        """Save the expansion of the rule's entry in a job's manifest, so that a later engine can name the changed key."""
+        """Save the expansion of a rule's entry in manifests, so that a later engine can name the part of the rule that changed."""
         if not platform:
             return
         entry, expansion = self._graph.rule(builder, platform)
@@ -260,7 +260,7 @@ class Plans(PipelinePart):
             self.apply(source, builder, self._planner.inline_plans(builder, source), is_retry=is_retry)
 
     def _leave(self, source: Source) -> None:
-        """Cancel the pending runs of `source`, because none of its jobs can run now."""
+        """Cancel the requested runs of `source`, because none of its jobs can run now."""
         for job in source.jobs.values():
             job.is_forced = False
             if job.is_doubted:
@@ -318,10 +318,10 @@ class Plans(PipelinePart):
                     self._memory.unsaved.mark_new(job)
             if self._memory.edges.has_any and self._may_change_cycles(job, plan):
                 self._graph.forget_cycles()
-            is_marked_anew = job.is_critical != plan.is_critical and job.state in SETTLED and not job.is_unsaved
+            has_new_mark = job.is_critical != plan.is_critical and job.state in SETTLED and not job.is_unsaved
             job.plan = plan
             job.priority, job.is_critical = plan.priority, plan.is_critical
-            if is_marked_anew:
+            if has_new_mark:
                 self._jobs.save(job)
                 self._jobs.reports.report(job, is_settled=True, is_run=False)
             self._todo.append((job, is_retry))
@@ -444,7 +444,7 @@ class Plans(PipelinePart):
         return ""
 
     def _wait(self, job: Job, assembly: Assembly) -> None:
-        """Let `job` wait until all missing parts of its manifest are known."""
+        """Make `job` wait until all missing parts of its manifest are known."""
         self._jobs.waiters.add_all(assembly.waits, job)
         if assembly.unread:
             self._jobs.hash(assembly.unread.items())

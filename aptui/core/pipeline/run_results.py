@@ -1,9 +1,9 @@
 """Handles results of runs and analyses: decides their effect on jobs, and which results are committed.
 
-`engine` has workers and cache.
+The workers and the cache belong to `engine`.
 
-A result has no effect, and its staged files are deleted, if its run key is not that of the current run of its job: the run was
-cancelled or lost, or the job was planned again. A result is stale if an input changed while the run ran
+The result of a run that is not the current run of its job has no effect, and its staged files are deleted: the run was cancelled or
+lost, or the job was planned again. A result is stale if an input changed while the run ran
 (`core.state.stale_results`): the job is planned again. A run whose worker died is tried once more (`_run_came_back`).
 """
 
@@ -15,8 +15,16 @@ from msgspec.structs import replace
 
 from aptui.core import fingerprint
 from aptui.core.machine import Trigger
-from aptui.core.messages import DeleteProducts, DescribeAnew, DiscardStaging, FilesHashed, ProductsCommitted, RunsFinished, WriteLog
-from aptui.core.model import EdgeKind, FileFact, Job, JobDependency, JobPlan, JobState, PathKey, RelPath, SourceEdge
+from aptui.core.messages import (
+    DeleteProducts,
+    DescribeBuilder,
+    DiscardStaging,
+    FilesHashed,
+    ProductsCommitted,
+    RunsFinished,
+    WriteLog,
+)
+from aptui.core.model import EdgeKind, FileFact, Job, JobPlan, JobState, PathKey, RelPath, SourceEdge
 from aptui.core.notices import EngineMessage, LogLevel, LogRecord, ProductsChanged
 from aptui.core.orders import AnalyseResult, Outcome, RunResult, StagedProduct
 from aptui.core.paths import key_of, normalize
@@ -111,7 +119,7 @@ class Analyses(PipelinePart):
         self._jobs.todo.append((job, True))
 
     def _record_hidden(self, job: Job, result: AnalyseResult) -> None:
-        """Record, with their digests, the files that an analysis read or did not find and that other files hide."""
+        """Record the digests of the hidden files that an analysis read, or did not find."""
         hidden = {edge.target for edge in job.edges if edge.kind is EdgeKind.DISCOVERED}
         stamps = {file.path: file.stamp for file in result.used.files} if hidden else {}
         began_ns = result.used.began_ns
@@ -146,7 +154,7 @@ class Analyses(PipelinePart):
                     log.append(self._log_left_out(builder, plan, text))
                 continue
             known = [(item.source if item.is_uuid else self._graph.relative(item.source), item) for item in plan.job_dependencies]
-            dependencies = tuple(sorted({_move_dependency(item, key_of(RelPath(rel))) for rel, item in known if rel}))
+            dependencies = tuple(sorted({replace(item, source=key_of(RelPath(rel))) for rel, item in known if rel}))
             # A job for the platform `common` is always critical, because other jobs may wait for the intermediate that it makes.
             is_critical = plan.is_critical or plan.platform == COMMON_PLATFORM
             plans[plan.platform, plan.key] = JobPlan(
@@ -196,10 +204,6 @@ class Analyses(PipelinePart):
 
 def _warn(builder: Builder, text: str) -> LogRecord:
     return LogRecord(LogLevel.WARNING, builder.name, text, 0)
-
-
-def _move_dependency(dependency: JobDependency, key: PathKey) -> JobDependency:
-    return JobDependency(key, dependency.key, dependency.platform, dependency.kind, dependency.sub_ids, dependency.is_uuid)
 
 
 _CAME_BACK = frozenset({int(Outcome.LOST), int(Outcome.RETURNED), int(Outcome.STALE)})
@@ -300,7 +304,7 @@ class Runs(PipelinePart):
             self._commit_copies(event.now_ms)
 
     def _commit_copies(self, now_ms: int) -> None:
-        """Commit the copies that wait. The copy of a run that has ended before is already discarded."""
+        """Commit the copies that wait, except copies of runs that have ended, which are already discarded."""
         copies, self._copies = self._copies, []
         finished: list[Finished] = []
         for job, result in copies:
@@ -322,11 +326,11 @@ class Runs(PipelinePart):
             return changed
         found = result.discovered if isinstance(result, RunResult) else ()
         if isinstance(result, RunResult) and (
-            changed := stale_results.unread(found) or (stale_results.other_here(job, found) if result.origin else ())
+            changed := stale_results.unread(found) or (stale_results.find_differing(job, found) if result.origin else ())
         ):
             return changed
         read = [file.path for file in result.used.files if file.stamp]
-        return stale_results.hiding(job, (*read, *(path for path, digest in found if digest)))
+        return stale_results.find_hiders(job, (*read, *(path for path, digest in found if digest)))
 
     def _had_other_code(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> None:
         """Discard a run whose code or tools differ from those in the description of its builder.
@@ -340,7 +344,7 @@ class Runs(PipelinePart):
             )
             return
         self._jobs.is_outdated = True
-        self._ledger.order(DescribeAnew(self._ledger.cause, builder))
+        self._ledger.order(DescribeBuilder(self._ledger.cause, builder))
         self._run_came_back(job, result, Outcome.RETURNED, now_ms)
 
     def _with_reads(self, result: AnalyseResult | RunResult, now_ms: int) -> AnalyseResult | RunResult:
@@ -351,24 +355,17 @@ class Runs(PipelinePart):
 
     def _may_commit(self, job: Job, result: RunResult, now_ms: int) -> bool:
         """Whether to commit a successful run. If the result is False, this method has already handled the job."""
-        problem = self._result_problem(job, result)
-        if problem is None:
-            return not (job.platform == COMMON_PLATFORM and self._is_misplaced(job, result, now_ms))
-        if problem == "":
-            self._run_came_back(job, result, Outcome.STALE, now_ms)
-        else:
-            self._note_failed(job, result, problem, now_ms, kind=CHECK)
-        return False
-
-    def _result_problem(self, job: Job, result: RunResult) -> str | None:
-        """Return None if the result may be committed, "" if the run used unplanned bytes, or the reason why the job fails."""
         fact = job.source.fact
         if fact is None or (result.source_digest and result.source_digest != fact.digest):
-            return ""
-        return self._jobs.find_block(job, result.products) or None
+            self._run_came_back(job, result, Outcome.STALE, now_ms)
+            return False
+        if blocked := self._jobs.find_block(job, result.products):
+            self._note_failed(job, result, blocked, now_ms, kind=CHECK)
+            return False
+        return not (job.platform == COMMON_PLATFORM and self._is_misplaced(job, result, now_ms))
 
     def _is_misplaced(self, job: Job, result: RunResult, now_ms: int) -> bool:
-        """Whether an intermediate of this run is invalid; if so, the job is failed here and claims the names."""
+        """Whether an intermediate of this run is invalid; if so, fail the job, which then claims the names of its products."""
         names = [self._commits.name_of(job, product) for product in result.products]
         text = self._chains.problem(job, names)
         if text:
@@ -379,7 +376,7 @@ class Runs(PipelinePart):
         return bool(text)
 
     def _run_came_back(self, job: Job, result: AnalyseResult | RunResult, outcome: Outcome, now_ms: int) -> None:
-        """Handle a run without a result, so that its job is pending again."""
+        """Handle a run whose result does not count: its job is pending again, or fails because its worker died too often."""
         self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
         if outcome is Outcome.STALE:
             self._jobs.recheck_first(job, result.used.changed)
@@ -476,11 +473,9 @@ class Runs(PipelinePart):
         self._jobs.hash(unread.items())
 
     def _digest_of_other_case(self, rel: str) -> str:
-        """Return the digest of a file whose path differs only in case from a path that a run found missing.
+        """Return the digest of the file whose path differs only in case from `rel`, which a run found missing; "" if none exists.
 
-        The result is "" if no file differs from the path only in case.
-
-        A run that uses this spelling does not find the file (`Graph._places`); the manifest names the file nevertheless.
+        The run does not find the file, because it uses another spelling (`Graph._places`), but the manifest names the file.
         """
         fact = self._memory.file(key_of(RelPath(rel)))
         return fact.digest.hex()[:32] if isinstance(fact, FileFact) and fact.rel != normalize(rel) else ""
@@ -538,12 +533,12 @@ class Runs(PipelinePart):
         self._jobs.note_settled(job, is_changed=change.is_changed)
 
     def _commit_failed(self, commit: Commit, text: str, placed: int, now_ms: int) -> None:
-        """Handle a failed commit: products that it replaced belong to the job now; they are reported, and checked as sources."""
+        """Handle a failed commit. Products that it replaced now belong to the job: they are reported, and checked as sources."""
         job, replaced = commit.job, commit.find_replaced(placed)
         self._jobs.feed(job, Trigger.COMMIT_FAILED)
         self._commits.note_failed(commit)
-        if commit.strange:
-            self._delete(commit.strange)
+        if commit.unrecorded:
+            self._delete(commit.unrecorded)
         if replaced:
             self._jobs.conflicts.replace(job, replaced)
             self._ledger.notices.append(

@@ -1,8 +1,7 @@
 """Intermediates: products on platform `common` that are sources of other builders; no job changes its state here.
 
-An intermediate is a source as soon as its product row exists. A file in the intermediate folder without a row is
-an orphan. An intermediate never overrides a real source: a job that makes it at the path of a real source, or of a stage of its
-chain, fails.
+An intermediate is a source as soon as its product row exists. A file in the intermediate folder without a row is an orphan. A job
+fails if it makes an intermediate at the path of a source outside the intermediate folder, or of an earlier stage of its own chain.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ from aptui.core.messages import RecheckFiles
 from aptui.core.model import SETTLED, EdgeKind, FileFact, Job, JobState, PathKey, ProductFlag, RelPath, Source, SourceEdge
 from aptui.core.paths import key_of, parent
 from aptui.core.patterns import wildcard
-from aptui.core.project import COMMON_PLATFORM, Project
+from aptui.core.project import COMMON_PLATFORM, COMMON_PREFIX, Project
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.working_set import WorkingSet
 
 CHAINS_END = PathKey("\x00chains")
 """Key for jobs that wait until no chain can grow any more."""
-_PREFIX = f"{COMMON_PLATFORM}/"
 
 
 class Chains:
@@ -33,7 +31,10 @@ class Chains:
         self.came: dict[PathKey, int] = {}
         """{intermediate that was added, changed or removed since everything was settled: the first run key after its change}."""
         self._remade: dict[PathKey, list[Job]] = {}
-        """{intermediate that another program overwrote: the jobs that must make it again; until then their rows do not name it}."""
+        """{intermediate that another program overwrote: the jobs that must make it again}.
+
+        Until these jobs have run, their rows do not name the intermediate.
+        """
 
     def is_intermediate(self, file: FileFact | Source) -> bool:
         """Whether a file is in the intermediate folder, or whether a job made a source."""
@@ -41,7 +42,7 @@ class Chains:
 
     def recheck(self, names: Iterable[str]) -> None:
         """Order a check of intermediates that were added, changed or removed, because each of them is a source."""
-        keys = [PathKey(name[len(_PREFIX) :]) for name in names if name.startswith(_PREFIX)]
+        keys = [PathKey(name[len(COMMON_PREFIX) :]) for name in names if name.startswith(COMMON_PREFIX)]
         if keys:
             self._has_any = True
             self.came |= dict.fromkeys(keys, self._ledger.run_key)
@@ -49,9 +50,9 @@ class Chains:
             self._ledger.order(RecheckFiles(self._ledger.cause, tuple(keys)))
 
     def came_since(self, run_key: int, edges: Iterable[SourceEdge]) -> PathKey | None:
-        """Return an intermediate that is the target of one of `edges` and changed after the run was ordered.
+        """Return an intermediate that is the target of one of `edges`, and that changed after the run with this key began.
 
-        The run may have read earlier bytes.
+        The run may have read the earlier bytes of the intermediate. None if no intermediate changed.
         """
         for edge in edges if self.came else ():
             if edge.kind is EdgeKind.WILDCARD:
@@ -71,31 +72,33 @@ class Chains:
     def orphans(self, facts: Iterable[FileFact]) -> set[PathKey]:
         """Return the keys of files in the intermediate folder that are not products of a job."""
         names = {
-            _PREFIX + fact.key: fact.key for fact in facts if fact.scan_folder == self._folder and not self._is_remade(fact.key)
+            COMMON_PREFIX + fact.key: fact.key
+            for fact in facts
+            if fact.scan_folder == self._folder and not self._is_remade(fact.key)
         }
         known = self._memory.archive.owners(list(names)) if names else {}
         return {key for name, key in names.items() if name not in known}
 
     def is_tampered(self, fact: FileFact) -> bool:
-        """Whether a file that was read is an intermediate whose bytes differ from those that its completed job made.
+        """Whether a file that was read is an intermediate with other bytes than its completed job made.
 
-        This holds until that job has run again, even if the file is checked several times. If a job's own product is its input, the
-        result is False, because the job would wait for itself.
+        The result stays True until that job has run again. It is False for a product that is an input of its own job, because the
+        job would wait for itself.
         """
         if not self.is_intermediate(fact) or not fact.digest:
             return False
         if self._is_remade(fact.key):
             return True
-        name = _PREFIX + fact.key
+        name = COMMON_PREFIX + fact.key
         made = [(job, item) for job in self.producers((fact.key,)) for item in job.products if item.name == name]
-        wronged = [
+        remaking = [
             job
             for job, item in made
-            if job.state is JobState.COMPLETED and item.digest not in (b"", fact.digest) and not _is_made_of(job, fact.key)
+            if job.state is JobState.COMPLETED and item.digest not in (b"", fact.digest) and not _has_input(job, fact.key)
         ]
-        if wronged:
-            self._remade[fact.key] = wronged
-        return bool(wronged)
+        if remaking:
+            self._remade[fact.key] = remaking
+        return bool(remaking)
 
     def _is_remade(self, key: PathKey) -> bool:
         jobs = self._remade.get(key, ())
@@ -108,7 +111,7 @@ class Chains:
         """Return the jobs whose intermediates have these keys."""
         if not self._has_any:
             return []
-        owners = self._memory.archive.owners([_PREFIX + key for key in keys])
+        owners = self._memory.archive.owners([COMMON_PREFIX + key for key in keys])
         wanted = {job_id for job_id, _key in owners.values()}
         found = self._memory.load(sorted({key for _job_id, key in owners.values()}))
         return [job for source in found for job in source.jobs.values() if job.id in wanted and not job.is_analysis]
@@ -119,7 +122,7 @@ class Chains:
             return ""
         above = self._stages_above(job)
         for name in names:
-            key = PathKey(name[len(_PREFIX) :])
+            key = PathKey(name[len(COMMON_PREFIX) :])
             if key in above:
                 cycle = " -> ".join(reversed(above[: above.index(key) + 1]))
                 return f"its intermediate product '{key}' would be made from itself: {cycle} -> {key}"
@@ -137,7 +140,7 @@ class Chains:
         source, seen = job.source, {""}
         while source.scan_folder == self._folder and source.key not in seen:
             seen.add(source.key)
-            name = _PREFIX + source.key
+            name = COMMON_PREFIX + source.key
             makers = [*making, *(maker for maker in self.producers((source.key,)) if maker not in making)]
             maker = next(
                 (
@@ -157,7 +160,7 @@ class Chains:
         stages = [job.source.key]
         source: Source | None = job.source
         while source is not None and source.scan_folder == self._folder:
-            owner = self._memory.archive.owners([_PREFIX + source.key]).get(_PREFIX + source.key)
+            owner = self._memory.archive.owners([COMMON_PREFIX + source.key]).get(COMMON_PREFIX + source.key)
             source = self._memory.view(owner[1]) if owner else None
             if source is None or source.key in stages:
                 break
@@ -169,7 +172,7 @@ class Chains:
         heads: dict[PathKey, FileFact] = {}
         todo, seen = list(keys), set(keys)
         while todo:
-            owners = self._memory.archive.owners([_PREFIX + key for key in todo])
+            owners = self._memory.archive.owners([COMMON_PREFIX + key for key in todo])
             makers = dict.fromkeys(key for _job_id, key in owners.values() if key not in seen)
             seen.update(makers)
             facts = {key: fact for key in makers if (fact := self._memory.last_seen(key)) is not None}
@@ -194,9 +197,9 @@ class Chains:
 def intermediates(jobs: Iterable[Job]) -> list[PathKey]:
     """Return the keys of the intermediates that these jobs made."""
     made = (product.name for job in jobs for product in job.products if product.flags & ProductFlag.INTERMEDIATE)
-    return [PathKey(name[len(_PREFIX) :]) for name in made]
+    return [PathKey(name[len(COMMON_PREFIX) :]) for name in made]
 
 
-def _is_made_of(job: Job, key: PathKey) -> bool:
+def _has_input(job: Job, key: PathKey) -> bool:
     """Whether this file is an input of the last or next run of `job`."""
     return any(name == key for inputs in (job.inputs, job.planned_inputs) for _kind, name, _digest in inputs)

@@ -1,8 +1,8 @@
 """Prepares commits of results: the products that are moved into the cache, stale products, and the state of a job after its commit.
 
-`prepare` computes; it changes no job, row or claim. `begin` applies the changes that do not depend on the cache (`conflicts`) and
-returns the necessary actions. The job's new state is kept in its `Commit`, and `note_committed` copies this state to the job. Until
-then readers see no product that is not in place, and a failed commit leaves nothing to undo.
+`prepare` computes; it changes no job, row or claim. `begin` applies the changes that do not depend on the cache (`conflicts`), and
+orders the commits. The job's new state is kept in its `Commit` until the commit has succeeded; then `note_committed` copies it to
+the job. So readers see no product that is not in the cache, and a failed commit has no changes of jobs to undo.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aptui.core.messages import JobCommit
 from aptui.core.model import Digest, Job, JobState, Product, ProductFlag, RelPath, SourceIdentity
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Outcome, RunResult, StagedProduct
-from aptui.core.project import COMMON_PLATFORM, Builder, Project
+from aptui.core.project import COMMON_PREFIX, Builder, Project
 from aptui.core.quality import is_of_draft
 from aptui.core.retry import flaky
 from aptui.core.state.conflicts import Conflicts, ConflictVerdict
@@ -29,13 +29,15 @@ Log = tuple[LogRecord, ...]
 Finished = tuple[Job, RunResult]
 JobRow = tuple[str, tuple[object, ...]]
 """(operation of `core.rows`, its parameters)."""
-_COMMON = f"{COMMON_PLATFORM}/"
 _UNKNOWN_CREATION_MS = 1
 """Creation time in the identity file of an intermediate whose source has no creation time; 0 would mean a missing time."""
 
 
 class CommitChange(Struct):
-    """Effect of a commit on other jobs: `products` as (name, digest hex or "" when removed), and whether any product changed."""
+    """Effect of a commit on other jobs.
+
+    `products` are the changed products: (name, digest in hex, "" = removed). `is_changed`: a product or the job's inputs changed.
+    """
 
     products: tuple[tuple[str, str], ...]
     is_changed: bool
@@ -44,9 +46,9 @@ class CommitChange(Struct):
 class Commit(Struct):
     """A run whose products are moved into the cache, and the state of its job after that.
 
-    `products`, `fingerprint`, `inputs`, `warnings`, `log_file`: as in `Job`; `renames`: {staged path: product} of products that are
-    not in place already; `stale`: names that are deleted; `had`: the job's products before the commit; `change`: the difference
-    from them; `requested`: jobs that have to run again because the run's builder requested it.
+    `products`, `fingerprint`, `inputs`, `warnings`, `log_file`: as in `Job`. `renames`: (staged path, product) of the products that
+    are moved into the cache. `stale`: names that are deleted. `had`: the job's products before the commit. `change`: the difference
+    between `had` and `products`. `requested`: jobs that have to run again because the run's builder requested it.
     """
 
     job: Job
@@ -70,8 +72,8 @@ class Commit(Struct):
         return {product.name: product for _staged, product in self.renames[:placed] if product.name in known}
 
     @property
-    def strange(self) -> tuple[str, ...]:
-        """Names of products that the commit may have placed in the cache and that have no row."""
+    def unrecorded(self) -> tuple[str, ...]:
+        """Names of the products that have no row before the commit, although a failed commit may have moved them into the cache."""
         known = {product.name for product in self.had}
         return tuple(product.name for product in self.products if product.name not in known)
 
@@ -79,7 +81,8 @@ class Commit(Struct):
 class Prepared(Struct):
     """Effect of one batch of results on the cache and on jobs.
 
-    It lists the commits, the jobs that lost a name conflict, the jobs to delete, and the products to delete before the commits.
+    `lost` are the jobs that lost a name conflict, with the reason; `ended` the jobs that are about to be deleted; `deletes` the
+    names of products that are deleted before the commits.
     """
 
     verdict: ConflictVerdict
@@ -158,7 +161,7 @@ class Commits:
         created_ms = source.identity.created_ms if source.identity else 0
         is_enabled = source.rel.lower().endswith(self._metadata_types) and source.uuid != path_uuids(source.rel)[0]
         for product in commit.products:
-            rel = RelPath(product.name.removeprefix(_COMMON))
+            rel = RelPath(product.name.removeprefix(COMMON_PREFIX))
             if product.flags & ProductFlag.INTERMEDIATE and (is_enabled or rel.endswith(self._metadata_types)):
                 uuid = intermediate_uuid(source, commit.job.builder, product.sub_id, rel)
                 data = render_new(SourceIdentity(uuid, path_uuids(rel), rel, created_ms or _UNKNOWN_CREATION_MS))

@@ -1,11 +1,12 @@
 """Resolves conflicts of product names: decides which job may make a name, and remembers the claims of the losers.
 
-Two jobs must never make one product name. When they belong to different sources, both fail and neither's product is placed. Within
-one source the job that stands first (by the builder's place in the configuration, then by key) keeps the name, whichever ran first.
-A job that failed this way holds a *claim* on the name, which outlives restarts, until it succeeds without the name or is removed. A
-product `a` and one in a folder `a/` cannot lie in one cache either, and are treated as one name.
+Two jobs must never make one product name. If jobs of different sources make one name, all of them fail and no product is placed.
+Among jobs of one source, the job whose builder comes first in the configuration keeps the name, then the job with the first key;
+the order of the runs does not matter. A job that lost a name keeps a *claim* on the name until the job succeeds without the name or
+is removed; claims are stored. A product `a` and a product in a folder `a/` cannot both be in the cache, so their names conflict,
+too.
 
-`resolve` finds out what a batch of results means for names and changes nothing; `settle` makes that true.
+`resolve` decides which jobs of a batch lose names, and changes nothing; `settle` applies the decision.
 
 Tests: `tests/core/state/test_commits.py`.
 """
@@ -77,10 +78,11 @@ Claims = dict[str, dict[int, PathKey]]
 class ConflictVerdict(Struct):
     """Effect of the product names of one batch, not applied yet.
 
-    `making`: the products of each job of the batch; `makers`: the jobs that make a name, in the order of the batch. `lost`: jobs
-    that must not make their products, with the reason. `left`: {job that loses products: products that it keeps}; `taken`: names of
-    the lost products. `again`: settled jobs that lost a product, and have to run again, so that they fail. `claims`: the claims
-    that the losers get. `ended`: jobs that make a product which a job of the batch makes, too, and that are about to be deleted.
+    `making`: {job of the batch: names of its products}. `makers`: {name: the jobs that make it, in the order of the batch}. `lost`:
+    {job that must not make its products: the reason}. `left`: {job that loses products: the products that it keeps}. `taken`: the
+    names of the lost products. `again`: {settled job that lost a product: the reason}; such a job runs again, and fails. `claims`:
+    the claims that the losers get. `ended`: jobs of the batch that share a product name with another job, and are about to be
+    deleted.
     """
 
     making: Mapping[Job, set[str]]
@@ -208,10 +210,10 @@ class Conflicts:
         """Decide which of two jobs with conflicting names loses; remove the name from a loser that has it."""
         (job, _), (other, _) = one, two
         if job.source is other.source:
-            beaten: tuple[Job, ...] = (other,) if self._stands(job) < self._stands(other) else (job,)
+            losers: tuple[Job, ...] = (other,) if self._precedence(job) < self._precedence(other) else (job,)
         else:
-            beaten = (job, other)
-        for loser in beaten:
+            losers = (job, other)
+        for loser in losers:
             (winner, other_name), (_, name) = (two, one) if loser is job else (one, two)
             text = f"product '{name}' is also made by '{winner.source.rel}' (job key '{winner.key}')"
             if other_name != name:
@@ -228,7 +230,8 @@ class Conflicts:
             if had_it and loser.state in SETTLED:
                 verdict.again[loser] = text
 
-    def _stands(self, job: Job) -> tuple[int, str, str]:
+    def _precedence(self, job: Job) -> tuple[int, str, str]:
+        """Return the precedence of a job among the jobs of its source; the job with the lowest value keeps a name."""
         return (self._planner.order_of(job.builder), job.key, job.platform)
 
     # --------------------------------------------------------------------------------------------------------------- settle
@@ -285,14 +288,14 @@ class Conflicts:
         return job.id in self._claimed
 
     def free_names(self, job: Job, names: Iterable[str]) -> list[Job]:
-        """Return the jobs that may have these names now, because `job` has an invalid intermediate and makes no product."""
+        """Return the jobs that may now have these names, which `job` does not make, because one of its intermediates is invalid."""
         rivals = dict.fromkeys(other for name in names for other in self.claimants(name) if other is not job)
         return [other for other in rivals if not self._chains.problem(other, self._claims_of(other))]
 
     def claim_all(self, job: Job, names: Collection[str]) -> list[Job]:
-        """Let `job` claim these names and no others, because it failed when another job made one of these products, too.
+        """Make `job`, which failed because another job makes one of its products, claim these names and no others.
 
-        Return the jobs that may now have the released names.
+        Return the jobs that may now have the names that `job` claimed before.
         """
         freed = self._release(job, [name for name in self._claims_of(job) if name not in names])
         for name in sorted(names):

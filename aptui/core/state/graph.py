@@ -1,8 +1,8 @@
 """The dependency graph: computes a job's present manifest, or the keys that the job still waits for. No job changes its state here.
 
-Cycles never block. Cycles of source dependencies are legal: the closure simply holds every member. A job dependency that leads back
-to the job itself does not block the job and is in the manifest only by name, so that the manifest does not depend on the order of
-runs.
+Cycles never block. Sources may depend on each other in a cycle: the closure contains each of them once. A job does not wait for a
+job dependency that is part of a cycle. Such a dependency is in the manifest only by name, so that the manifest does not depend on
+the order of the runs.
 """
 
 from __future__ import annotations
@@ -149,7 +149,8 @@ Cycle = tuple[frozenset[Identity], tuple[str, ...]]
 class Assembly(Struct):
     """A manifest, or its missing inputs: `waits` are keys to wait for, `unread` are files whose bytes have not been read yet.
 
-    `has_drafts`: it covers a job whose final is pending; `finals` are the names of the covered jobs without a pending final.
+    `blockers` are the unsettled jobs among the job dependencies. `has_drafts`: a job in the manifest has a pending final; `finals`
+    are the names of the jobs in the manifest that may make drafts and have no pending final.
     """
 
     manifest: Manifest
@@ -160,12 +161,12 @@ class Assembly(Struct):
     cycle: tuple[str, ...] = ()
     has_drafts: bool = False
     finals: set[str] = field(default_factory=set)
-    is_settled_by_chains: bool = True
-    """Whether a missing file may still appear as an intermediate, so that the job waits for it."""
+    waits_for_chains: bool = True
+    """Whether the job waits for missing files as long as chains of jobs may still make them."""
 
 
 class Graph:
-    """Computes the inputs of jobs from a project's memory."""
+    """Computes the inputs of jobs from the working set."""
 
     def __init__(self, project: Project, memory: WorkingSet, settings: SettingsTree | None = None) -> None:
         self._project = project
@@ -200,7 +201,7 @@ class Graph:
 
     def analysis(self, job: Job, platforms: Iterable[str]) -> Assembly:
         """Assemble the manifest of an analysis: builder, platforms, source, and the dependencies that it declared last."""
-        assembly = Assembly((), set(), {}, [], is_settled_by_chains=False)
+        assembly = Assembly((), set(), {}, [], waits_for_chains=False)
         closure = self._closure(job.source, (job,), assembly, needs_analyses=False)
         assembly.manifest = (*self.assemble_question(job, platforms), *closure, *self._places(job.source, "places", closure))
         return assembly
@@ -247,9 +248,9 @@ class Graph:
     def _places(self, source: Source, word: str, entries: Iterable[Entry]) -> list[Entry]:
         """Return an entry for each scan folder with files of `entries` that are not at their names in the source's scan folder.
 
-        A builder that opens such a name finds no file, or another file, when a file moves to another scan folder or its name
-        changes case. If that scan folder comes before the source's own, its file hides the file of this name beside the source, so
-        that a builder has to search in that scan folder.
+        The entries change when a file moves to another scan folder, or its name changes case: a builder that opens the name then
+        finds no file, or another file. An entry also says whether its scan folder comes before the source's scan folder, because
+        files of an earlier scan folder hide files beside the source.
         """
         found: dict[int, list[str]] = {}
         for _kind, name, _digest in entries:
@@ -306,7 +307,7 @@ class Graph:
 
     def _may_appear(self, assembly: Assembly) -> bool:
         """Whether a job has to wait for missing files, because a chain of jobs may still make them."""
-        if not assembly.is_settled_by_chains or self._memory.has_grown or not self._memory.may_grow:
+        if not assembly.waits_for_chains or self._memory.has_grown or not self._memory.may_grow:
             return False
         assembly.waits.add(CHAINS_END)
         return True
@@ -354,7 +355,7 @@ class Graph:
             return [PathKey(edge.target)]
         if edge.kind is EdgeKind.WILDCARD:
             keys = self._memory.matching(edge.target)
-            if keys is UNSETTLED or isinstance(keys, Unsettled):
+            if isinstance(keys, Unsettled):
                 assembly.waits.add(SCAN_END)
                 return []
             self._may_appear(assembly)
@@ -427,7 +428,7 @@ class Graph:
         if dependency.kind is DependencyKind.FINGERPRINT:
             return [("job", name, f"{(other.planned or other.fingerprint):032x}")]
         if dependency.kind is DependencyKind.ORDER:
-            return [("products", name, fingerprint.product_entries(other, dependency.sub_ids))]
+            return [("products", name, fingerprint.digest_for_dependents(other, dependency.sub_ids))]
         return []
 
     def source_of(self, dependency: JobDependency) -> PathKey | None:
@@ -504,13 +505,10 @@ class Graph:
             not isinstance(other, Job) or _identity(other) != _identity(members[0]) for other in self._next_jobs(members[0])
         ):
             return (frozenset(), ())
-        return (frozenset(map(_identity, members)), tuple(sorted(map(_name, members))))
+        return (frozenset(map(_identity, members)), tuple(sorted(job.label for job in members)))
 
     def relative(self, path: str) -> str | None:
-        """Return `path` (absolute, or relative to its scan folder) as a relative path.
-
-        None when it lies outside all scan folders.
-        """
+        """Return `path` (absolute, or relative to its scan folder) as a relative path, None if it is outside all scan folders."""
         path = path.replace("\\", "/")
         if not path.startswith("/"):
             return normalize(path)
@@ -521,9 +519,9 @@ class Graph:
         return None
 
     def counting(self, path: str) -> str | None:
-        """Return `path` as `relative` does, if the file can be a source. An absolute path of an ignored or hidden file gives None.
+        """Return `path` as a relative path (`relative`), None if no source can have it, because the file is ignored or hidden.
 
-        A job that reads such a file depends on it as on a file outside all scan folders, because the file is not a source.
+        A job that reads an ignored or hidden file depends on the file in the same way as on a file outside all scan folders.
         """
         rel = None if self.hider(path) is not None else self.relative(path)
         return None if rel is not None and path.startswith("/") and self.is_ignored(rel) else rel
@@ -538,7 +536,7 @@ class Graph:
         return found
 
     def hider(self, path: str) -> FileFact | None:
-        """Return the file of another scan folder that hides the file at `path`, None if `path` is not hidden or outside."""
+        """Return the file of another scan folder that hides the file at `path`, None if no file does."""
         rel = self.relative(path) if path.startswith("/") else None
         fact = self._memory.last_seen(key_of(RelPath(rel))) if rel is not None else None
         return fact if fact is not None and not path.startswith(self._paths[fact.scan_folder]) else None
@@ -560,7 +558,3 @@ def _is_analysis_pending(job: Job) -> bool:
 
 def _identity(job: Job) -> Identity:
     return (job.source.key, job.builder, job.platform, job.key)
-
-
-def _name(job: Job) -> str:
-    return f"{job.source.rel}@{job.platform}:{job.key}"

@@ -26,16 +26,16 @@ _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
     "drop_draft": (("put_draft", 0),),
     "drop_conflict": (("put_conflict", 1),),
 }
-"""Maps an operation that drops a row to pairs (operation, column).
+"""{operation that drops something: ((operation that adds rows of the same thing, column), ...)}.
 
-The operation of a pair adds rows; `column` of these rows equals the first column of the dropped row.
+An added row belongs to the dropped thing if its column with this number equals the first column of the drop.
 """
 
 
 class Ledger(Struct):
     """The commands, notices and rows that the current event has produced so far, and the next ids and tickets.
 
-    `ticket` belongs to the rows that are being gathered: a source touched now is saved when `ticket` is acknowledged.
+    `ticket` belongs to the rows that are collected now: the sources in `touched` are saved when `ticket` is acknowledged.
     """
 
     source_id: int
@@ -99,9 +99,10 @@ class Ledger(Struct):
         self.commands.append(command)
 
     def commit(self, commits: Iterable[JobCommit]) -> None:
-        """Order the commit of these jobs, together with all other commits of this event, after the event's other commands.
+        """Order the commit of these jobs. All commits of an event are one command, which comes after its other commands.
 
-        The event that answers a commit orders rows, too: rows behind the commit would be saved after rows with a higher ticket.
+        The event that answers a commit also orders rows, with a higher ticket. Rows ordered after the commit would be saved too
+        late.
         """
         self.commits += commits
 
@@ -124,7 +125,7 @@ class Ledger(Struct):
         self.put(operation, row)
 
     def finish(self) -> tuple[list[Command], list[Notice]]:
-        """Return the commands and notices of this event, and begin the next answer."""
+        """Return the commands and notices of this event, and begin to collect those of the next event."""
         if self.commits:
             self.flush_rows()
             self.order(CommitProducts(self.cause, tuple(self.commits)))

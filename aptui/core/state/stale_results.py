@@ -1,4 +1,4 @@
-"""Says when the result of a run is stale: a file that the run used changed while it ran. Its job is planned again.
+"""Finds stale results: a file that a run used changed while it ran. The job of a stale result is planned again.
 
 `core.pipeline.run_results` asks this module before it commits a result. A committed result cannot be stale: `core.pipeline.plans`
 compares fingerprints to find out whether a job must run again.
@@ -67,7 +67,7 @@ class StaleResultCheck:
             return ()  # a copy reads only its source, which the worker has checked; this saves time for thousands of copies
         known = job.ties.known if job.ties is not None else {}
         bad = [file.path for file in used.files if known.get(file.path) and is_other(known[file.path], file.stamp)]
-        bad += self._came(job, known, used)
+        bad += self._find_appeared(job, known, used)
         if job.ties is not None and job.ties.unproven:
             now = {path: stamp for path, stamp, is_proven in self._list_stamps(job.planned_inputs) if is_proven}
             bad += [path for path in job.ties.unproven if is_other(known[path], now.get(path, ()))]
@@ -83,18 +83,18 @@ class StaleResultCheck:
                 bad.append(file.path)
         return tuple(dict.fromkeys(bad))
 
-    def _came(self, job: Job, known: Mapping[str, Stamp], used: Used) -> list[str]:
+    def _find_appeared(self, job: Job, known: Mapping[str, Stamp], used: Used) -> list[str]:
         """Return the paths of files that exist although the manifest of a run says that they are missing.
 
         A file that is still unknown to the engine after a second run is ignored by the project, and is left out.
         """
-        there = {file.path: file.stamp for file in (*used.files, *used.found) if file.stamp and not known.get(file.path)}
-        if not there:
+        present = {file.path: file.stamp for file in (*used.files, *used.found) if file.stamp and not known.get(file.path)}
+        if not present:
             return []
-        keys = {path: key for path in there if (key := self.key(path)) is not None}
+        keys = {path: key for path in present if (key := self.key(path)) is not None}
         missing = {self.key(path) for path, stamp in known.items() if not stamp}
         found = [path for path, key in keys.items() if key in missing or self._is_matched(job, key)]
-        return [path for path in found if self._is_new(job, path, there[path])]
+        return [path for path in found if self._is_new(job, path, present[path])]
 
     @staticmethod
     def _is_matched(job: Job, key: PathKey) -> bool:
@@ -121,9 +121,9 @@ class StaleResultCheck:
                 yield from (f"{root}/{name}" for root in self._roots.values())
 
     def unread(self, discovered: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-        """Return the paths of files that a run found while their bytes are being read; () if the result is valid.
+        """Return the paths of files that a run found with unknown bytes, because the engine is still reading them; () = valid.
 
-        Otherwise the file might later seem unchanged, and the engine would not notice that the run read other bytes.
+        If a result with such a file were committed, the engine would not notice that the run read other bytes than the engine.
         """
         if not (self._memory.hashing or self._memory.unstable):
             return ()
@@ -136,10 +136,10 @@ class StaleResultCheck:
         source = self._memory.view(key)
         return source is not None and source.fact is not None and source.fact.digest.hex() != digest
 
-    def other_here(self, job: Job, discovered: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-        """Return the paths of files whose digests in a fetched result differ from the digests here.
+    def find_differing(self, job: Job, discovered: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+        """Return the paths of the files whose digests in a fetched result differ from the digests on this machine.
 
-        If there are any, the job runs here.
+        If there are any, the job runs on this machine.
         """
         bad = []
         for path, digest in discovered:
@@ -151,10 +151,10 @@ class StaleResultCheck:
             job.ties.runs_here = True
         return tuple(bad)
 
-    def hiding(self, job: Job, paths: Iterable[str]) -> tuple[str, ...]:
-        """Return the paths of files that hide a file that the run read: the hiding file may have been missing for a moment.
+    def find_hiders(self, job: Job, paths: Iterable[str]) -> tuple[str, ...]:
+        """Return the paths of the files that hide one of `paths`, which a run read.
 
-        A file that has the same stamp after two runs is left out.
+        The hiding file may have been missing during the run. A file that has the same stamp after two runs is left out.
         """
         before = {name for name, _digest in job.discovered}
         hiders = [hider for path in paths if normalize(path) not in before and (hider := self._graph.hider(path)) is not None]
@@ -179,12 +179,12 @@ class StaleResultCheck:
                 bad += [path] if is_other(used_stamps[path], stamp) else []
             elif not known.get(path) and self._is_doubtful(job, used, path, stamp):
                 bad.append(path)
-        came = [path for path, stamp in used_stamps.items() if stamp and self._is_missing(path, manifest)]
-        bad += [path for path in came if self._is_new(job, path, used_stamps[path])]
+        appeared = [path for path, stamp in used_stamps.items() if stamp and self._is_missing(path, manifest)]
+        bad += [path for path in appeared if self._is_new(job, path, used_stamps[path])]
         return tuple(dict.fromkeys(bad))
 
     def _is_missing(self, path: str, manifest: Manifest) -> bool:
-        """Whether a file that existed when a run opened it is not in the manifest."""
+        """Whether the manifest names a file that does not exist now."""
         key = self.key(path)
         return key is not None and self._memory.file(key) is None and any(name == key for _kind, name, _digest in manifest)
 
@@ -231,14 +231,11 @@ class StaleResultCheck:
 
     @staticmethod
     def _is_new(job: Job, path: str, stamp: Stamp) -> bool:
-        """Whether the file has another stamp than after the last run of the job.
-
-        If two runs in a row saw the same state, the result is False.
-        """
+        """Whether the file has another stamp than after the previous run of the job; record the stamp for the next run."""
         job.ties = job.ties or Ties()
-        is_as_before = job.ties.doubted.get(path) == stamp
+        previous = job.ties.doubted.get(path)
         job.ties.doubted[path] = stamp
-        return not is_as_before
+        return previous != stamp
 
 
 # If a run reads a file without declaring it, `UndeclaredReadCheck` adds a warning or a dependency to the result.

@@ -1,8 +1,9 @@
-"""The working set: sources, folders and edges of work in flight, which take precedence over the archive; it makes no decisions.
+"""The working set: the sources, folders and edges of pending work. They are newer than the archive. No decisions are made here.
 
 A source is loaded whole (`load`) before it may change, and is released when all its jobs are settled and all its rows are
-acknowledged (`acknowledge`). To only read a source is cheaper (`view`): it comes from memory, else from a small LRU cache of
-read-only copies. A file is *unsettled* until the scan has reached its folder and, if they are needed, its bytes have been read.
+acknowledged (`acknowledge`). Reading a source without changing it is cheaper (`view`): if the source is not in memory, a small LRU
+cache has a read-only copy. A file is *unsettled* until the scan has reached its folder and, if they are needed, its bytes have been
+read.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from aptui.core.rows import Archive
 class PendingFolder(Struct):
     """A folder whose row is pending.
 
-    `parts` is {scan folder id: (folder digest, {rel: fact})}, `open` has the keys of its files that are not handled yet.
-
-    `is_noted`: a row with untrusted times was saved already. `identities`: reported identities of its changed files.
+    `parts` is {scan folder id: (folder digest, {rel: fact})}. `open` are the keys of its files that are not handled yet.
+    `is_noted`: a preliminary row is saved, in which these files have no time. `identities`: reported identities of its changed
+    files.
     """
 
     folder: str
@@ -55,7 +56,7 @@ class Unsaved:
         self.jobs: dict[str, dict[Job, None]] = {}
         """{relative folder: jobs without a row}; the folder's row is not saved before all of these jobs have a row."""
         self.placing: dict[str, set[PathKey]] = {}
-        """{relative folder: new files whose copies are being placed}; the folder's row waits for these files, too."""
+        """{relative folder: files whose copies are being placed}; the folder's row waits for these files, too."""
         self.complete: set[str] = set()
         """Folders whose last job without a row is saved or gone."""
 
@@ -88,11 +89,11 @@ class Unsaved:
             self.complete.add(folder)
 
     def begin_placing(self, key: PathKey) -> None:
-        """Note a new file that has only rows and no record in memory, and whose products are about to be placed."""
+        """Record a file whose products are about to be placed by `core.pipeline.plain_copies`."""
         self.placing.setdefault(parent(key), set()).add(key)
 
     def end_placing(self, keys: Iterable[PathKey]) -> None:
-        """Note that the placing of these files has ended, whether it succeeded or not."""
+        """Record that the products of these files are placed, or that placing them failed."""
         for folder in map(parent, keys):
             self.placing.pop(folder, None)
             self.complete.add(folder)
@@ -219,7 +220,7 @@ class NewerFacts:
         self.facts: dict[PathKey, FileFact] = {}
         """The present facts of the single files that were read without their folders."""
         self.learned: set[PathKey] = set()
-        """Facts that differ from the rows of their folders only in their digests, which were not needed before."""
+        """Files whose facts differ from the rows of their folders only in the digests, which were not needed before."""
 
     def move_to(self, pending: PendingFolder, changed: set[PathKey]) -> None:
         """Give the facts of a reported folder's files to its pending state, unless the files are `changed`."""
@@ -310,8 +311,8 @@ class WorkingSet:
         A UUID can have several owners, because it may pass from one source to another.
         """
         self._new_legacy: dict[SourceUuid, dict[PathKey, None]] = {}
-        self._answers: dict[PathKey, tuple[SourceUuid, ...]] = {}
-        """The entries in `_new_legacy` of each source."""
+        self._legacy_of: dict[PathKey, tuple[SourceUuid, ...]] = {}
+        """{key of a source: its UUIDs in `_new_legacy`}."""
         self._leaving: deque[tuple[int, PathKey]] = deque()
         self._leaving_folders: deque[tuple[int, str]] = deque()
 
@@ -388,7 +389,7 @@ class WorkingSet:
         for uuid in legacy:
             self._new_legacy.setdefault(uuid, {})[source.key] = None
         if legacy:
-            self._answers[source.key] = tuple(dict.fromkeys((*self._answers.get(source.key, ()), *legacy)))
+            self._legacy_of[source.key] = tuple(dict.fromkeys((*self._legacy_of.get(source.key, ()), *legacy)))
 
     def _hold_uuid(self, source: Source) -> None:
         holders = self._new_uuids.setdefault(source.uuid, {})
@@ -397,7 +398,7 @@ class WorkingSet:
 
     def _forget_uuids(self, source: Source) -> None:
         _remove_owner(self._new_uuids, source.uuid, source.key)
-        for uuid in self._answers.pop(source.key, ()):
+        for uuid in self._legacy_of.pop(source.key, ()):
             _remove_owner(self._new_legacy, uuid, source.key)
 
     def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
@@ -498,7 +499,7 @@ class WorkingSet:
         return key not in self.sources and key not in self._dead
 
     def end_placing(self, keys: Sequence[PathKey]) -> None:
-        """End the placing of new files, whether it succeeded or not; cached answers about them are out of date."""
+        """Record that copies of these files are placed, or that placing them failed; cached answers about the files are dropped."""
         for key in keys:
             self._recent.pop(key, None)
         self.unsaved.end_placing(keys)
@@ -556,10 +557,7 @@ class WorkingSet:
             self._ask_dependents([name for source in sources for name in names_of(source)])
 
     def forget_answers(self) -> None:
-        """Forget the cached answers of the archive, which may be out of date.
-
-        This is done at the start and the end of each event.
-        """
+        """Forget the cached answers of the archive, at the start and at the end of each event, because they may be out of date."""
         self._stored_dependents.clear()
 
     def _ask_dependents(self, targets: Sequence[str]) -> list[Collection[PathKey]]:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Protocol
 from aptui.config.dirs import DATABASE, OWN_FOLDER
 from aptui.core.identity import META_SUFFIX, find_identified
 from aptui.core.paths import cache_path, from_text, parent, to_text
-from aptui.core.project import COMMON_PLATFORM
+from aptui.core.project import COMMON_PLATFORM, COMMON_PREFIX
 from aptui.engine.cache.cache_places import (
     NO_FOLDER,
     Placement,
@@ -117,7 +117,6 @@ RESERVE_BYTES = 128 * 1024 * 1024
 
 _MOST_DELETED = 10_000
 _MOST_PLACED = 20_000
-_COMMON = f"{COMMON_PLATFORM}/"
 _STAGING, _TRASH, _LOCK = (f"{OWN_FOLDER}/{name}".encode() for name in ("staging", "trash", "lock"))
 _DATABASE_FILES = tuple(f"{DATABASE}{suffix}" for suffix in ("", "-wal", "-shm", "-journal"))
 """Names of the database's files. They must not be links, because SQLite would write to the target of the link."""
@@ -372,7 +371,7 @@ class Cache:
             raise
         touched.add(folder)
         self.deleted.pop(name, None)
-        if name.startswith(_COMMON):
+        if name.startswith(COMMON_PREFIX):
             self._note_placed(name)
 
     def _touch(self, names: Iterable[str]) -> None:
@@ -386,7 +385,7 @@ class Cache:
                     if tree.status(_path_of(name)).st_nlink > 1:
                         continue  # the other hard link is in this machine's result store, which detects writes by the file's time
                     tree.touch(_path_of(name))
-                    if name.startswith(_COMMON):
+                    if name.startswith(COMMON_PREFIX):
                         self._note_placed(name)
 
     def _note_placed(self, name: str) -> None:
@@ -647,7 +646,7 @@ def _intents_of(commit: JobCommit) -> Iterable[tuple[int, int, str, bytes, int, 
 
 def _with_identity(name: str) -> tuple[str, ...]:
     """Return the name of a product and, for an intermediate, the name of its identity file."""
-    return (name, name + META_SUFFIX) if name.startswith(_COMMON) else (name,)
+    return (name, name + META_SUFFIX) if name.startswith(COMMON_PREFIX) else (name,)
 
 
 def _is_companion(name: str, products: Container[str]) -> bool:

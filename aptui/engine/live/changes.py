@@ -26,7 +26,7 @@ from aptui.core.model import PathKey, RelPath
 from aptui.core.notices import LogLevel
 from aptui.core.paths import cache_path, from_text, is_below, key_of, parent, product_at, to_text
 from aptui.core.patterns import ignore_matcher
-from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES, Project
+from aptui.core.project import COMMON_PREFIX, INTERMEDIATES, Project
 from aptui.engine.cache.cache_places import stamp_of
 from aptui.engine.live.roots import PRODUCTS, SOURCES, CookieWaits, is_setting
 from aptui.engine.live.writing import Absences, FilesBeingWritten, stat_of, was_folder
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 # gathered for 0.1 s, or longer while a scan or a commit is in progress.
 
 _GATHER_S = 0.1
-_PREFIX = f"{COMMON_PLATFORM}/"
 
 
 class WrittenIntermediates:
@@ -80,7 +79,7 @@ class WrittenIntermediates:
         paths, self._paths, self.due = self._paths, {}, None
         folders: dict[str, set[PathKey]] = {}
         for name in self._strange(engine, paths):
-            key = PathKey(name.removeprefix(_PREFIX))
+            key = PathKey(name.removeprefix(COMMON_PREFIX))
             folders.setdefault(parent(key), set()).add(key)
         for folder, keys in folders.items():
             engine.scans.check_folder(folder, frozenset(keys))

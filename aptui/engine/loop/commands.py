@@ -22,7 +22,7 @@ from aptui.core.messages import (
     CommitProducts,
     CompareFiles,
     DeleteProducts,
-    DescribeAnew,
+    DescribeBuilder,
     DiscardStaging,
     DropLogs,
     Event,
@@ -38,7 +38,7 @@ from aptui.core.messages import (
 )
 from aptui.core.notices import Notice
 from aptui.core.paths import from_text, parent
-from aptui.core.project import COMMON_PLATFORM
+from aptui.core.project import COMMON_PREFIX
 from aptui.shared import trace
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.files.confinement import ConfinedTree, ConfinementError
@@ -56,8 +56,6 @@ if TYPE_CHECKING:
 # A row without its product is a lost product, and its job runs again; a product without a row is only a superfluous file. So
 # the rows are deleted first, and the same transaction marks the folder as doubtful. If the engine dies in between, the next
 # engine checks the folder.
-
-_COMMON = f"{COMMON_PLATFORM}/"
 
 
 class Deletions:
@@ -100,7 +98,7 @@ class Deletions:
         """Delete all waiting products at once if some wait for no rows or are intermediates (sources that are checked next)."""
         waiting = self._waiting
         if waiting and (
-            waiting[-1].ticket > self._announced or any(name.startswith(_COMMON) for order in waiting for name in order.names)
+            waiting[-1].ticket > self._announced or any(name.startswith(COMMON_PREFIX) for order in waiting for name in order.names)
         ):
             self.perform_all()
 
@@ -313,7 +311,7 @@ class CommandExecutor:
                 self._scans.want_again(command.keys)
             case CompareFiles():
                 self._scans.compare(command.facts)
-            case DescribeAnew():
+            case DescribeBuilder():
                 context.news.say_once(
                     f"the code or a tool of '{command.builder}' changed while its jobs ran, so their results are not used"
                 )

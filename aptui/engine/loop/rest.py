@@ -201,7 +201,7 @@ class RestRecorder:
         jobs = self._context.pipeline.jobs.stuck()
         if not jobs:
             return
-        names = ", ".join(f"{job.source.rel}@{job.platform}:{job.key}" for job in jobs[:5])
+        names = ", ".join(job.label for job in jobs[:5])
         raise InternalError(f"{len(jobs)} jobs are waiting although no other job is running: {names}", hint="please report this")
 
     def record(self, *, checkpoints: bool) -> None:

@@ -22,7 +22,7 @@ from aptui.core.messages import FilesSeen, FolderSeen, FoldersUnchanged, Product
 from aptui.core.model import FileFact, PathKey
 from aptui.core.overrides import has_own_identity
 from aptui.core.paths import from_text, is_below, parent
-from aptui.core.project import COMMON_PLATFORM, ScanFolder
+from aptui.core.project import COMMON_PREFIX, ScanFolder
 from aptui.core.run_report import is_other
 from aptui.core.settings import file_key
 from aptui.engine.scan.freshness import FileClocks, FreshReads
@@ -167,7 +167,6 @@ _BACKLOG = 4096
 The scan pauses while more work is pending, so that memory use does not grow with the tree.
 """
 _RECHECK_S = 0.05
-_COMMON = f"{COMMON_PLATFORM}/"
 _IDENTITIES, _MADE = "identities", "made"
 """Key and value of the stored state that all sources of metadata types have identity files.
 
@@ -396,7 +395,7 @@ class Scans:
         """
         products, say = self._context.archive.products, self._context.news.say_once
         lost, orphans = self._context.cache.find_lost(products, say, trusts_times=trusts_times)
-        self.want_again(PathKey(name.removeprefix(_COMMON)) for name in orphans if name.startswith(_COMMON))
+        self.want_again(PathKey(name.removeprefix(COMMON_PREFIX)) for name in orphans if name.startswith(COMMON_PREFIX))
         if lost:
             self.is_dirty = True
             self.lose(lost)

@@ -178,4 +178,4 @@ def test_job_with_a_failed_commit_keeps_its_products_and_first_failure() -> None
 
     assert (job.products, job.inputs, job.fingerprint) == ((had,), (), 0)
     assert (job.first_fail_ms, job.last_fail_ms) == (3, 4)
-    assert prepared.commits[0].strange == ("linux/new.bin",)
+    assert prepared.commits[0].unrecorded == ("linux/new.bin",)

@@ -75,7 +75,7 @@ def test_result_is_discarded_if_the_run_began_while_a_new_file_was_checked(word:
 def test_new_file_during_a_run_is_missed_if_the_check_is_disabled(
     word: str, is_back: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(StaleResultCheck, "_came", lambda *_args: ())
+    monkeypatch.setattr(StaleResultCheck, "_find_appeared", lambda *_args: ())
 
     with pytest.raises(AssertionError, match=r"other than a clean build|made of two things"):
         for seed in range(10):
@@ -89,7 +89,7 @@ def test_result_is_discarded_if_a_hidden_file_was_visible_during_the_run(word: s
 
 
 def test_read_of_a_hidden_file_is_committed_if_the_check_is_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StaleResultCheck, "hiding", lambda *_args: ())
+    monkeypatch.setattr(StaleResultCheck, "find_hiders", lambda *_args: ())
 
     with pytest.raises(AssertionError, match="other than a clean build"):
         for seed in range(10):
