@@ -93,7 +93,7 @@ def test_stop_after_limit_counts_neither_a_repeated_failure_nor_a_success() -> N
     assert told(StopAfter(2), failure(1, "a"), failure(1, "a"), failure(2, "", status="completed")) == ("", 0)
 
 
-def test_failures_that_differ_in_names_and_numbers_have_the_same_cause() -> None:
+def test_failures_that_differ_only_in_names_and_numbers_have_the_same_cause() -> None:
     limit = StopAfter(2, is_same_cause=True)
 
     assert told(limit, failure(1, "a.png:1: no 'x'"), failure(2, "disk is gone")) == ("", 0)

@@ -559,7 +559,7 @@ def test_summary_reports_that_a_job_is_not_retried_after_its_time_limit(run: Run
     assert "2 jobs run, 0 skipped, 1 failed" in fourth[1]
 
 
-def test_no_report_has_an_error_of_a_source_that_was_changed_back(run: Run, project: Path) -> None:
+def test_error_of_a_source_is_in_no_report_after_the_source_was_changed_back(run: Run, project: Path) -> None:
     source = project / "assets" / "x.json"
     source.write_text("{}")
     run("batch")

@@ -380,7 +380,7 @@ def test_gltf_whose_json_is_nested_too_deep_is_refused(bench, depth):
     assert depth == 900 or response.error
 
 
-def test_number_of_thousands_of_digits_is_refused(bench):
+def test_number_with_thousands_of_digits_is_refused(bench):
     text = '{"asset": {"version": "2.0"}, "scene": ' + "1" * 5000 + "}"
 
     assert bench.fail(bench.write("a.gltf", text)) == f"a.gltf: the number {'1' * 40} is too large"
@@ -469,7 +469,7 @@ def test_sparse_indices_that_do_not_rise_or_are_too_large_are_refused(sample, ro
     )
 
 
-def test_all_mistakes_are_logged_and_the_first_is_the_error(bench, sample):
+def test_all_mistakes_of_a_model_are_logged_and_the_first_is_the_error(bench, sample):
     sample.tree["accessors"][0]["count"] = 5
     sample.tree["nodes"][0]["rotation"] = 1
 

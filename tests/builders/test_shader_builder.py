@@ -487,7 +487,7 @@ def test_variant_without_macros_keeps_the_plain_job_key(bench, no_programs):
         ({"A": ["../x"]}, "parameter 'variants' must be"),
     ],
 )
-def test_invalid_variants_fail_the_analysis(bench, no_programs, variants, error):
+def test_invalid_shader_variants_fail_the_analysis(bench, no_programs, variants, error):
     assert error in bench.analyse(bench.write("a.frag", ""), {"variants": variants}).error
 
 

@@ -227,7 +227,7 @@ def test_start_with_output_to_a_file_imports_no_heavy_modules(tmp_path: Path) ->
 
 
 @pytest.mark.real
-def test_modules_that_lean_start_defers_work_when_they_are_used() -> None:
+def test_module_deferred_by_lean_start_works_when_it_is_used() -> None:
     script = (
         "import sys, aptui.shared.lean_start, msgspec, pathlib, uuid; from aptui.config.configuration import Config\n"
         "print({'urllib.parse', 'platform', 'msgspec.inspect', 'msgspec._json_schema', 'typing_extensions'} & set(sys.modules))\n"

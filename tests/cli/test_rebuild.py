@@ -148,7 +148,7 @@ def rows(**counts: int) -> list[JobRow]:
     return made
 
 
-def test_a_sample_has_every_builder_and_is_the_same_for_the_same_seed() -> None:
+def test_rebuild_sample_has_every_builder_and_depends_only_on_its_seed() -> None:
     jobs = rows(many=200, few=3, one=1)
 
     first, again, other = (sample(jobs, SharedCacheSetup(percent=5), seed) for seed in (1, 1, 2))

@@ -217,7 +217,9 @@ def test_verbs_that_run_jobs_imply_trust(hostile: Path, markers: Markers, verb: 
     assert "import" in markers()
 
 
-def test_status_reports_change_with_author(hostile: Path, markers: Markers, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_reports_untrusted_change_with_its_author(
+    hostile: Path, markers: Markers, capsys: pytest.CaptureFixture[str]
+) -> None:
     process(hostile, markers)
     main.main(["status"])
     assert "trust      builders/evil.py changed since you trusted this project, and is not committed\n" in capsys.readouterr().out
@@ -228,7 +230,7 @@ def test_status_reports_change_with_author(hostile: Path, markers: Markers, caps
     assert f"changed since you trusted this project, by Bea in {commit}" in capsys.readouterr().out
 
 
-def test_change_lines_run_no_program_that_the_repository_configures(hostile: Path, markers: Markers, tmp_path: Path) -> None:
+def test_listing_changed_code_runs_no_program_that_the_repository_names(hostile: Path, markers: Markers, tmp_path: Path) -> None:
     process(hostile, markers)
     script = tmp_path / "hostile.sh"
     script.write_text(f"#!/bin/sh\necho git >> {tmp_path}/markers\n")

@@ -149,7 +149,7 @@ def test_csv_whose_columns_are_languages_is_a_table_of_texts(tmp_path: Path) -> 
         ({"l/a.pot", "m/b.pot"}, None),
     ],
 )
-def test_template_is_beside_all_translations_or_is_the_only_template(
+def test_template_parameter_is_set_only_if_one_template_fits_all_translations(
     tmp_path: Path, templates: set[str], template: str | None
 ) -> None:
     entries = propose(tmp_path, {"a.png", "a.wav", "l/de.po", "m/de.po", *templates})
@@ -175,7 +175,7 @@ def test_opengl_shaders_are_only_checked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [{"photo.png"}, {"a.png", "notes.txt"}, {"project.godot", "a_n.png", "a.wav"}])
-def test_image_builder_is_proposed_for_pictures_alone_or_a_game_engine(tmp_path: Path, names: set[str]) -> None:
+def test_image_builder_is_proposed_for_pictures_without_other_game_art(tmp_path: Path, names: set[str]) -> None:
     entries = propose(tmp_path, names)
 
     assert entries["textures"]["uses"] == "image"

@@ -91,7 +91,7 @@ def test_example_configuration_is_compiled_completely(write: Write, tmp_path: Pa
     assert data.uuid == name_uuid(b"aptui:builder:data")
 
 
-def test_references_become_rules_that_the_stored_form_keeps(write: Write) -> None:
+def test_stored_configuration_keeps_the_reference_rules_of_a_builder(write: Write) -> None:
     said = "{regex: '(?P<n>x)', path: 'a/{n}', kind: product, load: pre, relative_to: source, look_in: source}"
     folder = write(builders_of(f"  - {{name: a, copy: [x], references: ['b(.)', {said}]}}\n"))
 
@@ -115,7 +115,7 @@ def test_disabled_host_platform_stays_enabled_with_a_warning(write: Write) -> No
     assert loaded.warnings[0].endswith("aptui.yaml:2:30: 'linux' is the platform of this machine, so it cannot be disabled")
 
 
-def test_enabled_platforms_that_were_not_requested_are_resting(write: Write) -> None:
+def test_enabled_platforms_that_were_not_requested_are_resting_platforms(write: Write) -> None:
     folder = write(f"{SMALL}platforms: {{linux: {{}}, server: {{}}, android: {{enabled: false}}, web: {{}}}}\n")
 
     loaded = load(folder, platforms=["server", "android"])
@@ -278,7 +278,7 @@ def test_ignore_rules_match_as_in_gitignore(write: Write, path: str, expected: b
 
 
 @pytest.mark.parametrize("file", config_load.find_shipped_files(), ids=lambda file: file.name)
-def test_shipped_layer_without_comments_has_the_same_values_and_places(file: Path) -> None:
+def test_shipped_file_is_parsed_with_the_same_values_and_places_as_by_yaml(file: Path) -> None:
     data = file.read_bytes()
 
     assert merge._parse_layer(data, file.name) == read_yaml(data, file.name)

@@ -98,7 +98,7 @@ def test_token_is_sent_over_http_to_the_loopback_only(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("below", ["", "ac", "cas", "tmp", "ac/00", "ns/team/cas"])
-def test_opening_refuses_a_store_that_became_writable_by_others(load, tmp_path: Path, below: str) -> None:
+def test_store_that_became_writable_by_others_is_refused_when_it_is_opened(load, tmp_path: Path, below: str) -> None:
     store = tmp_path / "own"
     (store / below).mkdir(parents=True)
     store.chmod(0o755)
@@ -114,7 +114,7 @@ def test_opening_refuses_a_store_that_became_writable_by_others(load, tmp_path: 
     namespaces_of(words, TroubleReporter(None))
 
 
-def test_folders_of_an_own_store_are_not_writable_by_others_with_any_umask(tmp_path: Path) -> None:
+def test_own_store_has_folders_that_only_its_user_can_write_under_any_umask(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir(mode=0o755)
     before = os.umask(0)
     try:

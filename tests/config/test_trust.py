@@ -77,7 +77,7 @@ def test_changed_code_with_the_same_size_and_mtime_is_found(project: Path) -> No
     assert trust.assess(load(project)).changed == ("builders/atlas.py",)
 
 
-def test_new_code_and_removed_code_are_named(project: Path) -> None:
+def test_added_and_removed_code_files_are_named_as_untrusted_changes(project: Path) -> None:
     trust.record(load(project))
     (project / "builders/parts/common.py").unlink()
     (project / "builders/new.py").write_text("")

@@ -45,7 +45,7 @@ def test_jobs_start_in_the_order_of_their_priorities(seed: int) -> None:
     assert queue.pop() is None
 
 
-def test_builders_are_matched_again_after_the_cache_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builders_of_a_path_are_matched_again_after_the_match_cache_was_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "_ASKED_SIZE", 1)
     project = Setup().project({"game": 1})
     asked = planner.Planner(project)

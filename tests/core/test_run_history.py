@@ -31,7 +31,7 @@ def plain(state: RunStep) -> tuple[set[tuple[str, str, str]], set[tuple[str, str
 
 
 @given(MOMENTS, MOMENTS)
-def test_step_applied_to_a_state_gives_the_next_state(known: RunStep, wanted: RunStep) -> None:
+def test_run_step_applied_to_a_run_state_gives_the_next_run_state(known: RunStep, wanted: RunStep) -> None:
     assert plain(rows.apply_step(known, rows.step(known, wanted))) == plain(wanted)
 
 

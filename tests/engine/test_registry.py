@@ -283,7 +283,7 @@ LACKING = {
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["a builder before", "never a builder"])
 @pytest.mark.parametrize(("line", "what"), LACKING.values(), ids=LACKING)
-def test_class_that_lacks_a_member_of_builders_is_refused_with_its_place(place, line, what, is_known):
+def test_builder_class_that_lacks_a_member_is_refused_with_its_place(place, line, what, is_known):
     assert line in CODE
     if is_known:
         place.write("mesh.py")

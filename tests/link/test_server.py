@@ -28,7 +28,7 @@ def progress(done: int) -> Progress:
 # -------------------------------------------------------------------------------------------------------------- requests
 
 
-def test_a_verb_is_answered_in_the_same_turn(room: Room) -> None:
+def test_request_is_answered_in_the_same_turn_of_the_server(room: Room) -> None:
     guest = room.guest()
 
     guest.say(id=2, verb="ping")
@@ -53,7 +53,7 @@ def test_many_messages_can_arrive_at_once(room: Room) -> None:
     assert [guest.hear()["id"] for _ in range(5000)] == list(range(1, 5001))
 
 
-def test_answer_can_be_sent_in_a_later_turn_but_only_once(room: Room) -> None:
+def test_request_can_be_answered_in_a_later_turn_but_only_once(room: Room) -> None:
     guest = room.guest()
     guest.say(id=2, verb="settle")
     guest.say(id=3, verb="ping")

@@ -80,7 +80,7 @@ def test_no_request_is_handled_after_close(handler):
     assert not handler.has_begun.wait(0.05)
 
 
-def test_settle_of_a_background_worker_raises_timeout_error(handler):
+def test_settle_of_a_busy_background_worker_raises_timeout_error(handler):
     worker = begun(handler)
     with pytest.raises(TimeoutError):
         worker.settle(0.01)

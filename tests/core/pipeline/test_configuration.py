@@ -49,7 +49,7 @@ def test_reason_of_a_pending_job_survives_a_restart() -> None:
     assert world.settle(restart=True).job("b.s@linux:main").reason == "the builder's version changed from '1' to '2'"
 
 
-def test_reason_names_the_builder_if_its_former_settings_are_unknown() -> None:
+def test_rerun_reason_names_the_builder_if_its_former_settings_are_unknown() -> None:
     world = world_of()
     world.archive.tables.state = {key: value for key, value in world.archive.tables.state.items() if not key.startswith("rule:")}
     world.configure(builders=(copier(), scripter(version="2")))
@@ -133,7 +133,7 @@ def test_jobs_and_products_of_a_removed_builder_are_deleted() -> None:
     assert not world.archive.tables.analyses
 
 
-def test_sources_that_the_changed_patterns_do_not_match_are_removed() -> None:
+def test_sources_that_no_longer_match_a_pattern_are_removed() -> None:
     world = world_of()
     world.configure(builders=(replace(copier(), patterns=(glob("*.dat"),)), scripter()))
 
@@ -141,7 +141,7 @@ def test_sources_that_the_changed_patterns_do_not_match_are_removed() -> None:
     assert world.cache.keys() == {"linux/b.out"}
 
 
-def test_builder_may_change_to_a_kind_that_needs_no_analysis() -> None:
+def test_builder_that_becomes_a_copy_rule_keeps_its_jobs_without_analyses() -> None:
     world = world_of()
     world.configure(builders=(copier(), replace(copier("script", "*.s"), uuid=scripter().uuid)))
 

@@ -362,7 +362,7 @@ def test_engine_saves_planned_jobs_when_it_stops(world: World) -> None:
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_scan_of_unchanged_files_orders_no_work(world: World, restart: bool) -> None:
+def test_scan_of_unchanged_files_reads_and_runs_nothing(world: World, restart: bool) -> None:
     settled(world, a_txt="x", b_s="include a.txt", c_s="glob *.txt")
 
     assert world.settle(restart=restart).ran() == []
@@ -400,7 +400,7 @@ def test_changed_file_runs_its_own_job_and_its_dependents(world: World) -> None:
     assert world.job("c.s@linux:main").reason.startswith("dependency 'a.txt' changed")
 
 
-def test_change_and_its_reversal_are_both_processed(world: World) -> None:
+def test_change_and_its_later_reversal_each_run_the_job(world: World) -> None:
     settled(world, a_txt="x")
 
     world.apply({"a.txt": "y"})
@@ -557,7 +557,7 @@ def test_source_deleted_while_it_is_read_is_forgotten(world: World) -> None:
     assert world.is_idle()
 
 
-def test_source_overridden_while_it_is_read_does_not_win() -> None:
+def test_source_overridden_while_it_is_read_makes_no_product() -> None:
     world = World(Setup(folders=("game", "shared")))
     world.write("a.txt", "low", "shared")
     world.scan()

@@ -1,4 +1,4 @@
-"""Files that are only copied: copies that are decided together have the same results as single copies."""
+"""Files that are only copied: copies that are planned in bulk have the same results as single copies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FILES = ("a.txt", "B.txt", "sub/C.txt", "sub/deeper/d.txt", "e.txt")
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Return a list that records, for each attempt to decide copies together, whether the attempt succeeded."""
+    """Return a list that records, for each attempt to plan copies in bulk, whether the attempt succeeded."""
     found: list[bool] = []
     plan = PlainCopies.plan
 
@@ -59,7 +59,7 @@ def resting(world: World) -> dict[str, object]:
     }  # fmt: skip
 
 
-def test_copies_decided_together_have_the_same_result_as_single_copies(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_planned_in_bulk_have_the_same_results_as_single_copies(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     together = world_of(TWO, *FILES)
     together.settle()
     assert taken
@@ -75,7 +75,7 @@ def test_copies_decided_together_have_the_same_result_as_single_copies(taken: li
     assert together.ran() == alone.ran()
 
 
-def test_copies_decided_together_have_the_same_notices_as_single_copies(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_planned_in_bulk_have_the_same_notices_as_single_copies(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     def told(world: World) -> dict[tuple[str, str], Struct]:
         notices = [notice for notice in world.notices if isinstance(notice, JobChanged)]
         assert all(notice.cause and notice.run_key for notice in notices)
@@ -109,7 +109,7 @@ def rewritten(world: World) -> World:
 
 
 @pytest.mark.parametrize("is_followed", [False, True])
-def test_changed_copies_have_the_same_result_together_as_one_by_one(
+def test_changed_copies_planned_in_bulk_have_the_same_results_as_single_copies(
     is_followed: bool, taken: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def told(world: World) -> dict[tuple[str, str], Struct]:
@@ -157,7 +157,7 @@ def test_changed_copy_that_cannot_be_placed_is_a_failed_job(taken: list[bool]) -
     assert world.cache["linux/a.txt"] == sha("a.txt again")
 
 
-def test_copies_of_new_and_known_files_are_decided_together(taken: list[bool]) -> None:
+def test_copies_of_new_and_known_files_are_planned_in_bulk(taken: list[bool]) -> None:
     world = world_of(TWO, *FILES)
     world.settle()
     taken.clear()
@@ -201,7 +201,7 @@ def test_client_that_follows_every_step_is_notified_of_new_sources() -> None:
     assert sorted(found) == sorted((rel, True) for rel in FILES)
 
 
-def test_copies_decided_together_create_no_jobs_in_memory(taken: list[bool]) -> None:
+def test_copies_planned_in_bulk_create_no_jobs_in_memory(taken: list[bool]) -> None:
     world = world_of(TWO, *FILES)
     seen: list[int] = []
     commit = world._commit
@@ -250,7 +250,7 @@ COMPANIONS = Setup(builders=(copier(),), companions=(Companion(glob("*.txt"), "i
 
 
 @pytest.mark.parametrize("setup", [TWINS, FOLDERS, COMPANIONS], ids=["one product twice", "a file where a folder is", "companions"])
-def test_one_unusual_file_turns_all_copies_into_ordinary_jobs(
+def test_one_file_with_a_special_case_makes_all_copies_ordinary_jobs(
     setup: Setup, taken: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def settled() -> World:
@@ -297,7 +297,7 @@ def test_copies_with_dependents_are_ordinary_jobs(named: str, taken: list[bool])
     assert world.pipeline.jobs.is_idle
 
 
-def test_copies_without_dependents_are_decided_together(taken: list[bool]) -> None:
+def test_copies_without_dependents_are_planned_in_bulk(taken: list[bool]) -> None:
     world = world_of(Setup(builders=(copier(), scripter())), *FILES).apply({"b.s": "include z.s", "z.s": "include missing.s"})
 
     for rel in FILES:
@@ -324,7 +324,7 @@ def test_new_copies_are_made_only_once_after_a_crash_at_any_point(seed: int, tak
         assert world.pipeline.jobs.reports.counts["run"] == 0, fuse
 
 
-def test_several_triggers_lead_only_through_allowed_states() -> None:
+def test_sequence_of_triggers_passes_only_allowed_states() -> None:
     to_commit = (Trigger.PLAN, Trigger.UNBLOCK, Trigger.START, Trigger.SUCCEED)
     assert machine.follow(None, to_commit) is JobState.COMMITTING
     assert machine.follow(JobState.COMMITTING, (Trigger.COMMITTED,)) is JobState.COMPLETED

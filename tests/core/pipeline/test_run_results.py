@@ -141,7 +141,7 @@ def test_change_of_a_job_allows_one_more_retry_after_a_lost_worker(world: World)
     assert world.apply({"a.s": "x"}).statuses() == {"a.s@linux:main": "completed"}
 
 
-def test_job_that_its_worker_never_began_is_retried_without_a_limit(world: World) -> None:
+def test_job_that_no_worker_has_begun_is_retried_without_a_limit(world: World) -> None:
     world.fates["a.s@linux:main"] = [Outcome.RETURNED] * 9
     assert world.apply({"a.s": ""}).statuses() == {"a.s@linux:main": "completed"}
 
@@ -424,7 +424,7 @@ def test_only_changed_products_are_moved_and_reported(world: World) -> None:
     assert not [news for news in world.notices if isinstance(news, ProductsChanged)]
 
 
-def test_half_placed_commit_is_repeated_by_the_next_engine(world: World) -> None:
+def test_commit_that_failed_between_two_products_is_repeated_by_the_next_engine(world: World) -> None:
     settled(world, a_s="extra 1", b_s="after a.s:main#0,1")
     world.commit_fates["a.s@linux:main"] = [1]
     assert world.apply({"a.s": "extra 1\nextra 2\nx"}).job("a.s@linux:main").error == "product 'linux/a.1' cannot be placed"

@@ -331,7 +331,7 @@ def test_settings_that_change_while_files_are_read_are_applied() -> None:
     assert same_as_clean(world)
 
 
-def test_a_settings_file_is_never_a_source() -> None:
+def test_a_folder_settings_file_is_never_a_source() -> None:
     world = World(Setup(builders=(copier(pattern="*"),)))
     say(world, "one", {})
 

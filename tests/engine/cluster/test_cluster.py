@@ -128,7 +128,7 @@ def test_cluster_makes_the_same_products_as_this_machine(workers, tmp_path):
     check_like_local(project, tmp_path)
 
 
-def test_job_with_undeclared_reads_runs_on_this_machine(workers, tmp_path):
+def test_cluster_job_with_undeclared_reads_runs_again_on_this_machine(workers, tmp_path):
     project, done = project_at(tmp_path / "p", workers.address, count=6, peeks="true"), {}
 
     run(project, done)

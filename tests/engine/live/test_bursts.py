@@ -73,7 +73,7 @@ def is_told_to_look(live: EngineSupervisor) -> bool:
 
 
 @pytest.mark.parametrize("how", ["folder", "scan"])
-def test_scan_does_not_report_files_again_that_wait_for_their_reading(
+def test_scan_does_not_report_files_again_that_wait_to_be_read(
     project: LiveProject, seen: Counter[str], monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(scans, "RACY_NS", 0)
@@ -102,7 +102,7 @@ def test_scan_does_not_report_files_again_that_wait_for_their_reading(
         assert {project.product(f"linux/new/{number}.txt") for number in range(_COUNT)} == {b"%d" % n for n in range(_COUNT)}
 
 
-def test_folder_is_reported_again_if_its_file_may_have_changed_since(
+def test_folder_is_reported_again_if_its_file_may_have_changed_later(
     project: LiveProject, seen: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with project.running() as live, monkeypatch.context() as held:

@@ -58,7 +58,7 @@ def said_of_moves(project: LiveProject) -> list[str]:
 # --------------------------------------------------------------------------------------------------------------- identities
 
 
-def test_source_is_processed_after_the_delay_with_a_new_identity_file(project: LiveProject) -> None:
+def test_new_source_is_processed_with_a_new_identity_file_after_the_delay(project: LiveProject) -> None:
     with project.running() as live:
         project.until(lambda: meta(project, "sub/a.txt"))
         project.until_product("linux/sub/a.txt", "a")
@@ -72,7 +72,7 @@ def test_source_is_processed_after_the_delay_with_a_new_identity_file(project: L
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
-def test_move_within_the_delay_keeps_the_uuid(project: LiveProject, is_folder: bool) -> None:
+def test_source_moved_within_the_identity_delay_keeps_its_uuid(project: LiveProject, is_folder: bool) -> None:
     with project.running():
         project.until(lambda: meta(project, "sub/a.txt"))
         project.until_idle()
@@ -119,7 +119,7 @@ def test_source_moved_without_its_identity_file_gets_a_new_uuid(project: LivePro
         assert [row[0].split(" ", 1)[1] for row in rows] == ["sub/a.txt"]
 
 
-def test_identity_file_is_created_again_a_delay_after_its_deletion(project: LiveProject) -> None:
+def test_deleted_identity_file_is_created_again_after_the_delay(project: LiveProject) -> None:
     with project.running():
         project.until(lambda: meta(project, "sub/a.txt"))
         project.until_idle()

@@ -37,7 +37,7 @@ def look(interest: InterestRequests, *keys: str) -> dict[str, Any]:
     return said
 
 
-def test_shown_sources_are_collected_each_second_and_expire(live: Live) -> None:
+def test_interest_in_shown_sources_is_collected_each_second_and_expires(live: Live) -> None:
     interest = InterestRequests(live, lambda: live.now)  # type: ignore[arg-type]
     assert interest.next_deadline(live.now) is None
     assert look(interest, "A.txt", "a.txt", "b.txt") == {"count": 2}
@@ -57,7 +57,7 @@ def test_shown_sources_are_collected_each_second_and_expire(live: Live) -> None:
     assert interest.next_deadline(live.now) is None
 
 
-def test_request_with_too_many_sources_or_without_an_engine_is_refused(live: Live) -> None:
+def test_interest_request_without_an_engine_or_with_many_sources_is_refused(live: Live) -> None:
     interest = InterestRequests(live, lambda: live.now)  # type: ignore[arg-type]
 
     with pytest.raises(KnownError, match="1,001 sources are too many"):

@@ -163,7 +163,7 @@ def test_batch_reports_two_thousand_copies_at_once_if_it_may_group_them() -> Non
     assert [len(event.copies) for event in digests.told()] == [2048, 952]
 
 
-def test_engine_checks_a_file_for_writers_if_the_worker_did_not() -> None:
+def test_engine_checks_a_file_for_writers_if_the_worker_did_not_check() -> None:
     digests = Orders(is_live=True)
     digests.want_copies(2)
     orders = digests.take_orders()

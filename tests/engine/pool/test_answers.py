@@ -77,7 +77,7 @@ def test_job_that_another_process_killed_runs_next_without_other_jobs(room):
     assert room.failures.refusal("b") == ""  # the pool does not count the first kill against the builder
 
 
-def test_verdict_about_one_run_does_not_affect_other_runs(room):
+def test_verdict_about_one_run_of_a_dead_worker_does_not_fail_its_other_runs(room):
     verdict = Verdict(Outcome.FAILED, "took longer than 1 s")
     room.answers.account_for_the_dead(room.slot(jobs(1, 2), verdicts={1: verdict}))
     room.answers.account_for_the_dead(room.slot(jobs(3, 4), verdicts={9: verdict}))
@@ -85,7 +85,7 @@ def test_verdict_about_one_run_does_not_affect_other_runs(room):
     assert room.said() == [(1, Outcome.FAILED), (2, Outcome.RETURNED), (3, Outcome.RETURNED), (4, Outcome.RETURNED)]
 
 
-def test_single_copy_of_a_dead_worker_is_lost_but_several_are_returned(room):
+def test_only_copy_of_a_dead_worker_is_lost_but_several_copies_are_returned(room):
     def copies(*keys: int) -> PoolMessage:
         return PoolMessage(wire.FrameKind.COPY, [CopyOrder(key, "a", "b") for key in keys])
 
@@ -134,7 +134,7 @@ def test_worker_that_ends_normally_returns_its_unfinished_orders(room):
     assert room.said() == [(4, Outcome.CANCELLED)]
 
 
-def test_jobs_of_an_old_configuration_are_returned_but_not_hash_orders(room):
+def test_outdated_worker_returns_its_jobs_and_keeps_its_hash_orders(room):
     files = reading()
     room.answers.take_back(room.slot(jobs(1), files), is_outdated=True)
 

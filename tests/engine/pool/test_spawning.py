@@ -65,7 +65,7 @@ def build(opening: PreparedSession) -> list[int]:
 
 
 @pytest.mark.real
-def test_early_worker_becomes_the_first_worker_of_a_new_cache(project: Path, spawned: list[SpawnedWorker]) -> None:
+def test_worker_started_early_becomes_the_first_worker_of_a_new_cache(project: Path, spawned: list[SpawnedWorker]) -> None:
     opening = take(project)
     early = [worker.process.pid for worker in spawned]
 

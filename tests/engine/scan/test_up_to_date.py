@@ -200,7 +200,7 @@ def test_parent_process_checks_the_folders_of_a_child_process_that_died(tmp_path
 
 
 @pytest.mark.real
-def test_check_gives_no_answer_if_too_many_folders_differ(tmp_path, processes, monkeypatch):
+def test_up_to_date_check_has_no_result_if_too_many_folders_differ(tmp_path, processes, monkeypatch):
     monkeypatch.setattr(up_to_date, "_MOST_DIFFERING", 3)
     tree(tmp_path)
     digests = remembered(tmp_path)

@@ -569,7 +569,7 @@ def test_sync_cookie_inside_a_root_is_not_reported_as_a_changed_path(top):
 
 
 @pytest.mark.parametrize("poll", [False, True])
-def test_root_that_wants_deletions_reports_only_deletions(top, poll):
+def test_root_watched_for_deletions_reports_only_deletions(top, poll):
     for name in (b"/a", b"/b", b"/c"):
         put(top + name)
     with watching(NotifiedRoot(top, "cache", wants="deletions", poll=poll)) as room:
@@ -584,7 +584,7 @@ def test_root_that_wants_deletions_reports_only_deletions(top, poll):
 
 
 @pytest.mark.parametrize("poll", [False, True])
-def test_root_that_wants_contents_reports_no_new_folders(top, poll):
+def test_root_watched_for_contents_reports_no_new_folders(top, poll):
     for name in (b"/a", b"/b"):
         put(top + name)
     with watching(NotifiedRoot(top, "cache", wants="contents", poll=poll)) as room:

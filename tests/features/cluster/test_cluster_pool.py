@@ -324,7 +324,7 @@ def transfer(tmp_path):
 BUILDER = Builder(bytes(16), "paint", BuilderKind.COMMAND, undeclared_reads=UndeclaredReads.WARN)
 
 
-def test_cluster_answer_is_refused_if_a_file_missing_there_exists_locally(room, transfer):
+def test_cluster_answer_is_refused_if_a_file_missing_there_exists_here(room, transfer):
     order = room.order(1)
     (room.folder / "assets" / "there.inc").write_text("x")
     reads = tuple(Read(f"{order.root}/{name}", "b.py:1") for name in ("nowhere.inc", "there.inc"))

@@ -31,7 +31,7 @@ from tests.store.graph_rows import Rows
         ("deps", Name("deps", 1)),
     ],
 )
-def test_query_is_parsed(text: str, expected: object) -> None:
+def test_graph_query_text_is_parsed_into_calls_and_names(text: str, expected: object) -> None:
     assert parse(text) == expected
 
 
@@ -70,7 +70,7 @@ def test_misspelt_function_gets_a_hint() -> None:
 
 
 @given(st.text(alphabet="ab()+-^,'\" 1deps*", max_size=30))
-def test_any_query_text_is_parsed_or_gives_a_query_error(text: str) -> None:
+def test_any_graph_query_text_is_parsed_or_gives_a_query_error(text: str) -> None:
     column = 1
     try:
         parse(text)
@@ -112,13 +112,13 @@ def lookup(name: Name) -> Iterable[Node]:
         ("somepath(p0, p0)", {0}),
     ],
 )
-def test_query_returns_a_set(graph: AssetGraph, query: str, products: set[int]) -> None:
+def test_graph_query_returns_the_expected_set_of_assets(graph: AssetGraph, query: str, products: set[int]) -> None:
     found = answer(parse(query), graph, lookup)
 
     assert {node - 1 for node in found.nodes} == products
 
 
-def test_query_result_has_the_nodes_of_a_path_in_order(graph: AssetGraph) -> None:
+def test_graph_query_for_a_path_returns_its_nodes_in_order(graph: AssetGraph) -> None:
     found = answer(parse("somepath(p0, s3)"), graph, lookup)
 
     assert found.is_way

@@ -49,7 +49,7 @@ def said(lines: list[Parts]) -> list[str]:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_sheet_lists_the_sessions(store: Store, width: int) -> None:
+def test_history_sheet_lists_the_sessions(store: Store, width: int) -> None:
     night(store)
 
     listed = said(history(store.reader(), [], str, width))
@@ -60,7 +60,7 @@ def test_sheet_lists_the_sessions(store: Store, width: int) -> None:
     assert all(len(line) <= width for line in listed[:-1])
 
 
-def test_sheet_shows_one_session_or_the_comparison_of_two_sessions(store: Store) -> None:
+def test_history_sheet_shows_one_session_or_the_comparison_of_two_sessions(store: Store) -> None:
     night(store)
     reader = store.reader()
 
@@ -78,7 +78,7 @@ def test_sheet_shows_one_session_or_the_comparison_of_two_sessions(store: Store)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_time_line_has_a_row_for_each_lane(store: Store, width: int) -> None:
+def test_timeline_has_a_row_for_each_lane(store: Store, width: int) -> None:
     night(store)
 
     lines = time_line(store.reader(), [], str, width)
@@ -92,7 +92,7 @@ def test_time_line_has_a_row_for_each_lane(store: Store, width: int) -> None:
     assert any(part.role == "failed" for parts in lines for part in parts)
 
 
-def test_sheet_lists_sizes_with_bars(store: Store) -> None:
+def test_size_sheet_lists_sizes_with_bars(store: Store) -> None:
     night(store)
     reader = store.reader()
 
@@ -100,7 +100,7 @@ def test_sheet_lists_sizes_with_bars(store: Store) -> None:
     assert any("+10 B" in line for line in said(sizes_lines(reader, ["builder", "1"], lambda _uuid: "image", 80)))
 
 
-def test_sheet_lists_checks_with_their_findings(store: Store) -> None:
+def test_checks_sheet_lists_checks_with_their_findings(store: Store) -> None:
     night(store)
     checks = (Check("small", "fail", limits=(Limit("bytes", "< 5", 0.0, 5.0),)), Check("names", file_name=".*"))
     config = cast("Config", SimpleNamespace(checks=checks, project=SimpleNamespace(resting_platforms=())))

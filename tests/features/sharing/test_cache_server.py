@@ -169,7 +169,7 @@ def test_folder_link_or_pipe_in_place_of_a_blob_returns_404(open_server, tmp_pat
     assert ask(open_server, "GET", f"/cas/{DIGEST}")[0] == 404
 
 
-def test_unknown_methods_are_refused(open_server):
+def test_cache_server_refuses_unknown_methods(open_server):
     assert ask(open_server, "DELETE", f"/cas/{DIGEST}")[0] == 405
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA, Content_Encoding="gzip")[0] == 415
     assert ask(open_server, "PUT", f"/ac/{KEY}", b"", Content_Length=str(1 << 30))[0] == 413

@@ -112,7 +112,7 @@ def failed(ran: Ran) -> dict[str, str]:
 # ------------------------------------------------------------------------------------------------- the store of this machine
 
 
-def test_second_checkout_runs_no_builder_and_is_identical(world: Checkouts) -> None:
+def test_second_checkout_gets_identical_products_without_a_builder_run(world: Checkouts) -> None:
     first, second = world.checkout("one"), world.checkout("two")
     first.engine_run()
     assert world.ran() == ["a", "b"]

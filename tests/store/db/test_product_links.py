@@ -160,7 +160,7 @@ def test_dependency_is_not_met_by_a_product_of_another_platform(project: Project
     assert project.dependencies("server/level.xml") == [unmet("*.a", SOURCE), unmet("a.out", PRODUCT)]
 
 
-def test_an_intermediate_is_never_a_target(project: Project) -> None:
+def test_an_intermediate_is_never_the_target_of_a_product_dependency(project: Project) -> None:
     project.platforms = ("linux", "common")
     project.make(
         "level.xml", ("level.xml", 0, (product_file("a.out"), source_file("x.a"), product_file("*.out"))), platform="common"
@@ -258,7 +258,7 @@ def test_product_does_not_depend_on_itself(project: Project) -> None:
     assert project.dependencies("linux/a.out") == [unmet("*.out", PRODUCT), resolved(1, 1)]
 
 
-def test_first_of_several_dependencies_on_the_same_product_wins(project: Project) -> None:
+def test_first_of_several_dependencies_on_the_same_product_is_stored(project: Project) -> None:
     project.make("level.xml", ("level.xml", 0, (source_file("*.fbx", 1), product_file("rock.mesh", 0))))
     project.make("rock.fbx", ("rock.mesh", 0, ()))
 

@@ -321,7 +321,7 @@ def test_asset_trees_are_read_on_demand_and_after_changes(held: tuple[AssetsStor
     assert (model.version, model.structure_version) == (2, 2)
 
 
-def test_each_kind_has_its_own_tree(held: tuple[AssetsStore, threading.Event]) -> None:
+def test_each_kind_of_asset_has_its_own_tree(held: tuple[AssetsStore, threading.Event]) -> None:
     trees, _ = held
     for kind in Kind:
         trees.tree(kind)

@@ -233,7 +233,7 @@ def test_newest_notice_of_a_job_replaces_older_ones(feed: Feed) -> None:
     assert [(news.notice.job_id, news.notice.status) for news in feed.drain().jobs] == [(0, "failed"), (1, "failed")]
 
 
-def test_first_part_of_the_updates_has_everything_but_other_changed_jobs(feed: Feed) -> None:
+def test_first_part_of_the_updates_has_everything_except_later_jobs(feed: Feed) -> None:
     feed.note_subscription(1, 5, {3: 0})
     feed.receive([NoticeLine(1, number, notice(number)) for number in range(6, 13)])
     feed.receive([NoticeLine(1, 13, EngineMessage(0, 30, "a"))])

@@ -136,7 +136,7 @@ def test_failed_jobs_are_selected_by_key_even_before_jobs_are_read(jobs: JobsSto
         assert empty.find_failed_among([1]) == set()
 
 
-def test_cells_have_readable_text(jobs: JobsStore) -> None:
+def test_cells_of_the_jobs_table_have_readable_text(jobs: JobsStore) -> None:
     assert rows(jobs, "status") == ["✓ completed", "! 2 warnings", "✗ failed", "✗ failed", "✗ failed", "· pending"]
     assert [jobs.cell(index, "status").role for index in range(2)] == ["completed", "warning"]
     assert rows(jobs, "source")[:2] == ["Textures/rock.png", "textures/sand.PNG"]
@@ -272,11 +272,11 @@ def test_search_for_the_next_failure_wraps_around(jobs: JobsStore, word: str, in
         ("builder:image key:^analysis", [ANALYSIS]), ("folder:project lua", [ANALYSIS]), ("nothing", []),
     ],
 )  # fmt: skip
-def test_filter_shows_matching_rows(jobs: JobsStore, text: str, expected: list[int]) -> None:
+def test_jobs_filter_shows_only_matching_rows(jobs: JobsStore, text: str, expected: list[int]) -> None:
     assert filtered(jobs, text) == expected
 
 
-def test_hits_are_marked_in_the_path(jobs: JobsStore) -> None:
+def test_filter_hits_are_marked_in_the_path_of_a_job(jobs: JobsStore) -> None:
     filtered(jobs, "rock .png$")
 
     assert jobs.cell(0, "source").spans == ((9, 17),)
@@ -543,7 +543,9 @@ def look(store: JobsStore, lines: int) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("by_source", [True, False])
-def test_first_jobs_look_the_same_after_all_jobs_are_read(by_source: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_the_first_jobs_are_unchanged_after_all_jobs_are_read(
+    by_source: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(parts, "_LEAST_JOBS", 5_000)
     first, table = read_first_and_all(generate.make(tmp_path, 5_000))
     store = JobsStore(clock_ms=lambda: NOW_MS)

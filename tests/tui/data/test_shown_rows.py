@@ -71,7 +71,7 @@ def test_deleted_row_is_removed_even_on_the_screen() -> None:
     assert (made.rows.tolist(), made.lingering) == ([0], set())
 
 
-def test_row_that_passes_the_filter_again_stays_and_no_longer_lingers() -> None:
+def test_row_that_passes_the_filter_again_is_no_longer_about_to_be_removed() -> None:
     made, table = shown(2, 1, 0)
     made.hold(0, 2)
     table.passing = {0}

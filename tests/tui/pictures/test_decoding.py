@@ -52,7 +52,7 @@ def decoded(path, form: str, level: int = 0, number: int = 0) -> Pixels | str:
         ("DDS", "RGBA", {}), ("TIFF", "RGB", {"compression": "tiff_lzw"}),
     ],
 )  # fmt: skip
-def test_every_format_is_decoded(tmp_path, form, mode, how):
+def test_every_picture_format_is_decoded(tmp_path, form, mode, how):
     halves((16, 8), mode).save(tmp_path / "a", format=form, **how)
 
     picture = decoded(tmp_path / "a", form)

@@ -177,5 +177,5 @@ def test_no_control_sequence_of_content_reaches_a_terminal(columns, lines, envir
         assert output.isascii()
 
 
-def test_skeleton_frame_has_less_than_700_bytes() -> None:
+def test_skeleton_frame_of_the_screen_has_less_than_700_bytes() -> None:
     assert len(skeleton.frame("game", 160, 45).encode()) < 700

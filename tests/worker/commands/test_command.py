@@ -205,7 +205,7 @@ def test_long_command_output_is_limited_and_mentions_the_omitted_part():
 
 
 @pytest.mark.real
-def test_left_process_with_open_output_does_not_delay_the_end_of_the_run():
+def test_process_left_with_open_output_does_not_delay_the_end_of_the_run():
     ended = execute(invocation("sleep 3600 & echo $!", {}), dict(os.environ))
 
     os.kill(int(ended.output.head), signal.SIGKILL)

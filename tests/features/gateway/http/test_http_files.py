@@ -266,7 +266,7 @@ def test_symlink_among_logs_is_not_followed(place: Served) -> None:
 @pytest.mark.parametrize(
     "path", ["products/linux/sub/a.txt", "products/", "tree/linux", "assets/x", "files/@products@/", "changes"]
 )
-def test_every_address_needs_scope_read(place: Served, path: str) -> None:
+def test_every_http_address_needs_scope_read(place: Served, path: str) -> None:
     assert place.get(f"/v1/{path}", Authorization="").status == 401
     assert place.get(f"/v1/{path}", Authorization="Bearer wrong").status == 401
 

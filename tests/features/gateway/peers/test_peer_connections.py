@@ -497,7 +497,7 @@ async def test_rejecting_an_address_disconnects_it(tmp_path):
         assert session.ends[0][0] == 1008
 
 
-async def test_engine_receives_each_report_once_and_sends_orders(tmp_path):
+async def test_engine_receives_each_gateway_report_once_and_sends_orders(tmp_path):
     async with gateway(tmp_path) as there:
         engine = there.context.engine
         await until(lambda: engine.reports)

@@ -279,7 +279,7 @@ async def test_engine_page_is_updated_when_the_engine_dies_and_restarts(tmp_path
         await until(pilot, lambda: "bench" in text(app))
 
 
-async def test_problems_that_need_the_user_are_shown(tmp_path):
+async def test_engine_problems_that_need_the_user_are_shown(tmp_path):
     async with visit(tmp_path) as (app, pilot, session, _pane):
         session.latest_health = Health(
             pool="no room for a worker", broken_builders=(("images", "died 3 times"),), holds=(".git/index.lock",)

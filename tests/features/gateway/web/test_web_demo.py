@@ -123,7 +123,7 @@ def until_pixel(page: chromium.Page, path: str, is_it) -> tuple[int, ...]:
 # ----------------------------------------------------------------------------------------------------------- files of the page
 
 
-def test_page_needs_no_token_and_loads_nothing_from_other_sites(here):
+def test_demo_page_needs_no_token_and_loads_nothing_from_other_sites(here):
     reply = here.served.get("/demo/", Authorization="")
 
     assert reply.status == 200
@@ -143,7 +143,7 @@ def test_demo_page_files_are_served_and_refer_to_this_site_only(here, name):
     assert b"http://" not in reply.body.replace(b"http://www.w3.org/2000/svg", b"")
 
 
-def test_page_has_no_inline_script():
+def test_demo_page_has_no_inline_script():
     text = (Path(web_screen.__file__).parent / "page" / "index.html").read_text()
 
     assert text.count("<script") == text.count('<script type="module" src=') == 1
@@ -204,7 +204,7 @@ def test_demo_page_works_after_a_reload_without_the_token_in_its_address(here, b
 
 
 @needs_browser
-def test_invalid_token_is_refused_with_a_message(here, browser):
+def test_demo_page_refuses_an_invalid_token_with_a_message(here, browser):
     page = browser.open(f"{here.url}{demo_page.PAGE}#token=wrong")
 
     page.until("document.getElementById('state').textContent.startsWith('this token opens nothing')")
@@ -212,7 +212,7 @@ def test_invalid_token_is_refused_with_a_message(here, browser):
 
 
 @needs_browser
-def test_token_with_scope_read_is_enough(here, browser):
+def test_demo_page_works_with_a_token_that_has_only_scope_read(here, browser):
     opened_page(here, browser, tokens.add(here.served.token_file, "reader", [Scope.READ]))
 
 
@@ -341,7 +341,7 @@ def test_demo_page_highlights_changed_text_and_removes_deleted_sources(here, bro
 
 
 @needs_browser
-def test_button_switches_to_products_of_the_other_platform(here, browser):
+def test_demo_page_button_switches_to_products_of_the_other_platform(here, browser):
     page = opened_page(here, browser)
     assert "16 × 16" in page.until(f"{card('other.png')}.querySelector('.facts').textContent")
     page.evaluate("[...document.querySelectorAll('#platforms button')].find((each) => each.textContent === 'server').click()")

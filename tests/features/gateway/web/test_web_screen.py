@@ -137,7 +137,7 @@ async def test_a_page_of_another_origin_cannot_use_a_ticket(tmp_path):
         assert refused.value.status == 403
 
 
-async def test_only_files_of_the_page_are_served(tmp_path):
+async def test_web_screen_serves_only_files_of_its_page(tmp_path):
     async with opened(tmp_path) as caller:
         for path in ("/", "/screen.js", "/screen.css", "/static/js/textual.js", "/static/css/xterm.css"):
             async with caller.http.get(caller.url + path) as answer:
@@ -172,7 +172,7 @@ async def test_every_web_screen_is_in_the_audit_log(tmp_path):
         assert caller.token not in str(noted)
 
 
-def test_ticket_expires_after_half_a_minute():
+def test_web_screen_ticket_expires_after_half_a_minute():
     now = [0.0]
     tickets = Tickets(lambda: now[0])
     early, late = tickets.give(), tickets.give()
@@ -183,7 +183,7 @@ def test_ticket_expires_after_half_a_minute():
     assert not tickets.take(late)
 
 
-def test_unused_tickets_are_dropped():
+def test_unused_web_screen_tickets_are_dropped():
     tickets = Tickets()
     given = [tickets.give() for _ in range(40)]
 

@@ -155,7 +155,7 @@ def test_number_of_pending_jobs_is_updated_after_the_maximum_interval(there: Gar
         until(lambda number=number: client.ask(wire_records.ProcessorStatus("linux")).pending == number)
 
 
-def test_changes_are_noticed_while_all_workers_are_busy(there: Garden) -> None:
+def test_status_of_a_saved_source_is_known_while_all_workers_are_busy(there: Garden) -> None:
     client = there.client()
     there.gate.touch()
     for number in range(4):

@@ -68,7 +68,7 @@ async def test_zoom_key_shows_preview_on_narrow_screen_and_returns_to_tree(app, 
 
 @pytest.mark.usefixtures("store")
 @on_assets()
-async def test_n_walks_the_hits_of_a_search_and_escape_restores_the_tree(app, pilot, pane):
+async def test_n_key_steps_through_search_hits_and_escape_restores_the_tree(app, pilot, pane):
     await press(pilot, "-")
     await press(pilot, "/", *"rock")
     await until(pilot, lambda: "2 of 5" in text(app))

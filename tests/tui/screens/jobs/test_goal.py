@@ -194,7 +194,7 @@ def at_once(monkeypatch):
     ],
 )
 @pytest.mark.usefixtures("at_once")
-def test_news_wait_until_scan_and_analyses_have_ended(tmp_path, state, progress):
+def test_changes_since_the_last_visit_are_shown_after_scan_and_analyses(tmp_path, state, progress):
     visit = Visit(tmp_path)
     visit.session.state, visit.session.latest_progress = state, progress
     visit.last.compare()
