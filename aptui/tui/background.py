@@ -134,8 +134,7 @@ class BackgroundTask:
 
     def __init__(self, name: str, deliver: Callable[..., object]) -> None:
         self._name, self._deliver = name, deliver
-        self._number = 0
-        self._cancelled: set[int] = set()
+        self._is_cancelled = False
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
@@ -157,7 +156,7 @@ class BackgroundTask:
         """
         if self._thread is not None or self._is_closed:
             return False
-        self._number += 1
+        self._is_cancelled = False
         # The attribute is assigned before the thread starts, because `_report`, which resets `_thread`, may run at once.
         self._thread = threading.Thread(target=self._run, args=(work, then, failed, cancelled), name=self._name, daemon=True)
         self._thread.start()
@@ -166,7 +165,7 @@ class BackgroundTask:
     @property
     def is_cancelled(self) -> bool:
         """Whether the work was cancelled."""
-        return self._is_closed or self._number in self._cancelled
+        return self._is_closed or self._is_cancelled
 
     def check(self) -> None:
         """Raise CancelledError if the work was cancelled; `work` calls it often."""
@@ -175,7 +174,7 @@ class BackgroundTask:
 
     def cancel(self) -> None:
         """Cancel the work in progress."""
-        self._cancelled = {self._number}
+        self._is_cancelled = True
 
     def close(self) -> None:
         """Cancel the work in progress and wait for the thread."""

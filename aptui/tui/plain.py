@@ -18,7 +18,7 @@ from queue import Empty, Queue
 from typing import TYPE_CHECKING, TextIO
 
 from aptui.core.model import describe_key
-from aptui.core.notices import EngineMessage, HealthChanged, JobChanged, LogLevel, Notice, Progress
+from aptui.core.notices import EngineMessage, HealthChanged, JobChanged, LogLevel, Notice
 from aptui.shared.printing import count
 from aptui.shared.sanitize import sanitize
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from aptui.link.codec import NoticeLine
     from aptui.tui.data.session import Session
 
-_GLYPHS = {"failed": "✗", "warning": "!", "completed": "✓", "processing": "▶", "pending": "·", "cancelled": "○"}
-_WORTH_A_LINE = frozenset({"failed", "completed", "cancelled", "warning"})
+_GLYPHS = {"failed": "✗", "completed": "✓", "cancelled": "○"}
+"""{status: glyph}; only jobs with these statuses get a line."""
 _MOST_WAITING = 10_000
+"""Maximum number of lines that wait to be written."""
 
 
 def line_of(notice: Notice, now_ms: int) -> str:
     """Return a notice as one safe line, "" if this kind of notice is not shown."""
     time_of_day = time.strftime("%H:%M:%S", time.localtime(now_ms / 1000))
     match notice:
-        case JobChanged() if notice.status.split()[0:1] and notice.status.split()[0] in _WORTH_A_LINE:
-            glyph = _GLYPHS.get(notice.status.split()[0], " ")
+        case JobChanged() if notice.status in _GLYPHS:
             why = f"  {notice.error}" if notice.error else ""
             found = ((notice.errors, "error"), (notice.warnings, "warning")) if notice.status == "completed" else ()
             counts = "".join(f"  {count(number, thing)}" for number, thing in found if number)
-            text = f"{glyph} {notice.status:<10} {notice.source}  {_job_of(notice)}{counts}{why}"
+            text = f"{_GLYPHS[notice.status]} {notice.status:<10} {notice.source}  {_job_of(notice)}{counts}{why}"
         case EngineMessage():
             text = f"{'!' if notice.level >= LogLevel.WARNING else '·'} {notice.text}"
         case HealthChanged() if notice.health.is_paused:
@@ -65,7 +65,6 @@ class Stream:
     def __init__(self) -> None:
         self._lines: Queue[str] = Queue(_MOST_WAITING)
         self._dropped = 0
-        self.progress: Progress | None = None
 
     def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
         """Do nothing: only notices are shown as lines."""
@@ -77,9 +76,7 @@ class Stream:
     def receive(self, news: Sequence[NoticeLine]) -> None:
         """Store the lines of notices."""
         for _epoch, _seq, notice in news:
-            if isinstance(notice, Progress):
-                self.progress = notice
-            elif line := line_of(notice, int(time.time() * 1000)):
+            if line := line_of(notice, int(time.time() * 1000)):
                 self._add(line)
 
     def _add(self, line: str) -> None:
@@ -147,18 +144,13 @@ def run_plain(session: Session) -> int:
         sys.stdout.write(f"aptui {name}: this terminal can show only plain lines; press ^C to quit (the engine keeps running)\n")
         sys.stdout.flush()
         with raw_keys():
-            _open_and_follow(session)
+            session.open()
+            follow(session, sys.stdout, threading.Event().wait)
     except KeyboardInterrupt:
         return 0
     finally:
         session.close()
     return 0
-
-
-def _open_and_follow(session: Session) -> None:
-    never = threading.Event()
-    session.open()
-    follow(session, sys.stdout, never.wait)
 
 
 def visit(session: Session, stream: TextIO) -> None:

@@ -28,8 +28,9 @@ from aptui.store.queries import assets
 from aptui.store.queries.checks import UNWELL, unwell_sources
 from aptui.store.queries.reader import Reader, open_reader
 from aptui.tui.background import LatestOnly
+from aptui.tui.data.job_infos import nearest
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import Cell, width_of
+from aptui.tui.widgets.cells import Cell, add_prefix, width_of
 from aptui.tui.words import ROLES, duration_text
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 HEALTH_CELLS = 22
 """Width of the column of problems: more would leave too little room for names on a screen of 120 columns."""
 _SAYS = {"failed": "failed", "errors": "with errors", "warnings": "with warnings", "cancelled": "cancelled", "pending": "waiting"}
+"""{word of `UNWELL`: words that follow the number of jobs}."""
 
 
 class UnwellSources(Struct, frozen=True):
@@ -57,7 +59,7 @@ def read_unwell(reader: Reader) -> UnwellSources:
 
 
 class TreeHealth:
-    """Problems of every node of one tree and of its descendants; the number for a folder is the difference of two sums.
+    """Problems of every node of one tree and of its descendants; the number for a folder is the difference of two prefix sums.
 
     Args:
         end: one past the last descendant of each node.
@@ -87,18 +89,13 @@ class TreeHealth:
 
     def next_bad(self, node: int, step: int) -> int | None:
         """Return the nearest file after (1) or before (-1) a node with a failed job or errors, wrapping around; None = no other."""
-        bad = np.flatnonzero(self._is_bad)
-        bad = bad[bad != node]
-        if not len(bad):
-            return None
-        at = int(np.searchsorted(bad, node)) - (step < 0)
-        return int(bad[at % len(bad)])
+        return nearest(np.flatnonzero(self._is_bad), node, step)
 
 
 def health_cell(counts: dict[str, int]) -> Cell:
-    """Return the worst problem in words and the others as signs: `✗ 2 failed  ! 3  · 12`; empty without problems.
+    """Return the cell of a node with these problems: the worst in words, the others as signs: `✗ 2 failed  ! 3  · 12`.
 
-    Signs that need more than `HEALTH_CELLS` are left out.
+    Signs that need more than `HEALTH_CELLS` are left out. The cell is empty if there are no problems.
     """
     if not counts:
         return Cell("")
@@ -151,8 +148,9 @@ class FolderKeys:
 class AssetTree(Struct):
     """One tree; nodes are numbers from 0.
 
-    `keys` stay the same when a tree is built again: source or product ids, and negative ones for folders. `analysis_ms` is how long
-    the last analyses of a source took (empty for products). `flawed` are products that lack a dependency.
+    `keys` stay the same when a tree is built again: they are ids of sources or products, and negative numbers for folders.
+    `folders` maps the path of a folder in lower case to its node. `analysis_ms` has the durations of the last analyses of each
+    source (empty for products). `flawed` has the ids of products that lack a dependency.
     """
 
     kind: Kind
@@ -265,7 +263,8 @@ class AssetTree(Struct):
         return self._joined_paths
 
 
-def _question(kind: Kind) -> Packed:
+def _query_of(kind: Kind) -> Packed:
+    """Return the query for the files of a tree: path, id, whether the file belongs to another tree, duration of its analyses."""
     if kind is Kind.PRODUCTS:
         return Packed(
             "p.ProductID", "Products p", ("p.ProductID", f"(p.Flags & {assets.INTERMEDIATE_FLAG}) <> 0", "0"), ("p.ProductName",)
@@ -276,7 +275,7 @@ def _question(kind: Kind) -> Packed:
 
 
 class FilesRead(NamedTuple):
-    """Files as they are read: their paths, ids and durations of their last analyses."""
+    """Files in the order of the database: their paths, their ids, and the durations of their last analyses."""
 
     paths: Sequence[str]
     ids: Ints
@@ -284,7 +283,10 @@ class FilesRead(NamedTuple):
 
 
 class _OrderedFiles(NamedTuple):
-    """Sorted files with their names; `at` is the index of their folder in `folders`, -1 at the top."""
+    """Files in the order of the tree; `at` is the index of each file's folder in `folders`, -1 for files at the top.
+
+    `folders` is {path in lower case: its first spelling}.
+    """
 
     folders: dict[str, str]
     at: Ints
@@ -293,8 +295,8 @@ class _OrderedFiles(NamedTuple):
     times_ms: Ints
 
 
-def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys | None = None) -> AssetTree:
-    """Read a tree from the database."""
+def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys) -> AssetTree:
+    """Read a tree from the database; `folder_keys` are shared by all trees of a program, so that keys of folders stay the same."""
     ids, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     paths: list[str] = []
     flawed = frozenset[int]()
@@ -302,7 +304,7 @@ def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys | None = None)
         moment = reader.moment()
         if kind is Kind.PRODUCTS:
             flawed = frozenset(number for (number,) in reader.ask(_FLAWED_SQL))
-        for piece in read_packed(reader, _question(kind)):
+        for piece in read_packed(reader, _query_of(kind)):
             numbers = piece.arrays()
             wanted = numbers[1] == 0
             ids.append(numbers[0][wanted])
@@ -310,14 +312,14 @@ def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys | None = None)
             texts = piece.texts()
             paths += texts if wanted.all() else [text for text, is_wanted in zip(texts, wanted, strict=True) if is_wanted]
     files = FilesRead(paths, np.concatenate(ids), np.concatenate(times))
-    tree = build_tree(kind, files, folder_keys or FolderKeys(), moment)
+    tree = build_tree(kind, files, folder_keys, moment)
     tree.flawed = flawed
     return tree
 
 
 def build_tree(kind: Kind, files: FilesRead, folder_keys: FolderKeys, moment: tuple[int, int] = (0, 0)) -> AssetTree:
     """Return the tree of files."""
-    spelled, at, file_names, ids, times_ms = _in_order(files)
+    spelled, at, file_names, ids, times_ms = _sort_files(files)
     place = range(len(spelled))
     numbers = {path: number for number, path in enumerate(spelled)}
     above = np.fromiter((numbers.get(path.rpartition("/")[0], -1) for path in spelled), np.int32, len(place))
@@ -350,7 +352,8 @@ def build_tree(kind: Kind, files: FilesRead, folder_keys: FolderKeys, moment: tu
     )
 
 
-def _in_order(files: FilesRead) -> _OrderedFiles:
+def _sort_files(files: FilesRead) -> _OrderedFiles:
+    """Sort files by folder, name without case, and id."""
     parts = [path.rpartition("/") for path in files.paths]
     folders = dict.fromkeys(folder for folder, _, _ in parts)
     spelled = _folders(folders)
@@ -416,7 +419,7 @@ class AssetsStore:
             return self._trees.get(kind)
 
     def mark_stale(self) -> None:
-        """Read the visited trees again (`Batch.are_assets_stale`); old trees stay until then."""
+        """Read the trees again that were requested before (`Batch.are_assets_stale`); `tree` returns the old trees until then."""
         with self._lock:
             for kind in self._visited:
                 self._request(kind)
@@ -485,7 +488,7 @@ class AssetModel:
         self.version = self.structure_version = 0
 
     def refresh_health(self) -> bool:
-        """Apply new problems to this tree; return whether there were any."""
+        """Apply the sources with problems if they were read again; return whether they were."""
         unwell = self._store.unwell
         if self.tree is None or unwell is None or unwell is self._unwell or self._kind is Kind.PRODUCTS:
             return False
@@ -494,7 +497,7 @@ class AssetModel:
         return True
 
     def refresh(self) -> bool:
-        """Apply a newer tree; return whether there was one. The first call starts the read."""
+        """Show the newest tree of the store; return whether it was new. The first call starts the read of the tree."""
         tree = self._store.tree(self._kind)
         if tree is None or tree is self.tree:
             return False
@@ -539,19 +542,16 @@ class AssetModel:
         return False
 
     def read(self, _node: int) -> None:
-        """Return False: a tree is read as a whole."""
+        """Do nothing: a tree is read as a whole."""
 
     def cell(self, node: int, column_id: str) -> Cell:
         """Return the content of a cell."""
         tree = self.tree
         assert tree is not None
         name = tree.name(node)
-        if column_id == "name" and tree.flawed and tree.key(node) in tree.flawed:
-            sign = f"{glyph('error')} "
-            shifted = tuple((start + len(sign), end + len(sign)) for start, end in self._spans_of(node))
-            return Cell(sign + name, "failed", shifted)
         if column_id == "name":
-            return Cell(name, "", self._spans_of(node))
+            cell = Cell(name, "", self._spans_of(node))
+            return add_prefix(f"{glyph('error')} ", cell._replace(role="failed")) if tree.key(node) in tree.flawed else cell
         if column_id == "health":
             return health_cell(self.health.counts(node) if self.health is not None else {})
         if tree.is_folder(node):

@@ -17,7 +17,7 @@ from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
 
 _MOST_WAITING = 16
-"""Maximum number of waiting parts: enough for 100,000 jobs, and a limit of the memory for millions of jobs."""
+"""Maximum number of parts in the queue: 100,000 jobs fit into it, and it limits the memory that millions of jobs need."""
 
 
 class EarlyRead:
@@ -36,7 +36,7 @@ class EarlyRead:
         run_in_background("aptui-early", self._read)
 
     def parts(self) -> Iterator[JobPart]:
-        """Yield the parts; call it only once. After an error the `Ending` or all parts are missing."""
+        """Yield the parts as they are read; call this method only once. After an error the `Ending` or all parts are missing."""
         while (part := self._parts.get()) is not None:
             self._free_places.release()
             yield part

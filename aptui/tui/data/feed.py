@@ -1,11 +1,12 @@
 """Joins notices with the database: subscribe, then read, then apply notices.
 
-Notices carry (epoch, seq), and so does the database, in every transaction. A client that first subscribes and then reads gets
-everything once: the rows contain all notices up to the moment of the read, which only show whether a job runs; a later notice
-changes the row as well. Rows may be written after their notices, so a read older than the subscription is repeated as soon as the
-database has caught up. A failed read is repeated at the first notice after the database exists.
+A notice has a moment (epoch, seq), and every transaction of the database stores the moment up to which its rows are current. The
+feed subscribes first and reads then, so that no change is missed. A notice up to the moment of the read is already in the rows, and
+only shows whether its job is running; a later notice also changes the row. The engine may write rows after their notices: if the
+rows are older than the subscription, they are read again as soon as the database has reached its moment. A failed read is repeated
+at the first notice after the database exists.
 
-`receive`, `note_subscription`, `note_loss` and `read` are called by other threads; `drain` by the UI, once a frame.
+Other threads call `receive`, `note_subscription`, `note_loss` and `read`; the UI calls `drain` once a frame.
 """
 
 from __future__ import annotations
@@ -62,9 +63,12 @@ _DELIVERED_MS = 10_000
 
 
 class JobNews(Struct, frozen=True, gc=False):
-    """The newest notice of a job; `is_later`: the notice is later than the rows that were read, so that it also changes the row.
+    """The newest notice of a job.
 
-    `received_ms` is the time of receipt; when the database has reached `moment`, its rows have the change.
+    Args:
+        is_later: whether the notice is later than the rows that were read, so that it also changes the row.
+        received_ms: time of receipt (ms since 1970).
+        moment: the moment of the notice; rows that were read at this moment or later contain the change.
     """
 
     notice: JobChanged
@@ -111,7 +115,10 @@ class Batch(Struct, frozen=True):
         )  # fmt: skip
 
     def parts(self, most: int = _PART) -> list[Batch]:
-        """Return parts that are quick to apply, in reverse order: the last part has everything except most changes of jobs."""
+        """Return the batch in parts that are quick to apply, the first part last.
+
+        The first part has everything except most changes of jobs; each other part has only changes of jobs.
+        """
         rest = [Batch(jobs=self.jobs[at : at + most], is_connected=self.is_connected) for at in range(most, len(self.jobs), most)]
         return [*reversed(rest), replace(self, jobs=self.jobs[:most]) if rest else self]
 
@@ -141,11 +148,11 @@ class Feed:
         more_builders: returns names that take a while to find (the project's own); called once in the reading thread after the
             first rows, which are read again if the names differ.
         wake: called by any thread when there is something to drain; may be called often.
-        wake_for_news: like `wake`, for updates that no key waits for.
+        wake_for_news: like `wake`, for updates that can be drawn later because the user's keys did not cause them.
         clock_ms: the clock, for notices without a time.
         read_table: reads all jobs; a double in tests.
-        reads_alone: whether a thread reads rows when necessary; otherwise the caller calls `read` while `is_read_due`.
-        early: a read that began before the feed; used if it is still current.
+        reads_alone: whether the feed reads rows in a thread when necessary; if False, the caller calls `read` while `is_read_due`.
+        early: a read that began before the feed was created; it is used unless the database has changed since.
     """
 
     def __init__(
@@ -195,10 +202,10 @@ class Feed:
             self._subscribed = (epoch, seq)
             self._is_connected = True
             self._delivered.clear()
-        self._must_read()
+        self._request_read()
 
     def note_loss(self) -> None:
-        """Note that the connection is lost: rows stay, no job is shown as running."""
+        """Note that the connection is lost: the rows stay, but no job is shown as running."""
         with self._lock:
             self._is_connected = False
             self._pending.running = {}
@@ -225,7 +232,7 @@ class Feed:
                 self._subscribed = (epoch, 0)
             needs_read = self._has_failed and not self._is_read_due
         if is_new_epoch or (needs_read and self._database.is_file()):
-            self._must_read()
+            self._request_read()
         self._wake_for_news()
 
     def _note(self, notice: Notice) -> None:
@@ -262,7 +269,7 @@ class Feed:
         with self._lock:
             return self._shown is not None and self._shown < self._subscribed
 
-    def _must_read(self) -> None:
+    def _request_read(self) -> None:
         with self._lock:
             self._is_read_due = True
         if self._reads_alone:
@@ -321,11 +328,12 @@ class Feed:
             self._thread.join()
 
     def _read_until_current(self) -> None:
-        while self._goes_on():
+        while self._begins_read():
             with suppress(KnownError):  # the next frame shows the error
                 self._catch_up()
 
-    def _goes_on(self) -> bool:
+    def _begins_read(self) -> bool:
+        """Return whether another read is due; if not, the next request starts a new thread."""
         with self._lock:
             self._is_reading = self._is_read_due and not self._closed.is_set()
             return self._is_reading

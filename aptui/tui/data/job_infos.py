@@ -34,7 +34,7 @@ from aptui.store.jobs.texts import Codes
 from aptui.store.queries.checks import CheckMark
 from aptui.tui.background import LatestOnly
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import Cell, width_of
+from aptui.tui.widgets.cells import Cell, add_prefix, width_of
 from aptui.tui.words import ROLES, duration_text, moment_text
 
 WORDS = tuple(STATUS_CODES)
@@ -46,7 +46,12 @@ _EXIT = re.compile(r"^command exited with status (?:\d+|#): (?=\S)")
 
 
 def job_cell(table: JobTable, row: int, column_id: str, now_ms: int, began_ms: int | None, percent: int = -1) -> Cell:
-    """Return a cell; `began_ms` is the start of the current run, None = unknown, and `percent` its progress, -1 = unknown."""
+    """Return a cell of a job's row.
+
+    Args:
+        began_ms: start of the current run (ms since 1970), None = unknown.
+        percent: progress of the current run, -1 = unknown.
+    """
     match column_id:
         case "status":
             is_shown = percent >= 0 and table.value("status", row) == PROCESSING
@@ -67,15 +72,15 @@ def job_cell(table: JobTable, row: int, column_id: str, now_ms: int, began_ms: i
 
 def source_cell(table: JobTable, row: int, spans: Sequence[tuple[int, int]]) -> Cell:
     """Return the path of a job with marked `spans`; a critical job has a sign before it."""
-    path = table.words("source", row)
-    if not table.value("critical", row):
-        return Cell(path, "", tuple(spans))
-    sign = f"{glyph('critical')} "
-    return Cell(f"{sign}{path}", "", tuple((start + len(sign), end + len(sign)) for start, end in spans))
+    cell = Cell(table.words("source", row), "", tuple(spans))
+    return add_prefix(f"{glyph('critical')} ", cell) if table.value("critical", row) else cell
 
 
 class SourceJobs(Struct, frozen=True):
-    """The shown jobs of one source: their rows, the worst job, the number of jobs in its state, and the number of all jobs."""
+    """The shown jobs of one source: their rows, the row of the worst job, and two numbers.
+
+    `count` is the number of jobs that are as bad as the worst job, `job_count` the number of all jobs of the source.
+    """
 
     rows: Rows
     worst: int
@@ -105,12 +110,10 @@ def _urgency(table: JobTable, rows: Rows) -> Rows:
     return urgency
 
 
-def source_jobs_cell(
-    table: JobTable, jobs: SourceJobs, column_id: str, now_ms: int, began_ms: int | None, percent: int = -1
-) -> Cell:
-    """Return a cell of the line of a source: state and reason of its worst job, the latest time, the longest duration.
+def source_jobs_cell(table: JobTable, jobs: SourceJobs, column_id: str, now_ms: int, began_ms: int | None, percent: int) -> Cell:
+    """Return a cell of the line of a source: status and reason of its worst job, the latest time, the longest duration.
 
-    The column of platforms has the number of jobs in that state.
+    The column of platforms shows how many of the source's jobs have the status of the worst job.
     """
     rows, status = jobs.rows, table.value("status", jobs.worst)
     if column_id in _TEXT_COLUMNS and column_id != "reason":
@@ -293,14 +296,12 @@ def find_with(table: JobTable, rows: Rows, word: str) -> Rows:
 
 
 def nearest(places: Rows, at: int, step: int) -> int | None:
-    """Return the place nearest before (-1) or after (1) `at`, continuing from the other end; None = no other place."""
+    """Return the place nearest before (-1) or after (1) `at`, continuing from the other end; None = no other place.
+
+    `places` is ascending.
+    """
     places = places[places != at]
-    if not len(places):
-        return None
-    if step > 0:
-        after = int(np.searchsorted(places, at))
-        return int(places[after % len(places)])
-    return int(places[int(np.searchsorted(places, at)) - 1])
+    return int(places[(int(np.searchsorted(places, at)) - (step < 0)) % len(places)]) if len(places) else None
 
 
 def _alive(table: JobTable) -> Mask:

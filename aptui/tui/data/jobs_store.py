@@ -3,10 +3,11 @@
 Rows do not jump under the user. A changed row stays in its place. A new row that passes the filter is added last. A row that no
 longer passes is removed, but not while it is on the screen (`hold`), so that a failed job that turns green stays visible.
 A line shows one job, or all shown jobs of a source (`group_by_source`); the key of a source's line is the key of the source.
-`is_out_of_order` shows that the rows differ from filter and order; `resort`, or another filter or order, corrects that. A table
-that was read again replaces the old one together with its view; rows keep their keys.
+`is_out_of_order` is true if the shown rows differ from those that filter and order define; `resort`, or another filter or order,
+corrects this. When all jobs were read again, the new table is shown as soon as its rows are filtered and sorted; rows keep their
+keys.
 
-The UI's thread calls everything. The feed's thread reads; the view worker's thread filters and sorts.
+Only the UI's thread calls these classes. The feed's thread reads; the view worker's thread filters and sorts.
 """
 
 from __future__ import annotations
@@ -51,16 +52,16 @@ from aptui.tui.data.job_infos import (
 )
 from aptui.tui.data.source_lines import SourceLines, is_source_key, job_of_key, source_key, without_repeats
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.cells import Cell, add_prefix
 
 _LEAST_SIZE = 1024
-"""Spare capacity for new rows."""
+"""Spare capacity for new rows (number of rows)."""
 
 
 class ShownRows:
     """The shown rows in order; `lingering` rows fail the filter, but stay while they are on the screen.
 
-    With `lines`, a line shows a source, and the rows of a source are together.
+    If `lines` is set, a line shows a source, and the rows of a source are together. If `lines` is None, a line shows a job.
     """
 
     def __init__(self) -> None:
@@ -89,9 +90,12 @@ class ShownRows:
         return int(self.lines_of(np.array([np.argmax(self.rows == row)]))[0])
 
     def places_of_source(self, row: int, sources: Rows) -> tuple[int, int]:
-        """Return the range of the rows of a row's source, as positions in `rows`; (0, 0) if no row of the source is shown.
+        """Return the range of the rows of a row's source, as positions in `self.rows`; (0, 0) if no row of the source is shown.
 
-        Without lines, return the range of only the first row.
+        If lines show jobs, the rows of a source may be apart; then return the range of only the first row.
+
+        Args:
+            sources: the source of each row of the table.
         """
         if self.lines is not None and 0 <= row < len(self._is_shown) and self._is_shown[row]:
             return self.lines.rows_around(int(np.argmax(self.rows == row)))
@@ -179,7 +183,7 @@ _MOST_SPANS = 1024
 
 
 class _Derived(Struct):
-    """Values that are computed on demand from the table of one `version`."""
+    """Values that are computed on demand, and are valid for one `version` of the store."""
 
     version: int
     sources: dict[int, SourceJobs] = field(default_factory=dict)
@@ -271,9 +275,7 @@ class JobsStore:
         if lines.is_member(index):
             return Cell(f"    {self._table.words('key', int(rows[0]))}", "muted")
         sign = "" if len(rows) == 1 else glyph("open" if lines.is_expanded(index) else "closed")
-        text, role, spans = self._job_cell(int(rows[0]), "source", index)
-        spans = tuple((start + SIGN_CELLS, end + SIGN_CELLS) for start, end in spans)
-        return Cell(f"{sign:<{SIGN_CELLS}}{text}", role, spans)
+        return add_prefix(f"{sign:<{SIGN_CELLS}}", self._job_cell(int(rows[0]), "source", index))
 
     def _job_cell(self, row: int, column_id: str, index: int = -1) -> Cell:
         table = self._table
@@ -520,7 +522,7 @@ class JobsStore:
         self._request_view()
 
     def set_checks(self, found: Mapping[int, CheckMark]) -> None:
-        """Set the findings of checks, by job id."""
+        """Set the findings of checks, {job id: findings}."""
         self._found = found
         (self._next or self._table).set_checks(found)
         self.version += 1
@@ -532,11 +534,11 @@ class JobsStore:
         self._request_view()
 
     def hold(self, start: int, end: int) -> None:
-        """Set the range of rows on the screen, which are not removed."""
+        """Set the range of lines on the screen; their rows are not removed."""
         self._shown.hold(start, end)
 
     def warm(self) -> None:
-        """Prepare sorting by path, so that the first sort is fast; may take 0.1 s: call it in a thread after the first paint."""
+        """Prepare sorting by path, so that the first sort is fast. May take 0.1 s: call it in a thread after the first paint."""
         self._table.warm()
         give_memory_back()
 
@@ -566,7 +568,7 @@ class JobsStore:
         return self.refresh() or self.version != before
 
     def refresh(self) -> bool:
-        """Apply a finished view; return whether there was one."""
+        """Show the view that was requested last if it is ready; return whether it was."""
         view = self._worker.pop()
         if view is None or view.request.number != self._number:
             return False
@@ -614,7 +616,7 @@ class JobsStore:
         self._shown.lines = SourceLines() if view.request.by_source else None
         self._lay_lines()
         if view.is_complete:
-            # The first jobs came with the widths of a sample of all jobs. These widths stay, so that the columns do not move.
+            # The widths that were shown with the first jobs are those of a sample of all jobs. They stay, so that no column moves.
             if not follows_first:
                 self.needs = view.needs
             self._done, self._sorted_changes = view.request.number, view.request.changes
@@ -690,7 +692,10 @@ class JobsStore:
             self.version += 1
 
     def _spans_at(self, index: int, row: int) -> tuple[tuple[int, int], ...]:
-        """Return the hits of the filter in a row's path; searches rows around it at once, because each search has a fixed cost."""
+        """Return the hits of the filter in a row's path.
+
+        The paths of the rows around it are searched in the same call, because each search has a fixed cost.
+        """
         if not self._filter.terms:
             return ()
         code = self._table.value("source", row)

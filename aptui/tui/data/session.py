@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 BACK_OFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Delays before each new attempt to connect (seconds); the last delay repeats. Connecting to a dead socket takes microseconds."""
 START_WITHIN_S = 30.0
-"""Maximum time of an engine from its start until it listens (seconds)."""
+"""Maximum time from the start of an engine until it accepts connections (seconds)."""
 READ_AGAIN_S = 2.0
 """Minimum interval of reads while another run writes (seconds)."""
 _SOON_S = 0.5
-"""Interval of checks whether another run has ended (seconds); each check reads one file of the kernel."""
+"""Interval of checks whether another run has ended (seconds); a check is cheap: it reads one file of the kernel."""
 
 
 class SessionState(StrEnum):
-    """State of the connection; values are shown to the user."""
+    """State of the connection to the engine; the values are shown to the user."""
 
     ATTACHING = "connecting"
     WAITING = "waiting"
@@ -83,7 +83,7 @@ class NoticeListener(Protocol):
 
 
 class Session(Protocol):
-    """An engine as the app uses it, connected or not."""
+    """The connection to an engine as the app uses it, whether an engine is connected or not."""
 
     project_name: str
     cache_dir: Path
@@ -154,7 +154,7 @@ def _stamps(cache_dir: Path) -> list[tuple[int, int]]:
 
 
 class NoSession:
-    """A database without an engine: `aptui open`, `--read-only`."""
+    """A session that shows a database without an engine, for `aptui open`."""
 
     is_read_only = True
     state = SessionState.NONE
@@ -200,10 +200,13 @@ class NoSession:
 
 
 class EnginePlaces(Struct, frozen=True):
-    """How a session finds and starts its engine: `start` starts a daemon, or raises a `KnownError`.
+    """How a session finds and starts its engine.
 
-    `socket` is the path of the engine's socket, "" = found by the cache or the registry at each attempt. `holder` returns the
-    process that holds the cache, 0 = none or unknown. `starts_at_once` is False for a project that is not trusted.
+    Args:
+        socket: path of the engine's socket; "" = each attempt to connect finds it by the cache or the registry.
+        start: starts a daemon, or raises a `KnownError`; None = the session starts no engine.
+        holder: returns the id of the process that holds the cache, 0 = no process, or unknown.
+        starts_at_once: whether the session starts an engine without being asked; False for a project that is not trusted.
     """
 
     project_name: str
@@ -215,7 +218,7 @@ class EnginePlaces(Struct, frozen=True):
 
 
 class LinkSession:
-    """An engine behind the local socket. `is_read_only`: only notices and logs of runs are requested."""
+    """A session with an engine behind a local socket. If it `is_read_only`, it requests only notices and logs of runs."""
 
     def __init__(
         self,
@@ -290,7 +293,7 @@ class LinkSession:
             self._tries_now.set()
 
     def restrict(self, why: str) -> None:
-        """Make the session read-only; `why` is shown."""
+        """Make the session read-only; `why` is shown to the user."""
         self.is_read_only, self._refusal = True, why
         self._turn(self.state, why)
 
@@ -343,13 +346,13 @@ class LinkSession:
             self._have_read()
 
     def _have_read(self) -> None:
-        """Have listeners read the database without an engine; after a subscription, listeners read the database again."""
+        """Have listeners read the database without an engine; a subscription makes them read it again."""
         self._read_s, self._read_stamps = time.monotonic(), _stamps(self.cache_dir)
         for listener in self.listeners:
             listener.note_subscription(0, 0, {})
 
     def _attach(self) -> EngineClient | None:
-        """Return a connection to an engine, which is started if requested; None = no engine now."""
+        """Connect to an engine, and start one if that was requested; return None if no engine is available now."""
         try:
             client = self._connect(self._places.socket)
         except KnownError as absent:
@@ -386,7 +389,7 @@ class LinkSession:
 
     def _follow(self, client: EngineClient) -> None:
         """Subscribe, then hand notices to the listeners until the connection ends."""
-        # These records are imported in this thread, because importing them takes a large part of the time until the first paint.
+        # Importing these records takes long, so this thread imports them while the UI's thread prepares the first paint.
         from aptui.core.notices import JobChanged  # imported here to start faster
         from aptui.link.port import PROTOCOL, Subscribe
 

@@ -1,7 +1,8 @@
 """Lines of the Jobs table: one for each source, and one for each job of a source that is expanded.
 
-The rows of a source are together. Everything is computed on arrays, so that 100,000 jobs cost a millisecond. The key of a source is
-computed from the smallest id of its jobs, because ids stay when the table is read again; a source with one shown job is that job.
+The rows of a source are together. Lines are computed with arrays, so that 100,000 jobs take a millisecond. The key of a source is
+computed from the smallest id of its jobs, because ids stay when the table is read again. If a source has only one shown job, its
+line has the key of this job.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _SOURCES = 1 << 62
+"""Number that is added to a job id to make the key of a source; ids of failed analyses are negative, so the key may be smaller."""
 _LEAST_SOURCE_KEY = 1 << 61
 
 
@@ -35,23 +37,28 @@ def is_source_key(key: int) -> bool:
 
 
 def without_repeats(values: Rows) -> Rows:
-    """Return sorted values, each once; `np.unique` would import `numpy.ma`, which takes 10 ms of the start."""
+    """Return sorted values, each once; `np.unique` would import `numpy.ma`, which makes the start 10 ms slower."""
     are_first = np.ones(len(values), np.bool_)
     are_first[1:] = values[1:] != values[:-1]
     return values[are_first]
 
 
 class SourceLines:
-    """Which line shows which rows; `rows` are positions in the list of shown jobs."""
+    """The lines of the table and the rows that each line shows; rows are positions in the list of shown jobs."""
 
     def __init__(self) -> None:
         self._starts: npt.NDArray[np.integer] = np.zeros(1, np.int64)
-        """Position of the first row of each source, and the number of rows."""
+        """Position of the first row of each source; the last element is the number of rows."""
         self._tops: npt.NDArray[np.integer] | None = None
-        """The line of each source, and the number of lines; None = no source is expanded."""
+        """Line of each source; the last element is the number of lines. None = no source is expanded."""
 
     def update(self, sources: Rows, expanded: Rows) -> None:
-        """Compute the lines from the code of the source of each row; `expanded` are codes of sources."""
+        """Compute the lines.
+
+        Args:
+            sources: the code of the source of each row.
+            expanded: the codes of the expanded sources.
+        """
         count = len(sources)
         changes = np.flatnonzero(sources[1:] != sources[:-1]) + 1
         self._starts = np.concatenate([[0], changes, [count]]) if count else np.zeros(1, np.int64)
@@ -106,7 +113,7 @@ class SourceLines:
         return without_repeats(np.where(is_expanded, tops + 1 + rows - self._starts[sources], tops))
 
     def _place(self, line: int) -> tuple[int, int]:
-        """Return the source of a line, and the number of the job in it; -1 = the line of the source."""
+        """Return (number of the source that a line belongs to, number of the job within the source; -1 = the source's own line)."""
         if self._tops is None:
             return line, -1
         source = int(np.searchsorted(self._tops, line, "right")) - 1

@@ -31,6 +31,12 @@ class Cell(NamedTuple):
     spans: Spans = ()
 
 
+def add_prefix(prefix: str, cell: Cell) -> Cell:
+    """Return a cell with a text before its own; the ranges of matches move to the right."""
+    shift = len(prefix)
+    return Cell(prefix + cell.text, cell.role, tuple((start + shift, end + shift) for start, end in cell.spans))
+
+
 class Fitted(NamedTuple):
     """The text of a cell at the requested width, with the ranges of its matches."""
 
@@ -111,7 +117,7 @@ def _shorten(text: str, width: int, spans: Spans, *, keeps_end: bool) -> Fitted:
     tail = 0
     if keeps_end:
         name = text[text.rfind("/") :] if "/" in text else ""
-        tail = min(width_of(name), width - 1) if width_of(name) <= width - 1 else (width - 1) * 2 // 3
+        tail = width_of(name) if width_of(name) < width else (width - 1) * 2 // 3
         tail = max(tail, (width - 1) // 2)
     start = _count_in(text, width - 1 - tail)
     end = len(text) - _count_in(text[::-1], tail)
@@ -127,8 +133,8 @@ def _move_place(spans: Spans, start: int, end: int) -> Spans:
     shift = end - start - 1
     moved = []
     for a, b in spans:
-        a = a if a < start else max(a - shift, start)  # noqa: PLW2901  # the same end, after the cut
-        b = b if b <= start else max(b - shift, start + 1)  # noqa: PLW2901  # the same end, after the cut
+        a = a if a < start else max(a - shift, start)  # noqa: PLW2901  # the same character, after the cut
+        b = b if b <= start else max(b - shift, start + 1)  # noqa: PLW2901  # as above
         if b > a:
             moved.append((a, b))
     return tuple(moved)

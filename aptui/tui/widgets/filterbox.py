@@ -7,8 +7,8 @@ The screen defines what a filter means.
         box.show_count("37 of 12,408")  or  box.show_mistake(4, "unclosed group")      # column from 0 of the text
     def on_filter_box_filter_left(self, event): table.focus()        # after Enter (kept) and after Esc
 
-Enter keeps the filter and adds it to the history. Esc leaves and restores the text from before. Up and down walk the history, right
-accepts the suggestion.
+Enter keeps the filter and adds it to the history. Esc leaves the line and restores the text that it had when the user began to
+type. Up and down move through the history, right accepts the suggestion.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _BETWEEN_PARTS = re.compile(r"(?<=[,;:]) ")
 _BEFORE_TEXT = 3
 """Cells before the text, for the sign and its blanks."""
 _AROUND_COUNT, _MOST_FOR_COUNT = 2, 60
-"""Cells beside the count; maximum share of the line for the count and its hint (per cent)."""
+"""Number of cells beside the count, and maximum share of the line for the count and its hint (per cent)."""
 
 
 class History(Suggester):
-    """Filters of the history, the newest first."""
+    """The texts that were entered earlier, the newest first; the input line suggests them."""
 
-    def __init__(self, texts: Iterable[str] = ()) -> None:
+    def __init__(self, texts: Iterable[str]) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
         self.texts = list(texts)[:MOST_REMEMBERED]
 
@@ -115,7 +115,7 @@ class _FilterRow(Widget):
 
 
 class FilterBox(Widget):
-    """The filter line; the head of this module describes it. It is two lines high while it shows a mistake, else one."""
+    """The filter line; the head of this module describes it. It is one line high, and higher while it shows a mistake."""
 
     DEFAULT_CSS = """
     FilterBox { height: auto; width: 1fr; }
@@ -143,7 +143,8 @@ class FilterBox(Widget):
     class FilterLeft(Changed):
         """Posted when the user left the line.
 
-        `text` is the filter, after Esc the filter from before; `is_remembered` is true after Enter.
+        `text` is the filter; after Esc, it is the filter that was active before the user began to type. `is_remembered` is true
+        after Enter.
         """
 
         is_remembered: bool = True
@@ -236,7 +237,7 @@ class FilterBox(Widget):
         self.text = self._typed if self._walked < 0 else self.history.texts[self._walked]
 
     def cancel(self) -> None:
-        """Leave the line and restore the text from before."""
+        """Leave the line and restore the text that it had when the user began to type."""
         self._walked = -1
         with self._line.prevent(Input.Changed):
             self.text = self._before

@@ -43,7 +43,7 @@ class Listing(Generic[T]):
         self.sort_by(self.sort)
 
     def sort_by(self, sort: tuple[str, bool] | None) -> None:
-        """Sort by a column; equal records stay in the given order. Without a column, all records stay in it."""
+        """Sort by a column, (column id, is descending); equal records, and all records if `sort` is None, keep their order."""
         self.sort, self._rows = sort, self._shown
         if sort is not None and self._order is not None:
             column, is_descending = sort
@@ -86,7 +86,7 @@ _EMPTY = Cell("")
 
 
 class ListedRow(Struct, frozen=True):
-    """A row of finished cells; `data` identifies it for the screen. Columns missing in `order` are sorted by their text."""
+    """A row of finished cells; `data` is the record that the row shows. Columns missing in `order` are sorted by their text."""
 
     key: int
     cells: Mapping[str, Cell]

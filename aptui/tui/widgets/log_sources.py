@@ -27,7 +27,7 @@ _STEP_LINES = 200_000
 LEVELS = "EWID"
 """Letters of the levels: error, warning, info, debug."""
 LEVEL_WORDS = {"E": "error", "W": "warning", "I": "info", "D": "debug"}
-"""{level: its role, its glyph and its word}."""
+"""{level: name of its role, which is also the name of its glyph and its word}."""
 
 
 def level_letter(number: int) -> str:
@@ -38,7 +38,7 @@ def level_letter(number: int) -> str:
 class LogPaneLine(NamedTuple):
     """A line of a log as the screen shows it. `level` is one letter of `LEVELS`, or "" if the source does not know the level.
 
-    `context` are its details, if the source has them at hand.
+    `context` has the details of the line as (key, value), if the source knows them already.
     """
 
     time: str
@@ -70,10 +70,7 @@ class LineSource(Protocol):
         """Return the current index of a line."""
 
     def of_levels(self, levels: str) -> Sequence[int] | None:
-        """Return the indices of the lines with these levels, ascending.
-
-        Return None if the source would have to read the whole file.
-        """
+        """Return the indices of the lines with these levels, ascending; None if the source would have to read the whole file."""
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
         """Return the nearest line with one of these levels after (`step` 1) or before (-1) a line, None if none is nearby."""
@@ -142,11 +139,12 @@ def plain_line(data: bytes) -> LogPaneLine:
 class FileLines:
     """Lines of a file that may be large, and may grow or shrink while it is shown.
 
-    Its end is available at once: until `index` has run in a thread, only the last lines are known. Keys are offsets, so cursor and
-    marks stay valid. The file is read with `pread`, never mapped: a mapped file that shrinks kills the process.
+    The last lines are available at once; the other lines are known after `index` has run in a thread. The key of a line is its
+    offset in the file, so that cursor and marks stay valid. The file is read with `pread` and is never mapped into memory, because
+    a process that reads a mapped file after it shrank is killed.
 
     Args:
-        path: of the file.
+        path: path of the file.
         parse: makes a `LogPaneLine` from the bytes of a line, without its line end.
     """
 
@@ -157,7 +155,8 @@ class FileLines:
         self._counts = array("Q", [0])  # number of newlines before each block
         self._indexed_bytes = 0
         self._size = os.fstat(self._fd).st_size
-        self._is_indexed = False
+        self.is_indexed = False
+        """Whether all lines are known, not only the last lines of the file."""
         self._loaded: tuple[int, bytes, list[int]] = (-1, b"", [])
         self.version = 1
         self._tail: list[int] = []
@@ -169,11 +168,6 @@ class FileLines:
             if self._fd >= 0:
                 os.close(self._fd)
                 self._fd = -1
-
-    @property
-    def is_indexed(self) -> bool:
-        """Whether all lines are known, not only the last lines of the file."""
-        return self._is_indexed
 
     def index(self, stop: threading.Event | None = None) -> bool:
         """Count the lines. Call it in a thread, and again after `has_changed`. Return False if the count was stopped.
@@ -201,7 +195,7 @@ class FileLines:
         total = self._counts[-1] + rest.count(b"\n")
         ends_open = bool(self._size) and not (rest or os.pread(self._fd, 1, self._size - 1)).endswith(b"\n")
         self._total = total + ends_open
-        self._is_indexed = True
+        self.is_indexed = True
         self.version += 1
 
     def has_changed(self) -> bool:
@@ -210,11 +204,11 @@ class FileLines:
         if size < self._size:
             with self._lock:
                 self._counts = array("Q", [0])
-                self._is_indexed, self._size = False, size
+                self.is_indexed, self._size = False, size
                 self._load_tail()
                 self.version += 1
             return True
-        if size > self._size and not self._is_indexed:
+        if size > self._size and not self.is_indexed:
             with self._lock:
                 self._size = size
                 self._load_tail()
@@ -232,7 +226,7 @@ class FileLines:
 
     def line_count(self) -> int:
         """Return the number of known lines."""
-        return self._total if self._is_indexed else len(self._tail)
+        return self._total if self.is_indexed else len(self._tail)
 
     def line(self, index: int) -> LogPaneLine:
         """Return a line; an empty line if the file was truncated since the count."""
@@ -250,7 +244,7 @@ class FileLines:
 
     def key(self, index: int) -> int:
         """Return the offset of a line in the file."""
-        if not self._is_indexed:
+        if not self.is_indexed:
             return self._tail[index]
         if index <= 0:
             return 0
@@ -268,7 +262,7 @@ class FileLines:
 
     def index_of(self, key: int) -> int | None:
         """Return the line that begins at an offset."""
-        if not self._is_indexed:
+        if not self.is_indexed:
             at = bisect.bisect_left(self._tail, key)
             return at if at < len(self._tail) and self._tail[at] == key else None
         if not 0 <= key < self._size:

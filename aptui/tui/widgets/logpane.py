@@ -9,11 +9,12 @@ Sources of lines are in `log_sources`.
     pane.modes()                        # "without debug lines  following  wrapped  paused, 37 new" for the title line
     pane.current()                      # the line under the cursor; on_rows_highlighted reports a new one
 
-The window of a line names its origin: in a column of `window_cells`, or, if that is 0, as a word before the text of lines that are
-not the engine's own. `wraps` breaks long lines until the user switches to cut lines.
+The window of a line names its origin. It is shown in a column of `window_cells`; if `window_cells` is 0, it is a word before the
+text of the lines that the engine itself did not write. With `wraps`, long lines are wrapped at first, else cut.
 
-Keys beside those of `Rows`: f follows, p pauses, ctrl+w wraps, e E the next and previous error, w W warning, n N hit, I and H show
-and hide infos and debug lines, left and right scroll long lines. Wrapped lines scroll by lines, not rows.
+To the keys of `Rows` the pane adds: f follows, ctrl+s pauses, ctrl+w wraps, left and right scroll long lines. The keys e E go to
+the next and previous error, w W to the next and previous warning, n N to the next and previous hit. The keys I and H show and hide
+infos and debug lines. Wrapped lines scroll by whole lines of the log.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from aptui.tui.widgets.row_list import Rows
 
 
 class WrappedLines(RowLines):
-    """Lays out rows that may take several screen lines; the last entry of a row's state is the part of the row to paint.
+    """The lines of a list whose rows may take several screen lines; the last entry of a row's state is the part to paint.
 
     Args:
         height_of: returns the number of screen lines of a row.
@@ -117,7 +118,7 @@ _LEAST_FOR_WINDOW, _LONGEST_WINDOW = 76, 20
 _BEFORE_CONTEXT, _LEAST_VALUE, _BETWEEN_PAIRS = 14, 12, "   "
 """Cells before the details below a line (so that they begin below its level), minimum width of a value, text between values."""
 _ENGINES_OWN = frozenset({"", "aptui", "none"})
-"""Windows (origins of lines) that appear only in the window column, because most lines of the engine's log have one of them."""
+"""Origins of lines that are shown only in a window column, not as a word: most lines of the engine's log have one of them."""
 
 
 class LogPane(Rows):
@@ -402,7 +403,7 @@ class LogPane(Rows):
 
     @property
     def max_scroll_y(self) -> int:
-        """Set the height of the content: wrapped lines need more rows than there are lines, and the last row must be reachable."""
+        """Largest scroll position (rows): each wrapped line can be the top row, because lines may take several screen lines."""
         return max(0, self.shown_count - 1) if self.is_wrapped else super().max_scroll_y
 
     # --------------------------------------------------------------------------------------------------------------- actions

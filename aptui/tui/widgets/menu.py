@@ -6,8 +6,9 @@
     Prompt.ask(app, "Save this filter as", named, value="failed")
     Form.ask(app, "New tab", [Field("name", "Name"), Field("text", "Text", "no colour", "a filter")], filled_in, check)
 
-Each calls back once: with the id of the item, True or False, the text, or {field id: text}; None is Esc. The focus returns to the
-widget that had it. Arrows and j k move, Enter chooses, the key of an item chooses it at once. A click outside closes the pop-up.
+A pop-up calls its function once: a menu with the id of the item, a confirmation with True or False, a prompt with the text, a form
+with {field id: text}; after Esc with None (a confirmation: False). Then the focus returns to the widget that had it before. Arrows
+and j k move, Enter chooses, the key of an item chooses this item at once. A click outside closes the pop-up.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from aptui.tui.preferences.keymap import show_key
 from aptui.tui.terminal.safety import glyph, make_safe, terminal_facts
 from aptui.tui.widgets.cells import Painter, fit, pad, painter_of, width_of
 
-_HOLD_EVERYWHERE = frozenset({"app.help", "app.palette", "app.redraw", "app.copy_or_quit"})
+_WORK_IN_MENUS = frozenset({"app.help", "app.palette", "app.redraw", "app.copy_or_quit"})
 """Actions whose keys keep their meaning while a menu is open."""
 
 
@@ -45,7 +46,7 @@ def close_pop_ups(screen: Screen[Any]) -> None:
 
 
 class MenuItem(Struct, frozen=True):
-    """An action: its id, its label, its keys as Textual names them (the first is shown), and whether it can be chosen now."""
+    """An item of a menu; `key` has its keys as Textual names them, separated by commas, and the first of them is shown."""
 
     id: str
     label: str
@@ -246,7 +247,7 @@ class Menu(_PopUp, can_focus=True):
                 self.action_choose()
                 return
         active = self.screen.active_bindings.get(event.key)
-        if active is None or not (active.node is self or active.binding.id in _HOLD_EVERYWHERE):
+        if active is None or not (active.node is self or active.binding.id in _WORK_IN_MENUS):
             event.stop()
             event.prevent_default()  # widgets behind the menu must not receive the key
 
@@ -286,7 +287,7 @@ class Menu(_PopUp, can_focus=True):
 class Question(Menu):
     """A question with a letter for each answer.
 
-    Esc and the last answer, on which the cursor starts, change nothing.
+    The cursor starts on the last answer. This answer, like Esc, changes nothing.
     """
 
     @classmethod

@@ -1,8 +1,9 @@
 """Chooses how a picture reaches the terminal: as pixels, as half blocks in colours or in a palette, or as shades.
 
-Pixels are used if the user asked for them, the terminal's answer says that it shows them, and the connection is fast. A picture in
-cells is drawn for the available size, the available colours, and the speed of the connection. While the speed is unknown, the
-drawing with the fewest bytes is used. The time that this drawing takes shows whether the connection can carry more.
+Pixels are used if the user asked for them, the terminal has answered that it shows pixels, and the connection is fast. Otherwise
+the picture is drawn with cells, for the available size, the available colours, and the speed of the connection. While the speed is
+unknown, the picture is drawn with the fewest bytes; the time that these bytes take shows whether the connection is fast enough for
+more.
 
 Tests: `tests/tui/widgets/test_picture_drawing.py`, `tests/tui/widgets/test_textview.py`.
 """
@@ -34,7 +35,7 @@ _FEW = 16
 _MOST_S = 0.4
 """Maximum time that a picture may occupy the connection to the terminal (seconds); a slower picture is drawn with fewer bytes.
 
-Greys cost at most a screen of text.
+The slowest connections get shades of grey, which need at most as many bytes as a screen of text.
 """
 _RETRIES, _RETRY_S = 4, 0.5
 """Number of retries with more bytes while the speed of the connection is unknown, and their interval (seconds)."""
@@ -43,7 +44,7 @@ _PIXELS_A_BYTE = 2
 
 
 class Picture:
-    """Draws a picture for the current size and colours; `close` removes it from the terminal."""
+    """A picture that is drawn again whenever the size or the theme changed; `close` removes it from the terminal."""
 
     def __init__(self, pixels: Pixels) -> None:
         self._pixels = pixels

@@ -19,9 +19,9 @@ from textual.widget import Widget
 from aptui.tui.widgets.cells import Painter, merge, pad, painter_of
 
 # Textual draws borders, outlines, padding, tints and hatches around each line. Even for a widget without these, Textual's code
-# takes three times as long as drawing the line itself. Textual also makes a new strip each time, although a strip caches its cuts
-# and its terminal colours. `_PlainCache` overrides `StylesCache.render_line` to avoid this. That method is private to Textual, so
-# the project pins the version of Textual.
+# takes three times as long as drawing the line itself. Textual also makes a new strip each time, which loses the parts and the
+# terminal codes that the old strip had cached. `_PlainCache` overrides `StylesCache.render_line` to avoid both. This method is
+# private to Textual, so the project pins the version of Textual.
 
 _AROUND = ("outline_top", "outline_right", "outline_bottom", "outline_left", "tint", "hatch", "text_opacity")
 
@@ -130,7 +130,7 @@ class RowView(ScrollView, PlainLines):  # `ScrollView` is the first base, becaus
         return [key]
 
     def row_state(self, index: int) -> tuple[object, ...]:
-        """Return the state of a row: all that its picture depends on, except the theme. Rows with equal states look the same."""
+        """Return the state of a row: every value on which its picture depends, except the theme. Equal states look the same."""
         raise NotImplementedError
 
     def draw_row(self, state: tuple[object, ...]) -> list[Segment]:

@@ -21,7 +21,7 @@ from aptui.tui.widgets.row_lines import RowLines, RowPainting, RowView, blank_li
 
 
 class RowMarks:
-    """Marks of rows by key: a row that the filter hides stays marked."""
+    """The marked rows of a list, by key: a row that the filter hides stays marked."""
 
     def __init__(self, view: RowView) -> None:
         self._view = view
@@ -86,9 +86,9 @@ _WHEEL_ROWS = 3
 class Rows(RowView, can_focus=True):
     """A scrolling list of rows, each with a stable key.
 
-    Keys: j k arrows, ctrl+d ctrl+u, page keys, g G home end; space marks, v begins and ends a range of marks, u clears; enter
-    opens. The ids of the bindings are `rows.<action>`; rebind them with `App.set_keymap`. It posts `Highlighted`, `Opened`,
-    `ContextMenu` and `MarksChanged`.
+    Keys: j, k and the arrows move by a row, ctrl+d and ctrl+u by half a page, the page keys by a page, g, G, home and end to the
+    first and last row; space marks, v begins and ends a range of marks, u clears the marks; enter opens. The ids of the bindings
+    are `rows.<action>`. The list posts `Highlighted`, `Opened`, `ContextMenu` and `MarksChanged`.
     """
 
     ALLOW_SELECT = False
@@ -156,16 +156,13 @@ class Rows(RowView, can_focus=True):
         self.follows_top = False
         """Whether a cursor on the first row stays on the first row when rows move, instead of on its key."""
         self.starts_at_top = False
-        """Whether the view stays at the first row while the cursor is visible there.
-
-        If not, the cursor keeps its line on the screen.
-        """
+        """Whether the first row stays at the top while the cursor is visible; if False, the cursor keeps its line on the screen."""
         self._empty_text = ""
 
     # -------------------------------------------------------------------------------------- attributes that subclasses set
 
     leads: ClassVar[bool] = True
-    """Whether another widget shows details of the cursor's row. If not, the cursor is visible only while the list has the focus."""
+    """Whether another widget shows details of the cursor's row. If not, the cursor is only visible while the list has the focus."""
 
     # --------------------------------------------------------------------------------------------- members for other widgets
 
@@ -199,7 +196,7 @@ class Rows(RowView, can_focus=True):
             self.set_reactive(Rows.virtual_size, Size(self.virtual_size.width, count + self.HEADER_LINES))
         key = self.key_of(self.cursor) if count else None
         if self.is_attached:
-            # If `top` has another value, the user has scrolled.
+            # If `top` is not where `starts_at_top` put it, the user has scrolled.
             self.starts_at_top &= self.top == max(0, before - self.page_rows + 1)
             top = max(0, self.cursor - self.page_rows + 1) if self.starts_at_top else self.top + self.cursor - before
             self.row_lines.keep_place(top - self.top)

@@ -7,10 +7,10 @@
     def on_rows_highlighted(self, event: Rows.Highlighted): …  event.key, event.rows
     def on_rows_opened / on_rows_context_menu / on_rows_marks_changed / on_table_header_clicked
 
-Cells carry *roles*: names of `theming.ROLES` (failed warning completed processing pending cancelled muted path key value error info
-debug accent title …). A theme gives each its style (`role-<name>-style`); the highlight of matches is the role `match`, the row
-under the cursor `cursor`, the head `header`, marks `mark`. Begin a status cell with its glyph (`safety.glyph("failed") + "
-failed"`): never colour alone.
+A cell has a *role*, a name of `theming.ROLES` (failed warning completed processing pending cancelled muted path key value error
+info debug accent title …), to which a theme gives a style (`role-<name>-style`). The table itself uses the roles `match`
+(highlighted matches), `cursor` (the row under the cursor), `header` and `mark`. A status cell begins with its glyph
+(`safety.glyph("failed") + " failed"`), because colour alone is not visible on every terminal.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class Column(Struct, frozen=True):
     """A column.
 
     Args:
-        id: its name in `TableModel.cell`.
+        id: name of the column in `TableModel.cell`.
         title: text in the header.
-        width: in cells; 0 = a share of the rest, by `weight`.
-        min_width: minimum width, unless it is the last column left.
+        width: in cells; 0 = a flexible column, which gets a share of the cells that other columns leave.
+        min_width: minimum width in cells of a flexible column; if no column can be dropped, a column may become narrower.
         align: "right" for numbers.
-        drop_rank: order in which columns are dropped on narrow screens, highest first; 0 = never.
-        weight: its share of the rest if `width` is 0.
-        is_prose: long texts lose their end even if they hold "/".
-        is_name: long texts lose their middle even if they hold no "/".
-        needs: width of its texts if `width` is 0; 0 = unknown. Columns that need more get the room of those that need less.
-        is_picture: it draws the value of another column as a bar, and is not copied.
+        drop_rank: order in which columns are dropped on narrow screens, highest first; 0 = never dropped.
+        weight: share of a flexible column in the cells that other columns leave.
+        is_prose: long texts lose their end even if they contain "/".
+        is_name: long texts lose their middle even if they contain no "/".
+        needs: width of the texts of a flexible column; 0 = unknown. A column never gets more cells than its texts need.
+        is_picture: the column draws the value of another column as a bar, and is not copied.
     """
 
     id: str
@@ -73,10 +73,10 @@ def lay_out(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
         len(remaining) > 1
         and sum(column.min_width if not column.width else column.width for column in remaining) + _gaps(remaining) > width
     ):
-        victims = [column for column in remaining if column.drop_rank]
-        if not victims:
+        droppable = [column for column in remaining if column.drop_rank]
+        if not droppable:
             break
-        remaining.remove(max(victims, key=lambda column: column.drop_rank))
+        remaining.remove(max(droppable, key=lambda column: column.drop_rank))
     for column in sorted(columns, key=lambda column: column.drop_rank):
         if column not in remaining and _free_width_beside(remaining, width) >= (column.width or column.min_width) + len(GAP):
             remaining = [each for each in columns if each in remaining or each is column]
@@ -106,22 +106,25 @@ def width_of_all(columns: Sequence[Column]) -> int:
 
 
 def _share(columns: Sequence[Column], widths: list[int], flexible: Sequence[int], spare: int) -> None:
-    """Distribute `spare` cells by weight; a column that needs less than its share gets only what it needs."""
-    hungry = list(flexible)
-    while hungry:
-        total = sum(columns[at].weight for at in hungry)
-        full = [at for at in hungry if 0 < columns[at].needs <= widths[at] + spare * columns[at].weight // total]
+    """Widen the columns `flexible` (positions) by `spare` cells in all, by weight; no column gets more than its texts need.
+
+    The last column gets the cells that no column needs.
+    """
+    growing = list(flexible)
+    while growing:
+        total = sum(columns[at].weight for at in growing)
+        full = [at for at in growing if 0 < columns[at].needs <= widths[at] + spare * columns[at].weight // total]
         for at in full:
             given = max(0, columns[at].needs - widths[at])
             widths[at] += given
             spare -= given
         if not full:
-            shares = [spare * columns[at].weight // total for at in hungry]
+            shares = [spare * columns[at].weight // total for at in growing]
             shares[0] += spare - sum(shares)
-            for at, share in zip(hungry, shares, strict=True):
+            for at, share in zip(growing, shares, strict=True):
                 widths[at] += share
             return
-        hungry = [at for at in hungry if at not in full]
+        growing = [at for at in growing if at not in full]
     widths[flexible[-1]] += spare
 
 
@@ -329,7 +332,7 @@ class Table(Rows):
         return f"{column.title} {glyph('descending' if self._sort[1] else 'ascending')}"
 
     def _with_arrow(self, column: Column) -> Column:
-        """Return a column. If the table is sorted by it, it has room for the arrow and is dropped last."""
+        """Return a column; the column by which the table is sorted gets room for the arrow and is dropped last."""
         if self._sort is None or self._sort[0] != column.id:
             return column
         wide = width_of(self._title(column))
@@ -351,7 +354,8 @@ class Table(Rows):
 
     def _lay_columns(self) -> list[tuple[Column, int]]:
         width = self.painting.width
-        if width != self._layout_width or self._is_to_measure():
+        is_measured = not self.fits_texts or self._fitted_version == self._model.version
+        if width != self._layout_width or not is_measured:
             layout = lay_out(self._measure_columns(width - 1), width - 1)
             if layout != self._layout or width != self._layout_width:
                 self._layout_width, self._layout = width, layout
@@ -359,11 +363,8 @@ class Table(Rows):
                 self.painting.forget()
         return self._layout
 
-    def _is_to_measure(self) -> bool:
-        return self.fits_texts and self._fitted_version != self._model.version
-
     def _measure_columns(self, width: int) -> list[Column]:
-        """Return the columns, with the widths of their texts if rows are few."""
+        """Return the columns; if the table has few rows, the columns are as wide as their texts."""
         columns = [self._with_arrow(column) for column in self._columns]
         self._fitted_version = self._model.version
         count = self._model.row_count() if self.fits_texts else 0
@@ -380,14 +381,11 @@ class Table(Rows):
 
     def action_shift(self, steps: int) -> None:
         """Scroll the texts of the flexible columns horizontally."""
-        if offset := self._longest_overhang():
-            self._offset = max(0, min(self._offset + steps * _SHIFT_CELLS, offset))
-        else:
-            self._offset = 0
+        self._offset = max(0, min(self._offset + steps * _SHIFT_CELLS, self._longest_overhang()))
         self.refresh()
 
     def _longest_overhang(self) -> int:
-        """Return by how many cells the longest visible text of a flexible column is too long."""
+        """Return how many cells of the longest visible text of the flexible columns are cut off."""
         most, last = 0, min(self.shown_count, self.top + self.page_rows)
         for index in range(self.top, last):
             cells = self._cells_of(index, self._model.key(index))
@@ -425,7 +423,6 @@ class KeyValue(Table):
     The keys and messages of `Table` apply; a row's key in a message is its number.
     """
 
-    HEADER_LINES: ClassVar[int] = 1
     leads: ClassVar[bool] = False
     fits_texts: ClassVar[bool] = False
 

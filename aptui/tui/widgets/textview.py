@@ -7,7 +7,7 @@ Sizes are bounded; the caller reads files in a thread.
     view.show_preview(make_preview(data, "shader.lua"))   # the name selects the language
     view.title()                              # "Lua  41 lines" for the title line; `Ready` reports a change
 
-Keys are those of `Rows`, and left and right.
+Keys are those of `Rows`; left and right scroll long lines.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ from aptui.tui.widgets.picture_drawing import Picture
 from aptui.tui.widgets.row_list import Rows
 
 if TYPE_CHECKING:
-    from rich.segment import Segment
-
     from aptui.tui.pictures.decoder import Pixels
     from aptui.tui.widgets.cells import Painter
 
@@ -281,7 +279,7 @@ def _without_start(line: list[Segment], cells: int) -> list[Segment]:
             cells -= wide
             continue
         if cells:
-            _, piece = piece.split_cells(cells)  # noqa: PLW2901  # what is left of it
+            _, piece = piece.split_cells(cells)  # noqa: PLW2901  # the part of the piece that stays
             cells = 0
         rest.append(piece)
     return rest

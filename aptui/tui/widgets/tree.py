@@ -7,9 +7,10 @@
     tree.reveal(node)     # opens the ancestors and puts the cursor there.
     tree.node             # is the cursor's node, None in an empty tree.
 
-The first column holds label and branches. Keys beside those of `Rows`: right opens or goes to the first child, left closes or goes
-to the parent, enter opens and closes a parent and posts `Opened` for a leaf, `*` opens all, `-` closes all. Messages are those of
-`Rows`; keys are those of the model, never node numbers.
+The first column shows the labels, indented by depth, with a sign for open or closed nodes. To the keys of `Rows` the tree
+adds: right opens a node or goes to its first child, left closes a node or goes to its parent, enter opens or closes a parent and
+posts `Opened` for a node without children, `*` opens all nodes, `-` closes all. The messages are those of `Rows`; their keys are
+the keys of the model, never node numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from msgspec import Struct
 from textual.binding import Binding, BindingType
 
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.cells import Cell, add_prefix
 from aptui.tui.widgets.table import Column, Table
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ class _OpenNodes:
         self._structure: int | None = None
         self._mask: Flags | None = None
         self._are_open: Flags = np.zeros(0, np.bool_)
-        # The open nodes are stored by key, as "all except these" or "only these", so that they stay open when nodes are renumbered.
+        # Open nodes are stored by key, so that they stay open when nodes are renumbered. `_exceptions` are the closed nodes if most
+        # nodes are open, else the open nodes.
         self._is_usually_open = False
         self._exceptions: set[int] = set()
         self._before_filter: tuple[bool, set[int]] | None = None
@@ -120,9 +122,7 @@ class _OpenNodes:
         if column_id != self._columns()[0].id:
             return cell
         sign = f"{glyph('open' if self.is_open(node) else 'closed')} " if self.is_parent(node) else "  "
-        before = _INDENT * int(self.model.depth[node]) + sign
-        shift = len(before)
-        return Cell(before + cell.text, cell.role, tuple((start + shift, end + shift) for start, end in cell.spans))
+        return add_prefix(_INDENT * int(self.model.depth[node]) + sign, cell)
 
     # The other methods are used only by the tree.
 
@@ -170,7 +170,8 @@ class _OpenNodes:
         self._set(node, is_open=True)
         at = self.index_of_node(node)
         if at is not None:
-            self.view = np.concatenate((self.view[: at + 1], self._visible_below(node), self.view[at + 1 :]))
+            below = self._visible(node + 1, int(self.model.end[node]))
+            self.view = np.concatenate((self.view[: at + 1], below, self.view[at + 1 :]))
 
     def close(self, node: int) -> None:
         if not self._are_open[node]:
@@ -226,9 +227,6 @@ class _OpenNodes:
         else:
             self.view = self._visible(0, count)
         self._steps += 1
-
-    def _visible_below(self, node: int) -> Ids:
-        return self._visible(node + 1, int(self.model.end[node]))
 
     def _visible(self, start: int, stop: int) -> Ids:
         """Return the nodes of a range, except those below a closed node of the same range."""
@@ -374,7 +372,8 @@ class Branch(Struct):
     Args:
         cells: {column id: cell}; a missing cell is empty.
         data: the record by which the screen identifies the node; a record may occur several times in the tree.
-        has_children: whether it may have children.
+        has_children: whether the node may have children.
+        children: the children, None = not requested yet.
     """
 
     cells: dict[str, Cell]
@@ -428,7 +427,6 @@ class LazyTree:
         self._order = []
         depths: list[int] = []
         parents: list[int] = []
-        ends: dict[int, int] = {}
         stack: list[tuple[Branch, int, int]] = [(branch, 0, -1) for branch in reversed(self._roots)]
         while stack:
             branch, depth, parent = stack.pop()
@@ -437,14 +435,14 @@ class LazyTree:
             depths.append(depth)
             parents.append(parent)
             stack += [(child, depth + 1, node) for child in reversed(branch.children or ())]
-        for node in range(len(self._order) - 1, -1, -1):
-            ends[node] = max(ends.get(node, 0), node + 1)
-            if (up := parents[node]) >= 0:
-                ends[up] = max(ends.get(up, 0), ends[node])
+        ends = list(range(1, len(self._order) + 1))
+        for node, up in reversed([*enumerate(parents)]):
+            if up >= 0:
+                ends[up] = max(ends[up], ends[node])
         self._place = {branch.key: node for node, branch in enumerate(self._order)}
         self.depth = np.array(depths, np.int32)
         self.parent = np.array(parents, np.int32)
-        self.end = np.array([ends[node] for node in range(len(self._order))], np.int32)
+        self.end = np.array(ends, np.int32)
         self.version += 1
         self.structure_version += 1
 
