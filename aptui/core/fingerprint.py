@@ -221,6 +221,8 @@ _PHRASES = {
 _MOST_EXPLAINED = 3
 _PLACES = frozenset({"places", "found places"})
 """Kinds of entries that every new, missing or changed file also changes. They are reported only if no other entry differs."""
+_PLURAL = frozenset({"code", "parameters", "platform parameters", PLANNING, "references", "steps", "job parameters", "products"})
+"""Kinds whose phrase is a plural."""
 _VALUED = frozenset(
     {
         "version", "analysis fingerprint", "parameters", "platform parameters", "command", "steps", "job parameters",
@@ -246,14 +248,15 @@ def explain(old: Sequence[Entry], new: Sequence[Entry]) -> str:
 def _difference(kind: str, was: tuple[str, str] | None, now: tuple[str, str] | None) -> str:
     name = (now or was or ("", ""))[0]
     phrase = _PHRASES.get(kind, kind).format(name=name)
+    present, past = ("are", "were") if kind in _PLURAL else ("is", "was")
     if now is not None and now[1] == MISSING and was is None:
-        return f"{phrase} is now declared, but missing"
+        return f"{phrase} {present} now declared, but missing"
     if now is None and was is not None and was[1] == MISSING:
-        return f"{phrase} was missing, and is no longer declared"
+        return f"{phrase} {past} missing, and {present} no longer declared"
     if was is None or was[1] == MISSING:
-        return f"{phrase} is new" if kind not in _VALUED else f"{phrase} was set to '{name}'"
+        return f"{phrase} {present} new" if kind not in _VALUED else f"{phrase} {past} set to '{name}'"
     if now is None or now[1] == MISSING:
-        return f"{phrase} was removed"
+        return f"{phrase} {past} removed"
     if kind in _VALUED:
         return f"{phrase} changed from '{was[0]}' to '{now[0]}'"
     return f"{phrase} changed ({was[1][:8]} -> {now[1][:8]})"

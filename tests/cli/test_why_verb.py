@@ -56,7 +56,7 @@ def test_why_of_a_job_that_never_completed_names_the_first_failure(project: Path
     said = r"failed 2 times in a row, first at \d{4}-.*; it ran because: source 'a\.bad' changed \(\w+ -> \w+\)"
     assert re.search(said, told(capsys, "why", "a.bad"))
     main.main(["batch"])
-    assert re.search("failed 3 times in a row, .*: retried after a failure", told(capsys, "why", "a.bad"))
+    assert re.search("failed 3 times in a row, .*: its previous run failed", told(capsys, "why", "a.bad"))
     for _ in range(3):
         main.main(["batch"])
     assert "failed 5 or more times in a row" in told(capsys, "why", "a.bad")

@@ -156,6 +156,10 @@ SENTENCES = [
     ((("version", "1", "a"),), (("version", "2", "b"),), "the builder's version changed from '1' to '2'"),
     ((), (("additional fingerprint", "v", "b"),), "the job's additional fingerprint was set to 'v'"),
     ((("command", "cp", "a"),), (), "the command line was removed"),
+    ((("products", "b", "1"),), (), "the products of job 'b' were removed"),
+    ((), (("products", "b", "1"),), "the products of job 'b' are new"),
+    ((), (("products", "b", fingerprint.MISSING),), "the products of job 'b' are now declared, but missing"),
+    ((("parameters", "{}", "a"),), (), "the builder's parameters were removed"),
     ((("source", "a", "1"),), (("source", "a", "1"),), ""),
     ((("mystery", "a", "1"),), (("mystery", "a", "2"),), "mystery changed (1 -> 2)"),
 ]

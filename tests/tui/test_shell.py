@@ -458,7 +458,7 @@ def test_help_has_two_columns_on_a_wide_screen_and_enter_runs_lines_of_both(tmp_
     in_shell(tmp_path, press, size=(width, 24))
 
 
-def test_help_omits_bindings_of_textual():
+def test_help_omits_bindings_of_textual_and_capitalises_headings():
     active = {
         "ctrl+pageup": ActiveBinding(Screen(), Binding("ctrl+pageup", "page_left", "Page Left"), enabled=True, tooltip=""),
         "r": ActiveBinding(Screen(), Binding("r", "note", "reprocess", id="probe.reprocess"), enabled=True, tooltip=""),
@@ -466,6 +466,8 @@ def test_help_omits_bindings_of_textual():
 
     text = "".join(part.text for parts in help_lines(active, Keymap(), (), "here") for part in parts)
 
+    assert " Here" in text
+    assert " Commands" in text
     assert "reprocess" in text
     assert "Page Left" not in text
 

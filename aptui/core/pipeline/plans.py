@@ -29,7 +29,7 @@ from aptui.core.state.working_set import Unsettled, may_add_sources, targets_of
 
 _OF_ANALYSES = frozenset({"rule", "source", "dependency", "companion"})
 """The kinds of inputs that an analysis shares with the jobs that it plans."""
-RETRIED = "retried after a failure"
+RETRIED = "its previous run failed"
 PLANNED = "parameters of its analysis changed"
 
 

@@ -345,7 +345,7 @@ def _signs(names: Sequence[str]) -> str:
 
 
 def _heading(text: str) -> Parts:
-    return (Part(f" {text}", "title"),)
+    return (Part(f" {text[:1].upper()}{text[1:]}", "title"),)
 
 
 def _row(keys: str, does: str, width: int, action: str = "") -> Parts:

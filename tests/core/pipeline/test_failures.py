@@ -140,7 +140,7 @@ def test_setting_retry_failed_decides_whether_a_failed_job_is_retried(policy: Re
 
     assert world.settle(restart=True).ran() == runs
     if runs:
-        assert world.job(NAME).reason == "retried after a failure"
+        assert world.job(NAME).reason == "its previous run failed"
 
 
 def test_job_that_failed_for_an_outside_cause_is_always_retried() -> None:
@@ -234,7 +234,7 @@ def test_retry_of_an_unchanged_failed_job_always_has_the_same_reason(*, had_prod
         world.settle(restart=restarts)
         reasons.append(world.job(NAME).reason)
 
-    assert reasons == ["retried after a failure"] * 3
+    assert reasons == ["its previous run failed"] * 3
 
 
 @pytest.mark.parametrize("had_products", [True, False], ids=["with products", "without products"])

@@ -226,7 +226,7 @@ def test_failed_job_is_retried_once_at_every_scan(world: World, restart: bool) -
 
     assert world.runs == {"a.s@linux:main": 1}
     assert world.analyses == {"b.s": 1}
-    assert world.job("a.s@linux:main").reason == "retried after a failure"
+    assert world.job("a.s@linux:main").reason == "its previous run failed"
 
 
 def test_reason_of_a_failed_job_names_its_changed_source(world: World) -> None:

@@ -433,7 +433,8 @@ class EventLog(Vertical):
             self.set_class(is_tall, "-tall")
             self._show_context(self.log_pane.cursor_key)
         self.log_pane.show_context(not is_wide)
-        shows_details = self._shows_both or (self.has_details and self._only == "details")
+        has_job = self.info is not None or self.job_details is not None
+        shows_details = (self._shows_both and has_job) or (self.has_details and self._only == "details")
         shows_log = self._shows_both or not shows_details
         had_focus = self.screen.focused is self.details and not shows_details
         for part in ("#event-main", "#event-title", "#event-lines"):

@@ -133,6 +133,8 @@ async def test_empty_details_have_no_title(app, pilot, pane):
     await sees(pilot, app, "no job is selected")
     await until(pilot, lambda: "Details of this line" not in text(app))
     assert not {"Value", "About this job"} & set(re.split(r"  +", text(app)))
+    head = next(line for line in lines(app) if "Event log" in line)
+    assert re.fullmatch(" ─+ Event log ─+ *", head)  # the rule has no second part above nothing
 
 
 @on_jobs()
