@@ -38,7 +38,7 @@ def plans_and_edges(
     If two jobs have the same key and platform, the later job is used. The engine drops jobs for platforms that it does not make.
 
     Raises:
-        Refused: an additional fingerprint without an analysis fingerprint, or values of wrong types.
+        AnswerRefused: an additional fingerprint without an analysis fingerprint, or values of wrong types.
     """
     plans: dict[tuple[str, str], JobPlan] = {}
     try:

@@ -31,15 +31,17 @@ from aptui.core.project import Builder, BuilderKind, BuilderStep
 from aptui.core.run_report import code_digest
 from aptui.sdk import JobError
 from aptui.shared.files import clocks
+from aptui.worker.file_access import StatKey, stat_key
 
-_Stamp = tuple[int, int, int, int]
 _CHANGED = "changed"
 """Replaces the digest of a file that was written while it was loaded; this text differs from every real digest."""
 _MOST_KNOWN = 1000
 _loaded: dict[str, str] = {}
 """{path: SHA-256 in hex} of the code that this process has loaded."""
-_known: dict[str, tuple[_Stamp, str]] = {}
+_known: dict[str, tuple[StatKey, str]] = {}
+"""{path: (stamp, SHA-256 in hex)}: cached digests of tools and of code files, at most `_MOST_KNOWN`."""
 _folders: set[str] = set()
+"""Folders whose modules `ExactLoader` loads."""
 _code: dict[str, bytes] = {}
 """{builder: digest of the code with which the builder was loaded}; read after each run."""
 
@@ -90,7 +92,7 @@ def loading(builder: Builder) -> Iterator[None]:
 
 
 def code_of(builder: Builder) -> Callable[[], bytes]:
-    """Return a function that returns, after the run, the digest of its code and tools; b"" if it has no code files."""
+    """Return a function that returns, after the run, the digest of the builder's code and tools; b"" without code files."""
     if not builder.code_files:
         return bytes
     is_python = builder.kind is BuilderKind.PYTHON
@@ -98,7 +100,7 @@ def code_of(builder: Builder) -> Callable[[], bytes]:
     return (lambda: _code_of_run(builder, tools)) if tools else (lambda: _code_loaded(builder))
 
 
-def _code_of_run(builder: Builder, tools: dict[str, _Stamp | None]) -> bytes:
+def _code_of_run(builder: Builder, tools: dict[str, StatKey | None]) -> bytes:
     """Return the digest of a builder's code and of its tools, {path: stamp before the run}."""
     own = [path for path, _planned in builder.code_files if path not in tools]
     if own and not any(path in _loaded for path in own):
@@ -116,7 +118,7 @@ def _code_loaded(builder: Builder) -> bytes:
     return found
 
 
-def _tool_digest(path: str, stamp: _Stamp | None) -> str:
+def _tool_digest(path: str, stamp: StatKey | None) -> str:
     """Return the digest of a tool that had `stamp` before the run."""
     return _digest(path) if stamp is not None and _stamp(path) == stamp else _CHANGED
 
@@ -142,12 +144,11 @@ def _digest(path: str) -> str:
     return digest
 
 
-def _stamp(path: str) -> _Stamp | None:
+def _stamp(path: str) -> StatKey | None:
     try:
-        found = os.stat(path)
+        return stat_key(os.stat(path))
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 
 ENTRY_POINT_GROUP = "aptui.builders"

@@ -1,6 +1,6 @@
 """Calls of builders: `analyse` and `process`.
 
-They run in a worker, or in the foreground for `aptui rerun`, but never in the engine.
+The calls run in a worker process, or in the process of `aptui rerun`, but never in the engine.
 
 Every failure (an exception, a product that does not exist, a process left behind) becomes a result, unless the builder kills the
 process.
@@ -20,7 +20,6 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
-import aptui
 from aptui.core.fingerprint import planning_params
 from aptui.core.model import EdgeKind, JobPlan, SourceEdge
 from aptui.core.notices import LogLevel
@@ -48,8 +47,7 @@ from aptui.sdk import (
     is_same_for_all_sources,
 )
 from aptui.shared.files import clocks, lfs
-from aptui.worker import builder_import as worker_used
-from aptui.worker import file_access, reads
+from aptui.worker import builder_import, file_access, reads
 from aptui.worker.answers import AnswerRefused, edges_of, plans_and_edges
 from aptui.worker.commands.batch import SharedStarts, group_key
 from aptui.worker.commands.command import CommandWatch
@@ -62,11 +60,6 @@ from aptui.worker.processes import end_children
 
 if TYPE_CHECKING:
     import traceback
-
-_PACKAGE = f"{os.path.dirname(aptui.__file__)}/"
-_BUILDERS = f"{_PACKAGE}builders/"
-_LIBRARIES = (f"{os.path.dirname(os.__file__)}/", "<")
-_INSTALLED = ("/site-packages/", "/dist-packages/")
 
 # One step of a run. The result of a step is a `RunEnding`, even after an exception, `sys.exit`, or a process left behind.
 
@@ -167,24 +160,18 @@ def describe_error(error: BaseException) -> tuple[str, list[str]]:
     text = "".join(f"{note}: " for note in getattr(error, "__notes__", ()) if note.startswith("step ")) + text
     shown = traceback.TracebackException.from_exception(error)
     _cut_traceback(shown)
-    own = [frame for frame in shown.stack if _is_own(frame.filename)]
+    own = [frame for frame in shown.stack if reads.is_code_of_builder(frame.filename)]
     place = f" ({os.path.basename(own[-1].filename)}:{own[-1].lineno})" if own else ""
     return f"{text}{place}", [line for part in shown.format() for line in part.splitlines()]
 
 
 def _cut_traceback(shown: traceback.TracebackException) -> None:
     """Remove the frames of aptui from the tracebacks of an exception and of its causes, unless no other frames are left."""
-    frames = [frame for frame in shown.stack if not frame.filename.startswith(_PACKAGE) or frame.filename.startswith(_BUILDERS)]
+    frames = [frame for frame in shown.stack if not reads.is_code_of_aptui(frame.filename)]
     shown.stack[:] = frames or shown.stack
     for other in (shown.__cause__, shown.__context__):
         if other is not None:
             _cut_traceback(other)
-
-
-def _is_own(path: str) -> bool:
-    """Whether a file belongs to the builder, and not to a library or to aptui."""
-    is_library = path.startswith((*_LIBRARIES, _PACKAGE)) or any(part in path for part in _INSTALLED)
-    return not is_library or path.startswith(_BUILDERS)
 
 
 def _memory_limit() -> str:
@@ -197,17 +184,17 @@ Load = Callable[[Builder], Any]
 
 
 class BatchSharing(Struct, frozen=True):
-    """Shared state of the runs of one builder in one worker.
+    """Shared state of all runs in one worker.
 
     All runs use the same `folders`, which is safe because the worker does one run at a time. `watch` is called when a command has
-    started, and again when the command takes long; the worker then reports the results of earlier runs. `environment` has the
-    variables of all commands, because `os.environ` is slow. `programs` are programs that keep running between jobs. `starts` has
-    the results of programs that were started once for the files of several runs.
+    started, and again when the command takes long; the worker then reports the results of earlier runs. `environment` returns the
+    cached variables of a builder's commands, because `os.environ` is slow. `programs` are programs that keep running between jobs.
+    `starts` has the results of programs that were started once for the files of several runs.
     """
 
     folders: ReusableWorkspace
     watch: CommandWatch
-    environment: Mapping[str, str]
+    environment: Callable[[str], Mapping[str, str]]
     programs: PersistentPrograms = field(default_factory=PersistentPrograms)
     starts: SharedStarts = field(default_factory=SharedStarts)
 
@@ -220,7 +207,7 @@ def start_together(orders: Iterable[ProcessOrder], builder: Builder, sharing: Ba
     all_params = {**params, **platform_params.get(first.platform, {}), **_json(first.params)}
     values = values_of(first.rel, first.platform, ("", ""), first.rel, all_params)
     with suppress(OSError):  # without a shared result, each order starts the command itself and reports its error
-        sharing.starts.start(group, builder, values | {"quality": first.quality}, sharing.environment)
+        sharing.starts.start(group, builder, values | {"quality": first.quality}, sharing.environment(builder.name))
 
 
 class Terminated(BaseException):
@@ -251,10 +238,10 @@ def analyse(
         find_matches=lambda pattern: find_matches(order, pattern),
     )
     answers: list[CreateJobsResponse] = []
-    code = worker_used.code_of(builder)
+    code = builder_import.code_of(builder)
     seen = reads.Reads(request.full_path)
     is_pointer = os.path.isfile(request.full_path) and file_access.is_pointer(request.full_path, os.path.getsize(request.full_path))
-    seen_or_none = seen if is_pointer or _counts(builder) else None
+    seen_or_none = seen if is_pointer or _records_reads(builder) else None
     ending = guard(log, lambda: answers.append(_create_jobs(load(builder), request, log, seen_or_none)))
     if request.unknown_patterns and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
         declared = edges_of(request.source_dependencies)
@@ -342,7 +329,7 @@ def process(
         threads: maximum number of threads of a Python builder.
     """
     started_ns, began_ns = time.perf_counter_ns(), time.time_ns()
-    code = worker_used.code_of(builder)
+    code = builder_import.code_of(builder)
     log = log or RunLog(builder.name)
     run = _BuilderRun(order, builder, platforms, load, log, sharing, threads)
     ending = guard(log, run.enter)
@@ -463,7 +450,7 @@ class _BuilderRun:
 
     def check_ending(self, ending: RunEnding) -> RunEnding:
         """Return how the run ended: STALE instead of success or failure if a file that the run read has changed."""
-        if not _counts(self.builder):
+        if not _records_reads(self.builder):
             return ending
         self.used_files, self.changed = self._seen.list_used(), ending.changed
         if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) and (changed := self._seen.find_changed()):
@@ -489,8 +476,8 @@ class _BuilderRun:
 
     def _call_command(self) -> None:
         params = {**self._params(), **_json(self.order.params)}
-        sharing = self.sharing
-        shared = (sharing.watch, sharing.environment, sharing.programs, sharing.starts) if sharing else ()
+        sharing, name = self.sharing, self.builder.name
+        shared = (sharing.watch, sharing.environment(name), sharing.programs, sharing.starts) if sharing else ()
         job = run_command(self.order, self.builder, self.folders, self.source, params, self.log, self._seen, *shared)
         self.command_line, self.peak_rss_bytes, self.share_ms = job.command_line, job.peak_rss_bytes, job.share_ms
         if job.error:
@@ -634,7 +621,7 @@ class _Peak:
         return max(own_kib, children_kib if children_kib > self._children_kib else 0) * 1024
 
 
-def _counts(builder: Builder) -> bool:
+def _records_reads(builder: Builder) -> bool:
     return builder.undeclared_reads is not UndeclaredReads.IGNORE
 
 

@@ -63,7 +63,7 @@ def open_regular(path: str, flags: int = 0) -> tuple[int, os.stat_result]:
     """Open a file for reading and return (descriptor, its stat).
 
     Raises:
-        Changed: it is gone, or not a regular file.
+        FileChanged: it is gone, or not a regular file.
         OSError: it cannot be read.
     """
     try:
@@ -110,7 +110,7 @@ def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = Non
         copy: also receives the bytes, unless the file is a Git LFS pointer.
 
     Raises:
-        Changed, OSError: as `open_regular`; Changed also if another process wrote to the file in the meantime.
+        FileChanged, OSError: as `open_regular`; FileChanged also if another process wrote to the file in the meantime.
     """
     descriptor, before = open_regular(path)
     try:
@@ -466,7 +466,7 @@ def copy_into(path: str, staged: str, flags: int = 0) -> FileHash:
     """Copy the file at `path` to the new file `staged` and return the hashes of its bytes.
 
     Raises:
-        Changed, OSError: as `hash_file`.
+        FileChanged, OSError: as `hash_file`.
     """
     source, before = open_regular(path, flags)
     try:

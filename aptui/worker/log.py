@@ -27,7 +27,9 @@ MOST_RECORDS = 2000
 MOST_ANSWER_RECORDS, MOST_ANSWER_CHARS = 2 * MOST_RECORDS, 256 << 10
 """Maximum number of records, and of their characters, in one answer about a running job; clients ask about once a second."""
 TEXT_CHARS = 16_000
+"""Maximum characters of a record's text; a longer text is cut, with a note of the number of characters left out."""
 ERROR_CHARS = 1000
+"""Maximum characters of an error in one line."""
 _SANDBOX = "sandboxed: no network, home or GPU; 'sandbox_paths' adds files"
 
 _HIDDEN = re.compile(
@@ -304,7 +306,7 @@ class LogAnswerer:
                     is_progress_due = False
                     self._report_progress()
                     poll.register(self._signal, select.POLLIN)
-                if questions in ready and not self._take(reader):
+                if questions in ready and not self._answer_requests(reader):
                     return
             except (OSError, wire.WireError):
                 return  # the engine has ended, or a builder closed this socket: the run continues, and requests get no answers
@@ -318,7 +320,7 @@ class LogAnswerer:
         if run is not None and run[1].percent >= 0:
             self._questions.sendall(wire.encode(wire.FrameKind.PROGRESS, wire.RunProgress(run[0], run[1].percent)))
 
-    def _take(self, reader: wire.FrameReader) -> bool:
+    def _answer_requests(self, reader: wire.FrameReader) -> bool:
         """Read and answer requests; return whether more may arrive."""
         data = self._questions.recv(_RECEIVE_BYTES)
         for kind, payload in reader.feed(data):

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import aptui.shared.lean_start  # noqa: F401  # before all that imports msgspec
-from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder, Outcome, ProcessOrder, RunResult
+from aptui.core.orders import AnalyseOrder, AnalyseResult, HashOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.project import SHARE_OF_MEMORY, Builder, BuilderKind
 from aptui.worker import processes, reads, wire
 from aptui.worker.commands.output import marker
@@ -70,8 +70,7 @@ class Worker:
         self._held: list[RunResult] = []
         """Results of commands, held back so that several results share one write and one wake-up of the engine."""
         self._held_since_s = 0.0
-        self._sharing: dict[str, BatchSharing] = {}
-        """{builder: shared state of its runs}; the runs of all builders use the same folders."""
+        self._sharing: BatchSharing | None = None
         self._variables = BuilderVariables((), ())
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
 
@@ -85,7 +84,7 @@ class Worker:
     def _perform(self, kind: wire.FrameKind, record: Any) -> None:
         match kind:
             case wire.FrameKind.COPY:
-                self._send(wire.FrameKind.COPIED, self._copy(record))
+                self._send(wire.FrameKind.COPIED, copy_files(record))
             case wire.FrameKind.HASH:
                 order: HashOrder = record
                 if order.asks_writers:  # the kernel sends SIGIO if another process opens a file on which this worker holds a lease
@@ -101,8 +100,8 @@ class Worker:
                         self._start_together(record[at:])
                     self._process(job)
                 self._flush()
-                for sharing in list(self._sharing.values())[:1]:
-                    sharing.starts.clear()
+                if self._sharing is not None:
+                    self._sharing.starts.clear()
                 self._log_answerer.end()
                 self._retire_if_due()
             case wire.FrameKind.SETUP:
@@ -119,10 +118,6 @@ class Worker:
         if setup.nice:
             os.nice(setup.nice)
         self._send(wire.FrameKind.READY, wire.WorkerNote())
-
-    @staticmethod
-    def _copy(orders: Sequence[CopyOrder]) -> list[RunResult]:
-        return copy_files(orders)
 
     def _analyse(self, order: AnalyseOrder) -> None:
         from aptui.worker import builder_run
@@ -156,8 +151,7 @@ class Worker:
         log = RunLog(builder.name)
         self._log_answerer.begin(order.run_key, log)
         with _make_safe(limit_bytes if is_command else _with_answerer(limit_bytes)):
-            sharing = self._find_sharing(builder.name)
-            result = builder_run.process(order, builder, self._platforms, self._load, sharing, log, self._setup.threads)
+            result = builder_run.process(order, builder, self._platforms, self._load, self._share(), log, self._setup.threads)
         if is_command:
             self._hold(result)
         else:
@@ -172,8 +166,7 @@ class Worker:
         """
         from aptui.worker import builder_run
 
-        first, builder = orders[0], self._builders.get(orders[0].builder)
-        sharing = self._find_sharing(first.builder)
+        first, builder, sharing = orders[0], self._builders.get(orders[0].builder), self._share()
         if builder is None or sharing.starts.knows(first.run_key):
             return
         self._flush()  # send the held results, because the engine takes the first run without an answer for the current run
@@ -200,23 +193,14 @@ class Worker:
             self._answer(wire.FrameKind.RAN, self._held)
             self._held = []
 
-    def _find_sharing(self, builder: str) -> BatchSharing:
-        """Return the shared state of a builder's runs."""
-        found = self._sharing.get(builder)
-        if found is None:
-            from msgspec.structs import replace
-
+    def _share(self) -> BatchSharing:
+        """Return the shared state of all runs; create it for the first run."""
+        if self._sharing is None:
             from aptui.worker.builder_run import BatchSharing
             from aptui.worker.outputs.products import ReusableWorkspace
 
-            known = next(iter(self._sharing.values()), None)
-            environment = self._variables.environment(builder)
-            if known is not None:
-                found = replace(known, environment=environment)
-            else:
-                found = BatchSharing(ReusableWorkspace(), self._flush_overdue, environment)
-            self._sharing[builder] = found
-        return found
+            self._sharing = BatchSharing(ReusableWorkspace(), self._flush_overdue, self._variables.environment)
+        return self._sharing
 
     def _load(self, builder: Builder) -> Any:
         instance = self._instances.get(builder.name)
@@ -241,10 +225,10 @@ class Worker:
 
     def _end(self) -> None:
         self._flush()
-        for sharing in list(self._sharing.values())[:1]:
-            sharing.programs.end()
-            sharing.starts.clear()
-            sharing.folders.remove()
+        if self._sharing is not None:
+            self._sharing.programs.end()
+            self._sharing.starts.clear()
+            self._sharing.folders.remove()
         for instance in self._instances.values():
             shutdown = getattr(instance, "shutdown", None)
             if callable(shutdown):
@@ -342,6 +326,7 @@ def _leave(status: int) -> NoReturn:
 
 
 def _prepare(parent: int, *descriptors: int) -> list[socket.socket]:
+    """Set the kernel settings and the streams of this process; return the sockets of the inherited `descriptors`."""
     processes.die_with_parent(parent)
     processes.adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -370,7 +355,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     signal.signal(signal.SIGTERM, lambda _number, _frame: _leave(0))
     try:
         Worker(channel, questions).serve()
-    except (ConnectionError, BrokenPipeError):
+    except ConnectionError:
         pass  # the engine has ended
     except BaseException as error:  # noqa: BLE001 - the last handler: print the error, and exit with a status that the engine sees
         if type(error).__name__ == "Terminated":

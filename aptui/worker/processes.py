@@ -39,9 +39,9 @@ def adopt_orphans() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when `parent` dies; exit now if `parent` is dead already.
+    """Have the kernel kill this process when its parent process dies; exit now if the parent is no longer `parent`.
 
-    0 = the process that started this process.
+    `parent` is a process id; 0 skips the check.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent and os.getppid() != parent:
@@ -83,7 +83,8 @@ def end_children() -> list[str]:
 def await_child(name: str, timeout_s: float) -> None:
     """Wait for children called `name`, which end when their work is done; kill them after `timeout_s`.
 
-    Other children may still give work to them, so all children have the same time limit.
+    While other children run, the named children may get more work from them and never end. Then the limit is `_SETTLE_S`, the same
+    as for the other children (`end_children`).
     """
     started = time.monotonic()
     pause_s = 0.0005
@@ -120,7 +121,7 @@ def end_lasting(pid: int) -> None:
 
 
 def _reap() -> bool:
-    """Reap children that ended; return whether others are left."""
+    """Reap children that ended; return whether other children are left."""
     try:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             if ended[0] in _lasting:

@@ -30,7 +30,6 @@ from aptui.core.patterns import below_matcher
 from aptui.core.run_report import Stamp, UsedFile
 from aptui.shared.files import lfs
 from aptui.worker import file_access
-from aptui.worker.file_access import is_pointer
 
 # Files outside the project that a call opened because content names them: the job must fail, whichever process opened them.
 #
@@ -48,7 +47,9 @@ _OWN = tuple(
 _MOST_BYTES = 4 << 20
 """Maximum number of bytes of a file that are searched for names of other files."""
 _LONGEST = 4096
+"""Maximum length of a file name in content (bytes), as Linux limits a path."""
 _MOST_NAMES = 10_000
+"""Maximum number of different names that are compared with one path."""
 _QUOTES = tuple(bytes([mark]) for mark in b"\r\n\0\"'`<>|")
 _ENDS = (_QUOTES, (*_QUOTES, *(bytes([mark]) for mark in b" \t()[]{},;=")))
 """Bytes that end the name of a file: first for names in quotes (these names may contain blanks), then for names without quotes."""
@@ -129,6 +130,17 @@ _CALLS_BUILDERS = _PACKAGE + "worker/builder_run.py"
 Other frames of aptui open files for a builder, and are skipped.
 """
 _IMPORT = "<frozen importlib"
+
+
+def is_code_of_aptui(file: str) -> bool:
+    """Whether a file of Python code belongs to aptui, and not to a builder that aptui ships."""
+    return file.startswith(_PACKAGE) and not file.startswith(_BUILDERS)
+
+
+def is_code_of_builder(file: str) -> bool:
+    """Whether a file of Python code belongs to a builder, and not to a library or to aptui."""
+    is_library = file.startswith((_STANDARD_LIBRARY, "<", _PACKAGE)) or any(part in file for part in _INSTALLED)
+    return not is_library or file.startswith(_BUILDERS)
 
 
 class Reads:
@@ -224,7 +236,7 @@ class Reads:
         reads = []
         probed = {path: where for path, where in self._absent.items() if _is_hidden(_as_configured(path))}
         for path, where in {**probed, **self._found}.items():
-            path = _as_configured(path)  # noqa: PLW2901  # the same file, as the engine calls it
+            path = _as_configured(path)  # noqa: PLW2901  # the path of the same file in the configured scan folder
             if path in self._written or path == self._source or os.path.isdir(path):
                 continue
             is_there, is_hidden = os.path.isfile(path), _is_hidden(path)
@@ -248,9 +260,11 @@ class Reads:
 
 
 _MOST_OUTSIDE = 10_000
+"""Maximum number of recorded files outside the scan folders for one call."""
 MOST_PROBED = 1000
 """Maximum number of missing files and listed folders of a stored result; a run with more is not stored."""
 _pointers: dict[str, tuple[Stamp, bool]] = {}
+"""{path: (stamp, whether the file is a Git LFS pointer)}."""
 _MOST_POINTERS = 20_000
 
 
@@ -261,7 +275,7 @@ def _is_pointer(path: str, stamp: Stamp) -> bool:
     if known is None or known[0] != stamp:
         if len(_pointers) >= _MOST_POINTERS:
             _pointers.clear()
-        known = _pointers[path] = stamp, is_pointer(path, stamp[0])
+        known = _pointers[path] = stamp, file_access.is_pointer(path, stamp[0])
     return known[1]
 
 
@@ -271,7 +285,7 @@ def stamp_of(path: str) -> Stamp:
         found = os.stat(path)
     except OSError:
         return ()
-    return () if stat.S_ISDIR(found.st_mode) else (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+    return () if stat.S_ISDIR(found.st_mode) else file_access.stat_key(found)
 
 
 def _absolute(path: str) -> str:
@@ -353,13 +367,13 @@ def _note_absent(path: Any, options: Mapping[str, Any]) -> None:
 
 
 def _note_listing(reads: Reads, path: Any) -> None:
-    global _reads  # noqa: PLW0603  # the look at its names is an event too
+    global _reads  # noqa: PLW0603  # unset it, because reading the names of the folder raises the same audit event again
     if isinstance(path, int):
         return
     _reads = None
     try:
         reads.note_listed("." if path is None else os.fsdecode(path))
-    except Exception:  # noqa: BLE001, S110  # the call itself says what is wrong
+    except Exception:  # noqa: BLE001, S110  # ignored: the builder's own call to list the folder raises the error
         pass
     finally:
         _reads = reads
@@ -378,7 +392,7 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
         if isinstance(path, int):
             return
         reads.note(path if type(path) is str else os.fsdecode(path), _place, flags if isinstance(flags, int) else 0, is_before=True)  # type: ignore[arg-type]  # fsdecode refuses the rest
-    except Exception:  # noqa: BLE001, S110  # what is raised here would be the builder's: `open` itself says what is wrong
+    except Exception:  # noqa: BLE001, S110  # ignored: an exception would reach the builder, and `open` itself raises the error
         pass
 
 
@@ -432,14 +446,12 @@ def _place() -> str:
         file = frame.f_code.co_filename
         if file == linecache.__file__:  # Python opened the file to show a line of code in a warning or a traceback
             return ""
-        if file.startswith(_PACKAGE) and not file.startswith(_BUILDERS):
+        if is_code_of_aptui(file):
             if file == _CALLS_BUILDERS:
                 break
             frame = frame.f_back
             continue
-        if not file.startswith((_STANDARD_LIBRARY, "<")) and (
-            file.startswith(_PACKAGE) or not any(part in file for part in _INSTALLED)
-        ):
+        if is_code_of_builder(file):
             return _place_of_frame(frame)
         outermost, frame = frame, frame.f_back
     return _place_of_frame(outermost) if outermost else "?"

@@ -31,10 +31,10 @@ class BuilderVariables:
 
     def __init__(self, builders: Sequence[Builder], values: Sequence[tuple[str, bytes]]) -> None:
         own = {builder.name: {name for name, _digest in builder.variables} for builder in builders}
-        everybodys = {name: os.environb.get(name.encode()) for names in (*own.values(), [_BLAS_THREADS]) for name in names}
+        inherited = {name: os.environb.get(name.encode()) for names in (*own.values(), [_BLAS_THREADS]) for name in names}
         known = dict(values)
         self._of = {
-            builder: {name: known.get(name) if name in names else value for name, value in everybodys.items()}
+            builder: {name: known.get(name) if name in names else value for name, value in inherited.items()}
             for builder, names in own.items()
         }
         for builder in builders:

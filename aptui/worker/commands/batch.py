@@ -144,7 +144,7 @@ class SharedStarts:
         except (CommandError, OSError, ValueError):
             return None
         is_listed = bool(rule.products) or (bool(answers) and all(each.products or not each.ok for each in answers.values()))
-        if answers.keys() - sources.keys() or not _are_clear(folders.products, names.values(), is_listed=is_listed):
+        if answers.keys() - sources.keys() or not _are_unambiguous(folders.products, names.values(), is_listed=is_listed):
             return None
         lines = _sort_lines(ended, list(sources))
         found = {}
@@ -206,7 +206,7 @@ def _find_names(
         return []
 
 
-def _are_clear(folder: str, products: Iterable[Sequence[str]], *, is_listed: bool) -> bool:
+def _are_unambiguous(folder: str, products: Iterable[Sequence[str]], *, is_listed: bool) -> bool:
     """Whether each product belongs to one source and is a regular file; without a list of products, each file must be a product."""
     names = [name for each in products for name in each]
     if len(set(names)) < len(names):

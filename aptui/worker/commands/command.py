@@ -30,7 +30,8 @@ from aptui.worker.commands.output import BoundedText
 from aptui.worker.processes import KILLED, kill_group, signal_name
 
 _SHELL_ONLY = re.compile(r"[|&;<>()$`*?\[\]#~!{}\n]|^\s*[A-Za-z_][A-Za-z0-9_]*=")
-_MEANS_NOTHING = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
+_PLAIN_VALUE = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
+"""Pattern of a value without characters that a shell treats specially."""
 _NAMES_OF_FILES = ("name", "stem", "ext", "rel")
 _READ_BYTES = 1 << 16
 DEPENDENCY_OUTPUT_BYTES = 16 << 20
@@ -95,18 +96,13 @@ def invocation(template: str, values: Mapping[str, str], sources: tuple[str, ...
     _refuse_options(found, values)
     direct = _direct_words(template)
     if direct:
-        words = tuple(text for word in direct for text in (sources if word == f"{{{SOURCES}}}" else (_fill(word, values),)))
+        words = tuple(text for word in direct for text in (sources if word == f"{{{SOURCES}}}" else (fill(word, values),)))
         program = find_program(words[0])
         if program:
             return Invocation(program, words, shlex.join(words))
     return Invocation(
         "/bin/sh", ("/bin/sh", "-c", found.line(), "sh", *sources), _format_line(found, values), tuple(environment.items())
     )
-
-
-def fill(text: str, values: Mapping[str, str]) -> str:
-    """Replace placeholders in `text` by plain values; callers escape the values of product globs."""
-    return _fill(text, values)
 
 
 @lru_cache(maxsize=256)
@@ -139,7 +135,12 @@ def _value(values: Mapping[str, str], name: str) -> str:
         ) from None
 
 
-def _fill(text: str, values: Mapping[str, str]) -> str:
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """Replace placeholders in `text` by plain values; callers escape the values of product globs.
+
+    Raises:
+        CommandError: a placeholder has no value.
+    """
     return PLACEHOLDER.sub(lambda match: _value(values, match[1]), text)
 
 
@@ -148,7 +149,7 @@ def _format_line(template: Template, values: Mapping[str, str]) -> str:
 
     Values without special characters are part of the line; other values are assigned to variables before it.
     """
-    plain = {name for name in template.variables if name == SOURCES or _MEANS_NOTHING.fullmatch(values[name])}
+    plain = {name for name in template.variables if name == SOURCES or _PLAIN_VALUE.fullmatch(values[name])}
     text, position = "", 0
     for slot in template.slots:
         text += template.text[position : slot.start]
@@ -214,7 +215,7 @@ def execute(
         # This worker is being stopped: write the output so far to the stream that the engine reads.
         if pid:
             kill_group(pid, signal.SIGKILL)
-            _say(output)
+            _print_ends(output)
         raise
     finally:
         os.close(reader)
@@ -287,7 +288,8 @@ def _read(reader: int, output: BoundedText) -> bool:
     return bool(data)
 
 
-def _say(output: BoundedText) -> None:
+def _print_ends(output: BoundedText) -> None:
+    """Write the head and the last 4 KiB of `output` to stdout."""
     try:
         os.write(1, bytes(output.head) + b"\n" + output.tail[-4096:])
     except OSError:
@@ -322,7 +324,7 @@ def find_products(patterns: tuple[str, ...], products_dir: str, values: Mapping[
         CommandError: no file matches.
     """
     safe = {name: glob.escape(value) for name, value in values.items()} if any("{" in pattern for pattern in patterns) else {}
-    globs = [_fill(pattern, safe) for pattern in patterns] or ["**"]
+    globs = [fill(pattern, safe) for pattern in patterns] or ["**"]
     if any("**" in text for text in globs):
         _refuse_linked_folders(products_dir)
     found: set[str] = set()

@@ -71,7 +71,7 @@ def run_command(
     variables `inherited`. Persistent commands use `programs`; `starts` has the results of program starts for several files.
 
     Raises:
-        Refused: the command cannot be started, or made no product.
+        AnswerRefused: the command cannot be started, or made no product.
     """
     rule = builder.command or CommandRule("")
     values = values_of(order.rel, order.platform, (folders.products, folders.temp), source, params) | {"quality": order.quality}

@@ -20,6 +20,7 @@ MOST_BYTES = 128 << 10
 MOST_LINES = 1000
 """Log lines kept of the beginning and of the end: 256 KiB of empty lines would be a quarter of a million records."""
 _ONE_TIME_MS, _MOST_ARRIVALS = 10, 4096
+"""Interval (milliseconds) in which arriving output gets one time, and the maximum number of recorded times of one stream."""
 LINE_CHARS = 16_000
 """Maximum characters of a log line. A longer line is cut, because users read the log."""
 

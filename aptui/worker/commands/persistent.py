@@ -35,6 +35,7 @@ from aptui.worker.answers import MOST_CHARS
 from aptui.worker.commands import command as commands
 from aptui.worker.commands.command import CommandError, CommandWatch, Execution, Invocation
 from aptui.worker.commands.output import BoundedText
+from aptui.worker.file_access import stat_key
 
 _READ_BYTES = 1 << 16
 _GRACE_MS = 500
@@ -130,9 +131,8 @@ class PersistentPrograms:
             if not is_done:
                 self._running.pop(builder.name).end(is_patient=False)
         if error and answer.id and answer.id == program.last_job:
-            return self.ask(
-                builder, command, request, environment, output, watch, note_progress
-            )  # this is a second answer to the previous job, so read the answer to the present job
+            # The line was a second answer to the previous job: the program is ended above, and a new one gets the present job.
+            return self.ask(builder, command, request, environment, output, watch, note_progress)
         program.last_job = request["id"]
         if is_done and not answer.ok:
             error, kind = answer.failure, FailureKind.ERROR
@@ -296,10 +296,9 @@ def _identify(builder: Builder, command: Invocation, environment: Mapping[str, s
 
 def _stamp(path: str) -> tuple[int, ...]:
     try:
-        found = os.stat(path)
+        return stat_key(os.stat(path))
     except OSError:
         return ()
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 
 def _read_progress(line: bytearray) -> _ProgressLine | None:

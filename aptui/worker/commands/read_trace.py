@@ -94,14 +94,14 @@ def _note(lines: Iterator[str], program: str, reads: Reads) -> None:
         if opened:
             path = _path(opened[1], opened[2], opened[5])
             if path:
-                reads.note(path, lambda: program, _flags(opened[3]))  # noqa: B023  # asked at once
+                reads.note(path, lambda: program, _flags(opened[3]))  # noqa: B023  # `note` calls the function before it returns
             continue
         executed = _EXECUTED.match(line)
         if executed:
             path = _unescape(executed[1])
             program = os.path.basename(path)
             if path.startswith("/"):
-                reads.note(path, lambda: program)  # noqa: B023  # asked at once
+                reads.note(path, lambda: program)  # noqa: B023  # `note` calls the function before it returns
 
 
 def _path(folder: str | None, name: str, reached: str | None) -> str:

@@ -1,8 +1,8 @@
 """Describes builder classes in a separate process: their version, their patterns, the files of their code.
 
-It reads a list of `ClassQuestion` as JSON from stdin, and writes a list of `ClassAnswer` to stdout. Each question is answered in a
-forked process, so that a builder that dies during its import or changes the interpreter does not affect other answers. `registry`
-is the only caller.
+The process reads a list of `ClassQuestion` as JSON from stdin, and writes a list of `ClassAnswer` to stdout. A forked process
+answers each question, so that a builder that dies during its import or changes the interpreter does not affect other answers.
+`engine.registry` starts the process.
 
 Tests: `tests/builders/test_model_builder.py`.
 """

@@ -69,12 +69,14 @@ class ScriptProblem(Struct):
 
 
 class ClassAnswer(Struct):
-    """`files` are (path, size, mtime_ns, SHA-256 hex) of the code; `error` is "" when there are classes.
+    """The answer to a `ClassQuestion`: `classes`, or `found` builders of an adapter, or an `error`.
 
-    `found` are the builders and `problems` the script problems that an adapter found.
+    `files` are (path, size, mtime_ns, SHA-256 hex) of the code and of the installed programs that the classes need; `missing_tools`
+    are the needed programs that are not installed. `problems` are the script problems that an adapter found. `incomplete` are the
+    classes that look like builders but lack members.
 
-    `kind` of an error: "unknown" (with `known` names), "syntax" or "import", both with `line` of the file. `missing_tools` are the
-    programs that the classes need but that are not installed; installed programs are among `files`.
+    `error` is "" if there was none. The `kind` of an error is "unknown" (then `known` has the existing names), "syntax" or "import"
+    (then `line` is the line of the file, 0 if it is unknown).
     """
 
     classes: list[ClassDescription] = field(default_factory=list)

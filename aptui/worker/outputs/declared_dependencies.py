@@ -248,7 +248,7 @@ def add_declared(file: str, products: Sequence[JobProduct]) -> bool:
     """Add the declarations that a command wrote into `file` to its products; return whether the file exists.
 
     Raises:
-        Refused: a line is not valid; the text has the number of the line.
+        AnswerRefused: a line is not valid; the text has the number of the line.
     """
     try:
         lines = read_answer_text(file).splitlines()

@@ -118,8 +118,6 @@ def remove_tree(path: str) -> None:
     try:
         os.rmdir(path)  # the folder is nearly always empty
     except OSError:
-        import shutil
-
         shutil.rmtree(path, ignore_errors=True)
 
 

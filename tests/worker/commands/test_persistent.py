@@ -54,7 +54,9 @@ class Programs:
     def __init__(self, room: Room, tool: Path) -> None:
         self.room, self.tool = room, tool
         self.running = PersistentPrograms()
-        self.sharing = builder_run.BatchSharing(ReusableWorkspace(), lambda **_: None, dict(os.environ), self.running)
+        self.sharing = builder_run.BatchSharing(
+            ReusableWorkspace(), lambda **_: None, lambda _builder: dict(os.environ), self.running
+        )
         rule = CommandRule(f"{sys.executable} {tool}", is_persistent=True)
         self.builder = Builder(b"b" * 16, "tool", BuilderKind.COMMAND, command=rule, code_files=((str(tool), "00"),))
 

@@ -27,7 +27,9 @@ class Shared:
         self.room = room
         self.folders = ReusableWorkspace()
         self.told: list[bool] = []
-        self._sharing = BatchSharing(self.folders, lambda *, takes_long=False: self.told.append(takes_long), dict(os.environ))
+        self._sharing = BatchSharing(
+            self.folders, lambda *, takes_long=False: self.told.append(takes_long), lambda _builder: dict(os.environ)
+        )
 
     def run(self, command: str, order: ProcessOrder | None = None) -> RunResult:
         builder = Builder(b"b" * 16, "tool", BuilderKind.COMMAND, command=CommandRule(command, ("x", "y")))
