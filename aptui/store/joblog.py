@@ -1,8 +1,8 @@
 """Log files in O3DE's format: the logs of jobs and the engine's own log; other modules decide what is logged.
 
-A record is `~~<ms>~~<severity>~~<thread id hex>~~<window>~~<message>`, one physical line, severities 0 (debug) to 5
-(exception). Further content of a record is written as messages too: context as `C: [key] = value` before each line it belongs
-to, warnings and errors as `W: window: text`.
+A record is one physical line: `~~<ms>~~<severity>~~<thread id hex>~~<window>~~<message>`. Severities are 0 (debug) to 5
+(exception). Other content of a record is written as messages, too: context as `C: [key] = value` before each line of its record,
+warnings and errors as `W: window: text` and `E: window: text`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from aptui.core.model import Job
 
 ENGINE_LOG_BYTES = 4 * 1024 * 1024
+"""Maximum size of the engine's log before it is renamed."""
 MOST_ENGINE_LOGS = 5
+"""Maximum number of the engine's logs that are kept, with the log that is being written."""
 _HEADER_FIELD_CHARS = 80
 """Maximum length of a header field; a line with a longer field is not a record."""
 _NAME_BYTES = 255
@@ -107,10 +109,10 @@ def write(path: Path, records: Sequence[LogRecord], warnings: int, errors: int) 
 
 
 def write_below(folder: Path, name: bytes, records: Sequence[LogRecord], warnings: int, errors: int) -> bool:
-    """Write the log of a run in one step; return whether there was anything to write.
+    """Write the log of a run in one step; return whether the run has records, and so a log.
 
-    Records without a time get the current time, because the core has no clock. The file is not synced: a log lost in a power cut
-    costs nothing.
+    Records without a time get the current time, because the core has no clock. The file is not synced, because losing a log in a
+    power cut is harmless.
 
     Args:
         name: path of the log below `folder`. It may come from a database, so it is refused if it leads out of the folder.
@@ -125,11 +127,13 @@ def write_below(folder: Path, name: bytes, records: Sequence[LogRecord], warning
         with closing(ConfinedTree(os.fsencode(folder))) as tree:
             tree.write(name, _encode(lines))
     except OSError as error:
-        raise HostError(
-            f"the log '{folder / os.fsdecode(name)}' cannot be written: {error.strerror}",
-            hint="check its permissions and the free space on its disk",
-        ) from error
+        raise _not_written(folder / os.fsdecode(name), error) from error
     return True
+
+
+def _not_written(path: Path, error: OSError) -> HostError:
+    what = f"the log '{path}' cannot be written: {error.strerror}"
+    return HostError(what, hint="check its permissions and the free space on its disk")
 
 
 def _encode(lines: Sequence[str]) -> bytes:
@@ -260,7 +264,7 @@ class EngineLog:
     """The engine's own log, `<folder>/<base>.log`; a full log is renamed to `<base>.<epoch>.log`, and only the newest logs stay.
 
     Args:
-        started_ms: time of the run that begins.
+        started_ms: start time of the engine.
         begins: text of the first record; "" = three first records, as in O3DE's logs.
     """
 
@@ -272,10 +276,7 @@ class EngineLog:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = _open_to_append(self._path)
         except OSError as error:
-            raise HostError(
-                f"the log '{self._path}' cannot be written: {error.strerror}",
-                hint="check its permissions and the free space on its disk",
-            ) from error
+            raise _not_written(self._path, error) from error
         if begins:
             self.append(LogRecord(LogLevel.INFO, base, begins, started_ms))
             return
@@ -285,7 +286,7 @@ class EngineLog:
         )
 
     def append(self, *records: LogRecord) -> None:
-        """Append records; rename a full log before this."""
+        """Append records; if they do not fit into the log, rename the log first and begin a new one."""
         data = _encode([line for record in records for line in _record_lines(record)])
         try:
             if self._file.tell() and self._file.tell() + len(data) > ENGINE_LOG_BYTES:
@@ -293,10 +294,7 @@ class EngineLog:
             self._file.write(data)
             self._file.flush()
         except OSError as error:
-            raise HostError(
-                f"the log '{self._path}' cannot be written: {error.strerror}",
-                hint="check its permissions and the free space on its disk",
-            ) from error
+            raise _not_written(self._path, error) from error
 
     def close(self) -> None:
         """Close the file."""

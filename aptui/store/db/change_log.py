@@ -1,20 +1,21 @@
 """Records changes for clients and catalogs: each change gets a numbered entry in the feed, in the same transaction.
 
-An entry is identified by kind, asset id and name, and holds the whole new state, or says that it was removed. So a client that
-reads a whole listing and then the following entries, in order, has the content of the database, even if it reads an entry
-twice. Changes without effect have no entry, for example a run with equal products, or another check of a source.
+An entry is identified by kind, asset id and name. It has the whole new state of the source or product, or says that the source or
+product was removed. So a client that reads a whole listing and then the following entries, in order, has the content of the
+database, even if it reads an entry twice. Changes without effect have no entry, for example a run with equal products, or another
+check of a source.
 
-Numbers rise; each engine begins with a number made from the time. If an engine finds fewer entries than the last one left, after a
-power cut or in a restored copy, it still never gives a known number to another entry. A client that asks for an unknown number gets
-`resync`.
+The numbers of entries rise; each engine begins with a number made from the time. After a power cut, or in a restored copy, an
+engine may find fewer entries than the last engine left. Even then it never gives a number that a client may know to another
+entry. A client that asks for an unknown number gets `resync`.
 
 Cost: rows with an id above the previous maximum are new, and one statement writes their entries. Only deleted or replaced rows
-are recorded before the change and compared. SQLite does both, except for rows that change their identity.
+are recorded before the change and compared with the state after it. SQL statements do both, except for rows that change their
+identity, which Python compares.
 """
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from msgspec import Struct
 
 from aptui.store.db.schema import CATALOG_STATE, uuid_text
-from aptui.store.db.statements import id_list
+from aptui.store.db.statements import id_list, query_ids
 
 if TYPE_CHECKING:
     import sqlite3
@@ -71,16 +72,13 @@ class TouchedRows:
             return None
         uuids = {row[0]: row[3] for row in rows.get("put_source", ())}
         put = [source for source in _first(rows, "put_source") if source <= self.source_top]
-        renamed = [source for source, uuid in self._query(_UUIDS_IN, put) if uuid != uuids[source]]
+        renamed = [source for source, uuid in query_ids(self._database, _UUIDS_IN, put) if uuid != uuids[source]]
         gone = [source for source in _first(rows, "drop_source") if source <= self.source_top]
         products = _first(rows, "drop_product", "put_product", "put_link")
         for sql, owners in ((_OF_JOBS, _first(rows, "drop_products", "drop_job")), (_OF_SOURCES, [*gone, *renamed])):
-            products += (number for (number,) in self._query(sql, owners))
+            products += (number for (number,) in query_ids(self._database, sql, owners))
         known = [number for number in dict.fromkeys(products) if number <= self.product_top]
         return Touched([*gone, *put], known, bool(renamed))
-
-    def _query(self, sql: str, ids: Sequence[object]) -> Iterable[Any]:
-        return self._database.execute(sql, (id_list(ids),)) if ids else ()
 
 
 def _first(rows: Rows, *operations: str) -> list[int]:
@@ -360,7 +358,7 @@ class ChangeLog:
         return self._database.execute(subject.renamed).fetchall()
 
     def _put_differences(self, subject: _Subject, top: int, renamed: Sequence[tuple[Any, ...]]) -> None:
-        """Write the differences between removed or renamed rows, and present or new ones."""
+        """Write entries for the rows of `renamed` that are gone or differ now, and for the new rows."""
         before = {key: fact for _row, key, fact in _unpack_rows(renamed) if key.uuid is not None}
         found = self._database.execute(subject.read, (id_list([row[0] for row in renamed]),)).fetchall()
         found += self._database.execute(subject.new, (top,))

@@ -1,9 +1,15 @@
 """Packs the files of one folder into one blob. Plans and manifests are stored as JSON instead, by `core`.
 
-Layout: head (format, count of files, bytes of names); the names joined by NUL, in UTF-8, the folder in its real case first;
-columns of 64
-bits: sizes, mtimes, ctimes, inodes, XXH64; one byte for each file: whether its digest is known; the known digests. Numbers are
-little-endian, so that a cache can be copied to any machine. They are in columns, because one call of `struct` packs a column.
+Layout, in this order:
+
+* head: format, number of files, number of bytes of the names;
+* names in UTF-8, joined by NUL: first the folder in its real case, then the files;
+* columns of 64 bits: sizes, mtimes, ctimes, inodes, XXH64;
+* one byte for each file: whether its digest is known;
+* the known digests.
+
+Numbers are little-endian, so that a cache can be copied to any machine. They are in columns, because one call of `struct` packs a
+column.
 """
 
 from __future__ import annotations
@@ -43,11 +49,8 @@ def pack_files(files: Sequence[FileFact]) -> bytes:
 
 def unpack_files(data: bytes, scan_folder_id: int) -> list[FileFact]:
     """Return the files that `pack_files` packed, in their order."""
-    form, count, text_size = _HEAD.unpack_from(data)
-    if form != _FORMAT:
-        raise InternalError(f"a folder in the asset database has the unknown format {form}")
-    at = _HEAD.size + text_size
-    folder, *names = data[_HEAD.size : at].decode().split("\0")
+    count, at, text = _read_names(data)
+    folder, *names = text.split("\0")
     columns = struct.unpack_from(f"<{3 * count}q{2 * count}Q", data, at)
     mask_at = at + 40 * count
     digests = _digests(data, mask_at, count)
@@ -59,11 +62,7 @@ def unpack_files(data: bytes, scan_folder_id: int) -> list[FileFact]:
 
 def find_files(data: bytes, scan_folder_id: int, key: str) -> list[FileFact]:
     """Return the files of a packed folder whose path in lower case is `key`; other files are not unpacked."""
-    form, count, text_size = _HEAD.unpack_from(data)
-    if form != _FORMAT:
-        raise InternalError(f"a folder in the asset database has the unknown format {form}")
-    at = _HEAD.size + text_size
-    text = data[_HEAD.size : at].decode()
+    count, at, text = _read_names(data)
     lower = f"{text.lower()}\0"
     places = sorted(place for name in (key.rpartition("/")[2], f"/{key}") for place in _places(lower, f"\0{name}\0"))
     if not places:
@@ -71,6 +70,15 @@ def find_files(data: bytes, scan_folder_id: int, key: str) -> list[FileFact]:
     folder, *names = text.split("\0")
     prefix = f"{folder}/" if folder else ""
     return [_file_at(data, at, count, place, scan_folder_id, prefix, names[place]) for place in places]
+
+
+def _read_names(data: bytes) -> tuple[int, int, str]:
+    """Return (number of files, index of the first column, the names joined by NUL) of a packed folder."""
+    form, count, text_size = _HEAD.unpack_from(data)
+    if form != _FORMAT:
+        raise InternalError(f"a folder in the asset database has the unknown format {form}")
+    at = _HEAD.size + text_size
+    return count, at, data[_HEAD.size : at].decode()
 
 
 def _places(names: str, wanted: str) -> Iterator[int]:

@@ -1,8 +1,8 @@
 """Recognizes databases that O3DE wrote, and reads them from private copies, so that they never change.
 
-SQLite never opens the file itself: even a reader makes a shared-memory file beside a database with a write-ahead log, and the
-last reader that closes it empties the log. The copy includes the write-ahead log; both are copied again if they changed while
-being copied.
+SQLite never opens O3DE's file itself: even a reader makes a shared-memory file beside a database with a write-ahead log, and the
+last reader that closes the database empties the log. The copy includes the write-ahead log. If the database or its log changes
+while being copied, both are copied again.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ def read_only_uri(path: Path, *, is_immutable: bool = False) -> str:
 COMPANIONS = ("-wal", "-journal")
 """Suffixes of files beside a database that are part of the database while they exist."""
 _TRIES = 5
+"""Maximum number of attempts to copy a database that is being written."""
 _PREFIX = "aptui-copy-"
 _NEW_S = 60.0
+"""Minimum age (seconds) of an unlocked folder before it counts as the copy of a dead process."""
 
 _Stamp = tuple[tuple[int, int, int] | None, ...]
 
@@ -50,10 +52,10 @@ _Stamp = tuple[tuple[int, int, int] | None, ...]
 class ForeignWriter(Enum):
     """Which program wrote a database."""
 
-    NONE = "nobody"
+    NONE = "none"
     APTUI = "aptui"
     O3DE = "O3DE"
-    OTHER = "somebody else"
+    OTHER = "other"
 
 
 class _Copy(Struct, frozen=True):
@@ -78,7 +80,9 @@ class _Copy(Struct, frozen=True):
 _ours: dict[Path, tuple[int, int, int]] = {}
 """{path: stamp} of databases that aptui wrote; cached because a start checks a database several times."""
 _copies: dict[Path, _Copy] = {}
+"""{path of a database: its newest copy}."""
 _former: dict[Path, _Copy] = {}
+"""{path of a database: the copy before its newest copy}."""
 _lock = threading.Lock()
 
 

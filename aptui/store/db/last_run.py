@@ -1,4 +1,4 @@
-"""Queries of the up-to-date check about the state after the last run, in a module with few imports.
+"""Queries about the state after the last run, for the check whether everything is up to date; this module has few imports.
 
 Tests: `tests/engine/loop/test_after_runs.py`.
 """
@@ -189,11 +189,8 @@ class FolderArchive:
         return merge_folder([unpack_files(data, part) for _, part, data in ranked], self._metadata_types)[0]
 
 
-# `ProductArchive` returns the products that the database records for the cache: their names, digests and folders.
-
-
 class ProductArchive:
-    """The queries of `engine.cache.cache.ProductIndex`: products and the folders of the cache."""
+    """The queries of `engine.cache.cache.ProductIndex`: names and digests of products, and the folders of the cache."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -221,11 +218,8 @@ class ProductArchive:
         return dict(self._database.execute("SELECT name, ctime_ns FROM aptui_cache_folders").fetchall())
 
 
-# The engine (`engine.loop.engine_reports`) uses these queries about earlier sessions.
-
-
 class SessionArchive:
-    """Runs the queries on a connection to the database."""
+    """Queries of the engine about earlier sessions (`engine.loop.engine_reports`)."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database

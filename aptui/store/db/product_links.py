@@ -1,7 +1,7 @@
 """Fills the table `ProductDependencies`: the declared links (`aptui_product_links`) joined with the existing products.
 
-The writer updates it at the end of each transaction that changes links, products or identities of sources. So the two always
-agree, and the rows do not depend on the order in which products were added.
+The writer updates the table at the end of each transaction that changes links, products or identities of sources. So both tables
+always agree, and the rows do not depend on the order in which products were added.
 
 The rules, as in O3DE's `PathDependencyManager.cpp`:
 
@@ -9,19 +9,20 @@ The rules, as in O3DE's `PathDependencyManager.cpp`:
 * a link by an exact path has one row for each product at that path, or one unmet row if no product exists;
 * a link by a path with `*` has a row of its own, and one more row for each product that it matches;
 * an exclusion has a row of its own, and removes matches from the links with `*` of the same product;
-* a product has one row for another product, even if several links name it: that of the link by asset id, else of the first link;
+* a product has one row for another product, even if several links name it: the row of the link by asset id, or else of the first
+  link;
 * a product has no row for itself or for another platform, and a path never names an intermediate.
 
-The cost depends on the number of changes. An added or removed product is searched among exact links by its path, and among links
-with `*` by its folders; each pattern is matched with it once, for all products that declare the pattern. Rows that lead to a
-product are found by its asset id.
+The cost depends on the number of changes. Exact links that name an added or removed product are found by its path, and links with
+`*` by the folders above it. Each pattern is compared with the product once, for all products that declare the pattern. Rows that
+lead to a product are found by its asset id.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from aptui.core.links import LOAD_MASK, PRE_LOAD, is_wildcard
 from aptui.core.messages import Rows
@@ -29,12 +30,13 @@ from aptui.core.model import DUPLICATE_MARK, LinkKind, ProductFlag
 from aptui.core.patterns import is_like, literal_prefix
 from aptui.store.db.change_log import MOST_NAMES, Touched
 from aptui.store.db.schema import CATALOG_STATE
-from aptui.store.db.statements import id_list
+from aptui.store.db.statements import query_ids
 
 NO_UUID = bytes(16)
 EXCLUSION_SIGN = ":"
 """First character of `UnresolvedPath` in the row of an exclusion."""
-_CHUNK = 2_000
+_MOST_UUIDS = 2_000
+"""Maximum number of UUIDs in one query; they cannot be in one JSON parameter, because JSON cannot contain blobs."""
 _KIND, _PATH, _PREFIX = 3, 5, 6
 """Columns of "put_link"."""
 
@@ -268,14 +270,14 @@ class ProductLinkProjection:
         put = [*(row[3] for row in rows.get("put_source", ())), *(row[0] for row in rows.get("put_legacy", ()))]
         self._renamed_uuids.update(cast("list[bytes]", put))
         ids = [row[0] for operation in ("put_source", "drop_source", "drop_legacy") for row in rows.get(operation, ())]
-        self._renamed_uuids.update(uuid for (uuid,) in _query_ids(self._database, _UUIDS_OF_SOURCES, ids))
+        self._renamed_uuids.update(uuid for (uuid,) in query_ids(self._database, _UUIDS_OF_SOURCES, ids))
 
     def _readdress(self) -> None:
         """Replace the rows of links by asset id if their UUID may belong to another source now."""
         uuids = list(self._renamed_uuids)
         found: dict[int, None] = {}
-        for at in range(0, len(uuids), _CHUNK):
-            part = uuids[at : at + _CHUNK]
+        for at in range(0, len(uuids), _MOST_UUIDS):
+            part = uuids[at : at + _MOST_UUIDS]
             marks = ", ".join("?" * len(part))
             sql = f"SELECT product_id FROM aptui_product_links WHERE kind = {int(LinkKind.ASSET)} AND source_guid IN ({marks})"
             found.update((product_id, None) for (product_id,) in self._database.execute(sql, part))
@@ -288,7 +290,7 @@ class ProductLinkProjection:
             self.owners.update(owners)
 
     def _targets(self, products: Sequence[int]) -> Iterator[tuple[int, LinkTarget]]:
-        for row in _query_ids(self._database, _OF_PRODUCTS, products):
+        for row in query_ids(self._database, _OF_PRODUCTS, products):
             yield row[0], LinkTarget(*row[1:])
 
     def _make_relative(self, rows: Rows) -> None:
@@ -405,11 +407,6 @@ class ProductLinkProjection:
             rows.setdefault((product_id, guid, sub_id), (product_id, guid, sub_id, platform, flags))
         self._database.executemany(f"{_ROW} VALUES (?, ?, ?, ?, ?, '', 0, 1)", rows.values())
         return {product_id for (product_id, *_rest), row in rows.items() if cast("int", row[4]) & LOAD_MASK == PRE_LOAD}
-
-
-def _query_ids(database: sqlite3.Connection, sql: str, ids: Sequence[object]) -> Iterator[Any]:
-    for at in range(0, len(ids), _CHUNK):
-        yield from database.execute(sql, (id_list(ids[at : at + _CHUNK]),)).fetchall()
 
 
 def _relative(row: tuple[object, ...], roots: Sequence[str]) -> tuple[object, ...]:

@@ -6,11 +6,11 @@ Tests: `tests/store/db/test_writer.py`.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 from operator import itemgetter
-from typing import cast
+from typing import Any, cast
 
 from aptui.core.model import FileFact
 from aptui.core.rows import ROW_OPERATIONS
@@ -253,11 +253,9 @@ STATEMENTS: dict[str, tuple[Statement, ...]] = {name: _SQL[name] for name in ROW
 
 
 MANY = (64, 16)
-"""Numbers of rows that one statement may insert. Such a statement is a quarter cheaper than single rows.
+"""Numbers of rows that one statement inserts if enough rows are left; 128 rows are not cheaper than 64.
 
-128 rows are not cheaper than 64.
-
-Python takes the interpreter's lock only once for all rows of a statement.
+Such a statement costs a quarter less than single rows, and takes Python's interpreter lock only once for all its rows.
 """
 
 
@@ -282,6 +280,17 @@ def execute(database: sqlite3.Connection, sql: str, rows: Iterable[Parameters]) 
 def id_list(ids: Iterable[object]) -> str:
     """Return ids as the one parameter of SQL that reads them by `json_each(?)`."""
     return "[" + ",".join(map(str, ids)) + "]"
+
+
+_CHUNK = 2_000
+"""Maximum number of ids in one query."""
+
+
+def query_ids(database: sqlite3.Connection, sql: str, ids: Iterable[object]) -> Iterator[Any]:
+    """Yield the rows of a query whose parameter is a list of ids (`id_list`); the query runs once for each chunk of the ids."""
+    listed = list(ids)
+    for at in range(0, len(listed), _CHUNK):
+        yield from database.execute(sql, (id_list(listed[at : at + _CHUNK]),)).fetchall()
 
 
 def reshape(rows: Iterable[Parameters], shape: Callable[[Parameters], Parameters] | None) -> Iterable[Parameters]:

@@ -31,7 +31,7 @@ from aptui.shared.errors import HostError, InternalError, KnownError
 from aptui.store.db.change_log import CatalogMark, ChangeLog, TouchedRows
 from aptui.store.db.product_links import ProductLinkProjection
 from aptui.store.db.schema import has_rows, host_error
-from aptui.store.db.statements import STATEMENTS, Parameters, execute, id_list, reshape
+from aptui.store.db.statements import STATEMENTS, Parameters, execute, query_ids, reshape
 
 # Products that a job makes again keep their rows, and so the ids by which other rows refer to them.
 #
@@ -66,7 +66,7 @@ _DECLARED = {
 def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
     """Return `rows` with the drop and the put of the same product replaced by a change of its row.
 
-    It must be called before `rows` are applied.
+    The caller applies the result to `database` afterwards.
     """
     put = rows.get("put_product", ())
     again = {row[0] for row in rows.get("drop_products", ())} & {row[1] for row in put}
@@ -74,7 +74,7 @@ def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
         return rows
     there: dict[_Row, tuple[int, _Row]] = {}
     gone: list[int] = []
-    for job_id, name, sub_id, product_id, *columns in _query_ids(database, _PRODUCTS, again):
+    for job_id, name, sub_id, product_id, *columns in query_ids(database, _PRODUCTS, again):
         if there.setdefault((job_id, name, sub_id), (product_id, tuple(columns)))[0] != product_id:
             gone.append(product_id)
     new_ids: dict[object, int] = {}
@@ -117,13 +117,9 @@ def _declaring_others(database: sqlite3.Connection, rows: Rows, new_ids: Mapping
     now: set[_Row] = set()
     for operation, (table, sql) in _DECLARED.items():
         if has_rows(database, table):
-            before.update((*row, operation) for row in _query_ids(database, sql, new_ids.values()))
+            before.update((*row, operation) for row in query_ids(database, sql, new_ids.values()))
         now.update((new_ids[row[0]], *row[2:], operation) for row in rows.get(operation, ()) if row[0] in new_ids)
     return {cast("int", row[0]) for row in before ^ now}
-
-
-def _query_ids(database: sqlite3.Connection, sql: str, ids: Iterable[object]) -> sqlite3.Cursor:
-    return database.execute(sql, (id_list(ids),))
 
 
 MERGED_ROWS_MAX = 20_000
@@ -374,7 +370,7 @@ class Writer:
                 self._transact([call.action.rows], durable=call.action.durable, then=call.action.then)
             else:
                 call.result = call.action()
-        except Exception as error:  # noqa: BLE001 (whatever happens here belongs to the one who waits)
+        except Exception as error:  # noqa: BLE001 (every error is reported to the waiting caller)
             call.error = self._as_known(error)
         finally:
             call.done.set()

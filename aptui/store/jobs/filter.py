@@ -108,12 +108,15 @@ class Columns(Protocol):
         """Return a code (number of a text) for each row, and the texts of the codes; `field` is one of the `FIELDS` with texts."""
 
     def number(self, field: str) -> npt.NDArray[np.number]:
-        """Return "status" (`STATUS_CODES`), "warnings", "errors", "completed_ms", "duration_ms", a fact or one of `BEINGS`."""
+        """Return a column of numbers, one for each row.
+
+        `field` is "status" (`STATUS_CODES`), "warnings", "errors", "completed_ms", "duration_ms", a fact or one of `BEINGS`.
+        """
 
     def read_log_lines(self, field: str, rows: npt.NDArray[np.integer], check: Callable[[], None] | None) -> Sequence[str]:
-        """Return the log lines of these rows with a level, "error" or "warning".
+        """Return the log lines of these rows with the level `field`: "error" or "warning".
 
-        Without `check` only lines that were already read.
+        Logs that were not read yet are read only if `check` is given; it is called before each log and may raise to stop this.
         """
 
 

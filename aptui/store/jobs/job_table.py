@@ -1,8 +1,8 @@
 """Every job of the asset database as columns, for lists of a million rows.
 
 Only the owner of a table changes it. A row is identified by its index, which never changes; deleted rows stay as dead rows until
-everything is read again. A job is identified by its id. A failed analysis has no id, and is identified by a negative number of our
-own (`analysis_key`).
+everything is read again. A job is identified by its id. A failed analysis has no id; a negative number that only this program uses
+identifies it (`AnalysisKeys`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ from aptui.store.queries.reader import STATUSES, Reader
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from aptui.store.jobs.texts import Codes
-
 
 # Failed jobs are in one group if their errors are equal after paths, names and numbers are masked.
 
@@ -47,6 +45,7 @@ _PARTS = re.compile(
     re.VERBOSE,
 )
 _LONGEST = 500
+"""Maximum number of characters of an error that are compared."""
 
 
 @lru_cache(maxsize=1024)
@@ -409,7 +408,7 @@ class JobTable:
         self._columns["status"][rows] = status
 
     def show_rest(self, rows: Rows) -> None:
-        """Let rows show their stored status again."""
+        """Set the shown status of rows to their stored status, the column "rest"."""
         self._columns["status"][rows] = self._columns["rest"][rows]
 
     def set_durations(self, pairs: Sequence[tuple[int, int]]) -> None:

@@ -1,9 +1,9 @@
 r"""Regular expressions over many short texts, in linear time.
 
-A pattern has RE2's syntax. The texts of a chunk are one buffer, so that a search calls RE2 once for each run of hits and not
-for each text. Texts in the buffer end with a line break, a byte that UTF-8 does not use, and a line break: `^` and `$` are the
-ends of a text, and a character class never matches the byte between two texts. A hit is in one line: in a text with line breaks,
-`^` and `$` are the ends of a line.
+A pattern has RE2's syntax. The texts of a chunk are in one buffer, so that a search calls RE2 only once for adjacent texts that
+match, and not once for each text. Each text in the buffer is followed by a line break, a byte that UTF-8 does not use, and a line
+break. So `^` and `$` match at the ends of a text, and no character class matches the byte between two texts. A match is always
+within one line: in a text with line breaks, `^` and `$` match at the ends of each line.
 
 Plain words, which users type most, are compared by numpy instead: if every second text is a hit, RE2's calls take longer.
 

@@ -74,7 +74,10 @@ def dependents(path: str, database: Reader) -> list[str]:
 
 
 def makers(source: SourceRow | None, database: Reader) -> list[tuple[JobRow, str]]:
-    """Return the jobs that led to an intermediate, each with its reason: first its producer, then the producers before that."""
+    """Return the jobs that led to an intermediate, each with its reason.
+
+    The first job made the intermediate, the second job made the source of the first job, and so on.
+    """
     found: list[tuple[JobRow, str]] = []
     sql = "SELECT JobPK FROM Products WHERE ProductName = ? ORDER BY ProductID DESC LIMIT 1"
     while source is not None and source.scan_folder == INTERMEDIATES and len(found) < _STAGES_MOST:
@@ -118,9 +121,9 @@ _SHORT_UUID = re.compile(r"\{([0-9a-fA-F]{8})(?:…|\.\.\.)\}(?::(\d+|0x[0-9a-fA
 
 
 class DeclaredDependency(Struct, frozen=True):
-    """A source dependency; `source_id` 0 = its target is not a known source: a pattern, a path, a UUID, shown as `text`.
+    """A source dependency; `kind` is "source", "job" or "wildcard".
 
-    `kind` is "source", "job" or "wildcard".
+    `text` is the path of the target; if the target is not a known source (`source_id` 0), its pattern, path or UUID as declared.
     """
 
     text: str
@@ -165,8 +168,8 @@ NOTHING_MISSING = "No missing dependencies found"
 class ProductDetails(Struct, frozen=True):
     """A product with the facts that are cheap to query; `queries.dependencies` has its dependencies.
 
-    `scanned_s` is the time of its last scan for missing dependencies, 0 = never; `scan_says` is the result of this scan besides the
-    findings. `facts` are the facts that its builder reported.
+    `scanned_s` is the time of its last scan for missing dependencies, 0 = never; `scan_says` is the text about the whole scan that
+    is stored with its findings. `facts` are the facts that its builder reported.
     """
 
     product: ProductRow

@@ -16,7 +16,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from aptui.shared.errors import KnownError, UserError
 from aptui.store.db.change_log import (
@@ -31,10 +31,6 @@ from aptui.store.db.change_log import (
 )
 from aptui.store.db.schema import host_error
 from aptui.store.queries.reader import Reader, open_reader
-
-if TYPE_CHECKING:
-    from aptui.store.queries.reader import Reader
-
 
 # `CurrentDatabase` opens the database again after its file is replaced. A check for new data is cheap.
 
@@ -155,7 +151,7 @@ class ChangeTail:
     """A position in the feed of one database, which may be set aside and created again while the position is in use.
 
     Args:
-        path: of the database.
+        path: path of the database.
         since: the number of the last entry that the client has; None = begin with a listing.
         database: a reader that several tails share in one thread; `close` leaves it open.
     """

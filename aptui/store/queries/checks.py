@@ -138,7 +138,7 @@ def _problem(root: bytes, name: str, recorded: bytes) -> str:
 def orphans(reader: Reader, cache_dir: Path, platforms: Sequence[str] = ()) -> Iterator[tuple[str, list[OrphanFile]]]:
     """Yield every folder of the cache with its files that have no row; only folders of platforms, which belong to aptui.
 
-    A product is placed before its row is saved: check the files again that were found while an engine worked (`still_orphans`).
+    While an engine works, check the found files again (`still_orphans`), because a product is placed before its row is saved.
     """
     watched = {name for (name,) in reader.ask("SELECT name FROM aptui_cache_folders")}
     tops = sorted({*platforms, *(name.partition("/")[0] for name in watched)})
@@ -260,10 +260,7 @@ class CheckMark(Struct, frozen=True):
 
 
 def check_marks(reader: Reader, checks: Sequence[Check]) -> dict[int, CheckMark]:
-    """Return {job id: its findings}.
-
-    They are findings about its products and its source's name, and findings of a check that blocks its commit.
-    """
+    """Return {job id: findings about its products and its source's name, and findings of a check that blocks its commit}."""
     found: dict[int, list[tuple[str, str]]] = {}
     for finding in findings(reader, checks):
         jobs = [finding.job_id] if finding.job_id else [job for (job,) in reader.ask(_JOBS_OF_SQL, (finding.source,))]

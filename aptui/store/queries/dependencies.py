@@ -1,11 +1,11 @@
 """Direct dependencies of sources and of products; `asset_graph` finds indirect dependencies.
 
-Of sources: the declared targets, and the sources that they name, in one form for our tables and O3DE's. Our rows are read from
-`aptui_edges`, whose targets are in lower case beyond ASCII; a database of O3DE's own has only `SourceDependency`. Every query takes
-many sources at once.
+`SourceEdges` finds the dependencies of sources: the declared targets, and the sources that the targets name. Its answers have the
+same form for our databases and O3DE's. Our rows are in `aptui_edges`, where letters beyond ASCII are in lower case, too; a database
+that O3DE wrote has only `SourceDependency`. Every query takes many sources at once.
 
-Of products: for the engine, the catalog and the asset panels. Every query reads `ProductDependencies` (made by `db.product_links`)
-and uses an index.
+The functions below it find the dependencies of products, for the engine, the catalog and the asset panels. They read
+`ProductDependencies` (made by `db.product_links`), by an index.
 
 Tests: `tests/store/queries/test_asset_graph.py`.
 """
@@ -265,6 +265,7 @@ def list_same_but_for_case(reader: Reader) -> list[tuple[str, str]]:
 
 
 _CHUNK = 2_000
+"""Maximum number of ids in one query."""
 
 
 class AssetDependency(Struct, frozen=True):
@@ -394,10 +395,11 @@ _CATALOG_SQL = f"""SELECT s.SourceGuid, p.SubID, p.ProductName, p.AssetType, o.s
 def catalog_rows(
     reader: Reader, platform: str, name: str = ""
 ) -> Iterator[tuple[bytes, int, str, bytes, int, bytes, str | None, str | None]]:
-    """Yield the products of a platform, or the one called `name`, for its catalog, by name, without intermediates.
+    """Yield the products of a platform for its catalog, by name, without intermediates; with `name`, only the product of this name.
 
-    Each is (UUID of its source, sub id, name, asset type, size, digest, needs, former sub ids); needs are `UUID in hex, sub id,
-    flags` one after another with a blank between all of them, and None if the product needs none.
+    A row is (UUID of the source, sub id, name, asset type, size, digest, needed products, former sub ids). The needed products are
+    one text: UUID in hex, sub id and flags of each product, all separated by blanks. The former sub ids are separated by blanks,
+    too. Both texts are None instead of empty.
     """
     sql = _CATALOG_SQL.format(
         needs=_NEEDS if _has_rows(reader, "ProductDependencies") else "NULL",

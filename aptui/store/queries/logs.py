@@ -57,7 +57,8 @@ class StoredRunLog(Struct, frozen=True):
 def place_of(log_dir: Path, name: str) -> str:
     """Return the path of a log with this name in the database, as text.
 
-    O3DE writes absolute names. If such a log is gone, the database may have been moved together with its logs.
+    O3DE writes absolute names. If no log exists at such a path, the database may have been moved together with its logs; the path
+    of the log in `log_dir` is then returned.
     """
     if not _ABSOLUTE.match(name):
         return f"{log_dir}/{name}"

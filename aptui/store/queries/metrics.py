@@ -90,7 +90,7 @@ class Entry(Struct, frozen=True):
 
 
 class Amount(Struct, frozen=True):
-    """Number of products and of their bytes."""
+    """Number of products, and their total size; `name` is the name of their platform or folder, or of the single product."""
 
     name: str
     count: int

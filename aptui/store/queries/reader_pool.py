@@ -32,7 +32,7 @@ class Database:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="database")
-        self._rested: queue.LifoQueue[tuple[int, Reader]] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[tuple[int, Reader]] = queue.LifoQueue()
 
     async def ask(self, question: Callable[[Reader], T]) -> T:
         """Run a query in a thread and return its result; the query sees one snapshot.
@@ -44,7 +44,7 @@ class Database:
 
     def _answer(self, question: Callable[[Reader], T]) -> T:
         with translate_errors(self.path):
-            inode, reader = self._take()
+            inode, reader = self._acquire()
             try:
                 with reader.snapshot():
                     answer = question(reader)
@@ -52,10 +52,11 @@ class Database:
                 with contextlib.suppress(Exception):
                     reader.close()
                 raise
-            self._rested.put((inode, reader))
+            self._idle.put((inode, reader))
             return answer
 
-    def _take(self) -> tuple[int, Reader]:
+    def _acquire(self) -> tuple[int, Reader]:
+        """Return (inode of the database file, an idle or new reader of this file)."""
         try:
             inode = os.stat(self.path).st_ino
         except OSError:
@@ -64,7 +65,7 @@ class Database:
             ) from None
         with contextlib.suppress(queue.Empty):
             while True:
-                known, reader = self._rested.get_nowait()
+                known, reader = self._idle.get_nowait()
                 if known == inode:
                     return known, reader
                 reader.close()  # this reader has an earlier database file, which was replaced
@@ -88,4 +89,4 @@ class Database:
         self._threads.shutdown(wait=True, cancel_futures=True)
         with contextlib.suppress(queue.Empty):
             while True:
-                self._rested.get_nowait()[1].close()
+                self._idle.get_nowait()[1].close()

@@ -19,8 +19,8 @@ from aptui.store.queries import dependencies
 from aptui.store.queries.assets import product_ids, source_by_id, source_ids
 from aptui.store.queries.reader import JobRow, Reader, SourceRow
 
-# These queries find products as files: by name, by asset id, in a folder or below a folder. They also find the jobs for which a
-# file waits.
+# These queries find products as files: by name, by asset id, in a folder or below a folder. They also find the sources whose jobs
+# may still make a requested file.
 
 _FILE_COLUMNS = """p.ProductName, COALESCE(o.digest, x''), COALESCE(o.size, -1), s.SourceGuid, p.SubID, p.AssetType"""
 _JOINED = """CROSS JOIN Jobs j ON j.JobID = p.JobPK CROSS JOIN Sources s ON s.SourceID = j.SourcePK
@@ -158,7 +158,10 @@ def find_awaited_by_name(reader: Reader, name: str) -> list[Awaited]:
 
 
 def _starts(file_name: str) -> Iterator[str]:
-    """Yield possible names of the source: the product's up to its first dot, then this name cut before each `_`, the last first."""
+    """Yield possible names of the source: the product's name up to its first dot, then the parts of this name before each `_`.
+
+    The longest name comes first.
+    """
     stem = file_name.partition(".")[0]
     while stem:
         yield stem
@@ -203,20 +206,21 @@ class Served(Struct, frozen=True):
 
 def catalog_page(reader: Reader, platform: str, after: str, limit: int) -> list[Served]:
     """Return the products of a platform whose names come after `after` ("" = from the first), by name, without intermediates."""
-    return _whole(reader, reader.ask(_PAGE_SQL, (after or f"{platform}/", f"{platform}/{_LAST}", limit)).fetchall())
+    return _add_declared(reader, reader.ask(_PAGE_SQL, (after or f"{platform}/", f"{platform}/{_LAST}", limit)).fetchall())
 
 
 def products_named(reader: Reader, names: Collection[str]) -> list[Served]:
     """Return the existing products with these names (with platform)."""
-    return _whole(reader, reader.ask(_NAMED_SQL, (json.dumps(sorted(names)),)).fetchall())
+    return _add_declared(reader, reader.ask(_NAMED_SQL, (json.dumps(sorted(names)),)).fetchall())
 
 
 def products_by_id(reader: Reader, ids: Collection[int]) -> list[Served]:
     """Return these products, by name."""
-    return _whole(reader, reader.ask(_IDS_SQL, (json.dumps(sorted(ids)),)).fetchall())
+    return _add_declared(reader, reader.ask(_IDS_SQL, (json.dumps(sorted(ids)),)).fetchall())
 
 
-def _whole(reader: Reader, rows: Sequence[tuple[int, bytes, int, str, bytes, int, bytes, int, int]]) -> list[Served]:
+def _add_declared(reader: Reader, rows: Sequence[tuple[int, bytes, int, str, bytes, int, bytes, int, int]]) -> list[Served]:
+    """Return the products of rows with `_COLUMNS`, with their needed products and former sub ids."""
     ids = json.dumps([row[0] for row in rows])
     needs: dict[int, list[tuple[bytes, int, int]]] = {}
     for product_id, uuid, sub_id, flags in reader.ask(_NEEDS_SQL, (ids,)) if rows else ():
@@ -240,7 +244,8 @@ def asset_ids(reader: Reader) -> list[tuple[str, bytes, int]]:
 def is_meant(term: str, path: str, *, is_exact: bool) -> bool:
     """Return whether a search term matches a source, by O3DE's rules for asset status requests; both in lower case with `/`.
 
-    Its path ends with the term; unless `is_exact` also without both extensions, or it contains the term cut at its last `_`.
+    A term matches if the path ends with the term. Unless `is_exact`, it also matches if the path ends with the term after the
+    extensions of both are removed, or if the path contains the part of the term before its last `_`.
     """
     if path.endswith(term):
         return True

@@ -215,11 +215,15 @@ def _run(row: tuple[int, str, str, str, bytes, int, int, int, int, int, int]) ->
 LAST_RUNS = 12
 """Maximum number of earlier runs that are compared; these are the newest runs."""
 _FEW = 3
+"""Number of earlier runs below which their noise is not reliable."""
 _NOISES = 3.0
+"""Minimum extra time of a slower run, as a multiple of the noise."""
 _SIGMA = 1.4826
 """Ratio of the standard deviation to the MAD in a normal distribution."""
 _LEAST_SHARE = 0.25
+"""Minimum extra time of a slower run, as a share of the median."""
 _LEAST_MS = 30.0
+"""Minimum extra time of a slower run (milliseconds)."""
 _LEAST_JOBS = 5
 """Minimum number of jobs before a builder counts as slower."""
 

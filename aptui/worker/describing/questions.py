@@ -75,7 +75,7 @@ class ClassAnswer(Struct):
     are the needed programs that are not installed. `problems` are the script problems that an adapter found. `incomplete` are the
     classes that look like builders but lack members.
 
-    `error` is "" if there was none. The `kind` of an error is "unknown" (then `known` has the existing names), "syntax" or "import"
+    `error` is "" after a success. The `kind` of an error is "unknown" (then `known` has the existing names), "syntax" or "import"
     (then `line` is the line of the file, 0 if it is unknown).
     """
 
