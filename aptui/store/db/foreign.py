@@ -8,12 +8,10 @@ while being copied, both are copied again.
 from __future__ import annotations
 
 import atexit
-import fcntl
 import os
 import sqlite3
 import threading
-import time
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from enum import Enum
 from pathlib import Path
 
@@ -43,8 +41,7 @@ COMPANIONS = ("-wal", "-journal")
 _TRIES = 5
 """Maximum number of attempts to copy a database that is being written."""
 _PREFIX = "aptui-copy-"
-_NEW_S = 60.0
-"""Minimum age (seconds) of an unlocked folder before it counts as the copy of a dead process."""
+"""Prefix of the temporary folders of copies; the next process that copies removes the folders of dead processes."""
 
 _Stamp = tuple[tuple[int, int, int] | None, ...]
 
@@ -59,22 +56,11 @@ class ForeignWriter(Enum):
 
 
 class _Copy(Struct, frozen=True):
+    """A copy of a database; `folder` deletes its temporary folder, which this process has locked, when it is closed."""
+
     stamp: _Stamp
-    folder: Path
     path: Path
-    claim: int
-    """A descriptor of the folder that this process has locked.
-
-    As long as it is open, other processes know that the copy is in use.
-    """
-
-    def remove(self) -> None:
-        """Delete the copy."""
-        import shutil  # imported here for a faster start, because databases are rarely copied
-
-        shutil.rmtree(self.folder, ignore_errors=True)
-        if self.claim >= 0:
-            os.close(self.claim)
+    folder: ExitStack
 
 
 _ours: dict[Path, tuple[int, int, int]] = {}
@@ -127,11 +113,10 @@ def private_copy(path: Path) -> Path:
             return known.path
         if not _copies:
             atexit.register(forget_copies)
-            _forget_copies_of_the_dead()
         fresh = _copy(path)
         if known is not None:
             if path in _former:
-                _former[path].remove()
+                _former[path].folder.close()
             _former[path] = known  # the earlier copy is not deleted yet, because a caller may be about to open it
         _copies[path] = fresh
         return fresh.path
@@ -141,40 +126,7 @@ def forget_copies() -> None:
     """Delete all copies."""
     for copies in (_copies, _former):
         while copies:
-            copies.popitem()[1].remove()
-
-
-def _forget_copies_of_the_dead() -> None:
-    """Delete copies of dead processes, which hold no lock. Process ids are not checked, because a container has its own ids."""
-    import shutil  # imported here for a faster start
-    import tempfile
-
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        try:
-            found = os.lstat(folder)
-            # the process that made the folder may not have locked the folder yet
-            if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _NEW_S:
-                continue
-            claim = _claim_folder(folder)
-        except OSError:  # the folder is in use, is a link, or is gone
-            continue
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(claim)
-
-
-def _claim_folder(folder: Path) -> int:
-    """Lock a folder and return the descriptor that holds the lock.
-
-    Raises:
-        OSError: another process has locked the folder, or the path is not a folder.
-    """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
+            copies.popitem()[1].folder.close()
 
 
 def _has_companion(path: Path) -> bool:
@@ -192,30 +144,27 @@ def _identify_writer(uri: str) -> ForeignWriter:
 
 
 def _copy(path: Path) -> _Copy:
-    import shutil  # imported here for a faster start
-    import tempfile
+    import shutil  # both modules are imported here for a faster start, because databases are rarely copied
 
-    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-    copy = folder / path.name
-    claim = -1
-    try:
-        claim = _claim_folder(folder)
-        for _ in range(_TRIES):
-            before = _stamp(path)
-            for suffix in ("", *COMPANIONS):
-                part = copy.with_name(copy.name + suffix)
-                part.unlink(missing_ok=True)
-                with suppress(FileNotFoundError):
-                    shutil.copyfile(path.with_name(path.name + suffix), part)
-            if _stamp(path) == before:
-                return _Copy(before, folder, copy, claim)
-    except OSError as error:
-        _Copy((), folder, copy, claim).remove()
-        raise HostError(
-            f"the database '{path}' cannot be copied to '{folder}': {error.strerror}",
-            hint="check its permissions and the free space on its disk",
-        ) from error
-    _Copy((), folder, copy, claim).remove()
+    from aptui.shared.files.scratch import scratch_folder
+
+    with ExitStack() as stack:
+        try:
+            copy = stack.enter_context(scratch_folder(_PREFIX)) / path.name
+            for _ in range(_TRIES):
+                before = _stamp(path)
+                for suffix in ("", *COMPANIONS):
+                    part = copy.with_name(copy.name + suffix)
+                    part.unlink(missing_ok=True)
+                    with suppress(FileNotFoundError):
+                        shutil.copyfile(path.with_name(path.name + suffix), part)
+                if _stamp(path) == before:
+                    return _Copy(before, copy, stack.pop_all())
+        except OSError as error:
+            raise HostError(
+                f"the database '{path}' cannot be copied to a temporary folder: {error.strerror or error}",
+                hint="check its permissions and the free space on the disk of temporary files",
+            ) from error
     raise HostError(
         f"the database '{path}' cannot be read, because another program is constantly writing it",
         hint="wait until O3DE's Asset Processor is idle",

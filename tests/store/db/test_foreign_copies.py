@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from aptui.shared.errors import HostError
 from aptui.store.db import foreign
 
 
@@ -21,36 +23,29 @@ def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def old(folder: Path) -> Path:
-    folder.mkdir()
-    os.utime(folder, (1, 1))
-    return folder
-
-
-def test_copies_of_dead_processes_are_deleted_and_others_stay(temp: Path, tmp_path: Path) -> None:
-    dead, held, new = old(temp / "aptui-copy-999999999-a"), old(temp / "aptui-copy-999999998-b"), temp / "aptui-copy-999999997-c"
-    new.mkdir()
-    (tmp_path / "precious").mkdir()
-    (tmp_path / "precious/file").touch()
-    (temp / "aptui-copy-1-link").symlink_to(tmp_path / "precious")
-    claim = foreign._claim_folder(held)
-
-    foreign._forget_copies_of_the_dead()
-
-    assert (dead.exists(), held.exists(), new.exists()) == (False, True, True)
-    assert (tmp_path / "precious/file").exists()
-    os.close(claim)
-    foreign._forget_copies_of_the_dead()
-    assert not held.exists()
-
-
-def test_folder_of_a_private_copy_is_locked_while_the_copy_is_kept(temp: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
     with closing(sqlite3.connect(tmp_path / "a.sqlite")) as database:
         database.execute("CREATE TABLE t (x)")
         database.commit()
-    copy = foreign.private_copy(tmp_path / "a.sqlite")
+    return tmp_path / "a.sqlite"
 
+
+def test_folder_of_a_private_copy_is_locked_and_replaces_folders_of_dead_processes(temp: Path, database: Path) -> None:
+    (temp / "aptui-copy-999999999-a").mkdir()
+    copy = foreign.private_copy(database)
+
+    assert list(temp.iterdir()) == [copy.parent]
+    folder = os.open(copy.parent, os.O_RDONLY)
     with pytest.raises(BlockingIOError):
-        foreign._claim_folder(copy.parent)
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(folder)
     foreign.forget_copies()
     assert list(temp.iterdir()) == []
+
+
+def test_missing_folder_for_temporary_files_is_a_host_error(temp: Path, database: Path) -> None:
+    temp.rmdir()
+
+    with pytest.raises(HostError, match="cannot be copied to a temporary folder: No such file or directory"):
+        foreign.private_copy(database)
