@@ -69,6 +69,8 @@ _SLOWER = "slower:"
 _FLAKY = "flaky"
 _SAME_CAUSE = "same-cause"
 _QUOTES = "'\"`"
+_DEEPEST = 64
+"""Maximum value of `--depth`."""
 
 
 def _fail_on(**options: Any) -> Action:
@@ -225,6 +227,35 @@ def report_arguments(parser: ArgumentParser) -> None:
         help="exit with 1 also if a product of the requested platforms is only a draft, because its final product failed or is"
         " postponed",
     )  # fmt: skip
+
+
+def depth_argument(parser: ArgumentParser) -> None:
+    """Declare the option of verbs that group sources by their first folders; `check_list_options` checks it."""
+    help_text = "with --by folder: group by the first N folders of the paths; 1 by default"
+    parser.add_argument("--depth", type=int, default=1, metavar="N", help=help_text)
+
+
+def limit_argument(parser: ArgumentParser, line_count: int) -> None:
+    """Declare the option that limits the lines of a list; `check_list_options` checks it.
+
+    Args:
+        line_count: number of lines that are printed by default.
+    """
+    help_text = f"list at most COUNT lines; by default {line_count}, or all with --json"
+    parser.add_argument("--limit", type=int, default=0, metavar="COUNT", help=help_text)
+
+
+def check_list_options(arguments: Namespace) -> None:
+    """Check the values of `--depth` and `--limit`.
+
+    Raises:
+        UserError: a value is out of its range.
+    """
+    depth, limit = getattr(arguments, "depth", 1), getattr(arguments, "limit", 0)
+    if not 1 <= depth <= _DEEPEST:
+        raise UserError(f"--depth: {depth} is not between 1 and {_DEEPEST}", hint="give a number in this range")
+    if limit < 0:
+        raise UserError(f"--limit: {limit} is not a valid number of lines", hint="give a number above 0")
 
 
 def adopt_argument(parser: ArgumentParser) -> None:

@@ -1,10 +1,8 @@
-"""Runs the programs that `on:` in the configuration names after failures, fixes and the end of all work.
+"""Sends the alerts of `on:` in the configuration after failures, fixes and the end of all work: programs, web hooks, notifications.
 
-One summary (digest) reports many jobs.
-
-The engine's listener only records a notice and returns. A separate thread collects the notices, waits, and sends the digests.
-Programs and web hooks have a timeout; an error is reported once. A job is reported when it begins to fail, not each time it fails
-again.
+An alert sends a digest, a summary that reports many jobs. The engine's listener only records a notice and returns. A separate
+thread waits until more notices have come, and sends the digests. Programs and web hooks have a timeout; an error is reported once.
+A job is reported when it begins to fail, not each time it fails again.
 
 Tests: `tests/features/insight/test_alerter.py`.
 """
@@ -37,16 +35,21 @@ if TYPE_CHECKING:
     from aptui.config.settings import Alert
 
 LISTED = 20
-"""Maximum number of names in a digest (the summary that an alert sends); the digest also has the number of omitted names."""
+"""Maximum number of jobs in a digest; the digest also has the number of all its jobs."""
 PROGRAM_LIMIT_S, HOOK_LIMIT_S = 30.0, 10.0
-_LAST_WORDS_S = 15.0
+"""Timeouts for a program and for the answer to a web hook, in seconds."""
+_CLOSE_LIMIT_S = 15.0
+"""Timeout (seconds) for sending the pending alerts when the engine stops."""
 _MOST_NAMES = 3
+"""Maximum number of sources in the text of a digest."""
 _SUCCESS = range(200, 300)
 
 Key = int | str
 """A job's id, or the path of the source whose analysis failed."""
 Row = tuple[str, str, str, str, str]
+"""A job in a digest; its fields are `_COLUMNS`."""
 Digest = dict[str, Any]
+"""The summary that an alert sends, as JSON."""
 _COLUMNS = ("source", "platform", "job_key", "builder", "error")
 
 
@@ -95,7 +98,7 @@ class Alerter:
             self._work(is_working=notice.is_working)
 
     def close(self, *, has_rested: bool = False) -> None:
-        """Send the pending alerts and stop. If a program does not end, this takes until the program's timeout.
+        """Send the pending alerts and stop; this takes at most `_CLOSE_LIMIT_S` seconds.
 
         Args:
             has_rested: whether the engine finished all work.
@@ -107,7 +110,7 @@ class Alerter:
                 self._wake_thread()
             self._changed.notify()
         if self._thread is not None:
-            self._thread.join(_LAST_WORDS_S)
+            self._thread.join(_CLOSE_LIMIT_S)
 
     def _note(self, job: JobChanged) -> None:
         key: Key = job.job_id or str(job.source)
@@ -137,7 +140,7 @@ class Alerter:
                     self._wake_thread()
 
     def _wake_thread(self) -> None:
-        """Wake the sending thread, because an alert is pending or the delay of an alert has passed."""
+        """Wake the sending thread, because an alert is pending or all work is done; the first call starts the thread."""
         if self._since_s is None:
             self._since_s = self._clock()
         if self._thread is None:
@@ -168,7 +171,7 @@ class Alerter:
         return max(since_s, self._sent_s + quiet_s) - self._clock()
 
     def _pop_due(self) -> list[Digest]:
-        """Return the digests to send, and start collecting new ones."""
+        """Return the digests to send, and remove their jobs from the collected notices."""
         digests: list[Digest] = [_digest(event, news, self._config()) for event, news in self._news.items() if news]
         if self._is_at_rest and self._ran:
             digests.append(_idle_digest(self._ran, len(self._failing), self._config()))
@@ -250,7 +253,7 @@ def _facts(event: str, config: Config) -> Digest:
 
 
 def _try_to_send(way: Callable[[Alert, Digest], None], alert: Alert, digest: Digest) -> str:
-    """Send a digest (the summary of an alert), and return the error text, "" on success."""
+    """Send a digest, and return the error text, "" on success."""
     try:
         way(alert, digest)
     except subprocess.TimeoutExpired:
@@ -261,7 +264,7 @@ def _try_to_send(way: Callable[[Alert, Digest], None], alert: Alert, digest: Dig
 
 
 def _run_program(alert: Alert, digest: Digest) -> None:
-    """Run a program in the project's folder, with the digest on stdin and its event and text in variables.
+    """Run a program in the project's folder, with the digest on stdin, and its event and text in environment variables.
 
     The program runs outside the sandbox, because it needs the network, the desktop or a home folder.
     """

@@ -61,13 +61,17 @@ from aptui.worker.commands.command_job import values_of
 # sources/: the job's source and all inputs, under their paths in the scan folders.
 # run.sh (only for commands): runs the same command line over the sources beside it, without aptui.
 #
-# A capsule has only the files that the job's manifest names and the code of builders, never environment variables.
+# Besides these files, a capsule has only the files that the job's manifest names and the code of builders, never environment
+# variables.
 
 _FILES = ("source", "dependency", "discovered", "companion")
 """Kinds of inputs in a manifest that are files."""
 _JOBS = ("job", "products")
+"""Kinds of inputs in a manifest that are other jobs or their products; a capsule does not contain them."""
 _PROJECT_KEYS = ("limits", "metadata_types", "undeclared_reads")
+"""Configuration keys that the capsule copies from the project."""
 _BELOW = ".aptui.yaml"
+"""Name of the file with the settings of a folder."""
 _HERE = "/…here…"
 """Placeholder for the folder of the capsule while `run.sh` is written; no path of a project contains this text."""
 
@@ -150,7 +154,7 @@ class _Inputs:
         self._roots = database.folder_paths()
 
     def add_to(self, capsule: Capsule, row: JobRow) -> None:
-        """Add every existing file to the capsule, and list the missing files as absent."""
+        """Add every existing file to the capsule, and list the missing inputs in its facts."""
         for kind, name, digest in self._manifest:
             if kind in _JOBS:
                 capsule.facts.lacks.append(f"the products of {name}, on which this job depends")
@@ -223,19 +227,24 @@ def _script(row: JobRow, builder: Builder, quality: Quality) -> bytes:
         return f"#!/bin/sh\n# {printing.line(str(error))}\nexit 1\n".encode()
     quality_variables = ((QUALITY_VARIABLE, quality.value),) if builder.has_drafts else ()
     exports = [f"export {name}={_quote(value)}" for name, value in (*quality_variables, *command.environment)]
-    line = " ".join(map(_quote, command.arguments))
-    lines = ["#!/bin/sh", "# Runs the command of this job on the sources beside this script; the products are in out/.", "set -eu"]
-    lines += [
+
+    lines = [
+        "#!/bin/sh",
+        "# Runs the command of this job on the sources beside this script; the products are in out/.",
+        "set -eu",
         'here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)',
         'rm -rf "$here/out" "$here/temp"',
         'mkdir -p "$here/out" "$here/temp"',
+        'export TMPDIR="$here/temp"',
+        *exports,
+        'cd "$here/temp"',
+        " ".join(map(_quote, command.arguments)),
     ]
-    lines += ['export TMPDIR="$here/temp"', *exports, 'cd "$here/temp"', line]
     return "\n".join(lines).encode("utf-8", "surrogateescape") + b"\n"
 
 
 def _quote(text: str) -> str:
-    """Quote a word for the shell; the script finds the capsule's folder when it runs."""
+    """Quote a word for the shell. The folder of the capsule becomes a variable, which the script sets when it runs."""
     return '"$here"'.join(shlex.quote(part) if part else "" for part in text.split(_HERE)) or "''"
 
 
@@ -246,7 +255,7 @@ def write(capsule: Capsule, file: str) -> int:
     """Write the capsule atomically, and return its size; the same job gives the same bytes.
 
     Raises:
-        HostError: it cannot be written, or an input cannot be read.
+        HostError: the capsule cannot be written, or an input cannot be read.
     """
     path = Path(os.path.abspath(file))
     with (

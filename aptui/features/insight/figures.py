@@ -57,7 +57,7 @@ def _of_database(reader: Reader, name_of: Callable[[bytes], str]) -> Iterator[Fa
 
 
 def _durations(reader: Reader, name_of: Callable[[bytes], str]) -> Family:
-    """Return the durations of each job's last run.
+    """Return the durations of the last runs of all jobs, as a histogram for each builder.
 
     The metric is a gauge, because its value is computed from the database for every request.
     """

@@ -1,8 +1,6 @@
-"""`aptui history` and `aptui trace`: print and compare stored sessions.
+"""`aptui history` and `aptui trace`: list stored sessions, list or trace the runs of one session, or compare two sessions.
 
-A session is printed as a list or a trace of its runs; two sessions are compared.
-
-`aptui compare` compares asset lists; `aptui history` with two sessions compares these sessions.
+`aptui compare` is another verb: it compares asset lists.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from aptui.batch.options import check_list_options, limit_argument
 from aptui.cli.read_access import OpenedProject, open_for_reading
 from aptui.config.own_files import note_written
 from aptui.core.model import EdgeKind
@@ -44,9 +43,10 @@ from aptui.store.queries.session_history import (
 
 _LEAST_BYTES = 1024
 _LEAST_SHARE = 0.01
+"""Minimum growth of a job's products that is reported: a number of bytes, and a share of the earlier size."""
 
 KINDS = ("began_to_fail", "still_failing", "mended", "slower", "faster", "grew", "shrank", "new_jobs")
-"""Kinds of changes of a job, the worst kind first, as in the JSON output."""
+"""Kinds of changes of a job, in the order in which they are printed; keys of the JSON output."""
 _RANKS: dict[str, Callable[[JobComparison], float]] = {
     "slower": lambda change: -change.pace.factor,
     "faster": lambda change: change.pace.factor,
@@ -57,6 +57,7 @@ _RANKS: dict[str, Callable[[JobComparison], float]] = {
 _COLOURS = {"began_to_fail": "red", "still_failing": "yellow", "mended": "green", "slower": "yellow"}
 
 Name = tuple[str, str, str, bytes]
+"""(source in lower case, platform, job key, UUID of the builder) of a job. It stays the same if the job is deleted and added."""
 
 
 class JobComparison(Struct, frozen=True):
@@ -141,9 +142,11 @@ def title_of(kind: str) -> str:
 
 
 _LISTED = 30
+"""Number of printed sessions by default."""
 _MOST_ROWS = 20
 """Maximum number of printed rows for each kind of change; the JSON output has all rows."""
 _SLOWEST = 10
+"""Maximum number of printed runs in the list of the slowest runs."""
 _ENDS = {SessionEnd.RESTED: "", SessionEnd.STOPPED: "stopped", SessionEnd.KILLED: "the engine was killed"}
 
 
@@ -152,9 +155,7 @@ def history_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "sessions", metavar="N", nargs="*", help="a session: its number, 'last', or 'last~1' for the session before the last"
     )
-    parser.add_argument(
-        "--limit", type=int, default=0, metavar="COUNT", help=f"list at most COUNT lines; by default {_LISTED}, or all with --json"
-    )
+    limit_argument(parser, _LISTED)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.epilog = """\
   aptui history            the last sessions: why each began, what ran, what failed
@@ -168,8 +169,7 @@ def history(arguments: Namespace) -> int:
     words = arguments.sessions
     if len(words) > 2:
         raise UserError("too many sessions were given", hint="give one session to show it, or two sessions to compare them")
-    if arguments.limit < 0:
-        raise UserError(f"--limit: {arguments.limit} is not a valid number of lines", hint="give a number above 0")
+    check_list_options(arguments)
     with open_for_reading(arguments) as project:
         chosen = [session_named(project.database, word) for word in words]
         match chosen:
@@ -403,7 +403,10 @@ class Span(Struct, frozen=True):
 
 
 class Timeline(Struct):
-    """The runs of a session over time; `needs` is {job: jobs that it waited for}; `critical` has the jobs of the critical path."""
+    """The runs of a session over time.
+
+    `needs` is {job: jobs on which it depends and which ran in this session}; `critical` are the jobs of the critical path in order.
+    """
 
     spans: list[Span] = field(default_factory=list)
     lane_count: int = 0
@@ -427,7 +430,10 @@ def timeline(reader: Reader, session: int) -> Timeline:
 
 
 def _lay_on_lanes(runs: list[SessionRun]) -> tuple[list[Span], int]:
-    """Lay out runs on lanes: runs that were committed together share a lane if possible; others use the lowest free lane."""
+    """Return the runs on lanes, and the number of lanes.
+
+    Runs that were committed together share a lane if possible; another run gets the free lane with the lowest number.
+    """
     spans: list[Span] = []
     free_ms: list[int] = []
     """Time at which each lane becomes free after the runs that were committed earlier."""
@@ -489,6 +495,7 @@ _PROCESS = 1
 _CRITICAL_LANE = 0
 """Number of the track for the critical path, which is displayed above the tracks of the workers."""
 _MOST_SPANS = 10
+"""Maximum number of printed runs of the critical path; the last runs are printed."""
 
 
 def trace_arguments(parser: ArgumentParser) -> None:

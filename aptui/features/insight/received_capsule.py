@@ -1,10 +1,8 @@
-"""A capsule from another user: unpacked, checked, and turned into a project.
-
-This module unpacks the file within limits, checks it, and makes a project that writes only below its own folder.
+"""Unpacks a capsule of another user, checks it, and makes a project that writes only below its own folder.
 
 The file is untrusted. Its names and sizes are checked before any file is written, and its `capsule.json` before any code runs. Only
-the configuration keys that a job needs are used. The receiver decides where products go, which alerts are sent and how jobs are
-sandboxed.
+the configuration keys that a job needs are used. The settings of the user who runs the capsule determine where products are
+written, which alerts are sent, and how jobs are sandboxed.
 
 Tests: `tests/features/insight/test_received_capsule.py`.
 """
@@ -45,7 +43,9 @@ DEFAULT_LIMIT_BYTES = 1 << 30
 _MOST_MEMBERS = 20_000
 """Maximum number of files and folders. No known job has more inputs, and unpacking this number of files takes only seconds."""
 _MOST_BYTES = {FACTS: 16 << 20, FILE_NAME: 256 << 10, "run.sh": 1 << 20}
+"""{file directly in the capsule: maximum size in bytes}; other files are not allowed there."""
 _MOST_CODE_BYTES = 4 << 20
+"""Maximum size of a Python file of a builder, in bytes."""
 _HEADER_BYTES = 16 << 10
 """Maximum header size of a member: the standard library reads a whole header into memory, some in quadratic time."""
 _PIECE_BYTES = 1 << 20
@@ -60,9 +60,11 @@ _BUILDER_KEYS = frozenset({
 _REPLACED_KEYS = frozenset({"scan_folders", "builders", "local_store", "workers"})
 """Configuration keys whose values this module replaces in every capsule."""
 _MOST_SHOWN = 20
+"""Maximum number of Python files in the list of the capsule's code."""
 _LONGEST_COMMAND = 2000
+"""Maximum number of displayed characters of a command."""
 _WRONG_PLACES = (FileExistsError, NotADirectoryError, IsADirectoryError)
-"""Errors if a file has the path of another member's folder, or a folder has the path of a file."""
+"""Errors of writing a member if the path of a file is the path of another member's folder, or the other way round."""
 _LONGEST_NAME_BYTES, _LONGEST_PART_BYTES = 2000, 255
 _HINT = "'aptui capsule JOB' makes a valid capsule"
 
@@ -114,7 +116,13 @@ class CapsuleInput(Struct):
 
 
 class CapsuleFacts(Struct):
-    """The fields of `capsule.json`, for validation."""
+    """The content of `capsule.json`.
+
+    Args:
+        expected: result of the recorded run.
+        made_by: versions of aptui, Python and the system on which the capsule was made.
+        lacks: descriptions of inputs that the capsule does not contain.
+    """
 
     format: int
     job: CapsuleJob
@@ -213,10 +221,10 @@ class _BoundedStream(gzip.GzipFile):
         self.most_bytes_at_once = _HEADER_BYTES
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return the next bytes.
+        """Return the next `size` bytes.
 
         Raises:
-            UserError: the limit is exceeded.
+            UserError: the limit is exceeded, or `size` is larger than `most_bytes_at_once`.
         """
         if size is None or not 0 <= size <= self.most_bytes_at_once:
             raise UserError("a header in the archive is too long", hint=_HINT)
@@ -310,9 +318,9 @@ class ReceivedProject(Struct, frozen=True):
     """An unpacked capsule as a project.
 
     Args:
-        folder: holds its `aptui.yaml`, which this module wrote.
+        folder: contains the project's `aptui.yaml`, which this module wrote.
         runs: descriptions of the code that would run on this machine.
-        ignored: keys of its configuration that have no effect.
+        ignored: keys of the capsule's configuration that have no effect.
     """
 
     folder: Path
@@ -320,7 +328,7 @@ class ReceivedProject(Struct, frozen=True):
     ignored: tuple[str, ...]
 
     def load(self, platform: str | None) -> Config:
-        """Return the configuration, with which all output is written below `folder` and no alerts are sent."""
+        """Return the configuration. With it, all output is written below `folder`, and no alerts are sent."""
         return load.load_apart(self.folder, platforms=None if platform is None else [platform])
 
 
@@ -328,7 +336,7 @@ def confine(folder: Path) -> ReceivedProject:
     """Replace the configuration of an unpacked capsule by the keys that its job needs.
 
     Raises:
-        UserError: it cannot be read, or has a scan folder outside the capsule.
+        UserError: the configuration cannot be read, or has a scan folder outside the capsule.
     """
     file = folder / FILE_NAME
     whole = read_yaml(file.read_bytes(), FILE_NAME).plain()

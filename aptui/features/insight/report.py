@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
 
+from aptui.batch.options import check_list_options, depth_argument
 from aptui.cli.read_access import OpenedProject, open_for_reading
 from aptui.features.insight.size import folder_of
 from aptui.shared import printing
@@ -46,7 +47,7 @@ class ReportRow(Struct):
 
 
 def read_report(reader: Reader, group: Group) -> list[ReportRow]:
-    """Return the groups of jobs, the group with the most problems first. This takes half a second for 100,000 jobs."""
+    """Return the groups of jobs, those with most failed jobs first. This takes half a second for 100,000 jobs."""
     found: dict[str, ReportRow] = {}
 
     def row_of(source: str, folder: str, builder: bytes, platform: str) -> ReportRow:
@@ -68,17 +69,12 @@ def read_report(reader: Reader, group: Group) -> list[ReportRow]:
         if job.status == "failed":
             row.failed += 1
             row.failures.append(job)
-    return rank_rows(found.values())
-
-
-def rank_rows(rows: Iterable[ReportRow]) -> list[ReportRow]:
-    """Return groups, the worst first."""
-    return sorted(rows, key=lambda row: (-row.failed, -row.errors, -row.warnings, -row.waiting, -row.cancelled, row.name))
+    return sorted(found.values(), key=lambda row: (-row.failed, -row.errors, -row.warnings, -row.waiting, -row.cancelled, row.name))
 
 
 _LISTED = 40
 _FAILURES = 5
-_DEEPEST = 64
+"""Maximum number of printed groups, and of printed failures of one group; the JSON output has all of them."""
 
 
 def report_arguments(parser: ArgumentParser) -> None:
@@ -89,13 +85,7 @@ def report_arguments(parser: ArgumentParser) -> None:
         default="folder",
         help="group jobs by the first folders, the owner in CODEOWNERS, the builder or the platform",
     )
-    parser.add_argument(
-        "--depth",
-        type=int,
-        default=1,
-        metavar="N",
-        help="with --by folder: group by the first N folders of the paths; 1 by default",
-    )
+    depth_argument(parser)
     parser.add_argument("--all", action="store_true", help="also list groups without failures")
     parser.add_argument("--json", action="store_true", help="print a JSON list of groups with all failed jobs")
     parser.epilog = """\
@@ -106,8 +96,7 @@ def report_arguments(parser: ArgumentParser) -> None:
 
 def report(arguments: Namespace) -> int:
     """Print the report."""
-    if not 1 <= arguments.depth <= _DEEPEST:
-        raise UserError(f"--depth: {arguments.depth} is not between 1 and {_DEEPEST}", hint="give a number in this range")
+    check_list_options(arguments)
     with open_for_reading(arguments) as project:
         rows = read_report(project.database, _group(project, arguments))
     shown = rows if arguments.all else [row for row in rows if not row.is_well]
@@ -172,7 +161,7 @@ def _cells(row: ReportRow) -> list[str]:
     return [row.name, f"{row.jobs:,}", *(f"{figure:,}" if figure else "" for figure in figures)]
 
 
-# As on GitHub and GitLab, the owners of a file are those of the last pattern in CODEOWNERS that matches the file. GitLab's sections
+# As on GitHub and GitLab, the last pattern in CODEOWNERS that matches a file determines the owners of the file. GitLab's sections
 # are read as a single section, and owners in the heading of a section are ignored.
 
 PLACES = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
@@ -189,7 +178,7 @@ class Owners:
     """The owners that one CODEOWNERS file names.
 
     Args:
-        root: the folder that its patterns are relative to.
+        root: absolute path of the folder that the patterns are relative to.
         rules: (pattern, owners), in the order of the file.
     """
 
@@ -211,11 +200,12 @@ class Owners:
 class _Rule:
     """One pattern: as in .gitignore, but `folder/*` matches only files directly in the folder.
 
-    Patterns are untrusted. Consecutive segments without `**` match a fixed number of path segments, so only their first match is
-    tried. So the time is proportional to the lengths of pattern and path.
+    Patterns are untrusted, so the time of a match must not explode. `**` divides a pattern into groups of segments (the names
+    between slashes). A group matches a fixed number of names of the path, so only the first match of each group is tried. The time
+    is proportional to the length of the pattern times the length of the path.
 
     Raises:
-        ValueError: it is not a pattern.
+        ValueError: the text is not a pattern.
     """
 
     def __init__(self, text: str) -> None:
@@ -254,7 +244,7 @@ class _Rule:
 
     @staticmethod
     def _pass(runs: Sequence[Sequence[_Segment]], parts: Sequence[str], at: int, end: int) -> int:
-        """Return the end of the first match of these groups of segments at or after position `at`.
+        """Return the position after the first match of these groups of segments, one after another, in `parts[at:end]`.
 
         The result is -1 if the groups do not match.
         """
@@ -274,7 +264,7 @@ def _is_run(run: Sequence[_Segment], parts: Sequence[str], at: int) -> bool:
 
 
 def _compile_segment(text: str) -> _Segment:
-    r"""Return a pattern for one name: `*` is any text, `?` a character, `[…]` a character class, `\` an escape.
+    r"""Return a function that matches one name: `*` is any text, `?` a character, `[…]` a character class, `\` an escape.
 
     Every `*` except the last uses its first possible match without backtracking, as in `core.patterns.wildcard_regex`.
     """
@@ -308,7 +298,7 @@ def owners_of(project_dir: Path) -> Owners:
     """Read the CODEOWNERS of the repository that contains a project, or of the project's folder.
 
     Raises:
-        UserError: the file does not exist, or cannot be read.
+        UserError: the file does not exist, cannot be read, or has an invalid pattern.
     """
     root = next((folder for folder in (project_dir, *project_dir.parents) if (folder / ".git").exists()), project_dir)
     file = next((root / place for place in PLACES if (root / place).is_file()), None)

@@ -1,8 +1,6 @@
-"""The commands `:history`, `:timeline`, `:size`, `:check`.
+"""The commands `:history`, `:timeline`, `:size`, `:check` and `:restore`; each reads the database in a thread.
 
-Each command reads the database in a thread and shows the result on a sheet.
-
-`:restore` sends a request to the engine.
+`:restore` sends a request to the engine; the other commands show their result on a sheet.
 
 Tests: `tests/features/insight/test_session_lines.py`.
 """
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _MakeLines = Callable[["Reader", Sequence[str], Callable[[bytes], str], int], "list[Parts]"]
+"""A function that returns the lines of a sheet from (database, words of the command, function for names of builders, width)."""
 
 
 def session_commands(app: Shell) -> list[Command]:
@@ -74,7 +73,7 @@ def _restore(app: Shell, rest: str) -> None:
 
 
 def _find_run(app: Shell, rest: str) -> None:
-    """Find a run and ask the engine to restore it; show the engine's error, if any."""
+    """Find a run and make the engine restore it, or show why that is not possible."""
     from aptui.store.queries.reader import open_reader
 
     path, _, number = rest.strip().rpartition(" ")

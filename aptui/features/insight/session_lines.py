@@ -1,6 +1,4 @@
-"""Makes the lines of sheets about sessions: all sessions, one session, a comparison of two sessions, a time line, sizes.
-
-The functions run in a background thread.
+"""Makes the lines of the sheets of `:history`, `:timeline`, `:size` and `:check`, in a background thread.
 
 Tests: `tests/features/insight/test_session_lines.py`.
 """
@@ -8,7 +6,6 @@ Tests: `tests/features/insight/test_session_lines.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 
 from aptui.config.configuration import Config
 from aptui.core.asset_checks import CheckLevel
@@ -24,6 +21,7 @@ from aptui.features.insight.history_verb import (
     why,
 )
 from aptui.features.insight.size import SizeBy, add_growth, sizes
+from aptui.shared import printing
 from aptui.shared.sanitize import sanitize
 from aptui.store.queries.checks import findings
 from aptui.store.queries.reader import Reader
@@ -36,9 +34,13 @@ NameOf = Callable[[bytes], str]
 """A function that returns a builder's name for its UUID."""
 _LISTED = 500
 _MOST = 200
+"""Maximum number of lines of a list of sessions or sizes, and of any other list."""
 _SLOWEST = 30
+"""Maximum number of runs in the list of the slowest runs."""
 _LEAST_BAR = 10
+"""Minimum length of the longest bar, in columns."""
 _LABEL = 9
+"""Width of a lane's label, in columns."""
 _ROLES = {
     "began_to_fail": "failed", "still_failing": "failed", "mended": "completed", "slower": "warning", "faster": "completed",
 }  # fmt: skip
@@ -68,14 +70,14 @@ def _list_sessions(found: Sequence[WorkSession], width: int) -> Iterator[Parts]:
     if not found:
         yield (Part(" no session is stored yet", "muted"),)
         return
-    form, cells = ("%m-%d %H:%M", 11) if width < _WIDE else ("%Y-%m-%d %H:%M", 16)
+    cells = 11 if width < _WIDE else 16  # "11-28 15:10" or "2026-11-28 15:10"
     yield (Part(f" {'':>5}  {'began':<{cells}} {'took':>7} {'run':>8} {'failed':>7} {'failing':>7}  why", "header"),)
     for one in found:
         failed = f"{one.jobs_failed:,}" if one.jobs_failed else ""
         failing = f"{one.failing:,}" if one.failing else ""
         yield (
             Part(f" {one.number:>5}  ", "key"),
-            Part(f"{_moment(one.started_ms, form)} {brief(round(one.seconds * 1000)):>7} {one.jobs_run:>8,} "),
+            Part(f"{printing.minute(one.started_ms)[-cells:]} {brief(round(one.seconds * 1000)):>7} {one.jobs_run:>8,} "),
             Part(f"{failed:>7} {failing:>7}", "failed" if failed or failing else ""),
             Part(f"  {shorten(sanitize(why(one)), max(10, width - cells - 43))}"),
         )
@@ -87,7 +89,7 @@ def _title(one: WorkSession) -> Iterator[Parts]:
     yield (Part(f" Session {one.number}", "title"), Part(f"  {sanitize(why(one))}"))
     restored = f", {one.restored:,} restored" if one.restored else ""
     gone = f", {one.jobs_gone:,} gone" if one.jobs_gone else ""
-    took = f" {_moment(one.started_ms)}, {brief(round(one.seconds * 1000))}: "
+    took = f" {printing.minute(one.started_ms)}, {brief(round(one.seconds * 1000))}: "
     yield (Part(f"{took}{one.jobs_run:,} run, {one.jobs_failed:,} failed{restored}{gone}"),)
     if one.commit:
         yield (Part(f" commit {one.commit[:12]}", "muted"),)
@@ -109,8 +111,9 @@ def _list_runs(runs: Sequence[SessionRun], name_of: NameOf, width: int) -> Itera
 
 
 def _compare(old: WorkSession, new: WorkSession, found: Comparison, width: int) -> Iterator[Parts]:
-    yield (Part(f" From session {old.number} to {new.number}", "title"), Part(f"  {_jobs(found.jobs_run)} ran"))
-    yield (Part(f" {_moment(old.ended_ms)} to {_moment(new.ended_ms)}; {old.failing:,} had failed before, {new.failing:,} after"),)
+    yield (Part(f" From session {old.number} to {new.number}", "title"), Part(f"  {printing.count(found.jobs_run, 'job')} ran"))
+    ends = f" {printing.minute(old.ended_ms)} to {printing.minute(new.ended_ms)}"
+    yield (Part(f"{ends}; {old.failing:,} had failed before, {new.failing:,} after"),)
     groups = [(title_of(kind).capitalize(), found.changes[kind], kind) for kind in KINDS if kind in found.changes]
     # All headings are displayed first, because otherwise the user may overlook a slow job below hundreds of failures.
     heads = [f"{len(changes):,} {head.lower()}" for head, changes, _kind in groups]
@@ -136,15 +139,11 @@ def _figure(kind: str, change: JobComparison) -> str:
     return ""
 
 
-def _moment(time_ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
-    return f"{datetime.fromtimestamp(time_ms / 1000):{form}}"  # noqa: DTZ006  # the user's local time
-
-
 # --------------------------------------------------------------------------------------------------------------- time line
 
 
 def time_line(reader: Reader, words: Sequence[str], _name_of: NameOf, width: int) -> list[Parts]:
-    """Return the lines of `:timeline`: a row for each lane, the critical path marked and listed.
+    """Return the lines of `:timeline`: the runs of the critical path, then a row for each lane, where the critical path is marked.
 
     Raises:
         UserError: the word is not a session.
@@ -156,7 +155,7 @@ def time_line(reader: Reader, words: Sequence[str], _name_of: NameOf, width: int
         return [*lines, (Part(" nothing ran", "muted"),)]
     cells = max(_LEAST_BAR, width - _LABEL - 2)
     span_ms = max(span.ended_ms for span in found.spans) or 1
-    lines.append((Part(f" Critical path: {_jobs(len(found.critical))}, {brief(found.critical_ms)}", "header"),))
+    lines.append((Part(f" Critical path: {printing.count(len(found.critical), 'job')}, {brief(found.critical_ms)}", "header"),))
     runs = {span.run.job_id: span.run for span in found.spans}
     for job_id in found.critical[-_MOST:]:
         run = runs[job_id]
@@ -168,12 +167,8 @@ def time_line(reader: Reader, words: Sequence[str], _name_of: NameOf, width: int
     return lines
 
 
-def _jobs(count: int) -> str:
-    return f"{count:,} job" if count == 1 else f"{count:,} jobs"
-
-
 def _lane(lane: int, found: Timeline, cells: int, span_ms: int) -> Parts:
-    """Return one row: the runs over time, `█` on the critical path, `▒` otherwise, in the colour of `✗` if a run failed."""
+    """Return the row of a lane: the runs over time, `█` on the critical path, `▒` otherwise; failed runs have another colour."""
     critical = set(found.critical)
     row = [("", " ")] * cells
     for span in found.spans:
@@ -216,12 +211,11 @@ def sizes_lines(reader: Reader, words: Sequence[str], name_of: NameOf, width: in
         (Part(f" Products by {by.value}", "title"), Part(f"  since session {since.number}" if since else "")),
         (),
     ]
-    most = max((abs(row.grew or 0) if since else row.size for row in rows), default=0)
+    most = max((row.weight for row in rows), default=0)
     bar = max(_LEAST_BAR, width - 58)
     for row in rows[:_LISTED]:
-        value = abs(row.grew or 0) if since else row.size
-        grew = f"{'+' if (row.grew or 0) > 0 else '-'}{size_text(value)}" if since and value else ""
-        cells = max(1, bar * value // most) if value and most else 0
+        grew = f"{'+' if row.grew > 0 else '-'}{size_text(row.weight)}" if row.grew else ""
+        cells = max(1, bar * row.weight // most) if row.weight else 0
         lines.append((
             Part(f" {shorten(sanitize(row.name), 30):<30} ", "path"), Part(f"{row.count:>8,} {size_text(row.size):>8} {grew:>9} "),
             Part("█" * cells, "muted"),
@@ -234,10 +228,8 @@ def sizes_lines(reader: Reader, words: Sequence[str], name_of: NameOf, width: in
 _MOST_FINDINGS = 100
 
 
-def check_lines(
-    config: Config | None, reader: Reader, words: Sequence[str], _name_of: Callable[[bytes], str], width: int
-) -> list[Parts]:
-    """Return the lines of `:check`: all checks, or the named ones."""
+def check_lines(config: Config | None, reader: Reader, words: Sequence[str], _name_of: NameOf, width: int) -> list[Parts]:
+    """Return the lines of `:check`: the findings of all checks, or of the checks whose names are in `words`."""
     checks = [check for check in (config.checks if config is not None else ()) if not words or check.name in words]
     if not checks:
         return [(), (Part(" no checks are configured; add 'checks:' to aptui.yaml", "muted"),)]

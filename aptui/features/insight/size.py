@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from aptui.batch.options import check_list_options, depth_argument, limit_argument
 from aptui.cli.read_access import open_for_reading
 from aptui.config.own_files import note_written
 from aptui.shared import printing
@@ -43,6 +44,11 @@ class SizeRow(Struct):
     size: int = 0
     grew: int | None = None
 
+    @property
+    def weight(self) -> int:
+        """Number of bytes that the group's bar shows: the amount of growth or shrinkage, or else the size."""
+        return self.size if self.grew is None else abs(self.grew)
+
 
 def sizes(reader: Reader, by: SizeBy, name_of: Callable[[bytes], str], depth: int = 1) -> list[SizeRow]:
     """Return the groups of products, the largest first. This takes two seconds for a million products.
@@ -54,43 +60,29 @@ def sizes(reader: Reader, by: SizeBy, name_of: Callable[[bytes], str], depth: in
     """
     found: dict[str, SizeRow] = {}
     for source, product, builder, platform, size in reader.ask(_PRODUCTS_SQL):
-        match by:
-            case SizeBy.FOLDER:
-                name = folder_of(source, depth)
-            case SizeBy.TYPE:
-                name = posixpath.splitext(product)[1].lower() or "(none)"
-            case SizeBy.BUILDER:
-                name = name_of(builder)
-            case SizeBy.PLATFORM:
-                name = platform
+        if by is SizeBy.TYPE:
+            name = posixpath.splitext(product)[1].lower() or "(none)"
+        else:
+            name = _name_group(by, source, builder, platform, name_of, depth)
         row = found.setdefault(name, SizeRow(name))
         row.count += 1
         row.size += size
-    return rank_sizes(found.values())
+    return sorted(found.values(), key=lambda row: (-row.size, row.name))
 
 
 def add_growth(
     reader: Reader, rows: Iterable[SizeRow], by: SizeBy, name_of: Callable[[bytes], str], depth: int, since: WorkSession
 ) -> list[SizeRow]:
-    """Return the groups with their growth since the end of a session, the largest growth first.
+    """Return the groups with their growth since the end of a session, the largest change first.
 
-    Groups whose products were all deleted are included.
-
-    A session stores the total size of a job's products, so growth by type is not available.
+    The result includes groups whose products were all deleted. `by` must not be the type, because a session stores only the total
+    size of a job's products.
     """
-    gone = {
-        job_id for (job_id,) in reader.ask("SELECT job_id FROM aptui_gone_jobs WHERE gone_ms <= ?", (since.ended_ms,))
-    }  # fmt: skip
+    gone = {job_id for (job_id,) in reader.ask("SELECT job_id FROM aptui_gone_jobs WHERE gone_ms <= ?", (since.ended_ms,))}
     before: dict[str, int] = {}
     for run in runs_until(reader, since.number):
         if run.job_id not in gone:
-            name = (
-                folder_of(run.source, depth)
-                if by is SizeBy.FOLDER
-                else run.platform
-                if by is SizeBy.PLATFORM
-                else name_of(run.builder)
-            )
+            name = _name_group(by, run.source, run.builder, run.platform, name_of, depth)
             before[name] = before.get(name, 0) + run.size
     found = {row.name: row for row in rows}
     for name in before.keys() - found.keys():
@@ -100,9 +92,15 @@ def add_growth(
     return sorted(found.values(), key=lambda row: (-abs(row.grew or 0), -row.size, row.name))
 
 
-def rank_sizes(rows: Iterable[SizeRow]) -> list[SizeRow]:
-    """Return groups by size, the largest first."""
-    return sorted(rows, key=lambda row: (-row.size, row.name))
+def _name_group(by: SizeBy, source: str, builder: bytes, platform: str, name_of: Callable[[bytes], str], depth: int) -> str:
+    """Return the name of a job's group; all products of the job belong to this group."""
+    match by:
+        case SizeBy.FOLDER:
+            return folder_of(source, depth)
+        case SizeBy.PLATFORM:
+            return platform
+        case _:
+            return name_of(builder)
 
 
 def folder_of(source: str, depth: int) -> str:
@@ -129,7 +127,7 @@ th { font-weight: 600; border-bottom: 1px solid #8886; } .n { text-align: right;
 def size_page(rows: Sequence[SizeRow], total: SizeRow, by: SizeBy, project: str, since: WorkSession | None) -> str:
     """Return the HTML page; names of products are untrusted text and are escaped."""
     is_diff = total.grew is not None
-    most = max((_weight(row) for row in rows), default=0)
+    most = max((row.weight for row in rows), default=0)
     head = ("", "products", "size", *(("grew",) if is_diff else ()))
     what = f"products by {by.value}" + (f", and their growth since session {since.number}" if since is not None else "")
     at = f" (commit {since.commit[:12]})" if since is not None and since.commit else ""
@@ -153,7 +151,7 @@ def write_page(file: str, page: str) -> None:
 
     Raises:
         UserError: the folder of `file` does not exist.
-        HostError: it cannot be written.
+        HostError: the file cannot be written.
     """
     try:
         with open(os.path.expanduser(file), "w", encoding="utf-8") as out:
@@ -168,14 +166,10 @@ def format_growth(grew: int) -> str:
     return f"{'+' if grew > 0 else '-'}{printing.size(abs(grew))}" if grew else ""
 
 
-def _weight(row: SizeRow) -> int:
-    return row.size if row.grew is None else abs(row.grew)
-
-
 def _row(row: SizeRow, most: int) -> str:
     cells = [f"{row.count:,}", printing.size(row.size), *([] if row.grew is None else [format_growth(row.grew)])]
     kind = "" if row.grew is None else "grew" if row.grew > 0 else "shrank"
-    share = 100 * _weight(row) / most if most else 0
+    share = 100 * row.weight / most if most else 0
     bar = f'<div class="{kind}" style="width:{share:.1f}%"></div>' if share else ""
     numbers = "".join(f'<td class="n">{cell}</td>' for cell in cells)
     return f'<tr><td>{_safe(row.name)}</td>{numbers}<td class="b">{bar}</td></tr>\n'
@@ -186,8 +180,9 @@ def _safe(text: str) -> str:
 
 
 _LISTED = 40
+"""Number of printed groups by default."""
 _BAR = 24
-_DEEPEST = 64
+"""Length of the longest bar, in columns."""
 
 
 def size_arguments(parser: ArgumentParser) -> None:
@@ -198,19 +193,11 @@ def size_arguments(parser: ArgumentParser) -> None:
         default=SizeBy.FOLDER.value,
         help="group products by the first folders, the builder, the platform or the type",
     )
-    parser.add_argument(
-        "--depth",
-        type=int,
-        default=1,
-        metavar="N",
-        help="with --by folder: group by the first N folders of the paths; 1 by default",
-    )
+    depth_argument(parser)
     diff = "show the growth since a session, given by its number ('aptui history') or its commit"
     parser.add_argument("--diff", metavar="SESSION|COMMIT", help=diff)
     parser.add_argument("--html", metavar="FILE", help="write the list to FILE as a page with bars for a browser")
-    parser.add_argument(
-        "--limit", type=int, default=0, metavar="COUNT", help=f"list at most COUNT lines; by default {_LISTED}, or all with --json"
-    )
+    limit_argument(parser, _LISTED)
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.epilog = """\
   aptui size                           products by the first folder of their source.
@@ -222,10 +209,7 @@ def size_arguments(parser: ArgumentParser) -> None:
 def size(arguments: Namespace) -> int:
     """List the sizes of products by group."""
     by, depth = SizeBy(arguments.by), arguments.depth
-    if not 1 <= depth <= _DEEPEST:
-        raise UserError(f"--depth: {depth} is not between 1 and {_DEEPEST}", hint="give a number in this range")
-    if arguments.limit < 0:
-        raise UserError(f"--limit: {arguments.limit} is not a valid number of lines", hint="give a number above 0")
+    check_list_options(arguments)
     if arguments.diff is not None and by is SizeBy.TYPE:
         raise UserError("--diff cannot be used with --by type", hint="use --by folder, builder or platform")
     with open_for_reading(arguments) as project:
@@ -256,9 +240,9 @@ def _json(row: SizeRow) -> dict[str, str | int]:
 def _print(rows: list[SizeRow], total: SizeRow, by: SizeBy, limit: int) -> None:
     is_diff = total.grew is not None
     shown = rows[:limit]
-    most = max((abs(row.grew or 0) if is_diff else row.size for row in shown), default=0)
+    most = max((row.weight for row in shown), default=0)
     header = (by.value, "products", "size", *(("grew",) if is_diff else ()), "")
-    cells = [[*_cells(row), _bar(abs(row.grew or 0) if is_diff else row.size, most)] for row in shown]
+    cells = [[*_cells(row), _bar(row.weight, most)] for row in shown]
     printing.table(header, [*cells, [*_cells(total), ""]], right=(1, 2, 3) if is_diff else (1, 2), spare=(len(header) - 1, 1))
     if len(rows) > limit:
         printing.say(f"and {len(rows) - limit:,} more; --limit {len(rows)} lists all")
