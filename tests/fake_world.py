@@ -522,7 +522,9 @@ class World:
         commands, notices = self.pipeline.handle(event)
         self.notices += notices
         self.commands += commands
-        assert not any(isinstance(command, CommitProducts) for command in commands[:-1]), "a commit ends its answer"
+        assert not any(isinstance(command, CommitProducts) for command in commands[:-1]), (
+            "a commit must be the last command of an answer"
+        )
         for command in commands:
             self._tick()
             self._perform(command)
@@ -737,7 +739,7 @@ class World:
         may_place = fates.pop(0) if fates else len(commit.products)
         for staged, product in commit.products[:may_place]:
             self._tick()
-            assert self.staging.pop(staged) == product.digest, f"{product.name} is not what was said"
+            assert self.staging.pop(staged) == product.digest, f"{product.name} differs from the reported digest"
             self._put(product.name, product.digest)
         if may_place >= len(commit.products):
             return "", len(commit.products)
@@ -762,7 +764,7 @@ class World:
     # ------------------------------------------------------------------------------------------------------------ the pool
 
     def _start(self, order: Order) -> None:
-        assert order.run_key not in self._keys_seen, "a run key came back"
+        assert order.run_key not in self._keys_seen, "a run key was used twice"
         self._keys_seen.add(order.run_key)
         name = self.pipeline_name(order.run_key)
         self.order.append(name)

@@ -144,7 +144,7 @@ class Driven:
         """Return a port from the log of the last run."""
 
         def found() -> list[int]:
-            assert self.process.poll() is None, "it has ended"
+            assert self.process.poll() is None, "the program has ended"
             runs = read_log(self._log) if self._log.exists() else []
             return [int(runs[-1].numbers[name])] if runs and name in runs[-1].numbers else []  # type: ignore[arg-type]
 
@@ -154,7 +154,7 @@ class Driven:
         """Wait for a line in the log of the last run."""
 
         def is_there() -> bool:
-            assert self.process.poll() is None, "it has ended"
+            assert self.process.poll() is None, "the program has ended"
             return said in read_log(self._log)[-1].lines
 
         until(is_there, said)

@@ -181,15 +181,16 @@ def _read_python(path: Path) -> Iterator[Passage]:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             docstrings.add(id(node.value))
             yield Passage(path, node.value.lineno, "docstring", node.value.value)
-    is_test = path.name.startswith("test_")
     code = docstrings | {
         id(each) for node in nodes if isinstance(node, ast.JoinedStr) for each in ast.walk(node) if each is not node
     }
+    is_test = path.name.startswith("test_") or "tests" in path.parts
+    explained = {id(each) for node in nodes if isinstance(node, ast.Assert) and node.msg for each in ast.walk(node.msg)}
     for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             yield Passage(path, node.lineno, "test name", node.name.replace("_", " "))
-        elif is_test or "tests" in path.parts:
-            continue  # strings in tests are data, not prose
+        elif is_test and id(node) not in explained:
+            continue  # other strings in tests are data, not prose
         elif isinstance(node, ast.JoinedStr):
             text = "".join(
                 each.value if isinstance(each, ast.Constant) and isinstance(each.value, str) else "`x`" for each in node.values

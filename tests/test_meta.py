@@ -73,7 +73,7 @@ def test_every_verb_is_documented_and_prints_its_help(verb: str, capsys: pytest.
 
     assert main.main([verb, "--help"]) == 0
     assert f"aptui {verb}" in capsys.readouterr().out
-    assert re.search(rf"`(?:aptui )?{verb}\b", pages), f"nobody who reads learns of 'aptui {verb}'"
+    assert re.search(rf"`(?:aptui )?{verb}\b", pages), f"no page mentions 'aptui {verb}'"
 
 
 def test_readme_lists_every_exit_code() -> None:
@@ -139,7 +139,7 @@ def test_no_function_is_named_with_a_participle() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_participle(node) and node.name not in PUBLIC_PARTICIPLES
     ]
 
-    assert found == [], "a function does something: say what (`read_stored`, not `kept`)"
+    assert found == [], "begin the name of a function with a verb (`read_stored`, not `kept`)"
 
 
 def _is_participle(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -216,7 +216,7 @@ def test_identifiers_contain_no_banned_word() -> None:
         if banned.intersection(_split_words(name)) and name not in WORDS_WITH_A_REASON
     }
 
-    assert sorted(found) == [], "`BANNED_WORDS` says what to say instead"
+    assert sorted(found) == [], "use the replacement in `BANNED_WORDS`"
 
 
 def test_every_exception_to_the_banned_words_is_still_needed() -> None:
@@ -337,7 +337,7 @@ def test_modules_and_files_named_in_docstrings_exist() -> None:
         if not _resolves(match[1])
     ]
 
-    assert found == [], "the module or file moved: name the one where it is now"
+    assert found == [], "the module or file was moved or renamed: update the reference"
 
 
 def _resolves(reference: str) -> bool:

@@ -61,6 +61,13 @@ def test_list_passages_finds_every_kind_of_text_in_python_code(tmp_path: Path) -
     ]
 
 
+def test_list_passages_reads_only_assert_messages_as_messages_of_a_test(tmp_path: Path) -> None:
+    path = tmp_path / "test_module.py"
+    path.write_text('data = "a text for a file"\nassert data, "the file has no text"\n', encoding="utf-8")
+
+    assert [(each.line, each.kind, each.text) for each in list_passages([path])] == [(2, "message", "the file has no text")]
+
+
 def test_list_passages_reads_markdown_and_yaml_comments(tmp_path: Path) -> None:
     page, config = tmp_path / "PAGE.md", tmp_path / "config.yaml"
     page.write_text("# Head\n\n```\nnobody\n```\n\nOne line\nand another.\n", encoding="utf-8")

@@ -323,7 +323,7 @@ def test_signal_ends_a_batch_cleanly_with_exit_code_130(project: Path, number: s
     assert engine.returncode == 130
     assert answer["interrupted"]
     assert answer["jobs_pending"] >= 1
-    assert answer["jobs_skipped"] == 0, "what is pending was not skipped"
+    assert answer["jobs_skipped"] == 0, "pending jobs do not count as skipped"
     assert b"stopping" in err
 
 

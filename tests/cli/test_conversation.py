@@ -70,7 +70,7 @@ def test_conversation_answers_each_question_with_plain_lines(project: Path, caps
     assert count == "1 of 31 jobs"
     assert failed.startswith("failed: bad.json, ")
     assert ": 1:2: Expecting property name" in failed
-    assert failed.count("bad.json") == 1, "what a line says is not said twice"
+    assert failed.count("bad.json") == 1, "the path is in the line only once"
     number = failed.split("#")[1].split(":")[0]
 
     assert any("Expecting property name" in line for line in talk(f"log #{number}"))
@@ -83,7 +83,9 @@ def test_conversation_answers_each_question_with_plain_lines(project: Path, caps
     assert page[-1] == "11 lines more; enter 'more' to see them"
     assert len(talk("more")) == 11
     copies = next(line for line in talk("builders") if line.startswith("data: "))
-    assert copies.startswith("data: kind copy, version 1, patterns *.txt, platforms "), "no columns: a row says what is what"
+    assert copies.startswith("data: kind copy, version 1, patterns *.txt, platforms "), (
+        "a plain row names its values and has no columns"
+    )
     assert "  " not in copies
     assert talk("follow") == ["following"]
     assert {"more", "why JOB", "quit"} <= {line.partition(":")[0] for line in "\n".join(talk("help")).splitlines()}
@@ -97,7 +99,7 @@ def test_conversation_answers_each_question_with_plain_lines(project: Path, caps
     talk("quit")
     assert not talk.goes_on
     assert "\x1b" not in talk.out.getvalue()
-    assert capsys.readouterr().out == "", "everything goes where the conversation is"
+    assert capsys.readouterr().out == "", "all output goes to the stream of the conversation"
 
 
 def test_conversation_reports_the_lines_that_it_copied(monkeypatch, tmp_path):

@@ -192,7 +192,7 @@ def test_batch_without_work_or_with_one_copy_imports_no_heavy_modules(tmp_path: 
     modules = changed.stderr.split()
     workers = {"socket", "secrets", "msgspec.inspect", "aptui.engine.registry", "aptui.engine.pool", "aptui.worker.main"}
     assert "1 job run" in changed.stdout
-    assert not workers & set(modules), "a file that is copied needs no worker, and no builders' code"
+    assert not workers & set(modules), "a copied file needs neither a worker nor the code of builders"
     assert sum(name.partition(".")[0] == "aptui" for name in modules) <= MOST_FOR_A_COPY
 
 

@@ -245,7 +245,7 @@ def test_changed_variable_changes_the_configuration_without_a_file_change(
     assert len({config.project.signature for config in (before, one, two)}) == (3 if is_other else 1)
     assert with_value("1").project == one.project
     assert differing(two, variables_of(one)) == ([name] if is_other else [])
-    assert "1" not in variables_of(one).values(), "the value itself is kept nowhere"
+    assert "1" not in variables_of(one).values(), "the stored record does not contain the value"
 
 
 # ---------------------------------------------------------------------------------------------------------------- commands

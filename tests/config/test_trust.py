@@ -118,7 +118,7 @@ def test_record_is_readable_by_its_user_only(project: Path, tmp_path: Path) -> N
 
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     file.chmod(0o666)
-    assert not trust.is_trusted(load(project)), "another user may have written it"
+    assert not trust.is_trusted(load(project)), "another user may have written the record"
 
 
 def test_moved_project_is_not_trusted(project: Path, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_source_is_found_by_path_uuids_and_earlier_uuids() -> None:
     assert legacy_of(named) == (old, *path_uuids(RelPath("A.txt")))
     assert legacy_of(source("a.txt")) == ()
     assert legacy_of(source("a.txt", SourceIdentity(one), path_uuid("a.txt"))) == (one,), (
-        "it claims in vain, and is found all the same"
+        "the source loses the path UUID but is found by its own UUID"
     )
 
 

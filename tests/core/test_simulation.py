@@ -436,7 +436,7 @@ class Simulation(RuleBasedStateMachine):
         excused = excused_jobs(jobs) | excused_jobs(wanted) | endless_jobs(jobs) | endless_jobs(wanted) | world.misled_jobs()
         chained = excused_chains(world, clean, excused)
         planned = wanted.keys() - unplanned - chained
-        assert jobs.keys() - resting - orphaned - chained == planned, "other jobs than a clean build has"
+        assert jobs.keys() - resting - orphaned - chained == planned, "the jobs differ from those of a clean build"
         for name, job in wanted.items():
             if name not in planned or name in excused or jobs[name].state is JobState.CANCELLED:
                 continue
@@ -451,7 +451,7 @@ class Simulation(RuleBasedStateMachine):
         rests = tuple(f"{platform}/" for platform in world.setup.resting)
         owned = {name: digest for name, digest in owned.items() if not name.startswith(rests)}
         cache = {name: digest for name, digest in world.cache.items() if not name.startswith(rests)}
-        assert cache == owned, "the cache holds other things than the database says"
+        assert cache == owned, "the products in the cache differ from the rows of the database"
 
     def make_finals(self) -> None:
         """Settle once more and make the omitted finals. Otherwise each job may have a draft or a final."""
@@ -472,7 +472,7 @@ class Simulation(RuleBasedStateMachine):
         ]
         assert not memory.folders
         stale = [key for key, fact in memory.newer.facts.items() if sha(world.text(key) or "") != fact.digest]
-        assert not stale, "what was read is not what is there"
+        assert not stale, "a recorded digest differs from the file on the disk"
         assert not memory.unstable
         assert not len(world.pipeline.jobs.ready)
 

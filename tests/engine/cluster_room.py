@@ -29,7 +29,7 @@ class LoopbackCluster:
         self.address = f"tcp://127.0.0.1:{self.port}"
         self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard")
         self.workers = [self.start_worker(number) for number in range(count)]
-        until(lambda: self._registered() >= count, "workers that have joined")
+        until(lambda: self._registered() >= count, "the workers have joined")
 
     def start_worker(self, number: int) -> subprocess.Popen[bytes]:
         """Start one more worker."""

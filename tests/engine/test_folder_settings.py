@@ -328,6 +328,6 @@ def test_engine_compiles_expensive_files_in_another_process(
     engine.run_until_idle()
     engine.close()
 
-    assert scanned == [], "YAML that the engine's process read"
+    assert scanned == [], "the engine's process parsed YAML"
     assert texts == {"f0/a.out": "a?", "f2/a.out": "a?", "f3/a.out": "a?", "f4/a.out": "a."}
     assert later == {**texts, "f1/a.out": "a?"}

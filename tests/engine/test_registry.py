@@ -281,7 +281,7 @@ LACKING = {
 }
 
 
-@pytest.mark.parametrize("is_known", [True, False], ids=["a builder before", "never a builder"])
+@pytest.mark.parametrize("is_known", [True, False], ids=["known builder", "unknown builder"])
 @pytest.mark.parametrize(("line", "what"), LACKING.values(), ids=LACKING)
 def test_builder_class_that_lacks_a_member_is_refused_with_its_place(place, line, what, is_known):
     assert line in CODE

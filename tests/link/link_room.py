@@ -167,7 +167,7 @@ class Bare:
         while b"\n" not in self.begun:
             if self.is_over:
                 return None
-            assert time.monotonic() < deadline, "nothing was said"
+            assert time.monotonic() < deadline, "no message arrived in time"
             if not self.read():
                 self.room.turn(0.01)
         line, self.begun = self.begun.split(b"\n", 1)
@@ -211,7 +211,7 @@ class Engine:
             found = [request for request in list(self.room.desk.taken) if isinstance(request.verb, kind)]
             if found:
                 return found[-1]
-            assert time.monotonic() < deadline, "nobody asked"
+            assert time.monotonic() < deadline, "no request arrived in time"
             time.sleep(0.001)
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ def test_every_error_raised_in_the_code_has_a_place_or_a_hint() -> None:
             if not any(word in what for word in SAYS_IT_ITSELF):
                 bare.append(f"{name}:{call.lineno}: {what}")
 
-    assert bare == [], "give each a `where` or a `hint`"
+    assert bare == [], "add a `where` or a `hint` to each error"
 
 
 def test_install_advice_names_all_packages_of_an_extra() -> None:

@@ -129,7 +129,7 @@ class Terminal:
         """Wait until there was no output for `quiet_s` seconds; fail after the timeout."""
         size, since, deadline = -1, time.monotonic(), time.monotonic() + timeout_s
         while time.monotonic() - since < quiet_s:
-            assert time.monotonic() < deadline, f"never still: {bytes(self.seen[-400:])!r}"
+            assert time.monotonic() < deadline, f"the output does not end: {bytes(self.seen[-400:])!r}"
             if len(self.seen) != size:
                 size, since = len(self.seen), time.monotonic()
             time.sleep(0.01)

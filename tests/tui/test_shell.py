@@ -86,7 +86,7 @@ def test_status_line_at_80_columns_has_counts_and_no_timers(tmp_path):
         assert lines(app)[0].startswith(" AutomatedTesting   ● building 18 %  815 of about 4,431 jobs · 3 failed")
         assert "scan 0.8 s" not in lines(app)[0]
         assert "7 Tools" in lines(app)[1]
-        assert lines(app)[1].endswith("7 Tools"), "all is well: the tabs need the room"
+        assert lines(app)[1].endswith("7 Tools"), "without trouble no other text is in the line of the tabs"
 
     in_shell(tmp_path, look, session=busy(tmp_path))
 

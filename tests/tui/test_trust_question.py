@@ -51,7 +51,7 @@ def test_trust_question_names_changes_and_code_that_runs() -> None:
     screen, _, done = ask("it runs 1 hook", "  hook idle: ring", changes=["a.py changed"])
 
     assert screen.asked[0][0] == "trust this project?\na.py changed\nit runs 1 hook\n  hook idle: ring"
-    assert list(screen.asked[0][1]) == ["y", "l", "n"], "the last answer is the safe one"
+    assert list(screen.asked[0][1]) == ["y", "l", "n"], "the last answer trusts nothing"
     assert done == []
 
 

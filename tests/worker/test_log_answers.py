@@ -99,7 +99,7 @@ def test_copy_of_a_stream_does_not_change_when_the_stream_grows():
     assert left_out.startswith("[…")
     assert set(rest) == {"x"}
     assert last == "last"
-    assert stream.list_timed_lines()[-1] == "last", "what is kept of it stays as it was"
+    assert stream.list_timed_lines()[-1] == "last", "the lines of the stream itself are unchanged"
 
 
 @pytest.fixture

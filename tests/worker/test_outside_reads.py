@@ -60,7 +60,7 @@ def test_search_for_file_names_takes_linear_time_without_start_marks() -> None:
     text = Counted(b"k" * 4_000)
     Counted.searched = 0
 
-    assert len(list(reads._names(text, b"k"))) == len(reads._ENDS), "the text as a whole, each time"
+    assert len(list(reads._names(text, b"k"))) == len(reads._ENDS), "for each kind of end the whole text is one name"
     assert Counted.searched <= len(text) * sum(map(len, reads._ENDS))
 
 

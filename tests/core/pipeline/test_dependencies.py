@@ -686,4 +686,4 @@ def test_source_dependency_and_job_dependency_on_one_file_both_apply(world: Worl
     only_changes(world, "b.s", ())
     world.apply({"b.s": "info three"})
 
-    assert runs_of(world) == ["b.s", "a.s"], "its bytes count, though its products are the same"
+    assert runs_of(world) == ["b.s", "a.s"], "the changed bytes of b.s run the dependent although the products are equal"

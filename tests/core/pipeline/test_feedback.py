@@ -23,7 +23,7 @@ def test_chain_that_writes_its_first_source_fails_without_notifications(stage: s
     assert (written or "").count("info") <= 13
     world.settle()
     world.settle(restart=True)
-    assert world.text("a.s") == written, "it is not tried again until somebody else edits it"
+    assert world.text("a.s") == written, "the failed chain runs again only after an edit by a user"
 
 
 def test_source_edited_during_its_chain_is_processed_in_the_same_batch() -> None:

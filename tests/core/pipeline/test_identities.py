@@ -98,7 +98,7 @@ def test_changed_uuid_reruns_the_source_and_the_dependents_of_the_uuid(world: Wo
 def test_earlier_uuid_names_its_source_until_another_source_has_this_uuid(world: World) -> None:
     settled(world, {"a.s.meta": meta("two", "a.s", "one")})
     world.apply({"a.s": "changed"})
-    assert "user.s@linux:main" in world.ran(), "it is known by the UUID it had"
+    assert "user.s@linux:main" in world.ran(), "the earlier UUID still names the source"
 
     settled(world, {"c.s": "x", "c.s.meta": meta("one", "c.s")})
     assert world.apply({"c.s": "changed"}).ran() == ["c.s@linux:main", "user.s@linux:main"]
@@ -142,7 +142,7 @@ def test_damaged_meta_file_fails_its_source_until_it_is_repaired(world: World) -
     world.apply({"a.s.meta": "damaged"})
 
     assert errors(world) == {"a.s:analyse": "its identity file is damaged"}
-    assert world.cache == {name: digest for name, digest in world.cache.items() if digest}, "what it made stays"
+    assert world.cache == {name: digest for name, digest in world.cache.items() if digest}, "the products of the source stay"
     assert "linux/a.out" in world.cache
     world.apply({"a.s.meta": ""})
     assert errors(world) == {}
@@ -334,7 +334,7 @@ def test_source_moved_without_its_meta_file_is_reported(world: World) -> None:
 
     said = [notice.text for notice in world.notices if isinstance(notice, EngineMessage)]
     assert any("'moved.s' was probably moved from 'a.s'" in text for text in said)
-    assert world.archive.read_removed(), "it is remembered for the repair"
+    assert world.archive.read_removed(), "the removed source is recorded for `repair`"
     world.apply({"a.s.meta": None, "moved.s.meta": meta("one", "a.s")})
     assert uuids(world)["moved.s"] == meta_uuid("one")
 

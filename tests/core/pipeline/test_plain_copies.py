@@ -249,7 +249,9 @@ FOLDERS = Setup(builders=(copier(),), folders=("game", "more"))
 COMPANIONS = Setup(builders=(copier(),), companions=(Companion(glob("*.txt"), "info"),))
 
 
-@pytest.mark.parametrize("setup", [TWINS, FOLDERS, COMPANIONS], ids=["one product twice", "a file where a folder is", "companions"])
+@pytest.mark.parametrize(
+    "setup", [TWINS, FOLDERS, COMPANIONS], ids=["two sources with one product", "a file at the path of a folder", "companions"]
+)
 def test_one_file_with_a_special_case_makes_all_copies_ordinary_jobs(
     setup: Setup, taken: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -396,7 +396,7 @@ def test_duration_and_outcome_of_each_run_are_recorded(world: World) -> None:
     assert outcomes[0] == (0, "new source")
     assert [outcome for outcome, _reason in outcomes] == [0, 0, 1]
     assert {name.partition(",")[0]: value for name, (value, _time) in world.archive.tables.stats.items()} == {"CreateJobs": 7}
-    assert {row[22] for row in world.archive.tables.jobs.values()} == {7}, "O3DE's Stats tell them"
+    assert {row[22] for row in world.archive.tables.jobs.values()} == {7}, "the durations come from the rows of O3DE's table Stats"
     assert world.pipeline.jobs.reports.counts == {"run": 3, "failed": 1, "analysed": 2, "done": 2}
 
 
@@ -679,7 +679,9 @@ def test_cancelled_job_runs_when_requested(world: World) -> None:
     world.apply({"a.txt": "x"})
     world.ask("cancel", names=("a.txt@linux:data",))
     world.run()
-    assert [item.status for item in world.notices if isinstance(item, JobChanged)][-1] == "cancelled", "told before it runs again"
+    assert [item.status for item in world.notices if isinstance(item, JobChanged)][-1] == "cancelled", (
+        "the cancelled status is reported before the next run"
+    )
     world.slots = 1
     world.ask("reprocess", keys=("a.txt",))
 

@@ -193,7 +193,9 @@ def test_job_that_depends_on_its_own_product_ends_when_products_are_equal() -> N
 
 def test_changed_intermediate_reruns_the_jobs_that_depend_on_it() -> None:
     world = World().apply({"a.s": "stage m.txt=1", "path.s": "include m.txt", "pattern.s": "glob *.txt"})
-    assert (world.runs["path.s@linux:main"], world.runs["pattern.s@linux:main"]) == (1, 1), "they waited for the end of the chains"
+    assert (world.runs["path.s@linux:main"], world.runs["pattern.s@linux:main"]) == (1, 1), (
+        "dependents of the intermediate wait for the end of the chain"
+    )
     world.forget_runs()
 
     world.apply({"a.s": "stage m.txt=2"})

@@ -130,7 +130,7 @@ def check_source(seed: int) -> None:
     world.run()
     world.settle()
 
-    assert products(world.live_jobs()) == products(world.clean().live_jobs()), f"other than a clean build, seed {seed}"
+    assert products(world.live_jobs()) == products(world.clean().live_jobs()), f"differs from a clean build, seed {seed}"
 
 
 def test_analysis_is_discarded_if_its_source_changed_and_changed_back() -> None:
@@ -219,8 +219,8 @@ def check(word: str, *, is_known: bool, is_back: bool, run: int, seed: int) -> N
     world.settle(restart=True)
 
     clean = world.clean()
-    assert products(world.live_jobs()) == products(clean.live_jobs()), f"other than a clean build, seed {seed}"
-    assert world.cache == clean.cache, f"other than a clean build, seed {seed}"
+    assert products(world.live_jobs()) == products(clean.live_jobs()), f"differs from a clean build, seed {seed}"
+    assert world.cache == clean.cache, f"differs from a clean build, seed {seed}"
 
 
 def check_new(word: str, *, is_back: bool, seed: int) -> None:
@@ -243,8 +243,8 @@ def check_new(word: str, *, is_back: bool, seed: int) -> None:
         world.apply({"e.txt": None})
 
     clean = world.clean()
-    assert not world.contradictions, f"what was made of two things: {world.contradictions}"
-    assert products(world.live_jobs()) == products(clean.live_jobs()), f"other than a clean build, seed {seed}"
+    assert not world.contradictions, f"runs with equal fingerprints made different products: {world.contradictions}"
+    assert products(world.live_jobs()) == products(clean.live_jobs()), f"differs from a clean build, seed {seed}"
 
 
 def check_second(word: str, seed: int) -> None:
@@ -265,7 +265,7 @@ def check_second(word: str, seed: int) -> None:
     world.settle(restart=True)
 
     clean = world.clean()
-    assert products(world.live_jobs()) == products(clean.live_jobs()), f"other than a clean build, seed {seed}"
+    assert products(world.live_jobs()) == products(clean.live_jobs()), f"differs from a clean build, seed {seed}"
 
 
 def check_away(word: str, seed: int) -> None:
@@ -285,4 +285,4 @@ def check_away(word: str, seed: int) -> None:
     world.settle(restart=True)
 
     clean = world.clean()
-    assert products(world.live_jobs()) == products(clean.live_jobs()), f"other than a clean build, seed {seed}"
+    assert products(world.live_jobs()) == products(clean.live_jobs()), f"differs from a clean build, seed {seed}"

@@ -191,7 +191,7 @@ def _cut(world: World, disk: Disk, at: int, mutant: str) -> bool:
     child = Child(world, fault=Fault(at, signal=signal.SIGSTOP), mutant=mutant)
     deadline = time.monotonic() + _PATIENCE_S
     while (state := _state(child.pid)) not in "TZ":
-        assert time.monotonic() < deadline, "the engine does not get there"
+        assert time.monotonic() < deadline, "the engine does not reach the point"
         time.sleep(0.005)
     if state == "T":
         for pid in children.workers_of(child.pid):

@@ -64,7 +64,7 @@ def test_kill_drill_finds_a_broken_commit_protocol(tmp_path: Path, mutant: str) 
     first = _WEAK_SPOT[mutant]
     report = kills.every_point(tmp_path, seed=1, mutant=mutant, first=first, limit=first + 24, workers=1)
 
-    assert [text for text in report.violations if "ended with" not in text], "a mutant that falls over by itself proves nothing"
+    assert [text for text in report.violations if "ended with" not in text], "a mutant that ends with its own error proves nothing"
 
 
 _WEAK_SPOT = {"without-intents": 14, "rows-before-renames": 14, "in-place": 20}

@@ -65,7 +65,7 @@ class Somebody:
         """Return whether an attempt of the other user succeeds."""
         self._ours.sendall(f"{kind}\0{what}".encode("utf-8", "surrogateescape"))
         answer = self._ours.recv(1)
-        assert answer, "they are dead"
+        assert answer, "the process of the other user has ended"
         return answer == b"y"
 
     def close(self) -> None:

@@ -139,8 +139,8 @@ class Victim:
                 self.client = self.connect()
                 break
             except KnownError:
-                assert time.monotonic() < deadline, "the gateway does not come"
-                assert self.gateway.poll() is None, "the gateway ends"
+                assert time.monotonic() < deadline, "the gateway does not start in time"
+                assert self.gateway.poll() is None, "the gateway has ended"
                 time.sleep(0.05)
         self.engine = EngineClient.connect(places.socket_path(folder / "Cache"))
         self.rest()

@@ -395,7 +395,7 @@ def _removed(world: LiveWorld, engine: Serving) -> Iterator[str]:
     for lap in range(2):
         world.move("assets", "away")
         engine.until(lambda: any(root["mode"] == "gone" for root in engine.status()["health"]["roots"]))
-        assert world.products(), "products are gone with their scan folder"
+        assert world.products(), "products were deleted with their scan folder"
         world.write("away/real/a.txt", f"while it was away {lap}")
         world.move("away", "assets")
         yield f"removed, lap {lap}"
@@ -449,7 +449,7 @@ def _under_mount(world: LiveWorld, command: list[str], name: str) -> Iterator[st
     finally:
         deadline = time.monotonic() + 10
         while subprocess.run(["umount", place], stderr=subprocess.DEVNULL, check=False).returncode:
-            assert time.monotonic() < deadline, "it does not unmount"
+            assert time.monotonic() < deadline, "the folder cannot be unmounted in time"
             time.sleep(0.05)
     yield f"{name} unmounted"
 

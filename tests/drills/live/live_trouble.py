@@ -55,15 +55,15 @@ def _products(world: LiveWorld, _engine: Serving) -> None:
 def _configuration(world: LiveWorld, engine: Serving) -> None:
     settings = (world.root / "aptui.yaml").read_text()
     (world.root / "aptui.yaml").unlink()
-    assert engine.until(lambda: engine.status()["health"]["configuration"]), "nobody is told that the configuration is gone"
+    assert engine.until(lambda: engine.status()["health"]["configuration"]), "the missing configuration is not reported"
     world.config(settings)
 
 
 def _project(world: LiveWorld, engine: Serving) -> None:
     away = world.root.with_name("away")
     world.root.rename(away)
-    assert engine.until(lambda: engine.status()["health"]["disk"]), "nobody is told that the project is gone"
-    assert not world.root.exists(), "something is made where the project was"
+    assert engine.until(lambda: engine.status()["health"]["disk"]), "the missing project is not reported"
+    assert not world.root.exists(), "the folder of the moved project was created again"
     away.rename(world.root)
 
 

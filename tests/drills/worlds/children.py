@@ -160,7 +160,7 @@ class Child:
 
     def await_word(self) -> None:
         """Wait until the first run in the child's `action` has been ordered."""
-        assert select.select([self._told], [], [], PATIENCE_S)[0], "the child does not get there"
+        assert select.select([self._told], [], [], PATIENCE_S)[0], "the child does not order its first run in time"
         os.read(self._told, 1)
 
     def kill(self, number: int = signal.SIGKILL) -> None:

@@ -109,7 +109,7 @@ def test_commit_of_an_announced_product_writes_no_second_intent(project: LivePro
 
         assert found == [["linux/a.txt"]]
         assert recorded == []
-        project.until(lambda: not intents_in(project.cache), "what came to nothing is withdrawn")
+        project.until(lambda: not intents_in(project.cache), "the announcement of the unused copy is withdrawn")
 
 
 @pytest.mark.real

@@ -678,7 +678,7 @@ def test_product_that_replaces_a_folder_marks_the_folder_as_gone(cache: Cache, d
     assert recorded.keys() >= {"linux", "linux/f"}
     diary.folders = recorded
     assert cache.find_lost(diary, print) == ([], [])
-    assert cache.delete(["linux/f/a.txt/deep/b.txt"]) == [], "what lies below a file is gone"
+    assert cache.delete(["linux/f/a.txt/deep/b.txt"]) == [], "a product below a file does not exist, so the deletion succeeds"
 
 
 def test_product_that_cannot_be_deleted_is_checked_at_the_next_start(

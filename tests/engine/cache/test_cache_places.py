@@ -56,7 +56,7 @@ def test_space_of_many_replaced_files_is_freed_after_the_commit(tmp_path: Path, 
     replaced.close()
 
     assert before == names
-    until(lambda: not held_below(tmp_path), "files are held on")
+    until(lambda: not held_below(tmp_path), "replaced files are held open")
 
 
 def test_replaced_files_are_freed_if_the_socket_refuses_their_descriptors(
@@ -114,7 +114,7 @@ def test_folders_that_commits_use_alternately_are_opened_once(tmp_path: Path, mo
     folders.descriptor_of(b"a/f")
     assert opened.count(b"f") == len(kept) + 1
     folders.descriptor_of(b"b/f")
-    assert opened.count(b"f") == len(kept) + 2, "the one that was used longest ago had to go"
+    assert opened.count(b"f") == len(kept) + 2, "the least recently used folder was closed"
     folders.close()
 
     assert not held

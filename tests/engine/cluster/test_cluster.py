@@ -93,7 +93,7 @@ def watched(done: dict[str, int]) -> Iterator[None]:
         plain_init(pool, *arguments, **more)
         until(
             lambda: len([each for each in pool._scheduler.workers.values() if each.builders]) >= 2,
-            "workers that may work",
+            "workers that accept jobs",
         )
 
     with mock.patch.object(cluster_pool.ClusterPool, "close", close), mock.patch.object(cluster_pool.ClusterPool, "__init__", init):
@@ -170,7 +170,7 @@ def test_death_of_the_cluster_scheduler_changes_no_products(tmp_path):
     assert any("run on this machine" in text for text in ran[0].said)
 
 
-@pytest.mark.parametrize(("patience_s", "silence_s"), [(30.0, 2.0), (0.5, 4.0)], ids=["shorter than patience", "longer"])
+@pytest.mark.parametrize(("patience_s", "silence_s"), [(30.0, 2.0), (0.5, 4.0)], ids=["shorter than the timeout", "longer"])
 def test_late_results_after_a_network_partition_are_dropped(workers, tmp_path, patience_s, silence_s):
     ran: list[Ran] = []
     proxy = Proxy(workers.port)

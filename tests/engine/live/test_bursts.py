@@ -97,7 +97,7 @@ def test_scan_does_not_report_files_again_that_wait_to_be_read(
         held.undo()
         project.until_product("linux/new/late.txt", "late")
 
-        assert 1 <= seen["listed"] - listed <= 3, "the late one, and what the watcher says of it"
+        assert 1 <= seen["listed"] - listed <= 3, "only the late file and its notifications are listed"
         assert _COUNT + 1 <= seen["read"] <= _COUNT + 3
         assert {project.product(f"linux/new/{number}.txt") for number in range(_COUNT)} == {b"%d" % n for n in range(_COUNT)}
 
@@ -141,7 +141,7 @@ def test_changed_file_found_among_other_changes_is_copied_when_it_is_read(
             project.write(f"assets/{number}.txt", str(number))
         engine.scans.check_folder("")
         project.until(lambda: engine.digests.are_waiting and not engine.inbox, "seen")
-        assert not orders, "nothing may start that knows half of the changes"
+        assert not orders, "no job may start after half of the changes"
         held.undo()
         project.until_product(f"linux/{_COUNT - 1}.txt", str(_COUNT - 1))
 
@@ -197,12 +197,10 @@ def test_progress_shows_a_check_until_the_changed_files_are_read(project: LivePr
             project.write(f"assets/new/{number}.txt", str(number))
         project.until(lambda: len(engine.pipeline.jobs.memory.hashing) == _COUNT and live.watching.is_quiet, "seen")
 
-        project.until(
-            lambda: is_told_to_look(live) and not engine.scans.is_scanning, "told to be at work, though nothing is looked at"
-        )
+        project.until(lambda: is_told_to_look(live) and not engine.scans.is_scanning, "progress that reports work without a check")
         held.undo()
         project.until_product("linux/new/0.txt", "0")
-        project.until(lambda: not is_told_to_look(live), "told to be done")
+        project.until(lambda: not is_told_to_look(live), "progress that reports the end of the work")
 
 
 def test_rows_of_changed_sources_are_loaded_after_their_files_were_read(

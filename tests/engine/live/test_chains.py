@@ -112,7 +112,7 @@ def test_source_moved_without_its_identity_file_gets_a_new_uuid(project: LivePro
         project.until_product("linux/b.txt", "a")
 
         assert known(project, "b.txt") == meta(project, "b.txt") != uuid
-        assert project.path("assets/sub/a.txt.meta").exists(), "it is left for the repair"
+        assert project.path("assets/sub/a.txt.meta").exists(), "the former identity file stays for `repair`"
         assert len(said_of_moves(project)) == 1
         with closing(open_reader(project.cache / "assetdb.sqlite")) as reader:
             rows = reader.ask("SELECT value FROM aptui_state WHERE key = ?", (f"departed:{uuid}",)).fetchall()
@@ -131,7 +131,7 @@ def test_deleted_identity_file_is_created_again_after_the_delay(project: LivePro
         assert meta(project, "sub/a.txt") != before
         project.delete("assets/sub/a.txt.meta")
         project.save("sub/a.txt", None)
-        assert not project.path("assets/sub/a.txt.meta").exists(), "nobody needs it"
+        assert not project.path("assets/sub/a.txt.meta").exists(), "no identity file is made for a deleted source"
 
 
 def test_edited_identity_file_changes_the_uuid_of_its_source(project: LiveProject) -> None:
@@ -245,7 +245,7 @@ def test_engine_does_not_check_intermediates_that_it_wrote_itself(project: LiveP
         project.settle()
 
         assert project.product("Intermediate Assets/sub/x.mid") == b"three"
-        assert len(looks) <= 2 * 3 + 1, "one for the save, and one for each stage"
+        assert len(looks) <= 2 * 3 + 1, "one check for the save and one for each stage"
 
 
 def test_request_to_settle_waits_for_the_last_stage_of_a_chain(project: LiveProject) -> None:
@@ -290,8 +290,10 @@ def test_batch_makes_the_products_of_a_live_engine_without_identity_files(projec
         project.until_product("linux/x.end", "one")
         made = project.products()
         uuids = {rel: known(project, rel) for rel in ("x.top", "x.mid", "x.low")}
-    assert len([name for name in made if name.endswith("a.txt")]) == 2, "files of such types are told apart"
-    assert uuids["x.mid"] != bytes(path_uuids(RelPath("x.mid"))[0]).hex(), "its producer is not known by its path alone"
+    assert len([name for name in made if name.endswith("a.txt")]) == 2, "both files of the metadata type have a product"
+    assert uuids["x.mid"] != bytes(path_uuids(RelPath("x.mid"))[0]).hex(), (
+        "the UUID of an intermediate depends on more than its path"
+    )
 
     project.cache.rename(project.root / "Live")
     project.engine_run({"assets/plain.txt": "plain"})
@@ -320,7 +322,7 @@ def until_given_up(project: LiveProject) -> None:
     """Wait for each run separately: on a busy machine, ten rounds of three stages take longer than the timeout of one wait."""
     for _run in range(60):
         count = sum(project.runs.values())
-        project.until(lambda before=count: sum(project.runs.values()) > before, "it goes on, or is given up")
+        project.until(lambda before=count: sum(project.runs.values()) > before, "the chain continues or is abandoned")
         if project.runs["a.t:first!"]:
             return
     raise AssertionError(f"it goes on for ever: {project.runs}")
@@ -351,7 +353,7 @@ def test_chain_that_writes_its_own_source_fails_after_ten_runs(project: LiveProj
     written = source.read_text()
     project.engine_run()
 
-    assert source.read_text() == written, "the next engine does not try it again"
+    assert source.read_text() == written, "the next engine does not run the chain again"
 
 
 def test_batch_fails_a_chain_that_writes_its_own_source(project: LiveProject) -> None:
@@ -366,4 +368,4 @@ def test_batch_fails_a_chain_that_writes_its_own_source(project: LiveProject) ->
     written = source.read_text()
     assert written.count("x") <= 12
     project.engine_run()
-    assert source.read_text() == written, "the next batch does not try it again"
+    assert source.read_text() == written, "the next batch does not run the chain again"

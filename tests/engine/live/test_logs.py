@@ -47,8 +47,8 @@ def test_running_job_reports_its_log_until_it_ends(tmp_path: Path, monkeypatch: 
         first = told(port.ReadRunLog(job_id))
         assert [(record.level, record.text) for record in first["records"]] == [(2, "hot"), (1, "begun")]
         again = told(port.ReadRunLog(job_id, first["run_key"], first["stamp"]))
-        assert again == {**first, "records": None}, "nothing is new"
-        assert told(port.ReadRunLog(job_id, 4711, first["stamp"])) == first, "what is known is of another run"
+        assert again == {**first, "records": None}, "no line is new"
+        assert told(port.ReadRunLog(job_id, 4711, first["stamp"])) == first, "the known lines are of another run"
         assert told(port.ReadRunLog(4711)) == {"run_key": 0, "stamp": -1, "records": []}
 
         project.write("go", "")

@@ -578,7 +578,7 @@ def test_epoch_of_the_engine_increases_with_a_new_database(retrying: LiveProject
         retrying.save("a.txt", "in another database")
 
         assert live.engine is not None
-        assert live.engine.epoch > before, "whoever reads knows the news of the one from those of the other by that"
+        assert live.engine.epoch > before, "readers distinguish notices of the two databases by the epoch"
 
 
 def test_pause_before_a_new_attempt_grows_until_the_engine_was_idle(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:

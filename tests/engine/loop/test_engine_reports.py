@@ -42,7 +42,7 @@ def test_scan_without_changes_keeps_the_processing_time_of_the_progress() -> Non
     copied = told(*worked, (200.0, counts(done=1, waiting=1)), (201.0, counts(done=2)))
 
     assert (looked[-1].scan_ms, looked[-1].processing_ms) == (99, 500)
-    assert copied[-1].processing_ms == 0, "this work took no time, whatever the last one did"
+    assert copied[-1].processing_ms == 0, "the time of earlier work is not included"
 
 
 def test_progress_counts_earlier_runs_and_runs_since_work_began_separately() -> None:

@@ -33,7 +33,9 @@ def test_new_value_of_a_named_variable_runs_the_jobs_of_its_builders_again(tmp_p
     assert not project.engine_run().runs
 
     monkeypatch.setenv("LEVEL", "1")
-    assert sorted(project.engine_run().runs) == ["a.txt:other", "a.txt:own", "a.txt:tell"], "a copy has no code that could ask"
+    assert sorted(project.engine_run().runs) == ["a.txt:other", "a.txt:own", "a.txt:tell"], (
+        "a copy rule has no code that can read the variable"
+    )
     assert project.texts() == {"a.own": "1 o\n", "a.other": "1 none\n", "a.told": "1 none\n", "b.raw": "b"}
     assert project.reasons()["a.txt:tell"] == "the environment variable 'LEVEL' is new"
 

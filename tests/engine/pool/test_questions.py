@@ -24,7 +24,7 @@ def until_told(pool, order, *lines):
         return so_far is not None and [record.text for record in so_far.records()] == list(lines)
 
     # The output of a command does not wake the pool's loop, so the loop sleeps at most 20 ms between two requests.
-    until(is_told, f"not told {lines}", step=lambda left_s: pool.turn(min(left_s, 0.02)))
+    until(is_told, f"not reported {lines}", step=lambda left_s: pool.turn(min(left_s, 0.02)))
 
 
 def texts(result):
@@ -49,7 +49,7 @@ def test_command_output_is_reported_live_and_logged_once(harness, tmp_path):
     assert [product.name for product in pool.results[order.run_key].products] == ["x"]
     assert pool.pool.log_so_far(order.run_key, asks=True) is None
     quick = pool.process_order("slow", "b.txt", params=f'{{"go":"{tmp_path}/go"}}')
-    assert pool.run(quick)[0].outcome == Outcome.SUCCEEDED, "the worker goes on"
+    assert pool.run(quick)[0].outcome == Outcome.SUCCEEDED, "the worker runs the next job"
 
 
 @pytest.mark.real
@@ -78,7 +78,7 @@ def test_python_builder_output_is_reported_during_its_run(harness, tmp_path):
 
     result = pool.results[order.run_key]
     assert texts(result) == ["printed", "begun", "first", "end"]
-    assert result.log[0].time_ms < result.log[-1].time_ms, "what was printed has the time at which it was"
+    assert result.log[0].time_ms < result.log[-1].time_ms, "a printed line has the time at which it was printed"
 
 
 @pytest.mark.real
@@ -104,7 +104,7 @@ def test_next_run_does_not_show_the_log_of_the_previous_run(harness, tmp_path):
     orders = [pool.process_order("slow", rel, params=f'{{"go":"{tmp_path}/{rel}"}}') for rel in ("a.txt", "b.txt")]
     pool.pool.send(orders)
     until_told(pool, orders[0], "of a")
-    assert pool.pool.log_so_far(orders[1].run_key, asks=True) is None, "it stands behind the other"
+    assert pool.pool.log_so_far(orders[1].run_key, asks=True) is None, "the second run waits behind the first run"
 
     pool.pool.log_so_far(orders[0].run_key, asks=True)
     (tmp_path / "a.txt").touch()

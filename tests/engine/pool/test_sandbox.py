@@ -66,9 +66,9 @@ def test_sandboxed_worker_can_read_the_project_and_write_only_to_staging(project
     assert {"--unshare-user", "--unshare-net", "--die-with-parent"} <= set(words)
     assert {path for kind, path in binds if kind == "--bind"} == {"/proc", f"{project.cache}/.aptui/staging"}
     assert {("--ro-bind-try", str(project.root)), ("--ro-bind-try", str(stub.parent)), ("--ro-bind", "/usr")} <= binds
-    assert ("--ro-bind-try", home) not in binds, "though it is in PATH"
+    assert ("--ro-bind-try", home) not in binds, "the home folder is hidden although it is in PATH"
     assert words[words.index(home) - 1] == "--tmpfs"
-    assert words.index(home) < words.index(str(project.root)), "what is hidden does not hide what is shown"
+    assert words.index(home) < words.index(str(project.root)), "the project is mounted after the hidden home folder"
 
 
 def test_secret_files_are_empty_in_the_sandbox(tmp_path: Path) -> None:
@@ -112,13 +112,13 @@ def test_sandbox_is_used_by_default_if_bubblewrap_works(project: Project, stub: 
     stub.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
     project.config(SETTINGS.replace("sandbox: MODE\n", ""))
     config = load.load(project.root)
-    assert sandbox.sandbox_of(config) is None, "tests run without one"
+    assert sandbox.sandbox_of(config) is None, "tests have no sandbox by default"
 
     monkeypatch.delenv(sandbox.VARIABLE)
     assert sandbox.sandbox_of(config) is not None
     assert sandbox.sandbox_of(replace(config, sandbox="off")) is None
     monkeypatch.setenv(sandbox.VARIABLE, "off")
-    assert sandbox.sandbox_of(replace(config, sandbox="require")) is not None, "what a project requires nobody takes from it"
+    assert sandbox.sandbox_of(replace(config, sandbox="require")) is not None, "the variable cannot turn off a required sandbox"
 
 
 def test_target_of_a_linked_scan_folder_is_visible_in_the_sandbox(project: Project, stub: Path, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_error_of_a_failed_run_names_the_path_that_the_sandbox_hides(project: Pr
         for path in (project.cache / ".aptui").rglob("*")
         if path.is_file() and b"sandbox_paths" in path.read_bytes()
     ]
-    assert len(logs) == 1, "the one that failed"
+    assert len(logs) == 1, "only the failed run mentions hidden paths"
 
 
 @needs_bubblewrap

@@ -32,8 +32,8 @@ def is_fresh(mountinfo: bytes, fact: FileFact, longest_ns: int = RACY_NS) -> boo
 def test_a_file_on_a_local_file_system_is_fresh_for_one_clock_tick(mountinfo: bytes) -> None:
     assert not is_fresh(mountinfo, file(FINE_RACY_NS + 1))
     assert is_fresh(mountinfo, file(FINE_RACY_NS))
-    assert is_fresh(mountinfo, file(-SECOND_NS)), "of the future"
-    assert is_fresh(mountinfo, file(3 * RACY_NS, FINE_RACY_NS)), "an old time given to it a moment ago"
+    assert is_fresh(mountinfo, file(-SECOND_NS)), "the time is in the future"
+    assert is_fresh(mountinfo, file(3 * RACY_NS, FINE_RACY_NS)), "an old modification time that was set a moment ago"
 
 
 @pytest.mark.parametrize("mountinfo", [NFS_BELOW, OVERLAY, b""])
@@ -63,9 +63,9 @@ def test_a_file_read_soon_after_a_change_is_trusted_after_a_second_reading() -> 
     assert reads.holds(fact)
     assert list(reads.pop_noted()) == [""]
     reads.note(fact, LOOKED_NS, 11.0)
-    assert reads.holds(fact), "less than a tick later"
+    assert reads.holds(fact), "the second reading was less than a tick later"
     reads.note(fact, LOOKED_NS, 12.0)
-    assert not reads.holds(fact), "although the clock of the server is ahead"
+    assert not reads.holds(fact), "the clock of the server is ahead"
     assert not reads.folders
 
 
@@ -76,4 +76,4 @@ def test_a_file_with_changed_times_is_read_again_one_tick_later() -> None:
     reads.note(file(-1), LOOKED_NS, 12.0)
 
     assert reads.holds(file(-1))
-    assert not reads.holds(file(0)), "these times are known to be out of date"
+    assert not reads.holds(file(0)), "the recorded times are out of date"

@@ -47,7 +47,7 @@ def test_complete_identity_file_gives_the_uuid() -> None:
 
     assert (format_braced(identity.uuid), [format_braced(uuid) for uuid in identity.legacy]) == (ONE, [OLD])
     assert (identity.original, identity.created_ms, identity.problem) == ("Sub/A.txt", 7, "")
-    assert document is None, "there is nothing to complete"
+    assert document is None, "the identity file is complete"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_uuid_is_accepted_in_every_spelling_and_after_a_byte_order_mark() -> Non
     assert {read(text(uuid=spelled)).uuid for spelled in (ONE, ONE.strip("{}"), ONE.strip("{}").replace("-", ""))} == {
         UUID(ONE).bytes
     }
-    assert not read(b"\xef\xbb\xbf" + text()).problem, "a byte order mark is no damage"
+    assert not read(b"\xef\xbb\xbf" + text()).problem, "a byte order mark does not damage the file"
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_missing_field_of_an_identity_file_is_added_only_once(desk: Metadata, tm
     assert (format_braced(identity.uuid), identity.problem) == (ONE, "")
     assert identity.created_ms > 0
     desk.read(fact("a.txt.meta"), fact("a.txt"))
-    assert path.read_bytes() == completed, "a file that is whole is never written again"
+    assert path.read_bytes() == completed, "a complete identity file is not written again"
 
 
 def test_identity_file_is_completed_only_if_the_configuration_allows_it(desk: Metadata, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_identity_file_is_completed_only_if_the_configuration_allows_it(desk: Me
         identity = desk.read(fact(f"{rel}.meta"), fact(rel))
 
         assert identity is not None
-        assert identity.legacy == path_uuids(RelPath(rel)), "it answers to its path all the same"
+        assert identity.legacy == path_uuids(RelPath(rel)), "the UUIDs of the path still name the source"
         assert path.read_bytes() == text("legacyUuids")
 
 
@@ -171,9 +171,9 @@ def test_new_identity_file_has_the_reference_form_and_can_be_read(desk: Metadata
     assert (said["FileVersion"], said["UUID"]["__version"], said["UUID"]["originalPath"]) == (1, 0, "Sub.txt")
     assert said["UUID"]["legacyUuids"] == [format_braced(uuid) for uuid in path_uuids(RelPath("Sub.txt"))]
     identity, document = parse(data, fact("Sub.txt.meta"), fact("Sub.txt"))
-    assert document is None, "it is whole"
+    assert document is None, "the new identity file is complete"
     assert UUID(bytes=bytes(identity.uuid)).version == 4
-    assert os.listdir(tmp_path) == ["Sub.txt.meta"], "nothing else stays behind"
+    assert os.listdir(tmp_path) == ["Sub.txt.meta"], "no temporary file stays"
 
 
 def test_each_source_gets_a_different_uuid(desk: Metadata, tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_source_without_an_identity_file_is_held_until_the_delay_ends(tmp_path: 
 
     assert desk.is_held(fact("a.txt"))
     now[0] = 11.0
-    assert desk.is_held(fact("a.txt")), "asking again does not begin its time again"
+    assert desk.is_held(fact("a.txt")), "a second query does not restart the delay"
     assert desk.due(11.9) == []
     now[0] = 12.0
     assert desk.due(12.0) == [(1, "a.txt")]

@@ -127,7 +127,9 @@ def test_identity_file_of_an_overridden_source_is_ignored(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("types", [(), (".txt",)])
-@pytest.mark.parametrize("others", [("a/x.txt.meta",), ("a/x.txt",)], ids=["beside nothing", "beside nobody's"])
+@pytest.mark.parametrize(
+    "others", [("a/x.txt.meta",), ("a/x.txt",)], ids=["without a neighbour", "beside an identity file without a source"]
+)
 def test_identity_file_in_the_scan_folder_of_its_source_wins(
     tmp_path: Path, types: tuple[str, ...], others: tuple[str, ...]
 ) -> None:
@@ -159,7 +161,7 @@ def test_identity_file_that_is_spelled_like_its_source_is_preferred(tmp_path: Pa
     assert said(room.scan()) == {}
     (tmp_path / "a/x.txt.meta").unlink()
 
-    assert said(room.scan()) == {"x.txt": "22222222"}, "the first by its name"
+    assert said(room.scan()) == {"x.txt": "22222222"}, "the identity file whose name comes first is used"
 
 
 # -------------------------------------------------------------------------------------------------- creating identity files
@@ -175,7 +177,7 @@ def test_identity_files_are_made_only_for_the_configured_types(tmp_path: Path) -
     assert sorted(os.listdir(tmp_path / "a")) == ["x.txt", "x.txt.meta", "y.png"]
     assert reported(event) == ["x.txt", "x.txt.meta", "y.png"]
     assert list(said(event)) == ["x.txt"]
-    assert room.scan() is None, "what was made is remembered"
+    assert room.scan() is None, "the new identity file is recorded"
 
 
 def test_batch_creates_no_identity_files(tmp_path: Path) -> None:
@@ -248,7 +250,7 @@ def test_sources_whose_names_differ_in_case_clash_despite_identity_files(tmp_pat
 
     assert event is not None
     assert {str(fact.rel) for fact, _others in event.clashes} == {"x.txt", "X.txt", "x.txt.meta", "X.txt.meta"}
-    assert reported(event) == [], "among shadows nobody is told apart by case"
+    assert reported(event) == [], "overridden files that differ only in case do not clash"
     for folder in "ab":
         (tmp_path / folder / "X.txt").unlink()
         (tmp_path / folder / "X.txt.meta").unlink()
@@ -279,7 +281,7 @@ def test_files_of_a_metadata_type_do_not_override_each_other(tmp_path: Path) -> 
     (tmp_path / "a/x.txt").unlink()
     event = room.scan()
     assert event is not None
-    assert ("x.txt", 2) in [(fact.key, fact.scan_folder) for fact in event.facts], "the shadow comes to light"
+    assert ("x.txt", 2) in [(fact.key, fact.scan_folder) for fact in event.facts], "the overridden file is reported again"
     assert shadow in event.gone
 
 

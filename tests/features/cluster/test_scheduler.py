@@ -145,7 +145,7 @@ class Room:
         )  # fmt: skip
         before = len(self.client.sent)
         self.scheduler.send(RemoteTask(order, BUILDER, (), (), 0, f"job-{key}"))
-        until(lambda: len(self.client.sent) > before, "a task that was sent", 10.0)
+        until(lambda: len(self.client.sent) > before, "a sent task", 10.0)
         return self.client.sent[-1]
 
     def end(self, future: FakeFuture, answer: RunResult | Exception) -> None:
@@ -178,7 +178,7 @@ def test_cancelled_job_is_stopped_on_the_cluster_at_once(room):
 
     room.scheduler.cancel([1])
     room.wait_for_results()
-    until(lambda: room.client.ran, "word to the workers", 10.0)
+    until(lambda: room.client.ran, "a message to the workers", 10.0)
 
     assert room.posted == [(1, Outcome.RETURNED, False)]
     assert room.client.ran == [(cluster_task.cancel, [future.key], ["tcp://a:1", "tcp://b:1"])]
@@ -287,7 +287,7 @@ def test_dask_retries_a_job_while_one_of_its_workers_remains(room):
 def test_cluster_worker_without_a_nanny_cannot_be_restarted(room):
     room.scheduler.restart("tcp://a:1")
     room.scheduler.restart("tcp://b:1")
-    until(lambda: room.said, "that it was not", 10.0)
+    until(lambda: room.said, "the report that the worker was not restarted", 10.0)
 
     assert room.client.restarted == ["tcp://a:1"]
     assert "was not restarted: ValueError: Restarting workers requires a nanny" in room.said[0]

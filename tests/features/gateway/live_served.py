@@ -116,7 +116,7 @@ class Garden:
             path.unlink(missing_ok=True) if data is None else path.write_bytes(data)
         with EngineClient.connect(places.socket_path(self.cache), kind="test") as engine:
             engine.ask(port.Settle(), PATIENCE_S)
-        until(lambda: self.project.is_idle, "everything is at rest")
+        until(lambda: self.project.is_idle, "all jobs have ended")
 
     def end_clients(self) -> None:
         while self.clients:
@@ -141,7 +141,7 @@ def garden(root: Path, settings: str = SETTINGS, files: dict[str, str] | None = 
             try:
                 with served(project, Path(state, "aptui", "tokens.json")) as gateway:
                     there = Garden(project, gateway, gate)
-                    until(lambda: gateway.room.engine.is_here, "the engine is met")
+                    until(lambda: gateway.room.engine.is_here, "the gateway has connected to the engine")
                     try:
                         yield there
                     finally:

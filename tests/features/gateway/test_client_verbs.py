@@ -58,7 +58,7 @@ def test_watch_prints_notifications_with_times(there: Garden, client, capsys: py
     def change_then_end() -> None:
         try:
             there.write("seen.txt", "seen")
-            until(is_seen, "both platforms' news")
+            until(is_seen, "notifications of both platforms")
         finally:
             for session in there.served.room.sessions:
                 if session.hello.client == "aptui client":
@@ -149,7 +149,7 @@ def test_tokens_are_added_listed_and_revoked(
     assert "does not accept this token" in capsys.readouterr().err
     assert main.main(["token", "add", "guest", "--days", "0.5"]) == 0
     said = capsys.readouterr()
-    assert len(said.out.split()) == 1, "the token alone"
+    assert len(said.out.split()) == 1, "the output is only the token"
     assert "not shown again" in said.err
     assert main.main(["token", "list"]) == 0
     assert " until " in capsys.readouterr().out

@@ -124,7 +124,7 @@ def test_gateway_verb_that_cannot_listen_stops_only_an_engine_that_it_started(ho
         assert home.pids() == []
         home.run("start")
         assert home.run("gateway").returncode == 4
-        assert len(home.pids()) == 1, "it was there before"
+        assert len(home.pids()) == 1, "the engine was already running"
 
 
 def test_gateway_verb_replaces_the_gateway_that_the_engine_started(home: Served) -> None:

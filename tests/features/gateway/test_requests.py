@@ -48,17 +48,17 @@ def test_barrier_is_answered_after_the_jobs_of_new_files_are_stored(tmp_path: Pa
         project.write("assets/b.txt", "b")
         request = Request(Barrier())
         project.desk.take(request)
-        project.until(lambda: live.engine is not None and live.engine.pipeline.jobs.memory.unsaved.has_any, "its copy is made")
+        project.until(lambda: live.engine is not None and live.engine.pipeline.jobs.memory.unsaved.has_any, "its copy is committed")
         # During a commit, the engine receives no notification. So the notification about the barrier arrives after the commit, and
         # the barrier can be passed only then.
-        project.until(lambda: live.engine is not None and (live.engine.is_committing or is_all_known(live)), "all is known")
+        project.until(lambda: live.engine is not None and (live.engine.is_committing or is_all_known(live)), "all files are known")
         for _turn in range(5):
             live.turn()
         has_passed, rows = request.is_over, statuses(project, "b.txt")
 
         may_commit.set()
-        project.until(lambda: request.is_over, "the fence")
-        assert not has_passed or rows, "its source is known, and no job"
+        project.until(lambda: request.is_over, "the barrier")
+        assert not has_passed or rows, "the barrier passed before the job was stored"
         assert request.answered is not None
         assert request.answered["is_whole"]
         assert statuses(project, "b.txt") in (["pending"], ["completed"])

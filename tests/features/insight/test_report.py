@@ -158,7 +158,7 @@ def test_codeowners_pattern_matches_without_backtracking(pattern: str, path: str
         matches = inherited(text)
         regex = matches.__self__.pattern  # type: ignore[attr-defined]
         assert regex.count("*") - regex.count(r"\*") <= text.count("*")
-        assert regex.count("(?>.*?") >= text.count("*") - 1, "all but the last wildcard commit to their first match"
+        assert regex.count("(?>.*?") >= text.count("*") - 1, "only the last wildcard may backtrack"
 
         def compare(part: str) -> object:
             nonlocal count

@@ -109,7 +109,7 @@ def test_shared_result_that_would_fill_the_disk_is_not_fetched(machines, share, 
     assert [text.partition(" MiB")[0] for text in other.said] == ["a shared result of 0"] * (hit is None)
     assert not list(other.folder.glob("*.part-*"))
     monkeypatch.undo()
-    assert other.find() is not None, "the store itself is none the worse for it"
+    assert other.find() is not None, "the failed copy did not damage the store"
 
 
 def test_fetched_and_local_results_need_no_server(machines, share):

@@ -156,11 +156,11 @@ class Sharers(RuleBasedStateMachine):
             hit = machine.service.find(job, all_here, str(folder))
         machine.is_calm = machine.is_calm and not self.store.fault
         left = [path for path in machine.folder.glob("staging*") if path != folder]
-        assert left == [], "what is given up leaves nothing"
+        assert left == [], "an abandoned lookup leaves no files"
         if hit is None:
             assert not (folder.exists() and os.listdir(folder))
-            assert job not in machine.own, "what a machine keeps it finds, whatever others do"
-            assert not (machine.is_calm and job in self.first), "what is there is found when all is well"
+            assert job not in machine.own, "a machine did not find its own stored result"
+            assert not (machine.is_calm and job in self.first), "a result of a faultless store was not found"
         else:
             self._check(job, machine, hit)
         shutil.rmtree(folder, ignore_errors=True)
@@ -200,7 +200,7 @@ class Sharers(RuleBasedStateMachine):
             return None
 
     def _check(self, job, machine, hit):
-        assert hit.record in self.put[job], "nobody has made this"
+        assert hit.record in self.put[job], "no machine has made this result"
         assert tuple(Path(path).read_bytes() for path in hit.staged) == self.put[job][hit.record]
         if job in machine.own:
             assert hit.record == machine.own[job]

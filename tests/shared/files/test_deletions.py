@@ -60,8 +60,10 @@ def test_only_listed_modules_delete_or_rename_files_by_path() -> None:
     }
 
     others = [module for module in sorted(found) if not any(module == each or module.startswith(each) for each in ALLOWED)]
-    assert others == [], "change what lies in the cache through `ConfinedTree`, or say in ALLOWED why not"
-    assert [each for each in ALLOWED if not any(module.startswith(each) for module in found)] == [], "they do it no longer"
+    assert others == [], "change files of the cache through `ConfinedTree`, or add the module with a reason to ALLOWED"
+    assert [each for each in ALLOWED if not any(module.startswith(each) for module in found)] == [], (
+        "remove entries of ALLOWED that no longer delete files"
+    )
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_pruning_moves_runs_of_a_session_to_before_the_first_session(store: Stor
         "1.png": (10, 0), "2.png": (20, 0)
     }  # fmt: skip
     assert {run.source: run.duration_ms for run in runs_until(store.reader(), 2)} == {"1.png": 10, "2.png": 30}
-    assert archive.find_outdated_session(99 * SECOND, 0, 0) == 0, "the last one stays"
+    assert archive.find_outdated_session(99 * SECOND, 0, 0) == 0, "the last session stays"
 
 
 def test_large_session_is_pruned_in_parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

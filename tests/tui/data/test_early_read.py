@@ -75,7 +75,7 @@ def test_database_change_after_the_early_read_causes_another_read(store: Store, 
 
 def test_database_that_is_created_after_the_early_read_is_read(tmp_path: Path, later_reads: list[object]) -> None:
     early = EarlyRead(tmp_path / "assetdb.sqlite")
-    until(lambda: early._parts.qsize() == 1, "that there is none", 10)
+    until(lambda: early._parts.qsize() == 1, "the early read found no database", 10)
 
     with database(tmp_path) as made:
         made.put(put_source=[source_row()], put_job=[job_row(platform="mine")])

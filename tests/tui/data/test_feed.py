@@ -331,7 +331,7 @@ def test_failed_read_is_repeated_when_the_database_exists(tmp_path: Path) -> Non
     with pytest.raises(UserError):  # this read fails, because the database does not exist at the moment
         feed.read()
     feed.receive([NoticeLine(1, 6, notice(1))])
-    assert not feed.is_read_due, "there is nothing to read yet"
+    assert not feed.is_read_due, "no rows were saved since the last read"
 
     database_file.touch()
     feed.receive([NoticeLine(1, 7, notice(1))])

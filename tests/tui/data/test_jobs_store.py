@@ -422,7 +422,7 @@ def test_notices_before_the_moment_of_the_rows_only_show_that_a_job_runs(jobs: J
 def test_status_of_a_running_job_shows_the_progress_until_the_run_ends(jobs: JobsStore) -> None:
     jobs.apply(Batch(running={1: NOW_MS}, percents={1: JobProgress(1, 1, 0, 40), 4: JobProgress(1, 4, 8, 50)}))
     assert jobs.cell(0, "status").text == "▶ 40 %"
-    assert jobs.cell(5, "status").text != "▶ 50 %", "this job does not run"
+    assert jobs.cell(5, "status").text != "▶ 50 %", "job 4 is not running"
 
     jobs.apply(news(notice(1, status="processing", run_key=3), is_later=False))
     jobs.apply(Batch(percents={1: JobProgress(1, 1, 3, 60)}))
@@ -430,7 +430,7 @@ def test_status_of_a_running_job_shows_the_progress_until_the_run_ends(jobs: Job
     jobs.apply(news(notice(1, status="processing", run_key=3), is_later=False))
     assert jobs.cell(0, "status").text == "▶ 60 %"
     jobs.apply(news(notice(1, status="processing", run_key=9), is_later=False))
-    assert jobs.cell(0, "status").text == "▶ processing", "another run"
+    assert jobs.cell(0, "status").text == "▶ processing", "the progress was of another run"
     jobs.apply(Batch(running={}))
     assert jobs.percent_of(1) == -1
 

@@ -195,7 +195,7 @@ def test_database_is_read_again_while_another_run_writes_to_it(tmp_path, monkeyp
     session.listeners.append(listener)
     session.open()
     until(lambda: len(tries) > 20)
-    assert len(listener.calls) == 1, "nothing was written"
+    assert len(listener.calls) == 1, "nothing was written to the database"
     for name in (database, tmp_path / "assetdb.sqlite-wal"):
         before = len(listener.calls)
         name.write_bytes(b"rows")
@@ -240,7 +240,7 @@ def test_read_only_session_sends_no_requests():
     until(lambda: session.state is SessionState.DETACHED)
 
     listener.wait_until(lambda calls: calls)
-    assert listener.calls == [("subscribed", 0, 0, {})], "what rests can be read, once"
+    assert listener.calls == [("subscribed", 0, 0, {})], "the rows of an idle database are read once"
     with pytest.raises(KnownError, match="read-only"):
         session.ask(StopEngine()).result(PATIENCE_S)
     session.close()

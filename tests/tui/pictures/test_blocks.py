@@ -71,7 +71,7 @@ def test_reduced_picture_is_an_average_weighted_by_alpha():
 
     assert one[1] == one[2] or one[0] == " "
     assert abs(one[2][0] - 128) < 3
-    assert other[2][0] < 30, "no red of what is not there"
+    assert other[2][0] < 30, "invisible pixels add no red"
 
 
 def test_picture_uses_at_most_256_colours():
@@ -85,7 +85,9 @@ def test_picture_uses_at_most_256_colours():
     for line in draw_picture(gradient, 64, 16, Manner.PALETTE, DARK):
         for _, style, _ in line:
             assert style.bgcolor.downgrade(console._color_system).type is ColorType.EIGHT_BIT
-    assert {cell[2] for cell in shown(Pixels(1, 2, GREY * 2), 1, 1, Manner.PALETTE)[0]} == {(128, 128, 128)}, "grey stays grey"
+    assert {cell[2] for cell in shown(Pixels(1, 2, GREY * 2), 1, 1, Manner.PALETTE)[0]} == {(128, 128, 128)}, (
+        "grey is drawn without a tint"
+    )
 
 
 def test_shades_are_inverted_on_a_light_background():
@@ -127,7 +129,7 @@ def test_lines_of_a_drawing_are_shown_as_dots_in_their_colour():
         [("⡏", (255, 0, 0)), (" ", (192, 192, 192))], [("⠁", (255, 0, 0)), (" ", (192, 192, 192))],
     ]  # fmt: skip
     assert text(drawing("#"), 1, 1) == ["⠛"], "enlarged"
-    assert text(drawing("#"), 1, 1, is_utf8=False) == ["."], "without braille as other pictures"
+    assert text(drawing("#"), 1, 1, is_utf8=False) == ["."], "without UTF-8 a drawing uses the characters of other pictures"
     assert draw_picture(drawing("#"), 0, 1, Manner.COLOURS, DARK) == []
 
 

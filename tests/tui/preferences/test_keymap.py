@@ -46,7 +46,7 @@ def bound() -> dict[str, set[str]]:
             if isinstance(kind, type) and kind.__module__ == name:
                 for binding in kind.__dict__.get("BINDINGS", []):
                     assert isinstance(binding, Binding), f"{kind.__name__}: {binding} has no id"
-                    assert binding.id, f"{kind.__name__}: '{binding.key}' has no id, so nobody can rebind it"
+                    assert binding.id, f"{kind.__name__}: '{binding.key}' has no id, so users cannot rebind the key"
                     found.setdefault(binding.id, set()).update(normalise(binding.key))
     return found
 

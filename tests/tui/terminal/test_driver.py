@@ -130,7 +130,7 @@ def test_pixel_question_ends_with_the_answer_of_the_terminal_or_a_timeout(answer
         caller.set("the app")
         terminal.ask_for_pixels(lambda: (callers.append(caller.get("")), done.set()))
         await asyncio.wait_for(done.wait(), 10)
-        assert terminal._take_answers(ANSWERS) == (ANSWERS, ""), "no question is due"
+        assert terminal._take_answers(ANSWERS) == (ANSWERS, ""), "no reply is expected"
         return "".join(written), terminal.output.pixels
 
     written, pixels = asyncio.run(ask())

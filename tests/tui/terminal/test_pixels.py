@@ -91,7 +91,7 @@ def test_tmux_is_asked_only_questions_that_it_answers_itself():
 
     assert question.is_possible
     assert PixelQuestion(XTERM).text.endswith(question.text)
-    assert "_G" not in question.text, "tmux would take this for a title"
+    assert "_G" not in question.text, "tmux would read this sequence as a title"
 
 
 @pytest.mark.real
@@ -157,7 +157,7 @@ def test_decoded_sixel_equals_the_picture():
 
     assert (picture.columns, picture.rows, picture.removal) == (3, 2, "")
     assert (decode_sixel(picture.data) == image()).all()
-    assert "!" in picture.data, "runs are counted"
+    assert "!" in picture.data, "equal pixels are encoded as runs"
     assert picture.data.isprintable() is False
     assert re.fullmatch(r"\x1bP[ -~]*\x1b\\", picture.data)
 

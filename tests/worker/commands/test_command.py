@@ -473,7 +473,7 @@ def test_logged_lines_have_the_time_at_which_they_arrived(room):
     result = room.run(builder("cp {source} {products_dir}; echo one; sleep 0.3; echo two"))
 
     one, two = (record.time_ms for record in result.log)
-    assert {type(record.text) for record in result.log} == {str}, "the wire takes no other text"
+    assert {type(record.text) for record in result.log} == {str}, "the worker's protocol accepts only plain strings"
     assert two - one >= 40
 
 

@@ -508,7 +508,7 @@ async def test_engine_receives_each_gateway_report_once_and_sends_orders(tmp_pat
         await until(lambda: engine.reports[-1].turned_away[0].count == 6)
         count = len(engine.reports)
         await asyncio.sleep(4 * peer_connections._CHECK_S)
-        assert len(engine.reports) == count, "nothing changed, so nothing is told"
+        assert len(engine.reports) == count, "an unchanged report is not sent again"
 
         there.take_news([NoticeLine(1, 1, PeerOrdered(1, PeerOrder(PeerAction.ALLOW, entry=FAR)))])
         await until(lambda: engine.reports[-1].settings.allowed == (FAR,))

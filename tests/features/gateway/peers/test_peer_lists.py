@@ -91,7 +91,7 @@ def test_access_list_change_is_an_override_without_a_writable_configuration(proj
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CONFIG_HOME", str(project.parent / "XDG_CONFIG_HOME"))
     later = do(project, PeerOrder(PeerAction.LIST_OFF))
-    assert later.configured == replace(change.settings, has_allow_list=False), "what could not be written before is written now"
+    assert later.configured == replace(change.settings, has_allow_list=False), "the override is written when the file is writable"
     assert not (project / "Cache" / peer_settings.PLACE).exists()
 
 

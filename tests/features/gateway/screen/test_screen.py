@@ -393,7 +393,7 @@ async def test_gateway_page_shows_connections_and_access_lists(tmp_path, size):
         await until(
             pilot, lambda: "token  artist" in text(app) and "may  read, escalate" in text(app) and "platforms  linux" in text(app)
         )
-        assert "In and Out  messages, without downloads" in text(app), "what has no room in one line has it in the next"
+        assert "In and Out  messages, without downloads" in text(app), "values that do not fit into the line are in the next line"
         assert "since " in text(app)
 
 
@@ -568,6 +568,6 @@ async def test_rejected_address_is_reported_once_on_any_screen(tmp_path):
         session.say(away("10.0.0.1"))
         session.say(away("10.0.0.1"))
         await until(pilot, lambda: text(app).count("a connection was refused: 10.0.0.1 is rejected") == 1)
-        assert FAR not in text(app), "that was before the screen was opened"
+        assert FAR not in text(app), "connections refused before the start of the screen are not reported"
         session.say(away("10.0.0.1", *(f"10.0.0.{number}" for number in range(2, 12))))
         await until(pilot, lambda: "connections refused: 7 addresses more" in text(app))

@@ -116,7 +116,7 @@ def pixel(page: chromium.Page, path: str, x: float = 0.5, y: float = 0.5) -> tup
 def until_pixel(page: chromium.Page, path: str, is_it) -> tuple[int, ...]:
     deadline = time.monotonic() + chromium.PATIENCE_S
     while not is_it(seen := pixel(page, path)):
-        assert time.monotonic() < deadline, f"{path} stays {seen}; {page.complaints}"
+        assert time.monotonic() < deadline, f"{path} keeps the colour {seen}; {page.complaints}"
     return seen
 
 

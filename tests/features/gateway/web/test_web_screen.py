@@ -304,7 +304,7 @@ async def test_browser_draws_the_screen_and_removes_the_token_from_the_address(t
             assert page.evaluate("location.href") == address.partition("#")[0]
             page.until("document.activeElement.classList.contains('xterm-helper-textarea')")
             beside = "getComputedStyle(document.querySelector('.xterm-viewport')).backgroundColor"
-            assert page.evaluate(beside) == "rgba(0, 0, 0, 0)", "the remainder beside the last column has the page's colour"
+            assert page.evaluate(beside) == "rgba(0, 0, 0, 0)", "the space beside the last column has the colour of the page"
             page.ask("Input.insertText", text="hello")
             page.ask("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
             page.until("document.body.classList.contains('-closed')")

@@ -160,7 +160,7 @@ def test_status_of_a_saved_source_is_known_while_all_workers_are_busy(there: Gar
     there.gate.touch()
     for number in range(4):
         there.write(f"long{number}.slow", "long")
-    until(lambda: len(there.served.room.engine.running) >= 2, "all workers are at jobs")
+    until(lambda: len(there.served.room.engine.running) >= 2, "all workers run jobs")
 
     there.write("late.slow", "late")
     state = client.ask(wire_records.AssetStatus(term="late.slow"))
@@ -448,7 +448,7 @@ def test_asset_with_a_new_draft_is_ready_while_its_final_job_runs(tmp_path: Path
         by_id = client.ask(wire_records.AssetStatus(asset=before.assets[0].id))
         (drawn,) = client.ask(wire_records.JobsInfo(term="a.slow")).jobs
         there.gate.unlink()
-        until(lambda: not client.ask(wire_records.AssetStatus(term="a.slow")).is_draft, "the final is there")
+        until(lambda: not client.ask(wire_records.AssetStatus(term="a.slow")).is_draft, "the final is stored")
         after = client.ask(wire_records.AssetStatus(term="a.slow"))
         (made,) = client.ask(wire_records.JobsInfo(term="a.slow")).jobs
 

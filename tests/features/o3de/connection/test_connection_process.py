@@ -58,7 +58,7 @@ class Garden:
     @contextlib.contextmanager
     def editor(self, platforms: str = "linux", **values: Any) -> Iterator[O3deClient]:
         """Yield a client that has negotiated and has the first bulk message."""
-        until(lambda: self.supervisor.port, "it listens")
+        until(lambda: self.supervisor.port, "the server listens")
         with O3deClient(self.supervisor.port) as connected:
             connected.negotiate(values.pop("project", "GARDEN"), platforms, **values)
             connected.bulk = connected.wait_for("AssetProcessorManager::BulkAssetNotification")
@@ -176,7 +176,10 @@ def test_status_request_is_answered_after_the_pending_job_has_ended(garden: Gard
     with garden.editor() as editor, garden.editor() as other:
         garden.write("a.slow", "fine")
         editor.send(STATUS, status_of("a.slow"), 99)
-        until(lambda: other.ask(STATUS, status_of("a.slow", is_status_only=True))["AssetStatus"].number in (2, 3), "it is pending")
+        until(
+            lambda: other.ask(STATUS, status_of("a.slow", is_status_only=True))["AssetStatus"].number in (2, 3),
+            "the job is pending",
+        )
         other.send("AssetSystem::RequestEscalateAsset", escalation("a.slow"))
         info = ask(
             other, "AssetProcessor::SourceAssetInfoRequest", "E92CD74F-11E0-4AD8-A786-61D3B9715E35",

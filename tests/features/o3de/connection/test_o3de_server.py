@@ -324,7 +324,7 @@ def test_client_that_reads_late_gets_the_answers_in_order(serving: Serving) -> N
         for number in range(count):
             wanted = client.number("BytesToRead", 3_000_000 + number, client.U64)
             editor.send("AssetSystem::FileRead", client.message("9FC866C7-A9C0-41CB-BC41-A333240D3C7E", wanted), number + 1)
-        until(lambda: any(session.queued_bytes for session in serving.server.sessions), "answers wait")
+        until(lambda: any(session.queued_bytes for session in serving.server.sessions), "answers are waiting")
         editor.wait_for("AssetProcessorManager::BulkAssetNotification")
 
         sizes = [len(editor.receive()[2]["Data"].value) for _ in range(count)]

@@ -33,7 +33,7 @@ def gui(project: O3deProject) -> Iterator[Driven]:
 def test_processor_can_be_started_controlled_and_stopped_by_tools(project: O3deProject, gui: Driven) -> None:
     assert gui.ask("waitforidle") == "idle"
     assert project.product("linux/first.txt") == "1"
-    until(lambda: gui.ask("isidle") == "true", "it looks once more at what it wrote itself")
+    until(lambda: gui.ask("isidle") == "true", "the engine checks its own writes once more")
 
     for number in range(5):  # The answer must wait for the job of the file saved just before.
         project.source("first.txt", f"changed {number}")

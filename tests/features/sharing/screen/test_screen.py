@@ -111,7 +111,7 @@ async def test_platforms_folders_builders_and_changes_are_shown(tmp_path, store,
         assert "(top level)" in shown
         assert app.pane.status() == "5 products, 15 KiB"
         assert "2, 2.9 KiB" in shown
-        assert "painter" in shown, "as its jobs call a builder that no configuration names"
+        assert "painter" in shown, "the builder has the name that its jobs store"
         assert uuid_text(b"X" * 16)[:20] in shown
 
 
@@ -265,7 +265,7 @@ async def test_the_menu_of_a_finding_repairs_and_copies(tmp_path, store):
         assert copied[1] == f"data/{EVIL}c.json"
         assert copied[2].startswith("! missing\tlinux/data/c.json")
         assert "\t" in copied[3]
-        assert "━" not in copied[3], "the bar of its share says nothing elsewhere"
+        assert "━" not in copied[3], "a copy leaves out the bar of the share"
 
 
 async def test_enter_key_on_a_finding_shows_the_job_of_the_finding(tmp_path, store, monkeypatch):

@@ -173,7 +173,7 @@ def test_other_programs_get_the_path_of_an_asset_and_the_shell_its_folder(tmp_pa
         await until(pilot, lambda: len(ran) >= 3)
         places = AssetPlaces(str(tmp_path), roots=(("over", f"{tmp_path}/over"), ("game", str(tmp_path))))
         pane.actions._open_folder(folder_panel(Kind.SOURCES, -1, "scripts", 1, places))
-        assert ran.pop() == (["/bin/zsh"], f"{tmp_path}/scripts"), "the first scan folder that has it"
+        assert ran.pop() == (["/bin/zsh"], f"{tmp_path}/scripts"), "the folder is opened in the first scan folder that contains it"
         assert ran == [(["view", "-x", file], None), (["vi", file], None), (["/bin/zsh"], f"{tmp_path}/scripts")]
         await go(pilot, pane, EVIL)
         await press(pilot, "o")

@@ -281,15 +281,15 @@ def test_keys_wait_until_the_requested_asset_and_screen_are_shown(tmp_path, monk
         may_read.clear()
         try:
             pane.reveal("textures/rock.png")
-            assert app.keyboard.name_awaited("j") == "the asset", "which is looked for"
+            assert app.keyboard.name_awaited("j") == "the asset", "keys wait for the requested asset"
             await until(pilot, lambda: cursor_on(pane) == "textures/rock.png")
             await until(pilot, lambda: app.keyboard.name_awaited("j") == "")
             await press(pilot, "J")
-            assert app.keyboard.name_awaited("/") == "the asset", "whose jobs shall be shown"
+            assert app.keyboard.name_awaited("/") == "the asset", "keys wait for the jobs of the requested asset"
         finally:
             may_read.set()
         await until(pilot, lambda: app.keyboard.name_awaited("/") == "the screen")
-        assert app.keyboard.name_awaited("q") == "", "who leaves waits for no screen"
+        assert app.keyboard.name_awaited("q") == "", "the key that quits does not wait"
         may_go.set()
         await until(pilot, lambda: app.keyboard.name_awaited("/") == "")
         assert app.pane.revealed == [r'"^textures/rock\.png$"']
@@ -343,7 +343,7 @@ def test_search_finds_a_uuid_by_its_abbreviation(tmp_path):
     async def look_for(_app, pilot, pane, _session):
         pane.box.text = shown
         await until(pilot, lambda: not pane.search.is_under_way and pane.search.found is not None)
-        assert pane.search.found.file_count == 5, "they all begin alike"
+        assert pane.search.found.file_count == 5, "all five UUIDs begin with the searched text"
         pane.show_tree(Kind.PRODUCTS)
         pane.box.text = f"{shown}:7"
         await until(pilot, lambda: not pane.search.is_under_way and pane.search.found is not None)

@@ -71,7 +71,7 @@ def test_source_in_git_lfs_is_compared_with_its_large_file(repository):
     _commit(repository, f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize 5\n".encode())
     (repository / "a.txt").write_bytes(b"edited")
     panel = source(repository / "a.txt")
-    assert Path(find_earlier(None, panel, PLACES).path).read_bytes() == b"second", "the large file is not here"
+    assert Path(find_earlier(None, panel, PLACES).path).read_bytes() == b"second", "without its large file, a commit is skipped"
     folder = repository / ".git/lfs/objects" / digest[:2] / digest[2:4]
     folder.mkdir(parents=True)
     (folder / digest).write_bytes(b"large")
@@ -169,7 +169,7 @@ def test_comparison_of_long_texts_ends_at_its_time_limit_with_all_lines(reposito
 
     found = compare(repository, b"a\nx\nb\n\x1b[2J\ny\n", b"c\nx\nd\n\x1b[2J\nz\n")
 
-    assert found.kind == "5 lines removed, 5 added", "no lines were compared"
+    assert found.kind == "5 lines removed, 5 added", "texts over the limit are not compared by lines"
     assert not any("\x1b" in line for line in texts(found))
 
 

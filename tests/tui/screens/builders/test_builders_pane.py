@@ -231,7 +231,7 @@ def test_builder_names_patterns_and_platforms_are_not_cut_if_they_fit(tmp_path, 
         await pilot.press("m", "m")
         await until(pilot, lambda: "pc Mips of" in text(app) and "textures/rock_3.png " in text(app))
         shown = next(line for line in lines(app) if "rock_3.png" in line)
-        assert "rock_3.png  pc Mips" in shown, "no room is left beside what is cut"
+        assert "rock_3.png  pc Mips" in shown, "a column that is cut is followed by one blank"
 
     async def open_metrics(app, pilot, session, pane):
         await look(app, pilot, session, pane)

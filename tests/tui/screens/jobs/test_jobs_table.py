@@ -47,8 +47,8 @@ def test_short_paths_leave_room_for_more_table_columns_on_80_cells(tmp_path):
         }
 
     assert shown(set()) == {"status", "completed", "platform", "duration"}
-    assert shown({"platform"}) == {"status", "completed", "key", "duration"}, "one platform is none"
-    assert shown(set(), source=40) == {"status", "completed", "platform"}, "the path is worth more"
+    assert shown({"platform"}) == {"status", "completed", "key", "duration"}, "a single platform needs no column"
+    assert shown(set(), source=40) == {"status", "completed", "platform"}, "a wide path column replaces the duration"
 
 
 def test_columns_that_the_user_added_are_dropped_last():

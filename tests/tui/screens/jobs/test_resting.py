@@ -98,7 +98,7 @@ async def test_cursor_stays_on_its_failure_and_running_jobs_are_shown_in_a_strip
     session.say(notice(3, "processing"), 3)
     session.say(notice(4, "processing", source="meshes/rock.fbx"), 4)
     await until(pilot, lambda: "▶ textures/sand.png" in text(app) and "▶ meshes/rock.fbx" in text(app))
-    assert strip.size.height == 1, "both fit in a line"
+    assert strip.size.height == 1, "both jobs fit into one line"
     session.say(notice(3, "completed"), 5)
     await until(pilot, lambda: "▶ textures/sand.png" not in text(app))
     assert text(app).index("▶ meshes/rock.fbx") > 0
@@ -173,10 +173,10 @@ async def test_keys_wait_until_rows_filter_and_log_are_ready(app, pilot, pane):
     pane.store.is_loaded = False
     assert pane.name_awaited(pane.table) == "the first rows"
     assert app.keyboard.name_awaited("j") == "the first rows"
-    assert [app.keyboard.name_awaited(key) for key in ("ctrl+c", "q")] == ["", ""], "who leaves waits for no rows"
+    assert [app.keyboard.name_awaited(key) for key in ("ctrl+c", "q")] == ["", ""], "the keys that quit do not wait"
     pane.store.is_loaded = True
     pane.name_awaited = lambda _focused: "the sheet"
-    assert app.keyboard.name_awaited("q") == "the sheet", "it closes that"
+    assert app.keyboard.name_awaited("q") == "the sheet", "q would close the sheet, so the key waits"
     del pane.name_awaited
 
 

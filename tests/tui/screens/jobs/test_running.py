@@ -97,7 +97,7 @@ def test_lines_of_a_running_job_are_replaced_by_its_log_without_moving(tmp_path)
         runs.said = ("one", "two")
         app.session.say(notice(3, "processing"), 2)
         await until(pilot, lambda: "two" in text(app))
-        assert "sand is warm" not in text(app), "that was the run before"
+        assert "sand is warm" not in text(app), "the lines of the earlier run were removed"
         assert f"run {RUN}" in text(app)
         log = pane.event_log.log_pane
         assert log.cursor == 1
@@ -108,7 +108,7 @@ def test_lines_of_a_running_job_are_replaced_by_its_log_without_moving(tmp_path)
         log.move_cursor(0)
         runs.said = ("one", "two", "three", "four")
         await until(pilot, lambda: "four" in text(app))
-        assert log.cursor == 0, "it stays where people put it"
+        assert log.cursor == 0, "the cursor stays where the user put it"
         before = [line[:80] for line in lines(app) if " image  " in line]
 
         await end_run(pilot, app, pane, tmp_path / "logs", *runs.said)
@@ -118,7 +118,7 @@ def test_lines_of_a_running_job_are_replaced_by_its_log_without_moving(tmp_path)
         assert "no errors" in text(app) or "0 errors" in text(app)
         asked_count = len(runs.asked)
         await pilot.pause(AGAIN_S + 0.5)
-        assert len(runs.asked) == asked_count, "what has ended is asked nothing"
+        assert len(runs.asked) == asked_count, "the lines of an ended run are not requested"
 
     in_jobs(tmp_path, run, filler=keep)
 
@@ -277,7 +277,7 @@ def test_cursor_that_passes_running_jobs_causes_no_request(asking: Asking) -> No
         asking.look(FIRST_S / 2)
     assert len(asking.asked) == 1
     asking.look(FIRST_S)
-    assert len(asking.asked) == 1, "an answer is awaited"
+    assert len(asking.asked) == 1, "the next request waits for the answer"
     asking.answer(7, 1, "one")
     asking.look(AGAIN_S)
     assert asking.asked[1:] == [ReadRunLog(29)]

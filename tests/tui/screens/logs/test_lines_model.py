@@ -141,7 +141,7 @@ def test_log_lines_match_a_reference_model_after_any_tab_and_search(steps: list[
                 case "come", list(lines), int(cut_at):
                     kept = list(rows.starts)
                     screen.come(lines, cut_at)
-                    assert list(rows.starts)[: len(kept)] == kept, "what is on the screen stays under the cursor"
+                    assert list(rows.starts)[: len(kept)] == kept, "rows before the new lines do not change"
                 case "replaced", list(lines), _:
                     screen.replace(lines)
                 case bool():

@@ -296,7 +296,9 @@ def test_line_that_is_cut_off_is_shown_whole_below_the_log(tmp_path, log):
         await until(pilot, lambda: not pane.query_one("#logs-details").display)
         await pilot.press("ctrl+w")
         await until(pilot, lambda: pane.query_one("#logs-details").display)
-        assert next(line for line in lines(app) if "This line" in line).startswith(" ── This line ──"), "inset, as all heads"
+        assert next(line for line in lines(app) if "This line" in line).startswith(" ── This line ──"), (
+            "the title is indented like other titles"
+        )
         await pilot.press("k")
         await until(pilot, lambda: "the end" not in text(app))
 
@@ -479,7 +481,7 @@ def test_key_after_search_waits_for_the_search_result(tmp_path, log):
         pane._reader._serve = lambda *wanted, **how: continues_run.wait(20) and serve(*wanted, **how)
         assert app.keyboard.name_awaited("y") == ""
         await pilot.press("slash", *"first")
-        assert app.keyboard.name_awaited("y") == "", "who types waits for nothing"
+        assert app.keyboard.name_awaited("y") == "", "a key that is typed as text does not wait"
         await pilot.press("enter")
         assert pane.pane.has_focus
         assert (app.keyboard.name_awaited("y"), app.keyboard.name_awaited("q")) == ("the search", "")

@@ -121,7 +121,7 @@ def test_hidden_widgets_are_not_rendered(monkeypatch):
             covered = app.screen.query_one("#over").region
 
             drawn(app.screen, ChangedLines, {Region(covered.x, 4, 3, 1)})
-            assert set(asked) == {"over", "row0", "ScrollBar"}, "the box, what is beside it in the same line, and the bar"
+            assert set(asked) == {"over", "row0", "ScrollBar"}, "only the box, the row beside it and the scroll bar are rendered"
             asked.clear()
             drawn(app.screen, Compositor, {Region(covered.x, 4, 3, 1)})
             assert len(asked) > 4

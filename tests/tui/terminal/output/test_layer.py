@@ -184,7 +184,7 @@ def test_sixel_is_sent_over_its_cells_and_again_only_after_they_were_covered():
     assert screen.ours.cursor == (5, 0)
     screen.answer()
     screen.layer.show(with_picture(SIXEL, "news"), screen.console, screen.size, (5, 0))
-    assert len(screen.ours.pixels) == 1, "other cells do not matter"
+    assert len(screen.ours.pixels) == 1, "a change of other cells does not send the picture again"
     screen.answer()
     screen.layer.show(pieces(5, 12, [(2, 1, [Segment("menu")])]), screen.console, screen.size, (5, 0))
     assert screen.ours.display[2] == " menu       "
@@ -195,7 +195,7 @@ def test_sixel_is_sent_over_its_cells_and_again_only_after_they_were_covered():
     screen.answer()
     screen.layer.forget()
     screen.loop.run()
-    assert len(screen.ours.pixels) == 3, "the screen is sent again"
+    assert len(screen.ours.pixels) == 3, "the picture is sent again with the whole screen"
 
 
 def test_sixel_in_the_last_line_is_not_sent_because_the_screen_would_scroll():
@@ -235,7 +235,7 @@ def test_kitty_picture_is_stored_before_its_placeholders_and_removed_at_the_end(
     screen.layer.show(with_picture(KITTY), screen.console, screen.size, (0, 0))
     frame = "".join(screen.sent)[len(sent) :]
     assert [placeholder(row, column) in frame for row in range(2) for column in range(3)] == [True] * 6
-    assert "38;5;30;48;2;16;20;24m" in frame, "the colour is the number"
+    assert "38;5;30;48;2;16;20;24m" in frame, "the text colour is the number of the picture"
     screen.layer.restore_pictures()
     assert [data for *_, data in screen.ours.pixels] == [KITTY.data] * 2
     screen.layer.close()

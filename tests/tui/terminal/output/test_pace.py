@@ -34,7 +34,7 @@ def test_after_a_key_a_second_frame_is_sent_at_once_and_a_third_frame_waits():
     pace.note_frame(1.1)
     assert pace.wait_s(1.1) > 0
     pace.note_answer(1.2)
-    assert pace.wait_s(1.4) > 0, "the key was long ago"
+    assert pace.wait_s(1.4) > 0, "the key no longer permits a second frame"
 
 
 def test_terminal_without_replies_is_queried_a_limited_number_of_times():
@@ -74,7 +74,7 @@ def test_unexpected_reply_to_a_frame_is_ignored():
 def test_cost_of_a_byte_is_measured_from_the_quickest_long_frame():
     pace, now = proven(), 1.0
     for size, late_s in ((100, 0.2), (4000, 0.5), (4000, 2.0)):
-        assert (pace.takes_s(now, 1000) is None) is (late_s < 2.0), "only a longer one can tell"
+        assert (pace.takes_s(now, 1000) is None) is (late_s < 2.0), "the speed is unknown before the reply to a long frame"
         pace.note_frame(now, size)
         pace.note_answer(now + 0.15 + late_s)
         now += 5

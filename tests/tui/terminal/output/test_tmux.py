@@ -49,7 +49,7 @@ class Person:
         """Return the screen while tmux shows a pane."""
         before = len(self._outer.seen)
         pane.tmux.say("select-window", "-t", pane.name, ";", "refresh-client")
-        self._outer.wait(lambda term: len(term.seen) > before, "a picture")
+        self._outer.wait(lambda term: len(term.seen) > before, "a drawn picture")
         self._outer.settle(0.1)
         new = bytes(self._outer.seen[self._fed :])
         self._fed += len(new)
