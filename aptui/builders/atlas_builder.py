@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from uuid import UUID
@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from aptui.builders.common import one_line, show_count
-from aptui.builders.files.json_text import explain, place_in
+from aptui.builders.files.json_text import BrokenTextError, decode_text, read_json
 from aptui.builders.files.pictures import MOST_MEGAPIXELS, PictureError
 from aptui.builders.image_builder import PictureJob, decode_rgba
 from aptui.builders.max_rects import Item, place_items
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     Pixels = NDArray[np.uint8]
 
 FRAMES_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e0c")
+"""Asset type of the list of frames, in JSON."""
+
 PAGE_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e02")
 """Asset type of a page: the asset type of the pictures that the `image` builder makes."""
 
@@ -153,7 +155,7 @@ class Point(Struct, frozen=True):
 
 
 class SliceKey(Struct, frozen=True):
-    """The values of a slice that hold from one frame on; `bounds` is its rectangle in the sprite.
+    """The state of a slice from one frame on; `bounds` is its rectangle in the sprite.
 
     `center` (of a 9-slice) and `pivot` are relative to the rectangle.
     """
@@ -187,7 +189,8 @@ class SpriteSheet(Struct, frozen=True):
 class Sprite(Struct):
     """A sprite: its trimmed pixels (height, width, 4), its original size and the left top corner of the trimmed part.
 
-    If the sprite is a frame of an animation, `duration` is its time in milliseconds.
+    The packer sets `page` (its number), `place` (left, top on the page) and `is_rotated`. If the sprite is a frame of an animation,
+    `duration` is its time in milliseconds.
     """
 
     name: str
@@ -248,32 +251,36 @@ class AtlasBuilder(SimpleBuilder):
             request.log.warning(f"{request.source}: 'frames' has settings for {unknown[0]}, but no sprite has this name")
         sizes = pack(sprites, options, request.source)
         pages = [_draw_page(size, [each for each in sprites if each.page == number], options) for number, size in enumerate(sizes)]
-        names = [f"{request.stem}{f'-{number}' if number else ''}.png" for number in range(len(pages))]
-        for number, (name, page) in enumerate(zip(names, pages, strict=True)):
-            page.save(request.product_path(name))
-            facts = {"width": page.width, "height": page.height, "format": "png"}
-            request.add_product(name, sub_id=number + 1, asset_type=PAGE_ASSET_TYPE, facts=facts)
+        names = write_pages(pages, options.textures, request)
         contents.frames.update(settings)
-        text = describe_frames(contents, [name_page(name, options.textures) for name in names], sizes, options)
-        # The frame list names its pages by asset id, because the path of a picture would name a source instead of a product.
-        needs = [ProductDependency(request.source_uuid, number + 1) for number in range(len(pages))]
+        text = describe_frames(contents, names, sizes, options)
         extension = "tpsheet" if options.format == "godot" else "json"
-        request.write_product(
-            f"{request.stem}.{extension}",
-            text,
-            sub_id=0,
-            asset_type=FRAMES_ASSET_TYPE,
-            dependencies=needs,
-            dependencies_handled=True,
-        )
+        write_page_list(f"{request.stem}.{extension}", text, FRAMES_ASSET_TYPE, len(pages), request)
         used = sum(width * height for width, height in {id(each.pixels): each.shape for each in sprites}.values())
         share = 100 * used // sum(width * height for width, height in sizes)
         request.log.info(f"packed {show_count(len(sprites), 'sprite')} on {show_count(len(pages), 'page')}, filled to {share} %")
 
 
-def name_page(name: str, textures: PageTextures) -> str:
-    """Return the name of a page in a list of frames or glyphs, in lower case, because the cache stores products so."""
-    return (name if textures == "files" else f"{posixpath.splitext(name)[0]}.{textures}").lower()
+def write_pages(pages: Sequence[Any], textures: PageTextures, request: ProcessJobRequest) -> list[str]:
+    """Write the pictures of pages as `<stem>.png`, `<stem>-1.png` …; return their names for a list of frames or glyphs.
+
+    These names are in lower case, as the cache stores products.
+    """
+    names = []
+    for number, page in enumerate(pages):
+        stem = f"{request.stem}-{number}" if number else request.stem
+        page.save(request.product_path(f"{stem}.png"))
+        facts = {"width": page.width, "height": page.height, "format": "png"}
+        request.add_product(f"{stem}.png", sub_id=number + 1, asset_type=PAGE_ASSET_TYPE, facts=facts)
+        names.append(f"{stem}.{'png' if textures == 'files' else textures}".lower())
+    return names
+
+
+def write_page_list(name: str, data: str | bytes, asset_type: UUID, page_count: int, request: ProcessJobRequest) -> None:
+    """Write the list of frames or glyphs of pages, a product that depends on the pages (the products with sub ids from 1)."""
+    # The list names its pages by asset id, because the path of a picture would name a source instead of a product.
+    needs = [ProductDependency(request.source_uuid, number + 1) for number in range(page_count)]
+    request.write_product(name, data, sub_id=0, asset_type=asset_type, dependencies=needs, dependencies_handled=True)
 
 
 def read_atlas_file(data: bytes, source: str) -> AtlasFile:
@@ -283,21 +290,11 @@ def read_atlas_file(data: bytes, source: str) -> AtlasFile:
         JobError: the file is not JSON, or not an atlas.
     """
     try:
-        return msgspec.json.decode(data, type=AtlasFile)
-    except (msgspec.ValidationError, UnicodeDecodeError) as error:
+        return msgspec.convert(read_json(decode_text(data)).value, AtlasFile)
+    except BrokenTextError as error:
+        raise JobError(error.explain(source)) from None
+    except msgspec.ValidationError as error:
         raise JobError(f"{source}: {one_line(error)}") from None
-    except msgspec.DecodeError:
-        pass
-    text = data.decode("utf-8", "replace")
-    try:
-        json.loads(text)
-    except json.JSONDecodeError as error:
-        reason, position = explain(error, text)
-        line, column = place_in(text[:position])
-        raise JobError(f"{source}:{line}:{column}: {reason}") from None
-    except RecursionError:
-        pass
-    raise JobError(f"{source}: the file is not JSON in the format of an .atlas file")
 
 
 def _list_patterns(data: bytes, source: str) -> list[str]:

@@ -115,12 +115,11 @@ class _BadAudioError(Exception):
     """The sound cannot be converted with these parameters; the error's text is one line."""
 
 
-class _Loudness:
-    """Counts the samples above full scale, and keeps the highest value."""
+class _Clipping(Struct):
+    """The number of samples above full scale, and the highest absolute value of a sample (1 = full scale)."""
 
-    def __init__(self) -> None:
-        self.clipped_count = 0
-        self.peak = 0.0
+    sample_count: int = 0
+    peak: float = 0.0
 
 
 def _or_null(least: float, most: float, description: str) -> dict[str, Any]:
@@ -329,7 +328,7 @@ def _convert(
     is_exact = _BITS_OF.get(source.subtype, 99) <= bits and shape.gain == 1.0 and not options["fade_in"] + options["fade_out"]
     is_exact &= rate == source.samplerate and channel_count == source.channels
     noise = _Noise() if options["dither"] and not form.subtype and not is_exact else None
-    loudness, frames = _Loudness(), 0
+    clipping, frames = _Clipping(), 0
     lossy: dict[str, Any] = {}
     if form.container in ("OGG", "MP3"):
         lossy = {"compression_level": 1 - _scale_quality(options["quality"], options["format"])}
@@ -342,12 +341,12 @@ def _convert(
         for block in blocks:
             frames += len(block)
             _check_length(frames, most_frames, options)
-            product.write(_round_samples(block, bits, loudness, noise))
+            product.write(_round_samples(block, bits, clipping, noise))
     if form.container == "OGG":
         set_serial(product_path)
     elif form.subtype == "IMA_ADPCM":
         set_frame_count(product_path, frames)
-    _report_clipping(loudness, source, request, is_resampled=rate != source.samplerate)
+    _report_clipping(clipping, source, request, is_resampled=rate != source.samplerate)
     marks = read_marks(file, source.samplerate)
     marks = marks if rate == source.samplerate else marks.resample(source.samplerate, rate)
     _write_marks(marks.cut_start(shape.start) if shape.start else marks, frames, rate, product_path, request)
@@ -560,7 +559,7 @@ class _Noise:
         return drawn
 
 
-def _round_samples(block: Samples, bits: int, loudness: _Loudness, noise: _Noise | None = None) -> NDArray[np.int32]:
+def _round_samples(block: Samples, bits: int, clipping: _Clipping, noise: _Noise | None = None) -> NDArray[np.int32]:
     """Return `block` as integers in the upper `bits` of 32. Samples up to half a step above full scale do not count as clipped."""
     import numpy as np
 
@@ -569,20 +568,20 @@ def _round_samples(block: Samples, bits: int, loudness: _Loudness, noise: _Noise
     steps = np.rint(scaled if noise is None else scaled + noise.draw(block.shape))
     over = np.abs(steps) > full_scale
     if over.any():
-        loudness.clipped_count += int(over.sum())
-        loudness.peak = max(loudness.peak, float(np.abs(steps).max()) / full_scale)
+        clipping.sample_count += int(over.sum())
+        clipping.peak = max(clipping.peak, float(np.abs(steps).max()) / full_scale)
     return np.clip(steps, -full_scale, full_scale - 1).astype(np.int32) << (32 - bits)
 
 
-def _report_clipping(loudness: _Loudness, source: Any, request: ProcessJobRequest, *, is_resampled: bool) -> None:
+def _report_clipping(clipping: _Clipping, source: Any, request: ProcessJobRequest, *, is_resampled: bool) -> None:
     """Report clipped samples; the report is a warning if this job resampled the sound or the source has floats.
 
     Otherwise the decoder of a lossy source made them, which is usual for loud music, so the report is only information.
     """
-    if not loudness.clipped_count:
+    if not clipping.sample_count:
         return
-    clipped = show_count(loudness.clipped_count, "sample")
-    text = f"{request.source}: clipped {clipped}; the highest is {loudness.peak:.3f} of full scale"
+    clipped = show_count(clipping.sample_count, "sample")
+    text = f"{request.source}: clipped {clipped}; the highest is {clipping.peak:.3f} of full scale"
     if is_resampled:
         request.log.warning(f"{text}, after resampling")
     elif source.subtype in ("FLOAT", "DOUBLE"):

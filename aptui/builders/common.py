@@ -15,14 +15,10 @@ from msgspec import Struct
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobDescriptor, ParamError, Result, check_params
 
 Schema = Mapping[str, Any]
-_LONGEST_SHOWN, _LONGEST_TEXT = 60, 200
+_LONGEST_VALUE, _LONGEST_TEXT = 60, 200
+"""Maximum numbers of characters of a parameter's value, and of another text, in a message."""
 Contradiction = Callable[[Mapping[str, Any]], str]
-"""Function that returns a line about contradictory parameters, "" if no parameters contradict each other."""
-
-
-def no_contradiction(_params: Mapping[str, Any]) -> str:
-    """Return "". Builders whose parameters cannot contradict each other use this function."""
-    return ""
+"""Function that describes in one line how the given parameters contradict each other; "" if they do not."""
 
 
 def one_job_per_platform(
@@ -30,16 +26,16 @@ def one_job_per_platform(
     kind: str,
     schema: Schema,
     additional_fingerprint: str = "",
-    contradiction: Contradiction = no_contradiction,
+    contradiction: Contradiction | None = None,
 ) -> CreateJobsResponse:
-    """Return one job for each platform of `request`, or the error in the parameters.
+    """Return one job for each platform of `request`, or an error if parameters are wrong or contradict each other.
 
     The job key is the builder's configured name.
     """
     named = f"builder {_show_value(request.builder_name)}" + (f" ({kind})" if kind != request.builder_name else "")
     jobs = []
     for platform in request.platforms:
-        if reason := _wrong(schema, request.params_for(platform.id), contradiction):
+        if reason := _find_mistake(schema, request.params_for(platform.id), contradiction):
             where = f", platform {_show_value(platform.id)}" if request.platform_params.get(platform.id) else ""
             return CreateJobsResponse(error=f"{named}{where}: {reason}")
         jobs.append(JobDescriptor(request.builder_name, platform.id, additional_fingerprint=additional_fingerprint))
@@ -51,9 +47,9 @@ def one_line(error: BaseException | str) -> str:
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
 
-def shorten(text: str) -> str:
-    """Return `text`, shortened to fit into a message."""
-    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"
+def shorten(text: str, longest: int = _LONGEST_TEXT) -> str:
+    """Return `text`, shortened to at most `longest` characters to fit into a message."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def show_count(count: int, noun: str, plural: str = "") -> str:
@@ -80,21 +76,20 @@ def describe_damage(error: BaseException) -> str:
     return "the values in the file contradict each other"
 
 
-def _wrong(schema: Schema, params: Mapping[str, Any], contradiction: Contradiction) -> str:
+def _find_mistake(schema: Schema, params: Mapping[str, Any], contradiction: Contradiction | None) -> str:
     try:
         check_params(schema, params)
     except ParamError as error:
         return str(error)
-    return contradiction(params)
+    return contradiction(params) if contradiction else ""
 
 
 def _show_value(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
+    return shorten(repr(value), _LONGEST_VALUE)
 
 
 class CompilerMessage(Struct, frozen=True):
-    """A line of a compiler's output."""
+    """An error or warning of a compiler; `where` is `file:line`, or "" if the compiler does not give the place."""
 
     is_error: bool
     where: str
@@ -105,9 +100,11 @@ class CompilerMessage(Struct, frozen=True):
 
 
 def messages(output: str, pattern: re.Pattern[str]) -> list[CompilerMessage]:
-    """Return the messages of the lines that match `pattern`, each once.
+    """Return the messages in a compiler's output, each once.
 
-    The pattern has groups `kind`, `text`, and maybe `file` and `line`.
+    Args:
+        output: the output of the compiler.
+        pattern: matches the line of a message; its groups are `kind` and `text`, and optionally `file` and `line`.
     """
     found = []
     for match in map(pattern.match, output.splitlines()):

@@ -22,7 +22,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from aptui.builders.atlas_builder import PAGE_ASSET_TYPE, AtlasParams, PageTextures, Sprite, name_page, pack
+from aptui.builders.atlas_builder import PAGE_ASSET_TYPE, AtlasParams, PageTextures, Sprite, pack, write_page_list, write_pages
 from aptui.builders.common import one_line, show_count
 from aptui.builders.files import lfs_source
 from aptui.builders.files.catalogs import read_catalogs
@@ -44,7 +44,6 @@ from aptui.sdk import (
     MissingError,
     ParamError,
     ProcessJobRequest,
-    ProductDependency,
     SimpleBuilder,
 )
 
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     Pixels = NDArray[np.uint8]
 
 METRICS_ASSET_TYPE = UUID("b5e4a082-6d3f-5c71-90ba-28f1d7e6430e")
+"""Asset type of the metrics and kerning of glyphs, in JSON or in the text form of BMFont."""
 
 MOST_CHARACTERS = 30_000
 _TRANSLATIONS = (".po", ".xlf", ".xliff", ".csv", ".tsv")
@@ -94,7 +94,10 @@ class FontAtlasParams(Struct, frozen=True, kw_only=True):
 
 
 class Glyph(Struct):
-    """A drawn character: its pixels (None if it is empty), their left top corner from the pen in pixels, and its advance in em."""
+    """A drawn character: its pixels (None if it is empty) and its advance in em.
+
+    `left` and `top` are the left top corner of the pixels, relative to the pen (pixels).
+    """
 
     code: int
     name: str
@@ -128,17 +131,14 @@ class FontAtlasBuilder(SimpleBuilder):
         sprites = [glyph.sprite for glyph in glyphs if glyph.sprite is not None]
         layout = AtlasParams(max_size=options.max_size, power_of_two=options.power_of_two, padding=options.padding, extrude=0)
         sizes = pack(sprites, layout, request.source) if sprites else [(_EMPTY_PAGE, _EMPTY_PAGE)]
-        names = [f"{request.stem}{f'-{number}' if number else ''}.png" for number in range(len(sizes))]
-        for number, (name, size) in enumerate(zip(names, sizes, strict=True)):
-            _draw_page(size, [each for each in sprites if each.page == number]).save(request.product_path(name))
-            facts = {"width": size[0], "height": size[1], "format": "png"}
-            request.add_product(name, sub_id=number + 1, asset_type=PAGE_ASSET_TYPE, facts=facts)
-        names = [name_page(name, options.textures) for name in names]
+        pages = [_draw_page(size, [each for each in sprites if each.page == number]) for number, size in enumerate(sizes)]
+        names = write_pages(pages, options.textures, request)
         if options.format == "bmfont":
             text = _describe_bmfont(request.stem, glyphs, kerning, metrics, names, sizes, options).encode()
         else:
             text = write_json(_describe_json(glyphs, kerning, metrics, names, sizes, options))
-        write_metrics(f"{request.stem}.{'fnt' if options.format == 'bmfont' else 'json'}", text, len(names), request)
+        extension = "fnt" if options.format == "bmfont" else "json"
+        write_page_list(f"{request.stem}.{extension}", text, METRICS_ASSET_TYPE, len(names), request)
         request.log.info(
             f"{request.source}: drew {show_count(len(glyphs), 'character')} on {show_count(len(names), 'page')}, with "
             f"{show_count(len(kerning), 'kerning pair')}"
@@ -196,7 +196,7 @@ class MsdfBuilder(SimpleBuilder):
         metrics["kerning"] = _describe_kerning(glyphs, kerning, units)
         facts = {"width": metrics["atlas"]["width"], "height": metrics["atlas"]["height"], "format": "png"}
         request.add_product(page, sub_id=1, asset_type=PAGE_ASSET_TYPE, facts=facts)
-        write_metrics(f"{request.stem}.json", write_json(metrics), 1, request)
+        write_page_list(f"{request.stem}.json", write_json(metrics), METRICS_ASSET_TYPE, 1, request)
         drawn = show_count(len(glyphs), "character")
         request.log.info(f"{request.source}: drew {drawn}, with {show_count(len(kerning), 'kerning pair')}")
 
@@ -365,12 +365,6 @@ def _draw_page(size: tuple[int, int], sprites: list[Sprite]) -> Any:
         (x, y), (width, height) = each.place, each.shape
         page[y : y + height, x : x + width] = each.pixels
     return Image.fromarray(page, "L")
-
-
-def write_metrics(name: str, text: bytes, page_count: int, request: ProcessJobRequest) -> None:
-    """Write the metrics, a product that depends on the pages (the products with sub ids from 1)."""
-    needs = [ProductDependency(request.source_uuid, number + 1) for number in range(page_count)]
-    request.write_product(name, text, sub_id=0, asset_type=METRICS_ASSET_TYPE, dependencies=needs, dependencies_handled=True)
 
 
 def _pair_codes(glyphs: list[Glyph], kerning: Pairs) -> Iterator[tuple[int, int, int]]:

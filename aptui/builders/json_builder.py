@@ -26,12 +26,12 @@ from aptui.builders.files.json_text import (
     validate_json,
     write_place,
 )
-from aptui.builders.files.references import UnusableError
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
     JobLog,
     JobProduct,
+    NamedFileError,
     ParamError,
     ProcessJobRequest,
     ProcessJobResponse,
@@ -98,7 +98,7 @@ class JsonBuilder:
             product = _product_text(_decode(data, request), options, request)
         except BrokenTextError as error:
             return ProcessJobResponse(error=error.explain(request.source))
-        except UnusableError as error:
+        except NamedFileError as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         name = os.path.basename(request.source)
         with open(request.product_path(name), "wb") as file:

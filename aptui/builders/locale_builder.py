@@ -25,8 +25,8 @@ from aptui.builders.common import one_line, shorten, show_count
 from aptui.builders.files import lfs_source
 from aptui.builders.files.catalogs import MOST_FORMS, Message, TextCatalog, read_catalogs, show_key
 from aptui.builders.files.json_text import BrokenTextError, write_json
-from aptui.builders.files.references import UnusableError, read
-from aptui.sdk import CreateJobsRequest, JobError, ProcessJobRequest, SimpleBuilder, placed_name
+from aptui.builders.files.references import read
+from aptui.sdk import CreateJobsRequest, JobError, NamedFileError, ProcessJobRequest, SimpleBuilder, placed_name
 
 LOCALE_ASSET_TYPE = UUID("5a0b7c1d-93e4-5f26-8b1a-7d2c4e6f8a01")
 """Asset type of every product of this builder: the texts of one language."""
@@ -97,7 +97,7 @@ class LocaleBuilder(SimpleBuilder):
             tables = [write_table(catalog) for catalog in catalogs]
         except BrokenTextError as error:
             raise JobError(error.explain(source)) from None
-        except (OSError, UnusableError) as error:
+        except (OSError, NamedFileError) as error:
             raise JobError(f"{source}: {one_line(error)}") from None
         _report(mistakes, request, is_strict=options.strict)
         is_single = not source.lower().endswith((".csv", ".tsv"))

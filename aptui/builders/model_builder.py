@@ -19,29 +19,34 @@ from msgspec import Meta
 from aptui.builders.common import one_line, show_count, summarize_errors
 from aptui.builders.files import lfs_source
 from aptui.builders.files.mesh_file import MeshParams, convert_mesh, is_mesh, list_named_files
-from aptui.builders.files.references import (
-    UnusableError,
-    check_names,
-    declare_needed,
-    declare_sources,
-    filter_allowed,
-    placed,
-    read,
-)
+from aptui.builders.files.references import check_names, declare_needed, declare_sources, filter_allowed, read
 from aptui.builders.gltf.check import Checker
-from aptui.builders.gltf.data import Object, as_object, as_objects, count_of
-from aptui.builders.gltf.file import BrokenGltfError, Document, Read, file_uris, is_file_uri, pack_glb, parse_document
+from aptui.builders.gltf.data import count_of
+from aptui.builders.gltf.file import (
+    BrokenGltfError,
+    Document,
+    Object,
+    Read,
+    as_object,
+    as_objects,
+    file_uris,
+    is_file_uri,
+    pack_glb,
+    parse_document,
+)
 from aptui.builders.gltf.rewriting import QUANTISATION, Tangents, obstacle, rewrite
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
     JobError,
     LoadBehavior,
+    NamedFileError,
     PathDependency,
     ProcessJobRequest,
     SimpleBuilder,
     find_program,
     library_versions,
+    placed_name,
     program_digest,
 )
 
@@ -136,7 +141,7 @@ class ModelBuilder(SimpleBuilder):
                 uris = list(file_uris(parse_document(request.read_source()).tree))
             except (BrokenGltfError, OSError):
                 uris = []  # the error is ignored here, because the job reports it
-            paths = (placed(request.source, uri) for uri in uris)
+            paths = (placed_name(request.source, uri) for uri in uris)
         request.source_dependencies += declare_sources(request.scan_folder, filter_allowed(request, paths))
 
     def build(self, request: ProcessJobRequest) -> None:
@@ -146,7 +151,7 @@ class ModelBuilder(SimpleBuilder):
             data = lfs_source.source_bytes(request)
             made = convert_mesh(data, request, options) if is_mesh(request.source) else data
             document = parse_document(made)
-            check_names(request, (placed(request.source, uri) for uri in file_uris(document.tree)))
+            check_names(request, (placed_name(request.source, uri) for uri in file_uris(document.tree)))
             checker = _check(document, options, request)
             if options.output == "copy":
                 _write(request, os.path.basename(request.source), data, document.tree, _needs(document.tree, request))
@@ -155,7 +160,7 @@ class ModelBuilder(SimpleBuilder):
                 _write_levels(product, options, request)
         except RecursionError:
             raise JobError(f"{request.source}: the model is nested too deeply") from None
-        except (BrokenGltfError, UnusableError, OSError) as error:
+        except (BrokenGltfError, NamedFileError, OSError) as error:
             raise JobError(f"{request.source}: {one_line(error)}") from None
 
 
@@ -169,7 +174,7 @@ def _reader(request: ProcessJobRequest) -> Read:
 
     def read_beside(path: str) -> bytes:
         if path not in known:
-            known[path] = read(request, placed(request.source, path))
+            known[path] = read(request, placed_name(request.source, path))
         return known[path]
 
     return read_beside
@@ -337,6 +342,6 @@ def _needs(tree: Object, request: ProcessJobRequest) -> list[PathDependency]:
     """
     found = []
     for name, load in (("buffers", LoadBehavior.PRE_LOAD), ("images", LoadBehavior.QUEUE_LOAD)):
-        paths = (placed(request.source, uri) for uri in file_uris(tree, (name,)))
+        paths = (placed_name(request.source, uri) for uri in file_uris(tree, (name,)))
         found += declare_needed(request.scan_folder, paths, load)
     return found

@@ -22,7 +22,7 @@ from uuid import UUID
 
 from aptui.builders.common import CompilerMessage, messages, one_job_per_platform, one_line, show_count, summarize_errors
 from aptui.builders.files import lfs_source
-from aptui.builders.files.references import UnusableError, declare_sources, filter_allowed, placed, read
+from aptui.builders.files.references import declare_sources, filter_allowed, read
 from aptui.builders.files.spirv_module import BrokenSpirvError, reflect
 from aptui.sdk import (
     CreateJobsRequest,
@@ -32,6 +32,7 @@ from aptui.sdk import (
     JobError,
     JobProduct,
     MissingError,
+    NamedFileError,
     ParamError,
     ProcessJobRequest,
     ProcessJobResponse,
@@ -39,6 +40,7 @@ from aptui.sdk import (
     check_params,
     find_program,
     located,
+    placed_name,
     program_digest,
     run_program,
 )
@@ -215,7 +217,7 @@ class ShaderBuilder:
             options["defines"] = {**options["defines"], **macros}
             data = lfs_source.source_bytes(request)
             products = _compile_shader(data, options, request)
-        except (_BrokenShaderError, BrokenSpirvError, ParamError, JobError, UnusableError, OSError) as error:
+        except (_BrokenShaderError, BrokenSpirvError, ParamError, JobError, NamedFileError, OSError) as error:
             text = one_line(error)
             is_placed = text.startswith(f"{request.source}:") or isinstance(error, _BrokenShaderError)
             return ProcessJobResponse(error=text if is_placed else f"{request.source}: {text}")
@@ -255,7 +257,7 @@ def list_included(
             read it.
 
     Raises:
-        ForbiddenNameError, _BrokenError: see `refuses`.
+        ForbiddenNameError, _BrokenShaderError: see `refuses`.
     """
     source = request.source
     seen = {source}
@@ -265,7 +267,7 @@ def list_included(
         file = todo.pop()
         try:
             text = _directives(read(request, file).decode("latin-1"))
-        except UnusableError:
+        except NamedFileError:
             continue
         names = [[quoted or bracketed] for quoted, bracketed in _INCLUDE.findall(text)]
         if refuses and [""] in names:
@@ -307,7 +309,7 @@ def _directives(text: str) -> str:
 
 def _places(file: str, name: str, include_paths: Sequence[str]) -> Iterator[str]:
     """Yield the paths where a compiler searches `name`, in the compiler's order."""
-    yield placed(file, name)
+    yield placed_name(file, name)
     for folder in include_paths:
         yield posixpath.normpath(posixpath.join(folder, name))
 
@@ -430,7 +432,7 @@ def _folder_without_marks(data: bytes, included: Sequence[str], include_paths: S
     for path in included:
         try:
             files[path] = read(request, path)
-        except UnusableError:
+        except NamedFileError:
             continue  # a missing file has no byte order mark to remove
     marked = [path for path, text in files.items() if text.startswith(codecs.BOM_UTF8)]
     for path, text in files.items():

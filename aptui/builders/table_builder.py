@@ -20,6 +20,7 @@ from aptui.builders.json_builder import JSON_ASSET_TYPE
 from aptui.sdk import CreateJobsRequest, JobError, ProcessJobRequest, SimpleBuilder
 
 MSGPACK_ASSET_TYPE = UUID("8f4d5f5a-5a0e-5d0b-9a3c-6f1c2b7d1e02")
+"""Asset type of a table in MessagePack; tables in JSON have the asset type of the `json` builder."""
 
 
 class TableParams(Struct, frozen=True, kw_only=True):

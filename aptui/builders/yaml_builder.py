@@ -15,13 +15,13 @@ from aptui.builders.common import one_job_per_platform, one_line
 from aptui.builders.files import lfs_source
 from aptui.builders.files.json_schema import SCHEMA_PARAM, declare_schemas, hold_against_schema
 from aptui.builders.files.json_text import BrokenTextError
-from aptui.builders.files.references import UnusableError
 from aptui.builders.files.yaml_text import YamlReading
 from aptui.builders.json_builder import JSON_ASSET_TYPE
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
     JobProduct,
+    NamedFileError,
     ParamError,
     ProcessJobRequest,
     ProcessJobResponse,
@@ -88,7 +88,7 @@ class YamlBuilder:
             name, product, asset_type = _product(reading, data, options["output"], request)
         except BrokenTextError as error:
             return ProcessJobResponse(error=error.explain(request.source))
-        except UnusableError as error:
+        except NamedFileError as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         with open(request.product_path(name), "wb") as file:
             file.write(product)

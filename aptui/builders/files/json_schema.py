@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from aptui.builders.common import one_line, shorten
 from aptui.builders.files.json_text import BrokenTextError, DataText, explain, write_place
-from aptui.builders.files.references import UnusableError, declare_sources, filter_allowed, placed, read
-from aptui.sdk import CreateJobsRequest, ProcessJobRequest, SourceDependency
+from aptui.builders.files.references import declare_sources, filter_allowed, read
+from aptui.sdk import CreateJobsRequest, NamedFileError, ProcessJobRequest, SourceDependency, placed_name
 
 MOST_VIOLATIONS_SHOWN = 50
 
@@ -29,7 +29,7 @@ SCHEMA_PARAM = {
 def declare_schemas(request: CreateJobsRequest) -> list[SourceDependency]:
     """Return dependencies on the schemas that the parameter `schema` names."""
     schemas = (request.params_for(platform.id).get("schema") for platform in request.platforms)
-    paths = filter_allowed(request, (placed("", path) for path in schemas if path))
+    paths = filter_allowed(request, (placed_name("", path) for path in schemas if path))
     return declare_sources(request.scan_folder, paths)
 
 
@@ -37,9 +37,9 @@ def hold_against_schema(texts: Sequence[DataText], path: str, request: ProcessJo
     """Validate data with the schema at `path`; all mistakes but the first are logged.
 
     Raises:
-        BrokenTextError: the data has a mistake; the error is the first one. UnusableError: the schema is missing or damaged.
+        BrokenTextError: the data has a mistake; the error is the first one. NamedFileError: the schema is missing or damaged.
     """
-    schema = SchemaFile(request, placed("", path))
+    schema = SchemaFile(request, placed_name("", path))
     errors = []
     for text in texts:
         violations = schema.violations(text.value)
@@ -63,7 +63,7 @@ class SchemaFile:
     """The schema at `path`, relative to the job's scan folder. Its `$schema` names the draft; without it, the draft is 2020-12.
 
     Raises:
-        UnusableError: the file is missing, not JSON, or not a schema.
+        NamedFileError: the file is missing, not JSON, or not a schema.
     """
 
     def __init__(self, request: ProcessJobRequest, path: str) -> None:
@@ -80,13 +80,13 @@ class SchemaFile:
             kind.check_schema(schema)
         except json.JSONDecodeError as error:
             what, position = explain(error, text)
-            raise UnusableError(f"the schema {path}:{write_place(text, position)}: {what}") from None
+            raise NamedFileError(f"the schema {path}:{write_place(text, position)}: {what}") from None
         except SchemaError as error:
-            raise UnusableError(f"the schema {path}: {error.json_path}: {shorten(one_line(error.message))}") from None
+            raise NamedFileError(f"the schema {path}: {error.json_path}: {shorten(one_line(error.message))}") from None
         except UnicodeDecodeError:
-            raise UnusableError(f"the schema {path}: the file is not UTF-8; save it as UTF-8") from None
+            raise NamedFileError(f"the schema {path}: the file is not UTF-8; save it as UTF-8") from None
         except RecursionError:
-            raise UnusableError(f"the schema {path}: the schema is nested too deeply") from None
+            raise NamedFileError(f"the schema {path}: the schema is nested too deeply") from None
         # The registry is given explicitly, because the default registry would fetch the files that `$ref` names.
         self._validator = kind(schema, registry=REGISTRY)
 
@@ -96,14 +96,14 @@ class SchemaFile:
         A CSV column of numbers with one wrong cell is read as text, so its right cells violate the schema, too.
 
         Raises:
-            UnusableError: the schema refers to a schema outside its file.
+            NamedFileError: the schema refers to a schema outside its file.
         """
         from referencing.exceptions import Unresolvable
 
         try:
             errors = list(self._validator.iter_errors(value))
         except Unresolvable as error:
-            raise UnusableError(f"the schema {self.path}: a $ref names {error.ref!r}, which is not in this file") from None
+            raise NamedFileError(f"the schema {self.path}: a $ref names {error.ref!r}, which is not in this file") from None
         found = [
             (_is_number(error.instance), Violation(tuple(error.absolute_path), shorten(one_line(error.message))))
             for error in errors

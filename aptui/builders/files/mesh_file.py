@@ -21,8 +21,17 @@ from msgspec import Meta, Struct
 from aptui.builders.common import describe_damage, one_line, show_count
 from aptui.builders.files import obj_file
 from aptui.builders.files.pictures import TEXTURE_FORMATS, PictureError, load_picture, open_picture
-from aptui.builders.files.references import UnusableError, check_names, placed, read
-from aptui.sdk import CreateJobsRequest, ForbiddenNameError, JobError, MissingError, ProcessJobRequest, library
+from aptui.builders.files.references import check_names, read
+from aptui.sdk import (
+    CreateJobsRequest,
+    ForbiddenNameError,
+    JobError,
+    MissingError,
+    NamedFileError,
+    ProcessJobRequest,
+    library,
+    placed_name,
+)
 from aptui.sdk.programs import missing_package
 
 _STL_HEADER_BYTES = 84
@@ -82,7 +91,7 @@ def convert_mesh(data: bytes, request: ProcessJobRequest, options: MeshParams) -
 
     Raises:
         JobError: the model is broken (`rock.obj:12: what is wrong`), or trimesh is missing.
-        references.UnusableError: the model names files that cannot be used.
+        aptui.sdk.NamedFileError: the model names files that cannot be used.
     """
     try:
         trimesh = library("trimesh")
@@ -107,7 +116,7 @@ class _Files:
         """Return the bytes of the file `name`."""
         if name == _ALL_MATERIALS:
             return self._materials.encode()
-        path = name if self._materials else placed(self._request.source, name)
+        path = name if self._materials else placed_name(self._request.source, name)
         data = read(self._request, path)
         # Pictures of other formats are refused here, because trimesh lets Pillow guess the format.
         open_picture(data, path, TEXTURE_FORMATS)
@@ -139,18 +148,18 @@ def list_named_files(request: CreateJobsRequest) -> list[str]:
     if kind == ".ply":
         return _ply_textures(data, request.source)
     found = []
-    for path in (placed(request.source, name) for name in obj_file.libraries(_text(data))):
+    for path in (placed_name(request.source, name) for name in obj_file.libraries(_text(data))):
         found.append(path)
         try:
             text = _text(read(request, path))
-        except UnusableError:
+        except NamedFileError:
             continue
-        found += [placed(path, name) for name in obj_file.textures(text)]
+        found += [placed_name(path, name) for name in obj_file.textures(text)]
     return found
 
 
 def _ply_textures(data: bytes, source: str) -> list[str]:
-    return [placed(source, _text(name)) for name in _PLY_TEXTURE.findall(data[: _end_of_header(data)])]
+    return [placed_name(source, _text(name)) for name in _PLY_TEXTURE.findall(data[: _end_of_header(data)])]
 
 
 # ---------------------------------------------------------------------------------------------------- reading and checking
@@ -200,17 +209,17 @@ def _prepare_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
         raise _BrokenMeshError(f"the model uses {len(outline.materials):,} materials; the limit is {MOST_MATERIALS:,}")
     parts, names, is_complete = [], set(), True
     pixels: dict[str, int] = {}
-    for path in (placed(request.source, name) for name in outline.libraries):
+    for path in (placed_name(request.source, name) for name in outline.libraries):
         try:
             found = _text(read(request, path))
         except ForbiddenNameError:
             raise
-        except UnusableError as error:
+        except NamedFileError as error:
             request.log.warning(f"{request.source}: materials: {error}")
             is_complete = False
             continue
         names |= obj_file.material_names(found)
-        parts.append(obj_file.with_textures(found, partial(placed, path)))
+        parts.append(obj_file.with_textures(found, partial(placed_name, path)))
         _warn_of_textures(found, path, request, pixels)
     if is_complete:
         for name, line in outline.materials.items():
@@ -237,7 +246,7 @@ def _warn_of_textures(materials: str, path: str, request: ProcessJobRequest, pix
         _BrokenMeshError: the pictures together have too many pixels.
     """
     for name in obj_file.textures(materials):
-        picture = placed(path, name)
+        picture = placed_name(path, name)
         if picture in pixels:
             continue
         try:
@@ -255,7 +264,7 @@ def _warn_of_textures(materials: str, path: str, request: ProcessJobRequest, pix
             raise
         except PictureError as error:
             request.log.warning(f"{path}: texture: '{picture}': {error}")
-        except UnusableError as error:
+        except NamedFileError as error:
             request.log.warning(f"{path}: texture: {error}")
 
 

@@ -19,7 +19,9 @@ _OPTION = re.compile(
     re.IGNORECASE,
 )
 _TEXTURE = re.compile(r"^\s*(map_\w+|bump|disp|decal|refl|norm)\s+(\S.*?)\s*$", re.IGNORECASE)
+_CORNER = re.compile(r"[+-]?[0-9]{1,18}(?:/(?:[+-]?[0-9]{1,18})?){0,2}")
 _FEWEST = {"v": 3, "vt": 1, "vn": 3}
+"""{kind of line: fewest numbers}, in the order in which the corner of a face refers to these kinds."""
 _KINDS = {"v": "vertices", "vt": "texture coordinates", "vn": "normals"}
 
 
@@ -129,18 +131,12 @@ def _check_face(corners: list[str], counts: dict[str, int], highest: dict[str, t
     if len(corners) < 3:
         raise BrokenObjError(f"a face needs at least 3 corners, but this face has {len(corners)}", number)
     for corner in corners:
-        parts = corner.split("/")
-        if len(parts) > 3 or not parts[0]:
+        if not _CORNER.fullmatch(corner):
             raise BrokenObjError(f"{corner!r} is not a valid corner of a face; write corners like 1, 1/2 or 1/2/3", number)
-        for kind, part in zip(_FEWEST, parts, strict=False):
+        for kind, part in zip(_FEWEST, corner.split("/"), strict=False):
             if not part:
                 continue
-            try:
-                value = int(part)
-            except ValueError:
-                raise BrokenObjError(
-                    f"{corner!r} is not a valid corner of a face; write corners like 1, 1/2 or 1/2/3", number
-                ) from None
+            value = int(part)
             if value == 0:
                 raise BrokenObjError(f"the face refers to number 0 of the {_KINDS[kind]}, but these numbers begin at 1", number)
             if -value > counts[kind]:

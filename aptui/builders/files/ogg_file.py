@@ -15,8 +15,8 @@ _SERIAL_AT, _CHECKSUM_AT = 14, 22
 _POLYNOMIAL = 0x04C11DB7
 
 
-def set_serial(path: str, serial: int = SERIAL) -> None:
-    """Write a serial number into all pages of a file with one logical stream.
+def set_serial(path: str) -> None:
+    """Write the serial number `SERIAL` into all pages of a file with one logical stream.
 
     Raises:
         ValueError: the file does not consist of Ogg pages.
@@ -28,7 +28,7 @@ def set_serial(path: str, serial: int = SERIAL) -> None:
                 raise ValueError(f"there is no Ogg page at byte {at}")
             segments = file.read(head[-1])
             page = bytearray(head + segments + file.read(sum(segments)))
-            struct.pack_into("<I", page, _SERIAL_AT, serial)
+            struct.pack_into("<I", page, _SERIAL_AT, SERIAL)
             struct.pack_into("<I", page, _CHECKSUM_AT, 0)
             struct.pack_into("<I", page, _CHECKSUM_AT, checksum(page))
             file.seek(at)

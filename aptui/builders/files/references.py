@@ -16,11 +16,7 @@ from aptui.sdk import (
     ProcessJobRequest,
     SourceDependency,
     located,
-    placed_name,
 )
-
-UnusableError = NamedFileError
-placed = placed_name
 
 
 def filter_allowed(request: CreateJobsRequest, paths: Iterable[str]) -> Iterator[str]:
@@ -36,14 +32,14 @@ def filter_allowed(request: CreateJobsRequest, paths: Iterable[str]) -> Iterator
         yield path
 
 
-def check_names(request: ProcessJobRequest, paths: Iterable[str], named_by: str = "") -> None:
-    """Refuse paths of files outside the project, even if the job does not read these files.
+def check_names(request: ProcessJobRequest, paths: Iterable[str]) -> None:
+    """Refuse paths that the source names outside the project, even if the job does not read the files.
 
     Raises:
         ForbiddenNameError: a path is outside the project; the error names the first one.
     """
     for path in paths:
-        located(request.scan_folder, path, request.scan_folders, named_by or request.source)
+        located(request.scan_folder, path, request.scan_folders, request.source)
 
 
 def declare_sources(scan_folder: str, paths: Iterable[str]) -> list[SourceDependency]:
@@ -70,13 +66,13 @@ def _whole(scan_folder: str, paths: Iterable[str]) -> Iterable[str]:
 def read(request: CreateJobsRequest | ProcessJobRequest, path: str, named_by: str = "") -> bytes:
     """Return the bytes of the file at `path`, relative to the scan folder.
 
-    `named_by` is the file that names it, by default the source.
+    `named_by` is the file that names `path`, by default the source.
 
     Raises:
         ForbiddenNameError: the file is outside the project, so the job must fail.
-        UnusableError: the file is missing, cannot be read, or is a Git LFS pointer.
+        NamedFileError: the file is missing, cannot be read, or is a Git LFS pointer.
     """
     data = request.read_named(path, named_by=named_by)
     if lfs_source.is_pointer(data):
-        raise UnusableError(lfs_source.pointer_error(path))
+        raise NamedFileError(lfs_source.pointer_error(path))
     return data

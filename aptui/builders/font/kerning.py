@@ -23,6 +23,10 @@ def read_kerning(font: Any, glyphs: Collection[str]) -> Pairs:
     Args:
         font: an opened font of fontTools.
         glyphs: names of glyphs.
+
+    Raises:
+        OverflowError: the font has more than `MOST_PAIRS` pairs.
+        Exception: any exception that damaged bytes cause.
     """
     found: Pairs = {}
     if "GPOS" in font:

@@ -12,20 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 from aptui.builders.common import show_count
-from aptui.builders.gltf.data import (
-    FLOAT,
-    INDEX_TYPES,
-    NAMES,
-    GltfContents,
-    Object,
-    as_object,
-    as_objects,
-    coordinates_of,
-    count_of,
-    is_number,
-    texture_infos,
-)
-from aptui.builders.gltf.file import BrokenGltfError, media_type, picture_mistake, uri_bytes
+from aptui.builders.gltf.data import FLOAT, INDEX_TYPES, NAMES, GltfContents, coordinates_of, count_of, is_number, texture_infos
+from aptui.builders.gltf.file import BrokenGltfError, Object, as_object, as_objects, media_type, picture_mistake, uri_bytes
 
 _ATTRIBUTE_TYPES = {
     "POSITION": ("VEC3",),

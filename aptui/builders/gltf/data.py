@@ -12,8 +12,18 @@ from typing import Any
 from urllib.parse import unquote
 
 from aptui.builders.common import one_line, show_count
-from aptui.builders.files.references import UnusableError
-from aptui.builders.gltf.file import BrokenGltfError, Document, Read, buffer_bytes, has_no_bytes, is_fallback, objects
+from aptui.builders.gltf.file import (
+    BrokenGltfError,
+    Document,
+    Object,
+    Read,
+    as_object,
+    as_objects,
+    buffer_bytes,
+    has_no_bytes,
+    is_fallback,
+)
+from aptui.sdk import NamedFileError
 
 MOST_MISTAKES = 100
 """Maximum number of mistakes reported for one document; a longer list usually has one cause."""
@@ -57,7 +67,6 @@ NAMES = {
     "textures": "texture",
 }
 
-Object = dict[str, Any]
 Array = Any
 """A numpy array of shape (count, numbers of an element); numpy is imported only when needed."""
 
@@ -130,7 +139,7 @@ class GltfContents:
         """Turn exceptions of the block into an error of the object `name`."""
         try:
             yield
-        except (BrokenGltfError, UnusableError) as error:
+        except (BrokenGltfError, NamedFileError) as error:
             if len(self.errors) < MOST_MISTAKES:
                 self.errors.append(f"{name}: {one_line(error)}" if name else one_line(error))
 
@@ -141,7 +150,7 @@ class GltfContents:
 
     def _all(self, kind: str) -> list[Object]:
         if kind not in self._lists:
-            self._lists[kind] = objects(self._tree, kind)
+            self._lists[kind] = as_objects(self._tree.get(kind))
         return self._lists[kind]
 
     def _name_of(self, kind: str, index: int) -> str:
@@ -331,16 +340,6 @@ class GltfContents:
         data = self._buffers.get(view.get("buffer", -1))
         begin, length = count_of(view, "byteOffset"), count_of(view, "byteLength")
         return None if data is None else data[begin : begin + length]
-
-
-def as_object(value: object) -> Object:
-    """Return `value` if it is an object, else an empty object."""
-    return value if isinstance(value, dict) else {}
-
-
-def as_objects(value: object) -> list[Object]:
-    """Return the objects of a list; other values count as empty objects."""
-    return [as_object(each) for each in value] if isinstance(value, list) else []
 
 
 def texture_infos(holder: Object, names: frozenset[str] = frozenset()) -> Iterator[Object]:

@@ -20,8 +20,10 @@ from msgspec import Struct, field
 from aptui.builders.common import show_count
 from aptui.builders.files.json_text import explain, place_in
 
+Object = dict[str, Any]
+"""A JSON object."""
 Read = Callable[[str], bytes]
-"""Returns the bytes of the file that a decoded URI names; raises `references.UnusableError`."""
+"""Returns the bytes of the file that a decoded URI names; raises `aptui.sdk.NamedFileError`."""
 
 _GLB_MAGIC = 0x46546C67
 _JSON_CHUNK = 0x4E4F534A
@@ -49,7 +51,7 @@ class BrokenGltfError(Exception):
 class Document(Struct):
     """A glTF file of `size` bytes: `tree` is its JSON, `chunk` the BIN chunk of a GLB (None = it is absent)."""
 
-    tree: dict[str, Any]
+    tree: Object
     size: int
     chunk: bytes | None = None
     warnings: list[str] = field(default_factory=list)
@@ -59,23 +61,27 @@ def parse_document(data: bytes) -> Document:
     """Parse `data`.
 
     Raises:
-        BrokenError: `data` is neither a GLB nor the JSON of a glTF.
+        BrokenGltfError: `data` is neither a GLB nor the JSON of a glTF.
     """
     if data.startswith(b"glTF"):
         return _parse_glb(data)
     return Document(_parse_json(data), len(data))
 
 
-def objects(tree: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the objects of the top-level list `name`, if it exists; other values count as empty objects."""
-    listed = tree.get(name, [])
-    return [each if isinstance(each, dict) else {} for each in listed] if isinstance(listed, list) else []
+def as_object(value: object) -> Object:
+    """Return `value` if it is an object, else an empty object."""
+    return value if isinstance(value, dict) else {}
 
 
-def file_uris(tree: dict[str, Any], lists: Iterable[str] = ("buffers", "images")) -> Iterator[str]:
+def as_objects(value: object) -> list[Object]:
+    """Return the objects of a list; entries of other kinds count as empty objects, and a value that is not a list is empty."""
+    return [as_object(each) for each in value] if isinstance(value, list) else []
+
+
+def file_uris(tree: Object, lists: Iterable[str] = ("buffers", "images")) -> Iterator[str]:
     """Yield the decoded URIs of all files that buffers and images name."""
     for name in lists:
-        for each in objects(tree, name):
+        for each in as_objects(tree.get(name)):
             uri = each.get("uri")
             if isinstance(uri, str) and is_file_uri(uri):
                 yield unquote(uri)
@@ -91,8 +97,8 @@ def uri_bytes(uri: str, read: Read) -> bytes:
     """Return the bytes that `uri` names: those in a data URI, or those of a file.
 
     Raises:
-        BrokenError: the URI is damaged, or names a file on the network.
-        references.UnusableError: from `read`.
+        BrokenGltfError: the URI is damaged, or names a file on the network.
+        aptui.sdk.NamedFileError: from `read`.
     """
     if uri.startswith("data:"):
         return _data_uri_bytes(uri)
@@ -108,13 +114,12 @@ def media_type(data: bytes) -> str:
     return next((kind for magic, kind in _MAGIC.items() if data.startswith(magic)), "")
 
 
-def is_fallback(buffer: dict[str, Any]) -> bool:
+def is_fallback(buffer: Object) -> bool:
     """Return whether `buffer` is a fallback for readers that do not support its compression extension; it may have no bytes."""
-    extensions = buffer.get("extensions")
-    return isinstance(extensions, dict) and any(isinstance(extensions.get(name), dict) for name in MESHOPT)
+    return any(isinstance(as_object(buffer.get("extensions")).get(name), dict) for name in MESHOPT)
 
 
-def has_no_bytes(document: Document, index: int, buffer: dict[str, Any]) -> bool:
+def has_no_bytes(document: Document, index: int, buffer: Object) -> bool:
     """Return whether `buffer` has no stored bytes: it has neither a URI nor the binary chunk of a GLB (§3.6.1)."""
     return "uri" not in buffer and not (index == 0 and document.chunk is not None)
 
@@ -168,8 +173,8 @@ def pack_glb(document: Document, read: Read, *, embeds_images: bool) -> bytes:
     tree = document.tree
     binary = bytearray()
     moved: dict[int, tuple[int, int]] = {}
-    remaining: list[dict[str, Any]] = []
-    for index, buffer in enumerate(objects(tree, "buffers")):
+    remaining: list[Object] = []
+    for index, buffer in enumerate(as_objects(tree.get("buffers"))):
         if not buffer.get("byteLength"):
             # An empty buffer, which gltfpack writes for an empty scene, is left out, because no buffer view refers to the buffer.
             continue
@@ -178,7 +183,7 @@ def pack_glb(document: Document, read: Read, *, embeds_images: bool) -> bytes:
             remaining.append(buffer)
             continue
         moved[index] = (0, _append(binary, buffer_bytes(document, index, buffer, read)[: int(buffer["byteLength"])]))
-    views = [each for view in objects(tree, "bufferViews") for each in [view, *_find_compressed(view)]]
+    views = [each for view in as_objects(tree.get("bufferViews")) for each in [view, *_find_compressed(view)]]
     for each in views:
         new, offset = moved[each["buffer"]]
         each["buffer"] = new
@@ -196,11 +201,11 @@ def pack_glb(document: Document, read: Read, *, embeds_images: bool) -> bytes:
     return _glb(tree, bytes(binary))
 
 
-def buffer_bytes(document: Document, index: int, buffer: dict[str, Any], read: Read) -> bytes:
+def buffer_bytes(document: Document, index: int, buffer: Object, read: Read) -> bytes:
     """Return the bytes of a buffer, which may be more than its `byteLength`.
 
     Raises:
-        BrokenGltfError, references.UnusableError: the bytes cannot be read.
+        BrokenGltfError, aptui.sdk.NamedFileError: the bytes cannot be read.
     """
     uri = buffer.get("uri")
     if isinstance(uri, str):
@@ -212,11 +217,10 @@ def buffer_bytes(document: Document, index: int, buffer: dict[str, Any], read: R
     raise BrokenGltfError("the buffer has no 'uri', and the file has no binary chunk for it")
 
 
-def _find_compressed(view: dict[str, Any]) -> list[dict[str, Any]]:
+def _find_compressed(view: Object) -> list[Object]:
     """Return the extensions of a buffer view that refer to a buffer."""
-    extensions = view.get("extensions")
-    found = [extensions.get(name) for name in MESHOPT] if isinstance(extensions, dict) else []
-    return [each for each in found if isinstance(each, dict) and "buffer" in each]
+    extensions = as_object(view.get("extensions"))
+    return [each for each in (as_object(extensions.get(name)) for name in MESHOPT) if "buffer" in each]
 
 
 def _append(binary: bytearray, data: bytes) -> int:
@@ -227,10 +231,10 @@ def _append(binary: bytearray, data: bytes) -> int:
     return offset
 
 
-def _embed_images(tree: dict[str, Any], binary: bytearray, read: Read, *, embeds_files: bool) -> None:
+def _embed_images(tree: Object, binary: bytearray, read: Read, *, embeds_files: bool) -> None:
     views = tree.get("bufferViews", [])
     placed: dict[bytes, int] = {}
-    for image in objects(tree, "images"):
+    for image in as_objects(tree.get("images")):
         uri = image.get("uri")
         if not isinstance(uri, str) or not (embeds_files or uri.startswith("data:")):
             continue
@@ -245,7 +249,7 @@ def _embed_images(tree: dict[str, Any], binary: bytearray, read: Read, *, embeds
         tree["bufferViews"] = views
 
 
-def _glb(tree: dict[str, Any], binary: bytes) -> bytes:
+def _glb(tree: Object, binary: bytes) -> bytes:
     text = json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 4)
     chunks = [struct.pack("<II", len(text), _JSON_CHUNK), text]
@@ -291,7 +295,7 @@ def _parse_glb(data: bytes) -> Document:
     return document
 
 
-def _parse_json(data: bytes) -> dict[str, Any]:
+def _parse_json(data: bytes) -> Object:
     def refuse(constant: str) -> NoReturn:
         raise BrokenGltfError(f"{constant} is not JSON")
 

@@ -8,7 +8,6 @@ Tests: `tests/builders/test_gltf_geometry.py`.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,10 +25,6 @@ _WEIGHT_STEPS = 255
 _LARGEST_WEIGHT_ERROR = 0.01
 
 
-def _np() -> Any:
-    return importlib.import_module("numpy")
-
-
 def order_vertices(arrays: Sequence[Array], index_lists: Sequence[Array]) -> tuple[list[Array], list[Array]]:
     """Return the arrays of a set of vertices and its lists of triangles (flat indices), sorted for the caches of a GPU.
 
@@ -37,7 +32,8 @@ def order_vertices(arrays: Sequence[Array], index_lists: Sequence[Array]) -> tup
     list. The vertices are sorted by their first use. Triangles with two equal corners are removed, unless the list has only such
     triangles.
     """
-    np = _np()
+    import numpy as np
+
     rows = np.hstack([np.ascontiguousarray(each).view(np.uint8).reshape(len(each), -1) for each in arrays])
     whole = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1])))[:, 0]
     _, first, same = np.unique(whole, return_index=True, return_inverse=True)
@@ -60,7 +56,8 @@ def cache_order(triangles: Array) -> Array:
 
     Sander, Nehab, Barczak: "Fast Triangle Reordering for Vertex Locality and Reduced Overdraw", 2007 (Tipsify).
     """
-    np = _np()
+    import numpy as np
+
     _, flat = np.unique(triangles, return_inverse=True)
     flat = flat.reshape(-1)
     counts = np.bincount(flat)
@@ -108,7 +105,8 @@ def to_indices(indices: Array, vertex_count: int) -> Array:
 
 def to_floats(array: Array, accessor: Mapping[str, Any]) -> Array:
     """Return the numbers that an accessor stands for as 32-bit floats (§3.6.2.2)."""
-    np = _np()
+    import numpy as np
+
     if array.dtype.kind == "f" or not accessor.get("normalized"):
         return array.astype("<f4")
     return np.maximum(array.astype("<f4") / np.float32(np.iinfo(array.dtype).max), np.float32(-1))
@@ -119,7 +117,8 @@ def quantise_positions(positions: Array, middle: Array, half: float) -> Array:
 
     The number `LARGEST_POSITION` stands for the distance `half`. The largest error on each axis is half / 65,534.
     """
-    np = _np()
+    import numpy as np
+
     steps = np.rint((positions.astype("<f8") - middle) / half * LARGEST_POSITION)
     return steps.clip(-LARGEST_POSITION, LARGEST_POSITION).astype("<i2")
 
@@ -130,7 +129,8 @@ def quantise_attribute(name: str, values: Array) -> Array | None:
     Largest errors: 1/254 for NORMAL and TANGENT, 1/131,070 for TEXCOORD, 1/510 for COLOR (half a step), and 3/255 for WEIGHTS,
     because their sum must stay 1.
     """
-    np = _np()
+    import numpy as np
+
     if values.dtype.kind != "f":
         return None
     values = values.astype("<f8")

@@ -1,4 +1,4 @@
-"""Rewrites a checked glTF document: drops unused data, orders the rest for GPU caches, and on request stores numbers in fewer bits.
+"""Rewrites a checked glTF document: without unused data, in an order for GPU caches, and on request with fewer bits a number.
 
 It drops objects that no scene shows, and stores equal data once. Primitives of triangles get new accessors (`gltf.geometry`). All
 other accessors are copied without gaps. Section numbers are those of the glTF 2.0 specification.
@@ -9,14 +9,13 @@ Tests: `tests/builders/test_gltf_rewriting.py`.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from aptui.builders.gltf import geometry
-from aptui.builders.gltf.data import SHAPES, GltfContents, Object, as_object, as_objects, coordinates_of, texture_infos
-from aptui.builders.gltf.file import MESHOPT, BrokenGltfError, Document, has_no_bytes
+from aptui.builders.gltf.data import SHAPES, GltfContents, coordinates_of, texture_infos
+from aptui.builders.gltf.file import MESHOPT, BrokenGltfError, Document, Object, as_object, as_objects, has_no_bytes
 from aptui.builders.gltf.tangents import compute_tangents
 
 QUANTISATION = "KHR_mesh_quantization"
@@ -264,7 +263,8 @@ class _Geometry:
 
     def _rewrite_set(self, primitives: list[Object], scale: tuple[Array, float] | None) -> None:
         """Rewrite the primitives that share one set of vertices."""
-        np = importlib.import_module("numpy")
+        import numpy as np
+
         first = primitives[0]
         holders = [first["attributes"], *as_objects(first.get("targets"))]
         names = [(number, name) for number, holder in enumerate(holders) for name in holder]
@@ -312,7 +312,8 @@ class _Geometry:
         lists: list[Array],
     ) -> Array | None:
         """Return a tangent for each corner of the lists of triangles, None if these primitives get none."""
-        np = importlib.import_module("numpy")
+        import numpy as np
+
         channels = [channel for each in primitives if (channel := self._normal_map_channel(each)) is not None]
         channel = min(channels, default=0 if self._adds_tangents == "all" else None)
         needed = ("POSITION", "NORMAL", f"TEXCOORD_{channel}")
@@ -324,7 +325,8 @@ class _Geometry:
 
     def _split_corners(self, arrays: list[Array], lists: list[Array], tangents: Array) -> tuple[list[Array], list[Array]]:
         """Return the arrays with `tangents`, and the lists of triangles, with a separate vertex for each corner."""
-        np = importlib.import_module("numpy")
+        import numpy as np
+
         corners = np.concatenate(lists)
         self._contents.expand(sum(each.nbytes // len(each) for each in (*arrays, tangents)) * len(corners))
         places = np.split(np.arange(len(corners)), np.cumsum([len(each) for each in lists])[:-1])
@@ -340,18 +342,20 @@ class _Geometry:
 
     def _indices(self, primitive: Object) -> Array | None:
         """Return the flat indices of a primitive; None if they cannot be read."""
+        import numpy as np
+
         if "indices" in primitive:
             array = self._contents.array_of(primitive["indices"])
             return None if array is None else array[:, 0].astype("int64")
         if primitive.get("mode", _TRIANGLES) != _TRIANGLES:
             return None
         count = self._contents.accessor(next(iter(primitive["attributes"].values())))["count"]
-        return importlib.import_module("numpy").arange(count)
+        return np.arange(count)
 
     def _narrow(self, name: str, array: Array, scale: tuple[Array, float] | None, *, is_target: bool) -> tuple[Array, Object]:
         """Return an attribute and the new members of its accessor.
 
-        Fewer bits are used if the caller requests it or if nothing is lost.
+        The attribute gets fewer bits if the caller requests that, or if no value changes.
         """
         if name.startswith("JOINTS_") and array.dtype.itemsize > 1 and array.max() < 256:
             return array.astype("u1"), {}
@@ -375,7 +379,8 @@ class _Geometry:
 
         Nodes that show the mesh get a child node that restores the scale; skins, weights and instances would not affect the child.
         """
-        np = importlib.import_module("numpy")
+        import numpy as np
+
         users = self._users.get(index, [])
         names = {"skin", "weights", "extensions"}
         if not users or "weights" in mesh or any(names & node.keys() for node in users):
@@ -409,7 +414,6 @@ class _Writer:
     """Collects accessors and buffer views. Numbers of one stride and use share a buffer view; equal arrays are stored once."""
 
     def __init__(self, tree: Object, contents: GltfContents) -> None:
-        self._np = importlib.import_module("numpy")
         self._tree = tree
         self._contents = contents
         self._pools: dict[tuple[int, int, str], bytearray] = {}
@@ -426,13 +430,15 @@ class _Writer:
 
         The other members of the accessor are copied from the accessor `source`.
         """
+        import numpy as np
+
         shape = source["type"]
         columns, rows = SHAPES[shape]
-        array = self._np.ascontiguousarray(array).reshape(len(array), columns, rows)
+        array = np.ascontiguousarray(array).reshape(len(array), columns, rows)
         padding = -(rows * array.itemsize) % 4 if columns > 1 or target == _VERTICES else 0
         data = array
         if padding:  # columns of matrices (§3.6.2.4) and attributes begin at multiples of 4 bytes
-            data = self._np.zeros((len(array), columns, rows + padding // array.itemsize), array.dtype)
+            data = np.zeros((len(array), columns, rows + padding // array.itemsize), array.dtype)
             data[:, :, :rows] = array
         stride = data.itemsize * data.shape[1] * data.shape[2] if target == _VERTICES else 0
         entry: Object = {key: source[key] for key in ("name", "extras", "extensions") if key in source}

@@ -10,7 +10,6 @@ Tests: `tests/builders/test_gltf_tangents.py`.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,10 +23,6 @@ _ARCCOS = (-0.0012624911, 0.0066700901, -0.0170881256, 0.0308918810, -0.05017430
 """Coefficients of arccos, the highest power first (Abramowitz and Stegun, 4.4.46); the error is at most 2e-8."""
 
 
-def _np() -> Any:
-    return importlib.import_module("numpy")
-
-
 def compute_tangents(positions: Array, normals: Array, coordinates: Array) -> Array:
     """Return the tangent (x, y, z, sign) of each corner as 32-bit floats.
 
@@ -37,7 +32,8 @@ def compute_tangents(positions: Array, normals: Array, coordinates: Array) -> Ar
         positions, normals: (3 * triangles, 3), 32-bit floats; three rows make a triangle.
         coordinates: (3 * triangles, 2), 32-bit floats; their y axis points down, as in glTF.
     """
-    np = _np()
+    import numpy as np
+
     vertices = _weld(np.hstack([positions, normals, coordinates]))
     corners = positions.reshape(-1, 3, 3)
     is_flat = (corners == np.roll(corners, 1, axis=1)).all(axis=2).any(axis=1)
@@ -52,7 +48,8 @@ def compute_tangents(positions: Array, normals: Array, coordinates: Array) -> Ar
 
 def _weld(rows: Array) -> Array:
     """Return the vertex number of each row; equal rows get the same number."""
-    np = _np()
+    import numpy as np
+
     rows = np.ascontiguousarray(rows + 0.0)  # adding 0 turns -0 into 0, because -0 and 0 are equal but have different bytes
     _, same = np.unique(rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0], return_inverse=True)
     return same.reshape(-1)
@@ -60,7 +57,8 @@ def _weld(rows: Array) -> Array:
 
 def _directions(corners: Array, coordinates: Array) -> tuple[Array, Array, Array]:
     """Return three arrays with an entry for each triangle: directions of the texture's axes (2, 3), validity, orientation."""
-    np = _np()
+    import numpy as np
+
     first, second = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
     a, b = coordinates[:, 1] - coordinates[:, 0], coordinates[:, 2] - coordinates[:, 0]
     area = a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]  # 32-bit floats, as in mikktspace.c, because rounding may decide the sign
@@ -79,6 +77,8 @@ def _list_groups(vertices: Array, is_flat: Array, is_good: Array, is_preserving:
     A triangle without directions of the texture's axes joins the groups of its neighbours, and gets the orientation of the first of
     these groups.
     """
+    import numpy as np
+
     corners, flat = vertices.tolist(), is_flat.tolist()
     neighbours = _list_neighbours(corners, flat)
     orientation: list[bool | None] = [bool(side) if good else None for side, good in zip(is_preserving, is_good, strict=True)]
@@ -102,7 +102,7 @@ def _list_groups(vertices: Array, is_flat: Array, is_good: Array, is_preserving:
                 before = corner - 1 if corner % 3 else corner + 2
                 todo += [each for each in (neighbours[corner], neighbours[before]) if each >= 0]
         orientations.append(side)
-    return _np().array(groups), orientations
+    return np.array(groups), orientations
 
 
 def _list_neighbours(corners: Sequence[int], is_flat: Sequence[bool]) -> list[int]:
@@ -126,7 +126,8 @@ def _mean_tangents(
     corners: Array, normals: Array, directions: Array, groups: Array, is_good: Array, orientations: Sequence[bool]
 ) -> tuple[Array, Array]:
     """Return a tangent and a sign for each corner; a corner without a group gets the tangent zero and the sign -1."""
-    np = _np()
+    import numpy as np
+
     beside = np.stack([np.roll(corners, 1, axis=1), np.roll(corners, -1, axis=1)], axis=2) - corners[:, :, None]
     edges = _unit(_project(beside.reshape(-1, 2, 3), normals))
     angles = _arccos(_dot(edges[:, 0], edges[:, 1]).clip(-1, 1))
@@ -148,7 +149,8 @@ def _copy_to_flat(groups: Array, vertices: Array, is_flat: Array) -> Array:
     A corner gets its own tangent. In a triangle without area, it gets the tangent of the first corner of the same vertex in
     another triangle.
     """
-    np = _np()
+    import numpy as np
+
     found = np.arange(len(groups))
     others = found[~is_flat]
     known, first = np.unique(vertices[others], return_index=True)
@@ -161,7 +163,8 @@ def _copy_to_flat(groups: Array, vertices: Array, is_flat: Array) -> Array:
 
 def _never_zero(tangents: Array, normals: Array) -> Array:
     """Replace tangents of length zero by a direction at right angles to the normal."""
-    np = _np()
+    import numpy as np
+
     x, y, z = normals.T
     zero = np.zeros(len(normals))
     is_x_least = ((np.abs(x) <= np.abs(y)) & (np.abs(x) <= np.abs(z)))[:, None]
@@ -175,12 +178,15 @@ def _dot(a: Array, b: Array) -> Array:
 
 
 def _lengths(vectors: Array) -> Array:
-    return _np().sqrt(_dot(vectors, vectors))
+    import numpy as np
+
+    return np.sqrt(_dot(vectors, vectors))
 
 
 def _unit(vectors: Array) -> Array:
     """Return vectors of length 1; zero stays zero."""
-    np = _np()
+    import numpy as np
+
     lengths = _lengths(vectors)[..., None]
     return np.where(lengths > _LEAST, vectors / np.where(lengths > _LEAST, lengths, 1.0), 0.0)
 
@@ -192,7 +198,8 @@ def _project(vectors: Array, normals: Array) -> Array:
 
 
 def _arccos(cosines: Array) -> Array:
-    np = _np()
+    import numpy as np
+
     size = np.abs(cosines)
     total = np.full(len(size), _ARCCOS[0])
     for factor in _ARCCOS[1:]:

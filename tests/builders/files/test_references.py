@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from aptui.builders.files.references import UnusableError, declare_needed, declare_sources, placed, read
+from aptui.builders.files.references import declare_needed, declare_sources, read
 from aptui.sdk import (
     ForbiddenNameError,
     LoadBehavior,
@@ -28,7 +28,7 @@ from aptui.sdk import (
     ],
 )
 def test_reference_is_resolved_against_the_file_that_contains_it(source, path, wished):
-    assert placed(source, path) == wished
+    assert placed_name(source, path) == wished
 
 
 def test_dependencies_are_unique_and_absolute_outside_the_scan_folder():
@@ -62,7 +62,7 @@ def test_error_for_an_unreadable_file_names_the_file(tmp_path):
         ("folder", "cannot be read: Is a directory"),
         ("x\0", "not the path of a file"),
     ):
-        with pytest.raises(UnusableError, match=what):
+        with pytest.raises(NamedFileError, match=what):
             read_named_file(path)
 
 
