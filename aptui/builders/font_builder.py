@@ -50,14 +50,19 @@ MOST_CHARACTERS_SHOWN = 20
 _SFNT = {b"\x00\x01\x00\x00": "ttf", b"true": "ttf", b"OTTO": "otf"}
 _SIGNATURES = (*_SFNT, b"wOFF", b"wOF2")
 _NEEDED = ("head", "hhea", "maxp", "hmtx", "cmap")
+"""Tables without which a font cannot be used."""
 _USEFUL = {
     "name": "in which operating systems look up the name of the font",
     "OS/2": "which Windows needs",
     "post": "which PostScript needs",
 }
+"""{table whose absence gives a warning: its purpose, as a clause of the warning}."""
 _OUTLINES = (("glyf", "loca"), ("CFF ",), ("CFF2",), ("CBDT", "CBLC"), ("sbix",), ("EBDT", "EBLC"))
+"""Groups of tables with outlines or bitmaps; a font needs all tables of one group."""
 _DRAWN = {tag for outline in _OUTLINES for tag in outline}
+"""Tables of all groups in `_OUTLINES`."""
 UNICODES = r"(?:U\+)?[0-9A-Fa-f]{1,6}(?:-(?:U\+)?[0-9A-Fa-f]{1,6})?"
+"""Pattern of a character (U+41) or a range of characters (U+20-7E)."""
 
 _LIST = {"type": "array", "items": {"type": "string", "pattern": ".+"}}
 

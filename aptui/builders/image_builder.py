@@ -25,6 +25,7 @@ from aptui.builders.files.colour import convert_to_srgb, describe_foreign
 from aptui.builders.files.deep_picture import DeepPicture, is_deep, read_deep
 from aptui.builders.files.pictures import (
     MOST_MEGAPIXELS,
+    NEEDS_MEMORY,
     PictureError,
     count_frames,
     describe_remark,
@@ -143,7 +144,7 @@ class ImageBuilder:
             picture = _resize(decode_picture(lfs_source.source_bytes(request), job), job)
             products = [_write_level(each, level, job) for level, each in enumerate(_levels(picture, has_mips=options["mips"]))]
         except MemoryError:
-            raise MemoryError("the picture needs more memory; raise memory_limit, or lower max_megapixels") from None
+            raise MemoryError(NEEDS_MEMORY) from None
         except (PictureError, ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         return ProcessJobResponse(Result.SUCCESS, products)

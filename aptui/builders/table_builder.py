@@ -15,7 +15,7 @@ from aptui.builders.common import one_line, shorten
 from aptui.builders.files import lfs_source
 from aptui.builders.files.data_text import read_data
 from aptui.builders.files.json_schema import declare_schemas, hold_against_schema
-from aptui.builders.files.json_text import BrokenTextError, DataText, write_json
+from aptui.builders.files.json_text import HALF_PAIR, BrokenTextError, DataText, write_json
 from aptui.builders.json_builder import JSON_ASSET_TYPE
 from aptui.sdk import CreateJobsRequest, JobError, ProcessJobRequest, SimpleBuilder
 
@@ -123,6 +123,6 @@ def _encode(value: Any, stem: str, output: str) -> tuple[str, bytes, UUID]:
     try:
         return f"{stem}.msgpack", msgspec.msgpack.encode(value), MSGPACK_ASSET_TYPE
     except UnicodeEncodeError:
-        raise BrokenTextError("a string contains half of a surrogate pair (\\ud800 to \\udfff)") from None
+        raise BrokenTextError(HALF_PAIR) from None
     except OverflowError:
         raise BrokenTextError("an integer has more than 64 bits, which MessagePack does not support; set output: json") from None

@@ -29,7 +29,7 @@ from msgspec import Meta, Struct
 
 from aptui.builders.common import one_line, show_count
 from aptui.builders.files import lfs_source
-from aptui.builders.files.pictures import MOST_MEGAPIXELS, PictureError
+from aptui.builders.files.pictures import MOST_MEGAPIXELS, NEEDS_MEMORY, PictureError
 from aptui.builders.files.texture_file import FORMATS, Texture, encode_dds, encode_ktx2
 from aptui.builders.image_builder import PictureJob, decode_rgba
 from aptui.sdk import CreateJobsRequest, JobError, NamedFileError, PlatformInfo, ProcessJobRequest, SimpleBuilder
@@ -179,7 +179,7 @@ class TextureBuilder(SimpleBuilder):
                 _prepare(_pack(path, request, options, usage), options, usage) for path in _list_images(options, request.source)
             ]
         except MemoryError:
-            raise MemoryError("the picture needs more memory; raise memory_limit, or lower max_megapixels") from None
+            raise MemoryError(NEEDS_MEMORY) from None
         except (PictureError, OSError) as error:
             raise JobError(f"{request.source}: {one_line(error)}") from None
         if len({image.shape for image in images}) > 1:

@@ -16,20 +16,23 @@ from msgspec import Struct, field
 
 from aptui.builders.common import shorten
 from aptui.builders.files.data_text import read_rows
-from aptui.builders.files.json_text import BrokenTextError, decode_text
+from aptui.builders.files.json_text import BrokenTextError, decode_text, refuse_larger
 from aptui.builders.files.xml_tree import XmlElement, read_xml
 
-MOST_BYTES = 64 << 20
+MOST_MIB = 64
+"""Maximum size of a file of translations."""
 CONTEXT_END = "\x04"
 """Separator between the context of a text and its id, as in gettext's MO files."""
 MOST_FORMS = 10
+"""Maximum number of plural forms of a language; Arabic has 6."""
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[_-][A-Za-z0-9]{2,8})*(?:@[a-z]+)?")
 _CHARSET = re.compile(rb"charset=([\w.-]+)")
 _LINE = re.compile(r'(?:(msgctxt|msgid_plural|msgid|msgstr)(?:\[([0-9])\])?[ \t]*)?"((?:[^"\\]|\\.)*)"[ \t]*')
 _ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)")
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_INLINE = frozenset(("g", "x", "bx", "ex", "ph", "bpt", "ept", "it", "mrk", "pc", "sc", "ec", "cp", "sub"))
+_INLINE_ELEMENTS = frozenset(("g", "x", "bx", "ex", "ph", "bpt", "ept", "it", "mrk", "pc", "sc", "ec", "cp", "sub"))
+"""Elements inside a text of XLIFF, such as placeholders; their content belongs to the text."""
 
 
 class Message(Struct, kw_only=True):
@@ -81,14 +84,13 @@ def read_catalogs(name: str, data: bytes) -> list[TextCatalog]:
         BrokenTextError: the file is damaged, or of another kind.
     """
     stem, extension = os.path.splitext(os.path.basename(name))
-    if len(data) > MOST_BYTES:
-        raise BrokenTextError(f"the file is larger than {MOST_BYTES >> 20} MiB, which is the limit")
+    refuse_larger(data, MOST_MIB)
     if extension in (".po", ".pot"):
         return [_read_po(data, stem)]
     if extension in (".csv", ".tsv"):
         return _read_csv(decode_text(data), "tab" if extension == ".tsv" else "auto")
     if extension in (".xlf", ".xliff"):
-        return [_read_xliff(read_xml(data, _INLINE), stem)]
+        return [_read_xliff(read_xml(data, _INLINE_ELEMENTS), stem)]
     raise BrokenTextError(f"'{extension}' is not a supported format of translations; use po, pot, csv, tsv, xlf or xliff")
 
 

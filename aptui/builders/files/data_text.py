@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from aptui.builders.common import one_line, shorten, show_count
-from aptui.builders.files.json_text import BrokenTextError, DataText, Path, decode_text, read_json
+from aptui.builders.files.json_text import BrokenTextError, DataText, Path, decode_text, read_json, refuse_larger
 
 DELIMITERS: Mapping[str, str] = {",": ",", ";": ";", "|": "|", "tab": "\t"}
 """{value of a parameter `delimiter`: character}."""
@@ -51,8 +51,7 @@ def read_data(name: str, data: bytes, *, delimiter: str = "auto", infers_types: 
         BrokenTextError: the file is damaged, or of another kind.
     """
     extension = os.path.splitext(name)[1].lower()
-    if len(data) > max_mib << 20:
-        raise BrokenTextError(f"the file is larger than {max_mib} MiB, which is the limit; raise max_mib")
+    refuse_larger(data, max_mib, "; raise max_mib")
     if extension in (".yaml", ".yml"):
         return _read_yaml(data, max_mib)
     text = decode_text(data)

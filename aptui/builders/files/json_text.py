@@ -29,6 +29,7 @@ _ALL_BUT_BRACKETS = re.compile(STRING + r"|[^\[\]{}\"]+")
 DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 TRAILING_COMMA = "JSON does not allow a comma before a closing bracket"
+HALF_PAIR = "a string contains half of a surrogate pair (\\ud800 to \\udfff)"
 
 _COMMA_AND_END = re.compile(r",[ \t\r\n]*[}\]]")
 _BLANKS = " \t\r\n"
@@ -57,6 +58,16 @@ class DataText(Struct, frozen=True):
 
 class _NotANumberError(Exception):
     """The text contains `NaN`, `Infinity` or `-Infinity`, whose place the parser does not report."""
+
+
+def refuse_larger(data: bytes, most_mib: int, remedy: str = "") -> None:
+    """Refuse the content of a file that has more than `most_mib` MiB; `remedy` ends the message.
+
+    Raises:
+        BrokenTextError: the file is larger.
+    """
+    if len(data) > most_mib << 20:
+        raise BrokenTextError(f"the file is larger than {most_mib} MiB, which is the limit{remedy}")
 
 
 def decode_text(data: bytes) -> str:
@@ -94,7 +105,7 @@ def write_json(value: Any, *, indent: int | None = None) -> bytes:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
         return f"{text}\n".encode()
     except UnicodeEncodeError:
-        raise BrokenTextError("a string contains half of a surrogate pair (\\ud800 to \\udfff)") from None
+        raise BrokenTextError(HALF_PAIR) from None
     except ValueError:
         raise BrokenTextError("a number is too large to be written as JSON") from None
 

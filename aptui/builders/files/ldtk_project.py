@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aptui.builders.common import shorten, show_count
-from aptui.builders.files.json_text import BrokenTextError, decode_text, read_json
-from aptui.builders.files.tiled_map import MOST_BYTES, Fields, NamedPicture, ReadFile, drop_fields, objects_of, whole_number
+from aptui.builders.files.json_text import BrokenTextError, decode_text, read_json, refuse_larger
+from aptui.builders.files.tiled_map import MOST_MIB, Fields, NamedPicture, ReadFile, drop_fields, objects_of, whole_number
 from aptui.sdk import placed_name
 
 _EDITOR_FIELDS = frozenset((
@@ -93,8 +93,7 @@ def check_project(project: Fields) -> Iterator[BrokenTextError]:
 
 
 def _decode(data: bytes) -> Fields:
-    if len(data) > MOST_BYTES:
-        raise BrokenTextError(f"the file is larger than {MOST_BYTES >> 20} MiB, which is the limit")
+    refuse_larger(data, MOST_MIB)
     value = drop_fields(read_json(decode_text(data)).value, _EDITOR_FIELDS)
     if not isinstance(value, dict):
         raise BrokenTextError("the file is not an LDtk project")

@@ -29,6 +29,9 @@ TEXTURE_FORMATS = (*FORMATS, "DDS")
 MOST_MEGAPIXELS = 64
 """Default maximum size of a picture (million pixels); the parameter `max_megapixels` overrides it."""
 
+NEEDS_MEMORY = "the picture needs more memory; raise memory_limit, or lower max_megapixels"
+"""Error of a job that has too little memory for a picture."""
+
 MOST_JPEG_SCANS = 500
 """Maximum number of scans of a progressive JPEG. Each scan is a pass over all pixels; encoders write about ten."""
 

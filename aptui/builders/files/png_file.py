@@ -45,6 +45,7 @@ _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4),
 """Passes of Adam7: (first column, first row, column step, row step)."""
 _STEP_BYTES = 1 << 12
 """Number of packed bytes that are unpacked at a time, to at most 4 MiB."""
+_ENDS_EARLY = "damaged PNG: the file ends too early"
 _CRITICAL = {b"IHDR": "header", b"PLTE": "palette", b"IDAT": "pixel data", b"IEND": "end"}
 _ANCILLARY = {
     b"tRNS": "transparency", b"iCCP": "colour profile", b"gAMA": "gamma", b"cHRM": "primaries", b"sRGB": "colour space",
@@ -111,7 +112,7 @@ def read_png(data: bytes) -> PngFile:
         if has_pixels:
             file.remarks.append("the file has no end mark (chunk IEND)")
     if not has_pixels:
-        raise PictureError("damaged PNG: the file ends too early")
+        raise PictureError(_ENDS_EARLY)
     parts.append(_chunk(b"IEND", b""))
     file.data = b"".join(parts)
     return file
@@ -132,7 +133,7 @@ def check_length(file: PngFile) -> None:
     except zlib.error:
         return  # the decoder reports the damaged pixel data
     if missing > 0:
-        raise PictureError("damaged PNG: the file ends too early")
+        raise PictureError(_ENDS_EARLY)
 
 
 def _split_pixels(data: bytes) -> Iterator[bytes]:
@@ -191,11 +192,7 @@ def _chunks(data: bytes, file: PngFile) -> Iterator[tuple[bytes, int, int]]:
         is_chunk = kind.isalpha() and length < 1 << 31
         if not is_chunk or end > len(data):
             if not has_pixels or kind == b"IDAT":
-                raise PictureError(
-                    "damaged PNG: the file ends too early"
-                    if is_chunk
-                    else "damaged PNG: bytes between two chunks do not belong to any chunk"
-                )
+                raise PictureError(_ENDS_EARLY if is_chunk else "damaged PNG: bytes between two chunks do not belong to any chunk")
             file.remarks.append("the file ends with bytes that do not belong to the picture")
             return
         is_right = zlib.crc32(memoryview(data)[at + 4 : end - 4]) == int.from_bytes(data[end - 4 : end])

@@ -236,6 +236,7 @@ class PlainWav(io.RawIOBase):
 
 
 def _count(content: bytes | bytearray, at: int) -> int:
+    """Return the number of entries that is stored at byte `at` of a chunk; 0 if the chunk is absent."""
     return int(struct.unpack_from("<I", content, at)[0]) if content else 0
 
 
@@ -265,12 +266,17 @@ def _read_wav(file: IO[bytes]) -> Marks:
 
 
 def _is_whole(content: bytes, size: int, head_bytes: int, each_bytes: int, count_at: int) -> bool:
+    """Return whether a chunk of `size` bytes was read completely, and has as many entries as the count at `count_at` says.
+
+    The chunk has a head of `head_bytes`, and entries of `each_bytes`.
+    """
     if size > MOST_MARK_BYTES or len(content) < max(head_bytes, size):
         return False
     return head_bytes + each_bytes * _count(content, count_at) <= size
 
 
 def _walk_labels(content: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield (name, start, size) of the chunks inside a chunk `LIST adtl`."""
     at = 4
     while at + 8 <= len(content):
         kind, size = struct.unpack_from("<4sI", content, at)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from aptui.builders.common import shorten, show_count
-from aptui.builders.files.json_text import BrokenTextError, decode_text, read_json
+from aptui.builders.files.json_text import BrokenTextError, decode_text, read_json, refuse_larger
 from aptui.builders.files.xml_tree import XmlElement, read_xml
 from aptui.sdk import MissingError, library, placed_name
 
@@ -35,7 +35,8 @@ Fields = dict[str, Any]
 ReadFile = Callable[[str], bytes]
 """Returns the bytes of a file by its path below the scan folder."""
 
-MOST_BYTES = 64 << 20
+MOST_MIB = 64
+"""Maximum size of a map, or of a file that a map names."""
 MOST_TILES = 16_000_000
 """Maximum number of tiles in all layers of a map, for example 16 layers of 1,000 x 1,000."""
 DEEPEST_NESTING = 100
@@ -351,8 +352,7 @@ class _XmlFields(Fields):
 
 def _decode(data: bytes, kind: str) -> Fields:
     """Return the content of a file as an object of TMJ."""
-    if len(data) > MOST_BYTES:
-        raise BrokenTextError(f"the file is larger than {MOST_BYTES >> 20} MiB, which is the limit")
+    refuse_larger(data, MOST_MIB)
     if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         root = read_xml(data)
         if root.name != kind:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aptui.builders.common import one_line, shorten
-from aptui.builders.files.json_text import BrokenTextError, DataText, Path, decode_text, write_place
+from aptui.builders.files.json_text import BrokenTextError, DataText, Path, decode_text, refuse_larger, write_place
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
@@ -25,7 +25,6 @@ DEEPEST_NESTING = 50
 
 MOST_NODES = 100_000
 
-_MIB = 1 << 20
 _BRACKET = re.compile(r"[\[\]{}]")
 _PREFIX = "tag:yaml.org,2002:"
 _TAGS = {"null", "bool", "int", "float", "str", "seq", "map", "merge", "timestamp", "value"}
@@ -37,10 +36,7 @@ class YamlReading:
     def __init__(self, data: bytes, max_mib: int, *, allows_tags: bool) -> None:
         from ruamel.yaml import YAML
 
-        if len(data) > max_mib * _MIB:
-            raise BrokenTextError(
-                f"the file is larger than {max_mib} MiB, which is the limit; raise max_mib, or write the data as JSON"
-            )
+        refuse_larger(data, max_mib, "; raise max_mib, or write the data as JSON")
         self._yaml = YAML(typ="safe", pure=True)
         self._allows_tags = allows_tags
         self._measures: dict[int, tuple[int, int]] = {}
