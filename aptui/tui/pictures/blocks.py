@@ -1,9 +1,9 @@
-"""Draws pixels as cells: each cell shows two pixels as an upper half block in two colours, or shades if colours are few.
+"""Draws pixels as cells: each cell shows two pixels as an upper half block in two colours, or a shade if colours are few.
 
 Drawings (lines on transparent ground) become dots of braille in their colours: 2 × 4 dots for each cell.
 
-Transparent pixels show a faint checker, so that the shape of a picture is visible. Colours are rounded a little and equal halves
-are blanks, because neighbours of the same colour cost no bytes.
+Transparent pixels show a faint checker, so that the shape of a picture is visible. Two means save bytes: colours are rounded a
+little, so that more neighbours have the same colour, and a cell whose two pixels are equal is a blank.
 
 Tests: `tests/tui/pictures/test_blocks.py`.
 """
@@ -35,7 +35,7 @@ _INKED_FROM = 0.2
 """Minimum share of a dot that the lines of a drawing cover; less is not drawn."""
 _CHECKER_PIXELS = 4
 _CHECKER = (0.06, 0.14)
-"""Distance of the checker's two colours from the background, as a share of the distance between background and middle grey."""
+"""The checker's two colours, each as a share of the way from the background to middle grey."""
 _ROUNDED = 3
 """Number of values of a channel that are rounded to one value: the difference is invisible, and areas get one colour."""
 _EYE = (0.299, 0.587, 0.114)

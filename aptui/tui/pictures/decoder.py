@@ -1,8 +1,8 @@
-"""The process that decodes a picture from standard input to a small one on standard output; and the type of decoded pictures.
+"""The process that reads a picture from standard input and writes a small one to standard output; and the type of decoded pictures.
 
 Files may be hostile, so they are not decoded in the screen's process. Before this process reads a byte of the file, it gives up
 privileges: it cannot open files or connections, start processes or write files (root becomes `nobody`), and its memory and CPU time
-are limited. However it ends, the parent shows one sentence.
+are limited. If the process fails or is killed, the screen shows one sentence in place of the picture.
 
 The answer is a line of JSON, `{"size": [width, height]}`, followed by the pixels, or `{"why": …}`.
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 MOST_WIDE, MOST_HIGH = 320, 200
-"""Maximum size of a picture that cells show (pixels): one for each half of a cell of a large terminal."""
+"""Maximum width and height of a picture that is drawn with cells (pixels): a cell of a large terminal shows two pixels."""
 CHANNELS = 4
 
 
@@ -82,7 +82,7 @@ _MOST_CPU_S = 5
 _UNPRIVILEGED = 65534
 """UID of `nobody`; RLIMIT_NPROC has no effect on root."""
 _FINE = 4
-"""Maximum reduction by averaging, for each direction; beyond it, pixels are skipped."""
+"""Maximum factor by which width and height are reduced by averaging; of a larger picture, pixels are skipped first."""
 _MODEL_MEMORY_BYTES = 384 << 20
 """Memory limit for models: NumPy, the vertices of the largest model that is drawn, and temporary arrays."""
 
@@ -150,7 +150,7 @@ def _draw(view: PictureView) -> tuple[dict[str, object], bytes]:
 
 
 def _only_level(stream: BinaryIO, view: PictureView) -> BinaryIO:
-    """Return a DDS file that begins with the wanted level and picture, because Pillow decodes only the first level."""
+    """Return the DDS file without the data before the wanted level and picture, because Pillow decodes only the first level."""
     data = stream.read()
     levels = dds_levels(data)
     wanted, head = levels[view.level], bytearray(data[: levels[0].start])

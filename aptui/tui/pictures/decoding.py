@@ -1,4 +1,4 @@
-"""Headers of pictures, sounds and fonts, and decoding in processes: one at a time, the newest request, when the cursor stays.
+"""Headers of pictures, sounds and fonts; and a queue that decodes the newest requested file in a process of its own.
 
 Tests: `tests/tui/pictures/test_decoding.py`, `tests/tui/pictures/test_facts.py`.
 """
@@ -184,7 +184,7 @@ _BY_MARK: dict[bytes, Callable[[bytes], Facts | None]] = {
 REST_S = 0.15
 """Delay before the picture under the cursor is decoded (seconds)."""
 _TIMEOUT_S, _POLL_MS = 30.0, 50
-"""Timeout of a process (seconds; a builder's machine may be busy), and interval of the checks whether it is still wanted."""
+"""Timeout of a decoder (seconds; long, because jobs may keep the machine busy), and interval of checks for a newer request (ms)."""
 _MOST_FILE_BYTES = 128 << 20
 
 
@@ -241,7 +241,7 @@ def _answer(process: subprocess.Popen[bytes], view: PictureView, stop: threading
 
 
 def _read(answer: bytes, view: PictureView) -> Pixels | str:
-    """Return the answer of the decoder; it is checked strictly, because a hostile file may control the decoder."""
+    """Return the picture or the reason in the decoder's answer, checked strictly: a hostile file may control the decoder."""
     line, _, data = answer.partition(b"\n")
     try:
         reply = json.loads(line)

@@ -1,11 +1,11 @@
 """Models (GLB): the facts that the screen shows in place of a file's bytes, and a drawing of the model as a wireframe.
 
-The facts (triangles, vertices, size of the scene, counts of objects) need only the JSON of the file. Nothing in it is trusted.
+The facts (triangles, vertices, size of the scene, counts of objects) need only the JSON of the file. Its values are not trusted.
 
-The drawing shows the edges of the triangles as seen from the front, the right and above, and is made in the process of `decoder`.
-The projection is orthographic. Near edges cover far ones. An edge is as bright as its triangle is turned to the light, and dark if
-the triangle shows its back, so that a dense mesh looks like a lit surface. Time and memory are bounded: models with too many
-vertices are refused, and if all edges would take too long, every n-th triangle is drawn.
+The drawing shows the edges of the triangles, seen from the front, the right and above; the process of `decoder` makes it. The
+projection is orthographic. Near edges cover far ones. The more a triangle is turned to the light, the brighter are its edges; the
+edges of a triangle that shows its back are dark. So a dense mesh looks like a lit surface. Time and memory are bounded: models with
+too many vertices are refused, and if drawing all edges would take too long, only every n-th triangle is drawn.
 
 Shapes: points are (count, 3), float32: right, up and towards the viewer. Triangles are (count, 3) numbers of points.
 
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from aptui.tui.pictures.decoder import CHANNELS, PictureView
 
-_TRIANGLES = 4
-_STRIPS_AND_FANS = (5, 6)
+_LIST, _STRIP, _FAN = 4, 5, 6
+"""Modes of a primitive: its vertices form a list, a strip or a fan of triangles."""
 _MOST_STEPS = 20_000
 """Maximum number of visited nodes and primitives: nodes that share children can make a small file a huge scene."""
 LONGEST_JSON_BYTES = 8 << 20
@@ -46,8 +46,8 @@ def _count(tree: Object) -> tuple[int, int]:
             corners = _length(accessors, primitive.get("indices", position))
             if isinstance(position, int):
                 vertices[position] = _length(accessors, position)
-            mode = primitive.get("mode", _TRIANGLES)
-            triangles += corners // 3 if mode == _TRIANGLES else max(0, corners - 2) if mode in _STRIPS_AND_FANS else 0
+            mode = primitive.get("mode", _LIST)
+            triangles += corners // 3 if mode == _LIST else max(0, corners - 2) if mode in (_STRIP, _FAN) else 0
     return triangles, sum(vertices.values())
 
 
@@ -104,7 +104,7 @@ def _extent(tree: Object) -> list[float]:
 
 
 def place_primitives(tree: Object) -> Iterator[tuple[Matrix | None, Object]]:
-    """Yield (transformation to the scene, primitive) of all nodes; the transformation is None where the steps are used up."""
+    """Yield (transformation to the scene, primitive) of all nodes; after `_MOST_STEPS`, yield None as transformation and end."""
     nodes, meshes = (as_objects(tree.get(name)) for name in ("nodes", "meshes"))
     children = {child for node in nodes for child in _indices(node.get("children"), nodes)}
     todo = [(index, _unit()) for index in range(len(nodes)) if index not in children]
@@ -202,7 +202,6 @@ _SHADES, _DEPTHS = 1 << 8, 1 << 20
 """Number of shades and of depths. A pixel is `depth * _SHADES + shade`, so that the nearest edge is the maximum; -1 = empty."""
 _KINDS = {5120: "i1", 5121: "u1", 5122: "i2", 5123: "u2", 5125: "u4", 5126: "f4"}
 """{component type of glTF: type of NumPy}."""
-_STRIP, _FAN, _LIST = 5, 6, 4
 
 
 def import_modules(form: str) -> None:

@@ -29,7 +29,7 @@ _FACES = "+X", "-X", "+Y", "-Y", "+Z", "-Z"
 _MOST_LAYERS = 2048
 """Maximum number of layers that are listed, which is the limit of DirectX and of most graphics cards."""
 _MOST_LEVELS = 16
-"""Maximum number of levels that are listed: the first level of more would have over 32,768 pixels a side."""
+"""Maximum number of levels that are listed: a texture with more levels would be larger than 32,768 pixels a side."""
 
 
 class Level(NamedTuple):

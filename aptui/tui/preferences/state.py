@@ -1,6 +1,6 @@
 """Values that the screen remembers for a project (tab, sort, columns …) and for the user (theme, mouse).
 
-They are stored as JSON in the state folder. A damaged file is ignored. A failed write is retried by the next `save`.
+They are stored as JSON in the state folder. A damaged file is ignored. If a write fails, the next `save` writes the values.
 
 Tests: `tests/tui/preferences/test_keymap.py`.
 """
@@ -77,7 +77,7 @@ class UiMemory:
         self._saved = dict(own)
 
     def _merge(self, values: dict[str, Any], changed: set[str]) -> dict[str, Any]:
-        """Return `values` with this screen's changes. A history has the texts of both, with the texts of this screen last."""
+        """Return `values` with this screen's changes; a history keeps the texts that another screen added, before the own texts."""
         for name in changed:
             if name not in self._values:
                 values.pop(name, None)

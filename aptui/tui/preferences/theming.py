@@ -1,4 +1,4 @@
-"""Reads the shipped and the user's `themes/*.yaml`, makes Textual themes and styles of roles, and chooses a theme for a terminal.
+"""Reads themes (shipped ones and the user's), makes Textual's themes and the styles of roles, and chooses a theme for a terminal.
 
 A *role* is the meaning of a colour (failed, path, muted …). Its style is text, `bold #ff6b6b` or `reverse`, so that a theme without
 colours can use attributes. Widgets get styles from `roles(app)` and never name a colour.
@@ -42,9 +42,9 @@ _MIXES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.8, 1.0)
 
 
 def fit_colours(text: str, colours: int) -> str:
-    """Return a style or a colour; on a terminal of 256 colours, replace each colour by the nearest of the 256.
+    """Return a style or a colour; on a terminal of 256 colours, each colour is replaced by the nearest of the 256.
 
-    Rich's own choice is the colour cube unless a colour is nearly grey, which turns a slate bar teal.
+    Rich would choose a colour of the colour cube unless the wanted colour is nearly grey; a slate bar would become teal.
     """
     return _HEX.sub(lambda found: _nearest(found[0].lower()), text) if colours == 256 else text
 
@@ -249,7 +249,7 @@ def _check_roles(node: Node) -> dict[str, str]:
 
 
 def _is_color(word: str) -> bool:
-    return re.fullmatch("#[0-9a-fA-F]{6}", word) is not None or (word.startswith("ansi_") and word[5:] in _ANSI)
+    return _HEX.fullmatch(word) is not None or (word.startswith("ansi_") and word[5:] in _ANSI)
 
 
 def _complete(name: str, parts: Mapping[str, tuple[dict[str, Any], str]], seen: tuple[str, ...] = ()) -> ThemeFile:

@@ -1,4 +1,4 @@
-"""Passes text and files from a screen to other programs: path bytes, texts for the clipboard, commands of pager and editor.
+"""Passes texts and files from a screen to other programs: paths to the system, texts to the clipboard, files to pager and editor.
 
 Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aptui.tui.widgets.table import KeyValue
 
 Copy = tuple[str, str, Callable[[], str] | None]
-"""(label, keys, text) of an entry in a menu of copies; an entry with an empty text is disabled."""
+"""(label, keys, function that returns the text) of an entry in a menu of copies; without a function, the entry is disabled."""
 _LONE_BYTES = re.compile("[\udc80-\udcff]")
 
 

@@ -30,6 +30,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 from textual.widgets.input import Selection
 
+from aptui.shared.errors import KnownError
 from aptui.tui.terminal.safety import make_safe
 from aptui.tui.widgets.cells import width_of, wrap
 
@@ -228,6 +229,10 @@ class FilterBox(Widget):
         self._mistake.styles.height = len(rows)
         self._mistake.update(Content("\n".join(rows)), layout=False)
         self._mistake.display = True
+
+    def show_error(self, error: KnownError) -> None:
+        """Show the mistake in the text that an error reports, at its position if the error is a `FilterError`."""
+        self.show_mistake(getattr(error, "column", 1) - 1, error.what, error.hint)
 
     def walk_history(self, step: int) -> None:
         """Show an older (1) or newer (-1) filter of the history; after the newest filter comes the typed text."""

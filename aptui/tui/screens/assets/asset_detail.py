@@ -35,13 +35,11 @@ from aptui.tui.widgets.textview import TextPreview, TextView
 from aptui.tui.widgets.tree import Branch, LazyTree, VTree
 
 if TYPE_CHECKING:
-    from rich.segment import Segment
     from textual import events
 
     from aptui.tui.pictures.decoder import PictureView, Pixels
     from aptui.tui.pictures.decoding import Decoder
     from aptui.tui.screens.assets.asset_readers import QueryWorker
-    from aptui.tui.widgets.cells import Painter
 
 
 COLUMNS = (
@@ -88,7 +86,7 @@ class References(LazyTree):
         return found
 
     def _adopt_key(self, branch: Branch, parent: Branch | None) -> Branch:
-        """Give a branch the key of the branch that was at its place before, with the children that were read below that branch."""
+        """Give a branch the key of the branch that was at its place before, and the children that were read for that branch."""
         identity = branch.data[:3] if isinstance(branch.data, Ref) else branch.data
         place = (-1 if parent is None else parent.key, identity)
         branch.key = self._keys.setdefault(place, len(self._keys))
@@ -128,11 +126,11 @@ def _cells(ref: Ref) -> dict[str, Cell]:
 
 TITLES = {Kind.SOURCES: "Sources", Kind.INTERMEDIATES: "Intermediates", Kind.PRODUCTS: "Products"}
 _BRIEF = {**TITLES, Kind.INTERMEDIATES: "Interm."}
-"""Short titles of the tabs, for when the search needs the room."""
+"""Shorter titles of the tabs, for screens on which the search needs the room."""
 
 
 class TreeTabs(Line):
-    """The tabs of the trees, each with its number of files once that is known."""
+    """The tabs of the trees; a tab shows the number of files in its tree as soon as the number is known."""
 
     @dataclass
     class TreeChosen(Message):
@@ -206,18 +204,7 @@ _CHANGING_FACTS = frozenset({"Digest", "Size", "Changed", "Last processed"})
 """Names of facts that change when the file changes."""
 
 
-class _Quiet(Rows):
-    """Rows that show their cursor only while they have the focus.
-
-    A second cursor beside the cursor of the tree would confuse the user.
-    """
-
-    def edge(self, *, is_cursor: bool, is_mark: bool, painter: Painter) -> Segment:
-        """Return the cell at the left edge of a row."""
-        return super().edge(is_cursor=is_cursor and self.has_focus, is_mark=is_mark, painter=painter)
-
-
-class AssetFacts(_Quiet, KeyValue, can_focus=False):
+class AssetFacts(KeyValue, can_focus=False):
     """Facts as keys and values without a header; the menu of copies offers them."""
 
     HEADER_LINES: ClassVar[int] = 0
@@ -227,8 +214,10 @@ class AssetFacts(_Quiet, KeyValue, can_focus=False):
         return [value] if key == "Digest" else super()._rows_of(key, value)
 
 
-class FilePreview(_Quiet, TextView):
+class FilePreview(TextView):
     """The preview of the file."""
+
+    leads: ClassVar[bool] = False
 
     @dataclass
     class Resized(Message):
@@ -248,10 +237,11 @@ class FilePreview(_Quiet, TextView):
         self.post_message(self.Resized())
 
 
-class ReferenceTree(_Quiet, VTree):
+class ReferenceTree(VTree):
     """The references as a tree. Enter follows a reference, even if it has children; right and left open and close it."""
 
     HEADER_LINES: ClassVar[int] = 0
+    leads: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "go there", id="rows.open")]
 
     def __init__(self, ask: Callable[[Branch], None]) -> None:
@@ -302,7 +292,7 @@ class ReferenceTree(_Quiet, VTree):
 
 
 class AssetDetail(Vertical):
-    """The details of one asset; `show` draws what changed."""
+    """The details of one asset; `show` draws only the parts that changed."""
 
     class PreviewReplaced(Message):
         """Posted when an explanation or a comparison, for which the user asked, takes the place of the preview."""
@@ -341,7 +331,7 @@ class AssetDetail(Vertical):
 
     @property
     def preview_width(self) -> int:
-        """Number of cells of a line of the preview, which fills a narrow screen; two cells are the edge and a scrollbar."""
+        """Width of a line of the preview without edge and scroll bar (cells); the preview is as wide as a narrow screen."""
         return (self.size.width or self.app.size.width) - 2
 
     def show(self, panel: Panel, queries: QueryWorker, decoder: Decoder) -> None:

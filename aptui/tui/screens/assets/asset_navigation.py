@@ -109,7 +109,7 @@ class SelectedAsset:
     # -------------------------------------------------------------------------------------------------------------- actions
 
     def when_read(self, do: Callable[[Panel], object]) -> None:
-        """Call `do` with the asset under the cursor after it was read, never with the asset shown before."""
+        """Call `do` with the asset under the cursor, as soon as this asset is read and shown."""
         (kind, key), panel = self._trees.place, self.panel
         self._later = None
         if panel is not None and (panel.kind, panel.key) == (kind, key):
@@ -132,7 +132,7 @@ class SelectedAsset:
             self._detail.show_why(preview)
 
     def compare(self, panel: Panel, report: Callable[[str], object]) -> None:
-        """Compare an earlier version with the current one, or show only the current one; report why not."""
+        """Show an earlier version beside the current one, or end the comparison; report why no comparison is possible."""
 
         def accept(found: VersionPair | TextPreview | str) -> None:
             if isinstance(found, str):
@@ -158,7 +158,7 @@ TARGET = "target"
 """Kind of the queries that look for the target of a move."""
 _MOST_PLACES = 200
 _GIVES_UP_S = 30.0
-"""Timeout for the tree to show a moved asset (seconds)."""
+"""Maximum time until the tree has to contain a moved asset; after that, the cursor no longer goes to it (seconds)."""
 _SIGNS = re.compile(r"([.^$*+?{}\[\]|()\\])")
 
 
@@ -171,14 +171,14 @@ class Stop(NamedTuple):
 
 
 class WayBack:
-    """The history of visited places (the newest 200) with the current one."""
+    """The history of visited places (the newest 200), and the position of the current place in it."""
 
     def __init__(self) -> None:
         self._stops: list[Stop] = []
         self._at = 0
 
     def go(self, here: Place | None, stop: Stop) -> None:
-        """Record a move from `here` (None at the start) to a place; places that "forward" led to are dropped."""
+        """Record a move from `here` (None at the start) to a place; the places to which "forward" led are dropped."""
         self._leave(here)
         del self._stops[self._at + 1 :]
         self._stops = [*self._stops, stop][-_MOST_PLACES:]

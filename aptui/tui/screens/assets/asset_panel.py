@@ -37,9 +37,14 @@ OUT, IN = "out", "in"
 
 
 class AssetPlaces(Struct, frozen=True):
-    """Facts about the project that the database does not have: the cache folder, the order of scan folders by name, the checks.
+    """Facts about the project that the database does not have.
 
-    `roots` are (name, path) of the scan folders in order of precedence; `config` has the parameters of builders, None = unknown.
+    Args:
+        cache_dir: path of the cache.
+        orders: {name of a scan folder: its order}.
+        checks: the checks of products and sources.
+        roots: (name, path) of each scan folder, in order of precedence.
+        config: has the parameters of builders; None = unknown.
     """
 
     cache_dir: str
@@ -52,8 +57,12 @@ class AssetPlaces(Struct, frozen=True):
 class Ref(NamedTuple):
     """A line of a panel that may lead to another asset.
 
-    `key` is the id of a source or product; `ask` is the direction of the references that are its children, "" if it has no
-    children.
+    Args:
+        leads: kind of the target: SOURCE, PRODUCT, JOB, or "" = the line has no target.
+        key: id of the target source or product.
+        text, note, size: texts of the columns.
+        role: role of the note.
+        ask: direction of the references that are the children of the line: OUT, IN, or "" = no children.
     """
 
     leads: str
@@ -66,7 +75,10 @@ class Ref(NamedTuple):
 
 
 class ReferenceGroup(NamedTuple):
-    """A group of references below a title; without a title, a single reference at the top."""
+    """A group of references below a title; a group without a title is a single reference at the top.
+
+    `says` replaces the number of references beside the title.
+    """
 
     title: str
     refs: tuple[Ref, ...]
@@ -205,8 +217,8 @@ def _full_size(size: int) -> str:
 
 
 def moment(time_s: float) -> str:
-    """Return a time in local time, to the second."""
-    return f"{datetime.fromtimestamp(time_s):%Y-%m-%d %H:%M:%S}" if time_s > 0 else ""  # noqa: DTZ006  # see above
+    """Return a time (seconds since 1970) in local time, to the second; "" for 0."""
+    return f"{datetime.fromtimestamp(time_s):%Y-%m-%d %H:%M:%S}" if time_s > 0 else ""  # noqa: DTZ006  # local time, for the user
 
 
 def _product_ref(row: ProductRow, uuid: bytes) -> Ref:
@@ -392,7 +404,7 @@ def _source(reader: Reader, ids: list[int]) -> tuple[Kind, int] | None:
 
 
 def kind_of_source(reader: Reader, source_id: int) -> Kind:
-    """Return the name of the tree that shows a source."""
+    """Return which tree shows a source."""
     sql = f"SELECT 1 FROM Sources WHERE SourceID = ? AND ScanFolderPK IN ({assets.INTERMEDIATE_FOLDERS_SQL})"  # noqa: S608 - a constant
     return Kind.INTERMEDIATES if reader.ask(sql, (source_id,)).fetchone() else Kind.SOURCES
 

@@ -20,13 +20,12 @@ from aptui.tui.pictures.decoding import Decoder
 from aptui.tui.screens.assets.asset_panel import AssetPlaces
 
 if TYPE_CHECKING:
-    from aptui.shared.errors import KnownError
     from aptui.tui.pane import Shell
 
 
 T = TypeVar("T")
 PREVIEW = "preview"
-"""Kind of the queries that run only when no other query waits: colouring a text takes longest."""
+"""Kind of the queries that run only when no other query waits, because colouring a text takes longer than all other queries."""
 
 
 class _Query(NamedTuple):
@@ -38,14 +37,12 @@ class QueryWorker:
     """Runs queries in one thread; a newer query replaces an older query of its kind. The UI calls `request`.
 
     Args:
-        database: opened for every query, because an engine may have replaced it.
-        deliver: called by the thread with a function and its arguments, for the UI to call.
+        database: the asset database; it is opened again for every query, because an engine may have replaced it.
+        deliver: called by the thread with a function and its arguments; it makes the UI's thread call the function.
         failed: called, through `deliver`, with the kind of a query and its error.
     """
 
-    def __init__(
-        self, database: Path, deliver: Callable[..., object], failed: Callable[[str, KnownError], object] = lambda *_: None
-    ) -> None:
+    def __init__(self, database: Path, deliver: Callable[..., object], failed: Callable[[str, KnownError], object]) -> None:
         self._database, self._deliver, self._failed = database, deliver, failed
         self._worker = LatestOnly[_Query]("aptui-asset-queries", self._answer, last=PREVIEW)
         self._newest: dict[str, _Query] = {}

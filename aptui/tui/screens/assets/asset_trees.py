@@ -1,6 +1,6 @@
-"""The trees of the Assets screen (sources, intermediates, products), the search in a tree, and the rule when a tree is read again.
+"""The trees of the Assets screen (sources, intermediates, products), the search in them, and when they are read again.
 
-The store (`data/assets_store`) reads the trees.
+`data/assets_store` reads the trees from the database.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from aptui.shared.errors import KnownError
 from aptui.store.jobs.filter import FilterError
 from aptui.store.queries.reader import NoDatabaseError, Reader
 from aptui.tui.data.assets_store import HEALTH_CELLS, AssetModel, AssetsStore, AssetTree, Kind, TreeHealth
+from aptui.tui.data.job_infos import nearest
 from aptui.tui.data.session import SessionState
 from aptui.tui.screens.assets.asset_readers import QueryWorker
 from aptui.tui.widgets.cells import width_of
@@ -82,7 +83,10 @@ class AssetTreeView(VTree):
 
 
 class AssetTrees(Vertical):
-    """Holds the trees; `kind` is the tree in front, `wanted` the row that the cursor goes to once its tree is read."""
+    """The widgets of the trees; only the front tree is visible.
+
+    `kind` is the kind of the front tree. `wanted` is the row to which the cursor will go as soon as its tree is read.
+    """
 
     def __init__(self, store: AssetsStore) -> None:
         super().__init__(id="assets-trees")
@@ -129,14 +133,8 @@ class AssetTrees(Vertical):
         if had_focus:
             give_focus(self.view)
 
-    def show_empty_text(self, text: str) -> None:
-        """Set the text that an empty front tree shows."""
-        if self.view.empty_text != text:
-            self.view.empty_text = text
-            self.view.refresh()
 
-
-# The next classes search the tree that the Assets screen shows: for typed text, the next hit, and the next source with problems.
+# The next classes search the front tree: for a typed text, for the next hit, and for the next source with problems.
 
 SEARCH = "search"
 """Kind of the search queries."""
@@ -253,17 +251,15 @@ class TreeSearch:
         """Show the mistake in the search text, or the error of the query."""
         self._refused = self._box.text
         if isinstance(error, FilterError):
-            self._box.show_mistake(error.column - 1, error.what, error.hint)
+            self._box.show_error(error)
         elif self._box.is_attached:
             self._shell.show_toast(str(error), "warning")
 
     def go_to_hit(self, step: int) -> None:
         """Go to the next hit."""
         found, node = self.found, self._trees.view.node
-        if found is None or node is None or not len(found.hits):
-            return
-        at = int(np.searchsorted(found.hits, node, "right")) if step > 0 else int(np.searchsorted(found.hits, node, "left")) - 1
-        self._trees.view.reveal(int(found.hits[at % len(found.hits)]))
+        if found is not None and node is not None and (hit := nearest(found.hits, node, step)) is not None:
+            self._trees.view.reveal(hit)
 
     def go_to_bad(self, step: int) -> None:
         """Go to the next source with a failed job or errors."""
@@ -289,9 +285,9 @@ STALE_S = 1.0
 _REST_FACTOR = 4
 """Pause between two reads as a multiple of the duration of a read: reads use at most a fifth of one processor."""
 _MOST_READS = 10
-"""Maximum number of reads, one second apart, until the database has the state that the notices reported."""
-_MAKES_IT = {SessionState.ATTACHING, SessionState.WAITING, SessionState.ATTACHED, SessionState.REATTACHING}
-"""States of the session in which an engine will create the database, now or soon."""
+"""Maximum number of reads, one second apart, that wait until the database has the changes that the notices reported."""
+_CREATES_DATABASE = {SessionState.ATTACHING, SessionState.WAITING, SessionState.ATTACHED, SessionState.REATTACHING}
+"""States of the session in which an engine is about to create the database, or will do so soon."""
 _NOTHING = {
     Kind.SOURCES: "no sources yet; files of the scan folders appear here",
     Kind.INTERMEDIATES: "no intermediates; products that become sources of other jobs appear here",
@@ -304,8 +300,8 @@ class LiveTrees:
     """Reads trees again after notices and shows the newest trees; the interval grows with the duration of a read.
 
     Args:
-        came: called when a newer state of the front tree is shown.
-        health_came: called when the problems of the shown tree changed.
+        came: called when a newer version of the front tree is shown.
+        health_came: called when the problems of the front tree changed.
     """
 
     def __init__(
@@ -321,7 +317,7 @@ class LiveTrees:
 
     @property
     def is_placed(self) -> bool:
-        """Whether the search for the first problem has ended; it does not run in the tree of products, which have no problems."""
+        """Whether the cursor stands where it starts: on the first problem if there is one; products have no problems."""
         return self._is_placed or self._trees.kind is Kind.PRODUCTS or self._store.error is not None
 
     @property
@@ -330,7 +326,7 @@ class LiveTrees:
         return not (self._is_stale or self._is_health_stale or self._has_timer)
 
     def note(self, batch: Batch) -> None:
-        """Note that trees, or the problems of jobs, may have changed; running jobs are ignored, because they are not saved yet."""
+        """Note that trees, or the problems of jobs, may have changed. Starts of jobs are ignored: they change no row."""
         self._is_stale |= batch.are_assets_stale
         ended = [news.moment for news in batch.jobs if news.notice.status != "processing"]
         if ended:
@@ -388,7 +384,7 @@ class LiveTrees:
             trees.view.reveal(node)
 
     def _read_until_current(self) -> None:
-        """Read the problems again if they are older than the notices: rows are saved after their notices."""
+        """Read the problems again if they are older than the notices, because the engine saves rows after their notices."""
         unwell = self._store.unwell
         if unwell is not None and unwell.moment < self._newest_moment and self._reads_left > 0:
             self._reads_left -= 1
@@ -411,10 +407,10 @@ class LiveTrees:
         error = self._store.error
         if newest is not None:
             nothing = _NOTHING[self._trees.kind]
-        elif isinstance(error, NoDatabaseError) and self._shell.session.state in _MAKES_IT:
+        elif isinstance(error, NoDatabaseError) and self._shell.session.state in _CREATES_DATABASE:
             nothing = "nothing was processed yet; sources appear here as the engine finds them"
         else:
             nothing = "reading…" if error is None else str(error)
         if self._search.is_wanted and newest is not None and newest.file_count:
             nothing = "searching…" if self._search.is_under_way else "nothing matches; press Esc to clear the search"
-        self._trees.show_empty_text(nothing)
+        self._trees.view.empty_text = nothing

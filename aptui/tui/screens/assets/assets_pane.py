@@ -34,16 +34,17 @@ if TYPE_CHECKING:
 
     from aptui.shared.errors import KnownError
     from aptui.tui.data.feed import Batch
-    from aptui.tui.pane import Pane
     from aptui.tui.screens.assets.asset_panel import Panel
 
 
 NARROW = 110
 """Width below which the details replace the tree instead of standing beside it (cells)."""
-_ROOMY, _TIGHT = 100, 72
+_ROOMY, TIGHT = 100, 72
+"""Width from which the tabs show the counts of all trees, and width below which the tabs are brief (cells)."""
 _PEEK = "-peek"
 """CSS class of the pane while, on a narrow screen, the preview replaces the tree; the next zoom shows the tree again."""
 _ABOVE_TREE = ("-detail", "-zoom-detail", "-zoom-references", "-zoom-preview", _PEEK)
+"""CSS classes of the pane that hide the tree on a narrow screen."""
 
 CSS = """
 AssetsPane { layers: base; }
@@ -167,16 +168,6 @@ class AssetsLayout:
             self._pane.shell.show_toast("no preview: this is a folder, or the file does not exist", seconds=2)
 
 
-def is_roomy(width: int) -> bool:
-    """Return whether the tabs have room for the counts of all trees."""
-    return width >= _ROOMY
-
-
-def is_brief(width: int) -> bool:
-    """Return whether the tabs must be brief to leave room for the search."""
-    return width < _TIGHT
-
-
 _PLACEHOLDER = "name, path/, UUID or asset id"
 _NO_ASSET = {"pattern": "it is a pattern", "exclusion": "it is an exclusion", "path": "no product has this path"}
 """{note of a reference without a target: sentence for the user}."""
@@ -287,7 +278,7 @@ class AssetsPane(Pane):
         self.shell.memory.put("assets.search", self.box.text)
 
     def on_news(self, batch: Batch) -> None:
-        """Note that trees or the shown asset may have changed."""
+        """Note which trees, and whether the shown asset, may have changed."""
         self.live.note(batch)
         for each in self.extensions:
             each.note(batch)
@@ -366,7 +357,7 @@ class AssetsPane(Pane):
     def _show_tabs(self) -> None:
         """Draw the tabs again."""
         width = self.size.width
-        self._tabs.show(self.trees.kind, self.trees.file_counts(), is_roomy=is_roomy(width), is_brief=is_brief(width))
+        self._tabs.show(self.trees.kind, self.trees.file_counts(), is_roomy=width >= _ROOMY, is_brief=width < TIGHT)
 
     def _show_tree(self) -> None:
         """Draw the tabs again and go to the requested asset; called after a tree was read."""

@@ -31,7 +31,7 @@ from aptui.tui.terminal.safety import glyph, make_safe
 from aptui.tui.widgets.textview import LINE_CHARS, READ_BYTES, Piece, TextPreview, decode_text, read_start
 
 _MOST_COMMITS = 2
-"""Number of commits that are compared: the newest one has the bytes of a file that was not edited."""
+"""Number of commits that are compared. The newest commit alone is not enough: it equals the file unless the file was edited."""
 _MOST_BYTES = 128 << 20
 
 
@@ -57,8 +57,8 @@ class EarlierVersion(NamedTuple):
     Args:
         label: where it comes from, such as "run of Nov 26 14:02".
         path: a file with its bytes.
-        now: the current file, which is the source if the earlier product is not stored.
-        file: keeps the file of `path` if it is not on the disk.
+        now: path of the current file; this is the source if the earlier product is not stored.
+        file: the file in memory that `path` names; None = `path` is on the disk.
     """
 
     label: str
@@ -194,7 +194,7 @@ def _split(text: str) -> list[tuple[str, int]]:
 
 
 class _TextDifference(SequenceMatcher[str]):
-    """The differences of two lists of lines. When the time is over, all lines that are not compared yet differ."""
+    """The differences of two lists of lines. After `_LIMIT_S`, all lines that were not compared yet count as different."""
 
     def __init__(self, old: Sequence[tuple[str, int]], new: Sequence[tuple[str, int]]) -> None:
         self._until_s = time.monotonic() + _LIMIT_S
@@ -210,7 +210,7 @@ class _TextDifference(SequenceMatcher[str]):
         self.removed, self.added = len(self._old) - equal_count, len(self._new) - equal_count
 
     def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
-        """Return no match when the time is over."""
+        """Return an empty match after `_LIMIT_S`, so that the comparison ends."""
         return Match(alo, blo, 0) if time.monotonic() > self._until_s else super().find_longest_match(alo, ahi, blo, bhi)
 
     def lines(self) -> Iterator[tuple[Piece, ...]]:

@@ -71,10 +71,10 @@ class Preview(Struct, frozen=True):
         """Return the picture to decode for this number of cells.
 
         Args:
-            place: the level and picture of a texture, or the nearest if the texture has fewer.
-            columns, rows: size of the part of the view that pictures fill.
+            place: the level and picture of a texture; if the texture has fewer, the nearest one is decoded.
+            columns, rows: size of the part of the view that pictures fill (cells).
             shares: number of pictures beside each other.
-            cell: width and height of a cell if the terminal shows pixels; without pixels, only drawings depend on the cells.
+            cell: width and height of a cell in pixels if the terminal shows pixels. If None, only drawings depend on the cells.
         """
         if cell is not None:
             wide, high = min(columns * cell[0], _MOST_PIXELS), min(rows * cell[1], _MOST_PIXELS)
@@ -84,7 +84,7 @@ class Preview(Struct, frozen=True):
         return PictureView(self.form, level, max(1, wide // shares), max(1, high), number)
 
     def title(self, place: TexturePlace) -> str:
-        """Return the title of the picture: its layer, face and level, with the level's size, if there are several; and its kind."""
+        """Return the title of the picture: its kind; if the texture has several pictures, also layer, face, level and size."""
         level, number = self.place(*place)
         words = [self.pictures.name(number)]
         if len(self.levels) > 1:
@@ -119,7 +119,7 @@ def preview_of(path: str, name: str = "") -> Preview:
             head = stream.read(HEAD_BYTES) or b""
             size = os.fstat(fd).st_size
     except OSError:
-        return Preview(read_preview(path))  # no handling here: the preview itself states the error
+        return Preview(read_preview(path))  # the preview shows the error
     facts = image_facts(head, os.path.basename(name or path))
     if facts is None:
         return Preview(read_preview(path))

@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
 from msgspec.structs import replace
 from textual.containers import Vertical
 from textual.widget import Widget
@@ -65,7 +65,7 @@ _FLAGS = (
 
 
 class KnownBuilder(Struct, frozen=True):
-    """A builder and its numbers; `builder` is None if only the database names the builder."""
+    """A builder and the time that it has taken; `builder` is None if the database has a builder that is not configured."""
 
     uuid: bytes
     name: str
@@ -86,7 +86,14 @@ class FoundBuilders(Struct, frozen=True):
 
 
 class BuilderPlaces(Struct, frozen=True):
-    """Sources of builders: the configuration, completed by `complete` from their code, and the database."""
+    """The places where builders are found: the configuration and the database.
+
+    Args:
+        database: path of the asset database.
+        config: configuration of the project, None = only a database exists.
+        complete: returns the configured builders, completed by the facts in their code.
+        names: {UUID: name} of the configured builders.
+    """
 
     database: Path
     config: Config | None = None
@@ -118,14 +125,13 @@ def find(places: BuilderPlaces) -> FoundBuilders:
 
 
 def columns_for(builders: Sequence[KnownBuilder]) -> tuple[Column, ...]:
-    """Return the columns of the list, with the widths of the names and patterns; names come first."""
+    """Return the columns of the list; the columns of names and patterns are as wide as their texts, if there is room."""
     longest = max((width_of(each.name) for each in builders), default=0) + len("✗ ")
     least = max(_NARROWEST_NAME, min(_WIDEST_NAME, longest))
     patterns = max((width_of(_patterns_text(each.builder)) for each in builders if each.builder), default=0)
     of_text = {"name": (least, max(least, longest)), "patterns": (BUILDERS[3].min_width, max(BUILDERS[3].min_width, patterns))}
     return tuple(
-        structs.replace(each, min_width=of_text[each.id][0], needs=of_text[each.id][1]) if each.id in of_text else each
-        for each in BUILDERS
+        replace(each, min_width=of_text[each.id][0], needs=of_text[each.id][1]) if each.id in of_text else each for each in BUILDERS
     )
 
 
@@ -245,7 +251,7 @@ def _limits(builder: Builder) -> str:
 
 
 def _limit(limit_s: float) -> str:
-    """Return a time limit in the usual form: 2m, 1h 30m."""
+    """Return a time limit in short form: 45 s, 2m, 1h 30m."""
     return f"{limit_s:g} s" if limit_s < 60 else duration_text(round(limit_s * 1000)).removesuffix(" 00s").removesuffix(" 00m")
 
 
@@ -283,8 +289,12 @@ def _params(builder: Builder) -> list[tuple[str, str]]:
     return rows
 
 
-def is_descending_next(sort: tuple[str, bool] | None, column_id: str, descending: frozenset[str] | set[str]) -> bool:
-    """Return whether the column that the user chose is sorted descending: choosing the current column reverses its order."""
+def is_descending_next(sort: tuple[str, bool] | None, column_id: str, descending: frozenset[str]) -> bool:
+    """Return whether the column that the user chose is to be sorted descending.
+
+    Choosing the column by which the rows are sorted already reverses their order; other columns begin descending if they are in
+    `descending`.
+    """
     return not sort[1] if sort is not None and sort[0] == column_id else column_id in descending
 
 
@@ -373,7 +383,7 @@ class Metrics:
         return branch.data if branch is not None and isinstance(branch.data, Entry) else None
 
     def columns(self) -> tuple[Column, ...]:
-        """Return the columns with the widths of the entries."""
+        """Return the columns, as wide as the texts of the entries that were read."""
         entries = [entry for group in self._groups for entry in group.entries or ()]
         return metrics_columns(entries, self._known.name if self._known else "")
 

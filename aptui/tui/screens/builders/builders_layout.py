@@ -28,11 +28,12 @@ _AROUND_PATTERNS = 3
 
 
 class BuildersLayout:
-    """Which part of the screen is shown (patterns, details or metrics), and whether it has all the room.
+    """Shows one part of the screen (patterns, details or metrics) beside or below the list, or gives one of them all the room.
 
     Args:
         row_count: returns the number of listed builders.
-        most_patterns: returns the largest number of patterns of a builder, so that the layout does not depend on the cursor.
+        most_patterns: returns the number of patterns of the builder that has most; the layout uses it for all builders, so that it
+            does not change when the cursor moves.
         shown: called when another part is shown.
     """
 
@@ -151,7 +152,7 @@ class BuildersSearch:
         try:
             parse_filter(text)
         except KnownError as error:
-            self._widgets.box.show_mistake(getattr(error, "column", 1) - 1, error.what, error.hint)
+            self._widgets.box.show_error(error)
             return
         self._texts[self._place] = text
         if self._place == "list":
@@ -166,7 +167,7 @@ class BuildersSearch:
         return [each for each, is_hit in zip(builders, masks, strict=True) if is_hit]
 
     def show_list_count(self, count: int, of: int) -> None:
-        """Show the number of builders that matched."""
+        """Show how many of all builders match the filter."""
         if self._widgets.box.display and self._place == "list":
             self._widgets.box.show_count(f"{count} of {of}" if self._texts["list"] else "")
 

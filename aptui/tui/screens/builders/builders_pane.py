@@ -110,8 +110,8 @@ class BuilderReading:
 
     Args:
         set_timer: calls a function after some seconds.
-        due: called when a delayed read may begin; `due` must lead to a call of `poll`.
-        taken: called in the app's thread with the previous result, after each read.
+        due: called when the delay of a read has ended; it must lead to a call of `poll`, which starts the read.
+        taken: called after each read with the previous result, in the app's thread.
     """
 
     def __init__(
@@ -458,8 +458,7 @@ class BuildersPane(Pane):
         entry = self.metrics.entry(event.key)
         if entry is not None:
             builder = f" {term('builder', self._shown_name)}" if not entry.is_analysis else ""
-            goal = f"#{entry.job_id}" if entry.job_id else term("source", entry.source) + builder
-            self.shell.reveal("jobs", goal)
+            self.shell.reveal("jobs", f"#{entry.job_id}" if entry.job_id else term("source", entry.source) + builder)
 
     def action_copy(self) -> None:
         """Open the menu of texts to copy."""

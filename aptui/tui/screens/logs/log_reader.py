@@ -1,8 +1,8 @@
 """The engine's log as a source of lines: `LogReader` finds the lines of a view in a thread, `RecordLines` draws them from the file.
 
 A line needs only nine bytes of memory, so that levels, filters and hits are known for all lines. `FileLines` shows a file that is
-too large for this, as it is. New lines are read after a call of `check`; nothing is polled. Context records are not lines: they
-belong to the line after them.
+too large for this, without levels and hits. New lines are read after a call of `check`; nothing is polled. A context record is not
+shown as a line, because it has details of the line after it.
 
 Tests: `tests/tui/screens/logs/test_logs_pane.py`.
 """
@@ -24,10 +24,9 @@ from msgspec import Struct, field
 
 from aptui.core.notices import EngineMessage
 from aptui.shared.errors import KnownError
-from aptui.store import joblog
-from aptui.store.joblog import JobLogLine
+from aptui.store.joblog import JobLogLine, parse_text
 from aptui.tui.background import LatestOnly
-from aptui.tui.screens.logs.log_tabs import STANDARD, LineFilter, LogTab, filter_of, parse_filter
+from aptui.tui.screens.logs.log_tabs import STANDARD, LineFilter, LogTab, clean_texts, filter_of, parse_filter
 from aptui.tui.widgets.log_sources import FileLines, LineSource, LogPaneLine, MemoryLines, level_letter
 
 LARGEST_BYTES = 256 << 20
@@ -71,10 +70,10 @@ class OpenLogFile:
             os.close(self.descriptor)
 
     def read(self, start: int, count: int) -> bytes:
-        """Return `size` bytes from an offset."""
+        """Return `count` bytes from the offset `start`."""
         return os.pread(self.descriptor, count, start)
 
-    def record(self, start: int, *, has_context: bool = False) -> joblog.JobLogLine:
+    def record(self, start: int, *, has_context: bool = False) -> JobLogLine:
         """Return the line at an offset, on request with the context records before it."""
         raw = self.read(start, _LINE_BYTES).partition(b"\n")[0]
         before = self._context_before(start) if has_context else b""
@@ -104,15 +103,17 @@ class OpenLogFile:
 
 
 class LogPiece(Struct):
-    """Lines that were found. They replace all lines from `start` on; `file` is set at the start of a view.
+    """Lines that the thread found in a file; they replace all shown lines from the offset `start` on.
 
     Args:
-        view: the request, and `search` its parsed search.
+        view: the request.
+        search: the parsed search of the request.
+        file: the open file, in the first piece of a view.
         starts, levels: offset and level of each line.
         detailed: offsets of lines with context.
         hits: offsets of lines that the search finds.
-        is_whole: False = these are only the last lines, and the other lines follow.
-        large: the file as it is, if it is too large to find its lines.
+        is_whole: whether the piece has all lines of the view; if not, it has the last lines, and another piece follows.
+        large: the lines of a file that is too large to index.
         nothing: why there are no lines.
         mistake: a mistake in the search; the shown lines stay.
     """
@@ -182,11 +183,11 @@ class RecordLines:
             known = self._known[start] = draw_record(self.record(index), has_details=start in self._detailed)
         return known
 
-    def record(self, index: int) -> joblog.JobLogLine:
+    def record(self, index: int) -> JobLogLine:
         """Return a line as it is in the file."""
         return _NO_RECORD if self._file is None else self._file.record(self.starts[index])
 
-    def records(self) -> Callable[[int], joblog.JobLogLine]:
+    def records(self) -> Callable[[int], JobLogLine]:
         """Return a function from keys to lines with context.
 
         Any thread may call the function; it continues to read this file if another file takes the path.
@@ -202,21 +203,19 @@ class RecordLines:
     def next_of(self, index: int, levels: str, step: int) -> int | None:
         """Return the nearest line with one of these levels."""
         if step > 0:
-            found = [at for level in levels.encode() if (at := self.levels.find(level, index + 1)) >= 0]
-        else:
-            found = [at for level in levels.encode() if (at := self.levels.rfind(level, 0, index)) >= 0]
-        return (min(found) if step > 0 else max(found)) if found else None
+            return min((at for level in levels.encode() if (at := self.levels.find(level, index + 1)) >= 0), default=None)
+        return max((at for level in levels.encode() if (at := self.levels.rfind(level, 0, index)) >= 0), default=None)
 
 
-_NO_RECORD = joblog.JobLogLine(1, "", "", 0)
+_NO_RECORD = JobLogLine(1, "", "", 0)
 
 
-def _records(data: bytes) -> list[joblog.JobLogLine]:
+def _records(data: bytes) -> list[JobLogLine]:
     r"""Return the lines in some bytes; a `\r` within a line does not end the line."""
-    return joblog.parse_text(data.replace(b"\r", b"").decode("utf-8", "surrogateescape"), 0)
+    return parse_text(data.replace(b"\r", b"").decode("utf-8", "surrogateescape"), 0)
 
 
-def draw_record(record: joblog.JobLogLine, *, has_details: bool = False) -> LogPaneLine:
+def draw_record(record: JobLogLine, *, has_details: bool = False) -> LogPaneLine:
     """Return a record as the pane draws it; the day is shown unless it is today."""
     return LogPaneLine(_moment(record.time_ms), level_letter(record.level), record.window, record.text, has_details)
 
@@ -224,7 +223,7 @@ def draw_record(record: joblog.JobLogLine, *, has_details: bool = False) -> LogP
 def _moment(time_ms: int) -> str:
     if not 0 < time_ms < 1 << 42:
         return ""
-    moment = datetime.fromtimestamp(time_ms / 1000)  # noqa: DTZ006  # the wall clock beside people
+    moment = datetime.fromtimestamp(time_ms / 1000)  # noqa: DTZ006  # local time, for the user
     if moment.date() == datetime.now().date():  # noqa: DTZ005  # as above
         return f"{moment:%H:%M:%S}.{time_ms % 1000:03d}"
     return f"{moment:%m-%d %H:%M}"
@@ -232,23 +231,24 @@ def _moment(time_ms: int) -> str:
 
 def parse_large(data: bytes) -> LogPaneLine:
     """Return a line of a large file as the pane draws it."""
-    return draw_record((_records(data) or [joblog.JobLogLine(1, "", data.decode("utf-8", "surrogateescape"), 0)])[-1])
+    return draw_record((_records(data) or [JobLogLine(1, "", data.decode("utf-8", "surrogateescape"), 0)])[-1])
 
 
 # ── the reading thread ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-_VIEW, _CHECK = "view", "look"
+_VIEW, _CHECK = "view", "check"
 
 
 class LogReader:
     """Reads logs in a thread: first the lines of the newest view, then new lines of the file.
 
-    `wake` is called there when there is something to `pop`.
+    Args:
+        wake: called by the thread when `pop` has something to return.
     """
 
-    def __init__(self, wake: Callable[[], None], *, largest_bytes: int = LARGEST_BYTES) -> None:
-        self._wake, self._largest_bytes = wake, largest_bytes
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
         self._lock = threading.Lock()
         self._pieces: list[LogPiece] = []
         self._shown: _ParsedView | None = None
@@ -270,7 +270,7 @@ class LogReader:
         self._worker.put(None, _CHECK)
 
     def pop(self) -> list[LogPiece]:
-        """Return the `Found` lines that arrived since the last call, and remove them."""
+        """Return the pieces that were found since the last call, and remove them."""
         with self._lock:
             pieces, self._pieces = self._pieces, []
             return pieces
@@ -314,13 +314,13 @@ class LogReader:
         return self._file is not None and self._file.is_in_place() and self._file.size >= self._end
 
     def _begin(self, wanted: _ParsedView) -> None:
-        """Read a log, its end first."""
+        """Read a log; if it is long, publish its last lines first."""
         if self._large is not None and self._large_path != wanted.view.path:
             self._retired.append(self._large)  # the file is closed later, because the pane may still show it
             self._large = None
         self._file, self._end = OpenLogFile(wanted.view.path), 0
         size = self._file.size
-        if size > self._largest_bytes:
+        if size > LARGEST_BYTES:
             self._begin_large(wanted.view)
             return
         if size > 2 * _TAIL_BYTES:
@@ -397,7 +397,7 @@ def _physical(file: OpenLogFile, first: int, last: int) -> Iterator[tuple[int, b
 
 class _LogRow(NamedTuple):
     start: int
-    record: joblog.JobLogLine
+    record: JobLogLine
     level: str
     has_context: bool
 
@@ -417,16 +417,10 @@ def _add(wanted: _ParsedView, piece: LogPiece, batch: list[_LogRow]) -> None:
 def _passing(wanted: LineFilter, batch: list[_LogRow]) -> list[_LogRow]:
     if not wanted.terms or not batch:
         return batch
-    texts, sources = (
-        [_searchable(text) for text in column] for column in zip(*((s.record.text, s.record.window) for s in batch), strict=True)
-    )
+    columns = zip(*((each.record.text, each.record.window) for each in batch), strict=True)
+    texts, sources = map(clean_texts, columns)
     mask = wanted.masks(texts, sources, "".join(seen.level for seen in batch)).tolist()
     return [seen for seen, is_hit in zip(batch, mask, strict=True) if is_hit]
-
-
-def _searchable(text: str) -> str:
-    """Replace the lone surrogates (halves of characters) of a text, because UTF-8 cannot encode them."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _why(path: Path, error: OSError) -> str:
@@ -436,7 +430,7 @@ def _why(path: Path, error: OSError) -> str:
 
 
 class LogRecords:
-    """The two sources of lines with known records: `lines` from a file, `live` from the engine without a file."""
+    """The two sources whose records are known: `lines` of a log file, and `live`, the messages that the engine sent."""
 
     def __init__(self) -> None:
         self.lines, self.live = RecordLines(), MemoryLines()
@@ -453,7 +447,7 @@ class LogRecords:
         return source in (self.lines, self.live)
 
     def record(self, source: LineSource, key: int | None) -> JobLogLine | None:
-        """Return a line of a source by its key; for a large log, the shown part of it."""
+        """Return the record of a line by its key; for a line of a large log, a record with only the shown texts."""
         place = None if key is None else source.index_of(key)
         if place is None or key is None:
             return None

@@ -1,15 +1,15 @@
-"""The tabs of the engine's log, standard tabs and the user's own; and the filter language for the lines of the log.
+"""The tabs of the engine's log (standard tabs and the user's own), and the filter language for the lines of the log.
 
-A bare term is a regex on the text, `source:` on the origin of a line, `status:` on its level; the bare words `error` and `warning`
-are levels; `!` inverts a term, and a term in `"…"` may contain blanks. Patterns take linear time (`store.jobs.filter`); a field
-that is not named here is a mistake.
+A bare term is a regular expression for the text of a line, a term after `source:` for its origin, after `status:` for its level.
+The bare words `error` and `warning` are levels. `!` inverts a term; a term in `"…"` may contain blanks. Matching takes linear time
+(`store.jobs.filter`). Any other field is a mistake.
 
 Tests: `tests/tui/screens/logs/test_logs_pane.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,6 @@ from aptui.tui.widgets.log_sources import LEVEL_WORDS, LEVELS
 from aptui.tui.widgets.menu import Field, Form, Menu, MenuItem
 
 if TYPE_CHECKING:
-    from aptui.store.jobs.filter import Filter
     from aptui.store.jobs.regex import Mask
     from aptui.tui.pane import Shell
 
@@ -72,7 +71,7 @@ def tab_of(form: dict[str, str]) -> LogTab:
 def mistake_in(tab: LogTab) -> tuple[str, str] | None:
     """Return (field, mistake) of a tab, None if the tab is valid."""
     if not tab.name or len(tab.name) > _LONGEST_NAME:
-        return ("name", "a name has 1 to 24 letters")
+        return ("name", f"a name has 1 to {_LONGEST_NAME} letters")
     if not tab.levels or set(tab.levels) - set(LEVELS):
         return ("levels", "write one or more of the letters E, W, I and D: error, warning, info, debug")
     for field, part in (("source", replace(tab, text="")), ("text", replace(tab, source=""))):
@@ -98,7 +97,7 @@ class LineFilter:
         self.terms = tuple(terms)
         self._texts = _as_filter([term for term in self.terms if term.field == "text" and not term.is_negated])
         self.spans_of = lru_cache(maxsize=1024)(self._spans_of)
-        """The matches in a text."""
+        """Returns the ranges of the matches in a text; the results for the last 1,024 texts are stored."""
 
     def masks(self, texts: Sequence[str], sources: Sequence[str], levels: str) -> Mask:
         """Return for each line whether it matches; the three arguments have the same length."""
@@ -110,15 +109,20 @@ class LineFilter:
         return mask
 
     def passing(self, texts: Sequence[str]) -> list[bool]:
-        """Return for each text whether it matches, if only the texts of the lines are known."""
+        """Return for each text whether it matches, if the lines have no origin and no level."""
         if not self.terms:
             return [True] * len(texts)
-        clean = [text if text.isascii() else text.encode("utf-8", "replace").decode() for text in texts]
+        clean = clean_texts(texts)
         masks: list[bool] = self.masks(clean, clean, "I" * len(clean)).tolist()
         return masks
 
     def _spans_of(self, text: str) -> Spans:
         return self._texts.spans([text])[0] if self._texts.terms else ()
+
+
+def clean_texts(texts: Iterable[str]) -> list[str]:
+    """Return texts in which lone surrogates (halves of characters) are replaced, because UTF-8 cannot encode them."""
+    return [text if text.isascii() else text.encode("utf-8", "replace").decode() for text in texts]
 
 
 def _as_filter(terms: Sequence[LineTerm]) -> Filter:
@@ -167,7 +171,7 @@ class TabList:
     """The standard tabs, then the user's own tabs.
 
     Args:
-        show: called when another tab is to be shown, or the shown tab changed.
+        show: called when the user chose another tab or changed the shown tab; shows the lines of `current`.
     """
 
     def __init__(self, shell: Shell, show: Callable[[], None]) -> None:

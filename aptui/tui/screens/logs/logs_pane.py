@@ -107,7 +107,7 @@ class LogsSearch:
         self._changed()
 
     def reach_hit(self) -> None:
-        """Go to the nearest hit before the cursor, else to the nearest hit after the cursor, if a move was requested."""
+        """If the user has ended typing, go to the nearest hit before the cursor, else to the nearest hit after it."""
         if not self._wants_hit:
             return
         self._wants_hit = False
@@ -118,11 +118,6 @@ class LogsSearch:
             pane.action_hit(-1)
             if pane.cursor == was:
                 pane.action_hit(1)
-
-    def show_mistake(self, piece: LogPiece) -> None:
-        """Show the mistake in the search text."""
-        if piece.mistake is not None:
-            self._box.show_mistake(getattr(piece.mistake, "column", 1) - 1, piece.mistake.what, piece.mistake.hint)
 
     def show_count(self, *, is_whole: bool) -> None:
         """Show the number of lines with a hit."""
@@ -137,8 +132,9 @@ class LogsSearch:
 
 
 _MOST_ROWS = 6
+"""Maximum height of the details (lines)."""
 _AROUND_TEXT = 12
-"""Approximate number of cells beside a value."""
+"""Approximate number of cells beside a value in the details."""
 
 
 _BASES = ("aptui", "AP_GUI", "AP_Batch")
@@ -149,7 +145,7 @@ class LogFiles:
     """The list of a project's logs, the newest first.
 
     Args:
-        show: called when another log is to be shown.
+        show: called when the user chose another log; shows the lines of `path`.
     """
 
     def __init__(self, shell: Shell, show: Callable[[], None]) -> None:
@@ -242,7 +238,7 @@ class LogsPane(Pane):
         self._reader: LogReader | None = None
         self._is_whole, self._is_check_due = True, False
         self._asked: LogView | None = None
-        """The view that is being read, until its first line arrives."""
+        """The requested view, until its lines, or the first hits of its search, have arrived; None = no view is awaited."""
 
     # --------------------------------------------------------------------------------------------------------------- widgets
 
@@ -355,7 +351,7 @@ class LogsPane(Pane):
 
     def _accept(self, piece: LogPiece) -> None:
         self._accept_lines(piece)
-        # The end of a long log arrives first. A hit in this part is the nearest hit, so the search does not wait for the rest.
+        # The end of a long log arrives first. A hit in it is the nearest hit, so the search does not wait for the other lines.
         if piece.view == self._asked and (piece.is_whole or piece.hits or not piece.view.search):
             self._asked = None
             self.search.reach_hit()
@@ -363,7 +359,7 @@ class LogsPane(Pane):
     def _accept_lines(self, piece: LogPiece) -> None:
         pane = self.pane
         if piece.mistake is not None:
-            self.search.show_mistake(piece)
+            self.box.show_error(piece.mistake)
             return
         self._is_whole = piece.is_whole
         source = piece.large or self.records.lines

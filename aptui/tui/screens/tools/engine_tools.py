@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 
-# The doctor of the Tools screen: `aptui doctor` runs in another process, so that its imports and programs cannot harm the screen.
-
 COLUMNS = (
     Column("state", "State", 6),
     Column("name", "Check", 14),
@@ -46,7 +44,7 @@ _RANKS = {"fail": 0, "warn": 1, "ok": 2}
 
 
 class DoctorRow(Struct, frozen=True):
-    """A row of checks: `state` is "ok", "warn" or "fail"."""
+    """The result of a check of the doctor or of the engine: `state` is "ok", "warn" or "fail"."""
 
     name: str
     state: str
@@ -55,16 +53,16 @@ class DoctorRow(Struct, frozen=True):
 
 
 def columns_for(found: Sequence[DoctorRow]) -> tuple[Column, ...]:
-    """Return the columns for these rows; if no row has advice, the column of findings takes the room of the advice."""
+    """Return the columns for these rows; the column of advice is left out if no row has advice."""
     return COLUMNS if any(check.advice for check in found) else COLUMNS[:-1]
 
 
 def of_health(health: Health | None) -> list[DoctorRow]:
-    """Return the checks that the engine made itself, the worst result first."""
-    return sorted(_words(health), key=lambda check: _RANKS[check.state]) if health is not None else []
+    """Return the checks that the engine itself made, the worst result first."""
+    return sorted(_checks_of(health), key=lambda check: _RANKS[check.state]) if health is not None else []
 
 
-def _words(health: Health) -> Iterator[DoctorRow]:
+def _checks_of(health: Health) -> Iterator[DoctorRow]:
     for hold in health.holds:
         yield DoctorRow("held back", "warn", f"by {hold}", "changes wait until it ends")
     if health.is_paused:
@@ -86,10 +84,10 @@ def _words(health: Health) -> Iterator[DoctorRow]:
             "builder", "fail", f"{name}: {why}", "fix the builder; it is loaded again when its code changes, or by 'Rescan'"
         )
     for root in health.roots:
-        yield _watching(root)
+        yield _check_of_root(root)
 
 
-def _watching(root: WatchedRoot) -> DoctorRow:
+def _check_of_root(root: WatchedRoot) -> DoctorRow:
     state, advice = {
         WatchMode.NATIVE: ("ok", ""),
         WatchMode.STARTING: ("ok", "no changes are lost until then"),
@@ -128,6 +126,7 @@ def check_cell(check: DoctorRow, column: str) -> Cell:
 
 _POLL_S = 0.1
 _LIMIT_S = 300.0
+"""Timeout of the doctor (seconds)."""
 
 
 class Doctor:

@@ -44,7 +44,7 @@ COLUMNS = (
 
 
 class ToolRow(Struct, frozen=True):
-    """A row: `does` says what the tool does, `note` explains the consequences."""
+    """A row of the table of tools; `note` explains the consequences of the tool below the table."""
 
     id: str
     group: str
@@ -86,7 +86,12 @@ _ZERO_MEANINGS = {"workers": "one per core", "limits.memory": "unlimited", "limi
 class ToolFacts:
     """The facts from which the rows are made.
 
-    `options` None and `failed` -1 = unknown; `settings` None = the settings cannot be changed here.
+    Args:
+        options: {option of the engine: whether it is on}, None = unknown.
+        failed: number of failed jobs, -1 = unknown.
+        settings: {key: setting}, None = the settings cannot be changed here.
+        doctor: summary of the doctor's result, "" = the doctor was not run.
+        key_of: returns the key of an action as the screen shows it.
     """
 
     is_attached: bool = False
@@ -302,7 +307,7 @@ class SettingsEditor:
         return self._shell.config.project_dir
 
     def adjust(self, key: str, text: str = "") -> None:
-        """Ask in which file to write (if several are possible) and for the value (at first `text`), then write the value."""
+        """Ask for the file (unless only one is possible) and for the value, then write the value; `text` is the proposed value."""
         from aptui.config.edit import writable_files  # imported here to start faster
 
         adjustable = next(each for each in ADJUSTABLE if each.key == key)

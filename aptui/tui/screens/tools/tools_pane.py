@@ -145,7 +145,7 @@ class ToolsPane(Pane):
         self._found: list[DoctorRow] = []
         self._are_settings_stale = True
         self._stays_on_top = True
-        """True until the user moves the cursor: until then, the cursor stays on the first row even if rows appear above it."""
+        """Whether the cursor stays on the first row when rows appear above it: until the user moves the cursor."""
 
     def compose(self) -> ComposeResult:
         """Yield the tables and the note."""
@@ -397,8 +397,8 @@ class ToolsPane(Pane):
     def _run_set_command(self, rest: str) -> None:
         key, _, text = rest.partition(" ")
         if any(each.key == key for each in listed.ADJUSTABLE):
-            # The prompt opens after the focus has returned to the pane, because a prompt gives the focus back to the widget that
-            # had it before.
+            # The prompt opens after the focus has returned to the pane, because a prompt that closes gives the focus to the widget
+            # that had it when the prompt opened.
             self.call_after_refresh(self._editor.adjust, key, text.strip())
         else:
             known = ", ".join(each.key for each in listed.ADJUSTABLE)

@@ -22,7 +22,7 @@ from aptui.tui.screens.assets import asset_trees as live
 from aptui.tui.screens.assets import asset_trees as tree_search
 from aptui.tui.screens.assets.asset_detail import AssetDetail, FilePreview, ReferenceTree, TreeTabs
 from aptui.tui.screens.assets.asset_trees import AssetTreeView
-from aptui.tui.screens.assets.assets_pane import is_brief
+from aptui.tui.screens.assets.assets_pane import TIGHT
 from aptui.tui.shell_commands import run
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.menu import Menu
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.real
 @pytest.mark.usefixtures("store")
 @on_assets(size=(60, 20))
 async def test_search_count_with_thousands_of_hits_fits_60_columns(app, pilot, pane):
-    pane.query_one(TreeTabs).show(Kind.SOURCES, dict.fromkeys(Kind, 12_408), is_roomy=False, is_brief=is_brief(60))
+    pane.query_one(TreeTabs).show(Kind.SOURCES, dict.fromkeys(Kind, 12_408), is_roomy=False, is_brief=TIGHT > 60)
     pane.box.show_count("1,234 of 12,408")
     await until(pilot, lambda: any("1,234 of 12,408" in line for line in lines(app)))
 

@@ -385,7 +385,7 @@ def test_engine_messages_are_shown_while_there_is_no_log_file(tmp_path):
 
 
 def test_too_large_log_is_shown_unparsed_and_cannot_be_searched(tmp_path, log, monkeypatch):
-    monkeypatch.setattr(logs_lines.LogReader.__init__, "__kwdefaults__", {"largest_bytes": 100})
+    monkeypatch.setattr(logs_lines, "LARGEST_BYTES", 100)
 
     async def look(app, pilot, session, pane):
         await until(pilot, lambda: isinstance(pane.pane.source, FileLines))
