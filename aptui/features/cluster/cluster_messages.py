@@ -1,7 +1,7 @@
 """Messages between the engine and a cluster's workers: msgpack records that name files by digest. Other modules send them.
 
-An answer is a small manifest. If it is longer than `MANIFEST_BYTES` (a long log, thousands of products), it is stored as a blob and
-its digest is sent, so that it does not load the scheduler.
+A worker answers with a manifest of at most `MANIFEST_BYTES`, because every answer passes through the scheduler. If the answer is
+longer (a long log, thousands of products), it is stored as a blob, and the manifest contains only the blob's digest.
 
 Tests: `tests/features/cluster/test_cluster_pool.py`.
 """
@@ -23,16 +23,19 @@ from aptui.shared.errors import HostError
 from aptui.shared.forms import prepare_form
 from aptui.shared.result_store import Store
 
+STORE_VARIABLE = "APTUI_WORKER_STORE"
+"""Environment variable with the address of the store for a worker; by default the worker uses the engine's address."""
 ADVICE = "the job runs on this machine instead; run 'aptui doctor' to compare the versions"
 MANIFEST_BYTES = 2048
 STORE_LIMIT_S = 15.0
-"""Timeout (seconds) of a request to the store; the time to transfer the bytes is added.
+"""Timeout (seconds) of a request to the store, besides the time to transfer the bytes.
 
 The timeout is long, because a failed request would waste a completed job.
 """
 _INLINE, _BLOB = b"i", b"b"
+"""First byte of a manifest: the record itself follows, or the digest and size of the blob that contains the record."""
 _MOST_BYTES = 64 << 20
-"""Maximum length of a blob with a manifest; enough for a run with 200,000 products."""
+"""Maximum length of a blob with a record; enough for a run with 200,000 products."""
 
 Blob = tuple[bytes, int]
 """(SHA-256, size) of a blob in the store."""

@@ -34,17 +34,16 @@ from aptui.features.cluster.cluster_messages import BlobStoreAddress, ClusterSet
 from aptui.features.cluster.environment import program_version, python_version
 from aptui.features.cluster.job_inputs import InputsOf, can_travel, inputs_of, is_movable
 from aptui.features.cluster.scheduler import FIRST_NUMBER, RemoteTask, RemoteWorker, Scheduler
+from aptui.shared import printing
 from aptui.shared.health import WorkerInfo
 
 if TYPE_CHECKING:
     from aptui.engine.loop.context import EngineContext
 
-_LEAST_AHEAD, _MOST_AHEAD = 0.25, 4.0
 _AHEAD_S = 0.3
-"""Seconds of work that wait at each slot of the cluster, because a round trip takes longer than a short job.
-
-The constants above are the minimum and the maximum number of waiting jobs per slot.
-"""
+"""Amount of work (seconds) that waits at each slot of the cluster, because a round trip takes longer than a short job."""
+_LEAST_AHEAD, _MOST_AHEAD = 0.25, 4.0
+"""Minimum and maximum number of waiting jobs per slot."""
 _RECENT = 0.1
 """Weight of the newest job in the moving mean of job durations."""
 _MOST_BACKLOG = 8
@@ -53,11 +52,22 @@ _MOST_BACKLOG = 8
 Above this number the cluster gets no jobs, so that local workers do not run out of work.
 """
 _NEED_TIMEOUT_S = 60.0
+"""Time (seconds) for which a job waits for a worker with the required tags before the job fails."""
 _MOST_STAYING = 10_000
+"""Maximum number of remembered jobs that must run locally."""
 
 
 class ClusterClient(Struct, frozen=True):
-    """Settings of the cluster: `tools` are pairs (builder, program); `folders` are the paths of the scan folders."""
+    """The settings and functions with which a pool uses a cluster.
+
+    Args:
+        place: settings of the cluster.
+        blob_store: address of the store for files.
+        folders: paths of the scan folders.
+        tools: pairs (builder, program that the builder's command names).
+        inputs_of: returns the input files of an order's job.
+        say: receives messages for the user, from any thread.
+    """
 
     place: Place
     blob_store: BlobStoreAddress
@@ -68,6 +78,8 @@ class ClusterClient(Struct, frozen=True):
 
 
 class _WaitingOrder(Struct):
+    """A task that waits for the cluster since `since_s` (monotonic)."""
+
     task: RemoteTask
     since_s: float
 
@@ -110,8 +122,8 @@ class ClusterPool(Pool):
         self._runs: Counter[str] = Counter()
         self._mean_s = 0.0
         self._staying: dict[Identity, None] = {}
-        self._come: deque[tuple[RemoteTask, Result, bool]] = deque()
-        self._waker = Waker(selector, self._take_in)
+        self._arrived: deque[tuple[RemoteTask, Result, bool]] = deque()
+        self._waker = Waker(selector, self._on_arrival)
         self._scheduler = self._open(builders, platforms)
 
     def _open(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> Scheduler:
@@ -135,10 +147,10 @@ class ClusterPool(Pool):
 
     def _post(self, task: RemoteTask, result: Result, stays: bool) -> None:
         """Queue a result; called in the scheduler's thread."""
-        self._come.append((task, result, stays))
+        self._arrived.append((task, result, stays))
         self._waker.wake()
 
-    def _take_in(self) -> None:
+    def _on_arrival(self) -> None:
         self._take_answers()
         self._send_waiting(self._clock())
         self._deliver()
@@ -179,7 +191,7 @@ class ClusterPool(Pool):
     @property
     def is_idle(self) -> bool:
         """Whether every order has been answered."""
-        return super().is_idle and not (self._away or self._held or self._come)
+        return super().is_idle and not (self._away or self._held or self._arrived)
 
     def send(self, orders: Sequence[Order]) -> None:
         """Send orders of one kind to the local pool or to the cluster."""
@@ -286,8 +298,8 @@ class ClusterPool(Pool):
     # ------------------------------------------------------------------------------------------------------------- results
 
     def _take_answers(self) -> None:
-        while self._come:
-            task, result, stays = self._come.popleft()
+        while self._arrived:
+            task, result, stays = self._arrived.popleft()
             if self._away.get(task.order.run_key) is not task:
                 continue  # the engine has stopped this run and does not need its result
             del self._away[task.order.run_key]
@@ -331,7 +343,7 @@ class ClusterPool(Pool):
         scheduler, job_count = self._scheduler, len(self._away)
         state = "lost" if not scheduler.is_connected else "working" if job_count else "idle" if count else "starting"
         text = f"cluster of {count}" if scheduler.is_connected else "cluster not used" if scheduler.is_over else "cluster offline"
-        jobs = f", {job_count} {'job' if job_count == 1 else 'jobs'}" if job_count else ""
+        jobs = f", {printing.count(job_count, 'job')}" if job_count else ""
         return WorkerInfo(FIRST_NUMBER, 0, state, text + jobs, _age_ms(scheduler.since_s), 0, self._runs.total())
 
     def restart_worker(self, number: int) -> bool:
@@ -360,8 +372,7 @@ def _info(worker: RemoteWorker, runs: int) -> WorkerInfo:
     if worker.builders is not None and not worker.builders:
         state = "unfit"
     busy = min(len(worker.jobs), worker.slots)
-    slots = "slot" if worker.slots == 1 else "slots"
-    text = f"{busy}/{worker.slots} {slots} on {worker.host}" if busy else f"{worker.slots} {slots} on {worker.host}"
+    text = f"{f'{busy}/' if busy else ''}{printing.count(worker.slots, 'slot')} on {worker.host}"
     return WorkerInfo(worker.number, worker.pid, state, text, _age_ms(worker.since_s), 0, runs)
 
 

@@ -1,7 +1,8 @@
 """The toolchain of a builder on this machine: digests of its code and tools, and versions of the libraries that it imports.
 
-The engine and each worker of a cluster compute toolchains. If they differ, products might differ. No builder code runs here:
-a separate process reads its classes (`worker.describing`), and imported libraries are found in the source text.
+The engine and each worker of a cluster compute toolchains. If the toolchains of a builder differ, its products might differ. This
+module runs no builder code: a separate process reads the builder's classes (`worker.describing`), and imported libraries are found
+in the source text.
 
 Tests: `tests/features/cluster/test_cluster_pool.py`.
 """
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 Toolchain = tuple[tuple[str, str], ...]
 """Sorted pairs (name, version or digest) of everything in the environment that may change products."""
-_DECISIVE = (
+_CODE_OF_EVERY_JOB = (
     "worker/**/*.py",
     "features/cluster/task.py",
     "features/cluster/cluster_messages.py",
@@ -44,6 +45,7 @@ _DECISIVE = (
     "core/settings.py",
     "sdk/*.py",
 )
+"""Patterns of the files of aptui that take part in every job, relative to the package."""
 
 
 def python_version() -> str:
@@ -53,7 +55,7 @@ def python_version() -> str:
 
 def decisive_files(package: Path) -> list[Path]:
     """Return the files of aptui's code that take part in every job."""
-    return sorted(path for pattern in _DECISIVE for path in package.glob(pattern))
+    return sorted(path for pattern in _CODE_OF_EVERY_JOB for path in package.glob(pattern))
 
 
 @cache

@@ -1,7 +1,7 @@
-"""Inputs and products of a job on a cluster: uploads its files, downloads its products, and decides whether its answer can be used.
+"""Uploads the inputs of a job to the store of a cluster, downloads its products, and decides whether its result can be used.
 
-A job may run remotely only if the digest of every input is known. An answer lists the files that a builder searched for and did not
-find. If one of them exists here, the job did not have all its inputs, and runs again on this machine.
+A job may run remotely only if the digest of every input is known. The result lists the files that the job searched for and did not
+find. If such a file exists on this machine, the job did not have all its inputs, and runs again on this machine.
 
 Tests: `tests/features/cluster/test_cluster_pool.py`.
 """
@@ -37,8 +37,11 @@ from aptui.worker import file_access
 from aptui.worker.file_access import os_path
 
 _FILES = frozenset({"dependency", "companion", "discovered"})
+"""Kinds of a job's inputs that are files."""
 _OTHER_JOBS = frozenset({"job", "products", "ring"})
+"""Kinds of a job's inputs that are other jobs; such a job stays on this machine."""
 _KNOWN_BLOBS = 100_000
+"""Maximum number of remembered digests of files that the store has."""
 _TIME_LIMIT = "time limit of "
 """Beginning of the error of a run that exceeded its time limit.
 

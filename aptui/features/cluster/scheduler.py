@@ -1,12 +1,12 @@
-"""The engine's connection to a cluster's scheduler: the only module that calls Dask, in a thread of its own.
+"""The engine's connection to a cluster's scheduler, in a thread of its own. In the engine, only this module calls Dask.
 
 Dask is a transport without guarantees: it runs completed jobs again when a worker dies, forgets everything when its scheduler dies,
 and cannot stop a job. So a task is one run of one job, and its name contains both. This module never retries a task, and drops it
 after its answer, which is a small manifest. A task that Dask loses is answered with RETURNED and runs again elsewhere. A late
 result has no effect, because it names a run that has finished already.
 
-A worker sends a report before its first job (`WorkerReport`). If its aptui, Python, or a builder's code, libraries or tools differ,
-it gets no jobs of that builder.
+A worker sends a report before its first job (`WorkerReport`). A worker with another version of aptui or Python gets no jobs. A
+worker on which a builder's code, libraries or tools differ gets no jobs of this builder.
 
 Tests: `tests/features/cluster/test_scheduler.py`, `tests/features/cluster/test_cluster_pool.py`.
 """
@@ -134,6 +134,7 @@ FIRST_NUMBER = 1000
 MEMORY = "memory"
 """Name of Dask's resource for memory: the bytes that a worker has for jobs."""
 _MOST_NAMED = 5
+"""Maximum number of workers that a message names."""
 
 
 class RemoteWorker(Struct, frozen=True):
@@ -195,14 +196,20 @@ If the scheduler answers earlier, its jobs continue.
 """
 _PULSE_S = 1.0
 _PULSE_LIMIT_S = 3.0
+"""Interval of the queries to the scheduler, and timeout of one query, in seconds."""
 _CONNECT_LIMIT_S = 5.0
+"""Timeout of one attempt to connect, in seconds."""
 _AGAIN_S = 2.0
 _MOST_AGAIN_S = 30.0
+"""Delay before the first attempt to connect again, and maximum delay, in seconds."""
 _CHECK_TIMEOUT_S = 180.0
+"""Timeout for a worker's report, in seconds; the worker may first have to fetch code and import libraries."""
 _CLOSE_S = 3.0
 _STOP_S = 1.0
 _RESTART_S = 30.0
+"""Timeouts for disconnecting, for stopping remote tasks before that, and for restarting a worker, in seconds."""
 _MOST_ORPHANS = 10_000
+"""Maximum number of remembered jobs that have lost all their workers."""
 _TRANSFER_THREADS = 8
 """Number of threads for transfers from and to the store."""
 
@@ -382,7 +389,7 @@ class Scheduler:
         )
         try:
             await within(client, 2 * _CONNECT_LIMIT_S)
-            client.subscribe_topic(self._topic, self._take_news)
+            client.subscribe_topic(self._topic, self._take_announcement)
             self._client = client
             self._note_connected(is_connected=True)
             self._is_loss_reported = False
@@ -392,7 +399,7 @@ class Scheduler:
             await self._disconnect(client)
 
     async def _disconnect(self, client: Any) -> None:
-        """Disconnect; stop the remaining remote tasks if they can be reached."""
+        """Disconnect from the scheduler. If the engine ends, first stop its remote tasks."""
         names = [doing.key for doing in self._doing.values()]
         with contextlib.suppress(Exception):
             if names and self._is_closing:
@@ -506,7 +513,7 @@ class Scheduler:
             self._changed()
 
     def _fit(self, report: cluster_messages.WorkerReport) -> Iterable[str]:
-        """Yield the builders whose jobs a worker may run; report why it may not run others."""
+        """Yield the builders whose jobs a worker may run; report why the worker may not run jobs of other builders."""
         problem = report.trouble
         if not problem and report.version != self._setup.version:
             problem = f"the worker has aptui {report.version}, but this machine has {self._setup.version}"
@@ -616,7 +623,7 @@ class Scheduler:
             return cluster_messages.unpack_record(manifest, cluster_messages.TaskAnswer, transfer.store)
         return await asyncio.to_thread(cluster_messages.unpack_record, manifest, cluster_messages.TaskAnswer, transfer.store)
 
-    def _take_news(self, event: tuple[float, tuple[str, bytes]]) -> None:
+    def _take_announcement(self, event: tuple[float, tuple[str, bytes]]) -> None:
         """Accept an answer that a worker announced (`cluster.task`)."""
         key, manifest = event[1]
         answer_future = self._answer_futures.get(key)
@@ -642,9 +649,9 @@ class Scheduler:
             self._changed()
 
     async def _stop_remote(self, names: Sequence[str]) -> None:
-        """Ask all remote workers to stop tasks.
+        """Ask all remote workers to stop tasks, because the engine does not know which worker runs a task.
 
-        Dask cannot stop a running task, but our supervisor on the worker can. The engine does not know which worker has the task.
+        Dask cannot stop a running task; on the worker, aptui's own pool of worker processes stops it.
         """
         from aptui.features.cluster import task as cluster_task
 

@@ -1,4 +1,4 @@
-"""Tasks on a cluster's workers: fetches a job's files by digest, runs it in our own worker processes, and stores its products.
+"""Runs tasks on a cluster's worker: fetches a job's files by digest, runs the job in aptui's worker processes, stores its products.
 
 Dask only calls `run` with a task and transports its answer. `aptui worker` loads this module, and Dask's own workers load it by
 `--preload aptui.features.cluster.task`. An answer names its run, so that the engine can decide whether the answer is still valid.
@@ -47,13 +47,10 @@ from aptui.worker.file_access import os_path, stat_key
 if TYPE_CHECKING:
     from distributed import Worker
 
-    from aptui.shared.result_store import Store
-
-
-STORE_VARIABLE = "APTUI_WORKER_STORE"
-"""Environment variable with the address of the store for this worker; by default the worker uses the engine's address."""
 _MOST_BENCHES = 2
+"""Maximum number of setups whose worker processes are kept."""
 _MOST_UNWANTED = 1000
+"""Maximum number of remembered names of cancelled tasks."""
 
 
 class _WorkerState:
@@ -78,7 +75,7 @@ class _WorkerState:
     def store(self, blob_store: cluster_messages.BlobStoreAddress) -> Store:
         with self._lock:
             if blob_store not in self._stores:
-                place = os.environ.get(STORE_VARIABLE, "")
+                place = os.environ.get(cluster_messages.STORE_VARIABLE, "")
                 self._stores[blob_store] = cluster_messages.open_store(replace(blob_store, address=place) if place else blob_store)
             return self._stores[blob_store]
 
@@ -123,7 +120,7 @@ def dask_setup(worker: Worker) -> None:
 
 
 def dask_teardown(_worker: Worker) -> None:
-    """End our worker processes (Dask's preload hook)."""
+    """End aptui's worker processes (Dask's preload hook)."""
     _state.close()
 
 
@@ -222,7 +219,7 @@ class _Job:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def do(self) -> RunResult:
-        """Fetch, run, and store the products; return the result with the engine's paths."""
+        """Fetch the inputs, run the job, and store its products; return the result with the engine's paths."""
         for item in self._task.inputs:
             if not self._is_cancelled:
                 self._fetch(item)
@@ -298,13 +295,16 @@ def _as_sent(product: StagedProduct, into: _Translator, lower: _Translator) -> S
     return replace(product, staged="", links=links)
 
 
-# The worker processes of a cluster worker are a pool like that of the engine, with the same limits. A `Bench` has the worker
+# A cluster worker runs jobs in a pool of worker processes, as the engine does, with the same limits. A `Bench` has the worker
 # processes of one configuration of one project. The thread of a `Bench` drives the pool; any thread may call a `Bench` and wait for
 # results.
 
 _GRACE_S = 1.0
+"""Time (seconds) that running jobs have to end when a bench closes."""
 _CLOSE_S = 10.0
+"""Timeout (seconds) for the end of a bench's thread."""
 _NICE = 5
+"""Niceness of the worker processes: users of the machine have priority."""
 
 
 class Bench:
@@ -401,7 +401,10 @@ class Bench:
 
 
 def _move_files(builder: Builder, there: str, here: str) -> tuple[tuple[str, str], ...]:
-    """Return the code files of a project's own builder with local paths; installed code is left out: its toolchain is compared."""
+    """Return the code files of a project's own builder with local paths.
+
+    Installed code is left out, because the engine compares it by its toolchain.
+    """
     return tuple((here + path.removeprefix(there), code) for path, code in builder.code_files if path.startswith(f"{there}/"))
 
 

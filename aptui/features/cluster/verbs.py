@@ -24,11 +24,12 @@ from aptui.shared.files.scratch import scratch_folder
 from aptui.shared.health import DoctorCheck
 
 _PRELOAD = "aptui.features.cluster.task"
-_STORE_VARIABLE = "APTUI_WORKER_STORE"
 _FOLDER_PREFIX = "aptui-worker-"
 _START_S = 60.0
+"""Timeout for joining the cluster, in seconds."""
 _AGAIN_S = 2.0
 _MOST_AGAIN_S = 30.0
+"""Delay before the first attempt to join the cluster again, and maximum delay, in seconds."""
 _MEMORY_SHARE = 0.8
 """Default share of the machine's memory for all jobs."""
 
@@ -85,8 +86,10 @@ def worker(arguments: Namespace) -> int:
     except ImportError:
         raise UserError("a worker needs the package 'distributed'", hint=install_advice("dask")) from None
     if arguments.store:
+        from aptui.features.cluster.cluster_messages import STORE_VARIABLE
+
         place = arguments.store
-        os.environ[_STORE_VARIABLE] = place if "://" in place else os.path.abspath(os.path.expanduser(place))
+        os.environ[STORE_VARIABLE] = place if "://" in place else os.path.abspath(os.path.expanduser(place))
     logging.getLogger("distributed").setLevel(logging.WARNING)
     return asyncio.run(_work(arguments))
 
@@ -188,10 +191,7 @@ def _tags(text: str) -> dict[str, int]:
 
 
 def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
-    """Yield the line of `aptui doctor` about the cluster (extension point `doctor`).
-
-    The line says which users can run programs on this machine.
-    """
+    """Yield the line of `aptui doctor` about the cluster (extension point `doctor`): who can run programs through the cluster."""
     cluster = config.cluster
     if not cluster.is_used:
         yield DoctorCheck("cluster", "ok", "none")

@@ -79,14 +79,14 @@ class Affected(Struct):
     which: dict[int, set[Which] | None] = field(default_factory=dict)
 
     def touch(self, source: int, which: Which | None, why: str) -> None:
-        """Record that some jobs of a source would run; None = all jobs."""
+        """Record that jobs of a source would run: those that `which` selects, None = all jobs."""
         known = self.which.get(source, set())
         if known is not None and (which is None or which not in known):
             self.which[source] = None if which is None else known | {which}
             self.sources.setdefault(source, why)
 
     def covers(self, source: int, builder: bytes, platform: str, job_key: str) -> bool:
-        """Whether a job is among the jobs that would run."""
+        """Whether a job of a source would run."""
         known = self.which.get(source, set())
         return known is None or builder in known or (builder, platform, job_key) in known
 
@@ -117,8 +117,8 @@ class Spreading:
         self._touch_paths(todo)
         while todo:
             self._touch_declared(todo)
-            self._jobs()
-            todo = self._intermediates()
+            self._follow_jobs()
+            todo = self._follow_intermediates()
         return self.found
 
     def touch_builders(self, builders: Iterable[bytes], why: str) -> None:
@@ -127,14 +127,14 @@ class Spreading:
         sql = f"SELECT DISTINCT SourcePK, BuilderGuid FROM Jobs WHERE BuilderGuid IN ({', '.join('?' * len(marks))})"
         for number, builder in self._ask(sql, marks).fetchall():
             self.found.touch(number, builder, why)
-        self._jobs()
-        self.spread(self._intermediates())
+        self._follow_jobs()
+        self.spread(self._follow_intermediates())
 
     def touch_sources(self, sources: Mapping[str, str]) -> None:
         """Record that jobs of sources ({path in lower case: reason}) would run despite equal bytes, and follow the effects."""
         self._touch_paths(sources)
-        self._jobs()
-        self.spread(self._intermediates())
+        self._follow_jobs()
+        self.spread(self._follow_intermediates())
 
     # ---------------------------------------------------------------------------------------------------------------- steps
 
@@ -145,11 +145,11 @@ class Spreading:
 
     def _touch_declared(self, changed: Mapping[str, str]) -> None:
         """Record the sources that declare changed files, and in turn the sources that declare these sources."""
-        frontier = self._with_uuids(changed)
+        frontier = self._list_names(changed)
         while frontier:
             self._seen.update(frontier)
             ahead: dict[int, str] = {}
-            for edge, path in self._onto(frontier):
+            for edge, path in self._dependencies_on(frontier):
                 if edge.kind is EdgeKind.JOB:
                     continue
                 self.found.touch(edge.source_id, edge.builder, _why(edge, path))
@@ -157,15 +157,15 @@ class Spreading:
                     ahead.setdefault(edge.source_id, "")
             frontier = {name: names[0] for names in self.edges.names_of(ahead).values() for name in names if name not in self._seen}
 
-    def _with_uuids(self, changed: Mapping[str, str]) -> dict[str, str]:
-        """Return {name: path} of changed files, with every name by which a dependency can refer to the file."""
+    def _list_names(self, changed: Mapping[str, str]) -> dict[str, str]:
+        """Return {name: path} of the changed files that were not followed yet; a dependency may use any name of a file."""
         ids = [number for found in self.edges.by_path(changed).values() for number in found]
         names = {name: names[0] for names in self.edges.names_of(ids).values() for name in names}
         names.update((path, path) for path in changed)
         return {name: path for name, path in names.items() if name not in self._seen}
 
-    def _onto(self, frontier: Mapping[str, str]) -> list[tuple[DeclaredEdge, str]]:
-        """Return the dependencies on these names, each with the path that the name stands for."""
+    def _dependencies_on(self, frontier: Mapping[str, str]) -> list[tuple[DeclaredEdge, str]]:
+        """Return the declared dependencies on these names ({name: path of the file}), each with the path of the file."""
         found = [(edge, frontier[edge.target]) for edge in self.edges.read_declared_on(frontier)]
         paths = dict.fromkeys(frontier.values())
         matching: dict[str, str | None] = {}
@@ -178,8 +178,8 @@ class Spreading:
                 found.append((edge, path))
         return found
 
-    def _jobs(self) -> None:
-        """Record the jobs that depend on jobs recorded since the previous call."""
+    def _follow_jobs(self) -> None:
+        """Record the jobs that depend on the jobs that were recorded since the previous call."""
         while fresh := [number for number, which in self.found.which.items() if self._followed.get(number, set()) != which]:
             self._followed = dict(self.found.which)
             ids = {name: number for number, names in self.edges.names_of(fresh).items() for name in names}
@@ -190,16 +190,16 @@ class Spreading:
                     self.found.touch(edge.source_id, which, f"a job of '{edge.target}' would run")
 
     def _plans(self, ids: Iterable[int]) -> dict[tuple[int, bytes], tuple[JobPlan, ...]]:
-        """Return the job plans that the analyses of sources made; empty if O3DE wrote the database."""
+        """Return {(source id, builder): job plans of its analysis}; the result is empty if O3DE wrote the database."""
         if not self.edges.is_ours:
             return {}
         rows = self._ask(_PLANS_SQL, (json.dumps(list(ids)),))
         return {(source, builder): unpack_analysis(packed)[0] for source, builder, packed in rows}
 
     def _find_concerned(self, edge: DeclaredEdge, other: int, plans: Iterable[JobPlan]) -> Iterator[Which]:
-        """Yield the builder's jobs that depend on recorded jobs of source `other`.
+        """Yield the jobs of the edge's builder that depend on recorded jobs of source `other`.
 
-        If the plans name no job, yield all jobs of the builder.
+        If the plans have no job dependency on this source, yield all jobs of the builder.
         """
         is_known = False
         for plan in plans:
@@ -217,7 +217,7 @@ class Spreading:
         rows = self._ask(_KEYS_SQL, (source,)).fetchall()
         return any(row[1:] == (platform, job_key) and self.found.covers(source, *row) for row in rows)
 
-    def _intermediates(self) -> dict[str, str]:
+    def _follow_intermediates(self) -> dict[str, str]:
         """Record the intermediate sources that recorded jobs make. Return {path: reason} of those that were not followed yet."""
         if not self._through_products:
             return {}
@@ -247,7 +247,7 @@ def _why(edge: DeclaredEdge, path: str) -> str:
 _GIT_LIMIT_S = 120
 
 
-class _AffectedScan(Struct):
+class _GitChanges(Struct):
     """The answers of Git: changed absolute paths, the queried repositories, and the scan folders outside any repository."""
 
     paths: list[str] = field(default_factory=list)
@@ -294,13 +294,13 @@ def affected(arguments: Namespace) -> int:
 # --------------------------------------------------------------------------------------------------------------------- git
 
 
-def _find_changed_files(since: str, config: Config) -> _AffectedScan:
+def _find_changed_files(since: str, config: Config) -> _GitChanges:
     """Ask Git in every repository that contains a scan folder or the project.
 
     Raises:
         UserError: Git is not installed, no repository was found, or no repository has the commit.
     """
-    scan = _AffectedScan()
+    scan = _GitChanges()
     places = dict.fromkeys([*(folder.path for folder in _folders(config)), os.fspath(config.project_dir)])
     by_top: dict[str, list[str]] = {}
     for place in places:
@@ -360,20 +360,20 @@ def _ask_git(top: str, words: tuple[str, ...]) -> Iterator[str]:
     return (item for item in answer.text.split("\0") if item)
 
 
-class _AffectedAnswer(NamedTuple):
+class _GitAnswer(NamedTuple):
     """The result of running Git: its output as text, or None and Git's error text if Git failed."""
 
     text: str | None
     complaint: str = ""
 
 
-def _git(folder: str, *words: str) -> _AffectedAnswer:
+def _git(folder: str, *words: str) -> _GitAnswer:
     """Run Git without writing its index, because a running engine would take that for a Git operation in progress."""
     try:
         answer = run_git(from_text(folder), "-c", "core.fileMode=false", *words, limit_s=_GIT_LIMIT_S)
     except FileNotFoundError:
         if not os.path.isdir(from_text(folder)):
-            return _AffectedAnswer(None, f"there is no folder '{folder}'")
+            return _GitAnswer(None, f"there is no folder '{folder}'")
         raise UserError("git is not installed", hint="install git; 'aptui affected' needs it to find changed files") from None
     except subprocess.TimeoutExpired:
         raise HostError(
@@ -382,11 +382,7 @@ def _git(folder: str, *words: str) -> _AffectedAnswer:
     except OSError as error:
         raise HostError(f"git cannot be run: {error.strerror}", hint="install git") from error
     output = to_text(answer.stderr).strip().splitlines()
-    return (
-        _AffectedAnswer(to_text(answer.stdout))
-        if answer.returncode == 0
-        else _AffectedAnswer(None, output[0] if output else "nothing")
-    )
+    return _GitAnswer(to_text(answer.stdout)) if answer.returncode == 0 else _GitAnswer(None, output[0] if output else "nothing")
 
 
 # ------------------------------------------------------------------------------------------------------------------- files
@@ -395,7 +391,13 @@ def _git(folder: str, *words: str) -> _AffectedAnswer:
 class _Changes(Struct):
     """Changed files by their effect.
 
-    `keys` is {path in lower case: reason}; `new` is {new source: names of the builders that match it}.
+    Args:
+        keys: {path in lower case: reason} of changed sources, and of sources whose companions changed.
+        new: {new source: names of the builders that match it}.
+        gone: paths (lower case) of deleted sources.
+        settings: folders (lower case) whose settings changed.
+        configuration: changed files of the configuration.
+        builder_files: changed files in the project's folder `builders/`.
     """
 
     keys: dict[str, str] = field(default_factory=dict)
@@ -408,7 +410,8 @@ class _Changes(Struct):
     builder_files: list[str] = field(default_factory=list)
 
 
-def _sort_out(paths: Iterable[str], project: OpenedProject) -> _Changes:
+def _sort_changes(paths: Iterable[str], project: OpenedProject) -> _Changes:
+    """Sort changed files, given by absolute paths, by their effect."""
     config, changes = project.config, _Changes()
     folders, is_ignored = _folders(config), ignore_matcher(config.project.ignore_regex)
     real = [(os.path.realpath(from_text(folder.path)), folder) for folder in folders]
@@ -434,6 +437,7 @@ def _sort_out(paths: Iterable[str], project: OpenedProject) -> _Changes:
 
 
 def _is_left_out(rel: str, folder: ScanFolder, is_ignored: Any) -> bool:
+    """Whether a scan of the folder skips a file: it is in a subfolder that is not scanned, or it is ignored."""
     parts = rel.split("/")
     return (not folder.recursive and len(parts) > 1) or any(is_ignored("/".join(parts[: at + 1])) for at in range(len(parts)))
 
@@ -458,7 +462,7 @@ def _classify(key: str, rel: str, changed_in: set[str], changes: _Changes, proje
 
 
 def _owners(rel: str, config: Config) -> list[str]:
-    """Return the paths (lower case) of the sources that may have this file as a companion: the inverse of `core.state.graph`."""
+    """Return the paths (lower case) of the sources that may have this file as a companion (`core.state.graph` finds companions)."""
     key = rel.lower()
     owner = owner_of(key)  # type: ignore[arg-type]
     found: list[str] = [owner] if owner else []
@@ -475,8 +479,8 @@ def _owners(rel: str, config: Config) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------------ answer
 
 
-def _answer(scan: _AffectedScan, project: OpenedProject) -> dict[str, Any]:
-    changes = _sort_out(scan.paths, project)
+def _answer(scan: _GitChanges, project: OpenedProject) -> dict[str, Any]:
+    changes = _sort_changes(scan.paths, project)
     for folder in changes.settings:
         changes.adjusted.update((key, "the settings of its folder changed") for key in _below(folder, project.database))
     builders = [builder.uuid for builder in _builders_of(changes.builder_files, project)]
@@ -519,6 +523,7 @@ def _spread_changes(project: OpenedProject, changes: _Changes, builders: list[by
 
 
 def _below(folder: str, database: Reader) -> list[str]:
+    """Return the paths (lower case) of all sources below a folder, "" = all sources."""
     sql = "SELECT path_key FROM aptui_sources"
     if not folder:
         return [key for (key,) in database.ask(sql)]

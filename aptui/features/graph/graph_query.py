@@ -53,14 +53,14 @@ class Call(Struct, frozen=True):
 
 
 class Combined(Struct, frozen=True):
-    """Operands, each with the operator before it; the operator of the first is "+"."""
+    """Operands, each with the operator before it; the operator of the first operand is "+"."""
 
     operands: tuple[tuple[str, Expression], ...]
 
 
 Expression = Name | Call | Combined
 Nodes = dict[Node, None]
-"""Nodes in order, each once; a dict used as an ordered set."""
+"""An ordered set of nodes: the keys of a dict."""
 
 
 def parse(text: str) -> Expression:
@@ -211,7 +211,7 @@ def answer(expression: Expression, graph: AssetGraph, lookup: Callable[[Name], I
     """Evaluate a query.
 
     Args:
-        expression: what `parse` returned.
+        expression: the result of `parse`.
         graph: answers questions about dependencies.
         lookup: returns the nodes that a name stands for; its exceptions are passed on.
     """

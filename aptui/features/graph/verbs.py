@@ -25,7 +25,10 @@ _LOOSE_KINDS = {EdgeKind.WILDCARD: "wildcard", EdgeKind.UUID: "uuid"}
 
 
 class UnmetNeed(NamedTuple):
-    """A declared dependency that matches no source; `files` are the files that match its wildcard but are not sources."""
+    """A declared dependency that matches no source, or no product.
+
+    `files` are the files that match its wildcard but are not sources.
+    """
 
     kind: str
     text: str
@@ -41,14 +44,14 @@ class _Direction(Struct):
     loose: dict[Node, list[UnmetNeed]] = field(default_factory=dict)
 
     def others(self) -> dict[Node, list[Edge]]:
-        """Return {node at which the listing of an edge starts: its edges}."""
+        """Return {node: its edges in this direction}."""
         found: dict[Node, list[Edge]] = {}
         for edge in self.edges:
             found.setdefault(edge.needs if self.is_out else edge.needed, []).append(edge)
         return found
 
     def end(self, edge: Edge) -> Node:
-        """Return the other node of an edge, to which the listing leads."""
+        """Return the node to which an edge leads in this direction."""
         return edge.needed if self.is_out else edge.needs
 
 
@@ -183,7 +186,7 @@ def _spelling_notes(place: AskedAssets, starts: Iterable[Node], facts: dict[Node
 def _print_direction(
     way: _Direction, starts: list[Node], facts: dict[Node, Fact], notes: dict[str, str], *, limit: int | None
 ) -> None:
-    """Print one direction as a tree; each node is expanded once."""
+    """Print one direction as a tree. A node that is already expanded is not expanded again."""
     others, opened = way.others(), set[Node]()
     for start in starts:
         printing.say(f"{printing.line(facts[start].name)} {way.title}:", "bold")
@@ -197,7 +200,7 @@ def _print_direction(
             printing.say(text, colour)
             shown += 1
         if not shown:
-            printing.say("  nothing" if way.is_out else "  nobody", "dim")
+            printing.say("  nothing", "dim")
 
 
 def _tree_lines(

@@ -240,7 +240,7 @@ class EnginePage(ConnectionTables):
     def _empty_text(self, name: str) -> str:
         if name == "workers" and self._shell.session.is_read_only:
             return "unknown, because a read-only screen does not query the engine"
-        return {"workers": "none; workers start with the first job", "roots": "no folder is watched"}.get(name, "nobody")
+        return {"workers": "none; workers start with the first job", "roots": "no folder is watched"}.get(name, "no clients")
 
     def _share_height(self) -> None:
         """Set the height of each table. If the tables do not fit, the largest tables shrink.

@@ -18,7 +18,7 @@ function tell(text, isWayBack = true) {
 async function open() {
   const headers = { Authorization: `Bearer ${sessionStorage.getItem("token") ?? ""}` };
   const answer = await fetch("/ticket", { method: "POST", headers }).catch(() => null);
-  if (!answer) return tell("nobody answers: is 'aptui web' still running?");
+  if (!answer) return tell("the server does not answer: is 'aptui web' still running?");
   if (answer.status === 401) return tell("this token opens nothing: take the address that 'aptui web' prints", false);
   if (!answer.ok) return tell(await answer.text());
   const socket = new URL(`/ws/${(await answer.json()).ticket}`, location.href);
