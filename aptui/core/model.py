@@ -50,6 +50,11 @@ class FileFact(Struct, frozen=True):
     is_duplicate: bool = False
 
     @property
+    def stamp(self) -> tuple[int, int, int, int]:
+        """(size, mtime_ns, ctime_ns, inode) of the file: if all of them are unchanged, the file counts as unchanged."""
+        return self.size, self.mtime_ns, self.ctime_ns, self.inode
+
+    @property
     def key(self) -> PathKey:
         """The key of the source that this file is."""
         return PathKey(f"{self.rel.lower()}{DUPLICATE_MARK}{self.scan_folder}" if self.is_duplicate else self.rel.lower())

@@ -33,7 +33,7 @@ from aptui.shared.errors import KnownError, UserError
 from aptui.shared.files import clocks
 from aptui.shared.files.replacing import replace_bytes
 from aptui.shared.forms import prepare_form
-from aptui.shared.param_schema import ParamError, mistakes
+from aptui.shared.param_schema import mistakes
 from aptui.worker.describing.questions import (
     ClassAnswer,
     ClassDescription,
@@ -106,7 +106,8 @@ def complete(
     builders, adapted = _adapt_builders(config, memory, notify)
     files = _answers({path: ClassQuestion(path=path) for path in paths}, memory.files, config)
     for path, answer in files.items():
-        _raise_incomplete(answer, path)
+        if answer.incomplete:
+            raise ConfigErrors([_incomplete_error(each, path) for each in answer.incomplete])
         if answer.error:
             files[path] = _keep_classes(answer, path, memory.files.get(path))
             notify(f"{_describe_fault(answer, path)}; its jobs fail until the error is fixed")
@@ -191,9 +192,9 @@ def _check_adapted(answer: ClassAnswer, stand_in: Builder, known: Iterable[Build
         raise UserError(
             f"{stand_in.name} cannot be loaded: {answer.error}", hint="correct the file in this message; 'aptui doctor' prints more"
         )
-    there = {builder.uuid for builder in answer.found}
+    found = {builder.uuid for builder in answer.found}
     for problem in answer.problems:
-        lost = sorted(builder.name for builder in known if _script_of(builder) == problem.script and builder.uuid not in there)
+        lost = sorted(builder.name for builder in known if _script_of(builder) == problem.script and builder.uuid not in found)
         if lost:
             # A source without its builder loses its products, and a mistake in a script must not cause that.
             raise UserError(
@@ -301,7 +302,7 @@ def _fill_steps(builder: Builder, parts: Sequence[tuple[ClassDescription, ClassA
 
 def _make_unlisted(builder: Builder, unlisted: Builder) -> Builder:
     """Return a builder without an entry in the configuration, with the project's settings for such builders."""
-    return replace(builder, **{field: getattr(unlisted, field) for field in _OF_THE_PROJECT})
+    return replace(builder, **{name: getattr(unlisted, name) for name in _OF_THE_PROJECT})
 
 
 def _add_found(found: ClassDescription, answer: ClassAnswer, unlisted: Builder) -> Builder:
@@ -385,11 +386,6 @@ def _ask_versions(config: Config) -> dict[str, str]:
 
 
 # -------------------------------------------------------------------------------------------------------------------- errors
-
-
-def _raise_incomplete(answer: ClassAnswer, path: str) -> None:
-    if answer.incomplete:
-        raise ConfigErrors([_incomplete_error(each, path) for each in answer.incomplete])
 
 
 def _keep_classes(answer: ClassAnswer, path: str, known: ClassAnswer | None) -> ClassAnswer:
@@ -562,7 +558,7 @@ def _check_names(builders: list[Builder]) -> None:
     seen: dict[str, Builder] = {}
     for builder in builders:
         if builder.name in seen:
-            where = builder.origin.removeprefix("file:").rpartition(":")[0] if builder.origin.startswith("file:") else ""
+            where = _script_of(builder) if builder.origin.startswith("file:") else ""
             raise UserError(f"two builders have the name {builder.name!r}", where=where, hint="rename one of these builders")
         seen[builder.name] = builder
 
@@ -715,16 +711,8 @@ def check(builders: Iterable[Builder], places: Mapping[str, str]) -> None:
 
 def _mistakes(builder: Builder, places: Mapping[str, str]) -> Iterator[UserError]:
     schema = json.loads(builder.params_schema)
-    for mistake in mistakes(schema, json.loads(builder.params)):
-        yield _place_mistake(mistake, builder, places.get(place_key((builder.name, "params", mistake.name)), ""), places)
-    for number, rule in enumerate(builder.rules):
-        for mistake in mistakes(schema, json.loads(rule.params)):
-            where = places.get(place_key((builder.name, f"rules {number}", mistake.name)), "")
-            yield _place_mistake(mistake, builder, where, places)
-    for platform, params in builder.platform_params:
+    rules = ((f"rules {number}", rule.params) for number, rule in enumerate(builder.rules))
+    for part, params in (("params", builder.params), *rules, *builder.platform_params):
         for mistake in mistakes(schema, json.loads(params)):
-            yield _place_mistake(mistake, builder, places.get(place_key((builder.name, platform, mistake.name)), ""), places)
-
-
-def _place_mistake(mistake: ParamError, builder: Builder, where: str, places: Mapping[str, str]) -> UserError:
-    return UserError(f"{mistake.what} (builder '{builder.name}')", where=where or places.get(builder.name, ""), hint=mistake.hint)
+            where = places.get(place_key((builder.name, part, mistake.name))) or places.get(builder.name, "")
+            yield UserError(f"{mistake.what} (builder '{builder.name}')", where=where, hint=mistake.hint)

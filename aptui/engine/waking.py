@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 
 class Waker:
-    """An eventfd(2) in a selector. With it, any thread ends the sleep of the loop.
+    """An eventfd(2) in a selector, with which any thread can end the sleep of the loop.
 
     Args:
-        selector: whose `select` returns; its keys carry a callable.
-        woken: called in the loop, once for all calls of `wake` since the last time.
+        selector: the loop's selector, whose `select` returns after `wake`; the data of its keys are callables.
+        woken: called in the loop, once for all calls of `wake` since the previous call of `woken`.
     """
 
     def __init__(self, selector: selectors.BaseSelector, woken: Callable[[], object] | None = None) -> None:

@@ -429,7 +429,7 @@ class Starts(PipelinePart):
         return ProcessOrder(
             job.run_key, builder.name, root, source.rel, source.uuid, job.platform, job.key, plan.params,
             plan.additional_fingerprint,
-            plan.priority, plan.is_critical, (fact.size, fact.mtime_ns, fact.ctime_ns, fact.inode), fact.digest, staging,
+            plan.priority, plan.is_critical, fact.stamp, fact.digest, staging,
             builder.process_limit_s, builder.memory_limit_bytes, self._project.debug_output, settings=settings,
             quality=quality_of(job.planned_inputs).value, declared=declared, inputs=inputs,
             is_batched=self._files_per_start(job) > 1,

@@ -78,13 +78,13 @@ class WrittenIntermediates:
             return
         paths, self._paths, self.due = self._paths, {}, None
         folders: dict[str, set[PathKey]] = {}
-        for name in self._strange(engine, paths):
+        for name in self._find_changed(engine, paths):
             key = PathKey(name.removeprefix(COMMON_PREFIX))
             folders.setdefault(parent(key), set()).add(key)
         for folder, keys in folders.items():
             engine.scans.check_folder(folder, frozenset(keys))
 
-    def _strange(self, engine: Engine, paths: Iterable[bytes]) -> list[str]:
+    def _find_changed(self, engine: Engine, paths: Iterable[bytes]) -> list[str]:
         """Return the recorded products at or below `paths` whose files differ from the files that the engine placed."""
         names: dict[str, None] = {}
         for path in paths:
@@ -171,7 +171,8 @@ class ChangeTracker:
         self._absences = Absences()
         self._is_looking_again = False
         self._second_checks: dict[str, float] = {}
-        self._people: dict[tuple[int, str], None] = {}
+        self._client_holds: dict[tuple[int, str], None] = {}
+        """(client, its description) of the clients that delay the processing of changes."""
         self._held_by = ""
         self._free_at = 0.0
         self._cache = os.fsencode(cache)
@@ -279,6 +280,7 @@ class ChangeTracker:
         return [RelPath(rel) for rel in found]
 
     def _products_gone(self, engine: Engine, paths: Iterable[bytes]) -> None:
+        """Report the recorded products at or below `paths` that another program deleted."""
         prefix = self._cache + b"/"
         names = {
             product_at(to_text(path[len(prefix) :])) for path in paths if path.startswith(prefix) and not os.path.lexists(path)
@@ -290,9 +292,9 @@ class ChangeTracker:
         folders = names - owned.keys()
         gone = [*owned, *(name for folder in folders for name in engine.archive.products.products_below(folder))]
         deleted = engine.cache.deleted
-        really = [name for name in gone if name not in deleted and not os.path.lexists(prefix + from_text(cache_path(name)))]
-        if really:
-            engine.scans.lose(really)
+        lost = [name for name in gone if name not in deleted and not os.path.lexists(prefix + from_text(cache_path(name)))]
+        if lost:
+            engine.scans.lose(lost)
 
     # ------------------------------------------------------------------------------------------------------ checking files
 
@@ -434,6 +436,7 @@ class ChangeTracker:
                 self._trees[key] = None
 
     def _is_folder_so_far(self, engine: Engine, key: PathKey) -> bool:
+        """Whether the pending or stored state has a folder with the key of this file, so that the file replaced the folder."""
         if self._pending_folders is None:
             found = self._pending_folders = set[str]()
             for folder in engine.pipeline.jobs.memory.folders:
@@ -449,6 +452,7 @@ class ChangeTracker:
         return has_any and archive.has_folder(key)
 
     def _name(self, key: PathKey, path: bytes) -> None:
+        """Record the path of a reported file; if two reported paths have the same key, the whole folder is checked."""
         if self._named.setdefault(key, path) != path:
             self._whole.add(parent(key))
 
@@ -486,6 +490,7 @@ class ChangeTracker:
     # ------------------------------------------------------------------------------------------------------- second checks
 
     def _note_distrusted(self, engine: Engine, now: float) -> None:
+        """Schedule a second check of the folders with files whose stored times are not trusted."""
         for folder in engine.archive.folders.list_distrusted_folders():
             self._second_checks.setdefault(folder, now + _SECOND_CHECK_S)
 
@@ -517,16 +522,16 @@ class ChangeTracker:
     @property
     def holds(self) -> tuple[str, ...]:
         """Descriptions of the clients that delay the processing of changes (`aptui hold`)."""
-        return (*([self._held_by] if self._held_by else ()), *(why for _client, why in self._people))
+        return (*([self._held_by] if self._held_by else ()), *(why for _client, why in self._client_holds))
 
     def hold(self, client: int, why: str) -> None:
         """Gather changes, but do not process them until `release` is called."""
-        self._people[client, why] = None
+        self._client_holds[client, why] = None
 
     def release(self, client: int) -> None:
         """End the holds of one client."""
-        for held in [held for held in self._people if held[0] == client]:
-            del self._people[held]
+        for held in [held for held in self._client_holds if held[0] == client]:
+            del self._client_holds[held]
             self._free_at = time.monotonic() + _AFTER_HOLD_S
 
     def _is_held(self, now: float) -> bool:
@@ -534,7 +539,7 @@ class ChangeTracker:
         if busy:
             self._free_at = now + _AFTER_HOLD_S
         self._held_by = busy
-        return bool(busy or self._people or self.is_draining or now < self._free_at)
+        return bool(busy or self._client_holds or self.is_draining or now < self._free_at)
 
     # ------------------------------------------------------------------------------------------------------------ requested scans
 
@@ -564,7 +569,7 @@ class ChangeTracker:
             times.append(self._absences.due)
         elif self._is_anything_gathered and not self.engine.scans.is_scanning:
             times.append(max(now, self._free_at) if now < self._free_at and not self._held_by else now + _HOLD_CHECK_S)
-        if self._people or self.is_draining:
+        if self._client_holds or self.is_draining:
             times = [due for due in times if due > now + _HOLD_CHECK_S]
         times.append(self._shared_files.next_deadline(self.engine.scans.links))
         times.extend(self._cookies.deadlines())

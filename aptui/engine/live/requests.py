@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.engine.loop.engine import Engine
     from aptui.engine.pool.worker_messages import LogSoFar
-    from aptui.link.port import Request
 
 
 # Sources that editors and running games show (`port.NoteInterest`): their jobs have a higher priority for a while.

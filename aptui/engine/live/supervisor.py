@@ -40,7 +40,6 @@ from aptui.shared.health import Health
 from aptui.store.db import schema
 
 if TYPE_CHECKING:
-    from aptui.engine.loop.engine import Engine
     from aptui.link.server import LinkServer
     from aptui.shared.connections.peers import GatewayReport
     from aptui.store.db.writer import Writer
@@ -167,7 +166,8 @@ class EngineSupervisor:
         self._is_settled = True
         self._is_first_scan = self._is_displaced = False
         self._outdated_count = 0
-        self._trouble = self._configuration_error = self._moved_to = ""
+        # `configuration_error` is the error of the configuration on the disk, while an older configuration is used; "" = no error
+        self._trouble = self.configuration_error = self._moved_to = ""
         self._retry_at, self._retry_s = math.inf, _RETRY_S[0]
         self._tried_at = self._disk_at = self._place_at = self._latest_s = 0.0
         self._end_at = math.inf
@@ -334,7 +334,7 @@ class EngineSupervisor:
                 # raise before builders fail on the full disk; the engine opens again when space is free
                 engine.cache.refuse_full_disk()
         if engine is not None and engine.pipeline.jobs.is_outdated:
-            self._describe_anew(engine)
+            self._describe_again(engine)
         self.roots.poll()
         if (due := self._rereading.deadline) is not None and now >= due:
             self._read_settings()
@@ -456,11 +456,6 @@ class EngineSupervisor:
 
     # ------------------------------------------------------------------------------------------------------ configuration
 
-    @property
-    def configuration_error(self) -> str:
-        """The error of the configuration on the disk, while an older configuration is used; "" = no error."""
-        return self._configuration_error
-
     def reload(self, callback: ReloadCallback | None = None) -> None:
         """Read the configuration again; `callback` is called with an error ("" = none) and whether anything changed."""
         self._rereading.want_now(callback)
@@ -477,7 +472,7 @@ class EngineSupervisor:
         if self.engine is not None:
             self.engine.check_outside_files()
 
-    def _describe_anew(self, engine: Engine) -> None:
+    def _describe_again(self, engine: Engine) -> None:
         """Describe builders again from the bytes of their files, because runs used code that differs from the descriptions."""
         if self.is_reopening:
             return
@@ -504,9 +499,9 @@ class EngineSupervisor:
                 is_reported = loaded.config.serve != self.config.serve
                 # a change of the gateway's settings does not require another engine
                 self.config = replace(self.config, serve=loaded.config.serve)
-        if error and error != self._configuration_error:
+        if error and error != self.configuration_error:
             self._say(f"the configuration was not reloaded: {error}", LogLevel.ERROR)
-        self._configuration_error = error
+        self.configuration_error = error
         if self.engine is not None and not is_changed:
             code.note_described(self.engine, error)
         for listener in loaded.callbacks:
@@ -550,7 +545,7 @@ class EngineSupervisor:
         try:
             self.engine = self._engine()
         except KnownError as error:
-            self._configuration_error = str(error)
+            self.configuration_error = str(error)
             self._say(f"the configuration was not reloaded: {error}", LogLevel.ERROR)
             self.config = before
             self.watching.configure(before.project)
@@ -626,7 +621,7 @@ class EngineSupervisor:
             broken_builders=tuple(sorted(pool.list_broken_builders().items())) if pool is not None else (),
             disk=self._trouble or ("; ".join(engine.scans.unknown.values()) if engine is not None else ""),
             database=self._database.trouble,
-            configuration=self._configuration_error,
+            configuration=self.configuration_error,
             is_paused=self.is_paused,
             is_draining=self.watching.is_draining,
             holds=self.watching.holds,

@@ -93,9 +93,13 @@ def was_folder(engine: Engine, key: PathKey) -> bool:
 
 
 _QUIET_S = 0.15
+"""Time (seconds) without a change after which a file is checked if the kernel cannot say whether a process writes it."""
 _LONGEST_WAIT_S = 5.0
+"""Maximum time (seconds) for which the check of a changing file is postponed."""
 _PROBE_S = (0.001, 0.05)
+"""Shortest and longest interval (seconds) of checks whether a process still writes a file."""
 _MOST_RELEASED = 4096
+"""Maximum number of stored stamps of files that were checked."""
 
 _Stamp = tuple[int, int, int, int]
 
@@ -209,6 +213,7 @@ class FilesBeingWritten:
 
 
 def _before(engine: Engine, key: PathKey) -> FileFact | None:
+    """Return the facts of a source before it was written, None if they are unknown."""
     pending = engine.pipeline.jobs.memory.folders.get(parent(key))
     return pending.winners.get(key) if pending is not None else None
 

@@ -43,7 +43,7 @@ class DescribedEngine(Protocol):
         """Begin to scan all scan folders; `retries`: failed jobs are tried again."""
         ...
 
-    def open_anew(self, config: Config) -> None:
+    def reopen(self, config: Config) -> None:
         """Close the engine, and open it over the same cache with another pipeline."""
         ...
 
@@ -65,16 +65,16 @@ class CodeWatch:
             return
         self._since_s = None
         self._times += 1
-        config, builders = describe_anew(engine.config)
+        config, builders = describe_again(engine.config)
         if code_of(builders) == code_of(engine.project.builders):
             resume(engine)
         else:
-            engine.open_anew(config)
+            engine.reopen(config)
         if self._times >= MOST_TIMES:
             engine.pipeline.jobs.code_problem = ENDLESS
 
 
-def describe_anew(config: Config) -> tuple[Config, tuple[Builder, ...]]:
+def describe_again(config: Config) -> tuple[Config, tuple[Builder, ...]]:
     """Return the configuration with the present state of its tools, and its builders, described by the bytes of their files.
 
     Raises:

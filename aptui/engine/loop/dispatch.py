@@ -1,8 +1,7 @@
 """Dispatch of runs: looks up the stored result of an order, or sends the order to a worker.
 
-It holds results for a moment so that several results share a commit.
-
-`offer_slots` says how many jobs may start, also while the queue is paused (`pause`).
+Results are held for a moment, so that several results share a commit. `RunDispatcher.offer_slots` says how many jobs may start,
+also while the queue is paused (`pause`).
 
 Tests: `tests/engine/loop/test_engine.py`.
 """
@@ -43,7 +42,8 @@ if TYPE_CHECKING:
 # The engine makes this check because a worker does not observe every file that a builder opens.
 
 Result = AnalyseResult | RunResult
-_SPEAKING = frozenset({int(Outcome.SUCCEEDED), int(Outcome.FAILED)})
+_REPORTED = frozenset({int(Outcome.SUCCEEDED), int(Outcome.FAILED)})
+"""Outcomes of runs that came to their end, so that their results depend on the files of the job."""
 
 
 def complete_results(pipeline: Pipeline, results: Sequence[Result]) -> list[Result]:
@@ -54,7 +54,7 @@ def complete_results(pipeline: Pipeline, results: Sequence[Result]) -> list[Resu
 
 def _complete_result(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp]) -> Result:
     job = pipeline.jobs.running.get(result.run_key)
-    if job is None or job.ties is None or not job.ties.known or result.outcome not in _SPEAKING or _is_fetched(result):
+    if job is None or job.ties is None or not job.ties.known or result.outcome not in _REPORTED or _is_fetched(result):
         return result
     # imported here, because most runs need no check, and the engine starts faster without the module
     from aptui.worker.reads import stamp_of
@@ -325,9 +325,11 @@ class RunDispatcher:
 
     def next_deadlines(self) -> list[float]:
         """Return when (monotonic) `poll` has work for workers or lookups."""
-        found = [part.next_deadline() for part in (self.pool_if_any,) if part is not None]
-        found += [part.next_due_s() for part in (self._shared,) if part is not None]
-        return [due for due in found if due is not None]
+        times = (
+            self.pool_if_any.next_deadline() if self.pool_if_any is not None else None,
+            self._shared.next_due_s() if self._shared is not None else None,
+        )
+        return [due for due in times if due is not None]
 
     def poll(self, now: float) -> None:
         """End the runs that exceed their time limit."""

@@ -17,7 +17,6 @@ import math
 import selectors
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -49,13 +48,6 @@ from aptui.store import joblog
 from aptui.store.db import schema
 from aptui.store.db.archive import DatabaseArchive
 from aptui.store.db.writer import Writer
-
-if TYPE_CHECKING:
-    from aptui.engine.loop.context import EngineContext
-    from aptui.engine.loop.dispatch import RunDispatcher
-    from aptui.engine.loop.engine_reports import Forecaster
-    from aptui.engine.loop.scans import Scans
-
 
 # The progress: combines the counts of the parts of an engine for clients.
 
@@ -124,7 +116,7 @@ class SavedRows:
         self._failure: KnownError | None = None
         self._at_rest_since_s: float | None = None
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Restart tickets at one for a new writer; an error of the previous writer is kept."""
         self.ticket = self._acknowledged = 0
 
@@ -259,7 +251,7 @@ class Engine:
             self.close()
             raise
 
-    def open_anew(self, config: Config) -> None:
+    def reopen(self, config: Config) -> None:
         """Close the engine, and open it over the same cache with another pipeline for other builders.
 
         Running jobs become pending.
@@ -274,7 +266,7 @@ class Engine:
             self.selector = selectors.DefaultSelector()
         self.config = replace(config, workers=self.config.workers)
         self._opening = None
-        self._saved.begin_anew()
+        self._saved.restart()
         self.open()
         self.sessions.is_held = False
         self.pipeline.jobs.reports.counts.update({name: counts[name] + self.pipeline.jobs.reports.counts[name] for name in counts})

@@ -345,8 +345,9 @@ class SessionRecorder:
         self._rested_ms = self._now_ms()
 
     def forget(self) -> None:
-        """Drop the session: the scan found no changes."""
-        self._started_ms = self._started_ms * self.is_held
+        """Drop the session, unless it is held, because the scan found no changes."""
+        if not self.is_held:
+            self._started_ms = 0
 
     def find_killed(self, archive: SessionHistory) -> Rows:
         """Return the rows of the session of an engine that was killed, {} if every session is recorded."""

@@ -45,11 +45,11 @@ Clients and workers wait while the core processes these files.
 The limit holds if the core decides copies together; it is `_ALONE` times lower if the core decides each copy separately.
 """
 _ALONE = 4
+"""Number of files in these limits that one file counts for if the core decides its copies separately."""
 _LIVE_COPIES_TOGETHER = 256
 """Number of copies that begin a commit while answers still arrive. Fewer copies wait for more copies that share their commit."""
-_HERE_COUNT = 4
-_HERE_BYTES = 1 << 16
-"""Maximum size (bytes) of files that the engine reads itself, because waking or starting a worker takes longer."""
+_HERE_COUNT, _HERE_BYTES = 4, 1 << 16
+"""Maximum number and size (bytes) of the files that the engine reads itself, because waking or starting a worker takes longer."""
 _ANNOUNCED_COUNT = 4
 """Maximum number of saved files whose intents are written while they are read."""
 
@@ -71,7 +71,10 @@ class _Order(Struct, frozen=True):
 
 
 class _Answer(Struct):
-    """The answer to an order; the first `reported` files of it are in the inbox."""
+    """The answer to an order; its first `reported` files are reported to the core already.
+
+    `found`, `errors`, `staged` and `unasked` are as in `HashResult`.
+    """
 
     order: _Order
     errors: dict[int, str]
@@ -163,9 +166,8 @@ class HashQueue:
     def read_few(self) -> None:
         """Read the waiting files in the engine if they are few and small.
 
-        A live engine makes no copies this way, because clients would have to wait.
-
-        So a live engine leaves files that need copies to workers, which read and copy them in one step.
+        A live engine makes no copies, because clients would have to wait. It leaves files that need copies to workers, which read
+        and copy them in one step.
         """
         if not (self._is_live or self._is_little) or self._orders or not 0 < len(self._waiting) <= _HERE_COUNT:
             return

@@ -21,7 +21,7 @@ from aptui.config.own_files import OwnFiles
 from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, Project, ScanFolder
 from aptui.engine.cache.cache import Cache
 from aptui.engine.cache.catalog import mark_of, platforms_of
-from aptui.engine.scan.up_to_date import UpToDateCheck, are_as_they_were, check, signature
+from aptui.engine.scan.up_to_date import UpToDateCheck, are_unchanged, check, signature
 from aptui.engine.scan.walk import ROOTS_STATE, RootGuard, Walk
 from aptui.shared.errors import UserError
 from aptui.store.db import schema
@@ -173,7 +173,7 @@ class PreparedSession:
             is_settled = is_settled and not (self.project.makes_finals and archive.drafts(self.asked))
             is_settled = is_settled and (self.asked is not None or self._has_catalogs(archive.state(schema.CATALOG_STATE)))
             known = archive.outside() if is_settled else {}
-            is_settled = is_settled and (not known or (self._trusts_times and are_as_they_were(known)))
+            is_settled = is_settled and (not known or (self._trusts_times and are_unchanged(known)))
             texts = archive.settings() if is_settled else {}
         finally:
             archive.close()

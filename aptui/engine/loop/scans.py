@@ -1,7 +1,6 @@
 """Scans of the scan folders and the cache.
 
 This module performs the scan in progress and the checks of single folders. It decides which stored states the next scan trusts.
-
 `scan.scanner` lists a folder; `live.changes` decides which notification causes a check.
 
 Tests: `tests/engine/loop/test_after_runs.py`.
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from aptui.core.state.working_set import Parts, PendingFolder, WorkingSet
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.loop.opening import PreparedSession
-    from aptui.engine.scan.freshness import FreshReads
     from aptui.engine.scan.walk import Digests
     from aptui.store.db.last_run import FolderArchive
 
@@ -354,7 +352,7 @@ class Scans:
 
         for fact in facts:
             found = stamp_of(os_path(f"{self._context.roots[fact.scan_folder]}/{fact.rel}"))
-            if is_other((fact.size, fact.mtime_ns, fact.ctime_ns, fact.inode), found):
+            if is_other(fact.stamp, found):
                 self.want_again((fact.key,))
 
     def recheck(self, now: float) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from aptui.core.orders import ProcessOrder, RunResult
 from aptui.engine.pool.worker_messages import Identity, Order, PoolMessage, builder_of, identity_of
 
-# The failure tracker: runs that killed their worker, builders that are broken for this reason, jobs beside which no other job may
-# run.
+# The failure tracker records the builders that killed their workers and are broken for this reason, and the jobs that have to run
+# alone.
 #
 # `engine.pool.worker_messages` answers the orders of a worker that died.
 

@@ -6,7 +6,8 @@ its worker crashes, hangs, floods its output or sends malformed messages:
 * if a worker dies, its current run is LOST, and the reason says how the worker died; its waiting orders are RETURNED.
   `core.pipeline.run_results` runs a lost job once more, and then fails it;
 * a run that overruns its limit is FAILED, after its worker and all processes of the worker have ended;
-* if a worker dies over several copies, it is unknown which copy killed it: all are RETURNED (a single copy is LOST);
+* if a worker dies while it makes several copies, all of them are RETURNED, because it is unknown which copy killed the worker (a
+  single copy is LOST);
 * a builder whose workers die three times before its first answer is broken: its orders fail at once until `reconfigure` is called;
 * a run that was killed by SIGKILL is LOST as well; when the same job is ordered again, no other job runs beside it.
 
@@ -51,9 +52,9 @@ from aptui.worker.variables import values_of
 _LONG_JOB_S = 0.5
 """If jobs keep all workers busy for this long, one more worker is started for hashing files and for analyses (seconds)."""
 _LEAST_HELD = 8
-"""Maximum number of jobs that wait for memory.
+"""Number of jobs that may wait for memory while the pool still accepts messages, because later jobs may fit into memory.
 
-Up to this number, the pool accepts further messages, because later jobs may fit into memory.
+With more than four workers, the limit is twice the number of workers.
 """
 
 
@@ -213,11 +214,9 @@ class Pool:
             self._manager.end_if_cancelled(slot)
 
     def reconfigure(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> None:
-        """Switch to a new configuration.
+        """Switch to a new configuration: present workers finish their runs, and waiting orders are RETURNED.
 
-        Present workers finish their runs, new workers have the new builders, waiting orders are RETURNED.
-
-        New processes import the builders' code again, so that changes of that code become effective.
+        New workers have the new builders, and import the code of builders again, so that changes of the code become effective.
         """
         self._start = self._make_start(builders, platforms)
         self._failures.let_off()

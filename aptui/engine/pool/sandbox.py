@@ -120,7 +120,10 @@ _worked_s: dict[Sandbox, float] = {}
 
 
 def _probe(sandbox: Sandbox) -> str:
-    """As `problem_of`, but a sandbox in which a program was just started is not probed again; writable folders do not matter."""
+    """Return the result of `problem_of`, but do not probe the same sandbox again soon after a success (`_PROBE_VALID_S`).
+
+    Sandboxes that differ only in their writable folders count as the same.
+    """
     shown = replace(sandbox, writes=())
     if time.monotonic() - _worked_s.get(shown, -_PROBE_VALID_S) < _PROBE_VALID_S:
         return ""

@@ -230,14 +230,16 @@ class OrderAnswers:
         if [result.run_key for result in answers] != [order.run_key for order in message.orders]:
             return False
         for order, result in zip(message.orders, answers, strict=True):
-            is_unwanted = order.run_key in message.cancelled
-            self.results.append(make_ended(order, Outcome.CANCELLED, "cancelled") if is_unwanted else result)
+            if order.run_key in message.cancelled:
+                self.cancel([order])
+            else:
+                self.results.append(result)
         return True
 
     # --------------------------------------------------------------------------------- orders without an answer of a worker
 
     def cancel(self, orders: Sequence[Order]) -> None:
-        """Mark these orders as cancelled: their results are not needed."""
+        """Answer these orders as cancelled."""
         self.results += [make_ended(order, Outcome.CANCELLED, "cancelled") for order in orders]
 
     def refuse(self, message: PoolMessage, fault: str) -> None:

@@ -122,10 +122,8 @@ def spawn(environment: Mapping[str, str], sandbox: Sandbox | None) -> SpawnedWor
 class EarlyWorker:
     """A worker that is started before the pool exists; the pool uses it first.
 
-    If the early worker cannot be started, the pool tries again and reports the error.
-
-    Only one early worker is started: on two processors, a second early worker delayed the engine's start by as much time as it
-    saved.
+    If the early worker cannot be started, the pool starts a worker itself and reports the error. Only one early worker is started:
+    on two processors, a second early worker delayed the engine's start by as much time as it saved.
     """
 
     def __init__(self, config: Config) -> None:

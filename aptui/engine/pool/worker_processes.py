@@ -1,7 +1,7 @@
 """The worker manager of a pool: starts, retires, ends and replaces worker processes.
 
 `pool` chooses their orders. If a worker dies, `slots` answers or returns its orders (`OrderAnswers.account_for_the_dead`), and the
-core tries the run that it was doing once more (`core.pipeline.run_results`).
+core repeats the run that the worker was executing once (`core.pipeline.run_results`).
 
 Tests: `tests/engine/pool/test_pool.py`.
 """

@@ -97,7 +97,7 @@ class FreshReads:
         is_fresh = self._clocks.are_any_fresh(fact.scan_folder, (fact,), read_ns, longest_ns)
         if not is_fresh and not self._by_folder:
             return
-        folder, file, stamp = parent(key_of(fact.rel)), (fact.scan_folder, str(fact.rel)), _stamp_of(fact)
+        folder, file, stamp = parent(key_of(fact.rel)), (fact.scan_folder, str(fact.rel)), fact.stamp
         files = self._by_folder.get(folder, {})
         before, first_s = files.get(file, ((), read_s))
         if before != stamp:
@@ -111,13 +111,9 @@ class FreshReads:
     def holds(self, fact: FileFact) -> bool:
         """Whether the stored digest of a file may be out of date although its times are unchanged."""
         known = self._by_folder.get(parent(key_of(fact.rel)), {}).get((fact.scan_folder, str(fact.rel)))
-        return known is not None and known[0] == _stamp_of(fact)
+        return known is not None and known[0] == fact.stamp
 
     def pop_noted(self) -> Iterable[str]:
         """Return the folders in which `note` recorded a file since the last call."""
         noted, self._noted = self._noted, set()
         return noted
-
-
-def _stamp_of(fact: FileFact) -> _Stamp:
-    return fact.size, fact.mtime_ns, fact.ctime_ns, fact.inode

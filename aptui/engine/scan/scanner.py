@@ -126,7 +126,7 @@ class Scanner:
         changed_count = 0
         if self._check is not None:
             seen.update(self._check.unchanged)
-        for folder, entries in self._meet_parts(below):
+        for folder, entries in self._list_folders(below):
             seen.add(folder)
             current, event = digests_of(entries), None
             if self._is_full or self._reassess or dict(digests.get(folder, ())) != current:
@@ -147,7 +147,8 @@ class Scanner:
             unchanged.extend(self._check.unchanged)
         yield self._slice(events, unchanged)
 
-    def _meet_parts(self, below: str) -> Iterator[tuple[str, list[tuple[FolderPart, list[Entry]]]]]:
+    def _list_folders(self, below: str) -> Iterator[tuple[str, list[tuple[FolderPart, list[Entry]]]]]:
+        """Yield (relative folder, its parts with their files) for the folders to compare with the stored state."""
         if self._check is None or below:
             parts = self._parts_of(below)
             yield from self._walk.folders([(below, parts)] if parts else [])
@@ -156,7 +157,7 @@ class Scanner:
             yield folder, self._walk.read_folders(parts)[0]
 
     def _slice(self, events: list[FolderSeen | FoldersUnchanged], unchanged: list[str]) -> list[FolderSeen | FoldersUnchanged]:
-        """Return the events of one slice, settings first, so that they are known before the sources that they affect."""
+        """Return the events of one slice. Changed folders come first, because their settings affect sources in other folders."""
         return [*events, FoldersUnchanged(self._next_seq(), tuple(unchanged))] if unchanged else events
 
     # ------------------------------------------------------------------------------------ comparison with the stored state
@@ -233,7 +234,7 @@ class Scanner:
                 key = self._key(part, name)
                 if part.scan_folder.is_intermediate or not self._metadata.wants(key) or key in self._unfinished:
                     continue
-                rel = RelPath(f"{part.rel}/{text_of(name)}" if part.rel else text_of(name))
+                rel = part.rel_of(name)
                 source = FileFact(part.scan_folder.id, rel, 0, 0, 0, 0)
                 if self._walk.is_ignored(rel):
                     continue
@@ -309,7 +310,7 @@ class Scanner:
                     and name.lower() == SETTINGS_NAME
                     and self._key(part, name) not in self._unfinished
                 ):
-                    rel = f"{part.rel}/{text_of(name)}" if part.rel else text_of(name)
+                    rel = part.rel_of(name)
                     path = f"{self._roots[part.scan_folder.id]}/{rel}"
                     text = self._read_settings(path, rel)
                     if text is None:
@@ -339,12 +340,7 @@ class Scanner:
                 if known is not None:
                     yield known
                 continue
-            is_same = known is not None and (known.size, known.mtime_ns, known.ctime_ns, known.inode) == (
-                size,
-                mtime_ns,
-                ctime_ns,
-                inode,
-            )
+            is_same = known is not None and known.stamp == (size, mtime_ns, ctime_ns, inode)
             if is_same and known is not None and not (self._is_full and known.digest):
                 yield known
             else:
@@ -352,7 +348,7 @@ class Scanner:
 
     @staticmethod
     def _key(part: FolderPart, name: str) -> PathKey:
-        return key_of(f"{part.rel}/{text_of(name)}" if part.rel else text_of(name))
+        return key_of(part.rel_of(name))
 
     def _is_reported(self, old: FileFact | None, new: FileFact, again: frozenset[PathKey] | None, key: PathKey) -> bool:
         return self._reassess or self._is_full or _differs(old, new) or (again is not None and key in again)
@@ -430,11 +426,4 @@ def _find_reidentified(now: Mapping[PathKey, FileFact], metas_before: IdentityFi
 def _differs(old: FileFact | None, new: FileFact | None) -> bool:
     if old is None or new is None or old is new:
         return old is not new
-    return (old.scan_folder, old.rel, old.size, old.mtime_ns, old.ctime_ns, old.inode) != (
-        new.scan_folder,
-        new.rel,
-        new.size,
-        new.mtime_ns,
-        new.ctime_ns,
-        new.inode,
-    )
+    return (old.scan_folder, old.rel, old.stamp) != (new.scan_folder, new.rel, new.stamp)

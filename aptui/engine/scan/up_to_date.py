@@ -26,7 +26,7 @@ from aptui.core.model import RelPath
 from aptui.core.paths import from_text, key_of
 from aptui.core.project import Builder, Project
 from aptui.core.run_report import OutsideFile, Stamp, outside_file
-from aptui.engine.scan.walk import Below, Digests, Entry, FolderPart, Walk, digests_of
+from aptui.engine.scan.walk import Below, Digests, Entry, FolderPart, Walk, digests_of, stamp_of
 
 # Checks of outside files: files outside the scan folders that runs read. A check is one `stat` for each file, and a hash if the
 # `stat` differs.
@@ -36,7 +36,7 @@ from aptui.engine.scan.walk import Below, Digests, Entry, FolderPart, Walk, dige
 _CHECK_EVERY_S = 1.0
 
 
-def are_as_they_were(known: Mapping[str, OutsideFile]) -> bool:
+def are_unchanged(known: Mapping[str, OutsideFile]) -> bool:
     """Whether all these outside files have their recorded stamps."""
     return all(_stamp(path) == file.stamp for path, file in known.items())
 
@@ -98,11 +98,7 @@ def _path(text: str) -> str:
 
 
 def _stamp(path: str) -> Stamp:
-    try:
-        found = os.stat(_path(path))
-    except OSError:
-        return ()
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    return stamp_of(_path(path))
 
 
 _FOLDERS_FOR_TWO, _FILES_FOR_TWO = 300, 3_000
@@ -121,11 +117,10 @@ With more, the scan walks the whole tree again, because the walk is then a small
 
 
 class UpToDateCheck(Struct):
-    """Results of the check: unchanged folders, and changed folders with their parts.
+    """Result of the check.
 
-    `vanished` has the stored folders that no longer exist.
-
-    `is_of_bytes`: the bytes of the files in the unchanged folders were compared, too.
+    `differing`: the changed folders with their parts. `vanished`: the stored folders that no longer exist. `is_of_bytes`: the bytes
+    of the files in the unchanged folders were compared, too.
     """
 
     unchanged: list[str] = field(default_factory=list)

@@ -327,7 +327,7 @@ class SharedFiles:
         found = []
         for _ in range(count):
             path = self._waiting.popleft()
-            stamp, before = _stamp(path), self._stamps.get(path)
+            stamp, before = stamp_of(path), self._stamps.get(path)
             self._stamps[path] = stamp
             # A file without a stamp was found by a scan, but the file may have changed since the scan.
             if stamp != before and (before is not None or max(stamp[1:3], default=0) >= self._began_ns - RACY_NS):
@@ -335,7 +335,8 @@ class SharedFiles:
         return found
 
 
-def _stamp(path: str) -> _Stamp:
+def stamp_of(path: str) -> _Stamp:
+    """Return the stamp of a file, () if it does not exist."""
     try:
         found = os.stat(path)
     except OSError:
@@ -377,6 +378,11 @@ class FolderPart(Struct):
     path: str
     is_bare: bool = False
     """Whether the direct files of this folder belong to another scan folder, which is earlier in the order and not recursive."""
+
+    def rel_of(self, name: str) -> RelPath:
+        """Return the relative path of a file or folder in this folder; `name` is a name that the operating system returned."""
+        text = text_of(name)
+        return RelPath(f"{self.rel}/{text}" if self.rel else text)
 
 
 Below = dict[str, list[FolderPart]]
@@ -496,9 +502,8 @@ class Walk:
 
     def _follow(self, part: FolderPart, link: os.DirEntry[str], ways: dict[str, tuple[str, ...]]) -> bool:
         """Note in `ways` where a link leads; return False if the link is ignored or leads out of the allowed folders."""
-        name = text_of(link.name)
         # Ignored links need no warning: an editor's lock, for example, is a link that leads nowhere.
-        if self.is_ignored(f"{part.rel}/{name}" if part.rel else name):
+        if self.is_ignored(part.rel_of(link.name)):
             return False
         real = os.path.realpath(link.path)
         if self._leads_out(link.path, real):
@@ -568,10 +573,10 @@ class Walk:
     def _enter(self, part: FolderPart, name: str, path: str, below: Below) -> None:
         if not part.scan_folder.recursive or self.own.is_own_folder(path) or path in self._owned_elsewhere[part.scan_folder.id]:
             return
-        rel = f"{part.rel}/{text_of(name)}" if part.rel else text_of(name)
+        rel = part.rel_of(name)
         if not self.is_ignored(rel):
             is_bare = path in self._files_elsewhere[part.scan_folder.id]
-            below.setdefault(key_of(RelPath(rel)), []).append(FolderPart(part.scan_folder, rel, path, is_bare))
+            below.setdefault(key_of(rel), []).append(FolderPart(part.scan_folder, rel, path, is_bare))
 
     def _explain(self, entry: os.DirEntry[str], error: OSError) -> None:
         if error.errno not in _LEADS_NOWHERE:

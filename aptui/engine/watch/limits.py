@@ -49,9 +49,9 @@ def limits() -> WatchLimits:
 
 def _least(name: str) -> tuple[int, str]:
     """Return the limit that is reached first, and the kernel setting that defines it."""
-    everybodys, own = f"fs.inotify.{name}", _OWN_LIMITS[name]
+    of_machine, own = f"fs.inotify.{name}", _OWN_LIMITS[name]
     default = {"max_user_watches": 8192, "max_user_instances": 128}[name]
-    return min((_number(everybodys, default), everybodys), (_number(own, _PLENTY), own), key=lambda limit: limit[0])
+    return min((_number(of_machine, default), of_machine), (_number(own, _PLENTY), own), key=lambda limit: limit[0])
 
 
 def _number(setting: str, default: int) -> int:
@@ -84,7 +84,7 @@ def mounts(text: bytes) -> list[Mount]:
 
 
 def kind_of(path: bytes, among: list[Mount]) -> str:
-    """Return the kind of the file system that the absolute `path` lies on, "" if it is not known."""
+    """Return the kind of the file system that has the absolute `path`, "" if it is unknown."""
     best = Mount(b"", "")
     for mount in among:
         if len(mount.point) >= len(best.point) and (path + b"/").startswith(mount.point.rstrip(b"/") + b"/"):

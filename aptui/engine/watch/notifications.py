@@ -260,9 +260,8 @@ class RootNotifications:
     def _due_trees(self, now: float) -> set[bytes]:
         """Return the trees to report again.
 
-        A tree is reported again until no notification arrives near the time of its check.
-
-        During a burst, the library reads all notifications before it sets the watches of new folders.
+        A tree is reported again until no notification arrives near the time of its check, because during a burst the library reads
+        all notifications before it sets the watches of new folders.
         """
         is_busy = now - self._changed_at < self.settings.recheck_s / 2
         due = {tree for tree, young in self._young.items() if young.due <= now}

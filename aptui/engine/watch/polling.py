@@ -25,7 +25,7 @@ class PolledTree(Struct, frozen=True):
     """Result of the survey of a tree before it is watched.
 
     Args:
-        folders: number of watches.
+        folders: number of folders, which is the number of watches that they need.
         links: links to folders, which the library watchfiles follows.
         escape: a link that leads to more than `FOREIGN_FOLDERS` folders outside the root; b"" = no link does.
         undecodable: a folder whose name is not UTF-8; b"" = all names are UTF-8.
@@ -43,7 +43,7 @@ def survey(top: bytes, *, is_recursive: bool, is_over: Callable[[], bool]) -> Po
     Args:
         top: an absolute folder.
         is_recursive: False = count only `top`.
-        is_over: asked at each folder; True ends the survey early.
+        is_over: called at each folder; the result True ends the survey early.
     """
     if not is_recursive:
         return PolledTree(1)
@@ -243,7 +243,7 @@ class Poller:
             try:
                 self._poll()
             except Exception as error:  # noqa: BLE001  # a thread that dies leaves a root unwatched, silently
-                self._take_turn(trouble=f"polling failed: {error}")
+                self._set_state(trouble=f"polling failed: {error}")
                 self._over.wait(wait_s)
                 wait_s = min(wait_s * 2, _RETRY_S[1])
 
@@ -256,11 +256,11 @@ class Poller:
             try:
                 difference = listings.compare(self._over.is_set)
             except FileNotFoundError:
-                self._take_turn(is_gone=True)
+                self._set_state(is_gone=True)
                 is_new = True
                 self._over.wait(self._interval_s)
                 continue
-            self._take_turn()
+            self._set_state()
             if is_new:
                 self._notifications.lose("polling began")
             is_new = False
@@ -277,7 +277,8 @@ class Poller:
         else:
             self._notifications.notify_found(difference.changed | difference.removed, difference.appeared)
 
-    def _take_turn(self, *, is_gone: bool = False, trouble: str = "") -> None:
+    def _set_state(self, *, is_gone: bool = False, trouble: str = "") -> None:
+        """Set `is_gone` and `trouble`, and report a change of them."""
         if (self.is_gone, self.trouble) != (is_gone, trouble):
             self.is_gone, self.trouble = is_gone, trouble
             self._news()

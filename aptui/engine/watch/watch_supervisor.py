@@ -97,7 +97,9 @@ class RootWatch(Struct, eq=False):
     retries: int = 0
     """Number of retries since a name that is not UTF-8 prevented watching."""
     arm_at: float = 0.0
+    """When the watch is set or tried again (the clock's seconds)."""
     armed_at: float = 0.0
+    """When the watch was set or tried last (the clock's seconds)."""
     limits: proc.WatchLimits | None = None
     """The watch limits that were too low."""
     check_at_s: float = 0.0
@@ -229,7 +231,7 @@ class WatchSupervisor:
     def _poll_after(self, watched: RootWatch, why: str) -> None:
         """Poll a root whose watch ends repeatedly, and report the cause if it can be found."""
         name = undecodable_name(watched.root.path, self._closed.is_set)
-        self._poll(watched, WatchMode.POLLING, _strange_name(name) if name else f"{why}; polling instead")
+        self._poll(watched, WatchMode.POLLING, _describe_undecodable(name) if name else f"{why}; polling instead")
         if name:
             self._retry_soon(watched)
 
@@ -269,6 +271,7 @@ class WatchSupervisor:
         watched.count_took_s = self._settings.clock() - now
 
     def _lacks(self, watched: RootWatch) -> bool:
+        """Count folders and watches again; return whether more folders lack a watch than when the watch was set."""
         if watched.native is None or watched.native.descriptor < 0:
             return False
         watched.survey = survey(watched.root.path, is_recursive=watched.root.is_recursive, is_over=self._closed.is_set)
@@ -311,13 +314,13 @@ class WatchSupervisor:
             watched.root_notifications.lose(watched.reason)
 
     def _open(self, watched: RootWatch) -> tuple[WatchMode, str] | None:
-        """Set the watch; return the reason if that fails."""
+        """Set the watch; if that fails, return the watch mode that remains and the reason."""
         root, limits = watched.root, self._settings.limits()
         watched.survey = seen = survey(root.path, is_recursive=root.is_recursive, is_over=self._closed.is_set)
         if self._closed.is_set():
             return None
         if seen.undecodable:
-            return WatchMode.POLLING, _strange_name(seen.undecodable)
+            return WatchMode.POLLING, _describe_undecodable(seen.undecodable)
         if seen.escape:
             link = to_text(seen.escape)
             return (
@@ -406,7 +409,7 @@ def _identity(path: bytes) -> tuple[int, int] | None:
     return seen.st_dev, seen.st_ino
 
 
-def _strange_name(path: bytes) -> str:
+def _describe_undecodable(path: bytes) -> str:
     return f"the name of '{to_text(path)}' is not valid UTF-8, so notifications ended; rename the file; {_POLLED}"
 
 

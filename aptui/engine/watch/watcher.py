@@ -377,6 +377,7 @@ class Watcher:
             self._lose_all(self._suspicions.popleft(), is_sure=True)
 
     def _lose_all(self, why: str, *, is_sure: bool = False) -> None:
+        """Report that notifications of all roots may be lost; with `is_sure` at once, otherwise with growing intervals."""
         for watched in self._roots.watched:
             watched.check_at_s = 0.0
             watched.root_notifications.lose(why)

@@ -173,7 +173,7 @@ def test_analysis_is_discarded_if_its_source_changed_before_it_ran(tmp_path: Pat
 
 def test_builder_code_that_was_changed_back_only_needs_new_workers(tmp_path: Path) -> None:
     project = coded(Project(tmp_path, CONFIG))
-    described = code.describe_anew
+    described = code.describe_again
 
     def back(config):
         project.write("builders/b.py", BUILDER)
@@ -181,7 +181,7 @@ def test_builder_code_that_was_changed_back_only_needs_new_workers(tmp_path: Pat
 
     with (
         before_workers(lambda: project.write("builders/b.py", BUILDER.replace("CODE1", "CODE2"))),
-        mock.patch.object(code, "describe_anew", back),
+        mock.patch.object(code, "describe_again", back),
     ):
         project.engine_run()
 

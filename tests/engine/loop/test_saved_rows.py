@@ -26,7 +26,7 @@ def test_failure_of_the_writer_is_raised_after_the_tickets_restart() -> None:
     saved.check()
     saved.note(4)
     saved.fail(HostError("the disk is full"))
-    saved.begin_anew()
+    saved.restart()
 
     assert (saved.ticket, saved.are_news, len(woken)) == (0, False, 2)
     with pytest.raises(HostError, match="disk is full"):
