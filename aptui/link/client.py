@@ -103,7 +103,9 @@ class EngineClient:
         self._count = 0
         self._unread_notices: deque[NoticeLine] = deque()
         self._end: KnownError | None = None
-        self._last_words: KnownError | None = None
+        """The error of all further requests, None while the connection is open."""
+        self._end_reason: KnownError | None = None
+        """Why the connection will end, known before its end; None = unknown."""
         self.hello = EngineWelcome()
         self.path = ""
 
@@ -135,12 +137,12 @@ class EngineClient:
     def connect(cls, path: str, kind: str = "cli", name: str = "", timeout_s: float = 5.0) -> Self:
         """Connect to the engine that listens at `path`, whichever cache it has, and exchange hellos.
 
-        `hello` says whether the engine has the client's protocol version. If not, the engine accepts `Ping`, `ReadStatus` and
-        `StopEngine` only.
+        `hello` of the returned client has the engine's protocol version. If it differs from the client's, the engine accepts only
+        `PingEngine`, `ReadStatus` and `StopEngine`.
 
         Raises:
-            NoEngine: no engine listens there. Refused: the engine has too many clients. NoAnswer, EngineGone: the engine sends no
-                hello.
+            NoEngine: no engine listens at `path`. RequestRefused: the engine has too many clients. NoAnswer, EngineGone: the engine
+                sends no hello.
         """
         try:
             channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -190,7 +192,7 @@ class EngineClient:
                 # The reading thread reports the end of the connection, because the last message of the server may still be unread.
                 self._shut_down()
                 if not isinstance(error, (BrokenPipeError, ConnectionResetError)):
-                    self._last_words = EngineGone(
+                    self._end_reason = EngineGone(
                         "the engine no longer reads requests", hint="it hangs or was suspended; 'aptui ps' lists it"
                     )
         return number
@@ -201,7 +203,7 @@ class EngineClient:
         `on_news` receives notices; without it they are stored for `next_news`.
 
         Raises:
-            Refused: the engine refuses. NoAnswer: the answer is too late. EngineGone: the connection has ended.
+            RequestRefused: the engine refuses the request. NoAnswer: the answer is too late. EngineGone: the connection has ended.
         """
         answers: list[Answer | KnownError] = []
         number = self.post(verb, answers.append)
@@ -297,9 +299,9 @@ class EngineClient:
             data = b""
         try:
             for line in self._lines.feed(data):
-                self._take(codec.decode_message(line))
+                self._pass_on(codec.decode_message(line))
         except (codec.MalformedLine, codec.LineTooLong) as error:
-            self._last_words = EngineGone(f"the engine sent an invalid message: {error or 'a line without end'}")
+            self._end_reason = EngineGone(f"the engine sent an invalid message: {error or 'a line without end'}")
             data = b""
         if not data:
             self._finish(EngineGone("the connection to the engine has ended"))
@@ -310,7 +312,8 @@ class EngineClient:
         poll.register(self._channel, select.POLLIN)
         return bool(poll.poll(None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000))
 
-    def _take(self, message: AnswerLine | RefusalLine | NoticeLine | NoticeLines | None) -> None:
+    def _pass_on(self, message: AnswerLine | RefusalLine | NoticeLine | NoticeLines | None) -> None:
+        """Store notices for `next_news`, and pass answers and refusals to the callers that await them."""
         match message:
             case NoticeLine():
                 self._unread_notices.append(message)
@@ -319,7 +322,7 @@ class EngineClient:
             case AnswerLine():
                 self._hand_over(message.number, message.answer)
             case RefusalLine(number=0):
-                self._last_words = _refusal_of(message)
+                self._end_reason = _refusal_of(message)
             case RefusalLine():
                 self._hand_over(message.number, _refusal_of(message))
 
@@ -344,11 +347,11 @@ class EngineClient:
         with self._writing:
             if self._end is not None:
                 return
-            self._end = EngineGone(self._last_words.what, hint=self._last_words.hint) if self._last_words else end
+            self._end = EngineGone(self._end_reason.what, hint=self._end_reason.hint) if self._end_reason else end
             self._shut_down()
             awaited, self._awaited = self._awaited, {}
         for then in awaited.values():
-            then(self._last_words or self._end)
+            then(self._end_reason or self._end)
 
     def _shut_down(self) -> None:
         try:

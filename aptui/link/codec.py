@@ -1,10 +1,12 @@
 """The encoding of the local wire: JSON Lines ↔ requests (verbs), answers, refusals and notices. This module uses no socket.
 
-Client: `{"id": 3, "verb": "status", …fields}`. Engine: `{"id": 3, "answer": {…}}` or `{"id": 3, "refusal": {"what", "hint",
-"code"}}`; to subscribers `{"notice": "JobChanged", "epoch": 7, "seq": 123, …fields}`. If the id of a request cannot be read, its
-refusal has id 0. Messages of clients are read strictly and messages of the engine leniently: an older client must work with a newer
-engine. Of the client's messages, only a `hello` of another protocol is read leniently, so that the engine can report that the
-protocols differ.
+A client sends `{"id": 3, "verb": "status", …fields}`. The engine answers `{"id": 3, "answer": {…}}` or `{"id": 3, "refusal":
+{"what", "hint", "code"}}`, and sends `{"notice": "JobChanged", "epoch": 7, "seq": 123, …fields}` to subscribers. If the id of a
+request cannot be read, its refusal has id 0.
+
+The engine refuses unknown fields of a request. A client ignores unknown fields and messages of the engine, because an older client
+must work with a newer engine. The engine also ignores unknown fields in a `hello` of another protocol, so that it can report that
+the protocols differ.
 """
 
 from __future__ import annotations
@@ -37,8 +39,9 @@ class Bounds(Struct, frozen=True):
     """Limits of the fields of a message.
 
     Args:
-        text: maximum number of characters of a text; `items`: maximum number of entries of a list.
-        patterns: texts with `*` or `?` in one list; each has at most `shared.globs.PATTERN_LIMIT` characters.
+        text: maximum number of characters of a text.
+        items: maximum number of entries of a list.
+        patterns: maximum number of texts with `*` or `?` in one list; each has at most `shared.globs.PATTERN_LIMIT` characters.
     """
 
     text: int
@@ -149,7 +152,6 @@ T = TypeVar("T")
 
 LINE_LIMIT_BYTES = 1 << 20
 """Maximum length of a request in bytes, without its line feed."""
-_LAST_NUMBER = LAST_NUMBER
 _BOUNDS = Bounds(text=16_384, items=LINE_LIMIT_BYTES)
 """Maximum sizes of fields. A path has at most 4,096 bytes (limits.h), and each byte is up to a few characters in text form.
 
@@ -193,7 +195,7 @@ class LineBuffer:
         """Add `data`, and yield each line that is now complete, without its line feed.
 
         Raises:
-            TooLong: a line, complete or not, is longer than the limit; the line is dropped.
+            LineTooLong: a line, complete or not, is longer than the limit; the line is dropped.
         """
         *ended, rest = data.split(b"\n")
         for piece in ended:
@@ -235,15 +237,15 @@ def decode_request(line: bytes) -> tuple[int, Verb]:
     if record is None:
         raise MalformedLine(f"there is no verb '{shorten(name)}'", suggest(name, {*VERBS, *feature.requests()}), number=number)
     if record is EngineHello and _is_foreign(given, number):
-        unknown = _decode(line, _UnknownField, number, "verb 'hello': ")
-        return number, EngineHello(unknown.protocol, unknown.version, unknown.kind, unknown.pid, unknown.name)
+        hello = _decode(line, _ForeignHello, number, "verb 'hello': ")
+        return number, EngineHello(hello.protocol, hello.version, hello.kind, hello.pid, hello.name)
     _refuse_unknown(name, record, given, number)
     verb = _decode(line, record, number, f"verb '{name}': ")
     _refuse_huge(name, verb, number)
     return number, verb
 
 
-class _UnknownField(Struct, frozen=True):
+class _ForeignHello(Struct, frozen=True):
     """The fields of `hello` that the engine reads from a client with another protocol."""
 
     protocol: int
@@ -257,8 +259,8 @@ def _read_number(given: dict[str, msgspec.Raw]) -> int:
     if "id" not in given:
         raise MalformedLine("a message without 'id'")
     number = _decode(given["id"], int, 0, "'id': ")
-    if not 0 < number <= _LAST_NUMBER:
-        raise MalformedLine(f"'id': expected a number from 1 to {_LAST_NUMBER}")
+    if not 0 < number <= LAST_NUMBER:
+        raise MalformedLine(f"'id': expected a number from 1 to {LAST_NUMBER}")
     return number
 
 
@@ -354,7 +356,9 @@ def decode_message(line: bytes) -> AnswerLine | RefusalLine | NoticeLine | Notic
     return AnswerLine(form.id, form.answer) if form.answer is not None else None
 
 
-class _Words(Struct, frozen=True):
+class _Refusal(Struct, frozen=True):
+    """The refusal in a line of an engine."""
+
     what: str = "refused"
     hint: str = ""
     code: int = 3
@@ -365,7 +369,7 @@ class _LineForm(Struct, frozen=True):
 
     id: int = 0
     answer: Answer | None = None
-    refusal: _Words | None = None
+    refusal: _Refusal | None = None
     notice: str = ""
     epoch: int = 0
     seq: int = 0

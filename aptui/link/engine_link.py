@@ -1,8 +1,6 @@
 """A server's connection to the engine, for an event loop: sends requests, and receives answers and notices.
 
-It reconnects after the connection is lost.
-
-One thread reads from the connection and posts to the event loop.
+`EngineLink` reconnects after the connection is lost. One thread reads from the connection, and calls functions in the event loop.
 
 Tests: `tests/link/test_engine_link.py`.
 """
@@ -27,19 +25,20 @@ from aptui.shared.errors import HostError, KnownError
 from aptui.shared.forms import prepare_form
 
 _RETRY_S = (0.1, 2.0)
+"""First and longest pause (seconds) before the next attempt to connect; each pause is twice as long as the pause before it."""
 _BATCH = 2_000
-_ASK_LIMIT_S = 30.0
-_HELLO_LIMIT_S = 10.0
+"""Maximum number of notices in one call of the listeners."""
+_ASK_LIMIT_S, _HELLO_LIMIT_S = 30.0, 10.0
+"""Timeouts (seconds) of a request, and of the first two requests of a connection."""
 
 
 class EngineLink:
     """A connection to the engine of a cache that reconnects when it ends.
 
     Args:
-        cache_dir: the cache.
-        on_notices: called in the event loop with a batch of notices.
-        on_change: called with True when an engine is connected, before its first notice, and with False when the engine is gone.
-        name: the server's name in lists of clients.
+        cache_dir: the cache. on_notices: called in the event loop with a batch of notices. on_change: called with True when an
+        engine is connected, before its first notice, and with False when the connection is lost. name: the server's name in lists
+        of clients.
     """
 
     def __init__(
@@ -133,7 +132,7 @@ class EngineLink:
                 batch = [first]
                 while len(batch) < _BATCH and (more := client.next_news(0)) is not None:
                     batch.append(more)
-                self._in_loop(self._take_news, batch)
+                self._in_loop(self._handle_news, batch)
 
     def _in_loop(self, call: Callable[..., object], *values: Any) -> None:
         assert self._loop is not None
@@ -156,7 +155,7 @@ class EngineLink:
             self.is_here, self.progress = False, None
             self._report_state(False)
 
-    def _take_news(self, batch: Sequence[NoticeLine]) -> None:
+    def _handle_news(self, batch: Sequence[NoticeLine]) -> None:
         if not self._ends.is_set():
             self.epoch, self.seq = batch[-1].epoch, max(batch[-1].seq, self.seq if batch[-1].epoch == self.epoch else 0)
             for notice in (news.notice for news in batch):

@@ -1,6 +1,6 @@
 """Coalesced notices for clients that draw: for each object (job, product, source, state) the newest notice of the last interval.
 
-A line has many notices.
+The notices of an interval are sent in few lines, each with many notices.
 
 A coalesced stream of notices leads to the same final state as the full stream: each job, product, source and the health have the
 state of their newest notice. Only intermediate states are left out. If a job ended and became pending again within one interval,
@@ -31,14 +31,14 @@ from aptui.core.notices import (
 from aptui.link import codec
 from aptui.link.codec import NoticeLine
 
-# Lines that wait to be sent to one client, in order; the server limits their number.
-
 _SEND_LINES = 1_000
 """Maximum number of lines in one `sendmsg`; the kernel accepts at most 1,024 buffers (UIO_MAXIOV)."""
 
 
 class Outbox:
-    """Lines that wait to be sent to one client through the socket `channel`, which must not block.
+    """Lines that wait to be sent to one client, in order, through the socket `channel`, which must not block.
+
+    The server limits their number.
 
     Attributes:
         waiting_bytes: total size of the waiting lines.
@@ -140,6 +140,7 @@ class NoticeFeed:
         self._most = most
         self._waiting: dict[object, NoticeLine] = {}
         self._products: dict[str, str] = {}
+        """The entries of all `ProductsChanged` since the last one that was sent; `_sources` are those of `SourcesChanged`."""
         self._sources: dict[str, bool] = {}
         self._count = 0
         self._due_s = 0.0
@@ -186,16 +187,16 @@ class NoticeFeed:
         keys = list(islice(self._waiting, self._most))
         due_lines = [self._waiting.pop(key) for key in keys]
         self._due_s = now if self._waiting else now + (BUSY_BEAT_S if len(due_lines) > _MANY else BEAT_S)
-        whole = [line if isinstance(line.notice, JobChanged) else self._whole(line) for line in due_lines]
+        complete = [line if isinstance(line.notice, JobChanged) else self._complete(line) for line in due_lines]
         return [
             codec.encode_notices([line.notice for line in lines], epoch, [line.seq for line in lines])
-            for (_kind, epoch), lines in _alike(whole)
+            for (_kind, epoch), lines in _group_alike(complete)
         ]
 
-    def _whole(self, line: NoticeLine) -> NoticeLine:
+    def _complete(self, line: NoticeLine) -> NoticeLine:
         """Return a notice in the form in which it is sent.
 
-        A notice about products or sources names all changes since the last notice of its kind.
+        A notice about products or sources names all products or sources that changed since the last such notice was sent.
         """
         match line.notice:
             case ProductsChanged() as notice:
@@ -213,7 +214,7 @@ class NoticeFeed:
         self._sources.clear()
 
 
-def _alike(notices: Iterable[NoticeLine]) -> Iterator[tuple[tuple[type[Notice], int], list[NoticeLine]]]:
+def _group_alike(notices: Iterable[NoticeLine]) -> Iterator[tuple[tuple[type[Notice], int], list[NoticeLine]]]:
     """Group consecutive notices of one kind and one engine."""
     for key, lines in groupby(notices, lambda line: (type(line.notice), line.epoch)):
         yield key, list(lines)

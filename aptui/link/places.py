@@ -2,8 +2,9 @@
 
 This module also reads the credentials of the process at the other end of a socket.
 
-The usual folder for sockets is the run-time directory. It disappears with the last login session, and the user could not connect
-again to an engine that continues. A folder on a network mount shows its sockets on all machines, but connects only processes on one
+Sockets are in the state folder, not in the run-time directory, which is usual for sockets: the run-time directory is deleted with
+the last login session, and the user could not connect again to an engine that still runs. If the state folder is on a network
+mount, the sockets are in `TEMPORARY`, because all machines would see the sockets, but a socket connects only processes on one
 machine.
 
 A cache is identified by device and inode of its folder (`config.dirs.identity_of`), because a copy of the folder contains a copy of
@@ -21,7 +22,7 @@ import socket
 import stat
 import struct
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -33,6 +34,7 @@ from aptui.shared.files.replacing import PRIVATE, replace_bytes
 from aptui.shared.forms import prepare_form
 
 Folder: TypeAlias = "str | os.PathLike[str]"
+_Record = TypeVar("_Record", bound=Struct)
 
 SOCKET_PATH_BYTES = 108
 """Maximum length of a socket's path, including the zero byte at its end (unix(7), `sun_path`)."""
@@ -48,12 +50,22 @@ NETWORK = frozenset({
 """Types of file systems that several machines may use at the same time."""
 
 
-class EngineRecord(Struct, frozen=True):
+class _ProcessRecord(Struct, frozen=True):
+    """A process; `pid_started` is its start in clock ticks since boot, which differs if another process has the same pid later."""
+
+    pid: int
+    pid_started: int
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still runs."""
+        return self.pid_started != 0 and process_start(self.pid) == self.pid_started
+
+
+class EngineRecord(_ProcessRecord, frozen=True):
     """An engine in the registry.
 
     Args:
-        pid: its process; `pid_started` is the start of this process in clock ticks since boot, which differs if another process has
-            the same pid later.
         project: path of the project, `cache` of the cache.
         version: version of its aptui; `protocol` is the version of its messages (`link.port`).
         started_ms: when it was announced, in milliseconds since 1970.
@@ -61,8 +73,6 @@ class EngineRecord(Struct, frozen=True):
         cache_id: device and inode of the cache folder: a copy of the folder has a copy of the record, but another inode.
     """
 
-    pid: int
-    pid_started: int
     project: str
     cache: str
     version: str
@@ -70,11 +80,6 @@ class EngineRecord(Struct, frozen=True):
     started_ms: int
     socket: str
     cache_id: str = ""
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the process still runs."""
-        return self.pid_started != 0 and process_start(self.pid) == self.pid_started
 
 
 # ------------------------------------------------------------------------------------------------------------------ places
@@ -250,7 +255,7 @@ def announce(cache_dir: Folder, record: EngineRecord) -> None:
 def retract(cache_dir: Folder) -> None:
     """Remove this process's records from the registry and from the cache; the record of another engine stays."""
     for path in (engine_dir(cache_dir) / _RECORD, engine_record(cache_dir)):
-        record = _read(path)
+        record = _read(path, EngineRecord)
         if record is None or record.pid == os.getpid():
             with contextlib.suppress(OSError):
                 os.unlink(path)
@@ -275,7 +280,7 @@ def engine_of(cache_dir: Folder) -> EngineRecord | None:
     checks the other end when it connects (`peer_credentials`, and the cache in the engine's hello).
     """
     for path in (engine_record(cache_dir), engine_dir(cache_dir) / _RECORD):
-        record = _read(path)
+        record = _read(path, EngineRecord)
         is_running = record is not None and record.is_alive and os.path.exists(record.socket)
         if record is not None and is_running and is_same_cache(cache_dir, record.cache, record.cache_id):
             return record
@@ -301,7 +306,7 @@ def engines() -> list[EngineRecord]:
     found = [
         record
         for name in names
-        if (record := _read(folder / name / _RECORD)) and _is_same(os.path.dirname(record.socket), folder / name)
+        if (record := _read(folder / name / _RECORD, EngineRecord)) and _is_same(os.path.dirname(record.socket), folder / name)
     ]
     return sorted(found, key=lambda record: record.started_ms, reverse=True)
 
@@ -310,9 +315,10 @@ def _is_same(folder: Folder, other: Folder) -> bool:
     return identity_of(folder) == identity_of(other) != ""
 
 
-def _read(path: Path) -> EngineRecord | None:
+def _read(path: Path, form: type[_Record]) -> _Record | None:
+    """Return the record in a file, None if the file does not exist or has another content."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=prepare_form(EngineRecord))
+        return msgspec.json.decode(path.read_bytes(), type=prepare_form(form))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
@@ -348,11 +354,9 @@ def remove_stale(path: str) -> None:
 _GATEWAY_RECORD = "gateway.json"
 
 
-class GatewayRecord(Struct, frozen=True):
+class GatewayRecord(_ProcessRecord, frozen=True):
     """A gateway: its process, its address, and the token of its user. If the gateway does not run, `problem` has the reason."""
 
-    pid: int
-    pid_started: int
     url: str
     address: str
     port: int
@@ -360,11 +364,6 @@ class GatewayRecord(Struct, frozen=True):
     problem: str = ""
     cache_id: str = ""
     """Device and inode of the cache folder, because another folder may be at its path later."""
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the process still runs."""
-        return self.pid_started != 0 and process_start(self.pid) == self.pid_started
 
 
 def gateway_record(cache_dir: Folder) -> Path:
@@ -386,7 +385,7 @@ def announce_gateway(cache_dir: Folder, record: GatewayRecord) -> None:
 
 def retract_gateway(cache_dir: Folder) -> None:
     """Remove the record of the gateway if the gateway belongs to this process or has ended."""
-    record = _read_gateway(gateway_record(cache_dir))
+    record = _read(gateway_record(cache_dir), GatewayRecord)
     if record is None or record.pid == os.getpid() or not record.is_alive:
         with contextlib.suppress(OSError):
             os.unlink(gateway_record(cache_dir))
@@ -394,17 +393,10 @@ def retract_gateway(cache_dir: Folder) -> None:
 
 def find_gateway(cache_dir: Folder) -> GatewayRecord | None:
     """Return the gateway of a cache that was announced last; its `is_alive` says whether the gateway still runs."""
-    record = _read_gateway(gateway_record(cache_dir))
+    record = _read(gateway_record(cache_dir), GatewayRecord)
     if record is None or (record.is_alive and not is_same_cache(cache_dir, cache_dir, record.cache_id)):
         return None
     return record
-
-
-def _read_gateway(path: Path) -> GatewayRecord | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=prepare_form(GatewayRecord))
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None
 
 
 def describe_gateway(record: GatewayRecord | None) -> str:

@@ -22,8 +22,8 @@ PROTOCOL = 2
 class EngineHello(Struct, frozen=True):
     """Introduce a client to the engine.
 
-    Answered with {protocol, version, pid, epoch, project, cache, cache_id, started_ms}, also to another protocol's client.
-    `cache_id` is device and inode of the cache folder: a client that needs another cache hangs up.
+    Answered with {protocol, version, pid, epoch, project, cache, cache_id, started_ms}; a client of another protocol gets this
+    answer, too. `cache_id` is device and inode of the cache folder: a client that needs another cache hangs up.
     """
 
     protocol: int
@@ -284,7 +284,7 @@ class Answerer(Protocol):
     def take(self, request: Request) -> None:
         """Handle a request; answer it now or later.
 
-        `EngineHello`, `Ping`, `Subscribe`, `Connections` and `Disconnect` are also passed to this method.
+        `EngineHello`, `PingEngine`, `Subscribe`, `Connections` and `Disconnect` are also passed to this method.
         """
 
     def forget_client(self, client: int) -> None:

@@ -1,11 +1,12 @@
 """The engine's end of the local socket: its clients, their requests, the lines to be sent. `port.Answerer` answers.
 
-It runs in the engine's thread, on the engine's selector, and never waits. Lines for clients go into their outboxes and are sent by
-`flush`, once per turn of the loop: a thousand notices are one system call. A line of notices is encoded once and shared by all
-outboxes, so a client that does not read costs its list of lines only; it is dropped when its outbox is full, and may connect again.
+The server runs in the engine's thread, on the engine's selector, and never waits. It appends lines to the outboxes of its clients;
+`flush` sends them, once per turn of the loop, so that a thousand notices take one system call. A line of notices is encoded once
+and shared by all outboxes, so a client that does not read costs only its list of lines. A client is dropped when its outbox is
+full, and may connect again.
 
-A faulty client must not harm the engine: other users are refused by the credentials that the kernel reports, lines have a maximum
-length, and a client has a time limit for its first message and for the end of a message that it began.
+A faulty client must not harm the engine. Clients of other users are refused; the kernel reports the user of each connection. Lines
+have a maximum length, and a client has a time limit for its first message and for the end of each message that it began.
 """
 
 from __future__ import annotations
@@ -136,12 +137,12 @@ class LinkServer:
     """The socket at `path` and all connected clients.
 
     Args:
-        path: of the socket; its folder is made and must be the user's own.
-        selector: the loop's; keys carry a function that is called with the mask.
+        path: path of the socket; its folder is created if it is missing, and must belong to this user.
+        selector: selector of the loop; the data of its keys is a function that is called with the mask of events.
         answerer: handles the requests, and is notified of clients that left.
         version: version of this engine, for clients of another version.
-        limits: of clients.
-        clock: seconds, monotonic.
+        limits: limits of the clients.
+        clock: returns the seconds of a monotonic clock.
         credentials: returns the process at the other end of a connection.
     """
 
@@ -346,9 +347,10 @@ class LinkServer:
                 self._selector.unregister(self._listener)
                 self._accept_again_s = self._clock() + _ACCEPT_AGAIN_S
                 return
-            self._receive_client(channel)
+            self._admit(channel)
 
-    def _receive_client(self, channel: socket.socket) -> None:
+    def _admit(self, channel: socket.socket) -> None:
+        """Make a client of a new connection, or close the connection."""
         channel.setblocking(False)
         try:
             who = self._credentials(channel)
@@ -400,7 +402,7 @@ class LinkServer:
                 if line is None:
                     self._note_begun(client)
                     return
-                self._take(client, line)
+                self._handle(client, line)
                 if client.hello is not None:
                     client.begun_s = None
         except codec.LineTooLong:
@@ -413,7 +415,8 @@ class LinkServer:
         if sum(each.lines.begun_bytes for each in self._clients.values()) > self._limits.begun_bytes:
             self._dismiss(client, "too many clients have sent incomplete messages", code=BusyError.exit_code)
 
-    def _take(self, client: _Client, line: bytes) -> None:
+    def _handle(self, client: _Client, line: bytes) -> None:
+        """Check one message of a client, and pass its request to the answerer."""
         try:
             number, verb = codec.decode_request(line)
         except codec.MalformedLine as error:
@@ -443,7 +446,7 @@ class LinkServer:
             self._answerer.take(request)
         except KnownError as error:
             request.refuse(error.what, error.hint, error.exit_code)
-        except Exception as error:  # noqa: BLE001  # what a client asks never ends the engine: only its own work may be in trouble
+        except Exception as error:  # noqa: BLE001  # a bug in the handling of one request must not end the engine
             self._report(error)
             request.refuse(f"internal error: {type(error).__name__}: {error}", "please report this", InternalError.exit_code)
 

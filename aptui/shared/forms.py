@@ -31,7 +31,7 @@ def prepare_form(form: T) -> T:
 
 
 def json_decoder(form: object) -> msgspec.json.Decoder[Any]:
-    """Return the decoder of a form, made on first use: each costs about a millisecond, and a client needs two or three of them."""
+    """Return the decoder of a form, made on first use: making one takes about a millisecond, and a client needs two or three."""
     found = _decoders.get(form)
     if found is None:
         found = _decoders[form] = msgspec.json.Decoder(prepare_form(form))

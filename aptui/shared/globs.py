@@ -43,7 +43,10 @@ class Glob:
         self._first, *self._rest = map(_Piece, pattern.split("*"))
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text matches: each piece takes the first free place, the last piece the end."""
+        """Whether the whole text matches.
+
+        Each piece is placed as far left as possible, and the last piece at the end.
+        """
         at, end = self._first.length, len(text)
         if not self._first.is_at(text, 0):
             return False

@@ -1,6 +1,6 @@
 """Health of the engine itself: watched roots, workers, connections, disk, database.
 
-Records that notices carry to users, without rules.
+Notices carry these records to clients. Other modules decide the values.
 
 Tests: `tests/engine/watch/test_watcher.py`.
 """
@@ -23,7 +23,7 @@ class WatchMode(StrEnum):
 
 
 class WatchedRoot(Struct, frozen=True):
-    """One watched root: `path` is text for people, `detail` a sentence or "".
+    """One watched root: `path` is a text for users; `detail` is a sentence about the mode, or "".
 
     `watches` is the number of watches that the kernel holds for the root.
     """
@@ -37,7 +37,8 @@ class WatchedRoot(Struct, frozen=True):
 class WorkerInfo(Struct, frozen=True):
     """One worker process: `state` is starting, idle, working or ending; `job` its current job ("" = none), since `age_ms`.
 
-    Also the scheduler of a cluster, which may be lost, or a worker of a cluster, which may be unfit for any job.
+    The scheduler of a cluster has such a record, too; its `state` may also be "lost". A worker of a cluster may be "unfit" for all
+    jobs.
     """
 
     number: int
@@ -65,7 +66,7 @@ class Connection(Struct, frozen=True):
 
 
 class Health(Struct, frozen=True):
-    """Every state of the engine that may need the user.
+    """The states of the engine that the user may have to act on.
 
     Args:
         roots: the watched roots.

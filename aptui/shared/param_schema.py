@@ -1,7 +1,7 @@
 """Validation of builders' parameters against a `params_schema`, a small part of JSON Schema; each error is one line.
 
-`jsonschema` itself takes 100 ms to import, and its messages do not name the nearest known key. A keyword
-that is not supported here allows everything: another package's schema may use more of JSON Schema.
+The library `jsonschema` takes 100 ms to import, and its messages do not name the nearest known key. Keywords that this module does
+not support have no effect, because the schema of another package may use more of JSON Schema.
 
 Tests: `tests/engine/test_registry_params.py`.
 """
@@ -15,6 +15,7 @@ from typing import Any
 Schema = Mapping[str, Any]
 
 _LONGEST_SHOWN = 60
+"""Maximum number of characters of a value in a message."""
 
 
 class ParamError(ValueError):

@@ -22,6 +22,7 @@ from aptui.shared.sanitize import sanitize
 
 line = sanitize
 _LEAST_COLUMN = 12
+"""Minimum width to which a column of text is cut."""
 _MINUTE_S, _HOUR_MIN, _KIBI = 60, 60, 1024
 _COLOURS = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
 
@@ -155,7 +156,7 @@ def table(
     spare: Sequence[int] = (),
     stream: TextIO | None = None,
 ) -> None:
-    """Write an aligned table; on a terminal a row is one line, a pipe and `LineOutput` get everything. Cells are made safe here.
+    """Write an aligned table. On a terminal, cells are cut so that a row fits into one line. The cells need not be safe text.
 
     Args:
         header: one text per column.

@@ -62,7 +62,7 @@ class TraceFile:
         self._add({"ph": "X", "name": name, "cat": "span", **micros, "pid": process, "tid": track, "args": details})
 
     def begin(self, name: str, number: int, at_ns: int, *, process: int = 1, details: Details = _NO) -> None:
-        """Write the begin of a span that may overlap with others of its name; its end has the same `number` and `name`."""
+        """Write the beginning of a span that may overlap with other spans of its name; its end has the same `number` and `name`."""
         self._add({"ph": "b", **_overlapping(name, number, at_ns), "pid": process, "args": details})
 
     def end(self, name: str, number: int, at_ns: int, *, process: int = 1, details: Details = _NO) -> None:
@@ -88,7 +88,7 @@ class TraceFile:
             self._file.flush()
 
     def close(self) -> None:
-        """Write the rest, and end the file."""
+        """Write the held events, and close the file."""
         self.flush()
         with contextlib.suppress(OSError, ValueError):
             self._file.write("{}]\n")
@@ -135,13 +135,13 @@ def span(name: str, **details: object) -> AbstractContextManager[None]:
 
 
 def begin(name: str, number: int, **details: object) -> None:
-    """Begin a span that may overlap with others of its name."""
+    """Begin a span that may overlap with other spans of its name."""
     if active is not None:
         active.begin(name, number, time.perf_counter_ns(), details=details)
 
 
 def end(name: str, number: int, **details: object) -> None:
-    """End the span."""
+    """End the span that `begin` started with the same name and number."""
     if active is not None:
         active.end(name, number, time.perf_counter_ns(), details=details)
 

@@ -1,7 +1,8 @@
 """Connections of our HTTP servers: accepted up to a maximum number, with a timeout for TLS and each request's headers.
 
-A slow client (one byte per minute) or a thousand silent ones must not block others: above the limit, the oldest connection without
-a running request ends, and a request that is not complete in time ends its connection. Servers derive from both classes.
+A slow client (one byte per minute) or a thousand silent clients must not block other clients. Above the limit, the oldest
+connection without a running request is closed; a connection is also closed if its request is not complete in time. Servers derive
+their own classes from `HttpSocket` and `SocketLimits`.
 
 aiohttp is an optional dependency: only servers import this module.
 
@@ -29,13 +30,13 @@ from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.errors import BusyError, UserError
 from aptui.shared.floods import ErrorReports
 
-# The classes below accept the connections of our HTTP servers. They limit the number of connections, in total and for each
-# address, and end TLS handshakes that take too long.
+# `Acceptor` accepts the connections of our HTTP servers. It limits the number of connections, in total and for each address, and
+# ends TLS handshakes that take too long.
 #
-# asyncio reports a connection to its protocol only after the TLS handshake. Until then asyncio does not count the connection, so a
-# thousand silent connections would use up the file descriptors. This module counts a connection before its handshake. If there is
-# no room for a new connection, the oldest connection ends if it has reached a minimum age. Otherwise the new connection stays in
-# the kernel's queue, so that all connections of a burst are served.
+# asyncio reports a connection to its protocol only after the TLS handshake. A thousand silent connections would use up the file
+# descriptors before any limit of the protocol applies. So `Acceptor` counts a connection before its handshake. At the maximum
+# number, it closes the oldest connection that has reached a minimum age to accept a new one. If no connection is old enough, the
+# new connection stays in the kernel's queue, so that all connections of a burst are served.
 
 HANDSHAKE_LIMIT_S = 5.0
 PENDING_LIMIT = 128
@@ -198,8 +199,9 @@ class HttpSocket(RequestHandler):
     """One connection.
 
     Attributes:
-        opened_s: when it was accepted.
-        began_s: when its current request began to arrive; None = complete, or not begun. A new connection counts as begun.
+        opened_s: time at which the connection was accepted.
+        began_s: time at which its current request began to arrive, None if no request is incomplete. The first request counts as
+            begun when the connection is accepted.
     """
 
     __slots__ = ("_limits", "began_s", "opened_s")
@@ -308,7 +310,7 @@ class SocketLimits:
         """
         if self.has_capacity():
             return True
-        oldest = next((each for each in self.list_idle() if not each.is_busy), None)
+        oldest = next((each for each in self.list_idle() if not each.is_busy), None)  # a subclass may list busy connections, too
         if oldest is None:
             return len(self.all) < self._limit + SPARE_CONNECTIONS
         if asyncio.get_running_loop().time() - oldest.opened_s < age_s:

@@ -57,10 +57,10 @@ class Peer(Struct, frozen=True):
     Args:
         number: number of its session; 0 = not connected.
         id: id of a configured connection, or the name that a client gives itself.
-        is_dialled: configured by the user; other connections vanish when they end.
+        is_dialled: whether the user configured the connection; other connections are not listed after they end.
         identity: name of its token.
-        is_enabled: the gateway reconnects when it is not connected.
-        last_ms: time of its last request `last_request`, 0 = none.
+        is_enabled: whether the gateway reconnects when the connection is lost.
+        last_ms: time of its last request, whose name is `last_request`; 0 = none.
         trouble: why it is not connected.
     """
 
@@ -130,7 +130,7 @@ class PeerOrder(Struct, frozen=True):
         id: the connection to edit, remove, enable or disable.
         dial: the new values, for `add` and `edit`.
         number: the session to disconnect.
-        entry: the entry to allow, reject (each moves it from the other list) or remove.
+        entry: the entry to allow, reject or remove; an entry to allow or reject is moved from the other list.
     """
 
     action: PeerAction = field(name="deed")

@@ -37,9 +37,10 @@ class ForbiddenNameError(NamedFileError):
 
 
 def placed_name(named_by: str, name: str, *, is_uri: bool = False) -> str:
-    r"""Return `name`, as found in the file `named_by`, relative to the scan folder of that file; a leading `..` = outside.
+    r"""Return `name`, as found in the file `named_by`, relative to the scan folder of that file.
 
-    An absolute path stays absolute. `\` separates folders too: exporters on Windows write it.
+    A result that begins with `..` is outside the scan folder. An absolute path stays absolute. `\` separates folders, too, because
+    exporters on Windows write it.
 
     Args:
         named_by: the file that contains the name, relative to its scan folder.
@@ -66,16 +67,16 @@ def located(scan_folder: str, path: str, scan_folders: Sequence[str] = (), named
     """
     try:
         if "\0" in path or _SCHEME.match(path):
-            raise ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', which is not the path of a file of the project")
+            raise _forbidden(named_by, path, "which is not the path of a file of the project")
         roots = (scan_folder, *scan_folders)
         full = os.path.normpath(os.path.join(scan_folder, path))
         real = os.path.realpath(full)
     except (ValueError, OSError) as error:
-        raise ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', which is not a path: {error}") from None
+        raise _forbidden(named_by, path, f"which is not a path: {error}") from None
     if not any(_is_below(full, root) or _is_below(full, _real(root)) for root in roots):
-        raise ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', which is outside the project's scan folders")
+        raise _forbidden(named_by, path, "which is outside the project's scan folders")
     if not any(_is_below(real, _real(root)) for root in roots):
-        raise ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', a link that leads out of the project's scan folders")
+        raise _forbidden(named_by, path, "a link that leads out of the project's scan folders")
     return real
 
 
@@ -113,14 +114,14 @@ def read_named(
             raise _no_file(real, path, named_by)
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
-        raise ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', which is larger than {most_bytes >> 20} MiB")
+        raise _forbidden(named_by, path, f"which is larger than {most_bytes >> 20} MiB")
     return data
 
 
 def _no_file(real: str, path: str, named_by: str) -> NamedFileError:
     if os.path.isdir(real):
         return NamedFileError(f"the file '{_shorten_path(path)}' cannot be read: Is a directory")
-    return ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', which is a pipe, a socket or a device")
+    return _forbidden(named_by, path, "which is a pipe, a socket or a device")
 
 
 def same_letters(name: str) -> str:
@@ -167,8 +168,9 @@ def _is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder if folder.endswith("/") else f"{folder}/")
 
 
-def _who(named_by: str) -> str:
-    return f"{named_by} names " if named_by else "a name says "
+def _forbidden(named_by: str, path: str, why: str) -> ForbiddenNameError:
+    begin = f"{named_by} names" if named_by else "a name says"
+    return ForbiddenNameError(f"{begin} '{_shorten_path(path)}', {why}")
 
 
 def _shorten_path(path: str) -> str:
@@ -351,9 +353,8 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 class ConfinedTree:
     """The files and folders below one folder: reads and changes them.
 
-    Paths are relative, in bytes. A path that is empty, absolute, or has the part `.`, `..` or "" is refused, and so is a path over
-    a link: with ConfinementError. The folders that were used last stay open: the products of a commit lie
-    in few folders.
+    Paths are relative, in bytes. A path that is empty or absolute, that has the part `.`, `..` or "", or that leads over a link is
+    refused with ConfinementError. The folders that were used last stay open, because the products of a commit are in few folders.
 
     Args:
         root: absolute path; a link in it is followed.

@@ -1,8 +1,8 @@
 """Reads repositories: the commit that is checked out, authors and contents of commits, and operations that are in progress.
 
-The commit is read from Git's files without running Git; authors and contents come from Git itself. If a file of Git is malformed,
-the commit is unknown: a session without a commit is reported as well. Operations (a rebase, a checkout) are recognised by the names
-and times of a repository's files, also for other version-control systems.
+The commit is read from Git's files without running Git; authors and contents are read by running Git. If a file of Git is
+malformed, the commit is unknown, and sessions are reported without a commit. Operations (a rebase, a checkout) are recognised by
+the names and times of a repository's files, also for other version-control systems.
 
 Tests: `tests/shared/files/test_git.py`, `tests/shared/files/test_repositories.py`.
 """
@@ -23,15 +23,18 @@ if TYPE_CHECKING:
 
 _COMMIT = re.compile(r"[0-9a-f]{40,64}\Z")
 _TAIL_BYTES = 4096
+"""Number of bytes that are read at the end of the log of HEAD, to find its last line."""
 _SECONDS_DIGITS = 12
-_TEXT_BYTES = 64 * 1024
-_PACKED_BYTES = 16 << 20
+"""Number of digits of a time in seconds from which the time is regarded as malformed."""
+_TEXT_BYTES, _PACKED_BYTES = 64 * 1024, 16 << 20
+"""Maximum number of bytes that are read of a small file of Git, and of its list of packed branches."""
 
 
 class CheckoutHead(Struct, frozen=True):
-    """A commit in hex, "" = unknown. `is_made_here`: HEAD moved because a commit was made, so no file changed.
+    """The commit that is checked out, in hex, "" = unknown. `is_made_here`: HEAD moved because a commit was made; no file changed.
 
-    `left` is the previous commit of HEAD, and `moved_ms` the time of the move. The log of HEAD has both, with times in seconds.
+    `left` is the previous commit of HEAD, and `moved_ms` the time of the move; both are from the log of HEAD, which has times in
+    seconds.
     """
 
     commit: str = ""
@@ -113,9 +116,11 @@ def _read(path: str, most_bytes: int) -> str:
 _GIT = (
     "git", "--literal-pathspecs", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false",
 )  # fmt: skip
+"""Beginning of every command line of git; it disables the programs that a repository's configuration can name."""
 _ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "LC_ALL": "C"}
-"""Command line of git that disables all programs that a repository's configuration can name, and does not fetch missing objects."""
+"""Variables of git: it does not refresh the index, does not fetch missing objects, and writes messages in English."""
 _GIT_LIMIT_S = 5.0
+"""Default timeout of a run of git (seconds)."""
 
 
 def run_git(folder: str | bytes | Path, *words: str, limit_s: float = _GIT_LIMIT_S) -> subprocess.CompletedProcess[bytes]:
@@ -163,6 +168,7 @@ _LOCKS = {
 _OPERATIONS = {".git": ("rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "sequencer")}
 """Files and folders that exist during an operation of several steps, also while it waits for the user."""
 _PULSE = {".git": ("index", "HEAD", "ORIG_HEAD", "logs/HEAD", "rebase-merge", "rebase-apply")}
+"""Files and folders whose times change while an operation works."""
 QUIET_S = 1.0
 """If no file changed for this time (seconds) during an operation of several steps, the operation waits for the user.
 

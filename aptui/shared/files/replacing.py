@@ -1,13 +1,11 @@
 """Files that are written whole or not at all, and files that other processes are writing.
 
-A file is written under a hidden name beside its place, then renamed in one step.
-
-Devices, pipes and names such as `/dev/stdout` or `>(gzip)` of a shell are not replaced but written to.
+A file is written under a hidden name in the folder of its path, then renamed in one step. Devices, pipes and names such as
+`/dev/stdout` or `>(gzip)` of a shell are not replaced; the bytes are written to them.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import glob
@@ -47,7 +45,7 @@ def is_being_written(descriptor: int) -> bool | None:
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError as error:
         return True if error.errno in (errno.EAGAIN, errno.EBUSY) else None
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     return False
 
@@ -99,7 +97,7 @@ def replacing(
 
 
 def list_begun(path: Path) -> list[str]:
-    """Return the files that killed processes left behind while they were to replace `path`."""
+    """Return the hidden files that killed processes left before they replaced `path`."""
     return glob.glob(f"{glob.escape(str(path.parent))}/.{glob.escape(path.name)}.*.new")
 
 
