@@ -81,7 +81,6 @@ WORDS: dict[str, str] = {
 """{words: what to write instead}, as `tests/test_meta.py` bans them from identifiers, without needed homonyms."""
 
 ALLOWED = {
-    "aptui/config/proposal.py: looked at": "a comment of the proposed file, which tests compare",
     "aptui/features/graph/verbs.py: deps x deps x depth x ...": "a table of functions",
     "aptui/features/o3de/programs/phrases.py: anyone": "O3DE's own sentence",
     "aptui/worker/log.py: no such": "the operating system's message",

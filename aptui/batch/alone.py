@@ -1,6 +1,6 @@
 """Runs jobs outside an engine: builds their orders from the database, and starts workers for them.
 
-Cache and database are not touched.
+The products in the cache and the rows in the database stay unchanged.
 
 Tests: `tests/cli/test_rebuild.py`.
 """
@@ -33,7 +33,9 @@ from aptui.core.state.working_set import list_declared
 from aptui.shared.errors import HostError, UserError
 
 _POLL_S = 0.1
+"""Interval (seconds) in which the time limits of workers are checked."""
 _GRACE_S = 1.0
+"""Time (seconds) in which the workers have to end before they are killed."""
 
 
 class RerunOptions(Struct, frozen=True):

@@ -21,6 +21,7 @@ from aptui.config.dirs import asset_database
 from aptui.config.own_files import note_written
 from aptui.core.model import describe_key
 from aptui.core.notices import LogLevel
+from aptui.shared.errors import HostError
 from aptui.shared.files.replacing import replacing
 from aptui.shared.printing import count, line
 from aptui.store import joblog
@@ -33,9 +34,8 @@ if TYPE_CHECKING:
 
 MOST_LOG_LINES = 50
 """Maximum number of lines of a job's log in the report: its errors in `failure`, its end in `system-out`."""
-
-MOST_LOG_CHARACTERS = 8192
-_LONGEST_LINE = 1000
+MOST_LOG_CHARACTERS, _LONGEST_LINE = 8192, 1000
+"""Maximum number of characters of the text of one job, and of each of its lines."""
 _NOT_XML = {0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
 """Characters that XML 1.0 cannot contain; `line` replaces control characters."""
 
@@ -43,7 +43,8 @@ _NOT_XML = {0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
 def write_junit(file: str, config: Config, summary: Summary, fail_on: str | None = None) -> None:
     """Write the report atomically; jobs of platforms that were not selected are left out.
 
-    `fail_on`: completed jobs whose logs have warnings or errors are also failures, as for the exit code.
+    `fail_on` is the value of `--fail-on`: completed jobs whose logs have warnings or errors may also be failures, as for the exit
+    code.
     """
     with replacing(Path(os.path.abspath(file)), what=f"'{file}'") as stream:
         stream.writelines(f"{text}\n".encode() for text in _lines(config, summary, fail_on))
@@ -96,7 +97,7 @@ def _log_lines(row: JobRow, log_dir: Path) -> list[JobLogLine]:
     """Return the lines of a job's log, an empty list if the log was deleted."""
     try:
         return joblog.parse(path_of(log_dir, row.log)) if row.log else []
-    except OSError:
+    except HostError:
         return []
 
 

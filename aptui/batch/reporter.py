@@ -1,7 +1,7 @@
 """Reports the progress of an engine: one line that is redrawn on a terminal, plain lines elsewhere, and each failure at once.
 
-The reporter is a listener of the engine: fast, and it never raises, even if the stream is closed. It also records which jobs ran,
-and which of these jobs were slow. `batch.summary` reads the state of the whole project from the database.
+The reporter is a listener of the engine, so it must be fast, and must not raise an exception, even if the stream is closed. It also
+records which jobs ran, and the slowest of these jobs. `batch.summary` reads the state of the whole project from the database.
 
 Tests: `tests/batch/test_run.py`.
 """
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aptui.core.notices import JobChanged, Notice, Progress
 
 _REDRAW_S = 0.1
+"""Minimum interval (seconds) of drawing the progress line on a terminal."""
 _CALM_S = 0.3
 """Delay (seconds) before the first progress line; a shorter run draws none."""
 _PLAIN_S = 10.0
@@ -33,7 +34,9 @@ _MOST_SAMPLES = 2
 _WHOLE_RATE = 10
 """Rate (jobs per second) below which a rate is shown with one decimal."""
 SLOWEST = 5
+"""Number of the slowest jobs that are recorded."""
 _LEAST_SHOWN_MS = 1000
+"""Minimum time left (milliseconds) that is shown as the minimum."""
 
 
 class Reporter:

@@ -1,7 +1,7 @@
 """`aptui batch`: runs the engine until no work is pending, with a reporter, a summary and an exit code.
 
-If an engine runs already, it is asked to finish its work (`settle`), and nothing is processed here. Other verbs that need an engine
-(`reprocess`, `verify --repair`, `demo`) run it through `run`, so that all behave the same.
+If an engine is already running, this process only asks that engine to finish its work (`settle`). Other verbs that need an engine
+(`reprocess`, `verify --repair`, `demo`) call `run`, so that all these verbs behave the same.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from aptui.link.client import EngineClient
 
 
-INTERRUPTED = 130
-JOBS_FAILED = 1
+INTERRUPTED, JOBS_FAILED = 130, 1
+"""Exit codes of a run that a signal stopped, and of a run with failed jobs."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _AT_ONCE_S = 0.05
 """Delay (seconds) before notices are read: if nothing changed, the answer arrives within milliseconds."""
-_TRIES_AGAIN_S, _POLL_S = 45.0, 0.2
+_ACCEPTANCE_LIMIT_S, _POLL_S = 45.0, 0.2
 """Timeout and poll interval (seconds); an engine in the state "in trouble" retries after at most 30 s."""
 
 
@@ -201,38 +201,41 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
     builders = {builder.uuid: builder.name for builder in config.project.builders}
     summary = collect(config, reporter, int(str(answer["run"])) if answer else 0, builders)
     summary.seconds = time.monotonic() - began_s
-    summary.is_interrupted = answer is None
-    if answer and isinstance(unknown := answer.get("unknown"), list):
+    if answer is None:
+        summary.is_interrupted = True
+        return summary
+    if isinstance(unknown := answer.get("unknown"), list):
         summary.unknown = tuple(map(str, unknown))
-    if answer and isinstance(mistakes := answer.get("folder_mistakes"), list):
+    if isinstance(mistakes := answer.get("folder_mistakes"), list):
         summary.mistakes = tuple(map(str, mistakes))
-    if answer and isinstance(variables := answer.get("variables"), dict) and (others := differing(config, variables)):
+    if isinstance(variables := answer.get("variables"), dict) and (others := differing(config, variables)):
         names = ", ".join(f"'{name}'" for name in others)
         printing.complain(
             f"the running engine was started with other values of {names} and keeps them; run 'aptui stop' first to use yours"
         )
-    if answer and isinstance(shared := answer.get("shared"), dict) and shared:
+    if isinstance(shared := answer.get("shared"), dict) and shared:
         from aptui.shared.result_store import sum_of
 
         summary.take_account(sum_of(shared), is_remote=config.sharing.is_remote)
     return summary
 
 
-def _wait_until_it_works(client: EngineClient) -> None:
-    """Wait until an engine that refused a scan folder has retried and accepted it."""
+def _await_acceptance(client: EngineClient) -> None:
+    """Wait until an engine that refused a scan folder has retried and accepted the folder."""
     from aptui.link import port
 
-    deadline = time.monotonic() + _TRIES_AGAIN_S
+    deadline = time.monotonic() + _ACCEPTANCE_LIMIT_S
     while client.ask(port.ReadStatus())["state"] == "in trouble" and time.monotonic() < deadline:
         time.sleep(_POLL_S)
 
 
 def _follow(client: EngineClient, options: RunOptions, reporter: Reporter) -> port.Answer:
+    """Send the requests of a run to the engine, report its progress, and return its answer to `Settle`."""
     from aptui.link import port
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.accepts_empty:
-        _wait_until_it_works(client)
+        _await_acceptance(client)
     if options.sources:
         client.ask(port.ReprocessJobs(keys=options.sources))
     if options.restores and (restore := feature.find_request("restore")) is not None:

@@ -1,7 +1,7 @@
 """The result of a run: the state of the whole database and the work of this invocation, as text and as JSON.
 
-A skipped job keeps its warnings, errors and failure, so that `--fail-on` gives the same result on a second run. Everything but
-`jobs_run`, `jobs_skipped` and `seconds` is read from the database.
+A skipped job keeps its warnings, errors and failure, so that `--fail-on` gives the same result on a second run. All values except
+`jobs_run`, `jobs_skipped`, `seconds`, `slowest` and `builders` are read from the database or reported by the engine.
 
 Tests: `tests/batch/test_run.py`.
 """
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from aptui.store.queries.session_history import JobPace
 
 _MOST_LISTED, _MOST_FINDINGS = 10, 20
+"""Maximum numbers of jobs in a list of the summary, and of findings of checks."""
 _LIMITS = {FailureKind.TIMEOUT.value: "time limit", FailureKind.MEMORY.value: "memory limit"}
 _MOST_FAILURES = 50
 """Maximum number of failures printed on a terminal; a pipe gets all failures."""

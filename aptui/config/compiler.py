@@ -11,7 +11,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from aptui.config import settings
-from aptui.config import settings as config_cluster
 from aptui.config.builders import BuilderCompiler, DeclaredPlatforms
 from aptui.config.configuration import Config, ConfigErrors, ResourceLimits, SharedCachePattern, SharedCacheSettings, one_line
 from aptui.config.dirs import host_platform, own_folder, store_dir
@@ -95,10 +94,9 @@ class FolderCompiler:
     def ignore_regex(self, folders: tuple[ScanFolder, ...]) -> str:
         """Return one regular expression that matches all ignored paths."""
         rules = self._tree.attempt_all(ignore_regex, self._tree.root.items("ignore"))
-        if (
-            len(folders) == 1
-            # A relative path would match in each of several scan folders; there the scanner skips aptui's folders by absolute path.
-        ):
+        # A relative path would match in each of several scan folders. So in that case the scanner skips aptui's own folders by
+        # their absolute paths.
+        if len(folders) == 1:
             below = [os.path.relpath(own, folders[0].path) for own in self._own if _contains(folders[0].path, own)]
             rules += [f"(?-i:{re.escape(rel)})(?s:/.*)?" for rel in below]
         return join_rules(rules)
@@ -150,11 +148,7 @@ def _check_trust(tree: MergedTree, members: dict[str, Node]) -> None:
     if members["mode"].value == "inactive" or store is None or members["trust"].value == UNSEALED:
         return
     if not ("team_key_file" in members or "writers" in members or is_own_store(tree.store(store.value))):
-        tree.wrong(
-            OPEN_STORE,
-            store,
-            OPEN_STORE_HINT,
-        )
+        tree.wrong(OPEN_STORE, store, OPEN_STORE_HINT)
 
 
 def _compile_pattern(node: Node) -> SharedCachePattern:
@@ -166,12 +160,12 @@ def _compile_pattern(node: Node) -> SharedCachePattern:
     return SharedCachePattern(node.value["name"].value, pattern, enabled is None or enabled.value)
 
 
-def compile_cluster(tree: MergedTree) -> config_cluster.ClusterSettings:
+def compile_cluster(tree: MergedTree) -> settings.ClusterSettings:
     """Return the settings in `pool`, and the builders' settings for the cluster."""
     node = tree.root.get("pool") or tree.root
     pool, builders = tree.plain_tree("pool"), [each.plain() for each in tree.root.items("builders")]
     try:
-        cluster = config_cluster.compile_cluster(pool, builders, tree.folder)
+        cluster = settings.compile_cluster(pool, builders, tree.folder)
     except UserError as mistake:
         raise UserError(mistake.what, where=node.where, hint=mistake.hint) from None
     if cluster.is_used and not cluster.store and "store" not in tree.members("shared_cache"):
@@ -328,7 +322,7 @@ class Compiler:
             tools=tuple(self._builders.tools),
             serve=settings.compile_gateway(self._tree.plain_tree("serve"), self._tree.folder),
             on=settings.compile_alerts(self._tree.plain_tree("on")),
-            cluster=cluster or config_cluster.ClusterSettings(),
+            cluster=cluster or settings.ClusterSettings(),
             meta_delay_ms=round(1000 * seconds(self._tree.plain("meta_delay", 0.0))),
             sharing=results,
             sandbox=self._tree.plain("sandbox", "auto"),

@@ -123,11 +123,12 @@ class ToolSettings(Struct, frozen=True):
 class Config(Struct, frozen=True):
     """A project's configuration, checked and compiled; all paths are absolute.
 
-    `workers` is the actual number (never 0). `layers` are (file, SHA-256 in hex). `places` is for errors that only the registry can
-    find: it maps the name of a builder to the `file:line:column` of its `uses` or its entry, and the `place_key` of a parameter to
-    that of its key. `warnings` are lines for users. `meta_delay_ms` is how long a live engine waits for the `.meta` file of a new
-    source. `foreign` has settings of a project of another program, such as O3DE, which only that program's feature reads; "" =
-    none. `settings_folders` are further folders in which a layer may appear. `sandbox` is auto, require or off.
+    `workers` is the number of worker processes (never 0). `layers` are (file, SHA-256 in hex). `places` is for errors that only the
+    registry can find: it maps the name of a builder to the `file:line:column` of its `uses` or its entry, and the `place_key` of a
+    parameter to the `file:line:column` of its key. `warnings` are lines for users. `meta_delay_ms` is how long a live engine waits
+    for the `.meta` file of a new source. `foreign` has settings of a project of another program, such as O3DE, which only that
+    program's feature reads; "" = none. `settings_folders` are further folders in which a layer may appear. `sandbox` is auto,
+    require or off.
     """
 
     project_dir: Path

@@ -1,7 +1,7 @@
 """Changes settings in the user's or a project's `aptui.yaml`, without changing anything but the characters of the value.
 
-A YAML library would keep comments, but not the user's layout. So this module finds the place of the value and replaces the text
-there. The new text is read again: if the new text lacks the new value, or the whole configuration is not valid, nothing is written.
+A YAML library would keep comments, but not the user's layout. So this module replaces only the characters of the value. It then
+reads the new text: if the new text lacks the new value, or the whole configuration is not valid, nothing is written.
 """
 
 from __future__ import annotations
@@ -123,12 +123,13 @@ def edit_text(text: str, name: str, key: str, value: Value | Sequence[Mapping[st
     except UserError:
         is_as_meant = False
     if not is_as_meant:
-        raise UserError(
-            f"'{key}' cannot be changed automatically without changing other lines of this file",
-            where=name,
-            hint="change the key by hand",
-        )
+        raise _not_editable(key, name)
     return after
+
+
+def _not_editable(key: str, where: str) -> UserError:
+    what = f"'{key}' cannot be changed automatically without changing other lines of this file"
+    return UserError(what, where=where, hint="change the key by hand")
 
 
 def _plan_value(plain: Any, steps: Sequence[str], value: Any, *, adds: bool) -> Any:
@@ -260,11 +261,7 @@ def with_entries(text: str, name: str, key: str, entries: Sequence[Any]) -> str:
         found = _list_or_none(changed, name, key)
         if found is not None and found.plain() == wanted:
             return changed
-    raise UserError(
-        f"'{key}' cannot be changed automatically without changing other lines of this file",
-        where=name,
-        hint="change the key by hand",
-    )
+    raise _not_editable(key, name)
 
 
 def _change_list(text: str, name: str, key: str, wanted: list[Any]) -> str:
@@ -315,11 +312,7 @@ def _without(text: str, node: Node, at: int, key: str) -> str:
     begins = sum(len(each) for each in text.splitlines(keepends=True)[: line - 1]) + column - 1
     colon = _KEY.match(rest, begins)
     if colon is None:
-        raise UserError(
-            f"'{key}' cannot be changed automatically without changing other lines of this file",
-            where=node.where,
-            hint="change the key by hand",
-        )
+        raise _not_editable(key, node.where)
     return f"{rest[: colon.end()]} []{rest[colon.end() :]}"
 
 

@@ -20,7 +20,8 @@ from pathlib import Path
 from msgspec import Struct
 
 PLATFORMS = """\
-# The host's platform is always on; its textures are for the GPUs of desktops (BC). Those of `mobile` are for phones (ASTC).
+# The platform of this machine is always enabled; its textures are for GPUs of desktops (BC). Those of `mobile` are for phones
+# (ASTC).
 platforms:
   mobile: {tags: [mobile]}"""
 

@@ -1,7 +1,8 @@
 """The files and folders that aptui itself stores or writes: they are never sources, in any folder.
 
-Two kinds: places that the configuration or the environment names (cache, logs, stores, keys), and files that a verb wrote for
-its user (`--junit FILE`, `--json > FILE`). A file of the second kind is recognized by its stamp: after an edit it is a source.
+There are two kinds: places that the configuration or the environment names (cache, logs, stores, keys), and files that a verb wrote
+for its user (`--junit FILE`, `--json > FILE`). A file of the second kind is recognized by its inode, size and modification time, so
+it becomes a source when it is edited.
 
 This module must be cheap to import, because even runs without work import it.
 

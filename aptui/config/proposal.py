@@ -233,22 +233,22 @@ class Proposal(Struct, frozen=True):
 
 
 _PLATFORMS = """\
-# The host's platform is always on. Others get products of their own:
+# The platform of this machine is always enabled. Each further platform gets its own products:
 # platforms:
 #   server: {tags: [server]}"""
 _TEXT = """\
-# What aptui makes of this folder. 'aptui batch' makes the products, below the cache folder.
+# The configuration of aptui for this folder. 'aptui batch' makes the products, below the cache folder.
 # Every key is described in aptui's config folder, in defaults.yaml and builders.yaml; 'aptui docs' describes the verbs.
-# For completion in an editor, put the path that 'aptui schema --path' prints in place of FILE and take one # away:
+# For completion in an editor, remove one # from the next line, and replace FILE by the path that 'aptui schema --path' prints:
 # # yaml-language-server: $schema=FILE
 
 {platforms}
 
-# Where sources are; of two files with the same path, the one in the folder with the lower order wins.
+# Folders with sources. If two folders have a file at the same path, the folder with the lower order wins.
 scan_folders:
   - {{name: {name}, path: {root}, order: 0}}
 
-# Never looked at, as in .gitignore.
+# Files and folders that are never sources, as in .gitignore.
 {ignore}
 {builders}
 cache: Cache

@@ -1,8 +1,8 @@
 """Records which projects the user trusts to run their code: one small file for each project in the user's state folder.
 
-A project is trusted when a record names it and no file that decides what runs has changed: the layers of its configuration, the
-code in `builders/`, and files of the project that its commands name. A verb that runs jobs records trust, because the user typed
-the verb. The screen asks the user. A verb that only reads does not run code of an untrusted project.
+A project is trusted if it has a record, and if no file that decides which code runs has changed since: the layers of its
+configuration, the code in `builders/`, and files of the project that its commands name. A verb that runs jobs records trust,
+because the user typed the verb. The screen asks the user. A verb that only reads does not run code of an untrusted project.
 
 The functions at the end decide which shared caches are trusted without a key.
 """

@@ -1,4 +1,1 @@
-"""The engine and the gateway as processes: lock, socket, signals, start in the background.
-
-`engine` and `features.gateway` do their work.
-"""
+"""The engine as a process: lock, socket, signals, start in the background; `engine` does its work."""

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from aptui.batch.reporter import Reporter
     from aptui.engine.live.supervisor import EngineSupervisor
 
-START_LIMIT_S = 60.0
-_POLL_S = 0.01
+START_LIMIT_S, _POLL_S = 60.0, 0.01
+"""Timeout of the start of an engine, and interval of the attempts to connect to it (seconds)."""
 _OUTPUT_BYTES = 1 << 20
 """Size (bytes) up to which the output of earlier daemons is kept; a larger file is overwritten."""
 
@@ -134,7 +134,7 @@ def start(project_dir: Path, cache_dir: Path, options: Sequence[str] = ()) -> in
     Raises:
         HostError: the engine ended, or does not answer; the error has the last line of its output.
     """
-    from aptui.link.client import EngineClient, NoEngine
+    from aptui.link.client import EngineClient
 
     output = places.output_path(cache_dir)
     places.make_private(output.parent)
@@ -153,8 +153,8 @@ def start(project_dir: Path, cache_dir: Path, options: Sequence[str] = ()) -> in
                 if client.hello.pid == child.pid:
                     child.returncode = 0  # prevents a warning of `Popen`, because the engine outlives this process
                     return child.pid
-        except (NoEngine, HostError):
-            pass
+        except HostError:
+            pass  # the engine does not listen yet
         time.sleep(_POLL_S)
     raise HostError(f"the engine (process {child.pid}) does not answer", hint=f"see '{output}'")
 

@@ -29,7 +29,8 @@ Its products, `count_expected_products()` in all:
 | 1 `sprites/*.png`              | `gpu` (texture)          | BC7                    | ASTC                 |        2 |
 |                                |                          |                        |                      |  **114** |
 
-The last six, and `scripts`, are written only if this host can build them (`demo.demo_assets`).
+The last five rows before the second total are written only if this host can build them, and so is the builder `scripts`
+(`demo.demo_assets`).
 """
 
 from __future__ import annotations
@@ -82,12 +83,13 @@ _KINDS = (
 SAMPLE_RATE_HZ = 44100
 
 _CONFIG = f"""{MARKER}
-# The host's platform is always enabled; `server` has no screen, and takes less of everything.
+# The platform of this machine is always enabled. `server` has no screen; its products are smaller.
 platforms:
   linux:  {{tags: [tools, renderer]}}
   server: {{tags: [server], enabled: true}}
 
-# The same relative path in both: the lower order wins. assets/docs/credits.txt hides that of shared/.
+# If both folders have a file at the same relative path, the folder with the lower order wins:
+# assets/docs/credits.txt hides shared/docs/credits.txt.
 scan_folders:
   - {{name: game, path: assets, order: 0}}
   - {{name: shared, path: shared, order: 100}}
@@ -134,17 +136,17 @@ builders:
     patterns: ["*.gltf", "*.glb"]
     platforms: {{server: {{textures: files}}}}
 @EXTRAS@
-  # Copied as they are.
+  # These files are copied unchanged.
   - {{name: texts, copy: [@COPIED@]}}
 
-  # Any program.
+  # A builder can be any program.
   - name: upper
     patterns: ["*.up"]
     version: 1
     command: "tr a-z A-Z < {{source}} > {{products_dir}}/{{stem}}.txt"
     products: ["*.txt"]
 
-  # Our own: builders/wordlist.py.
+  # This builder belongs to the project: builders/wordlist.py.
   - {{name: wordlist, uses: wordlist, patterns: ["*.words"]}}
 
 cache: Cache
@@ -224,7 +226,7 @@ def write_project(folder: Path, *, has_page: bool = False) -> None:
     """Write the demo project into `folder`, which may be missing, empty, or a demo project; correct files are not touched.
 
     Args:
-        folder: of the project.
+        folder: the folder of the project.
         has_page: whether to add the model that the demo's page in the browser shows.
 
     Raises:

@@ -154,9 +154,8 @@ class PlatformInfo(Struct, frozen=True):
 class SourceDependency(Struct):
     """Declares that the jobs of a source depend on another source.
 
-    The fingerprints of the jobs cover the bytes of the other source, and a change of the other source repeats the analysis.
-
-    `uuid` wins over `path`. The file need not exist yet.
+    The bytes of the other source are part of the fingerprints of the jobs. If the other source changes, the analysis is repeated.
+    If `uuid` is set, `path` is ignored. The file need not exist yet.
     """
 
     path: str = ""
@@ -167,10 +166,8 @@ class SourceDependency(Struct):
 class JobDependency(Struct):
     """Declares that a job depends on the job with `job_key` of `source` on `platform`.
 
-    `platform` must be the platform of the job itself, or `common`.
-
-    `uuid` wins over `source`. `*` in `source` is any text, `/` included: the dependency is on the jobs of all matching sources,
-    also of sources added later.
+    `platform` must be the platform of the job itself, or `common`. If `uuid` is set, `source` is ignored. `*` in `source` stands
+    for any text, also `/`: the dependency is on the jobs of all matching sources, also of sources that are added later.
     """
 
     source: str
@@ -184,8 +181,8 @@ class JobDependency(Struct):
 class JobDescriptor(Struct):
     """One job that a source needs.
 
-    `job_key` is its name, of 4,096 characters at most. `additional_fingerprint` is text that re-runs the job when it changes;
-    `params` are passed to `process_job`, and enter the fingerprint, too. Higher `priority` runs first.
+    `job_key` is its name, at most 4,096 characters. If the text `additional_fingerprint` changes, the job runs again. `params` are
+    passed to `process_job`, and are part of the fingerprint, too. Jobs with a higher `priority` run first.
     """
 
     job_key: str
@@ -227,10 +224,8 @@ class PathDependencyKind(IntEnum):
 class ProductDependency(Struct):
     """Declares that a product needs another product at run time, by asset id.
 
-    An asset id is the UUID of the other product's source, and its sub id.
-
-    A change of the other product re-runs no job, and the other product need not exist. `load` may also be a whole number of flags
-    (64 bits).
+    An asset id is the UUID of the other product's source, and its sub id. If the other product changes, no job runs again; the
+    other product need not exist. `load` may also be a whole number of flags (63 bits).
     """
 
     source_uuid: UUID
@@ -241,12 +236,12 @@ class ProductDependency(Struct):
 class PathDependency(Struct):
     """Declares that a product needs other products at run time, by a path.
 
-    Their changes re-run no job, and the path need not exist yet.
+    If these products change, no job runs again; the path need not exist yet.
 
     `path` is relative to the scan folders (the path of a source may be absolute, too), or to the folder of the product's own
-    platform; case is ignored. In `path`, `*` is any text, `/` included, and a leading `!` excludes the path from the matches of
-    this product's paths with `*`. A PRODUCT_FILE with the extension of an image (`.png`, `.tif` ...) counts as a SOURCE_FILE,
-    because builders name images by their sources. `load` is as in `ProductDependency`.
+    platform; case is ignored. In `path`, `*` stands for any text, also `/`. A path that begins with `!` is excluded from the
+    matches of the paths with `*` of this product. A PRODUCT_FILE with the extension of an image (`.png`, `.tif` ...) counts as a
+    SOURCE_FILE, because builders name images by their sources. `load` is as in `ProductDependency`.
     """
 
     path: str
@@ -257,20 +252,19 @@ class PathDependency(Struct):
 class JobProduct(Struct):
     """A product of a job.
 
-    `path` is relative to `request.products_dir`, or absolute. A file below `products_dir` is moved, a file elsewhere is copied.
-    Only the file name of `path` enters the product's name: `<platform>/<folder of the source>/<file name>`, in lower case. `sub_id`
-    identifies the product among those of its source and must be stable and unique there: 0 for the only product of a job, and by
-    default the CRC-32 of the file name if there are several. `legacy_sub_ids` are the sub ids that it had in earlier versions of
-    the builder.
+    `path` is relative to `request.products_dir`, or absolute. A file below `products_dir` is moved; another file is copied. Only
+    the file name of `path` is part of the product's name: `<platform>/<folder of the source>/<file name>`, in lower case. `sub_id`
+    identifies the product among the products of its source; it must be unique there, and must not change. The default is 0 for the
+    only product of a job, otherwise the CRC-32 of the file name. `legacy_sub_ids` are the sub ids of the product in earlier
+    versions of the builder.
 
     `dependencies` and `path_dependencies` are the products that the product needs at run time. `dependencies_handled` declares that
     both lists are complete. A job that declares dependencies but never sets this for any product gets a warning.
 
     `folder` is only for intermediate products: a folder, relative to the scan folders, that replaces the folder of the source.
 
-    `facts` are for filters and checks, {name: number or text}: `width` and `height` in pixels, `format` (in lower case), `seconds`,
-    `triangles`, `rate` (samples a second), which filters know, and any others (lower-case letters, digits and _). They affect
-    nothing else.
+    `facts` are used only by filters and checks: {name: number or text}. Filters support `width` and `height` in pixels, `format`
+    (in lower case), `seconds`, `triangles` and `rate` (samples per second). Other names may have lower-case letters, digits and _.
     """
 
     path: str
@@ -331,6 +325,8 @@ def _pairs(context: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
 
 
 class _KeywordFields(Struct, kw_only=True):
+    """Optional fields of `_Request`; a base class, so that required fields of the subclasses may follow them."""
+
     scan_folders: tuple[str, ...] = ()
     fallback_folders: tuple[str, ...] = ()
     params_schema: Any = None
@@ -536,18 +532,18 @@ class Builder(Protocol):
     """Interface of a builder: a class without constructor arguments that has the methods `create_jobs` and `process_job`.
 
     Class attributes:
-        name: unique.
-        version: text; a change runs all its jobs again.
+        name: the unique name of the builder.
+        version: text; if it changes, all jobs of the builder run again.
         patterns: globs on the relative path.
-        analysis_fingerprint: optional text; a change repeats the analysis of all its sources. Required if its jobs have an
-            `additional_fingerprint`: that comes from the analysis, so the engine must know when to repeat it.
+        analysis_fingerprint: optional text; if it changes, the analysis of all sources of the builder is repeated. It is required
+            if its jobs have an `additional_fingerprint`: the analysis computes this fingerprint, so the engine must know when to
+            repeat the analysis.
         params_schema: optional; the form of its parameters, which are checked before anything runs: a record type of msgspec with
             types, defaults and `Annotated` bounds, or a JSON Schema.
-        requires: optional; Python packages that it imports: `("etcpak>=0.9",)`. Their versions enter the fingerprints of its
-        jobs. If
-            one is missing, its jobs fail with the line that installs it.
-        tools: optional; programs that it starts: `("gltfpack",)`. Their bytes enter the fingerprints of its jobs. If one is missing
-            in the PATH, its jobs fail and name it.
+        requires: optional; Python packages that it imports: `("etcpak>=0.9",)`. Their versions are part of the fingerprints of its
+            jobs. If a package is missing, its jobs fail, and their error has the command line that installs the package.
+        tools: optional; programs that it starts: `("gltfpack",)`. Their bytes are part of the fingerprints of its jobs. If a
+            program is not in the PATH, its jobs fail, and their error names the program.
         flags: optional; a set of "delete_products_on_failure" and "reads_debug_output" (its products differ with debug output).
 
     An optional method `shutdown()` is called before its process ends.

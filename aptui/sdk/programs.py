@@ -26,8 +26,7 @@ from msgspec import Struct
 from aptui.sdk import JobError, JobLog
 
 MOST_OUTPUT_CHARACTERS = 1_000_000
-
-
+"""Maximum size (bytes) of the kept output of a program; the rest is read and dropped."""
 MOST_CPU_S = 120
 """Default limit of a program's processor time (seconds): compilers take seconds for large shaders."""
 

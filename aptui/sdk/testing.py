@@ -51,8 +51,8 @@ class BuilderBench:
         name: the builder's name in the configuration; the name of the class by default.
         platforms: platform ids.
 
-    `lines` is what the builder logged, (severity 0 debug … 3 error, text); `progress` the fractions that it reported; `products`
-    the products of the last run, and `products_dir` their folder.
+    `lines` are the logged lines, (severity 0 debug … 3 error, text); `progress` are the fractions that the builder reported;
+    `products` are the products of the last run, and `products_dir` is their folder.
     """
 
     def __init__(

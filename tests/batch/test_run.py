@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -250,6 +251,18 @@ def test_junit_contains_errors_and_end_of_log_of_failed_job(run: Run, project: P
     assert (output.text or "").startswith("0 warnings, ")
     assert "first" in (output.text or "")
     assert "last" in (output.text or "")
+
+
+def test_junit_lists_jobs_with_warnings_whose_logs_were_deleted(run: Run, project: Path) -> None:
+    (project / "assets" / "twice.json").write_text('{"a": 1, "a": 2}')
+    run("batch")
+    shutil.rmtree(project / "Cache/.aptui/logs")
+
+    code, _, err = run("batch", "--junit", "report.xml")
+
+    assert (code, err) == (0, "")
+    outputs = [output.text or "" for output in ET.parse(project / "report.xml").iter("system-out")]
+    assert sum(text.startswith("1 warning, 0 errors; ") for text in outputs) == 2
 
 
 def test_unwritable_report_is_refused_before_the_run(run: Run, project: Path) -> None:

@@ -327,11 +327,11 @@ SERVE = record(
     port=NUMBER_OF_PORT,
     tls_cert=text("a path", "Certificate chain (PEM)."),
     tls_key=text("a path", "Its key (PEM)."),
-    dial_ca=text("a path", "Certificate (PEM) of the authority that signs the certificates of devices in `dial`."),
+    dial_ca=text("a path", "Certificate (PEM) of the authority that signs the certificates of devices in `connections`."),
     dial_fingerprints=list_of(
         text("a fingerprint", pattern=r"^(sha256:)?([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$"),
         "a list of fingerprints",
-        "SHA-256 of the certificates of devices in `dial`; used instead of dial_ca.",
+        "SHA-256 of the certificates of devices in `connections`; used instead of dial_ca.",
     ),
     clients_limit=whole("a whole number above 0", "Maximum number of open WebSockets.", minimum=1),
     hosts=list_of(

@@ -27,8 +27,8 @@ from aptui.core.project import SHARE_OF_MEMORY, Pattern, PatternKind
 from aptui.shared.errors import UserError
 from aptui.shared.globs import PATTERN_LIMIT
 
-MAX_BYTES = 1 << 20
-MAX_DEPTH = 50
+MAX_BYTES, MAX_DEPTH = 1 << 20, 50
+"""Maximum size of a YAML file in bytes, and maximum number of nested lists and mappings."""
 _LAST_NUMBER = (1 << 63) - 1
 """Range of integers that databases and messages between processes can hold."""
 _SHOWN = 60
