@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from aptui.store.db.schema import uuid_text
 from aptui.store.queries.metrics import BuilderSpent, Entry, Spent, analysis_entries, builder_names, builders_spent, job_entries
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
-from aptui.tui.frame.line import TabLine
+from aptui.tui.frame.line import Bar, Part, TabLine
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import BAR_CELLS, Cell, share_bar, width_of
 from aptui.tui.widgets.filterbox import FilterBox
@@ -319,16 +320,36 @@ _TITLES = ("Analysis jobs", "Processing jobs")
 
 
 class BuilderWidgets:
-    """The widgets of one Builders pane."""
+    """The widgets of one Builders pane.
 
-    def __init__(self, pane: Widget, tabs: TabLine) -> None:
-        self.pane, self.tabs = pane, tabs
+    Args:
+        titles: returns the titles of the parts.
+        words: returns the words at the right of the tabs, or of the first heading.
+    """
+
+    def __init__(
+        self, pane: Widget, tabs: TabLine, titles: Callable[[], Sequence[str]], words: Callable[[], Sequence[Part]]
+    ) -> None:
+        self.pane, self.tabs, self.titles, self.words = pane, tabs, titles, words
         self.box = FilterBox(id="builders-filter")
         self.list = Table(BUILDERS, id="builders-list")
         self.patterns, self.details = SideTable(PATTERNS, id="builders-patterns"), KeyValue(id="builders-details")
         self.spent = VTree(METRICS, id="builders-metrics")
         self.parts: dict[str, Rows] = dict(zip(TABS, (self.patterns, self.details, self.spent), strict=True))
-        self.side = Vertical(tabs, *self.parts.values(), id="builders-side")
+        self.heads = {name: Bar(partial(self._head, name), id=f"builders-{name}-head", rules=True) for name in TABS}
+        """The headings of the parts; visible if all parts are visible, in place of the tabs."""
+        self.columns = {name: Vertical(self.heads[name], self.parts[name], id=f"builders-{name}-column") for name in TABS}
+        self.side = Vertical(tabs, *self.columns.values(), id="builders-side")
+
+    def _head(self, name: str, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        title = self.titles()[TABS.index(name)]
+        return (Part(title, "title" if self.parts[name].has_focus else "header"),), self.words() if name == TABS[0] else ()
+
+    def refresh_titles(self) -> None:
+        """Draw the tabs and the headings again if they changed."""
+        self.tabs.refresh_if_changed()
+        for head in self.heads.values():
+            head.refresh_if_changed()
 
 
 class MetricsGroup(Struct):
@@ -362,8 +383,8 @@ class Metrics:
         if known == self._known:
             return False
         self._known = known
-        spent = (known.spent.analyses, known.spent.jobs) if known and known.spent else ()
-        self._groups = [MetricsGroup(which, each) for which, each in enumerate(spent) if each.count]
+        spent = {1: known.spent.jobs, 0: known.spent.analyses} if known and known.spent else {}  # jobs take most of the time
+        self._groups = [MetricsGroup(which, each) for which, each in spent.items() if each.count]
         self._put_roots()
         return True
 

@@ -1,4 +1,4 @@
-"""Layout of the Builders screen (list, and one of three parts beside or below it), and its filter line.
+"""Layout of the Builders screen (list, and one of three parts or all of them beside or below it), and its filter line.
 
 Tests: `tests/tui/screens/builders/test_builders_pane.py`.
 """
@@ -18,6 +18,8 @@ _BESIDE_CELLS = 170
 """Minimum width of the screen for the details beside the list (cells); on a narrower screen they are below it."""
 _LEAST_SHARE, _MOST_SHARE = 5, 8
 """Minimum and maximum width of the list beside the details, in twelfths of the screen."""
+_COLUMNS_LINES = 36
+"""Minimum height of the screen for all three parts of the details, in columns below the list (lines)."""
 _LEAST_LIST = 4
 _AROUND_LIST = 2
 """Cells that the list needs beside its columns: the edge and the scroll bar."""
@@ -42,21 +44,34 @@ class BuildersLayout:
     ) -> None:
         self._widgets, self._row_count, self._most_patterns, self._shown = widgets, row_count, most_patterns, shown
         self.part = TABS[0]
-        self.is_zoomed = False
+        self.is_zoomed = self.has_columns = False
 
     def resize(self) -> None:
-        """Put the details beside the list if there is room, else below it."""
-        self._widgets.pane.set_class(self._widgets.pane.size.width >= _BESIDE_CELLS, "-beside")
+        """Put the details beside the list or below it: one part, or all three as columns if there is room."""
+        pane = self._widgets.pane
+        has_columns = pane.size.width >= _BESIDE_CELLS and pane.size.height >= _COLUMNS_LINES
+        pane.set_class(pane.size.width >= _BESIDE_CELLS and not has_columns, "-beside")
+        pane.set_class(has_columns, "-columns")
+        if self.has_columns != has_columns:
+            self.has_columns = has_columns
+            self.show()
         self.divide_height()
+
+    def is_shown(self, name: str) -> bool:
+        """Return whether a part of the details is visible."""
+        return self.has_columns or name == self.part
 
     def divide_height(self) -> None:
         """If the details are below the list, give the list the height that it needs."""
         pane = self._widgets.pane
         is_below = not pane.has_class("-beside") and not self.is_zoomed
-        lines = min(_DETAIL_LINES, _AROUND_PATTERNS + max(1, self._most_patterns())) if self.part == TABS[0] else _DETAIL_LINES
+        is_short = self.part == TABS[0] and not self.has_columns
+        lines = min(_DETAIL_LINES, _AROUND_PATTERNS + max(1, self._most_patterns())) if is_short else _DETAIL_LINES
         most = max(_LEAST_LIST, pane.size.height * 2 // 5, pane.size.height - lines)
-        self._widgets.list.styles.height = min(most, max(_LEAST_LIST, self._row_count() + 1)) if is_below else "1fr"
-        pane.query_one("#builders-rule").display = is_below
+        self._widgets.list.styles.height = (
+            min(most, max(_LEAST_LIST, self._row_count() + 1 + self.has_columns)) if is_below else "1fr"
+        )
+        pane.query_one("#builders-rule").display = is_below and not self.has_columns
         needs = width_of_all(self._widgets.list.columns) + _AROUND_LIST
         width = max(pane.size.width * _LEAST_SHARE // 12, min(needs, pane.size.width * _MOST_SHARE // 12))
         self._widgets.list.styles.width = width if pane.has_class("-beside") and not self.is_zoomed else "1fr"
@@ -65,22 +80,24 @@ class BuildersLayout:
         """Show the current part."""
         widgets = self._widgets
         for name in TABS:
-            widgets.parts[name].display = name == self.part
+            widgets.columns[name].display = widgets.parts[name].display = self.is_shown(name)
+            widgets.heads[name].display = self.has_columns
+        widgets.tabs.display = not self.has_columns
         list_has_focus = widgets.list.has_focus
         widgets.list.display = not self.is_zoomed or list_has_focus
         widgets.side.display = not self.is_zoomed or not list_has_focus
         self.divide_height()
         self._shown()
-        widgets.tabs.refresh_if_changed()
+        widgets.refresh_titles()
 
     def go_to(self, name: str) -> None:
         """Show the patterns, details or metrics; if they are shown already, focus them."""
         side_has_focus = self._widgets.side.has_focus_within
-        was, self.part = self.part, name
+        was_shown, self.part = self.is_shown(name), name
         if self.is_zoomed and self._widgets.list.has_focus:
             self.is_zoomed = False
         self.show()
-        if side_has_focus or was == name:
+        if side_has_focus or was_shown:
             self._widgets.parts[name].focus()
 
     def zoom(self) -> None:

@@ -176,9 +176,14 @@ class BuildersPane(Pane):
     BuildersPane #builders-filter { display: none; }
     BuildersPane #builders-both { layout: vertical; }
     BuildersPane #builders-side { height: 1fr; }
+    BuildersPane #builders-side Vertical { width: 1fr; height: 1fr; }
     BuildersPane.-beside #builders-both { layout: horizontal; }
     BuildersPane.-beside #builders-list { height: 1fr; }
     BuildersPane.-beside #builders-side { width: 1fr; border-left: solid $role-rule; }
+    BuildersPane.-columns #builders-side { layout: horizontal; }
+    BuildersPane.-columns #builders-details-column { width: 3fr; }
+    BuildersPane.-columns #builders-patterns-column { width: 2fr; }
+    BuildersPane.-columns #builders-metrics-column { width: 5fr; }
     """
     command_names = ("builder", "jobs-of")
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -198,7 +203,7 @@ class BuildersPane(Pane):
         super().__init__(**named)
         self.list, self.patterns = ListedRows(), ListedRows()
         tabs = TabLine(self._titles, self._words, lambda at: self.action_part(TABS[at]), id="builders-tabs")
-        self.widgets = BuilderWidgets(self, tabs)
+        self.widgets = BuilderWidgets(self, tabs, lambda: self._titles()[0], self._words)
         self.parts = BuildersLayout(self.widgets, self.list.row_count, self._most_patterns, self._open_groups)
         self.search = BuildersSearch(self.widgets, lambda: self.metrics, self._put)
         self.order = BuildersOrder(self.widgets, self.list, lambda: self.metrics)
@@ -270,7 +275,7 @@ class BuildersPane(Pane):
         self.reading.poll()
         self.widgets.list.refresh_model()
         self.widgets.spent.refresh_model()
-        self.widgets.tabs.refresh_if_changed()
+        self.widgets.refresh_titles()
 
     def reload(self) -> None:
         """Read all builders again."""
@@ -379,11 +384,11 @@ class BuildersPane(Pane):
         if self.metrics.show(current):
             self.widgets.spent.refresh_model()
             self._open_groups()
-        self.widgets.tabs.refresh_if_changed()
+        self.widgets.refresh_titles()
 
     def _open_groups(self) -> None:
         """Open both groups when the metrics are shown."""
-        for key in self.metrics.group_keys() if self.parts.part == "metrics" else ():
+        for key in self.metrics.group_keys() if self.parts.is_shown("metrics") else ():
             node = self.metrics.tree.node_of(key)
             if node is not None:
                 self.widgets.spent.set_open(node, is_open=True)
@@ -420,6 +425,10 @@ class BuildersPane(Pane):
     def action_zoom(self) -> None:
         """Show only the focused part (list or details), or both parts again."""
         self.parts.zoom()
+
+    def on_descendant_focus(self) -> None:
+        """Highlight the heading of the focused part."""
+        self.widgets.refresh_titles()
 
     # ---------------------------------------------------------------------------------------------------- filter and order
 

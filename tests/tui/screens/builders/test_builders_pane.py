@@ -287,8 +287,8 @@ def test_cursor_in_the_builder_list_selects_patterns_details_and_metrics(tmp_pat
         await until(pilot, lambda: "deletes the old products" in text(app))
         await pilot.press("k", "m")
         await until(pilot, lambda: len(tree_names(pane)) == 7)
-        await until(pilot, lambda: tree_names(pane)[0].endswith("Analysis jobs"))
-        await until(pilot, lambda: tree_names(pane)[4:] == ["textures/rock_2.png", "textures/rock_1.png", "textures/rock_3.png"])
+        await until(pilot, lambda: tree_names(pane)[4].endswith("Analysis jobs"))
+        await until(pilot, lambda: tree_names(pane)[1:4] == ["textures/rock_2.png", "textures/rock_1.png", "textures/rock_3.png"])
         await until(pilot, lambda: "pc Mips" in text(app))
         await until(pilot, lambda: "━" in text(app).partition("Metrics")[2])
 
@@ -296,14 +296,32 @@ def test_cursor_in_the_builder_list_selects_patterns_details_and_metrics(tmp_pat
     assert app.memory.get("builders.part", "") == "metrics"
 
 
+def test_large_screen_shows_patterns_details_and_metrics_together(tmp_path, store):
+    async def walk(app, pilot, _session, pane):
+        shown = ("── Patterns (2) ──", "*.png", "── Details ──", "Pillow 13", "── Metrics ──", "textures/rock_2.png")
+        for part in shown:
+            await until(pilot, lambda part=part: part in text(app))
+        assert "▾ " not in text(app).partition("Details")[0]
+        await pilot.press("m")
+        await until(pilot, lambda: app.focused is pane.widgets.spent)
+        await pilot.press("d")
+        await until(pilot, lambda: app.focused is pane.widgets.details)
+        await pilot.press("escape", "j")
+        await until(pilot, lambda: "/usr/bin/tr" in text(app))
+        await pilot.resize_terminal(200, 30)
+        await until(pilot, lambda: "Details▾" in text(app))
+
+    visit(tmp_path, walk, size=(200, 60))
+
+
 def test_metrics_are_filtered_and_sorted(tmp_path, store):
     async def sort(app, pilot, _session, pane):
         await pilot.press("m", "m")
         await until(pilot, lambda: len(tree_names(pane)) == 7)
         await pilot.press("S", "1")
-        await until(pilot, lambda: tree_names(pane)[4:] == [f"textures/rock_{at}.png" for at in (1, 2, 3)])
+        await until(pilot, lambda: tree_names(pane)[1:4] == [f"textures/rock_{at}.png" for at in (1, 2, 3)])
         await pilot.click("#builders-metrics", offset=(4, 0))
-        await until(pilot, lambda: tree_names(pane)[4:] == [f"textures/rock_{at}.png" for at in (3, 2, 1)])
+        await until(pilot, lambda: tree_names(pane)[1:4] == [f"textures/rock_{at}.png" for at in (3, 2, 1)])
         await pilot.press("slash")
         pane.widgets.box.text = "mips"
         await until(pilot, lambda: len(tree_names(pane)) == 3)
@@ -323,11 +341,11 @@ def test_metrics_can_be_sorted_by_count_or_by_average(tmp_path, store):
         await pilot.press("m", "m")
         await until(pilot, lambda: len(tree_names(pane)) == 7)
         await pilot.press("S", "2")
-        await until(pilot, lambda: tree_names(pane)[4:] == by_count)
+        await until(pilot, lambda: tree_names(pane)[1:4] == by_count)
         await until(pilot, lambda: "3 110 ms 37 ms 100 ms" in " ".join(text(app).split()))
         await pilot.press("S", "4")
-        await until(pilot, lambda: tree_names(pane)[4:] == by_average and "Average ↓" in text(app))
-        await pilot.press("G", "enter")
+        await until(pilot, lambda: tree_names(pane)[1:4] == by_average and "Average ↓" in text(app))
+        await pilot.press("g", *"jjj", "enter")
         await until(pilot, lambda: app.pane.name_of_pane == "jobs")
         assert app.pane.revealed == [r'source:"^textures/rock_1\.png$" builder:"^Image$"']
 
@@ -379,11 +397,11 @@ def test_keys_show_the_jobs_of_the_builder_or_of_the_selected_metric(tmp_path, s
         jobs = app.pane
         await pilot.press("5", "m")
         await until(pilot, lambda: len(tree_names(pane)) == 7)
-        await pilot.press("enter", "j", "enter")
+        await pilot.press("enter", *"jjjjj", "enter")
         await until(pilot, lambda: jobs.revealed[1:] == [r'source:"^textures/rock_2\.png$"'])
-        await pilot.press("5", "G", "enter")
+        await pilot.press("5", "g", *"jjj", "enter")
         await until(pilot, lambda: jobs.revealed[2:] == ["#3"])
-        await until(pilot, lambda: pane.widgets.spent.cursor == 6)
+        await until(pilot, lambda: pane.widgets.spent.cursor == 3)
 
     visit(tmp_path, go)
 
