@@ -37,6 +37,7 @@ from aptui.shared.files.replacing import replacing
 # A UUID may be spelled with or without dashes and braces, in upper or lower case.
 
 LIMIT_BYTES = 64 << 20
+"""Maximum size of a file whose references are updated; files that people write are smaller."""
 _SEPARATOR = r"(?:\\\\|\\/|[\\/])"
 _ANY_SEPARATOR = re.compile(_SEPARATOR)
 _NO_PATH = re.compile(r"""[\s"'<>|=,;:()\[\]{}]""")
@@ -236,7 +237,7 @@ def read(path: str) -> bytes:
     """Return the bytes of a file for a search.
 
     Raises:
-        UnreadableError: the file cannot be read, or is larger than hand-written texts are.
+        UnreadableError: the file cannot be read, or has more than `LIMIT_BYTES`.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -305,14 +306,10 @@ class DiskTree:
 
     def __init__(self, config: Config) -> None:
         self._own = (str(config.cache_dir), str(config.log_dir), *own_paths(config))
-        self._folders = tuple(folder for folder in config.project.scan_folders if not self._is_ours(folder.path))
+        self.folders = tuple(folder for folder in config.project.scan_folders if not self._is_ours(folder.path))
+        """The project's scan folders without those in the cache, in order of priority."""
         self.is_ignored = ignore_matcher(config.project.ignore_regex)
         self._listed: dict[str, tuple[list[str], list[str]]] = {}
-
-    @property
-    def folders(self) -> Sequence[ScanFolder]:
-        """The project's scan folders without those in the cache, in order of priority."""
-        return self._folders
 
     def _is_ours(self, path: str) -> bool:
         return any(path == own or is_below(path, own) for own in self._own)
@@ -324,7 +321,7 @@ class DiskTree:
         """
         if self._is_ours(path) or ".." in path.split("/"):
             return None
-        for folder in self._folders:
+        for folder in self.folders:
             rel = path[len(folder.path) + 1 :]
             if is_below(path, folder.path) and (folder.recursive or "/" not in rel):
                 return folder, rel
@@ -423,7 +420,7 @@ class DiskTree:
 
     def overridden_by(self, folder: ScanFolder, rel: str) -> str:
         """Return the file of a scan folder with higher priority that overrides `rel` of `folder`, "" if no file overrides it."""
-        for other in self._folders:
+        for other in self.folders:
             if other is folder:
                 return ""
             found = [path for path in self.like(f"{other.path}/{rel}") if (owner := self.owner(path)) and owner[0] is other]

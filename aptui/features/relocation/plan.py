@@ -39,11 +39,8 @@ from aptui.store.queries.reader import ProductRow, Reader, SourceRow
 # dependants of many sources with a few queries.
 
 _BY_PATH = frozenset({EdgeKind.PATH, EdgeKind.JOB, EdgeKind.DISCOVERED})
-_TYPE_BITS = {EdgeKind.JOB: 2}
-"""{kind of dependency: O3DE's number `TypeOfDependency`}; 2 is job to job.
-
-The number of all other kinds is 1, source to source.
-"""
+_SOURCE_TO_SOURCE, _JOB_TO_JOB = 1, 2
+"""O3DE's numbers for `TypeOfDependency`."""
 _SOURCES_SQL = """SELECT s.SourceID, s.SourceName, s.SourceGuid, f.ScanFolderID, f.DisplayName, f.ScanFolder, x''
 FROM json_each(?) k CROSS JOIN Sources s ON {condition} JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"""
 _DEPENDENTS_SQL = """SELECT d.DependencySourceGuid, d.DependencySubID, lower(d.UnresolvedPath), d.UnresolvedDependencyType,
@@ -115,7 +112,7 @@ def _by_edges(reader: Reader, moved: Sequence[KnownSource]) -> Iterator[tuple[in
         is_job = edge.kind is EdgeKind.JOB
         yield needed.source_id, Dependant(
             source.source, f"{source.root}/{source.source}", uuid_text(source.uuid), "job" if is_job else "source",
-            _TYPE_BITS.get(edge.kind, 1), edge.target == needed.uuid.hex(),
+            _JOB_TO_JOB if is_job else _SOURCE_TO_SOURCE, edge.target == needed.uuid.hex(),
         )  # fmt: skip
 
 
@@ -275,10 +272,7 @@ def _search_names(plan: Plan, mention: Mention) -> _MentionResult:
 
 
 def prefixes_of(plan: Plan) -> list[str]:
-    """Return the prefixes that may precede a relative path in a text.
-
-    The prefixes are each scan folder as absolute path, as alias, and as path in the project.
-    """
+    """Return the prefixes that may precede a relative path in a text: each scan folder, absolute and relative to the project."""
     project = str(plan.config.project_dir)
     paths = [folder.path for folder in plan.tree.folders]
     return [f"{path}/" for path in paths] + [
@@ -343,7 +337,6 @@ def _update(plan: Plan, mention: Mention, named: _MentionResult) -> Update | Non
 
 META = "meta"
 """Suffix of the file that stores a source's UUID."""
-_ROOTED = "/"
 
 
 def make_plan(order: Relocate, config: Config, reader: Reader) -> Plan:
@@ -363,7 +356,7 @@ def make_plan(order: Relocate, config: Config, reader: Reader) -> Plan:
         plan.tracked = plan.git.list_tracked()
     if target is not None:
         _set_destinations(plan, found, target)
-        _name_anew(plan, known)
+        _set_new_names(plan, known)
     note_dependants(plan, reader, known)
     _check_plan(plan)
     return plan
@@ -487,7 +480,7 @@ def _set_destinations(plan: Plan, found: FoundSource, target: Destination) -> No
 
 
 def _absolute(folder: ScanFolder, path: str) -> str:
-    return path if path.startswith(_ROOTED) else f"{folder.path}/{path}"
+    return path if path.startswith("/") else f"{folder.path}/{path}"
 
 
 def _destination_beside(item: RelocationItem, owner: RelocationItem) -> str:
@@ -500,7 +493,7 @@ def _destination_beside(item: RelocationItem, owner: RelocationItem) -> str:
     return f"{folder}/{new_name.rpartition('.')[0] or new_name}{name[len(old_name.rpartition('.')[0]) :]}"
 
 
-def _name_anew(plan: Plan, known: Mapping[str, KnownSource]) -> None:
+def _set_new_names(plan: Plan, known: Mapping[str, KnownSource]) -> None:
     """Set the new UUIDs of the sources and the new names of their products."""
     travelling = {item.owner: item.old_file for item in plan.items if item.is_metadata and item.old.lower().endswith(f".{META}")}
     for at, item in enumerate(plan.items):

@@ -47,10 +47,7 @@ Stamp = tuple[int, int, int]
 
 
 class Rewrite(Struct, frozen=True):
-    """A file whose references are updated.
-
-    The fields are the file's path before and after the move, the digest of its old bytes, and its new bytes.
-    """
+    """A file whose references are updated: its path before and after the move, the digest of its old bytes, and the renames."""
 
     file: str
     new_file: str
@@ -214,16 +211,6 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def preview(order: Relocate, config: Config) -> RelocationReport:
-    """Return a preview as a report.
-
-    Raises:
-        RelocationError: the source or the destination is not valid.
-        UserError: nothing was processed yet.
-    """
-    return _plan(order, config).report()
 
 
 def relocate(order: Relocate, config: Config) -> RelocationReport:

@@ -253,6 +253,7 @@ def summarize_report(report: RelocationReport) -> Iterator[Line]:
 
 
 def _more(number: int, one: str, many: str = "") -> Iterator[Line]:
+    """Yield the line about list entries that were cut from the report, if there are any."""
     if number > 0:
         yield f"and {number:,} more {one if number == 1 else many or one + 's'}", "dim"
 

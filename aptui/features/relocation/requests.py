@@ -1,8 +1,7 @@
 """Relocations requested by clients of a running engine.
 
-Relocations are performed one at a time in a thread, while file changes are held back.
-
-All moved files are then processed as one batch of changes.
+A thread performs the relocations, one at a time, while the engine holds file changes back. The engine then processes all moved
+files as one batch of changes.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Moving(AssetExtension):
         self._shell.session.ask(order).add_done_callback(lambda answer: self._shell.in_ui(take_answer, answer))
 
 
-Say = Callable[[Relocate, Callable[[RelocationReport], object], Callable[[KnownError], object]], object]
+SendRequest = Callable[[Relocate, Callable[[RelocationReport], object], Callable[[KnownError], object]], object]
 
 
 def source_of(panel: Panel) -> str:
@@ -181,9 +181,9 @@ class RelocationPreview(_PopUp):
     """
     _ESCAPE: ClassVar[str] = "Esc"
 
-    def __init__(self, report: RelocationReport, say: Say, moved: Callable[[str], object]) -> None:
+    def __init__(self, report: RelocationReport, send: SendRequest, moved: Callable[[str], object]) -> None:
         super().__init__(lambda _what: None)
-        self._report, self._request, self._moved = report, say, moved
+        self._report, self._request, self._moved = report, send, moved
         self._is_asking = False
         order = report.order
         verb = "Delete" if order.is_delete else "Move"
@@ -192,10 +192,10 @@ class RelocationPreview(_PopUp):
 
     @classmethod
     def ask(
-        cls, app: App[Any], report: RelocationReport, say: Say, moved: Callable[[str], object] = lambda _path: None
+        cls, app: App[Any], report: RelocationReport, send: SendRequest, moved: Callable[[str], object] = lambda _path: None
     ) -> RelocationPreview:
         """Open the preview."""
-        preview = cls(report, say, moved)
+        preview = cls(report, send, moved)
         cls._pop_up(app, preview, None)
         return preview
 

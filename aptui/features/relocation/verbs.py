@@ -107,11 +107,11 @@ def _relocate(arguments: Namespace, config: Config, order: Relocate) -> int:
 
 def _perform(config: Config, order: Relocate) -> RelocationReport:
     """Move or delete, in the running engine if there is one; a preview needs no engine."""
-    from aptui.features.relocation.relocate import hold_engines_off, preview, relocate
+    from aptui.features.relocation.relocate import hold_engines_off, relocate
     from aptui.link.client import EngineClient, NoEngine
 
     if not order.is_confirmed:
-        return preview(order, config)
+        return relocate(order, config)
     try:
         client = EngineClient.of(config.cache_dir)
     except NoEngine:
@@ -207,16 +207,16 @@ def identities(arguments: Namespace) -> int:
     """Print identities, problems and probable moves; with `--repair`, fix the moves. Return 1 if problems remain."""
     with open_for_reading(arguments) as project:
         known = [_row(*row) for row in project.database.ask(_SOURCES_SQL)]
-        moved_files = list(_find_moved(project.database))
+        moves = list(_find_moved(project.database))
     if arguments.repair:
-        for move in moved_files:
+        for move in moves:
             _repair(move)
         return 0
     if arguments.json:
-        printing.say_json({"identities": known, "moves": [to_builtins(move) for move in moved_files]})
+        printing.say_json({"identities": known, "moves": [to_builtins(move) for move in moves]})
     else:
-        _print_identities(known, moved_files)
-    return 1 if moved_files or any(row["problem"] for row in known) else 0
+        _print_identities(known, moves)
+    return 1 if moves or any(row["problem"] for row in known) else 0
 
 
 def _row(scan_folder: str, rel: str, guid: bytes, packed: str, error: str) -> dict[str, Any]:
@@ -232,13 +232,14 @@ def _find_moved(reader: Reader) -> Iterator[Move]:
         digest, rel = value.split(" ", 1)
         same_content = [row for row in reader.ask(_SAME_CONTENT_SQL, (bytes.fromhex(digest),)) if row[1] != rel]
         folders = [row[0] for row in reader.ask("SELECT ScanFolder FROM ScanFolders ORDER BY ScanFolderID")]
-        left = next((path for folder in folders if _lies_alone(path := f"{folder}/{rel}{META_SUFFIX}")), "")
+        left = next((path for folder in folders if _is_left_behind(path := f"{folder}/{rel}{META_SUFFIX}")), "")
         if len(same_content) == 1 and left:
             scan_folder, source = same_content[0]
             yield Move(source, rel, left, f"{scan_folder}/{source}{META_SUFFIX}")
 
 
-def _lies_alone(path: str) -> bool:
+def _is_left_behind(path: str) -> bool:
+    """Return whether an identity file exists without its source."""
     name = from_text(path)
     return os.path.isfile(name) and not os.path.lexists(name.removesuffix(META_SUFFIX.encode()))
 
@@ -276,8 +277,8 @@ def _merge_uuid(left: bytes, belongs: bytes) -> None:
     replace_bytes(Path(os.fsdecode(left)), json.dumps(document, indent=4, ensure_ascii=False).encode())
 
 
-def _print_identities(known: list[dict[str, Any]], moved_files: list[Move]) -> None:
+def _print_identities(known: list[dict[str, Any]], moves: list[Move]) -> None:
     printing.table(("source", "uuid", "problem"), [(row["source"], row["uuid"], row["problem"]) for row in known])
-    for move in moved_files:
+    for move in moves:
         source, was = printing.line(move.source), printing.line(move.was)
         printing.say(f"'{source}' was probably moved from '{was}'; run 'aptui identities --repair' to move its '.meta' file also")

@@ -103,7 +103,7 @@ def lint(arguments: Namespace) -> int:
 
 
 def find_with(arguments: Namespace, wanted: Sequence[str]) -> list[LintFinding]:
-    """Return the findings of these checks. No roots are given, so the check `unreachable` finds nothing."""
+    """Return the findings of some checks of `lint`. Without roots, the check `unreachable` has no findings."""
     asked_for = copy(arguments)
     asked_for.roots, asked_for.platform, asked_for.database = [], "", None
     with open_asked(asked_for) as place:
@@ -329,8 +329,6 @@ def _run_command(config: Config, sandbox: Sandbox | None, check: Check, item: Pr
 
 
 def _of_lint(arguments: Namespace, checks: Sequence[Check]) -> Iterator[CheckFinding]:
-    if not checks:
-        return
     for each in checks:
         for finding in find_with(arguments, each.lint):
             if each.wants(finding.asset):

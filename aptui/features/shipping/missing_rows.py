@@ -2,7 +2,7 @@
 
 Names are looked up in batches of hundreds, through an index; single names are never looked up.
 
-Tests: `tests/features/shipping/test_missing_records.py`.
+Tests: `tests/features/shipping/test_name_scanner.py`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ from typing import ClassVar, NamedTuple, TypeVar
 from msgspec import Struct, field
 
 from aptui.core.patterns import wildcard
-from aptui.features.shipping.missing_records import SCANNER, VERSION, Names
+from aptui.features.shipping.name_scanner import SCANNER, VERSION, Names
 from aptui.link.port import FeatureRequest
 from aptui.store.queries.assets import INTERMEDIATE_FLAG, NOTHING_MISSING, parse_asset_id
 from aptui.store.queries.reader import Reader
-
-# A client sends these requests to the engine, to search products for undeclared references, or to delete the findings.
 
 
 class ScanMissing(FeatureRequest, frozen=True):
@@ -239,7 +237,7 @@ def read_declared_by_sources(reader: Reader, keys: Collection[str]) -> dict[str,
 # ------------------------------------------------------------------------------------------------------- known assets
 
 
-class KnownName:
+class KnownAssets:
     """The existing assets. Call `learn` with all names of many files, then the other methods.
 
     `extensions` are those of all sources and products, in lower case; `platforms` are those with jobs.

@@ -25,9 +25,9 @@ from aptui.core.notices import MissingScan, Notice
 from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.scan.verification import Verification
 from aptui.engine.scan.walk import text_of
-from aptui.features.shipping.missing_records import LINE_LIMIT
 from aptui.features.shipping.missing_rows import NO_UUID, NOTHING, ClearMissing, FoundName, ScanMissing, choose_scanned, results
-from aptui.features.shipping.name_scanner import FileFound, MissingSearch, NamePlace, Tally
+from aptui.features.shipping.missing_search import FileFound, MissingSearch, SearchedProject, Tally
+from aptui.features.shipping.name_scanner import LINE_LIMIT
 from aptui.link import port
 from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing
@@ -116,7 +116,7 @@ def _engine(config: Config) -> Iterator[EngineClient | None]:
 
 def _search(config: Config, arguments: Namespace) -> MissingSearch:
     roots = tuple(folder.path for folder in config.project.scan_folders)
-    return MissingSearch(NamePlace(asset_database(config.cache_dir), config.cache_dir, roots), arguments.max_matches)
+    return MissingSearch(SearchedProject(asset_database(config.cache_dir), config.cache_dir, roots), arguments.max_matches)
 
 
 # ---------------------------------------------------------------------------------------------------------------- products

@@ -1,610 +1,384 @@
-"""The search for missing product dependencies, and its reader processes: assets that files name and builders did not declare.
+"""Finds names of assets in a file's bytes: asset ids, UUIDs, paths; and is the process that searches files for these names.
 
-A product's bytes are read once. Its names are stored with the SHA-256 of the bytes; later scans only look the names up again,
-because the assets may have changed. The file is read again if its bytes, the limit, or the extensions of assets have changed.
+This module does not know whether the assets exist.
+
+Files are binary or text, up to hundreds of megabytes long, and may be a single line. So no pattern is tried from every
+position: all bytes are translated to classes at once, the characters of every name (a dot, eight hex digits in a row) are
+found by `bytes.find`, and only the bytes around them are examined. Each byte is read a bounded number of times for any
+input.
+
+The forms are those of O3DE's `LineByLineDependencyScanner.cpp`, with three intended differences: bytes above 127 are letters
+(UTF-8), a folder may contain a dot, and a quoted name may contain any character.
+
+Tests: `tests/features/shipping/test_name_scanner.py`.
 """
 
 from __future__ import annotations
 
-import contextlib
+import codecs
 import hashlib
 import json
-import os
-import queue
 import re
-import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
-from datetime import datetime
-from pathlib import Path
-from typing import Any, NamedTuple, Self
-from xml.parsers import expat
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, BinaryIO, Self
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
-from aptui.core.messages import Rows
-from aptui.core.paths import cache_path, from_text, to_text
-from aptui.core.patterns import wildcard
-from aptui.engine.pool.spawning import python_environment
-from aptui.features.shipping import missing_rows as store
-from aptui.features.shipping.missing_records import LINE_LIMIT, VERSION, Names, join_path
-from aptui.features.shipping.missing_rows import DeclaredReference, KnownName, MissingHit, MissingTarget, Scanned
-from aptui.shared.globs import PATTERN_LIMIT
-from aptui.store.queries.reader import Reader, open_reader
-
-# The search for missing dependencies reads files in separate processes. `Readers.read` starts to read a file and returns a future.
-#
-# For each reader process, a thread of this process sends the requests and waits for the answers. If a reader process dies while it
-# reads a file, the file is reported as broken, and a new process reads the next file.
-
-
-class Reading(Struct, frozen=True):
-    """The result of reading a file: `names`, or `error`. `is_broken` = the process died."""
-
-    digest: bytes = b""
-    names: Names | None = None
-    error: str = ""
-    is_broken: bool = False
+LINE_LIMIT = 800
+"""Maximum number of paths in one line, and maximum number of ids in one line; 0 = no limit."""
+SCANNER, VERSION = "aptui lines", "1"
+"""`ScannerId` and `ScannerVersion` in `MissingProductDependencies`; raise the version when a change of the scan makes it find other
+names."""
+NAMES_MAX = 200_000
+"""Maximum number of names that are read from one file."""
+_TAIL = 1 << 16
+_PATH_MAX = 1024
+_QUOTED_MAX = 256
+_QUOTES = frozenset((b'"', b"'"))
+_SEEN_MAX = 50_000
+"""Maximum number of remembered sequences of path characters; a repeated sequence is not examined again."""
+_SUB_ID_MAX = (1 << 32) - 1
 
 
-class Readers:
-    """The reader processes, which are started on demand.
+def _classes(members: bytes, sign: bytes) -> bytes:
+    return bytes(sign[0] if byte in members else 0x20 for byte in range(256))
+
+
+_WORD = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_" + bytes(range(128, 256))
+_PATHS = _classes(_WORD + b"\\/.-", b"p")
+_HEX = _classes(b"0123456789abcdefABCDEF", b"x")
+_EIGHT = b"x" * 8
+_HEX_RUN = re.compile(rb"x+")
+_UUID = rb"([0-9a-fA-F]{8})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{12})"
+_SUB_ID = rb"(?:[^\w\r\n]?[-:][\[({]?([0-9]{1,10})(?![0-9A-Za-z_]))?"
+_ID = re.compile(rb"(?<![0-9A-Za-z_])" + _UUID + rb"(?![0-9A-Za-z_])" + _SUB_ID)
+_UP = re.compile(rb"(?:\.{1,2}[\\/]+)*")
+_PIECE = re.compile(rb"[^.]*+\.[^\\/]*+")
+_BREAK = re.compile(rb"[\r\n]")
+_SLASHES = re.compile(r"[\\/]+")
+
+
+class Names(Struct):
+    """The names in a file, each once with its first spelling.
+
+    Keys of `paths` are in lower case, with single forward slashes and without a leading slash. `is_partial`: a limit was reached,
+    so names may be missing.
+    """
+
+    assets: dict[tuple[bytes, int], str] = field(default_factory=dict)
+    uuids: dict[bytes, str] = field(default_factory=dict)
+    paths: dict[str, str] = field(default_factory=dict)
+    is_partial: bool = False
+
+    def __len__(self) -> int:
+        """Return the number of found references: asset ids, UUIDs and paths."""
+        return len(self.assets) + len(self.uuids) + len(self.paths)
+
+    def to_json(self) -> list[Any]:
+        """Return the names as JSON values, which `from_json` accepts."""
+        assets = [[uuid.hex(), sub_id, text] for (uuid, sub_id), text in self.assets.items()]
+        uuids = [[uuid.hex(), text] for uuid, text in self.uuids.items()]
+        return [assets, uuids, list(self.paths.items()), self.is_partial]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> Self:
+        """Return the names from the JSON values that `to_json` returned."""
+        assets, uuids, paths, is_partial = data
+        return cls(
+            {(bytes.fromhex(uuid), sub_id): text for uuid, sub_id, text in assets},
+            {bytes.fromhex(uuid): text for uuid, text in uuids},
+            dict(paths),
+            is_partial,
+        )
+
+
+class NameScan:
+    """The scan of one file: call `feed` with the file's bytes in chunks of any size, then call `finish`.
 
     Args:
-        count: maximum number of processes.
-        extensions, line_limit: see `missing_records.MissingScanResult`.
+        extensions: the extensions of all assets, in lower case; a path with another extension is not the name of an asset.
+        line_limit: see `LINE_LIMIT`.
     """
 
-    def __init__(self, count: int, extensions: Collection[str], line_limit: int) -> None:
-        self._first_line = json.dumps([sorted(extensions), line_limit]).encode() + b"\n"
-        self._threads = ThreadPoolExecutor(max(1, count), thread_name_prefix="aptui-missing")
-        self._resting: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
-        self._processes: set[subprocess.Popen[bytes]] = set()
-        self._lock = threading.Lock()
-        self._is_closed = False
+    def __init__(self, extensions: Collection[str], line_limit: int = LINE_LIMIT) -> None:
+        self._extensions = frozenset(extension.encode() for extension in extensions)
+        self._limit = line_limit if line_limit > 0 else sys.maxsize
+        self._names = Names()
+        self._rest = b""
+        self._seen: set[bytes] = set()
+        self._path_count = self._id_count = 0
+        """Numbers of paths and ids found in the current line, for `line_limit`."""
 
-    def read(self, path: str) -> Future[Reading]:
-        """Start reading a file; `path` is in the form of Python's file functions."""
-        return self._threads.submit(self._read, path)
+    def feed(self, data: bytes) -> None:
+        """Scan the next bytes of the file."""
+        data = self._rest + data
+        end = _safe_end(data)
+        self._rest = data[end:]
+        self._scan_block(data[:end])
 
-    def close(self) -> None:
-        """Kill the processes; the files that they are reading are reported as broken."""
-        with self._lock:
-            self._is_closed = True
-            processes = list(self._processes)
-        for process in processes:
-            process.kill()
-        self._threads.shutdown(wait=True, cancel_futures=True)
-        for process in processes:
-            _bury(process)
+    def finish(self) -> Names:
+        """Return all names; call it after the last bytes."""
+        self._scan_block(self._rest)
+        self._rest = b""
+        return self._names
 
-    def __enter__(self) -> Self:
-        """Return this object; the end of the `with` block closes the readers."""
-        return self
+    # -------------------------------------------------------------------------------------------------------------- lines
 
-    def __exit__(self, *_: object) -> None:
-        """Close the readers."""
-        self.close()
+    def _scan_block(self, block: bytes) -> None:
+        """Scan whole lines at once.
 
-    # ------------------------------------------------------------------------------------------------------- a thread each
+        A line that continues after the block is scanned name by name, so that the names in the line are counted.
+        """
+        end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
+        begin = 0
+        if end and (self._path_count or self._id_count):
+            found = _BREAK.search(block)
+            begin = found.end() if found else 0
+            self._scan(block[:begin], self._limit)
+        if end:
+            self._scan_lines(block[begin:end])
+            self._path_count = self._id_count = 0
+        self._scan(block[end:], self._limit)
 
-    def _read(self, path: str) -> Reading:
+    def _scan_lines(self, block: bytes) -> None:
+        if block.count(b".") > self._limit or block.translate(_HEX).count(_EIGHT) > self._limit:
+            sparse = []
+            for line in block.splitlines():
+                if line.count(b".") <= self._limit and len(line) <= 32 * self._limit:
+                    sparse.append(line)
+                else:
+                    self._path_count = self._id_count = 0
+                    self._scan(line, self._limit)
+            block = b"\n".join(sparse)
+        self._scan(block, sys.maxsize)
+
+    def _scan(self, block: bytes, limit: int) -> None:
+        """Add the names until the numbers of paths or ids reach `limit`."""
+        for begin, end in _find_dotted(block):
+            if self._path_count == limit:
+                self._names.is_partial = True
+                break
+            self._path_count += 1
+            self._add_path(block, begin, end)
+        for found in _ids(block):
+            if self._id_count == limit:
+                self._names.is_partial = True
+                break
+            self._id_count += 1
+            self._add_id(found)
+
+    # -------------------------------------------------------------------------------------------------------------- names
+
+    def _add_id(self, found: re.Match[bytes]) -> None:
+        if self._is_full():
+            return
+        uuid, text = bytes.fromhex(b"".join(found.groups()[:5]).decode()), found[0].decode("latin-1")
+        if found[6] is None:
+            self._names.uuids.setdefault(uuid, text)
+        elif int(found[6]) <= _SUB_ID_MAX:
+            self._names.assets.setdefault((uuid, int(found[6])), text)
+
+    def _add_path(self, block: bytes, begin: int, end: int) -> None:
+        """Add a sequence of path characters as a path.
+
+        If a slash follows a dot, the sequence may be two joined names, so also add its parts.
+        """
+        token = block[begin:end]
+        if block[end : end + 1] in _QUOTES:
+            self._add_quoted(block, begin, end)
+        if token in self._seen:
+            return
+        if len(self._seen) >= _SEEN_MAX:
+            self._seen.clear()
+        self._seen.add(token)
+        if len(token) <= _PATH_MAX:
+            self._add_name(token)
+        up = _UP.match(token)
+        begin = up.end() if up else 0
+        dot = token.find(b".", begin)
+        if 0 <= dot < max(token.rfind(b"/"), token.rfind(b"\\")):
+            last = token.rfind(b".")
+            for piece in _PIECE.finditer(token, begin, last + 1 + _until_slash(token[last + 1 : last + 1 + _PATH_MAX])):
+                if len(piece[0]) <= _PATH_MAX:
+                    self._add_name(piece[0])
+
+    def _add_quoted(self, block: bytes, begin: int, end: int) -> None:
+        """Add the quoted text that ends with the sequence of path characters, as in `"Crystal Sunset (new).png"`."""
+        quote = block.rfind(block[end : end + 1], max(0, begin - _QUOTED_MAX), begin)
+        if 0 <= quote < begin - 1 and not _BREAK.search(block, quote, begin):
+            self._add_name(block[quote + 1 : end])
+
+    def _add_name(self, token: bytes) -> None:
+        token = token.rstrip(b".-\\/")
+        if token.rpartition(b".")[2].lower() not in self._extensions or self._is_full():
+            return
         try:
-            process = self._process()
-        except OSError as error:
-            return Reading(error=f"the search process cannot be started: {error.strerror}", is_broken=True)
-        try:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(json.dumps(path).encode() + b"\n")
-            process.stdin.flush()
-            answer = process.stdout.readline()
-        except OSError:
-            answer = b""
-        if not answer.endswith(b"\n"):
-            self._drop(process)
-            return Reading(error="the process that read the file has died", is_broken=True)
-        self._resting.put(process)
-        return _reading(json.loads(answer))
+            text = token.decode()
+        except UnicodeDecodeError:
+            return
+        key = plain_path(text)
+        if key:
+            self._names.paths.setdefault(key, text)
 
-    def _process(self) -> subprocess.Popen[bytes]:
-        with contextlib.suppress(queue.Empty):
-            return self._resting.get_nowait()
-        with self._lock:
-            if self._is_closed:
-                raise OSError(0, "the search was cancelled")
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-X", "utf8", "-m", "aptui.features.shipping.missing_records"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=python_environment(),
-                start_new_session=True,  # because Ctrl-C in the terminal must not interrupt the reader
-            )
-            self._processes.add(process)
-        assert process.stdin is not None
-        process.stdin.write(self._first_line)
-        return process
-
-    def _drop(self, process: subprocess.Popen[bytes]) -> None:
-        with self._lock:
-            self._processes.discard(process)
-        process.kill()
-        _bury(process)
+    def _is_full(self) -> bool:
+        self._names.is_partial = self._names.is_partial or len(self._names) >= NAMES_MAX
+        return len(self._names) >= NAMES_MAX
 
 
-def _bury(process: subprocess.Popen[bytes]) -> None:
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            with contextlib.suppress(OSError):  # `close` flushes the stream and fails if the process has ended
-                stream.close()
-    process.wait()
+def plain_path(text: str) -> str:
+    """Return a path in the form of the keys of `Names.paths`; a path that leaves its folder keeps its leading `..`."""
+    path = _SLASHES.sub("/", text).lower().lstrip("/")
+    while path.startswith("./"):
+        path = path[2:]
+    return path
 
 
-def _reading(answer: dict[str, Any]) -> Reading:
-    if "error" in answer:
-        return Reading(error=answer["error"])
-    return Reading(bytes.fromhex(answer["digest"]), Names.from_json(answer["names"]))
+def join_path(folder: str, path: str) -> str:
+    """Convert `path`, which is relative to `folder` ("" = the top folder), to a path relative to the top folder.
 
-
-# Two kinds of files at the top of a scan folder have rules for the search. The products that a `*_Dependencies.xml` file names are
-# always shipped, so a reference to one of these products need not be declared. The products that a `*.filetag` file names are not
-# scanned. If a file with rules cannot be read, the search reports the file and ignores its rules.
-
-_SIZE_MAX = 16 << 20
-_EXACT, _WILDCARD = 0, 1
-"""Numbers of the kinds of patterns in a `.filetag` file; the kind 2 is a regular expression."""
-_SKIPPED_PRODUCTS = (frozenset({"editoronly"}), frozenset({"shader"}))
-_SKIPPED_FILES = (frozenset({"ignore", "productdependency"}),)
-
-
-class ScanRules(Struct):
-    """The rules about undeclared dependencies of all scan folders; `complaints` are errors of rule files that could not be read."""
-
-    shipped: list[re.Pattern[str]] = field(default_factory=list)
-    excluded: list[tuple[Callable[[str], object], frozenset[str]]] = field(default_factory=list)
-    included: list[tuple[Callable[[str], object], frozenset[str]]] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
-
-    def is_shipped(self, *paths: str) -> bool:
-        """Whether one of these paths (lower case, without a platform) is always shipped."""
-        return any(pattern.fullmatch(path) for pattern in self.shipped for path in paths)
-
-    def tags_of(self, path: str, *, is_product: bool) -> tuple[str, ...]:
-        """Return the tags that exclude a file (lower case, without a platform) from the scan, () = it is scanned."""
-        for wanted in _SKIPPED_PRODUCTS if is_product else _SKIPPED_FILES:
-            if _has(self.excluded, path, wanted) and not _has(self.included, path, wanted):
-                return tuple(sorted(wanted))
-        return ()
-
-
-def _has(rules: Iterable[tuple[Callable[[str], object], frozenset[str]]], path: str, wanted: frozenset[str]) -> bool:
-    return any(wanted <= tags and matches(path) for matches, tags in rules)
-
-
-def read_rules(roots: Iterable[str]) -> ScanRules:
-    """Read the rules of these scan folders."""
-    rules = ScanRules()
-    for path in _files(roots):
-        name = path.name.lower()
-        try:
-            data = path.read_bytes() if path.stat().st_size <= _SIZE_MAX else b""
-            if name.endswith(".filetag"):
-                target = rules.included if name.startswith("include") else rules.excluded
-                target += _tags(data)
-            else:
-                rules.shipped += [wildcard(pattern.replace("\\", "/").lower()) for pattern in _read_shipped(data)]
-        except (OSError, expat.ExpatError, re.error, ValueError) as error:
-            rules.complaints.append(f"the rules in '{path}' are ignored: {error}")
-    return rules
-
-
-def _files(roots: Iterable[str]) -> Iterator[Path]:
-    for root in roots:
-        try:
-            with os.scandir(root) as entries:
-                names = sorted(entry.name for entry in entries if entry.is_file())
-        except OSError:
-            continue
-        yield from (Path(root, name) for name in names if name.lower().endswith(("_dependencies.xml", ".filetag")))
-
-
-def _elements(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
-    """Return names and attributes of all elements, in order."""
-    found: list[tuple[str, dict[str, str]]] = []
-    parser = expat.ParserCreate()
-    parser.StartElementHandler = lambda name, attributes: found.append((name, attributes))
-    parser.Parse(data, True)
-    return iter(found)
-
-
-def _read_shipped(data: bytes) -> Iterator[str]:
-    for name, attributes in _elements(data):
-        if name == "Dependency" and attributes.get("path"):
-            yield attributes["path"]
-
-
-def _tags(data: bytes) -> Iterator[tuple[Callable[[str], object], frozenset[str]]]:
-    """Yield (matcher, tags) for each pair in an ObjectStream.
-
-    The element `value1` has the pattern; the kind of pattern and the tags follow.
+    The result is "" if the path leads out of the top folder.
     """
-    pattern, form, tags = "", _WILDCARD, set[str]()
-    for _, attributes in (*_elements(data), ("", {"field": "value1", "value": ""})):
-        value = attributes.get("value", "")
-        match attributes.get("field"):
-            case "value1":
-                if pattern:
-                    yield _matcher(pattern, form), frozenset(tags)
-                pattern, form, tags = value, _WILDCARD, set()
-            case "FilePatternType":
-                form = int(value)
-            case "element" if value:
-                tags.add(value.lower())
+    parts = folder.split("/") if folder else []
+    for part in path.split("/"):
+        if part == "..":
+            if not parts:
+                return ""
+            parts.pop()
+        elif part not in {"", "."}:
+            parts.append(part)
+    return "/".join(parts)
 
 
-def _matcher(pattern: str, form: int) -> Callable[[str], object]:
-    if form == _EXACT:
-        return lambda path: path == pattern.lower()
-    if form == _WILDCARD:
-        return wildcard(pattern).fullmatch
-    return _linear(pattern)
+def _find_dotted(block: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of each sequence of path characters that contains a dot."""
+    classes = block.translate(_PATHS)
+    dot = block.find(b".")
+    while dot >= 0:
+        end = classes.find(b" ", dot)
+        if end < 0:
+            end = len(block)
+        yield classes.rfind(b" ", 0, dot) + 1, end
+        dot = block.find(b".", end)
 
 
-def _linear(regex: str) -> Callable[[str], object]:
-    """Return a matcher of whole paths for a regex from an asset file. The regex engine runs in linear time.
+def _ids(block: bytes) -> Iterator[re.Match[bytes]]:
+    """Yield each separate UUID, with its sub id if it has one."""
+    classes = block.translate(_HEX)
+    at = classes.find(_EIGHT)
+    while at >= 0:
+        found = _ID.match(block, at)
+        if found:
+            yield found
+            end = found.end()
+        else:
+            run = _HEX_RUN.match(classes, at)
+            end = run.end() if run else at + 1
+        at = classes.find(_EIGHT, end)
+
+
+def _until_slash(text: bytes) -> int:
+    ends = [end for end in (text.find(b"/"), text.find(b"\\")) if end >= 0]
+    return min(ends, default=len(text))
+
+
+def _safe_end(data: bytes) -> int:
+    """Return how many bytes of `data` can be scanned without splitting a name.
+
+    These bytes end after a line, a word, or a byte that is not in a path.
+    """
+    window = data[-_TAIL:]
+    end = max(window.rfind(b"\n"), window.rfind(b"\r"))
+    if end < 0 and len(data) > _TAIL:
+        end = max(window.rfind(sign) for sign in (b" ", b"\t", b",", b";", b"\0"))
+        end = end if end >= 0 else window.translate(_PATHS).rfind(b" ")
+        end = end if end >= 0 else _TAIL - _PATH_MAX
+    return len(data) - len(window) + end + 1 if end >= 0 else 0
+
+
+# ------------------------------------------------------------------------------------------------------------ specialists
+
+
+class Specialist(Struct, frozen=True):
+    """Translates a kind of file into bytes that contain its names as text.
+
+    Args:
+        name: the `ScannerId` of its rows.
+        extensions: the extensions of its files, in lower case with the dot.
+        heads: the first bytes of its files; a file matches by its extension or by these bytes.
+        translator: returns a function for each file, which is called with its bytes in pieces, and whether a piece is the last.
+    """
+
+    name: str
+    extensions: frozenset[str]
+    heads: tuple[bytes, ...]
+    translator: Callable[[], Callable[[bytes, bool], bytes]]
+
+
+def _from_utf16() -> Callable[[bytes, bool], bytes]:
+    decoder = codecs.getincrementaldecoder("utf-16")("replace")
+    return lambda data, is_last: decoder.decode(data, is_last).encode("utf-8", "replace")
+
+
+SPECIALISTS: list[Specialist] = [
+    Specialist("aptui lines (UTF-16)", frozenset(), (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), _from_utf16)
+]
+"""The specialists in order: the first match translates the file. A file that matches no specialist is scanned by lines."""
+
+
+def specialist(path: str, head: bytes) -> Specialist | None:
+    """Return the specialist for a file, by its extension or its first bytes."""
+    name = path.rpartition("/")[2].lower()
+    extension = name[name.rfind(".") :] if "." in name else ""
+    return next(
+        (each for each in SPECIALISTS if extension in each.extensions or (each.heads and head.startswith(each.heads))), None
+    )
+
+
+# The code below runs in the reader process of the search for missing dependencies. The process receives paths of files and returns
+# the names in these files. It does not open the database.
+#
+# Requests and answers are JSON lines on stdin and stdout. The process exits when stdin is closed, as it also is when the engine is
+# killed, so the process never runs longer than its engine.
+
+_PIECE_BYTES = 1 << 20
+
+
+def read_names(path: str, extensions: Collection[str], line_limit: int) -> tuple[bytes, Names]:
+    """Return the SHA-256 of a file's bytes, and the names of assets in them.
 
     Raises:
-        ValueError: it is not a valid regex.
+        OSError: the file cannot be read.
     """
-    from aptui.store.jobs.regex import PatternError, compile_pattern
+    digest, scan = hashlib.sha256(), NameScan(extensions, line_limit)
+    with open(path, "rb", buffering=0) as file:
+        data = file.read(_PIECE_BYTES)
+        expert = specialist(path, data)
+        translate = expert.translator() if expert else None
+        while data:
+            digest.update(data)
+            scan.feed(translate(data, False) if translate else data)
+            data = file.read(_PIECE_BYTES)
+        if translate:
+            scan.feed(translate(b"", True))
+    return digest.digest(), scan.finish()
 
-    whole = rf"(?is)\A(?:{regex})\z"
-    if len(regex) > PATTERN_LIMIT:
-        raise ValueError(f"the regular expression is longer than {PATTERN_LIMIT} characters")
+
+def serve(source: BinaryIO, target: BinaryIO) -> None:
+    """Answer requests until `source` ends. The first line has the extensions and the limit; every other line has a path."""
+    extensions, line_limit = json.loads(source.readline() or b"[[], 0]")
+    for line in source:
+        target.write(json.dumps(_answer(json.loads(line), frozenset(extensions), line_limit)).encode() + b"\n")
+        target.flush()
+
+
+def _answer(path: str, extensions: Collection[str], line_limit: int) -> dict[str, object]:
     try:
-        pattern = compile_pattern(whole)
-    except PatternError as error:
-        raise ValueError(f"'{regex}' is not a supported regular expression: {error}") from None
-
-    def match(path: str) -> bool:
-        data = path.encode("utf-8", "replace")
-        return pattern.span(data, 0, len(data)) is not None
-
-    return match
+        digest, names = read_names(path, extensions, line_limit)
+    except OSError as error:
+        return {"error": error.strerror or str(error)}
+    return {"digest": digest.hex(), "names": names.to_json()}
 
 
-# The functions below find the assets that the names in a file refer to, and the references that the file's builder did not declare.
-# They query the database through `missing_rows.KnownName`.
-
-
-class ScannedProduct(NamedTuple):
-    """The scanned file: `inner` is its path in lower case (for relative names).
-
-    `uuid` is the UUID of its source; `platforms` are the platforms whose products the file may name.
-    """
-
-    uuid: bytes
-    sub_id: int
-    inner: str
-    platforms: tuple[str, ...]
-
-
-def learn(known: KnownName, named: Sequence[tuple[ScannedProduct, Names]]) -> None:
-    """Look up all names in these files at once; results of earlier calls are dropped."""
-    known.forget()
-    uuids = {uuid for _, names in named for uuid in (*names.uuids, *(uuid for uuid, _ in names.assets))}
-    paths = {subject.inner for subject, _ in named}
-    of_platforms: dict[str, set[str]] = {}
-    for subject, names in named:
-        meant = {path for name in names.paths for path in _meanings(subject, name)}
-        paths |= meant
-        for platform in subject.platforms:
-            of_platforms.setdefault(platform, set()).update(meant)
-    known.learn(uuids, paths, of_platforms)
-
-
-def _meanings(subject: ScannedProduct, name: str) -> list[str]:
-    """Return the paths that a name can mean: the name as a whole path, and as a path relative to the file that contains it."""
-    relative = join_path(subject.inner.rpartition("/")[0], name)
-    return [path for path in dict.fromkeys(("" if name.startswith("..") else name, relative)) if path]
-
-
-def hits_of(
-    known: KnownName, subject: ScannedProduct, names: Names, declared: DeclaredReference, rules: ScanRules
-) -> Iterator[MissingHit]:
-    """Yield the undeclared references of a file, each product once."""
-    seen = {(subject.uuid, subject.sub_id)}
-    for text, targets in _targets(known, subject, names, declared):
-        for target in targets:
-            asset = target.uuid, target.sub_id
-            if asset in seen or asset in declared.assets or not _is_made_for(subject, target):
-                continue
-            if not declared.has_path(target.inner) and not rules.is_shipped(target.inner):
-                seen.add(asset)
-                yield MissingHit(text, *asset, target.inner)
-
-
-def _is_made_for(subject: ScannedProduct, target: MissingTarget) -> bool:
-    """Whether a product is made for any platform of the file; a product of other platforms is not a missing dependency."""
-    wanted = {platform.lower() for platform in subject.platforms}
-    return not wanted or not target.platforms or any(platform.lower() in wanted for platform in target.platforms)
-
-
-def _targets(
-    known: KnownName, subject: ScannedProduct, names: Names, declared: DeclaredReference
-) -> Iterator[tuple[str, tuple[MissingTarget, ...]]]:
-    """Yield (text of a name, products that it may mean) of undeclared names.
-
-    The name of a source may mean each product of the source; the name counts as declared if one of these products is declared.
-    """
-    for (uuid, sub_id), text in names.assets.items():
-        yield text, tuple(target for target in known.of_uuid(uuid) if target.sub_id == sub_id)
-    for uuid, text in names.uuids.items():
-        targets = known.of_uuid(uuid)
-        if not _is_settled(targets, subject, declared):
-            yield text, targets
-    for name, text in names.paths.items():
-        if not declared.has_path(name):
-            yield text, _find_by_name(known, subject, name, declared)
-
-
-def _find_by_name(known: KnownName, subject: ScannedProduct, name: str, declared: DeclaredReference) -> tuple[MissingTarget, ...]:
-    for path in _meanings(subject, name):
-        targets = known.of_source(path)
-        if targets:
-            return () if _is_settled(targets, subject, declared) else targets
-        for platform in subject.platforms:
-            target = known.of_product(platform, path)
-            if target is not None:
-                return (target,)
-    return ()
-
-
-def _is_settled(targets: tuple[MissingTarget, ...], subject: ScannedProduct, declared: DeclaredReference) -> bool:
-    """Whether a name needs no declaration, because it means the file's own source, or a source with a declared product."""
-    return bool(targets) and (targets[0].uuid == subject.uuid or targets[0].uuid in declared.sources)
-
-
-READERS = 2
-"""Number of reader processes; two, because readers are CPU-bound and the engine needs the CPU too."""
-_PAGE = 128
-_REPORT_EVERY_S = 0.2
-
-
-class NamePlace(Struct, frozen=True):
-    """The project in which to search: its database, its cache, and its scan folders in order."""
-
-    database: Path
-    cache_dir: Path
-    roots: tuple[str, ...] = ()
-
-
-class Tally(Struct):
-    """Progress of a search: `read` is the number of files that were read in this search.
-
-    `flawed` is the number of files with missing dependencies, `hits` is the number of missing dependencies.
-    """
-
-    files: int = 0
-    done: int = 0
-    read: int = 0
-    flawed: int = 0
-    hits: int = 0
-    failed: int = 0
-    partial: int = 0
-    ignored: int = 0
-    seconds: float = 0.0
-    began_s: float = field(default_factory=time.monotonic)
-    is_given_up: bool = False
-    complaints: list[str] = field(default_factory=list)
-
-
-class FileFound(NamedTuple):
-    """A file that is not a product, and its undeclared references; `says` is the outcome of its scan, "" = success."""
-
-    path: str
-    hits: tuple[MissingHit, ...]
-    says: str
-
-
-OnProgress = Callable[[Tally], object]
-_Begun = dict[int, Names | Future[Reading]]
-"""{product id: its remembered names, or the future of reading them}."""
-
-
-class MissingSearch:
-    """A search in one thread.
-
-    Args:
-        place: where to search.
-        line_limit: maximum number of names in one line, 0 = no limit.
-        is_given_up: called between pages of files; true ends the search.
-    """
-
-    def __init__(self, place: NamePlace, line_limit: int = LINE_LIMIT, is_given_up: Callable[[], bool] = lambda: False) -> None:
-        self._place, self._line_limit, self._is_given_up = place, line_limit, is_given_up
-
-    def products(
-        self, wanted: Sequence[Scanned], save: Callable[[Rows], object], on_progress: OnProgress = lambda _: None
-    ) -> Tally:
-        """Scan products; `save` receives their rows page by page.
-
-        Raises:
-            KnownError: the database cannot be read, or `save` failed.
-        """
-        tally = Tally(files=len(wanted))
-        with self._work(tally) as work:
-            pages = [wanted[at : at + _PAGE] for at in range(0, len(wanted), _PAGE)]
-            begun = work.begin(pages[0]) if pages else {}
-            for at, page in enumerate(pages):
-                # The names of this page are looked up while the next page is read.
-                following = work.begin(pages[at + 1]) if at + 1 < len(pages) else {}
-                save(work.rows_of(page, begun))
-                begun = following
-                self._report(tally, on_progress)
-                if tally.is_given_up:
-                    break
-        return tally
-
-    def files(self, paths: Iterable[str], on_progress: OnProgress = lambda _: None) -> tuple[list[FileFound], Tally]:
-        """Scan files that are not products (absolute, in the form of Python's file functions); return those with findings."""
-        listed = list(paths)
-        tally, found = Tally(files=len(listed)), []
-        with self._work(tally) as work:
-            for at in range(0, len(listed), _PAGE):
-                found += work.find_in(listed[at : at + _PAGE])
-                self._report(tally, on_progress)
-                if tally.is_given_up:
-                    break
-        return found, tally
-
-    def _report(self, tally: Tally, on_progress: OnProgress) -> None:
-        tally.seconds = time.monotonic() - tally.began_s
-        tally.is_given_up = self._is_given_up()
-        on_progress(tally)
-
-    @contextmanager
-    def _work(self, tally: Tally) -> Iterator[_Work]:
-        rules = read_rules(self._place.roots)
-        tally.complaints += rules.complaints
-        with closing(open_reader(self._place.database)) as reader:
-            known = KnownName(reader)
-            with Readers(READERS, known.extensions, self._line_limit) as readers:
-                yield _Work(self._place, reader, known, readers, rules, self._terms(known), tally, self._is_given_up)
-        tally.seconds = time.monotonic() - tally.began_s
-
-    def _terms(self, known: KnownName) -> str:
-        """Return the settings that decide, together with the bytes of a file, which names are found in it."""
-        extensions = hashlib.sha256("\n".join(sorted(known.extensions)).encode()).hexdigest()[:16]
-        return f"{VERSION} {self._line_limit} {extensions}"
-
-
-class _Work(Struct):
-    """The objects that one search uses."""
-
-    place: NamePlace
-    reader: Reader
-    known: KnownName
-    readers: Readers
-    rules: ScanRules
-    terms: str
-    tally: Tally
-    is_given_up: Callable[[], bool]
-
-    # ----------------------------------------------------------------------------------------------------------- products
-
-    def begin(self, page: Sequence[Scanned]) -> _Begun:
-        """Return the remembered names of some products, or start reading them; skipped products are omitted."""
-        remembered = store.read_remembered(self.reader, [each.product_id for each in page], self.terms)
-        begun: _Begun = {}
-        for each in page:
-            if self.rules.tags_of(each.inner, is_product=True):
-                continue
-            digest, names = remembered.get(each.product_id, (b"", None))
-            if names is not None and digest == each.digest:
-                begun[each.product_id] = names
-            else:
-                path = os.path.join(self.place.cache_dir, os.fsdecode(from_text(cache_path(each.name))))
-                begun[each.product_id] = self.readers.read(path)
-        return begun
-
-    def rows_of(self, page: Sequence[Scanned], begun: _Begun) -> Rows:
-        """Return the rows of some products: their missing dependencies, or why they are unknown."""
-        moment = int(time.time())
-        stamp = moment, f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M:%S}"  # noqa: DTZ006  # local time, as in O3DE
-        rows: Rows = {"drop_missing": [(each.product_id,) for each in page], "put_missing": [], "put_missing_scan": []}
-        named: list[tuple[Scanned, ScannedProduct, Names]] = []
-        for each in page:
-            reading = self._reading(begun.get(each.product_id))
-            if reading.names is None:
-                says = reading.error or f"Ignored by its file tags: {', '.join(self.rules.tags_of(each.inner, is_product=True))}"
-                rows["put_missing"] += store.result_rows(each, (), says, stamp)
-                continue
-            named.append((each, ScannedProduct(each.uuid, each.sub_id, each.inner, (each.platform,)), reading.names))
-            if reading.digest:
-                rows["put_missing_scan"].append(
-                    (each.product_id, reading.digest, self.terms, store.pack_names(reading.names), each.name)
-                )
-        learn(self.known, [(subject, names) for _, subject, names in named])
-        declared = store.read_declared(self.reader, [each.product_id for each, _, _ in named])
-        for each, subject, names in named:
-            hits = list(hits_of(self.known, subject, names, declared[each.product_id], self.rules))
-            self._count(hits, names)
-            says = store.PARTIAL if names.is_partial else "" if hits else store.NOTHING
-            rows["put_missing"] += store.result_rows(each, hits, says, stamp)
-        self.tally.done += len(page)
-        return rows
-
-    def _reading(self, begun: Names | Future[Reading] | None) -> Reading:
-        """Return the names in a file.
-
-        The result has a digest only if the file was read now, and neither names nor an error if it was skipped.
-        """
-        if begun is None:
-            self.tally.ignored += 1
-            return Reading()
-        if isinstance(begun, Names):
-            return Reading(names=begun)
-        reading = self._await(begun)
-        if reading.names is None:
-            self.tally.failed += 1
-            self.tally.complaints += [reading.error] if reading.is_broken else []
-            return replace(reading, error=store.BROKEN if reading.is_broken else store.UNREADABLE)
-        self.tally.read += 1
-        return reading
-
-    def _await(self, begun: Future[Reading]) -> Reading:
-        """Wait for the result of reading a file.
-
-        If the search was cancelled, return without waiting for a disk that does not answer.
-        """
-        while True:
-            try:
-                return begun.result(_REPORT_EVERY_S)
-            except TimeoutError:
-                if self.is_given_up():
-                    return Reading(error="the search was cancelled", is_broken=True)
-
-    # -------------------------------------------------------------------------------------------------------------- files
-
-    def find_in(self, paths: Sequence[str]) -> list[FileFound]:
-        """Return the files that have undeclared references or cannot be read."""
-        begun: dict[str, Future[Reading] | None] = {}
-        for path in paths:
-            is_skipped = bool(self.rules.tags_of(self._inner(path), is_product=False))
-            begun[path] = None if is_skipped else self.readers.read(path)
-        named: list[tuple[str, ScannedProduct, Names]] = []
-        found: list[FileFound] = []
-        for path, future in begun.items():
-            reading = self._reading(future)
-            if reading.names is not None:
-                named.append((path, ScannedProduct(b"", 0, self._inner(path), self.known.platforms), reading.names))
-            elif reading.error:
-                found.append(FileFound(path, (), reading.error))
-        learn(self.known, [(subject, names) for _, subject, names in named])
-        declared = store.read_declared_by_sources(self.reader, [subject.inner for _, subject, _ in named])
-        for path, subject, names in named:
-            own = {target.uuid for target in self.known.of_source(subject.inner)}
-            hits = tuple(
-                hit for hit in hits_of(self.known, subject, names, declared[subject.inner], self.rules) if hit.uuid not in own
-            )
-            self._count(hits, names)
-            if hits or names.is_partial:
-                found.append(FileFound(path, hits, store.PARTIAL if names.is_partial else ""))
-        self.tally.done += len(paths)
-        return found
-
-    def _inner(self, path: str) -> str:
-        """Return the path below its scan folder in lower case, or the whole path of a file outside."""
-        roots = [root for root in self.place.roots if path.startswith(f"{root}/")]
-        return to_text(os.fsencode(path[len(max(roots, key=len)) + 1 :] if roots else path.lstrip("/"))).lower()
-
-    def _count(self, hits: Sequence[MissingHit], names: Names) -> None:
-        self.tally.hits += len(hits)
-        self.tally.flawed += bool(hits)
-        self.tally.partial += names.is_partial
+if __name__ == "__main__":
+    serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -1,7 +1,7 @@
 """The search for missing dependencies in a running engine: a thread searches, the engine writes rows, clients see progress.
 
-One search runs at a time, and only while no work is pending, because products would change while they are read. The only request of
-the thread to the engine is to save rows. The engine's thread collects its messages once per turn.
+One search runs at a time, and only while no work is pending, because products would change while they are read. The search thread
+asks the engine only to save rows. The engine's thread handles the messages of the search thread once per turn.
 
 Tests: `tests/engine/live/test_requests.py`.
 """
@@ -22,7 +22,7 @@ from aptui.config.dirs import asset_database
 from aptui.core.messages import Rows
 from aptui.core.notices import LogLevel, MissingScan, ProductsChanged
 from aptui.features.shipping.missing_rows import ClearMissing, ScanMissing, Scanned, choose_scanned
-from aptui.features.shipping.name_scanner import MissingSearch, NamePlace, Tally
+from aptui.features.shipping.missing_search import MissingSearch, SearchedProject, Tally
 from aptui.link.port import Request
 from aptui.shared.errors import InternalError, KnownError, UserError
 from aptui.store.queries.reader import open_reader
@@ -81,7 +81,7 @@ class MissingScanRequests:
             refused.exit_code = _BUSY
             raise refused
         running = self._running = _Running(request, verb.name or ", ".join(verb.patterns) or "all products", engine.epoch)
-        place = NamePlace(
+        place = SearchedProject(
             self._database, self._live.config.cache_dir, tuple(folder.path for folder in self._live.config.project.scan_folders)
         )
         running.thread = threading.Thread(target=self._run, args=(running, place, verb), name="aptui-missing-scan", daemon=True)
@@ -126,7 +126,7 @@ class MissingScanRequests:
 
     # -------------------------------------------------------------------------------------------------------- the thread
 
-    def _run(self, running: _Running, place: NamePlace, verb: ScanMissing) -> None:
+    def _run(self, running: _Running, place: SearchedProject, verb: ScanMissing) -> None:
         def report_progress(tally: Tally) -> None:
             self._publish(MissingScan(0, running.name, tally.files, tally.done, tally.hits, round(tally.seconds, 1)))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from aptui.core.notices import MissingScan
 from aptui.features.shipping.missing_rows import ClearMissing, ScanMissing
+from aptui.shared import printing
 from aptui.shared.sanitize import sanitize
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.data.session import SessionState
@@ -178,9 +179,7 @@ class MissingScans(AssetExtension):
 
     def _report_cleared(self, answer: Answer) -> None:
         count = answer.get("count", 0)
-        self._shell.show_toast(
-            f"scan results of {count:,} product{'' if count == 1 else 's'} cleared" if isinstance(count, int) else ""
-        )
+        self._shell.show_toast(f"scan results of {printing.count(count, 'product')} cleared" if isinstance(count, int) else "")
 
     def _is_something(self, name: str, folders: Sequence[str], product_ids: Sequence[int]) -> bool:
         """Whether the choice has patterns or ids; without them, the engine would search all products."""

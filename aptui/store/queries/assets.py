@@ -2,7 +2,7 @@
 
 Every answer is small, and is queried only when it is shown.
 
-Tests: `tests/features/shipping/test_missing_records.py`.
+Tests: `tests/features/shipping/test_name_scanner.py`.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def test_relocation_without_a_database_is_refused(tmp_path: Path) -> None:
     from aptui.features.relocation.relocation_records import Relocate
 
     with pytest.raises(UserError, match="nothing was processed"):
-        relocate.preview(Relocate("a", "b"), load.load(tmp_path))
+        relocate.relocate(Relocate("a", "b"), load.load(tmp_path))
 
 
 # ---------------------------------------------------------------------------------------------------------------- metadata

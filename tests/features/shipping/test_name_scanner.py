@@ -1,478 +1,356 @@
-"""The search for missing product dependencies over a real database and real files: findings, and repeated reads."""
+"""Names of assets in a file: forms, borders, limits, proportional time; products to scan and results in a real database."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import threading
-import time
-from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
-from hashlib import sha256
-from pathlib import Path
 
 import pytest
-from live_project import LiveProject, Request, own_live_project
 
-from aptui.core.notices import MissingScan
-from aptui.features.shipping.missing_records import LINE_LIMIT
+from aptui.features.shipping import name_scanner
 from aptui.features.shipping.missing_rows import (
     NO_UUID,
     NOTHING,
-    PARTIAL,
-    UNREADABLE,
-    ClearMissing,
-    FoundName,
-    ScanMissing,
+    DeclaredReference,
+    KnownAssets,
+    MissingHit,
     choose_scanned,
+    pack_names,
+    read_declared,
+    read_declared_by_sources,
+    read_remembered,
+    result_rows,
     results,
+    unpack_names,
 )
-from aptui.features.shipping.name_scanner import MissingSearch, NamePlace, Readers, Tally, read_rules
-from aptui.link import port
-from aptui.store.db import schema
-from aptui.store.db.writer import Writer
-from aptui.store.queries.reader import open_reader
-from tests.store.conftest import edge_row, job_row, source_row, uuid_of
+from aptui.features.shipping.name_scanner import LINE_LIMIT, Names, NameScan, join_path, plain_path, specialist
+from aptui.store.queries import assets
+from aptui.store.queries.reader import Reader
+from tests.store.conftest import Store, edge_row, job_row, source_row, uuid_of
 
-pytestmark = pytest.mark.real
-
-SETTINGS = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt", "*.png"]}]
-"""
+UUID = "6BDE282B-49C9-57F7-B071-4B26579BCA9A"
+PLAIN = UUID.replace("-", "")
+BYTES = bytes.fromhex(PLAIN)
+EXTENSIONS = ("png", "txt", "lua", "c")
+PIECE = 1 << 20
+HOSTILE = 2 * PIECE
 
 
-@dataclass
-class Room:
-    """A cache, a scan folder and a database; `add` makes a source with one product of the same name per platform."""
+def names_in(data: bytes | str, *, limit: int = LINE_LIMIT, piece: int = PIECE) -> Names:
+    data = data.encode() if isinstance(data, str) else data
+    scan = NameScan(EXTENSIONS, limit)
+    for at in range(0, len(data), piece):
+        scan.feed(data[at : at + piece])
+    return scan.finish()
 
-    root: Path
-    writer: Writer
-    scan_folder: int
-    count: int = 0
 
-    @property
-    def place(self) -> NamePlace:
-        return NamePlace(self.root / "assetdb.sqlite", self.root / "cache", (str(self.root / "assets"),))
+@pytest.mark.parametrize(
+    "text",
+    [UUID, PLAIN, PLAIN.lower(), f"{{{PLAIN}}}", f'a="{UUID}"', f"of={PLAIN}", f"{UUID}, and", f"{PLAIN}.", f"x {UUID}:[1a]"],
+)
+def test_every_spelling_of_a_uuid_is_found(text: str) -> None:
+    assert list(names_in(text).uuids) == [BYTES]
 
-    def add(
-        self, name: str, data: bytes | str = "", *, platforms: tuple[str, ...] = ("linux",), product: str = "", sub_ids: int = 1
-    ) -> bytes:
-        """Add a source with its products, and return its UUID."""
-        self.count += 1
-        source, data = self.count, data.encode() if isinstance(data, str) else data
-        rows: dict[str, list[tuple[object, ...]]] = {"put_source": [source_row(source, name)], "put_job": [], "put_product": []}
-        for at, platform in enumerate(platforms):
-            rows["put_job"].append(job_row(10 * source + at, source, platform=platform))
-            for sub_id in range(sub_ids):
-                path = f"{platform}/{(product or name).lower()}" + (f".{sub_id}" if sub_id else "")
-                file = self.root / "cache" / path
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(data)
-                number = 100 * source + 10 * at + sub_id
-                rows["put_product"].append(
-                    (number, 10 * source + at, path, sub_id, b"T" * 16, 0, 1, sha256(data).digest(), len(data))
-                )
-        self.writer.run(rows, durable=False)
-        return uuid_of(source)
 
-    def declare(self, product: str, uuid: bytes = bytes(16), sub_id: int = 0, path: str = "") -> None:
-        sql = """INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags,
-            UnresolvedPath)
-            SELECT ProductID, ?, ?, 'linux', 0, ? FROM Products WHERE ProductName = ?"""
-        with closing(sqlite3.connect(self.root / "assetdb.sqlite", isolation_level=None)) as database:
-            database.execute(sql, (uuid, sub_id, path, product))
+@pytest.mark.parametrize(
+    "text", [f"a{PLAIN}", f"{PLAIN}t", f"{PLAIN}0", f"_{UUID}", "B076CDDC-14DK-50F4-A5E9-7518ABB3E851", PLAIN[:-1]]
+)
+def test_hex_text_of_another_length_is_not_a_uuid(text: str) -> None:
+    assert not names_in(text)
 
-    def scan(self, *patterns: str, limit: int = LINE_LIMIT) -> Tally:
-        with closing(open_reader(self.place.database)) as reader:
-            wanted = choose_scanned(reader, patterns)
-        return MissingSearch(self.place, limit).products(wanted, lambda rows: self.writer.run(rows, durable=False))
 
-    def missing(self, product: str = "") -> list[tuple[str, str]]:
-        """Return the findings as (text, the product that the text names)."""
-        return [(row.text, row.meant) for row in self._results(product) if row.uuid != NO_UUID]
+@pytest.mark.parametrize(
+    "text", [f"{UUID}:7", f"{{{UUID}}}:[7]", f"{{{PLAIN}}}-7 inline", f"{PLAIN}:7", f"{PLAIN}-7", f"<{UUID}>:(7)"]
+)
+def test_asset_id_is_not_found_a_second_time_as_a_uuid(text: str) -> None:
+    names = names_in(text)
 
-    def says(self, product: str = "") -> list[str]:
-        return [row.text for row in self._results(product) if row.uuid == NO_UUID]
+    assert list(names.assets) == [(BYTES, 7)]
+    assert not names.uuids
 
-    def _results(self, product: str) -> list[FoundName]:
-        with closing(open_reader(self.place.database)) as reader:
-            return results(reader, [each.product_id for each in choose_scanned(reader, [product] if product else [])])
+
+def test_too_large_sub_id_is_ignored() -> None:
+    assert not names_in(f"{UUID}:4294967296")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a textures/rock.png b", ["textures/rock.png"]),
+        ("a=textures\\rock.PNG;", ["textures/rock.png"]),
+        ("textures\\\\rock.png", ["textures/rock.png"]),
+        ("see rock.png.", ["rock.png"]),
+        ("./sub/rock.png ../up/rock.png", ["sub/rock.png", "../up/rock.png"]),
+        ("@products@/ui/a-b_c.png", ["ui/a-b_c.png"]),
+        ("/lib-1.2/rock.v2.png", ["lib-1.2/rock.v2.png", "rock.v2.png"]),
+        ("textures/Ärger.png", ["textures/ärger.png"]),
+        (r'"one.png\ntwo.png"', ["one.png/ntwo.png", "one.png", "ntwo.png"]),
+        ('"Crystal Sunset (new+1).png"', ["crystal sunset (new+1).png"]),
+        ("no extension textures/rock, another one rock.dds, none rock.", []),
+    ],
+)
+def test_every_spelling_of_a_path_is_found(text: str, expected: list[str]) -> None:
+    found = names_in(text).paths
+
+    assert [path for path in expected if path not in found] == []
+    assert bool(found) == bool(expected)
+
+
+def test_repeated_name_is_reported_once_with_its_first_spelling() -> None:
+    names = names_in("Textures\\Rock.png textures/rock.png TEXTURES//ROCK.PNG")
+
+    assert names.paths == {"textures/rock.png": "Textures\\Rock.png"}
+
+
+def test_name_search_does_not_depend_on_the_size_of_the_read_blocks() -> None:
+    text = f"\x00a.png\r\n{UUID}:7, 'b/c.png' and {PLAIN}\nd\\e.txt \xff.png".encode("latin-1") * 3
+    whole = names_in(text)
+
+    assert len(whole) == 5
+    assert all(names_in(text, piece=size) == whole for size in (1, 2, 3, 7, 40, 64))
+
+
+def test_name_search_limits_the_number_of_names_per_line() -> None:
+    line = " ".join(f"{number}.png" for number in range(40)) + " " + " ".join(f"{number:032x}" for number in range(1, 41))
+
+    few, all_of_it = names_in(f"first.png\n{line}\nlast.png", limit=30), names_in(line, limit=0)
+
+    assert (len(few.paths), len(few.uuids), few.is_partial) == (32, 30, True)
+    assert (len(all_of_it.paths), len(all_of_it.uuids), all_of_it.is_partial) == (40, 40, False)
+    assert not names_in("\n".join(line.split()), limit=30).is_partial
+
+
+def test_limit_of_names_per_line_applies_across_several_read_blocks() -> None:
+    line = b" ".join(b"%06d.png" % number for number in range(20_000))
+
+    names = names_in(line, limit=100, piece=4096)
+
+    assert (len(names.paths), names.is_partial) == (100, True)
+    assert list(names_in(line + b"\nend.png", limit=100, piece=4096).paths)[-1] == "end.png"
+
+
+def test_name_search_limits_the_number_of_names_per_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(name_scanner, "NAMES_MAX", 50)
+
+    names = names_in("\n".join(f"{number}.c" for number in range(90)))
+
+    assert (len(names), names.is_partial) == (50, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "pattern",
+    [b"a", b"a-", b".", b"a.", b"/.a", b"a.a/", b"\\", b"../", b"aaaaaaaa-", b"6BDE282B49C957F7B0714B26579BCA9A-", b'"a.png',
+     b"' ", b"\xff."]
+)  # fmt: skip
+def test_hostile_line_takes_linear_time(pattern: bytes) -> None:
+    line = (pattern * HOSTILE)[:HOSTILE]
+
+    # A scan in quadratic time would exceed the time limit of the test.
+    assert len(names_in(line)) <= 10
+    assert len(names_in(line, limit=0)) <= 10
+
+
+def test_utf_16_text_is_decoded() -> None:
+    for encoding in ("utf-16-le", "utf-16-be"):
+        data = ("\ufeff" + f"of textures/rock.png {UUID}").encode(encoding)
+        expert = specialist("readme.txt", data)
+        assert expert is not None
+        translate = expert.translator()
+        pieces = [translate(data[at : at + 3], False) for at in range(0, len(data), 3)] + [translate(b"", True)]
+
+        names = names_in(b"".join(pieces))
+
+        assert (list(names.paths), list(names.uuids)) == (["textures/rock.png"], [BYTES])
+
+
+def test_specialist_reader_is_chosen_by_file_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = name_scanner.Specialist("own", frozenset({".own"}), (), lambda: lambda data, _: data)
+    monkeypatch.setattr(name_scanner, "SPECIALISTS", [own])
+
+    assert specialist("a/b.OWN", b"") is own
+    assert specialist("a.own/b", b"") is None
+
+
+@pytest.mark.parametrize(
+    ("folder", "path", "expected"),
+    [
+        ("", "a.png", "a.png"),
+        ("x/y", "a.png", "x/y/a.png"),
+        ("x/y", "../a.png", "x/a.png"),
+        ("x", "../../a.png", ""),
+        ("x", "./b/../a.png", "x/a.png"),
+    ],
+)
+def test_relative_path_is_resolved_against_a_folder(folder: str, path: str, expected: str) -> None:
+    assert join_path(folder, path) == expected
+    assert plain_path("/" + path.replace("/", "\\")).startswith("..") == path.startswith("..")
+
+
+STAMP = (1000, "2001-09-09 03:46:40")
+
+
+def product(number: int, job: int, name: str, sub_id: int = 0, flags: int = 1) -> tuple[object, ...]:
+    return (number, job, name, sub_id, b"T" * 16, 0, flags, bytes([number]) * 32, 10)
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
-    schema.prepare(tmp_path / "assetdb.sqlite")
-    (tmp_path / "assets").mkdir()
-    writer = Writer(tmp_path / "assetdb.sqlite", lambda _ticket: None)
-    ids, _ = writer.sync_scan_folders([("game", str(tmp_path / "assets"), 0)])
-    yield Room(tmp_path, writer, ids["game"])
-    writer.close()
+def filled(store: Store) -> Store:
+    store.put(
+        put_source=[source_row(1, "Textures/Rock.png"), source_row(2, "levels/one_a.lvl"), source_row(3, "levels/oneXa.lvl")],
+        put_job=[job_row(1, 1), job_row(2, 1, platform="server"), job_row(3, 2), job_row(4, 3)],
+        put_product=[
+            product(1, 1, "linux/textures/rock.dds"), product(2, 1, "linux/textures/rock.mip", 1),
+            product(3, 2, "server/textures/rock.dds"),
+            product(4, 3, "linux/levels/one_a.bin"), product(5, 4, "linux/levels/onexa.bin"),
+            product(6, 4, "common/levels/half.tmp", 5, 2),
+        ],
+        put_edge=[edge_row(0, "textures/rock.png", source_id=2)],
+    )  # fmt: skip
+    return store
 
 
-# --------------------------------------------------------------------------------------------------------------- findings
-
-
-def test_search_finds_paths_and_uuids_in_text(room: Room) -> None:
-    uuid = room.add("textures/my-rock-01.png")
-    tree = room.add("textures/tree.png")
-    text = (
-        f"self levels/one-a.txt and ONE-A.TXT, a textures\\my-rock-01.png, {tree.hex()}, {uuid_of(3).hex()}:0 none.png {uuid.hex()}"
-    )
-    room.add("levels/one-a.txt", text)
-
-    tally = room.scan("levels/*")
-
-    assert (tally.done, tally.flawed, tally.hits) == (1, 1, 2)
-    assert {meant for _, meant in room.missing("levels/one-a.txt")} == {"linux/textures/tree.png", "linux/textures/my-rock-01.png"}
+@pytest.fixture
+def reader(filled: Store) -> Reader:
+    return filled.reader()
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["sounds/bang.wav", "Sounds\\Bang.WAV", "/sounds//bang.wav", "./sounds/bang.wav", "sounds/bang.ogg", "bang.ogg",
-     "linux/sounds/bang.ogg", "../sounds/bang.ogg"]
-)  # fmt: skip
-def test_path_in_a_text_refers_to_a_source_or_a_product(room: Room, name: str) -> None:
-    room.add("sounds/bang.wav", product="sounds/bang.ogg")
-    room.add("scripts/door.lua", f'play("{name}")')
-
-    room.scan("scripts/*")
-
-    assert [meant for _, meant in room.missing("scripts/door.lua")] == ["linux/sounds/bang.ogg"]
-
-
-def test_relative_paths_in_one_text_are_resolved_separately(room: Room) -> None:
-    for name in "abc":
-        room.add(f"sprites/bag/{name}.png")
-    room.add("sprites/bag/bag.txt", "a.png b.png c.png sub/a.png")
-
-    room.scan("*.txt")
-
-    assert [text for text, _ in room.missing("*.txt")] == ["a.png", "b.png", "c.png"]
-
-
-def test_uuid_in_a_text_refers_to_every_product_of_its_source(room: Room) -> None:
-    uuid = room.add("mesh/rock.fbx", platforms=("linux", "server"), sub_ids=2)
-    room.add("a.txt", uuid.hex())
-
-    room.scan("a.txt")
-
-    assert [meant for _, meant in room.missing("a.txt")] == ["linux/mesh/rock.fbx", "linux/mesh/rock.fbx.1"]
-
-
-def test_asset_id_in_a_text_refers_to_one_product(room: Room) -> None:
-    uuid = room.add("mesh/rock.fbx", sub_ids=2)
-    room.add("a.txt", f"{{{uuid.hex()}}}:[1] {{{uuid.hex()}}}:[12345]")
-
-    room.scan("a.txt")
-
-    assert [meant for _, meant in room.missing("a.txt")] == ["linux/mesh/rock.fbx.1"]
-
-
-@pytest.mark.parametrize("how", ["asset id", "path", "wildcard", "other product of the source"])
-def test_declared_dependency_is_not_missing(room: Room, how: str) -> None:
-    uuid = room.add("mesh/rock.fbx")
-    room.add("a.txt", f"mesh/rock.fbx and {uuid.hex()}")
-    uuid, sub_id, path = {
-        "asset id": (uuid, 0, ""), "path": (bytes(16), 0, "Mesh/Rock.fbx"), "wildcard": (bytes(16), 0, "mesh/*"),
-        "other product of the source": (uuid, 7, ""),
-    }[how]  # fmt: skip
-    room.declare("linux/a.txt", uuid, sub_id, path)
-
-    room.scan("a.txt")
-
-    assert (room.missing("a.txt"), room.says("a.txt")) == ([], [NOTHING])
-
-
-def test_undeclared_reference_beside_a_declared_one_is_missing(room: Room) -> None:
-    room.add("one.png")
-    room.add("two.png")
-    room.add("a.txt", "one.png two.png")
-    room.declare("linux/a.txt", path="one.png")
-
-    room.scan("a.txt")
-
-    assert [text for text, _ in room.missing("a.txt")] == ["two.png"]
-
-
-# ---------------------------------------------------------------------------------------------------------------- results
-
-
-def test_unreadable_file_is_reported_and_scanned_later(room: Room) -> None:
-    room.add("a.txt", "b.txt")
-    room.add("b.txt")
-    file = room.root / "cache" / "linux" / "a.txt"
-    data = file.read_bytes()
-    file.unlink()
-
-    assert room.scan("a.txt").failed == 1
-    assert room.says("a.txt") == [UNREADABLE]
-
-    file.write_bytes(data)
-    room.scan("a.txt")
-    assert (room.missing("a.txt"), room.says("a.txt")) == ([("b.txt", "linux/b.txt")], [])
-
-
-def test_file_with_too_many_names_in_a_line_is_marked_as_partially_scanned(room: Room) -> None:
-    room.add("b.png")
-    room.add("a.txt", " ".join(["x.png"] * 5 + ["b.png"]))
-
-    tally = room.scan("a.txt", limit=5)
-    assert (tally.partial, room.missing("a.txt"), room.says("a.txt")) == (1, [], [PARTIAL])
-
-    room.scan("a.txt", limit=0)
-    assert (room.missing("a.txt"), room.says("a.txt")) == ([("b.png", "linux/b.png")], [])
-
-
-def test_killed_reader_process_affects_only_the_file_that_it_was_reading(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "good.txt").write_text("a.txt")
-    with Readers(1, ["txt"], 0) as readers:
-        stuck = readers.read(str(tmp_path / "pipe"))
-        writing = os.open(tmp_path / "pipe", os.O_WRONLY)  # `os.open` blocks until the reader process has opened the pipe.
-        (process,) = readers._processes
-        process.kill()
-        broken, good = stuck.result(20), readers.read(str(tmp_path / "good.txt")).result(20)
-        os.close(writing)
-
-    assert broken.is_broken
-    assert good.names is not None
-    assert list(good.names.paths) == ["a.txt"]
-
-
-def test_closed_readers_leave_no_process(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    readers = Readers(1, ["txt"], 0)
-    stuck = readers.read(str(tmp_path / "pipe"))
-    writing = os.open(tmp_path / "pipe", os.O_WRONLY)
-    (process,) = readers._processes
-
-    readers.close()
-    os.close(writing)
-
-    assert process.returncode is not None
-    assert stuck.result(1).is_broken
-
-
-# ------------------------------------------------------------------------------------------------------------------- reads
-
-
-def test_unchanged_product_is_not_read_again(room: Room) -> None:
-    room.add("a.txt", "b.txt later.txt")
-    room.add("b.txt")
-    assert room.scan("a.txt").read == 1
-
-    room.add("later.txt")
-    tally = room.scan("a.txt")
-
-    assert (tally.read, [text for text, _ in room.missing("a.txt")]) == (0, ["b.txt", "later.txt"])
-
-
-@pytest.mark.parametrize("change", ["digest", "limit", "extension"])
-def test_file_is_read_again_if_its_bytes_or_the_scan_settings_change(room: Room, change: str) -> None:
-    room.add("a.txt", "b.txt c.new")
-    room.add("b.txt")
-    room.scan("a.txt")
-    match change:
-        case "digest":
-            with closing(sqlite3.connect(room.place.database, isolation_level=None)) as database:
-                database.execute("UPDATE aptui_products SET digest = x'00' WHERE product_id = 100")
-        case "extension":
-            room.add("c.new")
-
-    assert room.scan("a.txt", limit=7 if change == "limit" else LINE_LIMIT).read == 1
-
-
-def test_file_whose_bytes_differ_from_the_database_is_read_again(room: Room) -> None:
-    room.add("a.txt", "b.txt")
-    room.add("b.txt")
-    (room.root / "cache" / "linux" / "a.txt").write_text("something else, on its way")
-
-    room.scan("a.txt")
-
-    assert room.scan("a.txt").read == 1
-
-
-# ------------------------------------------------------------------------------------------------------------------- rules
-
-TAGS = """<ObjectStream version="3"><Class name="FileTagAsset">
-<Class field="value1" value="{pattern}"/><Class field="FilePatternType" value="{form}"/>
-<Class field="FileTags"><Class field="element" value="{tag}"/></Class>
-<Class field="value1" value="*.other"/><Class field="FilePatternType" value="1"/><Class field="element" value="ignore"/>
-</Class></ObjectStream>"""
-
-
-@pytest.mark.parametrize(
-    ("pattern", "form", "tag", "is_skipped"),
+    ("pattern", "expected"),
     [
-        ("*.txt", 1, "editoronly", True), ("sub/a.txt", 0, "Shader", True), (".*/a[.]txt", 2, "shader", True),
-        ("*.txt", 1, "ignore", False),
-        ("*.lua", 1, "shader", False),
+        ("", [1, 2, 3, 4, 5]), ("*.bin", [4, 5]), ("%.bin", [4, 5]), ("*one_a*", [4]), ("levels/one?a.bin", [4, 5]),
+        ("linux/levels", [4, 5]),
+        ("Textures/", [1, 2, 3]), ("server/*", [3]), ("linux/textures/rock.dds", [1]), ("textures/rock.dds", [1, 3]),
+        ("levels/one_a.lvl", [4]),
+        (uuid_of(1).hex(), [1, 2, 3]), (f"{uuid_of(1).hex()}:1", [2]), ("half", []), ("common/levels/half.tmp", []),
     ],
 )  # fmt: skip
-def test_file_tags_exclude_products(room: Room, pattern: str, form: int, tag: str, is_skipped: bool) -> None:
-    (room.root / "assets" / "exclude.filetag").write_text(TAGS.format(pattern=pattern, form=form, tag=tag))
-    room.add("sub/a.txt", "b.txt")
-    room.add("b.txt")
-
-    tally = room.scan("sub/a.txt")
-
-    assert tally.ignored == is_skipped
-    assert room.missing("sub/a.txt") == ([] if is_skipped else [("b.txt", "linux/b.txt")])
-    assert room.says("sub/a.txt") == ([f"Ignored by its file tags: {tag.lower()}"] if is_skipped else [])
+def test_scan_chooses_products_by_pattern(reader: Reader, pattern: str, expected: list[int]) -> None:
+    assert sorted(each.product_id for each in choose_scanned(reader, [pattern] if pattern else [])) == expected
 
 
-def test_engine_dependency_files_are_never_reported_as_missing(room: Room) -> None:
-    (room.root / "assets" / "Own_Dependencies.xml").write_text(
-        '<EngineDependencies versionnumber="1.0.0"><Dependency path="libs\\*.XML" optional="true"/></EngineDependencies>'
+def test_scan_chooses_products_by_id_and_pattern(reader: Reader) -> None:
+    assert sorted(each.product_id for each in choose_scanned(reader, ["server/*"], [4])) == [3, 4]
+
+
+def test_known_names_are_resolved_to_sources_and_products(reader: Reader) -> None:
+    known = KnownAssets(reader)
+    known.learn(
+        [uuid_of(1), uuid_of(9)],
+        ["textures/rock.png", "nothing.png"],
+        {"linux": {"rock.dds", "textures/rock.dds", "linux/levels/one_a.bin", "x.bin"}},
     )
-    room.add("libs/sub/a.xml")
-    room.add("other/b.xml")
-    room.add("a.txt", "libs/sub/a.xml other/b.xml")
 
-    room.scan("a.txt")
-
-    assert [text for text, _ in room.missing("a.txt")] == ["other/b.xml"]
-
-
-def test_unreadable_rules_are_reported(room: Room) -> None:
-    (room.root / "assets" / "Bad_Dependencies.xml").write_text("<oops")
-    (room.root / "assets" / "exclude.filetag").write_text(TAGS.format(pattern="(", form=2, tag="shader"))
-
-    rules = read_rules([str(room.root / "assets"), str(room.root / "nowhere")])
-
-    assert (rules.shipped, rules.excluded, len(rules.complaints)) == ([], [], 2)
+    assert [target.sub_id for target in known.of_uuid(uuid_of(1))] == [0, 1]
+    assert known.of_uuid(uuid_of(9)) == ()
+    assert [target.inner for target in known.of_source("textures/rock.png")] == ["textures/rock.dds", "textures/rock.mip"]
+    assert known.of_source("nothing.png") == ()
+    for path in ("textures/rock.dds", "rock.dds"):
+        target = known.of_product("linux", path)
+        assert target is not None
+        assert (target.uuid, target.sub_id) == (uuid_of(1), 0)
+    assert known.of_product("linux", "linux/levels/one_a.bin") is not None
+    assert known.of_product("linux", "x.bin") is None
+    assert {"png", "lvl", "dds", "mip", "bin"} <= known.extensions
 
 
-@pytest.mark.parametrize(("regex", "form"), [("(a|aa)*(a|aa)*b", 2), ("*?" * 60 + "!", 1)])
-def test_hostile_regex_in_scan_rules_takes_linear_time(room: Room, regex: str, form: int) -> None:
-    (room.root / "assets" / "exclude.filetag").write_text(TAGS.format(pattern=regex, form=form, tag="shader"))
-    began = time.process_time()
+def test_legacy_uuid_refers_to_its_source(filled: Store) -> None:
+    filled.put(put_legacy=[(uuid_of(77), 1, 5)])
+    known = KnownAssets(filled.reader())
+    known.learn([uuid_of(77)], [], {})
 
-    rules = read_rules([str(room.root / "assets")])
-
-    assert rules.complaints == []
-    assert rules.tags_of("a" * 400, is_product=True) == ()
-    assert time.process_time() - began < 5
+    assert {target.uuid for target in known.of_uuid(uuid_of(77))} == {uuid_of(1)}
 
 
-# ------------------------------------------------------------------------------------------------------------- other files
+def test_declared_path_dependencies_may_be_wildcards() -> None:
+    own = DeclaredReference()
+    for path in ("Textures/A.dds", "levels/*.bin", ":secret/*", ":secret.bin"):
+        own.note(b"", 0, path)
+    own.note(uuid_of(1), 3, "")
+
+    assert own.has_path("textures/a.dds")
+    assert own.has_path("levels/one/two.bin")
+    assert not own.has_path("secret/a.bin")
+    assert not own.has_path("secret.bin")
+    assert (own.assets, own.sources) == ({(uuid_of(1), 3)}, {uuid_of(1)})
 
 
-def test_text_files_that_are_not_products_are_searched(room: Room) -> None:
-    room.add("used.png")
-    room.add("shown.png")
-    room.add("a.txt")
-    room.writer.run({"put_edge": [edge_row(0, "used.png", source_id=3)]}, durable=False)
-    source = room.root / "assets" / "a.txt"
-    source.write_text("a.txt used.png shown.png")
-    elsewhere = room.root / "readme.md"
-    elsewhere.write_text("look at used.png")
+def test_scan_results_are_deleted_with_their_product(filled: Store) -> None:
+    one = choose_scanned(filled.reader(), ["linux/levels/one_a.bin"])[0]
+    names = Names({(uuid_of(1), 0): "a"}, {uuid_of(2): "b"}, {"x.png": "X.png"}, is_partial=True)
+    rows = result_rows(one, [MissingHit("rock.dds", uuid_of(1), 0, "textures/rock.dds")], "partly", STAMP)
+    filled.put(put_missing=rows, put_missing_scan=[(one.product_id, one.digest, "terms", pack_names(names), one.name)])
+    reader = filled.reader()
 
-    found, tally = MissingSearch(room.place).files([str(source), str(elsewhere), str(room.root / "gone")])
+    found = results(reader, [one.product_id])
+    assert [(row.text, row.uuid, row.meant) for row in found] == [
+        ("rock.dds", uuid_of(1), "linux/textures/rock.dds"), ("partly", NO_UUID, "")
+    ]  # fmt: skip
+    assert read_remembered(reader, [one.product_id], "terms") == {one.product_id: (one.digest, names)}
+    assert read_remembered(reader, [one.product_id], "other terms") == {}
+    assert unpack_names(pack_names(names)) == names
 
-    assert {os.path.basename(file.path): [hit.text for hit in file.hits] or file.says for file in found} == {
-        "a.txt": ["shown.png"], "readme.md": ["used.png"], "gone": UNREADABLE
-    }  # fmt: skip
-    assert (tally.done, tally.read, tally.flawed, tally.failed) == (3, 2, 2, 1)
+    filled.put(drop_products=[(3,)])
+    assert filled.count("MissingProductDependencies") == filled.count("aptui_missing_scans") == 0
 
 
-def test_file_tags_exclude_files_that_are_not_products(room: Room) -> None:
-    (room.root / "assets" / "exclude.filetag").write_text(
-        TAGS.format(pattern="*.log", form=1, tag="ignore").replace(
-            '"ignore"/></Class>', '"ignore"/><Class field="element" value="ProductDependency"/></Class>'
+def test_scan_results_are_deleted_after_their_product_changed(filled: Store) -> None:
+    one = choose_scanned(filled.reader(), ["linux/levels/one_a.bin"])[0]
+    rows = result_rows(one._replace(product_id=99), [], NOTHING, STAMP) + result_rows(
+        one._replace(name="linux/other.bin"), [], NOTHING, STAMP
+    )
+    filled.put(
+        put_missing=rows,
+        put_missing_scan=[
+            (99, b"", "", pack_names(Names()), one.name),
+            (one.product_id, b"", "", pack_names(Names()), "linux/other.bin"),
+        ],
+    )
+
+    assert filled.count("MissingProductDependencies") == filled.count("aptui_missing_scans") == 0
+
+
+def test_scan_results_are_deleted_after_their_product_was_made_again(filled: Store) -> None:
+    one = choose_scanned(filled.reader(), ["linux/levels/one_a.bin"])[0]
+    rows = result_rows(one, [MissingHit("rock.dds", uuid_of(1), 0, "textures/rock.dds")], "", STAMP)
+
+    filled.put(put_missing=result_rows(one._replace(digest=b"what it had been"), [], NOTHING, STAMP))
+    assert filled.count("MissingProductDependencies") == 0
+    filled.put(put_missing=rows)
+    assert filled.count("MissingProductDependencies") == 1
+
+
+def test_product_details_show_missing_dependencies_and_scan_result(filled: Store) -> None:
+    one = choose_scanned(filled.reader(), ["server/*"])[0]
+    filled.put(put_missing=result_rows(one, [MissingHit("r", uuid_of(1), 0, "")], "partly", STAMP))
+
+    details = assets.product_details(filled.reader(), one.product_id)
+
+    assert details is not None
+    assert [(item.text, item.product_id, item.scanned_s) for item in details.missing] == [("r", 3, 1000)]
+    assert (details.scanned_s, details.scan_says) == (1000, "partly")
+
+
+def test_missing_dependency_table_has_the_column_order_of_o3de(filled: Store) -> None:
+    one = choose_scanned(filled.reader(), ["server/*"])[0]
+    filled.put(put_missing=result_rows(one, [MissingHit("r", uuid_of(1), 0, "")], "", STAMP))
+
+    row = filled.rows("SELECT * FROM MissingProductDependencies")[0]
+
+    assert row[5:8] == (uuid_of(1), 0, "r")
+
+
+def test_declared_dependencies_are_read_for_many_products(filled: Store) -> None:
+    with closing(sqlite3.connect(filled.path, isolation_level=None)) as database:
+        database.execute(
+            "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags,"
+            " UnresolvedPath) VALUES (4, ?, 1, 'linux', 0, ''), (4, zeroblob(16), 0, 'linux', 0, 'Sounds/Bang.wav')",
+            (uuid_of(1),),
         )
-    )
-    room.add("b.txt")
-    (room.root / "assets" / "a.log").write_text("b.txt")
 
-    found, tally = MissingSearch(room.place).files([str(room.root / "assets" / "a.log")])
+    found = read_declared(filled.reader(), [4, 5])
+    of_source = read_declared_by_sources(filled.reader(), ["levels/one_a.lvl"])["levels/one_a.lvl"]
 
-    assert (found, tally.ignored) == ([], 1)
-
-
-# ------------------------------------------------------------------------------------------------------- beside the engine
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
-    return own_live_project(tmp_path, monkeypatch, SETTINGS, {"assets/a.txt": "sub/b.png", "assets/sub/b.png": "b"})
-
-
-def found_by(project: LiveProject) -> list[str]:
-    with closing(open_reader(project.load().cache_dir / "assetdb.sqlite")) as reader:
-        return [row.text for row in results(reader, [each.product_id for each in choose_scanned(reader)]) if row.uuid != NO_UUID]
-
-
-def test_running_engine_searches_and_reports_progress(project: LiveProject) -> None:
-    with project.running():
-        project.until(lambda: project.live.watching.is_quiet)
-        answer = project.ask(ScanMissing(name="everything")).answered
-
-        assert answer is not None
-        assert (answer["files"], answer["flawed"], answer["hits"]) == (2, 1, 1)
-        assert found_by(project) == ["sub/b.png"]
-        scans = [notice for notice in project.news if isinstance(notice, MissingScan)]
-        assert [(scans[0].name, scans[0].file_count, scans[0].is_over), (scans[-1].hit_count, scans[-1].is_over)] == [
-            ("everything", 2, False), (1, True)
-        ]  # fmt: skip
-
-        assert project.ask(ClearMissing(("a.txt",))).answered == {"count": 1}
-        assert found_by(project) == []
-
-
-def test_busy_engine_refuses_a_search(project: LiveProject) -> None:
-    with project.running() as live:
-        project.until(lambda: live.watching.is_quiet)
-        first, second = Request(ScanMissing()), Request(ScanMissing())
-        project.desk.take(first)
-        project.desk.take(second)
-        project.until(lambda: first.is_over)
-        assert "is running" in second.refused
-        assert first.answered is not None
-
-        project.ask(port.PauseJobs())
-        project.write("assets/new.txt", "new")
-        project.until(lambda: live.engine is not None and not live.engine.is_idle)
-        third = Request(ScanMissing())
-        project.desk.take(third)
-        assert "while work is pending" in third.refused
-        project.ask(port.ResumeJobs())
-        project.until_idle()
-
-
-def test_search_ends_when_its_client_disconnects_or_the_engine_stops(project: LiveProject) -> None:
-    with project.running() as live:
-        project.until(lambda: live.watching.is_quiet)
-        request = Request(ScanMissing(), client=5)
-        project.desk.take(request)
-        project.desk.forget_client(5)
-        project.until(lambda: request.is_over)
-        assert found_by(project) in ([], ["sub/b.png"])
-
-        project.desk.take(Request(ScanMissing()))
-
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("aptui-missing")]
-
-
-def test_internal_error_ends_only_the_search(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.features.shipping.name_scanner.read_rules", lambda _roots: 1 / 0)
-    with project.running() as live:
-        project.until(lambda: live.watching.is_quiet)
-
-        assert "ZeroDivisionError" in project.ask(ScanMissing()).refused
-        assert live.engine is not None
-
-
-def test_hanging_search_can_be_cancelled(room: Room) -> None:
-    room.add("a.txt", "b.txt")
-    file = room.root / "cache" / "linux" / "a.txt"
-    file.unlink()
-    os.mkfifo(file)
-    with closing(open_reader(room.place.database)) as reader:
-        wanted = choose_scanned(reader)
-
-    tally = MissingSearch(room.place, is_given_up=lambda: True).products(wanted, lambda _rows: None)
-
-    assert (tally.is_given_up, tally.failed) == (True, 1)
+    assert found == {4: DeclaredReference({(uuid_of(1), 1)}, {uuid_of(1)}, {"sounds/bang.wav"}), 5: DeclaredReference()}
+    assert of_source.has_path("textures/rock.png")  # this path is declared as a source dependency
+    assert of_source.has_path("sounds/bang.wav")

@@ -26,9 +26,9 @@ from aptui.features.relocation.relocation_records import (
     Update,
 )
 from aptui.features.shipping import missing_rows as store
-from aptui.features.shipping.missing_records import LINE_LIMIT
 from aptui.features.shipping.missing_rows import NO_UUID, ScanMissing, Scanned
-from aptui.features.shipping.name_scanner import FileFound, MissingSearch, NamePlace
+from aptui.features.shipping.missing_search import FileFound, MissingSearch, SearchedProject
+from aptui.features.shipping.name_scanner import LINE_LIMIT
 from aptui.shared.errors import BusyError, KnownError
 from aptui.shared.forms import prepare_form
 from aptui.store.db.schema import uuid_text
@@ -209,7 +209,7 @@ def _format_switches(given: GivenSwitches) -> list[str]:
 
 def _perform(start: RunRequest, order: Relocate) -> RelocationReport:
     if not order.is_confirmed:
-        return relocate.preview(order, start.config)
+        return relocate.relocate(order, start.config)
     try:
         with relocate.hold_engines_off(start.config):
             return relocate.relocate(order, start.config)
@@ -230,7 +230,7 @@ def scan_missing(start: RunRequest, pattern: str) -> None:
     limit = LINE_LIMIT if limit is None else limit
     names = wildcard(start.given.first("fileDependencyScanPattern") or "*")
     roots = tuple(folder.path for folder in start.config.project.scan_folders)
-    search = MissingSearch(NamePlace(start.database, start.config.cache_dir, roots), limit)
+    search = MissingSearch(SearchedProject(start.database, start.config.cache_dir, roots), limit)
     with closing(open_reader(start.database)) as reader:
         wanted = [
             each
