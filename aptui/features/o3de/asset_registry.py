@@ -11,13 +11,11 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import BinaryIO
 
 from msgspec import Struct
 
 from aptui.features.o3de.binary_stream import (
-    ALLOCATOR,
     ASSET_ID,
     DEPENDENCY,
     END,
@@ -27,20 +25,19 @@ from aptui.features.o3de.binary_stream import (
     U32,
     U64,
     UUID_TYPE,
-    VECTOR,
     bits_of,
     combine_uuids,
     element_head,
-    fold_template,
     leaf,
     map_of,
     pair_of,
     start_element,
     uuid_bytes,
+    vector_of,
 )
 
 _REGISTRY = uuid_bytes("5DBC20D9-7143-48B3-ADEE-CCBD2FA6D443")
-_DEPENDENCIES, _BITS_64 = fold_template(DEPENDENCY, ALLOCATOR, VECTOR), bits_of(64)
+_DEPENDENCIES, _BITS_64 = vector_of(DEPENDENCY), bits_of(64)
 
 
 class RegistryAsset(Struct, frozen=True):
@@ -118,14 +115,11 @@ def _of_id(name: str, known: bytes) -> bytes:
 
 
 def _entry(value: bytes, known: bytes, element: bytes) -> bytes:
-    return b"".join((element_head(_pair(ASSET_ID, value), "element", 0, 0), _of_id("value1", known), element, END))
+    return b"".join((element_head(pair_of(ASSET_ID, value), "element", 0, 0), _of_id("value1", known), element, END))
 
 
 def _alias(known: bytes, meant: bytes) -> bytes:
     return _entry(ASSET_ID, known, _of_id("value2", meant))
-
-
-_pair = lru_cache(maxsize=16)(pair_of)
 
 
 def _info(item: RegistryAsset, known: bytes) -> bytes:
@@ -141,7 +135,7 @@ def _info(item: RegistryAsset, known: bytes) -> bytes:
 
 def _by_path(item: RegistryAsset, known: bytes) -> bytes:
     key = leaf(UUID_TYPE, "value1", path_uuid(item.path))
-    return b"".join((element_head(_pair(UUID_TYPE, ASSET_ID), "element", 0, 0), key, _of_id("value2", known), END))
+    return b"".join((element_head(pair_of(UUID_TYPE, ASSET_ID), "element", 0, 0), key, _of_id("value2", known), END))
 
 
 def _needs(item: RegistryAsset) -> bytes:

@@ -24,6 +24,7 @@ PREFIX = b"\0" + struct.pack(">I", 3)
 _ELEMENT, _VALUE, _SIZE, _NAME, _VERSION = 8, 16, 32, 64, 128
 END = b"\0"
 _DEEPEST = 16
+"""Maximum nesting of elements; the messages and catalogs of O3DE have fewer levels."""
 
 
 def fold_template(*types: bytes) -> bytes:
@@ -48,7 +49,7 @@ def type_text(type_id: bytes) -> str:
     return f"{{{str(UUID(bytes=type_id)).upper()}}}"
 
 
-ALLOCATOR, VECTOR, _PAIR = (
+ALLOCATOR, _VECTOR, _PAIR = (
     uuid_bytes("E9F5A3BE-2B3D-4C62-9E6B-4E00A13AB452"),
     uuid_bytes("A60E3E61-1FF6-4982-B6B8-9E4350C4C679"),
     uuid_bytes("919645C1-E464-482B-A69B-04AA688B6847"),
@@ -73,11 +74,12 @@ ASSET_ID, INFO, DEPENDENCY = (
 )
 
 
-def vector_of(type_text_of_element: str) -> bytes:
+def vector_of(element: bytes, allocator: bytes = ALLOCATOR) -> bytes:
     """Return the type id of a vector of elements."""
-    return fold_template(uuid_bytes(type_text_of_element), ALLOCATOR, VECTOR)
+    return fold_template(element, allocator, _VECTOR)
 
 
+@lru_cache(maxsize=16)
 def pair_of(key: bytes, value: bytes) -> bytes:
     """Return the type id of a pair."""
     return fold_template(key, value, _PAIR)
@@ -164,13 +166,11 @@ def parse(data: bytes, most: int = sys.maxsize) -> BinaryElement:
         ValueError: the data is not a binary stream.
     """
     if data[:5] != PREFIX:
-        message = "the data is not a binary stream of version 3"
-        raise ValueError(message)
+        raise ValueError("the data is not a binary stream of version 3")
     reader = _StreamReader(data, most)
     element = reader.read_element(0)
     if element is None or data[reader.at :] != END:
-        message = "the data continues after the end of its object"
-        raise ValueError(message)
+        raise ValueError("the data continues after the end of its object")
     return element
 
 
@@ -186,8 +186,9 @@ class _StreamReader:
             return None
         self._left -= 1
         if depth > _DEEPEST or self._left < 0 or not flags & _ELEMENT:
-            message = "the data is nested too deeply" if depth > _DEEPEST else "the data is damaged, or has too many elements"
-            raise ValueError(message)
+            raise ValueError(
+                "the data is nested too deeply" if depth > _DEEPEST else "the data is damaged, or has too many elements"
+            )
         name = int.from_bytes(self._read(4), "big") if flags & _NAME else 0
         version = self._read(1)[0] if flags & _VERSION else 0
         type_id, value = self._read(16), None
@@ -202,7 +203,6 @@ class _StreamReader:
     def _read(self, size: int) -> bytes:
         found = self._data[self.at : self.at + size]
         if len(found) < size:
-            message = "the data ends too early"
-            raise ValueError(message)
+            raise ValueError("the data ends too early")
         self.at += size
         return found

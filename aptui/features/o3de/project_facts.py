@@ -106,6 +106,7 @@ def facts_of(config: Config) -> ProjectFacts | None:
 
 
 MARKER = "project.json"
+"""File name of a project's manifest."""
 
 
 ENGINE_MEMORY = "engine of an O3DE project"

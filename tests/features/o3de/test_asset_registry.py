@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from aptui.features.o3de.asset_registry import RegistryAsset, path_uuid, stream_of
-from aptui.features.o3de.binary_stream import bits_of, map_of, pair_of, parse, type_text, vector_of
+from aptui.features.o3de.binary_stream import bits_of, map_of, pair_of, parse, type_text, uuid_bytes, vector_of
 
 STRING, COORDINATES = UUID("03AAAB3F-5C47-5A66-9EBC-D5FA4DB353C9").bytes, UUID("FC5D6A60-1056-4F6C-96F7-6A47912F8A35").bytes
 ONE, TWO = b"1" * 16, b"2" * 16
@@ -14,8 +14,8 @@ ONE, TWO = b"1" * 16, b"2" * 16
 
 def test_container_type_ids_equal_those_of_the_engine() -> None:
     """The first two ids are in seed lists and asset lists, the third in texture atlases, the last in O3DE's own tests."""
-    assert type_text(vector_of("{FACC3682-2ACA-4AA4-B85A-07AD276D18A0}")) == "{82FC5264-88D0-57CD-9307-FC52E4DAD550}"
-    assert type_text(vector_of("{F1616D53-9A20-4C04-854E-D458A334B86B}")) == "{4F6B07E0-7EB7-5CE4-AABE-8717224FC1DB}"
+    assert type_text(vector_of(uuid_bytes("{FACC3682-2ACA-4AA4-B85A-07AD276D18A0}"))) == "{82FC5264-88D0-57CD-9307-FC52E4DAD550}"
+    assert type_text(vector_of(uuid_bytes("{F1616D53-9A20-4C04-854E-D458A334B86B}"))) == "{4F6B07E0-7EB7-5CE4-AABE-8717224FC1DB}"
     assert type_text(map_of(STRING, COORDINATES)) == "{23D80BE7-76FE-5C35-B4EA-A4492B2B058C}"
     assert type_text(pair_of(STRING, COORDINATES)) == "{657F8527-0117-54A0-91E7-6E67A7464BC5}"
     assert type_text(bits_of(8)) == "{E5848517-FBDC-5D0F-9012-B16951027D9E}"

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from aptui.features.o3de.asset_registry import RegistryAsset, stream_of
-from aptui.features.o3de.binary_stream import type_text, vector_of
+from aptui.features.o3de.binary_stream import type_text, uuid_bytes, vector_of
 from aptui.features.o3de.bundling import object_stream
 from aptui.features.o3de.bundling.asset_lists import ComparisonKind, unreadable_product
 from aptui.features.o3de.bundling.object_stream import Element
@@ -98,7 +98,7 @@ def rules_text(steps: Iterable[ComparisonStep]) -> str:
         ])
         for step in steps
     ]  # fmt: skip
-    vector = type_text(vector_of(_STEP))
+    vector = type_text(vector_of(uuid_bytes(_STEP)))
     listed = Element("AZStd::vector<ComparisonData, allocator>", vector, "ComparisonDataListType", children=children)
     return object_stream.dump(object_stream.stream_of(Element("AssetFileInfoListComparison", _RULES, version=1, children=[listed])))
 

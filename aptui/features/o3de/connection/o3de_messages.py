@@ -27,7 +27,6 @@ from aptui.features.o3de.binary_stream import (
     U32,
     U64,
     UUID_TYPE,
-    VECTOR,
     BinaryElement,
     bits_of,
     crc_of,
@@ -40,6 +39,7 @@ from aptui.features.o3de.binary_stream import (
     set_of,
     start_element,
     uuid_bytes,
+    vector_of,
 )
 
 MOST_ELEMENTS = 20_000
@@ -93,7 +93,7 @@ def _text_kind(type_id: bytes) -> FieldKind:
 
 
 def _list_kind(item: FieldKind, allocator: bytes = ALLOCATOR) -> FieldKind:
-    type_id = fold_template(item.type_id, allocator, VECTOR)
+    type_id = vector_of(item.type_id, allocator)
 
     def write(name: str, values: Sequence[Any]) -> bytes:
         return b"".join((element_head(type_id, name, 0, 0), *(item.write("element", value) for value in values), END))
@@ -140,8 +140,7 @@ def _field(found: BinaryElement, name: str, kind: FieldKind) -> Any:
 
 def _uuid_of(value: bytes) -> bytes:
     if len(value) != len(NO_UUID):
-        message = "a UUID has a wrong length"
-        raise ValueError(message)
+        raise ValueError("a UUID has a wrong length")
     return value
 
 
@@ -154,7 +153,7 @@ _U32_KIND, _U64_KIND, _TEXT_KIND, _OS_KIND = (
     _text_kind(OS_STRING),
 )
 _INT_KIND, _S64_KIND = _number_kind(_INT, ">i"), _number_kind(_S64, ">q")
-_BYTES_KIND = _value_kind(fold_template(_U8, _OS_ALLOCATOR, VECTOR), bytes, bytes, b"")
+_BYTES_KIND = _value_kind(vector_of(_U8, _OS_ALLOCATOR), bytes, bytes, b"")
 _BITS_KIND = _value_kind(bits_of(64), struct.Struct("<Q").pack, lambda value: int.from_bytes(value, "little"), 0)
 _ASSET_KIND = _class_kind(ASSET_ID, 1, (("guid", _UUID_KIND), ("subId", _U32_KIND)))
 _INFO_KIND = _class_kind(

@@ -17,7 +17,7 @@ from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.features.o3de.connection.connection_settings import find_settings, listen
 from aptui.features.o3de.connection.connection_supervisor import ConnectionSupervisor
 from aptui.features.o3de.programs import phrases, processor_run, run_request
-from aptui.features.o3de.programs.control import ListenerClosed
+from aptui.features.o3de.programs.control import RefusingPort
 from aptui.features.o3de.programs.events import EventPrinter
 from aptui.features.o3de.programs.phrases import LIVE
 from aptui.features.o3de.programs.run_request import RunRequest
@@ -47,7 +47,7 @@ def _process(start: RunRequest) -> int:
     return processor.end()
 
 
-def _listen(live: EngineSupervisor, start: RunRequest) -> ListenerClosed | ConnectionSupervisor:
+def _listen(live: EngineSupervisor, start: RunRequest) -> RefusingPort | ConnectionSupervisor:
     """Listen for the Editor and launchers; the configuration decides whether they are served or refused.
 
     Raises:
@@ -55,7 +55,7 @@ def _listen(live: EngineSupervisor, start: RunRequest) -> ListenerClosed | Conne
     """
     found = find_settings(start.config)
     if found is None:
-        return ListenerClosed(live.selector, start.first_port, start.report_rejected)
+        return RefusingPort(live.selector, start.first_port, start.report_rejected)
     return ConnectionSupervisor(live, listening=listen(found[0], start.first_port))
 
 

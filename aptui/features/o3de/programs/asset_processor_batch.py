@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aptui.core.model import PathKey
 from aptui.engine.loop.opening import PreparedSession
 from aptui.features.o3de.programs import phrases, processor_run, run_request
-from aptui.features.o3de.programs.control import ListenerClosed
+from aptui.features.o3de.programs.control import RefusingPort
 from aptui.features.o3de.programs.events import EventPrinter
 from aptui.features.o3de.programs.phrases import BATCH
 from aptui.features.o3de.programs.run_request import RunRequest
@@ -65,7 +65,7 @@ class _Batch:
         first = first and first + 1  # the configured port itself is for AssetProcessor
         with (
             selectors.DefaultSelector() as selector,
-            processor_run.open_ports(self._start, selector, self, ListenerClosed(selector, first, self._start.report_rejected)),
+            processor_run.open_ports(self._start, selector, self, RefusingPort(selector, first, self._start.report_rejected)),
             processor_run.stop_on_signals(self._interrupt),
         ):
             self._start.console.say_all([phrases.STARTED, phrases.RULER])

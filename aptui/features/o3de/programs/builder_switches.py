@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from msgspec import Struct
 
-from aptui.features.o3de.project_facts import unquote
+from aptui.features.o3de.project_facts import MARKER, unquote
 from aptui.shared.errors import UserError
 
 SWITCHES = {
@@ -121,11 +122,8 @@ def _parse_given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[
 
 def _find_project_name(name: str, source: str) -> str:
     """Return the nearest project folder named `name`, above the source or beside a folder above it; "" = search as usual."""
-    folder = os.path.dirname(source)
-    while True:
-        for path in (folder if os.path.basename(folder) == name else "", os.path.join(folder, name)):
-            if path and os.path.isfile(os.path.join(path, "project.json")):
-                return path
-        folder, before = os.path.dirname(folder), folder
-        if folder == before:
-            return ""
+    for folder in Path(source).parents:
+        for path in ([folder] if folder.name == name else []) + [folder / name]:
+            if (path / MARKER).is_file():
+                return str(path)
+    return ""

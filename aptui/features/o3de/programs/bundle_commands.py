@@ -77,7 +77,7 @@ def _load_settings(project: BundlerProject, name: str, platform: str) -> BundleS
 
 
 class _Order(Struct, frozen=True):
-    """A bundle to write; `assets` None = the assets of its asset list."""
+    """A bundle to write, with the assets of a list file, or with `assets` if `asset_list` is None."""
 
     platform: str
     target: Path

@@ -220,7 +220,7 @@ class ControlChannel:
             peer.channel.close()
 
 
-class ListenerClosed:
+class RefusingPort:
     """A port that accepts and closes every connection, because O3DE's own protocol is not served.
 
     Args:
@@ -230,7 +230,7 @@ class ListenerClosed:
 
     def __init__(self, selector: selectors.BaseSelector, first_port: int, report: Callable[[], None] = lambda: None) -> None:
         self._report: Callable[[], None] | None = report
-        self._listener = _Listener(selector, _free_listener(first_port), self._turn_away)
+        self._listener = _Listener(selector, _free_listener(first_port), self._refuse)
 
     @property
     def port(self) -> int:
@@ -241,7 +241,7 @@ class ListenerClosed:
         """Stop listening."""
         self._listener.close()
 
-    def _turn_away(self, channel: socket.socket) -> None:
+    def _refuse(self, channel: socket.socket) -> None:
         channel.close()
         if self._report is not None:
             self._report()

@@ -44,7 +44,7 @@ class Stat(Struct, frozen=True):
 
     @property
     def average_ms(self) -> int:
-        """Return the average in whole milliseconds."""
+        """The average in whole milliseconds."""
         return self.total_ms // max(self.count, 1)
 
 
@@ -146,7 +146,7 @@ _ENDED = frozenset({"completed", "failed"})
 
 
 class EventPrinter:
-    """The listener of one run; it is quick and never raises.
+    """Prints the events of one run. A call returns quickly, and never raises.
 
     Args:
         log_dir: the folder of job logs.

@@ -23,7 +23,7 @@ from aptui.engine.cache.catalog import path_of
 from aptui.engine.loop.opening import PreparedSession
 from aptui.features.o3de.connection.connection_supervisor import ConnectionSupervisor
 from aptui.features.o3de.programs import phrases
-from aptui.features.o3de.programs.control import ControlChannel, ListenerClosed, Processor
+from aptui.features.o3de.programs.control import ControlChannel, Processor, RefusingPort
 from aptui.features.o3de.programs.events import EventPrinter, Stat, report
 from aptui.features.o3de.programs.run_request import RunRequest
 from aptui.shared.errors import UserError
@@ -71,7 +71,7 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def open_ports(
-    start: RunRequest, selector: BaseSelector, processor: Processor, listener: ListenerClosed | ConnectionSupervisor
+    start: RunRequest, selector: BaseSelector, processor: Processor, listener: RefusingPort | ConnectionSupervisor
 ) -> Iterator[dict[str, int]]:
     """Report the listening port, and open the control channel with `--acceptInput`; yield {name: port}.
 

@@ -216,14 +216,12 @@ def project_dir(given: GivenSwitches) -> str:
         if not os.path.isfile(os.path.join(named, MARKER)):
             raise UserError(f"no '{MARKER}' in '{named}'", hint="name the folder of the project: --project-path=DIR")
         return named
-    folder = os.getcwd()
-    while not is_project(folder):
-        folder, before = os.path.dirname(folder), folder
-        if folder == before:
-            raise UserError(
-                f"no '{MARKER}' in '{os.getcwd()}' or any folder above it",
-                hint="name the folder of the project: --project-path=DIR",
-            )
+    here = Path.cwd()
+    folder = next((each for each in map(str, (here, *here.parents)) if is_project(each)), "")
+    if not folder:
+        raise UserError(
+            f"no '{MARKER}' in '{here}' or any folder above it", hint="name the folder of the project: --project-path=DIR"
+        )
     return folder
 
 

@@ -118,6 +118,8 @@ def open_project(project: str, options: Options, recorder: InputRecorder) -> Ope
 
 
 class _Translation:
+    """One translation of a project's settings; it collects all errors and warnings."""
+
     def __init__(self, places: ProjectRoots, options: Options, registry: Registry, recorder: InputRecorder) -> None:
         self._places = places
         self._options = options
@@ -270,7 +272,7 @@ class _Translation:
         )
 
     def _read_shared_cache(self) -> O3deSharedCache:
-        server = self._registry.members(f"{OWN}/Settings/Server") or {}
+        server = self._registry.members(f"{OWN}/Settings/Server")
         older = self._members("Server")
         address = server.get("cacheServerAddress") or older.get("cacheServerAddress")
         mode = server.get("assetCacheServerMode")
@@ -281,7 +283,7 @@ class _Translation:
             word = "inactive"
         folder = plain_text(address) if address is not None else ""
         patterns = []
-        for key, node in iter_named({**self._members_of_own(), **server}, "acs"):
+        for key, node in iter_named({**self._registry.members(f"{OWN}/Settings"), **server}, "acs"):
             kind = "pattern" if node.get("pattern") is not None else "glob"
             text, name, asset_type = node.get(kind), node.get("name"), node.get("productAssetType")
             patterns.append(
@@ -315,9 +317,6 @@ class _Translation:
         if shared.address:
             members["store"] = self._node(shared.address)
         return {"shared_cache": self._node(members)}
-
-    def _members_of_own(self) -> dict[str, Node]:
-        return self._registry.members(f"{OWN}/Settings")
 
     def _stats(self) -> StatsForm:
         stats = self._members("Stats")

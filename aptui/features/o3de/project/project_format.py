@@ -18,7 +18,6 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from aptui.config import compiled, configuration, dirs, merge, packing
-from aptui.config import load as config_explain
 from aptui.config import load as config_load
 from aptui.config.configuration import Config
 from aptui.config.load import ConfigMessage
@@ -154,7 +153,7 @@ def explain(project_dir: Path, key: str, sets: Sequence[str] = (), options: Opti
             return _add_remark([ConfigMessage(each.where, each.text) for each in messages], pointer)
     if key.startswith("/"):
         raise UserError(f"no settings file contains '{key}'", hint=_near(opened, key))
-    return config_explain.explain_key(_trees(opened.tree, _layers(project_dir, recorder), sets)[0], key)
+    return config_load.explain_key(_trees(opened.tree, _layers(project_dir, recorder), sets)[0], key)
 
 
 def _add_remark(messages: list[ConfigMessage], pointer: str) -> list[ConfigMessage]:

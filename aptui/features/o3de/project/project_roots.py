@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -194,12 +195,8 @@ def _program_roots(program: str) -> Iterator[str]:
 
 
 def _upwards(folder: str) -> Iterator[str]:
-    while True:
-        yield folder
-        above = os.path.dirname(folder)
-        if above == folder:
-            return
-        folder = above
+    """Yield an absolute folder, and all folders above it."""
+    yield from map(str, (Path(folder), *Path(folder).parents))
 
 
 def _find_registered_engine(wanted: str, known: Node | None, recorder: InputRecorder) -> str:
@@ -224,14 +221,16 @@ def _find_registered_engine(wanted: str, known: Node | None, recorder: InputReco
 # ── gems ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Source(Struct, frozen=True):
+class _GemFolder(Struct, frozen=True):
+    """The folder of a gem, and the names of the gems that it needs."""
+
     path: str
     dependencies: tuple[str, ...]
 
 
-def _gem_folders(owners: Sequence[tuple[str, Node | None]], recorder: InputRecorder) -> dict[str, _Source]:
+def _gem_folders(owners: Sequence[tuple[str, Node | None]], recorder: InputRecorder) -> dict[str, _GemFolder]:
     """Return {gem: its folder} of all gems in the manifests; if two gems have the same name, the first is used."""
-    found: dict[str, _Source] = {}
+    found: dict[str, _GemFolder] = {}
     todo = [os.path.normpath(os.path.join(folder, each)) for folder, file in owners for each in _subfolders(file)]
     seen = set(todo)
     while todo:
@@ -241,7 +240,7 @@ def _gem_folders(owners: Sequence[tuple[str, Node | None]], recorder: InputRecor
             continue
         name = _plain(gem, "gem_name")
         if name:
-            found.setdefault(name, _Source(folder, tuple(_bare(node.value) for node in split_texts(gem.get("dependencies")))))
+            found.setdefault(name, _GemFolder(folder, tuple(_bare(node.value) for node in split_texts(gem.get("dependencies")))))
         below = [os.path.normpath(os.path.join(folder, each)) for each in _subfolders(gem)]
         todo += [each for each in below if each not in seen]
         seen.update(below)
@@ -267,7 +266,7 @@ def _bare(name: str) -> str:
     return found[0] if found else ""
 
 
-def _active(wanted: dict[str, str], sources: dict[str, _Source]) -> tuple[tuple[Gem, ...], tuple[str, ...]]:
+def _active(wanted: dict[str, str], sources: dict[str, _GemFolder]) -> tuple[tuple[Gem, ...], tuple[str, ...]]:
     """Return the active gems in the order of the request, each after the gems that it needs, and the missing gems.
 
     Args:

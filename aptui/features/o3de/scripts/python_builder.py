@@ -288,7 +288,6 @@ def scripts_builder(
     *,
     engine: Path | None = None,
     project: Path | None = None,
-    packages: Sequence[Path] = (),
     overrides: str = "",
     unlisted: Builder = _NO_BUILDER,
 ) -> tuple[Builder, ...]:
@@ -297,16 +296,13 @@ def scripts_builder(
     Args:
         roots: folders whose `Editor/Scripts/bootstrap.py` are run, in this order: engine Assets, gems, project, the user's.
         platforms: the enabled platforms.
-        packages: folders of Python packages that scripts can import.
         overrides: the text of the overrides (`to_text`).
         unlisted: settings for builders without an entry in the configuration (`Project.unlisted_builder`).
     """
     scripts = tuple(str(path) for root in roots if (path := root / SCRIPTS).is_file())
     if not scripts:
         return ()
-    environment = Surroundings(
-        scripts, str(engine) if engine else "", str(project) if project else "", tuple(map(str, packages)), overrides
-    ).to_json()
+    environment = Surroundings(scripts, str(engine) if engine else "", str(project) if project else "", overrides).to_json()
     uuid = name_uuid(f"aptui:builder:{_NAME}".encode())
     adapter = f"{_MODULE}:find"
     return (replace(unlisted, uuid=uuid, name=_NAME, platforms=platforms, adapter=adapter, environment=environment),)

@@ -37,7 +37,7 @@ _MODULES = ("", ".asset", ".asset.builder", ".bus", ".math", ".paths")
 
 
 class Surroundings(Struct, frozen=True):
-    """The inputs of a run of a project's scripts: bootstrap files in order, folders of O3DE, and folders of Python packages.
+    """The inputs of a run of a project's scripts: bootstrap files in order, and the folders of engine and project.
 
     `overrides` is the text of the overrides that apply to their answers (`python_builder.to_text`).
     """
@@ -45,7 +45,6 @@ class Surroundings(Struct, frozen=True):
     scripts: tuple[str, ...]
     engine: str = ""
     project: str = ""
-    packages: tuple[str, ...] = ()
     overrides: str = ""
 
     def to_json(self) -> str:
@@ -112,7 +111,7 @@ def _install(wanted: Surroundings) -> None:
         sys.meta_path.insert(0, _Finder)
     paths = vars(sys.modules["azlmbr.paths"])
     paths.update(engroot=wanted.engine, devroot=wanted.engine, projectroot=wanted.project)
-    for folder in (*wanted.packages, *map(os.path.dirname, wanted.scripts)):
+    for folder in map(os.path.dirname, wanted.scripts):
         if folder not in sys.path:
             sys.path.append(folder)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from waiting import PATIENCE_S, until
 
-from aptui.features.o3de.programs.control import COMMANDS, HOST, ControlChannel, ListenerClosed, commands_in, listener
+from aptui.features.o3de.programs.control import COMMANDS, HOST, ControlChannel, RefusingPort, commands_in, listener
 from aptui.link import places
 from aptui.shared.errors import HostError
 
@@ -275,7 +275,7 @@ def test_control_client_that_closed_its_connection_gets_no_answer(room: Room) ->
 def test_only_the_first_refused_connection_is_reported() -> None:
     told: list[str] = []
     with selectors.DefaultSelector() as selector:
-        door = ListenerClosed(selector, 0, lambda: told.append("once"))
+        door = RefusingPort(selector, 0, lambda: told.append("once"))
         try:
             for _ in range(2):
                 with socket.create_connection((HOST, door.port), timeout=PATIENCE_S) as client:
@@ -293,7 +293,7 @@ def test_only_the_first_refused_connection_is_reported() -> None:
 def test_next_port_is_used_if_the_first_port_is_in_use() -> None:
     with selectors.DefaultSelector() as selector, listener(0) as taken:
         port = taken.getsockname()[1]
-        door = ListenerClosed(selector, port)
+        door = RefusingPort(selector, port)
         try:
             assert door.port > port
         finally:
@@ -302,4 +302,4 @@ def test_next_port_is_used_if_the_first_port_is_in_use() -> None:
 
 def test_listener_fails_if_no_port_is_free() -> None:
     with selectors.DefaultSelector() as selector, pytest.raises(HostError, match="no port from 65536 upwards is free"):
-        ListenerClosed(selector, 65536)
+        RefusingPort(selector, 65536)

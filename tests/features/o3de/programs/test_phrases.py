@@ -21,9 +21,9 @@ from aptui.features.o3de.programs import phrases
         (phrases.RECEIVED.format(12), "Received 12 files from the scanner.  Assessing..."),
         (phrases.CHECKING_MISSING, "Initial Scan complete, checking for missing files..."),
         (
-            phrases.optimization(1, 22, 3, 4),
+            phrases.optimization(1, 22, 3),
             (
-                "Builder optimization: 1 / 22 files required full analysis, 3 sources found but not processed by anyone. 4 "
+                "Builder optimization: 1 / 22 files required full analysis, 3 sources found but not processed by anyone. 0 "
                 "override collisions."
             ),
         ),
