@@ -67,7 +67,7 @@ _FOREIGN_PANES_AFTER_S = 1.0
 
 
 _PIXELS_AFTER_S = 0.5
-"""Delay before tmux is asked for pixels again after the last change of size or focus (seconds)."""
+"""Delay between the last change of size or focus and the next question to tmux whether it shows pixels (seconds)."""
 
 
 def _palette() -> type[Provider]:
@@ -237,7 +237,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.clock.wake()
 
     def wake_for_news(self) -> None:
-        """Request a frame for an update that no key waits for; thread-safe and cheap."""
+        """Request a frame for an update that the user's keys did not cause; thread-safe and cheap."""
         self.clock.wake_for_news()
 
     def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
@@ -269,7 +269,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.switcher.reveal(pane_id, text, **how)
 
     def on_sheet_sheet_closed(self, event: Sheet.SheetClosed) -> None:
-        """Return to the pane from the `:` line or a sheet."""
+        """Show the pane in place of the closed sheet, and run the action that the user chose in the sheet."""
         self.switcher.close_sheet()
         if event.action:
             self.call_after_refresh(self.act, event.action)
@@ -418,7 +418,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
     # --------------------------------------------------------------------------------------------------------------- exit
 
     def exit(self, *arguments: Any, **named: Any) -> None:
-        """Store the pane's values that the next start restores, then quit."""
+        """Make the pane store the values that the next start restores, then quit."""
         if self.pane is not None and not self._exit:
             self.pane.deactivate()
         super().exit(*arguments, **named)

@@ -1,11 +1,11 @@
 """Frames of the screen: at most ten frames a second, and none while nothing happens.
 
-A frame hands updates to every pane, then draws the lines around the pane and the visible pane. Updates wait until the connection to
-the terminal and the processor are free, because drawing updates would delay the next key. If updates keep coming, they are drawn
-four times a second, and twice a second if they take long to apply.
+A frame hands the waiting updates to every pane, then draws the lines around the panes and the visible pane. Updates wait until the
+connection to the terminal and the processor are free, because drawing updates would delay the next key. If updates keep coming,
+they are drawn four times a second, and twice a second if they take long to apply.
 
-Many updates are applied in several steps and drawn after the last step. A key between two steps goes first: until its echo is sent,
-no step runs and no update is drawn.
+If many updates wait, a frame applies them in several parts, and draws after the last part. A key that is pressed between two parts
+has precedence: until its echo is sent, no part is applied and no update is drawn.
 
 Tests: `tests/tui/test_main_screen.py`, `tests/tui/test_shell.py`.
 """
@@ -43,9 +43,9 @@ A filter that a key changed needs two or three frames, the first rows need five.
 NEWS_FRAME_S, MANY_NEWS_FRAME_S = 0.25, 0.5
 """Minimum intervals of frames for updates after a burst (seconds): the usual interval, and the one for slow updates."""
 _NEWS_BURST, _NEWS_QUIET_S = 3, 1.0
-"""Number of update frames that are drawn without a wait, after an idle time of the second value (seconds).
+"""Number of frames for updates that are drawn at once, and the idle time that must precede them (seconds).
 
-The user then sees results at once.
+So the user sees the first results at once.
 """
 
 _SHARE, _LONGEST_REST_S = 3, 1.0
@@ -76,8 +76,8 @@ class FrameClock:
         self._context: contextvars.Context | None = None
         self._is_woken = self._is_news_due = False
         self._next_s = self._news_s = self._ended_s = 0.0
-        self._drawn_news_s, self._free, self._news_free = 0.0, _BURST, _NEWS_BURST
-        self._is_amid = self._is_asked_amid = False
+        self._drawn_news_s, self._burst_left, self._news_burst_left = 0.0, _BURST, _NEWS_BURST
+        self._has_more_parts = self._is_frame_requested = False
         self._spent_s = 0.0
 
     def start(self) -> None:
@@ -91,7 +91,7 @@ class FrameClock:
             self.in_ui(self._arm)
 
     def wake_for_news(self) -> None:
-        """Request a frame for an update that no key waits for; thread-safe and cheap."""
+        """Request a frame for an update that the user's keys did not cause; thread-safe and cheap."""
         if not (self._is_news_due or self._is_woken):
             self._is_news_due = True
             self.in_ui(self._arm_for_news)
@@ -112,26 +112,26 @@ class FrameClock:
 
     def _arm(self) -> None:
         now_s = self._clock()
-        self._free = min(_BURST, self._free + int((now_s - self._ended_s) / FRAME_S))
-        if self._free:
-            self._free -= 1
+        self._burst_left = min(_BURST, self._burst_left + int((now_s - self._ended_s) / FRAME_S))
+        if self._burst_left:
+            self._burst_left -= 1
             self._after(0, self._frame)
         else:
             self._after(self._next_s - now_s, self._frame)
 
     def _arm_for_news(self) -> None:
         if not self._is_news_due:
-            return  # another frame has applied the updates in the meantime
+            return  # a frame that a key requested has applied the updates already
         now_s = self._clock()
         if now_s - self._drawn_news_s > _NEWS_QUIET_S:
-            self._news_free = _NEWS_BURST
+            self._news_burst_left = _NEWS_BURST
         apart_s = min(max(NEWS_FRAME_S, _STORM_SHARE * self._spent_s), MANY_NEWS_FRAME_S)
-        next_s = self._news_s if self._news_free else max(self._news_s, self._ended_s + apart_s)
+        next_s = self._news_s if self._news_burst_left else max(self._news_s, self._ended_s + apart_s)
         rest_s = max(self._rest_s(), self._key_s(), next_s - now_s)
         if rest_s > 0:
             self._after(rest_s, self._arm_for_news)
             return
-        self._is_news_due, self._drawn_news_s, self._news_free = False, now_s, max(0, self._news_free - 1)
+        self._is_news_due, self._drawn_news_s, self._news_burst_left = False, now_s, max(0, self._news_burst_left - 1)
         self.wake()
 
     def _after(self, wait_s: float, do: Callable[[], object]) -> None:
@@ -141,39 +141,40 @@ class FrameClock:
             self._app.call_later(do)
 
     def _frame(self) -> None:
-        if self._is_amid:
-            # A frame is being drawn in parts, and may lack the change that this request is for. So another frame follows.
-            self._is_asked_amid = True
+        if self._has_more_parts:
+            # The frame whose parts are being applied may lack the change for which this frame was requested. So another one
+            # follows.
+            self._is_frame_requested = True
             return
-        self._is_woken = self._is_news_due = self._is_asked_amid = False
+        self._is_woken = self._is_news_due = self._is_frame_requested = False
         self._spent_s = 0.0
         self._part()
 
     def _part(self) -> None:
-        wait_s = self._key_s() if self._is_amid else 0.0
+        wait_s = self._key_s() if self._has_more_parts else 0.0
         if wait_s > 0:
             self._after(wait_s, self._part)
             return
         began_s = self._clock()
-        self._is_amid = False  # reset before `draw`, because `draw` may raise an error
-        is_amid = self._draw()
+        self._has_more_parts = False  # reset before `draw`, because `draw` may raise an error
+        has_more_parts = self._draw()
         self._ended_s = self._clock()
         self._spent_s += self._ended_s - began_s
-        if is_amid:
-            self._is_amid = True
+        if has_more_parts:
+            self._has_more_parts = True
             self._after(0, self._part)
             return
         self._next_s = max(began_s + FRAME_S, self._ended_s + self._spent_s)
         self._news_s = self._ended_s + min(_SHARE * self._spent_s, _LONGEST_REST_S)
-        if self._is_asked_amid:
+        if self._is_frame_requested:
             self._after(0, self._frame)
 
 
 class MainScreen(Screen[None], inherit_bindings=False):
     """The only screen; pop-ups are parts of it.
 
-    The screen is first drawn when the first rows arrive, so that nothing is drawn twice. Until then the terminal shows the frame of
-    `terminal/skeleton`, and Textual lays out the widgets, which is cheap.
+    The screen is first drawn when the first rows arrive, so that no part is drawn twice. Until then the terminal shows the frame
+    that `terminal/skeleton` wrote, and Textual only lays out the widgets, which is cheap.
     """
 
     AUTO_FOCUS = ""

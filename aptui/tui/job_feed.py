@@ -62,6 +62,7 @@ def _read_from_jobs(database: Path) -> dict[bytes, str]:
 
 
 _MOST_REMEMBERED = 1_000
+"""Maximum number of reported addresses that are remembered."""
 _AT_ONCE = 3
 """Maximum number of messages that name one rejected address; further addresses are only counted."""
 
@@ -124,17 +125,13 @@ class RejectedPeers(_Listener):
 
 
 class JobFeed:
-    """Opens and closes the feed.
-
-    Args:
-        shell: the app.
-    """
+    """Opens and closes the reader of jobs and notices (`data.feed.Feed`)."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self.feed: Feed | None = None
         self.early: EarlyRead | None = None
-        """The read that began before the app was imported, None if no read began."""
+        """The read of the jobs that began before the app was imported; None = the read begins with the feed."""
 
     def open(self) -> None:
         """Begin to read the jobs and to receive notices."""

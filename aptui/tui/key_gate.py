@@ -22,18 +22,19 @@ _CHECK_S = 0.05
 _NEVER_WAIT = frozenset({"ctrl+c", "ctrl+l"})
 """Keys that never wait, because they act on no row, log or filter."""
 _LEAVE, _SHOW = "quit", "switcher.number("
+"""The action that closes the screen, and the start of the actions that go to another pane."""
 _ROWS = frozenset({"the first rows", "the filter", "the search"})
 """Awaited states that do not delay a key which leaves the pane.
 
-The state of an opening sheet is not among them, because the same key closes the sheet.
+The state "the sheet" is not among them: without the wait, a sheet that is about to open would cover the next pane.
 """
 
 
 class Keyboard:
-    """Finds the state that a key has to wait for; it depends on the focus.
+    """Finds the state that a key has to wait for; the state depends on the key and on the focus.
 
     Args:
-        pane: returns the pane that is shown, None = not mounted yet, or without data.
+        pane: returns the current pane, None = no pane is mounted yet, or the feed is not open yet.
     """
 
     def __init__(self, app: App[Any], pane: Callable[[], Pane | None]) -> None:
@@ -49,7 +50,7 @@ class Keyboard:
     def name_awaited(self, key: str) -> str:
         """Return the name of the state that a key has to wait for.
 
-        "" = none, because the key quits, or goes into an input or a menu.
+        Returns "" if the key does not wait, because it quits, or is typed into an input or a menu.
         """
         if key in _NEVER_WAIT or self._app._exit:  # noqa: SLF001  # Textual has no public name for it
             return ""

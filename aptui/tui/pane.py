@@ -65,7 +65,7 @@ class Shell(Host, Protocol):
         """Send a request to the engine; on success show `done` and call `then` in the app's thread."""
 
     def wake_for_news(self) -> None:
-        """Request a frame for an update that no key waits for; thread-safe."""
+        """Request a frame for an update that the user's keys did not cause; thread-safe."""
 
     def copy_text(self, text: str, *, raw: bool = False) -> None:
         """Copy text to the clipboard of the user's terminal, and report by which route."""
@@ -89,9 +89,9 @@ class Shell(Host, Protocol):
 class Pane(Container):
     """One of the numbered screens, such as Jobs. It fills the space between the two rules.
 
-    The app calls the hooks below in its own thread. A hidden pane gets updates too, so that it is current when it is shown again. A
-    pane only notes updates and draws them in `on_frame`. `on_frame` is called after updates or `self.app.wake()` (thread-safe), at
-    most ten times a second, while the pane is visible.
+    The app calls the methods below in its own thread. `on_news` hands updates to all panes, also to hidden ones, so that a pane is
+    current when it is shown again; it only notes the updates. `on_frame` draws; it is called after updates and after
+    `self.shell.wake()` (thread-safe), at most ten times a second, while the pane is visible.
     """
 
     DEFAULT_CSS = "Pane { width: 1fr; height: 1fr; }"
@@ -110,10 +110,10 @@ class Pane(Container):
         return ""
 
     def activate(self) -> None:
-        """React when the pane becomes visible; its previous focus is restored already."""
+        """React when the pane becomes visible; its widget that had the focus last has the focus again already."""
 
     def deactivate(self) -> None:
-        """React when the user leaves the pane: store remembered values in `self.shell.memory`."""
+        """React when the user leaves the pane: store the values to remember in `self.shell.memory`."""
 
     def on_news(self, batch: Batch) -> None:
         """Note the updates since the last frame."""
@@ -137,7 +137,7 @@ class Pane(Container):
 
 
 class PaneSpec(Struct, frozen=True):
-    """A pane as the tab bar shows it, not imported yet; `short` is the short title, `place` is `module:class`."""
+    """A pane as the tab bar shows it before its class is imported; `short` is the short title, `place` is `module:class`."""
 
     id: str
     number: int

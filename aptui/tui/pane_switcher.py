@@ -1,4 +1,4 @@
-"""Switches between panes: stores which pane is shown, which sheet covers the pane, and which widget gets the focus back.
+"""Switches between panes, and stores which pane is shown, which sheet covers it, and which widget of each pane had the focus last.
 
 Tests: `tests/tui/test_foreign_database.py`.
 """
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 _SCREEN = "the screen"
+"""Name of the state that keys wait for while a pane is being opened."""
 
 
 class PaneSwitcher(Actions):
@@ -33,10 +34,10 @@ class PaneSwitcher(Actions):
 
     Args:
         specs: all panes.
-        memory: remembers the pane that was shown.
-        wake: asks for a frame.
+        memory: remembers which pane was shown last.
+        wake: requests a frame.
         read_jobs: reads the table of jobs again, for a pane that was mounted after the table was handed out.
-        hold: makes keys wait until the returned function is called.
+        hold: makes keys wait for a named state until the returned function is called.
     """
 
     def __init__(
@@ -160,7 +161,7 @@ class PaneSwitcher(Actions):
     # -------------------------------------------------------------------------------------------------------------- updates
 
     def hand_out(self, feed: Feed) -> bool:
-        """Hand some of the waiting updates to all panes; return whether more are left."""
+        """Hand the next part of the waiting updates to all panes; return whether more parts are left."""
         self._parts = self._parts or feed.drain().parts()
         batch = self._parts.pop()
         if batch.table is not None:

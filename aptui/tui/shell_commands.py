@@ -1,4 +1,4 @@
-"""The `:` line, and the commands that it has in every pane; panes add commands of their own.
+"""Opens the `:` line, and runs its commands; defines the commands that exist in every pane. Panes add commands of their own.
 
 Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
@@ -47,7 +47,7 @@ class CommandBar(Actions):
         self._refocus()
 
     def update_hints(self) -> None:
-        """Draw the hints again, because other keys are active now."""
+        """Draw the hints again; called when other keys have become active."""
         if not self._app.screen_stack:
             return  # Textual sends this signal also when the app ends, and then no screen exists
         for hints in self._app.screen.query(Hints):

@@ -108,7 +108,7 @@ The real module imports a tenth of Textual's code, so only the palette of this s
 
 
 def _import_libraries() -> None:
-    """Import the large libraries without modules that the screen does not use, or does not use before the first rows."""
+    """Import the large libraries, but not those of their modules that the screen never uses, or not before the first rows."""
     with without("ssl"):  # asyncio needs it only for connections with TLS
         import_module("asyncio")
     with defer("mimetypes", "platformdirs"):

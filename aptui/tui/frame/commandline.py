@@ -1,4 +1,4 @@
-"""The `:` line with completion, which replaces the hints; the records of a command and of an answer; the app as its parts see it.
+"""The `:` line with completion, which replaces the hints; the records of a command and of an answer; the protocol `Host`.
 
 Tests: `tests/tui/test_shell.py`.
 """
@@ -83,7 +83,7 @@ class Candidates(Widget):
         self._lines: list[Parts] = []
 
     def show(self, found: Sequence[tuple[str, str]], chosen: int = -1) -> None:
-        """Show a few completions; `chosen` is the completion that Tab wrote last."""
+        """Show a few completions around `chosen`, the index of the completion that Tab wrote last; -1 = no completion."""
         first = max(0, min(chosen - _MOST_CANDIDATES // 2, len(found) - _MOST_CANDIDATES))
         shown = list(enumerate(found))[first : first + _MOST_CANDIDATES]
         width = max((len(text) for _, (text, _) in shown), default=0) + 2

@@ -99,10 +99,11 @@ FRAME_CELLS = 11
 
 
 class Bar(Line):
-    """A line whose two ends come from a function; `rules` draws it as the head of a pane.
+    """A line with texts at both ends.
 
     Args:
-        ends: takes the width, returns (left, right); the left end is cut if there is too little room.
+        ends: returns the texts (left, right) for a width; the left text is cut if there is too little room.
+        rules: whether rules fill the line, as in the head of a pane.
     """
 
     def __init__(self, ends: Callable[[int], tuple[Sequence[Part], Sequence[Part]]], *, id: str, rules: bool) -> None:  # noqa: A002  # Textual's
@@ -125,7 +126,7 @@ class Bar(Line):
 
 
 def _cut(parts: Sequence[Part], width: int) -> tuple[Part, ...]:
-    """Return the parts of the line that fit."""
+    """Return the parts that fit into `width` cells; the first part that does not fit is shortened."""
     fitting: list[Part] = []
     for part in parts:
         if part.width > width:

@@ -68,7 +68,7 @@ _TWO_COLUMNS = 120
 
 
 class Lines(ScrollView, can_focus=True, inherit_bindings=False):
-    """A list of lines: only for reading, or with `has_cursor` to choose a line from.
+    """A list of lines. With `has_cursor`, the user can choose a line.
 
     With `folds`, a wide view that is too low for all lines shows them in two columns. The cursor goes down the left column, and
     then down the right column.
@@ -101,7 +101,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self.has_cursor, self.at = has_cursor, 0
         self._folds = folds
         self._left_count = 0
-        """Number of lines in the left column, which is the only column if it has all lines."""
+        """Number of lines in the left column; if that is the number of all lines, only this column is shown."""
 
     def show(self, lines: Sequence[Parts], at: int = 0) -> None:
         """Show these lines, with the cursor on line `at`."""
@@ -397,7 +397,7 @@ class KeyTester(Sheet):
 
 _WIDTH = 18
 ENGINE_ROOT = "Engine root"
-"""Name of the row below the row of the project."""
+"""Name of the fact whose row is below the row of the project."""
 
 
 def info_lines(session: Session, config: Config | None, more: list[tuple[str, str]], width: int = 200) -> list[Parts]:
@@ -493,7 +493,7 @@ _GLYPHS = {"information": "·", "warning": "!", "error": "✗"}
 
 
 class Toasts(Widget):
-    """Messages on the rule above the hints. Each is shown for some seconds and stored for `:messages`.
+    """Messages on the rule above the hints. Each message is shown for some seconds, and is stored for `:messages`.
 
     A timer runs only while a message is shown.
     """

@@ -68,7 +68,7 @@ class TabBar(Line):
     def parts(self, width: int) -> Parts:
         """Return the longest form of the line that fits.
 
-        First the right side is shortened, then the titles; the shortest form has only the numbers of the panes.
+        In shorter forms the right side loses texts, then the titles become shorter; the shortest form has only numbers of panes.
         """
         platforms = Part(self._platforms, "muted")
         state = _state_part(self._session.state)
@@ -397,7 +397,7 @@ def _all(progress: Progress) -> int:
 
 
 def _counts(progress: Progress | None, *, is_attached: bool) -> tuple[Part, ...]:
-    """Return the texts about progress, the most important first; when idle or without an engine, only the number of failures."""
+    """Return the texts about progress, the most important first; if no job runs or no engine is connected, only the failures."""
     if progress is None:
         return ()
     parts = []

@@ -211,7 +211,7 @@ class TerminalControl(Actions):
 
 
 _SNIPPET, _LEAST_SNIPPET, _AROUND = 36, 8, 6
-"""Numbers of cells for the copied text in the message: normally, at least on a narrow screen, and for its margins."""
+"""Widths in the message about a copy: maximum and minimum width of the copied text, and width of the message's margins (cells)."""
 _TWICE_S = 2.0
 """Maximum time between two presses of `Ctrl+C` that together quit (seconds)."""
 

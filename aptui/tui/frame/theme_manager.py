@@ -165,7 +165,7 @@ class ThemeManager(Actions):
             self._refocus()
 
     def reload(self, *, always: bool = False) -> None:
-        """Read theme files again if any has changed; called for the picker, and when the terminal gets the focus back."""
+        """Read the theme files again if any of them has changed; with `always`, also if not."""
         if not always and self.themes.is_current():
             return
         self.themes = theming.load_themes()

@@ -4,9 +4,9 @@ Output goes to the terminal even if stderr is redirected. Input may hold invalid
 drags only, because reports of all motion would cost kilobytes. `safety` makes text safe before it is drawn; `output` sends it in
 few bytes.
 
-Keys are handed to the app one by one, because a key may move the focus, and Textual moves the focus only some messages later. Over
-a slow connection many keys arrive together. Without the wait, the `r` of a filter that the user types after `/` would run a job
-again.
+Keys are handed to the app one by one: each key waits until the previous key has taken effect. A key may move the focus, but Textual
+moves the focus only some messages later, and over a slow connection many keys arrive together. If keys did not wait, the `r` of a
+filter that the user types after `/` would run a job again.
 
 Tests: `tests/tui/terminal/test_driver.py`, `tests/tui/terminal/test_safety.py`.
 """
@@ -170,11 +170,11 @@ The rounds are the key itself, the messages of its action, and the moved focus.
 
 
 class _Tap:
-    """The stream that Textual's writer thread writes to; `is_writing` is true while a slow terminal blocks a write.
+    """The stream to which Textual's writer thread writes; `is_writing` is true while a write is not finished.
 
     Args:
-        stream: the stream of the terminal.
-        done: called in that thread after each write.
+        stream: the stream of the terminal, which blocks a write while the terminal is slow.
+        done: called in the writer thread after each write.
     """
 
     def __init__(self, stream: TextIO, done: Callable[[], object]) -> None:

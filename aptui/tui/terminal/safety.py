@@ -1,8 +1,9 @@
 """Makes foreign text safe: the wall (the last check before the terminal), the facts about the terminal, and the glyphs.
 
-Text is made safe twice. First, every widget calls `make_safe` for the text that it receives. The wall in `Strip.render`, where
-segments become output, makes remaining control characters visible and keeps the width of the strip. `install` verifies that the
-hook sees all that Textual writes. If the hook does not (with a new Textual), text from builders is not shown.
+Text is made safe twice. First, every widget calls `make_safe` for the text that it receives. Second, the wall, a hook in
+`Strip.render`, where segments become output, makes remaining control characters visible and keeps the width of the strip. `install`
+verifies that the hook sees all text that Textual writes. If it does not, which may happen with a new Textual, foreign text is
+hidden.
 
 Tests: `tests/tui/terminal/test_safety.py`.
 """

@@ -217,7 +217,7 @@ _LEVELS = (("I", "infos"), ("W", "warnings"), ("E", "errors"), ("D", "debug line
 
 
 class EventLog(Vertical):
-    """The log and the details of the job that `show` selects. The reader is set once a database exists."""
+    """The two lower panes of the Jobs screen: the log of the job that `show` selects, and the details of a line."""
 
     DEFAULT_CSS = """
     EventLog { width: 1fr; height: auto; }
@@ -529,7 +529,7 @@ class EventLog(Vertical):
         self.search.search(event.text)
 
     def on_filter_box_filter_left(self, event: FilterBox.FilterLeft) -> None:
-        """Go to the first hit."""
+        """Close the search line; if the user kept the search, go to a hit."""
         event.stop()
         self.search.leave(stays=event.is_remembered)
 

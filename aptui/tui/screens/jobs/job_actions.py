@@ -1,7 +1,7 @@
-"""Actions on jobs: what a key of the Jobs screen, such as `r` (run again), or an entry in the menu of a row does.
+"""Actions on jobs, which a key of the Jobs screen, such as `r` (run again), or an entry in the menu of a row runs.
 
-Each action has one line in `ROW_ACTIONS`. `JobsPane.BINDINGS` has the keys: `r` calls `row('reprocess')`, and so the line
-`reprocess` here.
+Each action has one line in `ROW_ACTIONS`. `JobsPane.BINDINGS` has the keys: `r` calls `row('reprocess')`, which runs the action
+with the id `reprocess`.
 """
 
 from __future__ import annotations
@@ -449,12 +449,12 @@ ROW_ACTIONS = (
 
 
 def _split(infos: Infos) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return the keys of sources whose analysis failed, and the ids of jobs."""
+    """Return (paths in lower case of the sources whose analysis failed, ids of the jobs)."""
     return tuple(info.source.lower() for info in infos if info.key < 0), tuple(info.key for info in infos if info.key > 0)
 
 
 def _sources(infos: Infos) -> list[JobRowInfo]:
-    """Return one job for each source, the first."""
+    """Return the first job of each source."""
     return list({info.source: info for info in reversed(infos)}.values())[::-1]
 
 

@@ -1,8 +1,8 @@
-"""Reads of the Jobs screen about one job: its row, its runs, the log of one run; and the lines of a running job, from the engine.
+"""Reads one job for the Jobs screen: its row, its runs and the log of one run from the database, a running log from the engine.
 
 Nothing is drawn here. A thread reads the database for the newest request only, and does not read while a key is held down. The
-engine is asked about a running job once per 0.8 s while the job's log is visible. The requests are made with frames, so they are
-fewer on a slow connection or processor.
+engine is asked for new lines of a running job once per 0.8 s while the job's log is visible. Only frames send such requests, so a
+slow connection or processor makes them rarer.
 
 Tests: `tests/tui/screens/jobs/test_jobs_pane.py`, `tests/tui/screens/jobs/test_running.py`.
 """
@@ -102,10 +102,13 @@ class JobDetails(Struct, frozen=True):
 
 
 class DetailsReader:
-    """Reads jobs in a thread; `deliver` is called in the thread, and called again when the author of a commit is found.
+    """Reads jobs in a thread.
 
     Args:
-        project: the project folder, whose commits are named; None = the database has no project.
+        database: the asset database.
+        log_dir: the folder of the logs.
+        deliver: called in the thread with the details of the requested job, and again when the author of a commit is found.
+        project: the project folder, in whose Git history authors are found; None = the database has no project.
     """
 
     def __init__(self, database: Path, log_dir: Path, deliver: Callable[[JobDetails], object], project: Path | None = None) -> None:
@@ -243,7 +246,7 @@ def draw_records(records: Iterable[joblog.JobLogLine]) -> Iterator[LogPaneLine]:
 
 
 def _draw_record(record: joblog.JobLogLine, text: str) -> LogPaneLine:
-    moment = datetime.fromtimestamp(record.time_ms / 1000)  # noqa: DTZ006  # the wall clock beside people
+    moment = datetime.fromtimestamp(record.time_ms / 1000)  # noqa: DTZ006  # local time, for the user
     time_of_day = f"{moment:%H:%M:%S}.{record.time_ms % 1000:03d}"
     return LogPaneLine(time_of_day, level_letter(record.level), record.window, text, bool(record.context), context=record.context)
 
@@ -255,7 +258,8 @@ FIRST_S, AGAIN_S = 0.25, 0.8
 class RunningLines(Struct, frozen=True):
     """The lines that the run `run_key` of the job `job_id` has logged up to now.
 
-    They are stored as the engine sent them (`records`), as log lines (`lines`), and as lines ready to be drawn (`drawn`).
+    The lines are stored as the engine sent them (`records`), as log lines (`lines`), and as lines ready to be drawn (`drawn`).
+    `stamp` is the engine's number of this state of the log; with it, the next request returns only a later state.
     """
 
     job_id: int
@@ -343,11 +347,12 @@ def _with(known: RunningLines, run_key: int, stamp: int, records: tuple[LogRecor
 def with_running(
     job_details: JobDetails, info: JobRowInfo, running: RunningLines, *, is_wanted: bool
 ) -> tuple[JobDetails, RunningLines | None]:
-    """Return the details to show and the known lines of the run: its lines replace the lines of the previous run.
+    """Return the details to show, with the lines of the running run in place of the previous run's; and the lines to keep, or None.
 
     Args:
-        job_details: as read.
+        job_details: the details as they were read from the database.
         info: the current row of the job.
+        running: the known lines of the running run.
         is_wanted: False if the user stepped to another run.
     """
     is_over = info.status != "processing" or any(run.run_key == running.run_key for run in job_details.runs)

@@ -55,7 +55,7 @@ class CheckMarks:
             self._worker.put(None)
 
     def pop(self) -> Mapping[int, CheckMark] | None:
-        """Return each new list of findings once; None if no new list was read."""
+        """Return the findings of the last run of the checks; None if there are no findings since the last call."""
         with self._lock:
             found, self._found = self._found, None
             return found
@@ -87,7 +87,7 @@ _REGEX_SIGNS = re.compile(r"[.^$*+?{}\[\]|()\\#&~-]")
 
 def moment(time_ms: int) -> str:
     """Return a local time with its day."""
-    when = datetime.fromtimestamp(time_ms / 1000)  # noqa: DTZ006  # the wall clock beside people
+    when = datetime.fromtimestamp(time_ms / 1000)  # noqa: DTZ006  # local time, for the user
     return f"{when:%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03d}"
 
 
@@ -150,7 +150,7 @@ def commit_text(change: OutcomeChange) -> str:
 
 
 def failing_text(failing: OutcomeChange, now_ms: int) -> str:
-    """Return since which commit and for how long a job fails. For a commit that is not the cause, give only the hash."""
+    """Return since which commit and for how long a job fails; if the commit cannot be the cause, only its hash is named."""
     age = age_text(now_ms - failing.ended_ms)
     if failing.is_after_checkout:
         return f"failing since {commit_text(failing)}, {age}"

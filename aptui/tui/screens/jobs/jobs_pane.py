@@ -103,8 +103,8 @@ _TALL, _TALLEST = 30, 45
 class RunningStrip(Line):
     """The strip above the table: the running jobs with their ages, and the rate of the last seconds. It is shown while jobs run.
 
-    The strip changes once a second, and a job keeps its place until it ends. The strip adds lines for more jobs, and keeps these
-    lines while any job runs.
+    The strip changes once a second, and a job keeps its place until it ends. If more jobs run than fit, the strip gets another
+    line, which stays as long as any job runs.
     """
 
     def __init__(self, view: JobsView, store: JobsStore) -> None:
@@ -309,7 +309,7 @@ class JobsPane(ThreePanes):
         return asset_database(self.shell.session.cache_dir)
 
     def list_selected(self) -> list[JobRowInfo]:
-        """Return the jobs for an action: the marked jobs, or the jobs of the line under the cursor, the shown job first."""
+        """Return the jobs for an action: the marked jobs, else the jobs of the line under the cursor, the job of the log first."""
         keys = self.table.list_selected_keys()
         if not self.table.marks and self.selection.key in keys:
             keys = list(dict.fromkeys([self.selection.key, *keys]))
@@ -438,7 +438,10 @@ class JobsPane(ThreePanes):
         return f"no jobs yet\n{where}\nadd a file, or change aptui.yaml; 'aptui init --dry-run' proposes builders"
 
     def _is_on_failure(self) -> bool:
-        """Return whether failed jobs are sorted first and the cursor is on a failed job; then it stays there while others fail."""
+        """Return whether failed jobs are sorted first and the cursor is on a failed job.
+
+        In this case the cursor stays on its job while other jobs fail.
+        """
         key = self.table.cursor_key
         info = self.store.info(key) if key is not None and self.store.sort[0] == FAILED_FIRST else None
         return info is not None and (info.status == "failed" or info.errors > 0)
@@ -566,7 +569,7 @@ class JobsPane(ThreePanes):
         self._show_counts()
 
     def action_resort(self) -> None:
-        """Sort by another column or in another order."""
+        """Sort the rows again, and remove rows that no longer match the filter."""
         self.store.resort()
 
     # -------------------------------------------------------------------------------------------------------------- filter

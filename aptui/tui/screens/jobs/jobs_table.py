@@ -1,4 +1,4 @@
-"""The tables of the upper pane: the columns of the Jobs table, the list of causes, and the user's choices (filter, order …)."""
+"""The tables of the upper pane (jobs, failures by cause) with their columns, and the user's choices: filter, order, columns."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _WIDEST = {"status": 25, "platform": 16, "key": 16}
 """{column that is as wide as its texts: its maximum width in cells}."""
 _UNKNOWN: Mapping[str, int] = {}
 FAILED_FIRST = "failed"
-"""The default order: failed jobs, then jobs with errors, then jobs with warnings, then the rest."""
+"""The default order: failed jobs, then jobs with errors, then jobs with warnings, then all other jobs."""
 _CAUSES = (
     Column("count", "Jobs", 7, align="right"),
     Column("cause", "Cause", 0, 24, weight=3, is_prose=True),
@@ -147,7 +147,10 @@ class JobsTableView(Table):
         return self._store.job_text(key, [column.id for column in self.columns])
 
     def action_shift(self, steps: int) -> None:
-        """Show or hide the jobs of a source. In another row, scroll long texts; texts that are scrolled already go back first."""
+        """Show (1) or hide (-1) the jobs of the source under the cursor; if that changes no row, scroll long texts.
+
+        If long texts are scrolled, -1 first scrolls them back.
+        """
         if (steps < 0 and self.offset_cells) or not self._expand(self.cursor, on=steps > 0):
             super().action_shift(steps)
 
@@ -180,7 +183,7 @@ class JobsTableView(Table):
 
 
 _Cause = tuple[str, bool]
-"""Identifies a group of failures while jobs fail and succeed: its text, and whether the text is a source."""
+"""Identifies a group of failures, also after jobs of the group were added or removed: (its text, whether the text is a source)."""
 
 
 class Causes:
@@ -388,7 +391,7 @@ class Choices:
     def find_hint(self) -> str:
         """Return advice about the filter, "" = no advice: how to write the filter, or to which field a word belongs.
 
-        If a word occurs in no path, no job matches it, and with `!` all jobs match.
+        A word that occurs in no path matches no job, or with `!` all jobs; the advice then names the field that has the word.
         """
         if self._store.filter.hint or self._store.is_busy:
             return self._store.filter.hint
@@ -433,7 +436,10 @@ class Choices:
     # ------------------------------------------------------------------------------------------ lines, order and columns
 
     def group_by_source(self, *, platform_count: int) -> None:
-        """Show one line per source if the user chose that. The default is one line per source if there are several platforms."""
+        """Show one line per source or one line per job, as the user chose.
+
+        By default, lines show sources if there are several platforms.
+        """
         chosen = self.memory.get("jobs.by_source", None)
         self._store.group_by_source(on=platform_count > 1 if chosen is None else bool(chosen))
 

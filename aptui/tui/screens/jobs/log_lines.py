@@ -76,7 +76,7 @@ class LogColumns:
 
 
 class LineSearch:
-    """A valid search in a log: `hits` are positions, `spans` the matches in a message."""
+    """The result of a valid search in a log; `hits` are the positions of the lines that match."""
 
     def __init__(self, found: Filter, hits: list[int]) -> None:
         self.filter, self.hits = found, hits
@@ -138,7 +138,7 @@ class LogSearch:
         box.begin()
 
     def leave(self, *, stays: bool) -> None:
-        """Go to the first hit."""
+        """Close the search line and focus the log; if the user kept the search (`stays`), go to a hit."""
         box, pane = self._box, self._pane
         box.display, box.disabled = False, True
         pane.focus()
@@ -151,7 +151,7 @@ class LogSearch:
         self._keep_hits()
 
     def forget(self, *, is_other: bool) -> None:
-        """Discard the columns, and for another log (`is_other`) the hits too; call it before the log is shown."""
+        """Discard the columns, and for another log (`is_other`) the hits too; called before the changed log is shown."""
         self._columns = None
         if is_other:
             self._found = None

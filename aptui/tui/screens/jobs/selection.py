@@ -1,6 +1,6 @@
-"""The selected job of the Jobs screen, the target of its cursor, and the rule when rows may move.
+"""The selected job of the Jobs screen, changes since the user's last visit, the target of the cursor, and when rows may move.
 
-`JobsView` is the screen as its parts see it.
+`JobsView` is the screen as its parts use it.
 
 Tests: `tests/tui/screens/jobs/test_resting.py`, `tests/tui/screens/jobs/test_goal.py`.
 """
@@ -100,7 +100,7 @@ _MOST_FAILED, _MOST_NAMED = 10_000, 200
 
 
 class FixedJobs:
-    """Finds the jobs that failed before and have now succeeded in a new run."""
+    """Finds jobs that had failed and have now succeeded in a new run."""
 
     def __init__(self, store: JobsStore) -> None:
         self._store = store
@@ -166,7 +166,7 @@ class LastVisit:
             run_in_background("aptui-news", self._read, infos, config.project_dir if config is not None else None)
 
     def _may_run_again(self) -> bool:
-        """Return whether the engine may still run jobs that had failed: which jobs it runs is open until scan and analyses end."""
+        """Return whether the engine may still run jobs that had failed; until its scan and analyses have ended, it may."""
         session = self._view.shell.session
         progress = session.latest_progress if session.state is SessionState.ATTACHED else None
         return (
@@ -315,7 +315,7 @@ _FLIPPED_S = 0.3
 
 
 class Resting:
-    """Measures the time since the last input and since the last sort.
+    """Decides when rows may move: some time after the last input, and some time after the last sort.
 
     Args:
         clock: seconds of a monotonic clock.
@@ -335,9 +335,9 @@ class Resting:
         self._sorted_s = self._clock()
 
     def note_cursor(self, touched_s: float) -> None:
-        """Note that the cursor is on another row.
+        """Note that another row is under the cursor.
 
-        New rows moved the cursor unless the user pressed a key or the mouse just before.
+        If the user has pressed no key and no mouse button just before, new rows have changed the row, not the user.
         """
         if self._clock() - touched_s > _FLIPPED_S:
             self._flipped_s = self._clock()
@@ -397,7 +397,7 @@ class TableChanges:
 
 
 class JobsView(Protocol):
-    """The Jobs screen as its parts see it."""
+    """The Jobs screen as its parts use it."""
 
     @property
     def shell(self) -> Shell:
@@ -417,7 +417,7 @@ class JobsView(Protocol):
 
     @property
     def resting(self) -> Resting:
-        """The rule when rows may move."""
+        """Decides when rows may move."""
 
     @property
     def database(self) -> Path:

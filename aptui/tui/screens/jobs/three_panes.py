@@ -93,7 +93,7 @@ _ABOVE_ROWS, _LEAST_ROWS = 2, 6
 
 
 class ThreePanes(Pane):
-    """Shows table, event log and details: all three if there is room, else two or one; `Tab` walks them, `z` zooms one."""
+    """Shows table, event log and details: all three if there is room, else two or one; `Tab` focuses the next, `z` zooms one."""
 
     _part = "table"
     _is_zoomed = False
@@ -157,7 +157,7 @@ class ThreePanes(Pane):
         return wanted if share else max(wanted, height - _ABOVE_ROWS - max(_LEAST_ROWS, self.upper.count_rows()))
 
     def follow_rows(self) -> None:
-        """Move the border when the number of rows changes the room of the lower panes."""
+        """Give the lower panes the lines that the rows of the table no longer need, or give lines back to the table."""
         height = self.size.height
         if height and not self._is_zoomed and height >= _ALONE_BELOW and not self.is_beside:
             wanted = self._lower_height(height)

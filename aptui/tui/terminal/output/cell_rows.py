@@ -20,6 +20,7 @@ from rich.cells import split_graphemes
 # pen for blanks, `blank`.
 
 _OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27", "9": "29"}
+"""{parameter of SGR that turns an attribute on: parameter that turns it off}."""
 _SEEN_ON_BLANKS = frozenset({"4", "6", "7", "9", "21", "51", "52", "53"})
 """Parameters of SGR that are visible on a blank: lines, frames, reversed colours. Bold, italic and similar ones are not."""
 _MOST_PENS = 4096

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from aptui.tui.terminal.pixels import PixelScreen
 
 _QUESTION = "\x1b[6n"
+"""Query for the place of the cursor; the terminal replies after it has handled all earlier output."""
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 _TESTED_COLUMN = 3
+"""Column of the cursor, counted from 0, after a test of an ability that the terminal has."""
 _TESTS = {
     # The tests write in the last line of the screen, which is empty until the first frame. They repeat a blank and a no-break
     # space, because tmux repeats only ASCII characters.

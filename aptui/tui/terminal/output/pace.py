@@ -1,13 +1,13 @@
-"""Decides when the next frame may be sent: when the terminal has shown the last frame.
+"""Decides when the next frame may be sent: after the terminal has shown the last frame.
 
-Otherwise a slow connection would fill with old frames.
+If frames were sent earlier, they would queue up on a slow connection, and the user would see old frames.
 
 Each frame is followed by a query for the cursor; its reply proves that the frame arrived. After a key a second frame may be under
 way, so that the echo does not wait for an earlier frame. A terminal that never replies only has to accept the output.
 
-On a slow connection this is not enough: a key would usually wait for an update. The cost of a byte is the time by which a reply is
-later than the quickest reply, divided by the bytes of its frame. Updates are drawn so rarely (`rest_s`) that the connection is
-mostly free.
+On a slow connection this is not enough: a key would usually wait for an update. So updates are drawn so rarely (`rest_s`) that the
+connection is mostly free. The time that a byte takes is measured: the delay of a reply compared with the quickest reply, divided by
+the number of bytes of its frame.
 
 Between a key and the frame that echoes the key, no update is applied or drawn (`key_s`): on a slow processor the key would wait for
 the update.

@@ -28,7 +28,9 @@ Columns = tuple[int, int]
 """The first column of a range of columns, and the column after its last."""
 
 _FARTHEST = 16
+"""Maximum number of lines by which a scroll moves lines."""
 _LEAST_GAIN = 2
+"""Minimum number of lines that a scroll must save."""
 _MOST_ALIKE = 4
 """A text that occurs in this many lines is ignored, because it does not show to where each line moved."""
 
@@ -77,8 +79,11 @@ def shift_lines(lines: Sequence[T], count: int) -> list[T | None]:
 _NEAR = 4
 """Maximum number of unchanged cells between two changed cells that are written again instead of skipped."""
 _WORTH_REPEATING = 8
+"""Minimum number of equal characters in a run that is sent as one character and a repetition."""
 _WORTH_ERASING = 14
+"""Minimum number of blanks in a run that is erased instead of written."""
 _WORTH_ERASING_TO_THE_END = 4
+"""If more than this number of changed cells at the end of a line are blanks, they are erased together."""
 _RUN = re.compile(r"(.)\1{7,}", re.DOTALL)
 REPEATS_ASCII, REPEATS_ALL, SCROLLS_COLUMNS = "repeats ASCII", "repeats all characters", "scrolls columns"
 """Abilities that the layer tests: some terminals repeat (REP) only ASCII, and few have left and right margins (DECSLRM)."""
