@@ -124,6 +124,11 @@ class Pane(Container):
     command_names: ClassVar[tuple[str, ...]] = ()
     """Names of all commands that `commands` can return, for a message that names the screen of a command."""
 
+    @classmethod
+    def list_command_names(cls) -> Sequence[str]:
+        """Return `command_names`, with the names of commands that features add."""
+        return cls.command_names
+
     def commands(self) -> Sequence[Command]:
         """Return the pane's commands that are possible now, for the `:` line and the palette."""
         return ()

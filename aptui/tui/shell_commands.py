@@ -120,7 +120,7 @@ def run(app: Shell, text: str, commands: Sequence[Command]) -> None:
         found[0].run(rest.strip())
     elif found:
         app.show_toast(f"'{word}' is ambiguous: {', '.join(each.name for each in found)}", "warning")
-    elif there := next((spec for spec in app.panes if word in spec.load().command_names), None):
+    elif there := next((spec for spec in app.panes if word in spec.load().list_command_names()), None):
         is_here = app.pane is not None and app.pane.name_of_pane == there.id
         why = "cannot run now" if is_here else f"works only on the screen {there.title}; press {there.number} to go there"
         app.show_toast(f"':{word}' {why}", "warning")

@@ -51,6 +51,16 @@ def test_pane_lists_the_names_of_the_commands_in_its_source(spec: PaneSpec) -> N
     assert set(re.findall(r'\bCommand\(\s*"([\w-]+)"', code)) <= set(pane.command_names)
 
 
+def test_assets_screen_lists_the_names_of_commands_that_features_add() -> None:
+    pane = next(spec for spec in list_panes() if spec.id == "assets").load()
+    extensions = feature.load_all("assets")
+    code = "".join(Path(inspect.getfile(each)).read_text(encoding="utf-8") for each in extensions)
+
+    added = set(re.findall(r'\bCommand\(\s*"([\w-]+)"', code))
+    assert "missing" in added
+    assert added <= set(pane.list_command_names())
+
+
 def test_pane_of_another_distribution_has_a_tab_and_a_key(tmp_path, monkeypatch):
     monkeypatch.setattr(feature, "list_foreign", lambda: (SPARKLES,))
     monkeypatch.setattr("aptui.tui.app._FOREIGN_PANES_AFTER_S", 0.01)

@@ -223,6 +223,22 @@ def test_unknown_command_shows_the_nearest_one(tmp_path):
     in_shell(tmp_path, say)
 
 
+@pytest.mark.parametrize(("key", "sheet"), [("i", "sheet-info"), ("question_mark", "sheet-help")])
+def test_key_that_opened_a_sheet_closes_it(tmp_path, key, sheet):
+    async def press(app, pilot, _session):
+        await pilot.press(key)
+        await until(pilot, lambda: app.switcher.sheet == sheet)
+        await pilot.press(key)
+        await until(pilot, lambda: not app.switcher.sheet)
+        await pilot.press("i", "question_mark")
+        await until(pilot, lambda: app.switcher.sheet == "sheet-help")
+        await pilot.press("slash", key)
+        await until(pilot, lambda: app.query_one("#sheet-help Input").value)
+        assert app.switcher.sheet == "sheet-help"
+
+    in_shell(tmp_path, press)
+
+
 def test_command_of_a_hidden_pane_works_only_if_it_is_declared_everywhere(tmp_path, monkeypatch):
     def commands(pane):
         return [Command("here", "x", pane.noted.append), Command("anywhere", "x", pane.noted.append, is_everywhere=True)]

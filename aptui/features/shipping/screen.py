@@ -91,6 +91,8 @@ def _missing(count: int) -> str:
 class MissingScans(AssetExtension):
     """Starts searches, deletes findings of earlier searches, and shows the progress of the newest search in a line."""
 
+    command_names = ("missing",)
+
     def __init__(self, parts: AssetParts) -> None:
         super().__init__(parts)
         self._shell, self._trees, self._queries = parts.shell, parts.trees, parts.readers.queries

@@ -196,6 +196,8 @@ class Sheet(Vertical):
         super().__init__(id=name)
         self._placeholder, self._folds = placeholder, folds
         self._all: Sequence[Parts] = ()
+        self.opening_keys: frozenset[str] = frozenset()
+        """Keys of the action that opened the sheet; they close the sheet, too."""
 
     def _fill(self) -> None:
         """Mount the input and the lines when they are first needed: most sheets are never opened."""
@@ -265,10 +267,15 @@ class Sheet(Vertical):
         )
 
     def on_key(self, event: events.Key) -> None:
-        """Scroll by arrow and page keys while the input has the focus."""
+        """Scroll by arrow and page keys while the input has the focus; else close the sheet by the keys that opened it."""
         ways = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10}
         key = event.key
-        if key in ways and isinstance(self.app.focused, Input):
+        if not isinstance(self.app.focused, Input):
+            if key in self.opening_keys:
+                event.stop()
+                event.prevent_default()
+                self.action_close()
+        elif key in ways:
             self.query_one(Lines).action_go(ways[key])
 
 
@@ -596,9 +603,15 @@ class Sheets(Actions):
         self._app, self._stage, self._keymap, self._commands = app, stage, keymap, commands
         self._session, self._config, self._facts = session, config, facts
 
-    def show(self, lines: Sequence[Any]) -> None:
-        """Show lines in place of the pane until `Esc`; their text must be safe already."""
-        self._stage.open_sheet("sheet-info", lines)
+    def show(self, lines: Sequence[Any], action_id: str = "") -> None:
+        """Show lines in place of the pane until `Esc`, or a key of the action that opened them; their text must be safe already."""
+        self._open("sheet-info", lines, action_id)
+
+    def _open(self, name: str, lines: Sequence[Any], action_id: str) -> None:
+        active = self._app.screen.active_bindings.items()
+        keys = frozenset(key for key, found in active if action_id and found.binding.id == action_id)
+        self._stage.open_sheet(name, lines)
+        self._app.query_one(f"#{name}", Sheet).opening_keys = keys
 
     def show_news(self, entries: Sequence[Any]) -> None:
         """Show entries in place of the pane; Enter runs the action of the chosen entry."""
@@ -610,7 +623,7 @@ class Sheets(Actions):
             width = self._app.size.width
             width = (width // 2 if width >= _TWO_COLUMNS else width) - _MARGINS
             lines = help_lines(self._app.screen.active_bindings, self._keymap(), self._commands(), self._stage.title, width)
-            self._stage.open_sheet("sheet-help", lines)
+            self._open("sheet-help", lines, "app.help")
 
     def action_keys(self) -> None:
         """Open the key tester."""
@@ -626,7 +639,7 @@ class Sheets(Actions):
         """Show facts about the project, the engine and the versions."""
         here = [("Here", self._stage.status)] if self._stage.status else []
         lines = info_lines(self._session, self._config, [*self._facts(), *here], self._app.size.width - _MARGINS)
-        self._stage.open_sheet("sheet-info", lines)
+        self._open("sheet-info", lines, "app.info")
 
 
 def actions_of(screen: Screen[Any], keymap: Keymap) -> list[tuple[str, str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from aptui.link.port import ReprocessJobs
 from aptui.shared.printing import count
@@ -49,6 +49,8 @@ class AssetExtension:
 
     line: Line | None = None
     """A widget of one line above the search, None = no line."""
+    command_names: ClassVar[tuple[str, ...]] = ()
+    """Names of all commands that `commands` can return."""
 
     def __init__(self, parts: AssetParts) -> None:
         self.parts = parts

@@ -45,6 +45,8 @@ class SelectedAsset:
         """The row of the shown asset in the trees."""
         self._is_stale = False
         self._later: tuple[Place, Callable[[Panel], object]] | None = None
+        self._explained_next: Place | None = None
+        """The asset whose explanations are being read, None = none."""
 
     def show_row(self, key: int) -> None:
         """Show a row of the front tree: a folder at once, an asset after it was read."""
@@ -119,16 +121,21 @@ class SelectedAsset:
 
     def show_why(self, panel: Panel) -> None:
         """Explain the jobs of the source in place of the preview, or show the preview again."""
-        if self._detail.is_explaining:
+        place = (panel.kind, panel.key)
+        if self._detail.is_explaining or self._explained_next == place:
+            self._explained_next = None
             self._detail.show_file()
         elif panel.source and not panel.is_folder:
+            self._explained_next = place
             width = self._detail.preview_width
             self._readers.queries.request(
                 "why", lambda reader: read_why(reader, panel.source, width), partial(self._accept_why, panel)
             )
 
     def _accept_why(self, panel: Panel, preview: TextPreview) -> None:
-        if self.panel is not None and (panel.kind, panel.key) == (self.panel.kind, self.panel.key):
+        place, was = (panel.kind, panel.key), self._explained_next
+        self._explained_next = None
+        if self.panel is not None and place == was == (self.panel.kind, self.panel.key):
             self._detail.show_why(preview)
 
     def compare(self, panel: Panel, report: Callable[[str], object]) -> None:

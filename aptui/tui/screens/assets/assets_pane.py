@@ -229,6 +229,11 @@ class AssetsPane(Pane):
         self.actions = AssetActions(parts, self.extensions)
         self.screen_layout = AssetsLayout(self, self.trees, self.detail, self.selected, queries)
 
+    @classmethod
+    def list_command_names(cls) -> Sequence[str]:
+        """Return the names of the screen's own commands and of those that features add."""
+        return (*cls.command_names, *(name for extend in feature.load_all("assets") for name in extend.command_names))
+
     def compose(self) -> ComposeResult:
         """Create the widgets."""
         with Horizontal(id="assets-body"):

@@ -179,7 +179,7 @@ class RowActions:
 
         self.is_asking_why = True
         question = partial(why_lines, self._view.database, infos[0], self._shell.app.size.width - 1)
-        self._call(question, self._shell.sheets.show, end)
+        self._call(question, lambda lines: self._shell.sheets.show(lines, "jobs.why"), end)
 
     # -------------------------------------------------------------------------------------------------------------- copying
 

@@ -144,15 +144,16 @@ class LastVisit:
         self.left_ms, self._failed = memory.get("jobs.left_ms", 0), {key for key in failed if isinstance(key, int)}
 
     def keep(self) -> None:
-        """Remember the jobs that are failed now, for the next visit."""
+        """Remember the jobs that are failed now, for the next visit; jobs that had failed and still wait to run are failed, too."""
         if self._store.is_loaded and self._is_compared:
-            self._view.shell.memory.put("jobs.failed", sorted(self._store.find_failed())[:_MOST_FAILED])
+            failed = self._store.find_failed() | self._store.find_unfinished_among(list(self._failed))
+            self._view.shell.memory.put("jobs.failed", sorted(failed)[:_MOST_FAILED])
             self._view.shell.memory.put("jobs.left_ms", self._view.shell.session.clock_ms())
 
     def compare(self) -> None:
         """Find, once and in a thread, what changed since the last visit.
 
-        An engine that starts runs failed jobs again: the comparison waits until these runs have ended.
+        An engine that starts runs failed jobs again: unless the queue is paused, the comparison waits until these runs have ended.
         """
         if self._is_compared or (self._view.shell.can_ask and self._may_run_again()):
             return
@@ -168,7 +169,10 @@ class LastVisit:
     def _may_run_again(self) -> bool:
         """Return whether the engine may still run jobs that had failed; until its scan and analyses have ended, it may."""
         session = self._view.shell.session
-        progress = session.latest_progress if session.state is SessionState.ATTACHED else None
+        is_attached = session.state is SessionState.ATTACHED
+        if is_attached and session.latest_health is not None and session.latest_health.is_paused:
+            return False
+        progress = session.latest_progress if is_attached else None
         return (
             session.state is SessionState.ATTACHING
             or (progress is not None and (progress.is_scanning or progress.analyses_waiting + progress.analyses_running > 0))

@@ -127,6 +127,17 @@ async def test_why_is_shown_on_a_screen_that_is_too_narrow_for_tree_and_details(
 
 @pytest.mark.usefixtures("store")
 @on_assets()
+async def test_why_key_pressed_twice_in_quick_succession_shows_the_preview(app, pilot, pane):
+    await go(pilot, pane, "textures/rock.png")
+    await press(pilot, "x")
+    await shows(app, pilot, "new source")
+    await press(pilot, "x", "x", "x")
+    await until(pilot, lambda: pane.detail.is_explaining is False and not pane.readers.queries.is_busy)
+    assert "new source" not in text(app)
+
+
+@pytest.mark.usefixtures("store")
+@on_assets()
 async def test_quickly_typed_keys_act_on_the_row_under_the_cursor(app, pilot, pane):
     await go(pilot, pane, "mesh/rock.fbx")
     pane.trees.view.action_move(2)

@@ -164,7 +164,11 @@ class Visit:
         memory.put("jobs.failed", [1])
         memory.put("jobs.left_ms", left_ms)
         self.status, self.said = "failed", []
-        self.session = SimpleNamespace(state=SessionState.ATTACHED, latest_progress=None, clock_ms=lambda: NOW_MS)
+        self.failed_too: set[int] = set()
+        self.memory = memory
+        self.session = SimpleNamespace(
+            state=SessionState.ATTACHED, latest_progress=None, latest_health=None, clock_ms=lambda: NOW_MS
+        )
         shell = SimpleNamespace(
             memory=memory, session=self.session, config=None, can_ask=True, app=SimpleNamespace(size=SimpleNamespace(width=80)),
             set_news=self.said.append, show_toast=lambda text, **_: self.said.append(text), in_ui=lambda do, *args: do(*args),
@@ -172,8 +176,10 @@ class Visit:
         )  # fmt: skip
         store = SimpleNamespace(
             is_loaded=True,
-            info=lambda key: SimpleNamespace(key=key, status=self.status, source="a.png", platform="pc", error=""),
-            find_failed=lambda: {1} if self.status == "failed" else set(),
+            info=lambda key: SimpleNamespace(
+                key=key, status="failed" if key in self.failed_too else self.status, source="a.png", platform="pc", error=""
+            ),
+            find_failed=lambda: self.failed_too | ({1} if self.status == "failed" else set()),
             find_unfinished_among=lambda keys: set(keys) if self.status == "pending" else set(),
         )
         self.last = LastVisit(SimpleNamespace(shell=shell, database=tmp_path / "none.sqlite"), store)
@@ -208,6 +214,23 @@ def test_changes_since_the_last_visit_are_shown_after_scan_and_analyses(tmp_path
     visit.last.compare()
 
     assert visit.said[0] == "1 fixed"
+
+
+@pytest.mark.usefixtures("at_once")
+def test_paused_queue_does_not_delay_the_changes_since_the_last_visit(tmp_path):
+    visit = Visit(tmp_path)
+    visit.status = "pending"
+    visit.last.compare()
+    visit.last.keep()
+    assert (visit.said, visit.memory.get("jobs.left_ms", 0)) == ([], NOW_MS - 90_000)
+    visit.session.latest_health = SimpleNamespace(is_paused=True)
+    visit.failed_too = {2}
+    visit.last.compare()
+    visit.last.keep()
+
+    assert visit.said[0] == "1 newly failed"
+    assert visit.memory.get("jobs.left_ms", 0) == NOW_MS
+    assert visit.memory.get("jobs.failed", []) == [1, 2]  # job 1 has not run since its failure
 
 
 @pytest.mark.usefixtures("at_once")
