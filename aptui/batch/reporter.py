@@ -12,7 +12,6 @@ import heapq
 import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from aptui.core.model import LISTED_ANALYSIS, describe_key
@@ -47,12 +46,11 @@ class Reporter:
         clock: returns monotonic seconds.
     """
 
-    def __init__(self, stream: TextIO, log_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self.slowest: list[tuple[int, str]] = []
         self.builders: dict[str, tuple[int, int]] = {}
         self.jobs_run: int = 0
         self._stream = stream
-        self._log_dir = log_dir
         self._clock = clock
         self._is_live = printing.is_terminal(stream)
         self._began_s = self._drawn_s = clock()

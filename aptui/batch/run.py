@@ -130,7 +130,7 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
         config = replace(config, project=replace(config.project, debug_output=True))
     if not options.makes_finals:
         config = replace(config, project=replace(config.project, makes_finals=False))
-    reporter = Reporter(sys.stderr, config.log_dir)
+    reporter = Reporter(sys.stderr)
     if (
         os.path.lexists(engine_record(config.cache_dir))
         and (summary := _run_by_engine(config, options, reporter, began_s)) is not None

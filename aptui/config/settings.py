@@ -60,7 +60,7 @@ def run_mistakes(resources: Node | None, builders: Iterable[Node]) -> list[UserE
     return found
 
 
-# `on:` in `aptui.yaml` lists programs that `batch.alerts` runs when jobs fail or recover, and when all work is done.
+# `on:` in `aptui.yaml` lists programs that `features.insight.alerter` runs when jobs fail or recover, and when all work is done.
 # Folder settings cannot contain `on:`, so these programs come only from the layer of the project or of the user.
 
 EVENTS = ("failed", "mended", "idle")
@@ -131,7 +131,7 @@ def _fault(address: str) -> str:
     return "" if url.scheme == "https" or is_loopback(url.hostname or "") else "is not encrypted"
 
 
-# `engine.cluster` uses the compiled settings of a cluster: `pool:` in `aptui.yaml`, and `needs` and `at_most` of builders.
+# `features.cluster` uses the compiled settings of a cluster: `pool:` in `aptui.yaml`, and `needs` and `at_most` of builders.
 
 
 class ClusterSettings(Struct, frozen=True):
@@ -230,8 +230,8 @@ def _words(tags: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({tag.lower() for tag in tags}))
 
 
-# The configuration of the gateway (`serve:` in `aptui.yaml`); `gateway.peers.peer_settings` writes back changes that users make
-# while the gateway runs.
+# The configuration of the gateway (`serve:` in `aptui.yaml`); `features.gateway.peers.peer_settings` writes back changes that users
+# make while the gateway runs.
 
 PORT = 45_650
 

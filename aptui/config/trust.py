@@ -51,13 +51,9 @@ class _Record(Struct, frozen=True):
 
 
 class Trust(Struct, frozen=True):
-    """Whether a project is trusted, and why not.
-
-    `was_given` says that a record exists; `changed` are the files, relative to the project, that differ from the record.
-    """
+    """Whether a project is trusted; `changed` are the files, relative to the project, that differ from its record."""
 
     is_given: bool
-    was_given: bool = False
     changed: tuple[str, ...] = ()
 
 
@@ -75,7 +71,7 @@ def assess(config: Config) -> Trust:
         for path in sorted({*before, *after})
         if before.get(path) != after.get(path)
     ]
-    return Trust(not changed, True, tuple(dict.fromkeys(os.path.relpath(path, now.project) for path in changed)))
+    return Trust(not changed, tuple(dict.fromkeys(os.path.relpath(path, now.project) for path in changed)))
 
 
 def is_trusted(config: Config) -> bool:

@@ -60,7 +60,7 @@ def serve(
     from aptui.engine.live.supervisor import EngineSupervisor
 
     live = EngineSupervisor(config, load, skips_start_scan=skips_start_scan)
-    reporter = _DaemonLog() if is_detached else _reporter(config)
+    reporter = _DaemonLog() if is_detached else _reporter()
     live.listeners.append(reporter)
     observers = [observe(lambda: live.config, printing.complain) for observe in feature.load_all("observer")]
     live.listeners += observers
@@ -79,10 +79,10 @@ def serve(
             each.close()
 
 
-def _reporter(config: Config) -> Reporter:
+def _reporter() -> Reporter:
     from aptui.batch.reporter import Reporter
 
-    return Reporter(sys.stderr, config.log_dir)
+    return Reporter(sys.stderr)
 
 
 class _DaemonLog:

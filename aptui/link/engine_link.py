@@ -188,7 +188,7 @@ def _settle(waiting: asyncio.Future[Answer | KnownError], answer: Answer | Known
 
 
 class NewsPulse:
-    """Wakes the requests of clients that wait for any event; `ws.news` calls `beat` after each event."""
+    """Wakes the requests of clients that wait for any event; `beat` is called after each event."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()

@@ -10,7 +10,7 @@ machine.
 A cache is identified by device and inode of its folder (`config.dirs.identity_of`), because a copy of the folder contains a copy of
 the record. Clients connect with `EngineClient.of`: it ignores the record of another cache, and hangs up if the engine's hello names
 another cache. An engine uses the cache at one path: it releases a cache folder that was moved, replaced or deleted
-(`live.supervisor`).
+(`engine.live.supervisor`).
 """
 
 from __future__ import annotations

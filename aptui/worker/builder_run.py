@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from aptui.core.fingerprint import planning_params
 from aptui.core.model import EdgeKind, JobPlan, SourceEdge
@@ -49,13 +49,11 @@ from aptui.sdk import (
 from aptui.shared.files import clocks, lfs
 from aptui.worker import builder_import, file_access, reads
 from aptui.worker.answers import AnswerRefused, edges_of, plans_and_edges
-from aptui.worker.commands.batch import SharedStarts, group_key
-from aptui.worker.commands.command import CommandWatch
-from aptui.worker.commands.command_job import run_command, values_of
-from aptui.worker.commands.persistent import PersistentPrograms
+from aptui.worker.commands.batch import group_key
+from aptui.worker.commands.command_job import BatchSharing, run_command, values_of
 from aptui.worker.log import ADDRESS_BYTES, RunLog, noting_warnings, one_line, valid_text
 from aptui.worker.outputs.declared_dependencies import add_references, with_links
-from aptui.worker.outputs.products import ReusableWorkspace, StagingFolders, discard, remove_tree, stage_products
+from aptui.worker.outputs.products import StagingFolders, discard, remove_tree, stage_products
 from aptui.worker.processes import end_children
 
 if TYPE_CHECKING:
@@ -181,22 +179,6 @@ def _memory_limit() -> str:
 
 Load = Callable[[Builder], Any]
 """Function that returns the instance of a builder's class; the first call imports the builder's code."""
-
-
-class BatchSharing(Struct, frozen=True):
-    """Shared state of all runs in one worker.
-
-    All runs use the same `folders`, which is safe because the worker does one run at a time. `watch` is called when a command has
-    started, and again when the command takes long; the worker then reports the results of earlier runs. `environment` returns the
-    cached variables of a builder's commands, because `os.environ` is slow. `programs` are programs that keep running between jobs.
-    `starts` has the results of programs that were started once for the files of several runs.
-    """
-
-    folders: ReusableWorkspace
-    watch: CommandWatch
-    environment: Callable[[str], Mapping[str, str]]
-    programs: PersistentPrograms = field(default_factory=PersistentPrograms)
-    starts: SharedStarts = field(default_factory=SharedStarts)
 
 
 def start_together(orders: Iterable[ProcessOrder], builder: Builder, sharing: BatchSharing) -> None:
@@ -476,9 +458,7 @@ class _BuilderRun:
 
     def _call_command(self) -> None:
         params = {**self._params(), **_json(self.order.params)}
-        sharing, name = self.sharing, self.builder.name
-        shared = (sharing.watch, sharing.environment(name), sharing.programs, sharing.starts) if sharing else ()
-        job = run_command(self.order, self.builder, self.folders, self.source, params, self.log, self._seen, *shared)
+        job = run_command(self.order, self.builder, self.folders, self.source, params, self.log, self._seen, self.sharing)
         self.command_line, self.peak_rss_bytes, self.share_ms = job.command_line, job.peak_rss_bytes, job.share_ms
         if job.error:
             raise AnswerRefused(job.error, job.kind)

@@ -34,7 +34,7 @@ from aptui.worker.log import ADDRESS_BYTES, LogAnswerer, RunLog
 from aptui.worker.variables import BuilderVariables
 
 if TYPE_CHECKING:
-    from aptui.worker.builder_run import BatchSharing
+    from aptui.worker.commands.command_job import BatchSharing
 
 _DESCRIPTOR_FLOOR = 128
 """Limit of the lowest free descriptor number.
@@ -196,7 +196,7 @@ class Worker:
     def _share(self) -> BatchSharing:
         """Return the shared state of all runs; create it for the first run."""
         if self._sharing is None:
-            from aptui.worker.builder_run import BatchSharing
+            from aptui.worker.commands.command_job import BatchSharing
             from aptui.worker.outputs.products import ReusableWorkspace
 
             self._sharing = BatchSharing(ReusableWorkspace(), self._flush_overdue, self._variables.environment)

@@ -397,7 +397,7 @@ def progress(done: int, *, waiting: int = 0, failed: int = 0, is_scanning: bool 
 
 def test_progress_on_a_pipe_is_plain_lines_at_intervals() -> None:
     stream, clock = io.StringIO(), Clock()
-    reporter = Reporter(stream, Path("/logs"), clock)
+    reporter = Reporter(stream, clock)
     for second in range(25):
         clock.now = float(second)
         reporter(progress(second * 10, waiting=100))
@@ -417,7 +417,7 @@ def test_progress_line_fits_the_terminal_and_changes_ten_times_per_second(monkey
     monkeypatch.setattr("aptui.shared.printing.width", lambda _stream: 30)
     monkeypatch.setenv("NO_COLOR", "1")
     stream, clock = Terminal(), Clock()
-    reporter = Reporter(stream, Path("/logs"), clock)
+    reporter = Reporter(stream, clock)
     for step in range(1000):
         clock.now = step / 100
         reporter(progress(step, waiting=1000 - step))
@@ -434,7 +434,7 @@ def test_progress_line_fits_the_terminal_and_changes_ten_times_per_second(monkey
 
 def test_quick_batch_prints_no_progress() -> None:
     stream, clock = Terminal(), Clock()
-    reporter = Reporter(stream, Path("/logs"), clock)
+    reporter = Reporter(stream, clock)
     reporter(progress(1))
     clock.now = 0.2
     reporter(progress(2))
@@ -445,7 +445,7 @@ def test_quick_batch_prints_no_progress() -> None:
 
 def test_time_left_is_estimated_after_the_scan() -> None:
     stream, clock = io.StringIO(), Clock()
-    reporter = Reporter(stream, Path("/logs"), clock)
+    reporter = Reporter(stream, clock)
     clock.now = 10.0
     reporter(progress(100, waiting=100, is_scanning=True))
     clock.now = 20.0
@@ -458,7 +458,7 @@ def test_time_left_is_estimated_after_the_scan() -> None:
 
 
 def test_reporter_counts_a_job_once_and_keeps_the_slowest_jobs() -> None:
-    reporter = Reporter(io.StringIO(), Path("/logs"))
+    reporter = Reporter(io.StringIO())
     for number in range(1, 21):
         reporter(job(f"{number}.png", duration_ms=number, job_id=number * 997))
     reporter(job("20.png", duration_ms=2, job_id=20 * 997))
@@ -472,7 +472,7 @@ def test_reporter_counts_a_job_once_and_keeps_the_slowest_jobs() -> None:
 
 def test_closed_stream_does_not_stop_the_batch() -> None:
     stream = io.StringIO()
-    reporter = Reporter(stream, Path("/logs"))
+    reporter = Reporter(stream)
     stream.close()
 
     reporter(job("x.png", "failed"))
@@ -617,7 +617,7 @@ def settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: dict[str, ob
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as channel:
         client = EngineClient(channel)
         client.hello = EngineWelcome(version=__version__)
-        return batch_run.settle(client, load.load(tmp_path), RunOptions(), Reporter(io.StringIO(), tmp_path), 0.0)
+        return batch_run.settle(client, load.load(tmp_path), RunOptions(), Reporter(io.StringIO()), 0.0)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_new_project_is_not_trusted_until_its_trust_is_recorded(project: Path) -
 
     trust.record(load(project))
 
-    assert trust.assess(load(project)) == trust.Trust(is_given=True, was_given=True)
+    assert trust.assess(load(project)) == trust.Trust(is_given=True)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_changed_file_of_a_trusted_project_is_named(project: Path, changed: str)
     with (project / changed).open("a") as file:
         file.write("# more\n")
 
-    assert trust.assess(load(project)) == trust.Trust(is_given=False, was_given=True, changed=(changed,))
+    assert trust.assess(load(project)) == trust.Trust(is_given=False, changed=(changed,))
 
 
 def test_changed_code_with_the_same_size_and_mtime_is_found(project: Path) -> None:
@@ -125,7 +125,7 @@ def test_moved_project_is_not_trusted(project: Path, tmp_path: Path) -> None:
     trust.record(load(project))
     moved = project.rename(tmp_path / "moved")
 
-    assert not trust.assess(load(moved)).was_given
+    assert trust.assess(load(moved)) == trust.Trust(is_given=False)
 
 
 def test_revoked_project_is_not_trusted(project: Path) -> None:

@@ -92,14 +92,14 @@ def test_copy_of_a_stream_does_not_change_when_the_stream_grows():
     stream.add(b"one\ntwo\n", 5)
     copy = stream.copy_text()
     stream.add(b"three\n", 6)
-    assert copy.list_timed_lines() == ["one", "two"]
+    assert copy.lines() == ["one", "two"]
     assert stream.byte_count == len(b"one\ntwo\nthree\n")
     stream.add(b"x" * (3 * MOST_BYTES) + b"\nlast", 7)
-    *_, left_out, rest, last = stream.copy_text().list_timed_lines()
+    *_, left_out, rest, last = stream.copy_text().lines()
     assert left_out.startswith("[…")
     assert set(rest) == {"x"}
     assert last == "last"
-    assert stream.list_timed_lines()[-1] == "last", "the lines of the stream itself are unchanged"
+    assert stream.lines()[-1] == "last", "the lines of the stream itself are unchanged"
 
 
 @pytest.fixture

@@ -224,7 +224,7 @@ def _sort_lines(ended: Execution, sources: Sequence[str]) -> dict[str, BoundedTe
     """Return {source: lines of the output that name it}; lines that do not name exactly one source belong to the first source."""
     outputs = {path: BoundedText() for path in sources}
     names = {path: os.path.basename(path) for path in sources}
-    for line in ended.output.list_timed_lines():
+    for line in ended.output.lines():
         named = [path for path in sources if path in line] or [path for path in sources if names[path] in line]
         target = named[0] if len(named) == 1 else sources[0]
         time_ms = line.time_ms if isinstance(line, TimedLine) else time.time_ns() // 1_000_000

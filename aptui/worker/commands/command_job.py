@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -25,11 +25,12 @@ from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker.answers import AnswerRefused, read_answer_text
 from aptui.worker.commands import command as commands
 from aptui.worker.commands.batch import MANIFEST, SharedStarts, read_manifest
+from aptui.worker.commands.command import CommandWatch
 from aptui.worker.commands.output import BoundedText, TimedLine, bound_lines, record_of
 from aptui.worker.commands.persistent import FileAnswer, PersistentPrograms, place_tools
 from aptui.worker.log import RunLog, valid_text
 from aptui.worker.outputs.declared_dependencies import add_declared
-from aptui.worker.outputs.products import StagingFolders, remove_tree
+from aptui.worker.outputs.products import ReusableWorkspace, StagingFolders, remove_tree
 from aptui.worker.reads import Reads
 
 _DEPFILE_NAME = "depfile.d"
@@ -52,6 +53,22 @@ class CommandJob(Struct):
     dependencies: list[str] = field(default_factory=list)
 
 
+class BatchSharing(Struct, frozen=True):
+    """Shared state of all runs in one worker.
+
+    All runs use the same `folders`, which is safe because the worker does one run at a time. `watch` is called when a command has
+    started, and again when the command takes long; the worker then reports the results of earlier runs. `environment` returns the
+    cached variables of a builder's commands, because `os.environ` is slow. `programs` are programs that keep running between jobs.
+    `starts` has the results of programs that were started once for the files of several runs.
+    """
+
+    folders: ReusableWorkspace
+    watch: CommandWatch
+    environment: Callable[[str], Mapping[str, str]]
+    programs: PersistentPrograms = field(default_factory=PersistentPrograms)
+    starts: SharedStarts = field(default_factory=SharedStarts)
+
+
 def run_command(
     order: ProcessOrder,
     builder: Builder,
@@ -60,20 +77,16 @@ def run_command(
     params: Mapping[str, Any],
     log: RunLog,
     reads: Reads,
-    watch: commands.CommandWatch | None = None,
-    inherited: Mapping[str, str] = os.environ,
-    programs: PersistentPrograms | None = None,
-    starts: SharedStarts | None = None,
+    sharing: BatchSharing | None = None,
 ) -> CommandJob:
     """Run the command of `builder` for one source, in the current folder; `reads` records the files that the command opens.
 
-    `watch` is called when the command has started, and again when the command takes long. The command gets the environment
-    variables `inherited`. Persistent commands use `programs`; `starts` has the results of program starts for several files.
+    Without `sharing`, the command gets the variables of this process, and a persistent program ends after the job.
 
     Raises:
         AnswerRefused: the command cannot be started, or made no product.
     """
-    rule = builder.command or CommandRule("")
+    rule, watch = builder.command or CommandRule(""), sharing.watch if sharing else None
     values = values_of(order.rel, order.platform, (folders.products, folders.temp), source, params) | {"quality": order.quality}
     try:
         values["depfile"] = os.path.join(folders.temp, commands.fill(rule.depfile or _DEPFILE_NAME, values))
@@ -81,24 +94,25 @@ def run_command(
         answer = FileAnswer()
         values["manifest"] = os.path.join(folders.temp, MANIFEST)
         command = commands.invocation(place_tools(builder), values, (source,))
+        inherited = sharing.environment(builder.name) if sharing else os.environ
         environment = {**inherited, "TMPDIR": folders.temp}
         if builder.has_drafts:
             environment[QUALITY_VARIABLE] = order.quality
         output = BoundedText(commands.DEPENDENCY_OUTPUT_BYTES) if rule.dependency_regex else BoundedText()
         log.follow_output(_Writing(rule, builder.name, output))
-        shared = starts.pop(order.run_key) if starts else None
+        shared = sharing.starts.pop(order.run_key) if sharing else None
         if shared is not None:
             shared.move_products(folders.products)
             answer = shared.answer
             kind = "" if answer.ok else FailureKind.ERROR
             ended = commands.Execution(answer.failure, shared.output, shared.peak_rss_bytes, kind)
         elif rule.is_persistent:
-            request = {**{name: text for name, text in values.items() if "." not in name}, "params": dict(params)}
-            given = programs or PersistentPrograms()
-            asked = {**request, "id": order.run_key}
-            ended, answer = given.ask(builder, command, asked, inherited, output, watch, log.note_progress)
-            if programs is None:
-                given.end()
+            request = {
+                **{name: text for name, text in values.items() if "." not in name},
+                "params": dict(params),
+                "id": order.run_key,
+            }
+            ended, answer = _ask_persistent(builder, command, request, inherited, output, log, sharing)
         elif builder.traces_reads:
             ended = _run_traced(command, environment, output, folders, reads, log, watch)
         else:
@@ -106,7 +120,7 @@ def run_command(
             if "{manifest}" in rule.command and not ended.error:
                 ended, answer = _read_own_result(values["manifest"], source, ended)
         job = CommandJob(command.line, ended.peak_rss_bytes, ended.error, ended.kind, shared.share_ms if shared else 0)
-        lines = ended.output.list_timed_lines() + [line for text in answer.log for line in text.splitlines()]
+        lines = ended.output.lines() + [line for text in answer.log for line in text.splitlines()]
         if rule.dependency_regex:
             lines, job.dependencies = _split_dependencies(rule, lines, ended.output)
         log.settle(_records(rule, builder.name, lines))
@@ -124,6 +138,24 @@ def run_command(
     job.dependencies = [file for files in named for file in files]
     _warn_of_missing([files[0] for files in named], log)
     return job
+
+
+def _ask_persistent(
+    builder: Builder,
+    command: commands.Invocation,
+    request: Mapping[str, Any],
+    inherited: Mapping[str, str],
+    output: BoundedText,
+    log: RunLog,
+    sharing: BatchSharing | None,
+) -> tuple[commands.Execution, FileAnswer]:
+    """Have the program of a persistent command do a job; without `sharing`, end the program afterwards."""
+    programs, watch = (sharing.programs, sharing.watch) if sharing else (PersistentPrograms(), None)
+    try:
+        return programs.ask(builder, command, request, inherited, output, watch, log.note_progress)
+    finally:
+        if sharing is None:
+            programs.end()
 
 
 def _read_own_result(path: str, source: str, ended: commands.Execution) -> tuple[commands.Execution, FileAnswer]:
@@ -173,7 +205,7 @@ def _run_traced(
     folders: StagingFolders,
     reads: Reads,
     log: RunLog,
-    watch: commands.CommandWatch | None,
+    watch: CommandWatch | None,
 ) -> commands.Execution:
     from aptui.worker.commands import read_trace
 
@@ -233,7 +265,7 @@ class _Writing(Struct, frozen=True):
         return self.output.byte_count
 
     def records(self) -> Iterable[LogRecord]:
-        lines = self.output.copy_text().list_timed_lines()
+        lines = self.output.copy_text().lines()
         if self.rule.dependency_regex:
             regex = _compile_regex(self.rule.dependency_regex)
             lines = [line for line in lines if regex.search(line) is None]

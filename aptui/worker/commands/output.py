@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from aptui.core.notices import LogLevel, LogRecord
 
@@ -87,17 +87,6 @@ class BoundedText:
         else:
             arrivals.append((end, time_ms))
 
-    def list_timed_lines(self) -> list[str]:
-        """Return the lines, each as a `TimedLine` if the arrival time of its end is known."""
-        if not self._arrivals:
-            return list(self.lines())
-        tail = self.tail
-        found = _time_lines(bytes(self.head) if self.dropped_count else bytes(self.head) + tail, 0, self._arrivals)
-        if self.dropped_count:
-            found.append(_format_left_out(self.dropped_count))
-            found += _time_lines(tail, len(self.head) + self.dropped_count, self._arrivals)
-        return found
-
     def _trim(self) -> None:
         excess = len(self._tail) - self._limit_bytes
         if excess > 0:
@@ -113,23 +102,23 @@ class BoundedText:
     def __bool__(self) -> bool:
         return bool(self.head)
 
-    def lines(self) -> Iterator[str]:
-        r"""Yield the lines that were kept, decoded (bytes that are not UTF-8 as `\xNN`), with a note where lines were left out."""
+    def lines(self) -> list[str]:
+        r"""Return the lines that were kept, decoded (bytes that are not UTF-8 as `\xNN`), with a note where bytes were left out.
+
+        A line is a `TimedLine` if the arrival time of its end is known.
+        """
         tail = self.tail
         if not self.dropped_count:
-            yield from _decode(bytes(self.head) + tail)
-            return
-        yield from _decode(bytes(self.head))
-        yield _format_left_out(self.dropped_count)
-        yield from _decode(tail)
-
-
-def _format_left_out(count: int) -> str:
-    return f"[… {count} bytes of output left out …]"
+            return _time_lines(bytes(self.head) + tail, 0, self._arrivals)
+        note = f"[… {self.dropped_count} bytes of output left out …]"
+        after = _time_lines(tail, len(self.head) + self.dropped_count, self._arrivals)
+        return [*_time_lines(bytes(self.head), 0, self._arrivals), note, *after]
 
 
 def _time_lines(data: bytes, start: int, arrivals: list[tuple[int, int]]) -> list[str]:
-    """Return the lines of `data`, which begins at `start` of the stream, each with the time at which its end arrived."""
+    """Return the lines of `data`, which begins at `start` of the stream, each with the time at which its end arrived, if known."""
+    if not arrivals:
+        return _decode(data)
     ends, times = [end for end, _ in arrivals], [time_ms for _, time_ms in arrivals]
     lines: list[str] = []
     position = start
@@ -173,8 +162,7 @@ def record_of(line: str, window: str, time_ms: int) -> LogRecord:
 def records_of(text: BoundedText, window: str, time_ms: int) -> list[LogRecord]:
     """Return the log records of a run's output; `window` is the builder's name, `time_ms` the default for unknown times."""
     return [
-        record_of(str(line), window, line.time_ms if isinstance(line, TimedLine) else time_ms)
-        for line in bound_lines(text.list_timed_lines())
+        record_of(str(line), window, line.time_ms if isinstance(line, TimedLine) else time_ms) for line in bound_lines(text.lines())
     ]
 
 

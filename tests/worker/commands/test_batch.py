@@ -17,6 +17,7 @@ from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.project import Builder, BuilderKind, CommandRule
 from aptui.core.retry import FailureKind
 from aptui.worker import builder_run, processes
+from aptui.worker.commands.command_job import BatchSharing
 from aptui.worker.outputs.products import ReusableWorkspace
 
 pytestmark = pytest.mark.real
@@ -46,7 +47,7 @@ class Starts:
     def __init__(self, folder: Path) -> None:
         self.room, self.tool = Room(folder), folder / "tool.py"
         self.tool.write_text(TOOL)
-        self.sharing = builder_run.BatchSharing(ReusableWorkspace(), lambda **_: None, lambda _builder: dict(os.environ))
+        self.sharing = BatchSharing(ReusableWorkspace(), lambda **_: None, lambda _builder: dict(os.environ))
         rule = CommandRule(f"{sys.executable} {self.tool} {{products_dir}} {{manifest}} {{sources}}", batch=64)
         rule = replace(rule, command=rule.command.replace("{manifest}", "-"))
         self.builder = Builder(b"b" * 16, "tool", BuilderKind.COMMAND, command=rule)

@@ -20,6 +20,7 @@ from aptui.core.orders import Outcome, RunResult
 from aptui.core.project import Builder, BuilderKind, CommandRule
 from aptui.core.retry import FailureKind
 from aptui.worker import builder_run, processes
+from aptui.worker.commands.command_job import BatchSharing
 from aptui.worker.commands.persistent import PersistentPrograms
 from aptui.worker.log import RunLog
 from aptui.worker.outputs.products import ReusableWorkspace
@@ -54,9 +55,7 @@ class Programs:
     def __init__(self, room: Room, tool: Path) -> None:
         self.room, self.tool = room, tool
         self.running = PersistentPrograms()
-        self.sharing = builder_run.BatchSharing(
-            ReusableWorkspace(), lambda **_: None, lambda _builder: dict(os.environ), self.running
-        )
+        self.sharing = BatchSharing(ReusableWorkspace(), lambda **_: None, lambda _builder: dict(os.environ), self.running)
         rule = CommandRule(f"{sys.executable} {tool}", is_persistent=True)
         self.builder = Builder(b"b" * 16, "tool", BuilderKind.COMMAND, command=rule, code_files=((str(tool), "00"),))
 

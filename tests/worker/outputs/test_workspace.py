@@ -13,7 +13,7 @@ from run_room import PLATFORMS, Room
 from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.project import Builder, BuilderKind, CommandRule
 from aptui.worker import builder_run as worker_run
-from aptui.worker.builder_run import BatchSharing
+from aptui.worker.commands.command_job import BatchSharing
 from aptui.worker.outputs import products
 from aptui.worker.outputs.products import ReusableWorkspace, StagingFolders
 
