@@ -44,6 +44,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _IDLE_S = 75.0
 """Timeout of a connection between two requests, in seconds."""
 _LINGERS_S = 5.0
+"""Time (seconds) for which the server reads and drops the rest of a refused upload, so that the client receives the answer."""
 _SHARE = 0.5
 """Maximum share of all connections for the uploads of one token."""
 _SLOWEST_BYTES_PER_S = 64 * 1024
@@ -90,12 +91,12 @@ def application(serving: CacheServer) -> web.Application:
     """Return the web application.
 
     Raises:
-        UserError: clients without permission could use it.
+        UserError: clients without permission could use the server.
     """
     _check(serving)
     app = web.Application(handler_args={"keepalive_timeout": _IDLE_S, "lingering_time": _LINGERS_S})
-    offer = _Offer(serving)
-    app.router.add_route("*", "/{path:.*}", offer.answer)
+    handler = _Handler(serving)
+    app.router.add_route("*", "/{path:.*}", handler.answer)
     return app
 
 
@@ -105,7 +106,7 @@ def serve(
     """Serve until interrupted, or until `stop` returns true; call `started` with the address.
 
     Raises:
-        UserError: clients without permission could use it, or the address cannot be used. BusyError: the port is taken.
+        UserError: clients without permission could use the server, or the address cannot be used. BusyError: the port is taken.
     """
     app = application(serving)
     with contextlib.suppress(KeyboardInterrupt):
@@ -158,13 +159,15 @@ def _tls(serving: CacheServer) -> ssl.SSLContext | None:
     return context
 
 
-class _Offer:
+class _Handler:
+    """Answers requests."""
+
     def __init__(self, serving: CacheServer) -> None:
         self._serving = serving
         self._busy: Counter[str] = Counter()
 
     @contextlib.contextmanager
-    def _place(self, request: web.Request) -> Iterator[None]:
+    def _count_upload(self, request: web.Request) -> Iterator[None]:
         """Count an upload of a token during the `with` block.
 
         Uploads without a token can come from this machine only, and their number is not limited.
@@ -229,7 +232,7 @@ class _Offer:
             return refusal
         take = self._take_record if kind == "ac" else self._take_blob
         try:
-            with self._place(request):
+            with self._count_upload(request):
                 return await take(request, self._store(namespace), name)
         except TimeoutError:
             answer = web.Response(status=408, text="the upload is too slow")
@@ -278,10 +281,10 @@ class _Offer:
                 os.unlink(path)
 
     async def _body(self, request: web.Request, most_bytes: int) -> AsyncIterator[bytes]:
-        """Yield the body.
+        """Yield the chunks of a request's body.
 
         Raises:
-            web.HTTPRequestEntityTooLarge: it is too long. TimeoutError: it arrives too slowly.
+            web.HTTPRequestEntityTooLarge: the body is too long. TimeoutError: the body arrives too slowly.
         """
         began_s, size = asyncio.get_running_loop().time(), 0
         while True:

@@ -39,7 +39,6 @@ from aptui.worker import file_access
 
 if TYPE_CHECKING:
     from aptui.config.configuration import Config
-    from aptui.core.model import Job
     from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.features.sharing.service import CacheHit
     from aptui.link.port import Request
@@ -51,6 +50,7 @@ _ABI = "1"
 Increase this number when a change of the engine or the SDK makes the same builder code produce different products.
 """
 _MOST_DIGESTS = 50_000
+"""Maximum number of remembered digests of files."""
 _HIDDEN, _PROBED = "!", "?"
 """Prefixes of names in records: the first marks hidden files, the second marks missing files and listed folders.
 
@@ -123,7 +123,7 @@ class Present:
         self._known: dict[str, tuple[file_access.StatKey, str]] = {}
 
     def beside(self, own: str) -> Callable[[Discovered], bool]:
-        """Return a function that checks whether files have these digests here ("" = missing), for sources in the folder `own`."""
+        """Return a function for sources in the scan folder `own`: whether files have these digests here ("" = missing)."""
         places = FilePlaces(own, self._named)
         return lambda discovered: all(self._is_same(places, name, digest) for name, digest in discovered)
 
@@ -173,7 +173,7 @@ def record_of(facts: JobFacts, result: RunResult, builder: Builder, places: File
     """Return the record of a successful run; `hidden` are absolute paths of inputs that other files hide.
 
     Raises:
-        NotShareable: it depends on a file outside all scan folders.
+        NotShareable: the run depends on a file outside all scan folders.
     """
     return Record(
         base_key(facts),
@@ -352,7 +352,7 @@ def _find_stored(config: Config, name: str, digest: str, known: Mapping[str, Pro
 
 
 def find_stored_file(config: Config, digest: str) -> str:
-    """Return the file of this machine's store whose digest begins like this (32 letters or more), "" if it is not stored.
+    """Return the file of this machine's store whose digest begins with `digest` (at least 32 hex digits), "" = it is not stored.
 
     This function is the extension point `stored file`.
     """

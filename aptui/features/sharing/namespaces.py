@@ -27,6 +27,7 @@ from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.result_store import Mismatch, Store
 
 _MOST = 200
+"""Maximum number of reported problems."""
 
 
 class TroubleReporter:
@@ -80,7 +81,7 @@ def open_store(address: str, namespace: str = TRUSTED, *, limit_s: float = 5.0) 
 
 
 class Namespace(Struct, frozen=True):
-    """One namespace.
+    """A namespace of results with its keys and its stores.
 
     `local` stores this machine's own results. `fetched` stores results from `remote`, the team's store, in the same folder.
     """

@@ -121,7 +121,8 @@ def _entry(store: Store, opens: Open, base: str, key: str) -> Record | Variants 
     return records.decode_record(*opens(data), base)
 
 
-_IS_FULL = re.compile(
+# Texts in logs that mention a full disk.
+_DISK_FULL = re.compile(
     r"no space left on device|\bENOSPC\b|\bdisk (?:is )?full\b|not enough (?:disk )?space|quota exceeded|\bEDQUOT\b|write error",
     re.IGNORECASE,
 )
@@ -133,14 +134,14 @@ def doubt(record: Record) -> str:
     A run that failed because of a full disk may look successful (Bazel #4276).
     """
     for line in record.log:
-        if line.level >= LogLevel.WARNING and _IS_FULL.search(line.text):
+        if line.level >= LogLevel.WARNING and _DISK_FULL.search(line.text):
             return f"the log of the job mentions a full disk: '{line.text[:100]}'"
     return ""
 
 
-_UPLOADERS = 2
+_UPLOAD_THREADS = 2
 _MOST_WAITING = 10_000
-"""Maximum number of waiting results; further ones are not stored."""
+"""Maximum number of results that wait to be stored or uploaded; further results are not stored."""
 
 
 class MadeResult(Struct, frozen=True):
@@ -183,11 +184,11 @@ class ResultUploader:
         self._writes = writes
         self._may_differ = frozenset(may_differ)
         self._differing: set[str] = set()
-        self._broken: set[str] = set()
+        self._wrong_blobs: set[str] = set()
         self._idle = threading.Condition()
         self._waiting = 0
-        self._uploads = DeadlineExecutor("aptui-shared-keep", 1)
-        self._uploaders = DeadlineExecutor("aptui-shared-upload", _UPLOADERS)
+        self._storing = DeadlineExecutor("aptui-shared-keep", 1)
+        self._uploading = DeadlineExecutor("aptui-shared-upload", _UPLOAD_THREADS)
 
     @property
     def waiting(self) -> int:
@@ -203,13 +204,13 @@ class ResultUploader:
             is_accepted = self._waiting < _MOST_WAITING
             self._waiting += is_accepted
         if is_accepted:
-            self._uploads.ask(lambda: self._keep(made))
+            self._storing.ask(lambda: self._store(made))
         else:
             self._account.count(made.builder, not_uploaded=1)
 
     def replaces(self, digest: str) -> None:
         """Mark a blob for another upload, because the team's store has wrong bytes for the blob's digest."""
-        self._broken.add(digest)
+        self._wrong_blobs.add(digest)
 
     def settle(self, limit_s: float) -> bool:
         """Wait until all results are stored and uploaded; return False after `limit_s`."""
@@ -218,23 +219,23 @@ class ResultUploader:
 
     def close(self) -> None:
         """End the threads; they do not keep the process alive."""
-        self._uploads.close()
-        self._uploaders.close()
+        self._storing.close()
+        self._uploading.close()
 
-    def _keep(self, made: MadeResult) -> None:
+    def _store(self, made: MadeResult) -> None:
         """Store a result; runs in a thread."""
-        goes_on = False
+        is_uploading = False
         try:
             if made.is_current():
                 result = SharedResult(made.record, records.seal_record(made.record, self._namespace.trust), made.record.base)
                 self._store_locally(made, result)
-                goes_on = self._is_uploaded(made)
-                if goes_on:
-                    self._uploaders.ask(lambda: self._upload(made, result))
+                is_uploading = self._is_uploaded(made)
+                if is_uploading:
+                    self._uploading.ask(lambda: self._upload(made, result))
         except Exception as error:  # noqa: BLE001  # a result that is not stored is only made again
             self._reporter.about(error)
         finally:
-            if not goes_on:
+            if not is_uploading:
                 self._on_end()
 
     def _store_locally(self, made: MadeResult, result: SharedResult) -> None:
@@ -277,14 +278,14 @@ class ResultUploader:
     def _send(self, remote: Store, made: MadeResult, result: SharedResult) -> bool:
         """Upload blobs, then the record that names them, unless an input has changed in the meantime."""
         for digest in made.record.blobs:
-            remote.put_blob(digest, self._place(made, digest), replaces=digest in self._broken)
-            self._broken.discard(digest)
+            remote.put_blob(digest, self._file_of(made, digest), replaces=digest in self._wrong_blobs)
+            self._wrong_blobs.discard(digest)
         if not made.is_current():
             return False
         self._compare(made, publish(remote, self._namespace.trust.open_sealed, self._namespace.trust, result))
         return True
 
-    def _place(self, made: MadeResult, digest: str) -> str:
+    def _file_of(self, made: MadeResult, digest: str) -> str:
         """Return the file of a blob, in this machine's store if possible: a later run may replace the file in the cache."""
         local = self._namespace.local
         try:
@@ -293,7 +294,7 @@ class ResultUploader:
             return made.files[digest]
 
     def _compare(self, made: MadeResult, theirs: Record | None) -> None:
-        """Report a builder whose runs differ: the stored record stays, and its further results are not uploaded."""
+        """Report a builder whose runs differ: the stored record stays, and further results of the builder are not uploaded."""
         text = difference(made.record, theirs) if theirs is not None else ""
         if text:
             self._differing.add(made.builder)

@@ -75,7 +75,7 @@ class Seal(Struct, frozen=True):
         if self.team_key:
             fields.append(f"mac={self._mac(kind, body)}")
         if self.signing_key:
-            public, signature = _sign(self.signing_key, self._list_covered(kind, body))
+            public, signature = _sign(self.signing_key, self._covered_bytes(kind, body))
             fields.append(f"by={public.hex()} sig={signature.hex()}")
         return b"%s %s %s\n%s" % (_MAGIC, kind.encode(), " ".join(fields).encode(), body)
 
@@ -103,16 +103,16 @@ class Seal(Struct, frozen=True):
         parts = (self.namespace.encode(), hashlib.sha256(self.team_key).digest() if self.team_key else b"", *sorted(self.writers))
         return hashlib.sha256(b"\0".join(parts)).digest()
 
-    def _list_covered(self, kind: str, body: bytes) -> bytes:
+    def _covered_bytes(self, kind: str, body: bytes) -> bytes:
         return b"\0".join((_MAGIC, self.namespace.encode(), kind.encode(), body))
 
     def _mac(self, kind: str, body: bytes) -> str:
-        return hmac.new(self.team_key, self._list_covered(kind, body), hashlib.sha256).hexdigest()
+        return hmac.new(self.team_key, self._covered_bytes(kind, body), hashlib.sha256).hexdigest()
 
     def _is_signed(self, kind: str, fields: dict[str, str], body: bytes) -> bool:
         public = bytes.fromhex(fields.get("by", ""))
         return public in self.writers and _is_signature(
-            public, bytes.fromhex(fields.get("sig", "")), self._list_covered(kind, body)
+            public, bytes.fromhex(fields.get("sig", "")), self._covered_bytes(kind, body)
         )
 
 
@@ -136,7 +136,7 @@ def part_sealed(data: bytes) -> tuple[str, dict[str, str], bytes]:
 
 
 def with_field(data: bytes, name: str, value: str) -> bytes:
-    """Return a sealed record in which this field of the seal is added or replaced."""
+    """Return a sealed record in which this field of the seal is added or replaced; an empty value removes the field."""
     line, _, body = data.partition(b"\n")
     remaining = [word for word in line.decode("ascii").split(" ") if not word.startswith(f"{name}=")]
     return " ".join([*remaining, f"{name}={value}"] if value else remaining).encode() + b"\n" + body
@@ -291,7 +291,7 @@ class Record(Struct, frozen=True):
     Args:
         base: base key of its job (`base_key`).
         products: the products of the run with an empty `staged`; their bytes are the blobs of their digests.
-        discovered: source dependencies found while processing.
+        discovered: source dependencies that the builder found during the run.
         duration_ms: duration of the run; a hit saves this time.
         reprocess: sources to process again, relative to a scan folder.
         code: digest of the code and tools that the run reported, in hex, "" = none.

@@ -50,7 +50,7 @@ class Stopwatch:
     def now(self) -> float:
         """Return the time on the clock, in seconds."""
         with self._lock:
-            self._go_on()
+            self._advance()
             return self._shown_s
 
     @contextlib.contextmanager
@@ -64,17 +64,17 @@ class Stopwatch:
 
     def _add(self, count: int) -> None:
         with self._lock:
-            self._go_on()
+            self._advance()
             self._count += count
 
-    def _go_on(self) -> None:
+    def _advance(self) -> None:
         now_s = self._clock()
         self._shown_s += (now_s - self._at_s) / max(self._count, 1)
         self._at_s = now_s
 
 
 T = TypeVar("T")
-_SHUNNED_S = 600.0
+_WRONG_RESULT_PAUSE_S = 600.0
 """Delay (seconds) before a result that was wrong may be requested again."""
 _RESERVED_BYTES = 1 << 27
 """Minimum free disk space (bytes) that must remain after a download.
@@ -82,6 +82,7 @@ _RESERVED_BYTES = 1 << 27
 With less free space, the engine starts no jobs and cannot write its database.
 """
 _LOOKUP_THREADS = 8
+"""Number of threads that call the team's store."""
 
 
 class FoundResult(Struct, frozen=True):
@@ -102,7 +103,7 @@ class FoundResult(Struct, frozen=True):
 class CacheHit(Struct, frozen=True):
     """A fetched result: `staged` are the absolute paths of its products' files, in the order of the record.
 
-    `is_remote`: some of it came from the team's store.
+    `is_remote`: the record or some of the files came from the team's store.
     """
 
     builder: str
@@ -170,7 +171,7 @@ class Service:
         """Return a job's result if a store has it.
 
         Args:
-            present: whether the files that the builder found have the same bytes here.
+            present: returns whether the files that the builder found have the same bytes on this machine.
             is_shared: whether the team's store is used, too.
         """
         base, began, started_s = base_key(facts), self._stopwatch.now(), self._clock()
@@ -281,7 +282,7 @@ class Service:
         if result is None or not flaw:
             return result
         if is_remote:
-            self._paused[result.record.base] = self._clock() + _SHUNNED_S
+            self._paused[result.record.base] = self._clock() + _WRONG_RESULT_PAUSE_S
         elif namespace.local is not None:
             namespace.local.drop_record(result.key)
         self._reporter.about(Mismatch(flaw))
@@ -302,7 +303,7 @@ class Service:
             answer = self._lookups.wait(call, limit_s)
         except Mismatch as error:
             self._breaker.note_success()
-            self._paused[name] = self._clock() + _SHUNNED_S
+            self._paused[name] = self._clock() + _WRONG_RESULT_PAUSE_S
             self._reporter.about(error)
         except TooSlow:
             self._fail(StoreError(f"the shared cache did not answer within {self._deadline_s:g} s", where=store.address))
@@ -335,9 +336,9 @@ class Service:
             return False
 
     def _fetch_blobs(self, found: FoundResult, folder: str, targets: dict[str, StagedProduct]) -> bool:
-        """Download blobs into a folder next to `folder`, then move them into `folder`.
+        """Download blobs into a folder next to `folder`, then put them at their targets.
 
-        So a download that was given up cannot change files that are used later.
+        So a download that continues after its timeout cannot change files that are already in use.
         """
         remote, base = found.namespace.remote, found.record.base
         if remote is None or self._is_paused(base):

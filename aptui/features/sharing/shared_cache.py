@@ -1,9 +1,7 @@
-"""The shared cache between the engine's loop and the pool of workers.
+"""The shared cache between the engine's loop and its workers: answers jobs with stored results, and stores results of this engine.
 
-It answers jobs with stored results, and stores results of this engine.
-
-Lookups run in threads, and workers never wait for them. If a lookup is slow, its job runs here as well, and the first result wins.
-Errors count as misses and are reported once. Only the loop calls these methods; threads return results through `_done`.
+Lookups run in threads, and workers never wait for lookups. If a lookup is slow, its job runs here as well, and the first result
+wins. Errors count as misses and are reported once. Only the loop calls these methods; threads return results through `_done`.
 
 Tests: `tests/features/sharing/test_shared_cache.py`.
 """
@@ -37,7 +35,6 @@ from aptui.features.sharing import totals
 from aptui.features.sharing.stores.breaker import DeadlineExecutor
 
 if TYPE_CHECKING:
-    from aptui.config.configuration import SharedCacheSettings
     from aptui.core.pipeline.pipeline import Pipeline
     from aptui.core.state.commits import Commit
     from aptui.engine.loop.context import EngineContext
@@ -47,10 +44,10 @@ if TYPE_CHECKING:
 
 
 class SharingRules:
-    """Which results are stored on this machine, and which are shared with the team, according to the configuration.
+    """The configured rules: which results are stored on this machine, and which are shared with the team.
 
-    A builder's own setting has priority. Without this setting, if patterns are configured, a source is shared if an enabled pattern
-    matches it or has its builder's name, as with O3DE's `ACS` recognizers. Without patterns, all sources are shared.
+    A builder's own setting has priority. Otherwise, if patterns are configured, a result is shared if an enabled pattern matches
+    its source or has the name of its builder, as with O3DE's `ACS` recognizers. Without patterns, all results are shared.
     """
 
     def __init__(self, sharing: SharedCacheSettings) -> None:
@@ -76,14 +73,19 @@ _LOOKUP_THREADS = 8
 _AHEAD = 128
 """Maximum number of simultaneous lookups for jobs that do not run on this machine yet."""
 _LEAST_TIMEOUT_S = 0.2
+"""Minimum time (seconds) that a job waits for its lookup before the job runs on this machine as well."""
 _GRACE_S = 1.0
 """Timeout (seconds) for storing the last results when the engine is stopped."""
 _LONGEST_S = 3600.0
+"""Timeout (seconds) for storing and uploading the last results when the engine has finished its work."""
 _FILES = frozenset({"source", "dependency", "companion", "discovered"})
 
 
 class _Group(Struct):
-    """The orders of one message to a worker. Orders without a stored result are sent together in one message."""
+    """The orders of one message to a worker: the number of running lookups, and the orders without a stored result.
+
+    When all lookups have ended, the orders without a stored result are sent to the worker together.
+    """
 
     open_count: int = 0
     misses: list[Order] = field(default_factory=list)
@@ -142,7 +144,7 @@ class SharedCache:
         wake: Callable[[], None],
         notify: Callable[[str], None],
         *,
-        is_patient: bool = False,
+        is_patient: bool,
     ) -> None:
         self._sharing, self._service, self._wake, self._cache_dir = sharing, service, wake, cache_dir
         self._notify, self._is_patient = notify, is_patient
@@ -159,6 +161,7 @@ class SharedCache:
         self._fetched: dict[int, str] = {}
         """{run key: folder} of fetched results that are not in the cache yet."""
         self._beaten: set[int] = set()
+        """Run keys of jobs that still run here although a stored result has arrived."""
         self._made_here: set[int] = set()
         """Run keys of runs that ended here and whose results may be stored."""
         self._done: deque[tuple[_Lookup, RunResult | None]] = deque()
@@ -205,7 +208,7 @@ class SharedCache:
         try:
             if not lookup.is_over:
                 result = self._find_result(lookup)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong in here must not hold up a job
+        except Exception as error:  # noqa: BLE001  # an error here must not delay a job
             self._notify(f"the shared cache cannot be used for '{lookup.order.rel}': {type(error).__name__}: {error}")
         finally:
             self._done.append((lookup, result))
@@ -316,7 +319,7 @@ class SharedCache:
                 continue
             try:
                 self._keep(made, pipeline)
-            except Exception as error:  # noqa: BLE001 - what is not kept is made again, no more
+            except Exception as error:  # noqa: BLE001  # a result that is not stored is only made again
                 self._notify(f"the result of '{made.job.source.rel}' cannot be stored: {type(error).__name__}: {error}")
 
     def note_discarded(self, run_keys: Iterable[int]) -> None:

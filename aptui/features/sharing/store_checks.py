@@ -50,6 +50,7 @@ from aptui.engine.loop.opening import with_intermediates
 from aptui.features.sharing.job_results import Present, facts_of
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
+from aptui.shared.files.git import run_git
 from aptui.store.queries.reader import JobRow, open_reader
 
 if TYPE_CHECKING:
@@ -108,14 +109,14 @@ def look_up(config: Config) -> CommitReadiness:
         return replace(answer, doubts=(*answer.doubts, *troubles))
 
 
-def look_up_commit(config: Config, commit: str, platforms: str | None = None, *, trusts_code: bool = False) -> CommitReadiness:
+def look_up_commit(config: Config, commit: str, platforms: str | None, *, trusts_code: bool) -> CommitReadiness:
     """Look up the results of all jobs of a commit of the project's repository.
 
     Args:
         config: configuration of the local project.
         commit: name of the commit.
-        platforms: these platforms only.
-        trusts_code: run the builders of the commit, which decide about the jobs.
+        platforms: ids of platforms, separated by commas; None = all enabled platforms.
+        trusts_code: run the commit's builders even if their code differs from this checkout; they determine the jobs.
 
     Raises:
         UserError: the repository or the commit does not exist, or the commit has builder code that is not trusted.
@@ -197,16 +198,19 @@ def _private(store: str) -> Iterator[Path]:
 
 
 def _git(folder: Path, *words: str) -> str:
+    """Return the output of Git.
+
+    Raises:
+        HostError: Git cannot be run. UserError: Git reports an error.
+    """
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *words], capture_output=True, text=True, check=False
-        )  # the name without a path is intended: PATH decides which `git` runs
-    except OSError as error:
-        raise HostError(f"git cannot be run: {(error.strerror or str(error)).lower()}", hint="install git") from None
+        done = run_git(folder, *words)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HostError(f"git cannot be run: {error}", hint="install git") from None
     if done.returncode:
-        output = done.stderr.strip().splitlines()
+        output = os.fsdecode(done.stderr).strip().splitlines()
         raise UserError(output[-1].lower() if output else f"'{words[-1].partition('^')[0]}' is not a commit", where=str(folder))
-    return done.stdout
+    return os.fsdecode(done.stdout)
 
 
 def _extract(top: Path, commit: str, target: Path) -> None:
@@ -225,6 +229,7 @@ def _extract(top: Path, commit: str, target: Path) -> None:
 
 
 STORED = "kept"
+"""Value of `RebuildDifference.against` for differences from a stored result."""
 
 
 def rebuild_store(config: Config, project: OpenedProject, wanted: SharedCacheSetup, seed: int | None, *, as_json: bool) -> int:
@@ -284,7 +289,10 @@ def _products(task: RebuildTask, found: FoundResult) -> dict[str, ExpectedProduc
 
 
 def _remove(stored: Mapping[int, tuple[RebuildTask, FoundResult]], differences: Iterable[RebuildDifference]) -> int:
-    """Remove records that differ from both runs; return their number. Results of nondeterministic builders stay."""
+    """Remove the records that differ from both runs, and return their number.
+
+    If the two runs differ from each other, the builder is not deterministic, and its record stays.
+    """
     differing = (item for item in differences if item.against == STORED and item.kind != "failed")
     wrong = {(item.builder, item.source, item.platform, item.job_key) for item in differing}
     for task, found in stored.values():

@@ -1,4 +1,4 @@
-"""Savings and costs of sharing over all runs of a project: a small file in the cache, updated when an engine ends.
+"""Savings and costs of sharing, summed over all runs of a project. An ending engine adds its sums to a small file in the cache.
 
 Tests: `tests/features/sharing/screen/test_shared_settings.py`.
 """

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 INCOMPLETE = 1
+"""Exit code of an action of `cache` that found missing or damaged results."""
 _PORT = 8089
 _TOKENS_LIMIT_BYTES = 1 << 20
 CACHE_ACTIONS = {
@@ -359,6 +360,7 @@ def _tokens(file: str | None) -> dict[str, str]:
 # -------------------------------------------------------------------------------------------------------------- restore
 
 NOT_RESTORED = 1
+"""Exit code of `restore` if the products were not restored."""
 
 
 def restore_arguments(parser: ArgumentParser) -> None:

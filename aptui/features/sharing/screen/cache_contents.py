@@ -1,8 +1,6 @@
-"""The contents of a cache for the Shared cache screen.
+"""The contents of a cache for the Shared cache screen: numbers and sizes of products, problems of the cache, and repairs.
 
-This module counts products and their size by platform, folder and builder, and checks the cache for problems.
-
-The queries run in a thread.
+The queries of the database run in a thread.
 
 Tests: `tests/features/sharing/screen/test_screen.py`, `tests/features/sharing/screen/test_inventory.py`.
 """
@@ -38,13 +36,13 @@ from aptui.tui.widgets.menu import Menu, MenuChoice, MenuItem
 from aptui.tui.words import clock, shorten, size_text
 
 if TYPE_CHECKING:
-    from aptui.shared.errors import KnownError
     from aptui.tui.data.feed import Batch
     from aptui.tui.pane import Shell
 
 
 _DAY_MS = 24 * 3600 * 1000
 _REPORT_EVERY_S = 0.1
+"""Minimum interval between two reports of a check's progress, in seconds."""
 
 
 class CacheShare(Struct, frozen=True):
@@ -78,7 +76,16 @@ class CacheInventory(Struct, frozen=True):
 
 
 class CacheProblem(Struct, frozen=True):
-    """A problem in the cache; `source` is "" for a file without a product."""
+    """A problem in the cache.
+
+    Args:
+        kind: "damaged", "missing", or "unowned" (a file that is not a product).
+        name: path of the file, relative to the cache.
+        source: source of the product; "" for an unowned file.
+        size_bytes: size of the file, -1 = unknown.
+        job_id: job that made the product, 0 = unknown.
+        is_watched: whether the engine checks the folder of an unowned file.
+    """
 
     kind: str
     name: str
@@ -89,7 +96,10 @@ class CacheProblem(Struct, frozen=True):
 
 
 class CheckProgress(Struct, frozen=True):
-    """Progress of a check and its findings: `done` of `whole` bytes, or `done` folders if `whole` is 0."""
+    """Progress of a check and its findings: `done` of `whole` bytes, or `done` folders if `whole` is 0.
+
+    `count` of `of_count` products were checked, `without_digest` of them have no digest to compare with.
+    """
 
     done: int = 0
     whole: int = 0
@@ -303,6 +313,7 @@ def gauge(share: float, cells: int) -> tuple[Part, ...]:
 # A check runs in a thread and reports findings while it runs. A repair is a request to the engine; the screen deletes no files.
 
 _CANCELLED = -1
+"""Value of `CacheExamination.ended_ms` after a cancelled check."""
 
 
 class CacheExamination:
@@ -413,23 +424,23 @@ class CacheExamination:
         if self.is_busy:
             return _progress_line(title, progress, width)
         if self.kind == "verify":
-            text = _compare(progress) + (" so far" if self.ended_ms < 0 else "")
+            text = _describe_comparison(progress) + (" so far" if self.ended_ms < 0 else "")
         elif are_going:
             text = f"{count(len(progress.problems), 'file')} not deleted yet; the engine will delete them"
         else:
-            text = _of_no_product(progress.problems)
+            text = _describe_unowned(progress.problems)
         ended = "cancelled" if self.ended_ms < 0 else f"at {clock(self.ended_ms)}"
         role = "warning" if progress.problems else "completed"
         return (Part(title, "title"), Part(f"  {text}", role)), (Part(ended, "muted"),)
 
 
-def _compare(progress: CheckProgress) -> str:
+def _describe_comparison(progress: CheckProgress) -> str:
     products, found = count(progress.count, "product"), len(progress.problems)
     rest = f", {progress.without_digest:,} without a digest" if progress.without_digest else ""
     return (f"{found:,} of {products} differ from their record" if found else f"{products} match their records") + rest
 
 
-def _of_no_product(problems: Sequence[CacheProblem]) -> str:
+def _describe_unowned(problems: Sequence[CacheProblem]) -> str:
     total_bytes = sum(max(0, each.size_bytes) for each in problems)
     if not problems:
         return "every file belongs to a product"
@@ -440,7 +451,7 @@ def _progress_line(title: str, progress: CheckProgress, width: int) -> tuple[Seq
     cancels = (Part("c", "key"), Part(" cancels", "muted"))
     found = f", {len(progress.problems):,} found" if progress.problems else ""
     if not progress.whole:
-        text = f"  {count(progress.done, 'folder')} looked into{found}"
+        text = f"  {count(progress.done, 'folder')} checked{found}"
         return (Part(title, "title"), Part(text, "processing")), cancels
     read = f"{size_text(progress.done)} of {size_text(progress.whole)}"
     text = f"  {progress.count:,} of {count(progress.of_count, 'product')}, {read}{found}  "

@@ -72,7 +72,7 @@ _PROBLEMS = {"damaged": ("failed", "failed"), "missing": ("warning", "warning"),
 def share_row(at: int, share: CacheShare) -> ListedRow:
     """Return the row of a platform, folder, builder or product.
 
-    If all its products were made in the last 24 h, "made" says "all", because other columns show their number and size.
+    If all its products were made in the last 24 h, the column "made" shows "all", because other columns show number and size.
     """
     made = "all" if share.made == share.count else f"{share.made:,}, {size_text(share.made_bytes)}"
     cells = {
@@ -132,7 +132,7 @@ class LargestProducts(SideTable):
 
 
 class CacheTables:
-    """The tables of amounts by platform, folder, builder and product, and of findings; each widget is `cache-<name>`."""
+    """The tables of sizes by platform, folder, builder and product, and of findings; the id of each widget is `cache-<name>`."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
@@ -166,7 +166,7 @@ class CacheTables:
 
     def show_findings(self, progress: CheckProgress) -> None:
         """Show the findings so far."""
-        # An equal number means equal findings, because a check only adds findings.
+        # If the number of findings is equal, the findings are equal, because a check only adds findings.
         if len(progress.problems) != self._problems.row_count():
             self._problems.show(progress.problems)
         self.findings.refresh_model()
@@ -224,7 +224,7 @@ class CacheTables:
 
 
 class CachePane(Pane):
-    """The screen: amounts above, findings below."""
+    """The Shared cache screen: numbers and sizes of products above, findings of a check below."""
 
     DEFAULT_CSS = """
     CachePane { layout: vertical; }
@@ -314,7 +314,7 @@ class CachePane(Pane):
         self._is_informed = self._is_informed or bool(batch)
 
     def on_frame(self) -> None:
-        """Read the contents if the engine is idle; check whether files to delete are gone."""
+        """Read the contents if the engine is idle; check whether the engine has deleted the files that it was asked to delete."""
         self.inventory.read_if_stale()
         if self._is_informed:
             self.repair_commands.find_gone()

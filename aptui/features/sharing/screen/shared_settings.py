@@ -32,11 +32,11 @@ _MEANINGS = {"inactive": "not used", "client": "read", "server": "read and writt
 _KINDS = {"glob": "Wildcard", "regex": "Regex"}
 _WIDE_COLUMNS = 110
 _WORTH_SHOWING_MS = 50
-"""Minimum time that is displayed, in ms: a shorter time would be displayed as 0.0 s."""
+"""Minimum saved or lost time (ms) that is displayed; a shorter time would be displayed as 0.0 s."""
 
 
 class SharingRow(Struct, frozen=True):
-    """A pattern that the user edits; `kind` is glob or regex."""
+    """A pattern of the shared cache that the user edits; `kind` is glob or regex. The default values are those of a new pattern."""
 
     name: str = "New Name"
     kind: str = "glob"
@@ -215,7 +215,11 @@ class SharedSettings:
                 self._edit(made(text.strip()))
 
         Prompt.ask(
-            self._shell.app, label, take_answer, value=value, check=lambda text: "" if text.strip() else "say something, or Esc"
+            self._shell.app,
+            label,
+            take_answer,
+            value=value,
+            check=lambda text: "" if text.strip() else "enter a text, or press Esc",
         )
 
     def _edit(self, draft: Draft) -> None:

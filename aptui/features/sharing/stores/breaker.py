@@ -49,7 +49,7 @@ class DeadlineExecutor:
         raise TooSlow
 
     def ask(self, call: Callable[[], T]) -> Future[T]:
-        """Run a call."""
+        """Queue a call; the result is a future of its result."""
         answer: Future[T] = Future()
         with self._lock:
             if self._idle > 0:
@@ -79,15 +79,17 @@ class DeadlineExecutor:
 
 
 FAILURES = 5
+"""Number of failures in a row that opens a breaker."""
 _FIRST_REST_S = 30.0
 _LONGEST_REST_S = 600.0
+"""First and longest time for which a breaker stays open, in seconds."""
 
 
 class Breaker:
     """A circuit breaker; any thread may use it.
 
     Args:
-        failures: number of failures in a row that opens it.
+        failures: number of failures in a row that opens the breaker.
         rest_s: how long the breaker stays open; each further failure doubles this time, up to ten minutes.
     """
 
@@ -108,7 +110,7 @@ class Breaker:
             return self._failures >= self._limit and (self._is_probed or self._clock() < self._until)
 
     def allows(self) -> bool:
-        """Return whether the store may be called now; after the pause only one caller may, until its result is known."""
+        """Return whether the store may be called now. After the pause, only one call is allowed until its result is known."""
         with self._lock:
             if self._failures < self._limit:
                 return True
@@ -118,7 +120,7 @@ class Breaker:
             return True
 
     def note_success(self) -> None:
-        """Note an answer of the store, even if it has no result."""
+        """Note that the store has answered, also if the answer is that it has no result."""
         with self._lock:
             self._failures, self._is_probed, self._rest_s = 0, False, self._first_rest_s
 

@@ -1,8 +1,8 @@
 """The store of this machine and its maintenance: results of all checkouts, placed into a cache by reflink, link or copy.
 
-It has the layout of `folder_store`, so `cache_server` can serve it. Blobs are read-only. If the file system cannot share bytes
-(reflink), a placed product is a copy, or with `links: hard` a hard link to the blob. A blob is used without a check while its size
-and times, including the inode's change time, equal the values at the last check. Otherwise the blob's bytes are checked, and a
+The store has the layout of `folder_store`, so `cache_server` can serve it. Blobs are read-only. If the file system cannot share
+bytes (reflink), a placed product is a copy, or with `links: hard` a hard link to the blob. A blob is used without a check while its
+size and times, including the inode's change time, equal the values at the last check. Otherwise the blob's bytes are checked, and a
 changed blob is removed.
 
 Records have a seal of this machine (`here`), made with a secret in the store. Records that other machines have uploaded need a
@@ -48,10 +48,14 @@ The engine may still be placing results that were used more recently.
 _TARGET_SHARE = 0.9
 """Target of a cleanup, as a share of the size limit. Without this margin, the store would be full again at once."""
 _BATCH = 200
+"""Number of files that a cleanup removes while it holds the exclusive lock once."""
 
 
 class StoreMaintenance(Struct):
-    """Result of a maintenance action; `is_busy`: another process is cleaning up, so nothing was done."""
+    """Result of a maintenance action: numbers and size of the files in the store, and of the removed files.
+
+    `damaged` are paths below the store. `is_busy`: another process is cleaning up, so nothing was done.
+    """
 
     records: int = 0
     blobs: int = 0
@@ -76,7 +80,7 @@ class _BlobEntry(msgspec.Struct):
     digest: bytes
 
 
-class _Naming(msgspec.Struct):
+class _NamedBlobs(msgspec.Struct):
     """The fields of a record that name blobs. Lists of variants and files of other programs name no blobs."""
 
     products: list[_BlobEntry] = []
@@ -110,7 +114,7 @@ def gc(root: str, limit_bytes: int, *, clock: Callable[[], float] = time.time) -
 
 
 def verify(root: str) -> StoreMaintenance:
-    """Read all files; damaged ones are removed and listed."""
+    """Read all files; remove and list the damaged files."""
     result = StoreMaintenance()
     for entry in _entries(root):
         if _is_whole(entry):
@@ -141,7 +145,8 @@ def _read_digests(record: _Entry) -> list[str]:
     try:
         with open(record.path, "rb", opener=open_noatime) as file:
             return [
-                blob.digest.hex() for blob in msgspec.json.decode(part_sealed(file.read())[2], type=prepare_form(_Naming)).products
+                blob.digest.hex()
+                for blob in msgspec.json.decode(part_sealed(file.read())[2], type=prepare_form(_NamedBlobs)).products
             ]
     except (OSError, Mismatch, msgspec.DecodeError, RecursionError):
         return []
@@ -215,6 +220,7 @@ def _folders(path: str) -> list[str]:
 
 _SECRET_BYTES = 32
 _HERE = "here"
+"""Name of the field of a sealed record that has the seal of this machine."""
 
 
 class LocalStore(FolderStore):
@@ -263,7 +269,7 @@ class LocalStore(FolderStore):
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
         """Publish a record; an untrusted record counts as absent."""
         _, _, body = record.part_sealed(data)
-        ours = record.with_field(data, _HERE, self._here(data, body, self._origin))
+        ours = record.with_field(data, _HERE, self._seal_here(data, body, self._origin))
         with name_errors(self.address), share_with_gc(self.address):
             if super().put_record(key, ours, if_absent=if_absent):
                 return True
@@ -379,7 +385,7 @@ class LocalStore(FolderStore):
         try:
             _, fields, body = record.part_sealed(data)
             here = fields.get(_HERE, "")
-            if any(hmac.compare_digest(here, self._here(data, body, origin)) for origin in self._origins):
+            if any(hmac.compare_digest(here, self._seal_here(data, body, origin)) for origin in self._origins):
                 return True
             if self._trust.is_open:
                 return False
@@ -388,7 +394,7 @@ class LocalStore(FolderStore):
             return False
         return True
 
-    def _here(self, data: bytes, body: bytes, origin: str) -> str:
+    def _seal_here(self, data: bytes, body: bytes, origin: str) -> str:
         kind = data[:64].split(b" ")[1]
         return hmac.new(self._secret, b"\0".join((self._trust.policy, origin.encode(), kind, body)), hashlib.sha256).hexdigest()
 

@@ -154,7 +154,7 @@ def alone(root: str) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def cleaning(root: str) -> Iterator[bool]:
-    """Hold the lock of a cleanup; yields False if another process holds it."""
+    """Hold the lock of a cleanup during the `with` block; yield False if another process holds the lock."""
     descriptor = os.open(os.path.join(root, "gc"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -196,6 +196,7 @@ def _is_dead(path: str) -> bool:
 _FICLONE = 0x40049409
 """Request number of ioctl_ficlone(2), which makes two files share their bytes until one of the files is written."""
 _MEMO = "user.aptui"
+"""Name of the extended attribute with the note that a file's bytes were checked."""
 _SLACK_NS = 50_000_000
 """Maximum time (nanoseconds) from a note to this program's own changes of the inode, such as chmod and rename.
 
@@ -205,7 +206,9 @@ modification time but not the change time.
 _CANNOT = frozenset(
     {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EMLINK, errno.EACCES}
 )
+"""Errors of file systems that cannot make reflinks or hard links."""
 _no_reflinks: set[tuple[int, int]] = set()
+"""{(device of the source, device of the target's folder)} between which reflinks are not possible."""
 
 
 def reflink(source: str, target: str) -> bool:
@@ -255,12 +258,10 @@ def copy(source: str, target: str) -> None:
 
 
 def remember(path: str) -> None:
-    """Note in an extended attribute of a file, if the file system has them, that its bytes were checked.
+    """Note that the bytes of a file were checked, in an extended attribute of the file, if the file system has these attributes.
 
-    All hard links of the file share the note.
-
-    The note is valid while size and modification time stay equal, the inode does not change later than `_SLACK_NS` after the note,
-    and the machine does not reboot. So all files are checked again after a power cut.
+    All hard links of the file share the note. The note is valid while size and modification time stay equal, the inode does not
+    change later than `_SLACK_NS` after the note, and the machine does not reboot. So all files are checked again after a power cut.
     """
     with contextlib.suppress(OSError):
         state = os.stat(path)

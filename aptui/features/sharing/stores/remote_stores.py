@@ -38,14 +38,17 @@ SLOWEST_BYTES_PER_S = 1 << 20
 The timeout of a transfer is the timeout of an operation plus the time for the bytes at this rate.
 """
 _STALL_S = 5.0
+"""Timeout of a single read or write on a connection, in seconds."""
 _IDLE_CONNECTIONS = 8
+"""Maximum number of open connections without a request."""
 _SENT_AT_ONCE = 64 * 1024
+"""Maximum number of bytes of a single write to a connection."""
 _Buffer = TypeVar("_Buffer", bytearray, memoryview)
 
 
 _SMALL_RECORD_BYTES = 256 << 10
 """Maximum size (bytes) of a small record. A record has some hundred bytes, and about a hundred bytes more per product."""
-_one_large = threading.Lock()
+_large_record_lock = threading.Lock()
 
 
 class HttpStore:
@@ -92,26 +95,26 @@ class HttpStore:
                 return None
             data = answer.read(_SMALL_RECORD_BYTES)
             if len(data) == _SMALL_RECORD_BYTES:
-                data += self._rest(answer)
+                data += self._read_large(answer)
             _expect_whole(answer, len(data))
             return data
 
-    def _rest(self, answer: http.client.HTTPResponse) -> bytes:
-        """Read the rest of a large record.
+    def _read_large(self, answer: http.client.HTTPResponse) -> bytes:
+        """Return the bytes of a large record after its first `_SMALL_RECORD_BYTES` bytes.
 
-        Only one thread at a time does this, so that several very long answers do not fill the memory.
+        Only one thread at a time reads a large record, so that several very long answers do not fill the memory.
         """
-        if not _one_large.acquire(timeout=self._limit_s):
+        if not _large_record_lock.acquire(timeout=self._limit_s):
             raise StoreError("reading other large records took too long", where=self.address)
         try:
             return answer.read(MAX_RECORD_BYTES + 1 - _SMALL_RECORD_BYTES)
         finally:
-            _one_large.release()
+            _large_record_lock.release()
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
         """Publish a record.
 
-        If the server ignores `If-None-Match`, another writer may publish a record between our check and our upload.
+        If the server ignores `If-None-Match`, another writer may publish a record between the check and the upload.
         """
         if if_absent and self._has("ac", key):
             return False
@@ -282,7 +285,9 @@ class _Connection(http.client.HTTPConnection):
 class _Timed(io.RawIOBase):
     """Reads a socket until the deadline of its connection. Single bytes that trickle in do not extend the deadline.
 
-    `held` keeps the socket open if the connection is closed before the answer is read (`Connection: close`).
+    Args:
+        held: the answer's own reader; it keeps the socket open if the connection is closed before the answer is read
+            (`Connection: close`).
     """
 
     def __init__(self, sock: socket.socket, connection: _Connection, held: io.BufferedIOBase) -> None:
@@ -321,7 +326,7 @@ def _chunks(answer: http.client.HTTPResponse) -> Iterator[bytes]:
 
 
 def _expect_whole(answer: http.client.HTTPResponse, got: int) -> None:
-    """Raise an error if the answer is incomplete; `length` is the number of missing bytes."""
+    """Raise an error if the answer is incomplete: `answer.length` is the number of missing bytes."""
     if answer.length and got <= MAX_RECORD_BYTES:
         raise StoreError("the server ended its answer too early")
 
@@ -365,7 +370,8 @@ class ObjectStore:
         shared: dict[str, Any] = dict(options or {})
         if not address.startswith("memory:"):
             shared = {
-                "client_options": {"timeout": timeout, "connect_timeout": timeout, **_plain()} | shared.pop("client_options", {}),
+                "client_options": {"timeout": timeout, "connect_timeout": timeout, **_http_option()}
+                | shared.pop("client_options", {}),
                 "retry_config": {"max_retries": 1, "retry_timeout": timeout},
             } | shared
         try:
@@ -444,8 +450,11 @@ class ObjectStore:
             raise StoreError(f"the object store reports an error: {_first_line(error)}", where=self.address) from None
 
 
-def _plain() -> dict[str, bool]:
-    """Allow HTTP without TLS if the environment does, as obstore itself would without client options."""
+def _http_option() -> dict[str, bool]:
+    """Return the client option that allows HTTP without TLS if the environment allows it.
+
+    Without client options, obstore itself would read the environment.
+    """
     return {"allow_http": True} if os.environ.get("AWS_ALLOW_HTTP", "").lower() in {"1", "true"} else {}
 
 

@@ -73,7 +73,7 @@ def finds(monkeypatch, *steps: CheckProgress) -> None:
 def test_check_findings_are_reported_before_the_check_ends(room, monkeypatch):
     finds(monkeypatch, CheckProgress(1, problems=(STRAY,)), CheckProgress(2, problems=(STRAY, LONELY)))
     room.look.find_unowned()
-    assert said(room.look) == "Unowned files  0 folders looked intoc cancels"
+    assert said(room.look) == "Unowned files  0 folders checkedc cancels"
     room.look._task.run()
 
     assert [each.problems for each in room.found] == [(), (STRAY,), (STRAY, LONELY)]
