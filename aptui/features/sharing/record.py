@@ -75,7 +75,7 @@ class Seal(Struct, frozen=True):
         if self.team_key:
             fields.append(f"mac={self._mac(kind, body)}")
         if self.signing_key:
-            public, signature = _sign(self.signing_key, self._covered_bytes(kind, body))
+            public, signature = _sign(self.signing_key, self._join_covered(kind, body))
             fields.append(f"by={public.hex()} sig={signature.hex()}")
         return b"%s %s %s\n%s" % (_MAGIC, kind.encode(), " ".join(fields).encode(), body)
 
@@ -103,16 +103,16 @@ class Seal(Struct, frozen=True):
         parts = (self.namespace.encode(), hashlib.sha256(self.team_key).digest() if self.team_key else b"", *sorted(self.writers))
         return hashlib.sha256(b"\0".join(parts)).digest()
 
-    def _covered_bytes(self, kind: str, body: bytes) -> bytes:
+    def _join_covered(self, kind: str, body: bytes) -> bytes:
         return b"\0".join((_MAGIC, self.namespace.encode(), kind.encode(), body))
 
     def _mac(self, kind: str, body: bytes) -> str:
-        return hmac.new(self.team_key, self._covered_bytes(kind, body), hashlib.sha256).hexdigest()
+        return hmac.new(self.team_key, self._join_covered(kind, body), hashlib.sha256).hexdigest()
 
     def _is_signed(self, kind: str, fields: dict[str, str], body: bytes) -> bool:
         public = bytes.fromhex(fields.get("by", ""))
         return public in self.writers and _is_signature(
-            public, bytes.fromhex(fields.get("sig", "")), self._covered_bytes(kind, body)
+            public, bytes.fromhex(fields.get("sig", "")), self._join_covered(kind, body)
         )
 
 
