@@ -203,7 +203,7 @@ class ConnectionsChanged(Struct, frozen=True):
 
 
 class ShowRequested(Struct, frozen=True):
-    """A user asked to see this source, or its product `product` (a name, "" = none), in the editor or on the screen."""
+    """Request of a user to show this source, or its product `product` (a name, "" = none), in the editor or on the screen."""
 
     cause: int
     source: RelPath

@@ -25,7 +25,7 @@ class PlannedInput(Struct, frozen=True):
 
 
 class AnalyseOrder(Struct, frozen=True):
-    """Order to ask the builder named `builder` for its jobs. `root` is the scan folder's absolute path.
+    """Order to call `create_jobs` of the builder named `builder`. `root` is the scan folder's absolute path.
 
     `platforms` are the ids of the platforms to plan jobs for. `settings` is what folders adjust (`core.settings.FolderAdjustment`),
     "" for nothing. `declared` are the paths and patterns (in lower case) that the last analysis declared as source dependencies,

@@ -20,7 +20,7 @@ _ASKED_SIZE = 1 << 15
 
 
 class MatchedBuilders(Struct, frozen=True):
-    """The builders that want a path.
+    """The builders that process a path: a pattern matches the path, and a platform of the scan folder is enabled.
 
     `copies`: number of jobs for the path, without folder settings, if all these jobs copy the file, else 0. `kind` is the same for
     all paths of one scan folder that the same patterns match.
@@ -48,11 +48,11 @@ class Planner:
         self._order = {builder.uuid: index for index, builder in enumerate(project.builders)}
 
     def builders_for(self, rel: RelPath, scan_folder: int) -> tuple[Builder, ...]:
-        """Return the builders that want `rel`, in the order of the configuration."""
+        """Return the builders that process `rel`, in the order of the configuration."""
         return self.find(rel, scan_folder).builders
 
     def find(self, rel: RelPath, scan_folder: int) -> MatchedBuilders:
-        """Return the builders that want `rel`, as a record."""
+        """Return the builders that process `rel`, as a record."""
         found = self._asked.get((rel, scan_folder))
         if found is None:
             matching = () if is_settings(rel) else self._patterns.builders_for(rel, self._roots.get(scan_folder, ""))
@@ -73,7 +73,7 @@ class Planner:
         return MatchedBuilders(tuple(builders), copies, kind)
 
     def wants(self, rel: RelPath, scan_folder: int) -> bool:
-        """Whether any builder has a pattern for `rel`."""
+        """Whether any builder processes `rel`."""
         return bool(self.find(rel, scan_folder).builders)
 
     def platforms_of(self, builder: Builder, source: Source | FileFact) -> tuple[str, ...]:

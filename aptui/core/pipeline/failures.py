@@ -100,14 +100,14 @@ class Failures(PipelinePart):
 
         Args:
             job: the job.
-            text: its error.
-            now_ms: when it failed.
+            text: the error of the job.
+            now_ms: when the job failed.
             kind: the kind of failure (`core.retry`), None if no setting can have made the job fail.
-            keeps_claims: whether it keeps its claims of product names.
-            drops_products: whether its products are deleted.
+            keeps_claims: whether the job keeps its claims of product names.
+            drops_products: whether the products of the job are deleted.
         """
         job.error, job.flaky, job.is_forced, job.stale_count = text, "", False, 0
-        builder = self._jobs.builders[job.builder]
+        builder = self._builders[job.builder]
         committed = job.failure.committed if job.failure is not None else None
         inputs = job.planned_inputs if job.planned is not None else ()
         settings = () if kind is None else self._list_settings(job, kind)
@@ -130,10 +130,10 @@ class Failures(PipelinePart):
                 if job.is_draft:
                     self._ledger.drop("drop_draft", (job.id,))
             if not keeps_claims:
-                self._jobs.todo.extend((other, True) for other in self._jobs.conflicts.release_names(job, gone))
+                self._todo.extend((other, True) for other in self._jobs.conflicts.release_names(job, gone))
         else:
             siblings = [other for other in job.source.jobs.values() if other.builder == job.builder]
-            self._jobs.todo.extend((other, False) for other in siblings if other.state not in SETTLED or other.is_forced)
+            self._todo.extend((other, False) for other in siblings if other.state not in SETTLED or other.is_forced)
             # A clean build has no jobs of an analysis that fails. So a failed job of this analysis must give up its claims of
             # product names.
             for other in siblings:
@@ -145,8 +145,8 @@ class Failures(PipelinePart):
         self._jobs.note_settled(job, is_changed=True)
 
     def _list_settings(self, job: Job, kind: str) -> Manifest:
-        builder = self._jobs.builders[job.builder]
-        return list_settings(self._jobs.project, builder, job.source.rel, kind, job.error, is_analysis=job.is_analysis)
+        builder = self._builders[job.builder]
+        return list_settings(self._project, builder, job.source.rel, kind, job.error, is_analysis=job.is_analysis)
 
     def list_settings_now(self, job: Job) -> Manifest:
         """Return the current settings that may have caused the failure of `job`; () = no setting can cause it."""
@@ -160,7 +160,7 @@ class Failures(PipelinePart):
         """Whether a scan with retries runs the failed `job` again, although its inputs and settings did not change."""
         if job.failure is None or job.failure.kind == FailureKind.OBSTACLE:
             return True
-        return self._jobs.project.retry_failed is RetryFailed.ALWAYS and not job.failure.is_expensive
+        return self._project.retry_failed is RetryFailed.ALWAYS and not job.failure.is_expensive
 
     @staticmethod
     def remember_run(job: Job) -> None:
@@ -184,12 +184,12 @@ class Failures(PipelinePart):
         self._jobs.feed(job, Trigger.RETRY)
         if not job.is_analysis:
             self._put_run(job, text, now_ms)
-        self._jobs.ready.push(job)
+        self._ready.push(job)
         self._jobs.save(job)
         self._reports.report(job)
 
     def _put_run(self, job: Job, text: str, now_ms: int) -> None:
-        version = self._jobs.builders[job.builder].version
+        version = self._builders[job.builder].version
         self._ledger.put(
             "put_run",
             (

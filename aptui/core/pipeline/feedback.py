@@ -107,7 +107,7 @@ class Drafts(PipelinePart):
         """Return the jobs whose finals are due now, [] while any other work is pending. The caller evaluates these jobs."""
         while (self._pending or self._held) and self._is_quiet():
             if not self._pending:
-                if self._jobs.running:  # running jobs may still make inputs of the finals
+                if self._running:  # running jobs may still make inputs of the finals
                     return []
                 self._pending, self._held = self._held, {}
                 self._takes_any, self._has_moved = not self._has_moved, False
@@ -126,7 +126,7 @@ class Drafts(PipelinePart):
         for source in self._memory.load((key,)):
             source.fact = fact
             jobs += [job for job in source.jobs.values() if job.is_draft and job.state is JobState.COMPLETED]
-        due = [job for job in jobs if self._jobs.is_configured(job) and self._jobs.builders[job.builder].has_drafts]
+        due = [job for job in jobs if self._jobs.is_configured(job) and self._builders[job.builder].has_drafts]
         for job in due:
             job.is_due = True
         return due

@@ -87,7 +87,7 @@ class Spread(PipelinePart):
             self.spread(set())
 
     def spread_settings(self, folder: str, builders: frozenset[bytes]) -> None:
-        """Plan all sources below `folder` that one of `builders` wants."""
+        """Plan all sources below `folder` that one of `builders` processes."""
         if not builders:
             return
         facts = {fact.key: fact for fact in self._memory.archive.files_below(PathKey(f"{folder}/" if folder else ""))}
@@ -182,7 +182,7 @@ class Files(PipelinePart):
             if not number % _LOADED_TOGETHER:
                 self._memory.load(leaving[number : number + _LOADED_TOGETHER])
             self._plans.remove_source(key)
-            self._jobs.todo.extend((job, True) for job in self._jobs.conflicts.claimants(COMMON_PREFIX + key))
+            self._todo.extend((job, True) for job in self._jobs.conflicts.claimants(COMMON_PREFIX + key))
         for job in self._chains.producers(key for key, fact in keyed if not self._chains.is_intermediate(fact)):
             self._plans.force(job, "its intermediate product has the path of a source")
         for fact, others in event.clashes:
@@ -229,7 +229,7 @@ class Files(PipelinePart):
     def _unread(self, keyed: Collection[tuple[PathKey, FileFact]]) -> list[tuple[PathKey, FileFact]]:
         """Settle the files whose bytes are known or not needed; return the other files.
 
-        A file without a digest that builders want is loaded as a source only after it has been read.
+        A file without a digest that builders process is loaded as a source only after it has been read.
         """
         wanted = {key for key, fact in keyed if not fact.digest and self._planner.wants(fact.rel, fact.scan_folder)}
         self._memory.load([key for key, _fact in keyed if key not in wanted])
@@ -294,7 +294,7 @@ class Files(PipelinePart):
     def files_hashed(self, event: FilesHashed, *, may_group: bool) -> None:
         """Handle files that were read or could not be read.
 
-        With `may_group`, no earlier copies wait to be committed together with the copies of these files.
+        `may_group`: whether the copies of these files may be decided together, because no earlier copies wait for their commit.
         """
         changed: set[PathKey] = set()
         # A file that is missing in `hashing` was deleted while it was read.
@@ -329,7 +329,7 @@ class Files(PipelinePart):
         self._close_folders_of((*(key for key, _fact in facts), *(key for key, _text in event.unreadable), *event.unstable))
         self._spread.spread(changed)
         self._retry_fetched(facts)
-        for key, _fact in facts if self._jobs.waiters else ():
+        for key, _fact in facts if self._waiters else ():
             self._jobs.wake(key)
 
     def _note_read(self, key: PathKey, fact: FileFact) -> None:

@@ -65,7 +65,7 @@ class Identities(PipelinePart):
         self._jobs.save_source(source)
         self._put_legacy(source, legacy_of(source))
         self._compare_with_removed(source)
-        if self._jobs.reports.reports_every_step or self._jobs.reports.is_followed:
+        if self._reports.reports_every_step or self._reports.is_followed:
             self._ledger.notices.append(SourcesChanged(self._ledger.cause, ((source.rel, True),)))
         return source
 

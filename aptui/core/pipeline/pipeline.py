@@ -93,12 +93,12 @@ class Requests(PipelinePart):
         elif event.verb == "escalate":
             self._escalate(event)
         elif event.verb == "analyse":
-            for job in [job for job in self._jobs.ready if job.is_analysis]:
+            for job in [job for job in self._ready if job.is_analysis]:
                 self._escalate_job(job, event.value)
         elif event.verb == "interest":
             self._note_interest(event.keys, event.value)
         elif event.verb == "expire":
-            for key in self._jobs.ready.interest.expire(event.value):
+            for key in self._ready.interest.expire(event.value):
                 self._rank_again(key)
         elif event.verb == "save":
             self._jobs.save_unsaved(but_committing=True)
@@ -137,11 +137,11 @@ class Requests(PipelinePart):
             job.escalation = urgency
             self._ledger.touched[job.source] = None
             if job.state is JobState.QUEUED:
-                self._jobs.ready.push(job)
+                self._ready.push(job)
 
     def _note_interest(self, keys: Iterable[PathKey], number: int) -> None:
         """Boost the jobs of these sources, and of their dependencies that are in flight, up to a maximum."""
-        todo = [key for key in keys if self._jobs.ready.interest.note(key, number)]
+        todo = [key for key in keys if self._ready.interest.note(key, number)]
         followed = 0
         while todo:
             key = todo.pop()
@@ -150,7 +150,7 @@ class Requests(PipelinePart):
             if source is None or followed >= _MOST_FOLLOWED:
                 continue
             followed += 1
-            todo += [needed.key for needed in self._find_needed(source) if self._jobs.ready.interest.note(needed.key, number)]
+            todo += [needed.key for needed in self._find_needed(source) if self._ready.interest.note(needed.key, number)]
 
     def _find_needed(self, source: Source) -> Iterable[Source]:
         """Yield the dependencies of a source that are in flight; other dependencies need no urgency."""
@@ -173,7 +173,7 @@ class Requests(PipelinePart):
         source = self._memory.sources.get(key)
         for job in source.jobs.values() if source is not None else ():
             if job.state is JobState.QUEUED:
-                self._jobs.ready.push(job)
+                self._ready.push(job)
 
     def _dependencies_of(self, sources: Iterable[Source]) -> list[Source]:
         """Return all dependencies of these sources, direct and indirect, that are in flight."""
@@ -198,16 +198,16 @@ class Requests(PipelinePart):
                     job.is_forced = False
                     job.planned = job.planned or UNKNOWN
                     self._jobs.save(job)
-                    self._jobs.reports.report(job, is_settled=True)
+                    self._reports.report(job, is_settled=True)
                     self._jobs.note_settled(job, is_changed=True)
 
     def _stop(self) -> None:
         """Kill every run; at the next start these jobs are pending again."""
         self._jobs.save_unsaved()
-        if self._jobs.running:
-            self._ledger.order(KillRuns(self._ledger.cause, tuple(self._jobs.running)))
-            self._ledger.order(DiscardStaging(self._ledger.cause, tuple(self._jobs.running)))
-            self._jobs.running.clear()
+        if self._running:
+            self._ledger.order(KillRuns(self._ledger.cause, tuple(self._running)))
+            self._ledger.order(DiscardStaging(self._ledger.cause, tuple(self._running)))
+            self._running.clear()
 
 
 # The pending work is estimated in milliseconds: from the last run of each job, or from runs of its builder if the job never ran.

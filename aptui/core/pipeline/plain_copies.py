@@ -104,7 +104,7 @@ class PlainCopies(PipelinePart):
         self, source: Source | None, key: PathKey, fact: FileFact, rules: Sequence[CopyRule]
     ) -> list[Job] | list[None] | None:
         """Return the job of each rule, None for a new file. Return None if the file is not decided together with others."""
-        if self._jobs.chains.is_intermediate(fact):
+        if self._chains.is_intermediate(fact):
             return None  # the file is an intermediate, which another program may have changed
         if source is None:
             return [None for _rule in rules] if self._is_new(key) else None
@@ -128,8 +128,8 @@ class PlainCopies(PipelinePart):
 
     def _has_others(self, key: PathKey, fact: FileFact) -> bool:
         """Whether jobs of this file use other files, or jobs of other sources use it or wait for it."""
-        companions = self._jobs.graph.companions
-        if fact.is_duplicate or key in self._jobs.waiters:
+        companions = self._graph.companions
+        if fact.is_duplicate or key in self._waiters:
             return True
         return bool(companions) and bool(companions.find(fact.rel) or companions.find_owners(fact.rel) or companions.is_shared(key))
 
@@ -141,18 +141,18 @@ class PlainCopies(PipelinePart):
 
     def _rules_of(self, fact: FileFact) -> tuple[CopyRule, ...]:
         """Return the rules that copy a file, () if the file has other jobs, too."""
-        wanted = self._jobs.planner.find(fact.rel, fact.scan_folder)
+        wanted = self._planner.find(fact.rel, fact.scan_folder)
         found = self._rules.get(wanted.kind)
         if found is None:
             found = self._rules[wanted.kind] = tuple(self._make_rules(fact)) if wanted.copies else ()
         return found
 
     def _make_rules(self, fact: FileFact) -> Iterable[CopyRule]:
-        planner = self._jobs.planner
+        planner = self._planner
         for builder in planner.builders_for(fact.rel, fact.scan_folder):
             for plan in planner.inline_plans(builder, fact):
                 self._plans.reasons.save_rule(builder, plan.platform)
-                yield CopyRule(builder, plan, self._jobs.graph.rule(builder, plan.platform)[0], rows.pack_plan(plan, ()))
+                yield CopyRule(builder, plan, self._graph.rule(builder, plan.platform)[0], rows.pack_plan(plan, ()))
 
     def _plan_new(self, key: PathKey, fact: FileFact, copies: Iterable[tuple[CopyRule, int, Job | None]], took_ms: int) -> None:
         source_id = self._ledger.next_source_id()
@@ -189,7 +189,7 @@ class PlainCopies(PipelinePart):
         for state in {None if copy.job is None else copy.job.state for copy in self._planned}:
             machine.follow(state, _TO_COMMIT)
         planned, self._planned, self._now_ms = self._planned, [], now_ms
-        self._jobs.committing.update((copy.run_key, copy) for copy in planned)
+        self._committing.update((copy.run_key, copy) for copy in planned)
         took: dict[bytes, list[tuple[int, int]]] = {}
         for copy in planned:
             took.setdefault(copy.rule.builder.uuid, []).append((copy.duration_ms, copy.job.duration_ms if copy.job else 0))
@@ -250,7 +250,7 @@ class PlainCopies(PipelinePart):
         """Release the rows of the folders that waited for these copies, because the commit has ended."""
         keys = [copy.key for copy in copies]
         self._memory.end_placing(keys)
-        for key in keys if self._jobs.waiters else ():
+        for key in keys if self._waiters else ():
             self._jobs.wake(key)
 
     def as_commit(self, copy: PlainCopy) -> Commit:

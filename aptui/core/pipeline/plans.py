@@ -179,7 +179,7 @@ class Plans(PipelinePart):
 
     def evaluate_todo(self) -> None:
         """Evaluate the jobs and sources in `todo` until none is left, or until a commit is in progress."""
-        while self._todo and not self._jobs.committing:  # the next event reports the effects of the commit
+        while self._todo and not self._committing:  # the next event reports the effects of the commit
             job, is_retry = self._todo.popleft()
             self._reconsider(job, is_retry=is_retry)
             if job.is_doubted:
@@ -189,7 +189,7 @@ class Plans(PipelinePart):
 
     def end_chains(self) -> None:
         """Evaluate the jobs that wait for missing intermediates, if no chain can grow any more, so that no job will make them."""
-        while CHAINS_END in self._jobs.waiters and self._are_chains_still() and not self._jobs.committing:
+        while CHAINS_END in self._waiters and self._are_chains_still() and not self._committing:
             self._memory.has_grown = True
             self._jobs.wake(CHAINS_END)
             self.evaluate_todo()
@@ -197,7 +197,7 @@ class Plans(PipelinePart):
 
     def _are_chains_still(self) -> bool:
         """Whether no job can add a source any more, except jobs that wait for the end of all chains."""
-        memory, waiting = self._memory, self._jobs.waiters.of(CHAINS_END)
+        memory, waiting = self._memory, self._waiters.of(CHAINS_END)
         if memory.awaited or memory.hashing or not memory.scan_is_done or memory.moving > len(waiting):
             return False
         return memory.moving <= sum(map(may_add_sources, waiting))
@@ -323,7 +323,7 @@ class Plans(PipelinePart):
             job.priority, job.is_critical = plan.priority, plan.is_critical
             if has_new_mark:
                 self._jobs.save(job)
-                self._jobs.reports.report(job, is_settled=True, is_run=False)
+                self._reports.report(job, is_settled=True, is_run=False)
             self._todo.append((job, is_retry))
         if len(source.jobs) > len(named):
             for index, job in list(source.jobs.items()):
@@ -348,7 +348,7 @@ class Plans(PipelinePart):
         key = job.source.key
         # The source is being read, or is still changing, so a run that starts now could use old bytes.
         if key in self._memory.hashing or key in self._memory.unstable:
-            self._jobs.waiters.add(key, job)
+            self._waiters.add(key, job)
             return
         problem = job.source.misidentity or self._settings.problem(job.source.key)
         if problem:
@@ -445,17 +445,17 @@ class Plans(PipelinePart):
 
     def _wait(self, job: Job, assembly: Assembly) -> None:
         """Make `job` wait until all missing parts of its manifest are known."""
-        self._jobs.waiters.add_all(assembly.waits, job)
+        self._waiters.add_all(assembly.waits, job)
         if assembly.unread:
             self._jobs.hash(assembly.unread.items())
-        interest = self._jobs.ready.interest.of(job.source.key)
+        interest = self._ready.interest.of(job.source.key)
         for blocker in assembly.blockers:
-            if interest and self._jobs.ready.interest.note(blocker.source.key, interest) and blocker.state is JobState.QUEUED:
-                self._jobs.ready.push(blocker)
+            if interest and self._ready.interest.note(blocker.source.key, interest) and blocker.state is JobState.QUEUED:
+                self._ready.push(blocker)
             if (job.is_critical or job.escalation) and blocker.escalation < max(job.escalation, _DEPENDENCY_ESCALATION):
                 blocker.escalation = max(job.escalation, _DEPENDENCY_ESCALATION)
                 if blocker.state is JobState.QUEUED:
-                    self._jobs.ready.push(blocker)
+                    self._ready.push(blocker)
         if not (job.state is JobState.WAITING and job.planned is None):
             self._jobs.hold_back(job)
             self._jobs.feed(job, Trigger.BLOCK if job.state is JobState.QUEUED else Trigger.PLAN)
@@ -478,13 +478,13 @@ class Plans(PipelinePart):
         self._jobs.feed(job, Trigger.PLAN)
         self._jobs.feed(job, Trigger.UNBLOCK)
         if not self._jobs.use_copy(job):
-            self._jobs.ready.push(job)
+            self._ready.push(job)
         self.reasons.save_rule(self._builders[job.builder], job.platform)
         if was_current:
             self._memory.unsaved.mark_outdated(job)
         self._jobs.save_plan(job)
         if job.is_finishing:
-            self._jobs.ledger.put("put_draft", (job.id, number))
+            self._ledger.put("put_draft", (job.id, number))
         self._reports.report(job)
 
     def _is_new_by_folder(self, job: Job) -> bool:

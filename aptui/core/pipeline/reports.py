@@ -68,7 +68,7 @@ class Reports:
     def report(self, job: Job, *, is_settled: bool = False, is_run: bool = True) -> None:
         """Report a change of `job`. Unsettled jobs are reported only if a client follows every step; `is_run`: see `JobChanged`.
 
-        Clients that poll get the latest state of unsettled jobs from `latest`. A listener that wants every step is notified of a
+        Clients that poll get the latest state of unsettled jobs from `latest`. A listener of every step is notified of a
         run when a worker has started the run (`list_started`), or just before the end of the run.
         """
         is_unsettled = job.state in _UNSETTLED
@@ -92,7 +92,7 @@ class Reports:
         self._ledger.notices.append(notice)
 
     def list_started(self, at_work: Collection[int]) -> list[JobChanged]:
-        """Return notices of the runs that workers have started since the last call, for listeners that want every step.
+        """Return notices of the runs that workers have started since the last call, for listeners of every step.
 
         Args:
             at_work: run keys of the runs that workers have started.

@@ -66,7 +66,7 @@ class Analyses(PipelinePart):
             self._jobs.feed(job, Trigger.PLAN)
             job.planned = None
             self._jobs.save(job)
-            self._jobs.todo.append((job, True))
+            self._todo.append((job, True))
             return
         if job.ties is not None or result.used.began_ns:
             job.ties = job.ties or Ties()
@@ -116,7 +116,7 @@ class Analyses(PipelinePart):
         self._adopt_edges(job, edges)
         job.planned = None
         self._jobs.save(job)
-        self._jobs.todo.append((job, True))
+        self._todo.append((job, True))
 
     def _record_hidden(self, job: Job, result: AnalyseResult) -> None:
         """Record the digests of the hidden files that an analysis read, or did not find."""
@@ -181,7 +181,7 @@ class Analyses(PipelinePart):
 
     def _find_undeclared(self, job: Job, builder: Builder, plan: JobPlan) -> str:
         """Return the error of a job for an undeclared platform, "" if the platform is declared and not enabled."""
-        project = self._jobs.project
+        project = self._project
         tags = {tag for platform in project.platforms for tag in platform.tags}
         ids = [platform.id for platform in project.platforms if platform.id != COMMON_PLATFORM]
         others = {*project.resting_platforms, *project.disabled_platforms, *(set(project.declared_platforms) - tags)}
@@ -398,7 +398,7 @@ class Runs(PipelinePart):
 
     def _is_tried_again(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> bool:
         """Retry a failed run if a rule says so; return whether it is retried."""
-        rule = self._builders[job.builder].retry or self._jobs.project.retry
+        rule = self._builders[job.builder].retry or self._project.retry
         if rule is None or not rule.covers(result.kind) or len(job.tried) >= rule.times:
             return False
         job.tried = (*job.tried, result.kind)

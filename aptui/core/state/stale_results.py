@@ -1,6 +1,6 @@
 """Finds stale results: a file that a run used changed while it ran. The job of a stale result is planned again.
 
-`core.pipeline.run_results` asks this module before it commits a result. A committed result cannot be stale: `core.pipeline.plans`
+`core.pipeline.run_results` uses this module before it commits a result. A committed result cannot be stale: `core.pipeline.plans`
 compares fingerprints to find out whether a job must run again.
 
 The report of a run is compared with the known state of files at the start of the run. Five rules cover files that were known

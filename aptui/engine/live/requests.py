@@ -80,7 +80,7 @@ class InterestRequests:
             self._live.engine.ask("expire", value=gone)
 
 
-# The log so far of a running job (`port.ReadRunLog`): its worker is asked, and the answer is passed on to the client.
+# The log so far of a running job (`port.ReadRunLog`): requested from its worker, and passed on to the client.
 #
 # Every client is answered within a second, with the last known log if the worker is late or the run has ended.
 

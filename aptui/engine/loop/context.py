@@ -60,10 +60,6 @@ class Inbox:
         """Append an event to the inbox."""
         self._waiting.append(event)
 
-    def names_folder(self, folder: str) -> bool:
-        """Whether a waiting event describes this relative folder (lower case)."""
-        return any(isinstance(event, FolderSeen) and event.folder == folder for event in self._waiting)
-
     def folders(self) -> set[str]:
         """Return the relative folders (lower case) that waiting events describe."""
         return {event.folder for event in self._waiting if isinstance(event, FolderSeen)}

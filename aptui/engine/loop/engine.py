@@ -388,7 +388,7 @@ class Engine:
     def is_unknown_path(self, key: PathKey) -> bool:
         """Whether a path is unknown to the pipeline, the inbox and the database, so that a missing file can be ignored."""
         folder = parent(key)
-        is_pending = folder in self.pipeline.jobs.memory.folders or self.inbox.names_folder(folder)
+        is_pending = folder in self.pipeline.jobs.memory.folders or folder in self.inbox.folders()
         return not (is_pending or self.archive.folders.variants(key))
 
     def check_products(self) -> None:

@@ -187,7 +187,7 @@ class PreparedSession:
             self.mistakes = SettingsTree(replace(self.project, builders=self.builders), texts).problems
 
     def _are_settled(self, archive: LastRun) -> bool:
-        """Whether the last run of each of the asked platforms had this configuration, and no later run found a change."""
+        """Whether the last run of each platform in `asked` had this configuration, and no later run found a change."""
         if self.asked is None:
             return False
         from aptui.engine.scan.settled_platforms import PLATFORMS_STATE, SettledPlatforms

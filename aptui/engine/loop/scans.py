@@ -66,7 +66,7 @@ class SingleFiles:
     def check(self, folder: str, named: Mapping[PathKey, bytes]) -> tuple[FileFact, ...] | None:
         """Return the current facts of these files of a relative folder (lower case); None = check the folder as a whole."""
         context = self._context
-        if len(named) > _AT_MOST or folder in context.pipeline.jobs.memory.folders or context.inbox.names_folder(folder):
+        if len(named) > _AT_MOST or folder in context.pipeline.jobs.memory.folders or folder in context.inbox.folders():
             return None
         facts: list[FileFact] = []
         for key, path in named.items():
@@ -193,7 +193,7 @@ class Scans:
         """
         self._single_files = SingleFiles(context, self.is_own)
         self._settings = FolderSettings(context.wake)
-        self._clocks = FileClocks(context.roots)
+        self._clocks = FileClocks(context.roots, longest_ns=RACY_NS)
         self.fresh_reads = FreshReads(self._clocks)
         self.links = opening.walk.links if opening.walk is not None else FileLinks()
         self._begun_ns = 0
@@ -381,7 +381,7 @@ class Scans:
 
     def note_read(self, fact: FileFact, read_ns: int, read_s: float) -> None:
         """Record that a file was read. The reading began at `read_ns` (since 1970) or later, which is `read_s` (monotonic)."""
-        self.fresh_reads.note(fact, read_ns, read_s, RACY_NS)
+        self.fresh_reads.note(fact, read_ns, read_s)
 
     # --------------------------------------------------------------------------------------------------- checks of products
 
@@ -430,8 +430,8 @@ class Scans:
     ) -> tuple[bytes, tuple[FileFact, ...]]:
         checked_ns, clocks = self._checked_ns.get(folder, self._begun_ns), self._clocks
         digest, facts = without_fresh(self.fresh_reads, folder, digest, facts)
-        if clocks.are_any_fresh(part, facts, checked_ns, RACY_NS):
-            facts = [replace(fact, mtime_ns=0) if clocks.is_fresh(part, fact, checked_ns, RACY_NS) else fact for fact in facts]
+        if clocks.are_any_fresh(part, facts, checked_ns):
+            facts = [replace(fact, mtime_ns=0) if clocks.is_fresh(part, fact, checked_ns) else fact for fact in facts]
             digest = b""
         return digest, tuple(facts)
 

@@ -64,9 +64,9 @@ class Pool:
     Args:
         builders, platforms: sent to the workers at their start.
         size: maximum number of workers, without the reserved worker for critical orders. A worker is started when there is work.
-        selector: registered keys carry a callable: the loop calls `key.data()` for each ready key
-            (a mask may be passed and is not needed).
-        on_results: called with one or more results, from those callables and from `poll`; never from within `send` or `kill`.
+        selector: the loop's selector. The data of each key that the pool registers is a callable: the loop calls `key.data()` for
+            each ready key (a mask may be passed and is not needed).
+        on_results: called with one or more results, from these callables and from `poll`; never from within `send` or `kill`.
         on_progress: called with the run key and the per cent, at most ten times a second per worker.
         clock: seconds of a monotonic clock; `poll` receives times of the same clock.
         learned_memory: {builder: bytes} that `list_learned_memory()` of an earlier session returned.

@@ -30,13 +30,14 @@ class FileClocks:
     Args:
         roots: {scan folder id: absolute path}.
         mountinfo: the contents of `/proc/self/mountinfo`; None = the file is read when it is needed.
+        longest_ns: the longest tick to assume.
     """
 
-    def __init__(self, roots: Mapping[int, str], mountinfo: Callable[[], bytes] | None = None) -> None:
-        self._roots, self._mountinfo = roots, mountinfo
+    def __init__(self, roots: Mapping[int, str], mountinfo: Callable[[], bytes] | None = None, longest_ns: int = RACY_NS) -> None:
+        self._roots, self._mountinfo, self._longest_ns = roots, mountinfo, longest_ns
         self._are_fine: dict[int, bool] = {}
 
-    def are_any_fresh(self, scan_folder: int, facts: Iterable[FileFact], checked_ns: int, longest_ns: int = RACY_NS) -> bool:
+    def are_any_fresh(self, scan_folder: int, facts: Iterable[FileFact], checked_ns: int) -> bool:
         """Whether any of these files was checked within one tick after its last change.
 
         If so, one more change may not show in the file's times.
@@ -44,18 +45,18 @@ class FileClocks:
         Args:
             scan_folder: id of the scan folder of the files.
             checked_ns: when the check of these files began (nanoseconds since 1970).
-            longest_ns: the longest tick to assume.
         """
-        racy_ns = checked_ns - longest_ns
+        racy_ns = checked_ns - self._longest_ns
         return any(
-            (fact.mtime_ns >= racy_ns or fact.ctime_ns >= racy_ns) and self.is_fresh(scan_folder, fact, checked_ns, longest_ns)
+            (fact.mtime_ns >= racy_ns or fact.ctime_ns >= racy_ns) and self.is_fresh(scan_folder, fact, checked_ns)
             for fact in facts
         )
 
-    def is_fresh(self, scan_folder: int, fact: FileFact, checked_ns: int, longest_ns: int = RACY_NS) -> bool:
+    def is_fresh(self, scan_folder: int, fact: FileFact, checked_ns: int) -> bool:
         """Whether this file was checked within one tick after its last change; the arguments are those of `are_any_fresh`."""
         is_fine = not is_coarse(fact.ctime_ns) and self._is_fine(scan_folder)
-        return max(fact.mtime_ns, fact.ctime_ns) >= checked_ns - (min(longest_ns, FINE_RACY_NS) if is_fine else longest_ns)
+        racy_ns = min(self._longest_ns, FINE_RACY_NS) if is_fine else self._longest_ns
+        return max(fact.mtime_ns, fact.ctime_ns) >= checked_ns - racy_ns
 
     def _is_fine(self, scan_folder: int) -> bool:
         """Whether all files of a scan folder are on file systems that use the kernel's clock."""
@@ -92,9 +93,9 @@ class FreshReads:
         """The relative folders (lower case) with files that have to be read again."""
         return self._by_folder.keys()
 
-    def note(self, fact: FileFact, read_ns: int, read_s: float, longest_ns: int = RACY_NS) -> None:
+    def note(self, fact: FileFact, read_ns: int, read_s: float) -> None:
         """Record a file that was read; the reading began at `read_ns` (since 1970), `read_s` (monotonic), or later."""
-        is_fresh = self._clocks.are_any_fresh(fact.scan_folder, (fact,), read_ns, longest_ns)
+        is_fresh = self._clocks.are_any_fresh(fact.scan_folder, (fact,), read_ns)
         if not is_fresh and not self._by_folder:
             return
         folder, file, stamp = parent(key_of(fact.rel)), (fact.scan_folder, str(fact.rel)), fact.stamp

@@ -192,7 +192,7 @@ class Metadata(Struct):
         return bool(data) and self._write(self._path(source) + os.fsencode(META_SUFFIX), data, is_new=True)
 
     def release(self, source: FileFact) -> None:
-        """End the waiting of `source`, which has its identity file or is gone."""
+        """Stop waiting for the identity file of `source`, because the file exists now or the source is gone."""
         self.held.pop((source.scan_folder, source.rel), None)
 
     def due(self, now: float) -> list[tuple[int, RelPath]]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -25,7 +24,7 @@ from aptui.core.settings import FILE_NAME as SETTINGS_NAME
 from aptui.core.settings import file_key
 from aptui.engine.scan.metadata import Metadata
 from aptui.engine.scan.up_to_date import UpToDateCheck
-from aptui.engine.scan.walk import Digests, Entry, FolderPart, Walk, digests_of, text_of
+from aptui.engine.scan.walk import Entry, FolderPart, RememberedFolders, Walk, digests_of, text_of
 
 IdentityFiles = Mapping[tuple[int, str], FileFact]
 """{(scan folder id, relative path): identity file}.
@@ -40,18 +39,6 @@ _FILES_PER_SETTINGS = 128
 
 class SettingsNotReadError(Exception):
     """A settings file is still being compiled."""
-
-
-class RememberedFolders(Protocol):
-    """Queries of the scanner about stored folders."""
-
-    def folder_digests(self) -> Digests:
-        """Return the stored digests of each relative folder."""
-        ...
-
-    def folder_parts(self, folder: str) -> Mapping[int, tuple[bytes, Sequence[FileFact]]]:
-        """Return {scan folder id: (digest, its files)} of this relative folder."""
-        ...
 
 
 class Scanner:

@@ -59,14 +59,18 @@ Identity = tuple[int, int]
 """(device, inode) of a folder."""
 
 
-class RememberedRoots(Protocol):
+Digests = Mapping[str, Sequence[tuple[int, bytes]]]
+"""{relative folder in lower case: ((scan folder id, digest), ...)} of the stored state."""
+
+
+class RememberedFolders(Protocol):
     """Queries about stored folders."""
 
-    def folder_digests(self) -> Mapping[str, Iterable[tuple[int, bytes]]]:
-        """Return {relative folder in lower case: ((scan folder id, digest), ...)}."""
+    def folder_digests(self) -> Digests:
+        """Return the stored digests of each relative folder."""
         ...
 
-    def folder_parts(self, folder: str) -> Mapping[int, tuple[bytes, Collection[FileFact]]]:
+    def folder_parts(self, folder: str) -> Mapping[int, tuple[bytes, Sequence[FileFact]]]:
         """Return {scan folder id: (digest, its files)} of a relative folder."""
         ...
 
@@ -84,7 +88,7 @@ class RootGuard:
         self._known: dict[str, Identity] = {name: (pair[0], pair[1]) for name, pair in json.loads(known or "{}").items()}
         self._trusted: dict[str, Identity] = {}
 
-    def check(self, folder: ScanFolder, remembered: Callable[[], RememberedRoots]) -> None:
+    def check(self, folder: ScanFolder, remembered: Callable[[], RememberedFolders]) -> None:
         """Check a scan folder; return if its contents may be trusted.
 
         Raises:
@@ -99,7 +103,7 @@ class RootGuard:
             raise HostError(f"scan folder '{folder.path}' {problem}; no products are deleted", hint=hint)
         self._trusted[folder.name] = now
 
-    def _problem(self, folder: ScanFolder, now: Identity, remembered: Callable[[], RememberedRoots]) -> str:
+    def _problem(self, folder: ScanFolder, now: Identity, remembered: Callable[[], RememberedFolders]) -> str:
         names = _names(folder.path)
         known = self._trusted.get(folder.name) or self._known.get(folder.name)
         if names is None or (names and known in {None, now}):
@@ -144,7 +148,7 @@ def accept(own: str, folder: ScanFolder) -> None:
 def forget_accepted(own: str) -> None:
     """Drop the user's acceptance of an empty scan folder after it was processed.
 
-    If the folder is empty again later, the user is asked again.
+    If the folder is empty again later, the user has to accept that again.
     """
     with contextlib.suppress(OSError), contextlib.closing(_tree_of(own)) as tree:
         tree.unlink(_ACCEPTED_FILE)
@@ -172,7 +176,7 @@ def _identity(path: str) -> Identity:
 
 
 def _is_local(path: str) -> bool:
-    """Whether a folder lies on a file system with stable inode numbers; those of servers and FUSE may change."""
+    """Whether a folder is on a file system with stable inode numbers; those of servers and FUSE may change."""
     from aptui.engine.watch import limits
 
     kind = limits.kind_of(os.fsencode(os.path.realpath(path)), limits.mounts(limits.mountinfo()))
@@ -188,7 +192,7 @@ def _names(path: str) -> frozenset[str] | None:
     return frozenset(str(key_of(to_text(name))) for name in found if name not in _OF_FILE_SYSTEMS)
 
 
-def _count_missing(remembered: RememberedRoots, folder: ScanFolder) -> tuple[int, int]:
+def _count_missing(remembered: RememberedFolders, folder: ScanFolder) -> tuple[int, int]:
     """Return the number of stored files of a scan folder, and the number of these files that are missing."""
     count = missing = 0
     present: dict[str, frozenset[str]] = {}
@@ -205,7 +209,7 @@ def _count_missing(remembered: RememberedRoots, folder: ScanFolder) -> tuple[int
     return count, missing
 
 
-def _top_names(remembered: RememberedRoots, scan_folder: int) -> frozenset[str]:
+def _top_names(remembered: RememberedFolders, scan_folder: int) -> frozenset[str]:
     """Return the keys of the stored entries of a scan folder."""
     folders = {
         folder.partition("/")[0]
@@ -366,8 +370,6 @@ scandir = os.scandir
 """Function that lists all folders of sources. Tests replace it by a function that fails like a broken disk."""
 Entry = tuple[str, int, int, int, int]
 """One file in a listing: (name, size, mtime_ns, ctime_ns, inode)."""
-Digests = Mapping[str, Sequence[tuple[int, bytes]]]
-"""{relative folder in lower case: ((scan folder id, digest), ...)} of the stored state."""
 
 
 class FolderPart(Struct):
@@ -396,7 +398,6 @@ class Walk:
         project: scan folders and ignore rules.
         own: recognises aptui's own files and folders, which are not sources.
         links: receives the links to files.
-        check_root: called with each scan folder before it is walked; raises HostError if the folder's contents may not be trusted.
     """
 
     def __init__(
@@ -404,9 +405,9 @@ class Walk:
         project: Project,
         own: OwnFiles | None = None,
         links: FileLinks | None = None,
-        check_root: Callable[[ScanFolder], None] = lambda _folder: None,
     ) -> None:
-        self.check_root = check_root
+        self.check_root: Callable[[ScanFolder], None] = lambda _folder: None
+        """Called with each scan folder before it is walked; raises HostError if the folder's contents may not be trusted."""
         self.links = links or FileLinks()
         self.unknown: dict[tuple[int, str], str] = {}
         """{(scan folder id, relative folder in lower case): why it cannot be read}.

@@ -333,7 +333,7 @@ def _notification(tag: str, paths: set[bytes], trees: set[bytes]) -> ChangeNotif
 
 
 def _is_covered(folder: bytes, trees: set[bytes], covered: dict[bytes, bool]) -> bool:
-    """Whether `folder` is one of `trees` or lies below one."""
+    """Whether `folder` is one of `trees`, or is below one of them."""
     todo = []
     while folder not in covered:
         todo.append(folder)

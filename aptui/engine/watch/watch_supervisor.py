@@ -146,8 +146,8 @@ class WatchSupervisor:
         """Watch exactly the wanted roots, and check whether the watches of these roots still work.
 
         Args:
-            wanted: the roots.
-            news: called when a root was checked.
+            wanted: the roots to watch.
+            news: called after the check of each root.
 
         Returns:
             when the next turn is due, in seconds.

@@ -21,10 +21,10 @@ def file(age_ns: int, ctime_age_ns: int | None = None) -> FileFact:
 
 
 def is_fresh(mountinfo: bytes, fact: FileFact, longest_ns: int = RACY_NS) -> bool:
-    clocks = FileClocks({1: "/work/assets"}, lambda: mountinfo)
-    fresh = clocks.is_fresh(1, fact, LOOKED_NS, longest_ns)
+    clocks = FileClocks({1: "/work/assets"}, lambda: mountinfo, longest_ns)
+    fresh = clocks.is_fresh(1, fact, LOOKED_NS)
 
-    assert clocks.are_any_fresh(1, (file(3 * RACY_NS), fact), LOOKED_NS, longest_ns) is fresh
+    assert clocks.are_any_fresh(1, (file(3 * RACY_NS), fact), LOOKED_NS) is fresh
     return fresh
 
 
