@@ -92,10 +92,7 @@ class Drafts(PipelinePart):
         return True
 
     def blocks_with_final(self, blocker: Job, job: Job) -> bool:
-        """Whether a new or edited `job` waits only for the final of another job.
-
-        The draft of the other job is enough for it.
-        """
+        """Whether a new or edited `job` waits only for the final of `blocker`, although the draft of `blocker` is enough."""
         if not blocker.is_draft or blocker.state not in _IN_FLIGHT or job.is_due:
             return False
         fact = job.source.fact

@@ -232,7 +232,7 @@ class Runs(PipelinePart):
         self._analyses = analyses
         self._reads = reads
         self._copies: list[Finished] = []
-        """Runs whose products were copied while their sources were read. Their commit waits for the copies of the next answer."""
+        """Runs whose products were copied while their sources were read. They may wait for the copies of the next `FilesHashed`."""
 
     def runs_finished(self, event: RunsFinished) -> None:
         """Commit the results of successful runs, and record the failures of failed runs.

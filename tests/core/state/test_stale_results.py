@@ -77,7 +77,7 @@ def test_new_file_during_a_run_is_missed_if_the_check_is_disabled(
 ) -> None:
     monkeypatch.setattr(StaleResultCheck, "_find_appeared", lambda *_args: ())
 
-    with pytest.raises(AssertionError, match="differs from a clean build|made different products"):
+    with pytest.raises(AssertionError, match=r"differs from a clean build|made different products"):
         for seed in range(10):
             check_new(word, is_back=is_back, seed=seed)
 
