@@ -1,14 +1,13 @@
-"""Optional capabilities: what a feature declares, and how the kernel uses a feature without importing it.
+"""Optional capabilities: how a feature declares its parts, and how the kernel uses a feature without importing it.
 
 A feature is one folder below `aptui/features/`, or a package of another distribution with an entry point in the group
-`aptui.features`. Its `FEATURE` says which verbs and requests the feature adds, and which *extension points* of the kernel it
-fills. Verbs, requests and extension points are named as `module:object` and imported when they are used, so that a feature costs
-nothing until then.
+`aptui.features`. Its object `FEATURE` lists the verbs and requests that the feature adds, and the *extension points* of the kernel
+that it fills. Each is named as `module:object` and imported when it is used, so that an unused feature costs no time.
 
-The kernel asks for an extension point by its name (`load_all`, `load_first`) and works without any answer. If a feature of another
-distribution cannot be loaded, the command continues without that feature and prints one line about it (`list_problems`). A feature
-imports the kernel and no other feature; `pyproject.toml` lists the exceptions. To remove a feature, delete its folder and its line
-in `aptui/features/__init__.py`.
+The kernel looks up an extension point by its name (`load_all`, `load_first`), and works if no feature fills it. If a feature of
+another distribution cannot be loaded, the command continues without that feature and prints one line about it (`list_problems`). A
+feature imports the kernel and no other feature; `pyproject.toml` lists the exceptions. To remove a feature, delete its folder and
+its line in `aptui/features/__init__.py`.
 
 | extension point | called with | gives |
 |---|---|---|
@@ -100,7 +99,7 @@ class Feature(NamedTuple):
 def features() -> Iterator[Feature]:
     """Yield all features: shipped ones in the order of the table, then those of other distributions by name.
 
-    Other distributions are searched only when the iteration gets there, because that search is the slowest part of a start.
+    Other distributions are searched only after the last shipped feature, because that search is the slowest part of a start.
     """
     yield from list_shipped()
     yield from list_foreign()
@@ -168,7 +167,7 @@ def load_needed(point: str) -> Any:
     """Return the object of the first feature that fills an extension point, for a command that cannot work without the object.
 
     Raises:
-        UserError: no feature fills it.
+        UserError: no feature fills the extension point.
     """
     found = load_first(point)
     if found is None:

@@ -31,16 +31,17 @@ from aptui.store.queries.reader import Reader
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-# A reference may differ from the name of its file only in letter case. That reference works on Windows, but not on Linux.
-#
-# `lint` and `deps` report these references.
+# A reference may differ from the name of its file only in letter case. Such a reference works on Windows, but not on Linux, so
+# `lint` and `deps` report it.
 
 _LARGEST_TEXT = 16 << 20
+"""Maximum number of bytes of a text that are searched."""
 _BINARY_SAMPLE = 8192
+"""Number of bytes at the beginning of a file that are searched for a zero byte, which only binary files have."""
 
 
 class Misspelling(Struct, frozen=True):
-    """A file whose text spells the name of the file `needed` differently; `what` describes the difference."""
+    """The file `named_by`, whose text spells the name of the file `needed` differently; `what` describes the difference."""
 
     named_by: str
     needed: str
@@ -225,7 +226,7 @@ def product_path(cache_dir: Path, name: str) -> Path:
     """Return the absolute path of a product.
 
     Raises:
-        UserError: its name leads out of the cache, which a name that aptui wrote never does.
+        UserError: the name leads out of the cache; aptui never writes such a name.
     """
     if name.startswith(("/", "..")) or "/" not in name or normalize(name) != name:
         raise UserError(f"'{line(name)}' cannot be the name of a product", hint="'aptui verify' checks the database")

@@ -1,7 +1,7 @@
 """aptui as a conversation in lines, for screen readers, braille and terminals that cannot place a cursor: `aptui --plain`.
 
-The user types the words of the command line and gets answers in lines; filters are those of `aptui jobs`. Nothing is redrawn and
-nothing moves. New events are summed up in one line before the next question; `follow` prints one line for each event.
+The user types a verb with its words and gets an answer in lines; filters are those of `aptui jobs`. Printed lines never change. One
+line before each answer reports the events since the last answer; `follow` prints one line for each event.
 
 Tests: `tests/cli/test_conversation.py`.
 """
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from aptui.tui.data.session import Session
 
 PAGE_LINES = 20
+"""Number of lines of an answer that are printed at a time."""
 _TIMEOUT_S = 20.0
+"""Timeout for the engine's answer, in seconds."""
 _VERBS = ("why", "log", "status", "builders", "explain", "deps", "reprocess")
 _HELP = """\
 failed: list the failed jobs and their errors
@@ -87,10 +89,10 @@ class Conversation:
         if words[:1] in (["quit"], ["q"], ["exit"]):
             return False
         if words:
-            self._obey(words)
+            self._run_command(words)
         return True
 
-    def _obey(self, words: list[str]) -> None:
+    def _run_command(self, words: list[str]) -> None:
         match words:
             case ["help" | "?", *_]:
                 self._say(_HELP)
@@ -184,7 +186,7 @@ def _trouble(error: KnownError) -> str:
     return "\n".join(printing.line(line) for line in str(error).splitlines())
 
 
-class Meanwhile:
+class SessionEvents:
     """The events of a session between two questions.
 
     Args:
@@ -233,14 +235,14 @@ def converse(session: Session, arguments: Namespace, reason: str) -> int:
     sys.stdout.flush()
     try:
         with open(0, "rb", buffering=0, closefd=False) as typed:
-            meanwhile = Meanwhile(session, cast("BinaryIO", typed), sys.stdout)
+            events = SessionEvents(session, cast("BinaryIO", typed), sys.stdout)
             session.open()
 
             def ask(verb: Verb) -> Answer:
                 return session.ask(verb).result(_TIMEOUT_S)
 
-            talk = Conversation(arguments, sys.stdout, copy=copy_text, follow=meanwhile.follow, news=meanwhile.news, ask=ask)
-            for question in meanwhile.read_typed("aptui> " if is_typed else ""):
+            talk = Conversation(arguments, sys.stdout, copy=copy_text, follow=events.follow, news=events.news, ask=ask)
+            for question in events.read_typed("aptui> " if is_typed else ""):
                 if not talk.take(question):
                     break
     except KeyboardInterrupt:

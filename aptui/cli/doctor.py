@@ -39,12 +39,15 @@ from aptui.store.queries.reader import Reader, open_reader
 T = TypeVar("T")
 
 TROUBLE = 1
+"""Exit code if a check fails."""
 _LEAST_FILES = 1024
 _LEAST_WATCHES = 65_536
+"""Recommended minimum numbers of open files per process, and of watched folders."""
 _LEAST_DISK, _LITTLE_DISK = 128 << 20, 1 << 30
 """Limits of free disk space (bytes).
 
-Below the first limit, the engine starts no jobs (`engine/cache/cache.py`).
+Below the first limit, the engine starts no jobs (`engine/cache/cache.py`), and the check fails. Below the second limit, the check
+warns.
 """
 _LIBRARIES = (
     "msgspec", "xxhash", "peewee", "ruamel.yaml", "jsonschema", "pathspec", "watchfiles", "numpy", "Pillow", "soundfile", "soxr",
@@ -192,9 +195,6 @@ def _terminal() -> DoctorCheck:
     return DoctorCheck("encoding", "ok", "UTF-8")
 
 
-# ----------------------------------------------------------------------------------------------------------------- project
-
-
 def _logout() -> DoctorCheck:
     """Check whether an engine survives a logout: systemd may be configured to kill all processes of a user."""
     files = [Path("/etc/systemd/logind.conf"), *sorted(Path("/etc/systemd/logind.conf.d").glob("*.conf"))]
@@ -218,6 +218,9 @@ def _logout() -> DoctorCheck:
     return DoctorCheck(
         "logout", "ok", "engines keep running after you log out; 'aptui doctor --systemd' prints a unit that starts them"
     )
+
+
+# ----------------------------------------------------------------------------------------------------------------- project
 
 
 def _trust(config: Config) -> DoctorCheck:

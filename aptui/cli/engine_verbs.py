@@ -39,20 +39,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _STOP_LIMIT_S = 30.0
+"""Timeout for the end of an engine, in seconds."""
 _POLL_S = 0.02
+"""Interval of the checks whether an engine has ended or a gateway listens, in seconds."""
 _ASK_AGAIN_S = 1.0
 """Interval of checks whether an engine that is to stop when idle is idle now (seconds)."""
 _GATEWAY_LIMIT_S = 10.0
 """Timeout of `start` for the gateway to listen (seconds); the engine's imports take a second on a busy machine."""
 
 
-def _no_arguments(parser: ArgumentParser) -> None:
+def _json_argument(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 @contextmanager
 def engine_of(arguments: Namespace, config: Config | None = None) -> Iterator[EngineClient]:
-    """Connect to the engine of the project that the command line means.
+    """Connect to the engine of the project that the command line names.
 
     Raises:
         HostError: no engine is running.
@@ -111,7 +113,7 @@ def _skips_start_scan(config: Config) -> bool:
 def start_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `start`."""
     serve_arguments(parser)
-    _no_arguments(parser)
+    _json_argument(parser)
 
 
 def start(arguments: Namespace) -> int:
@@ -177,7 +179,7 @@ def stop_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `stop`."""
     parser.add_argument("--all", action="store_true", help="stop all engines that you have started")
     parser.add_argument("--when-idle", action="store_true", help="stop when all jobs are done")
-    _no_arguments(parser)
+    _json_argument(parser)
 
 
 def stop(arguments: Namespace) -> int:
@@ -229,7 +231,7 @@ def _stop(record: places.EngineRecord, cache_dir: places.Folder, *, is_when_idle
 
 def ps_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `ps`."""
-    _no_arguments(parser)
+    _json_argument(parser)
 
 
 def ps(arguments: Namespace) -> int:
@@ -270,7 +272,16 @@ def _engine_row(record: places.EngineRecord) -> dict[str, Any]:
 # -------------------------------------------------------------------------------------------- verbs that control the queue
 
 
-def _steering(verb: Callable[[Namespace], port.Verb], describe: Callable[[dict[str, Any]], str]) -> Callable[[Namespace], int]:
+def _make_steering_verb(
+    verb: Callable[[Namespace], port.Verb], describe: Callable[[dict[str, Any]], str]
+) -> Callable[[Namespace], int]:
+    """Return a verb that sends one request to the engine and prints the answer.
+
+    Args:
+        verb: returns the request for the arguments of the command line.
+        describe: returns the text output for an answer.
+    """
+
     def steer(arguments: Namespace) -> int:
         with engine_of(arguments) as client:
             answer = client.ask(verb(arguments))
@@ -279,22 +290,22 @@ def _steering(verb: Callable[[Namespace], port.Verb], describe: Callable[[dict[s
     return steer
 
 
-pause_arguments = resume_arguments = _no_arguments
-pause = _steering(
+pause_arguments = resume_arguments = _json_argument
+pause = _make_steering_verb(
     lambda _: port.PauseJobs(), lambda _: "paused; 'aptui run-next' starts one job, and 'aptui resume' starts all again"
 )
-resume = _steering(lambda _: port.ResumeJobs(), lambda _: "resumed")
-run_next = _steering(
+resume = _make_steering_verb(lambda _: port.ResumeJobs(), lambda _: "resumed")
+run_next = _make_steering_verb(
     lambda arguments: port.RunNext(_job_id(arguments)),
     lambda answer: (
         f"#{answer['job_id']} starts: {printing.line(str(answer.get('source', '')))}" if answer["job_id"] else "no job is waiting"
     ),
 )
-drain = _steering(
+drain = _make_steering_verb(
     lambda arguments: port.Drain(arguments.stop), lambda _: "all pending jobs are finished; new changes wait until 'aptui resume'"
 )
-rescan = _steering(lambda arguments: port.RescanSources(arguments.full), lambda _: "scanning all files again")
-reload = _steering(
+rescan = _make_steering_verb(lambda arguments: port.RescanSources(arguments.full), lambda _: "scanning all files again")
+reload = _make_steering_verb(
     lambda _: port.ReloadConfig(),
     lambda answer: "the configuration was reloaded" if answer["is_changed"] else "the configuration has not changed",
 )
@@ -308,7 +319,7 @@ def run_next_arguments(parser: ArgumentParser) -> None:
         metavar="JOB",
         help="job to run: #<number>, or PATH[@PLATFORM][:JOB KEY]; by default the first job in the queue",
     )
-    _no_arguments(parser)
+    _json_argument(parser)
 
 
 def _job_id(arguments: Namespace) -> int:
@@ -329,7 +340,7 @@ def _job_id(arguments: Namespace) -> int:
 def drain_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `drain`."""
     parser.add_argument("--stop", action="store_true", help="stop the engine when the pending jobs are finished")
-    _no_arguments(parser)
+    _json_argument(parser)
     parser.epilog = "Until 'aptui resume', changes wait, and 'batch', 'reprocess' and 'rescan' are refused (exit code 4)."
 
 
@@ -338,10 +349,10 @@ def rescan_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--full", action="store_true", help="read every file again, even if its size and modification time did not change"
     )
-    _no_arguments(parser)
+    _json_argument(parser)
 
 
-reload_arguments = _no_arguments
+reload_arguments = _json_argument
 
 
 # -------------------------------------------------------------------------------------------------------------------- hold

@@ -36,11 +36,13 @@ from aptui.shared.printing import line
 # its path, or the file is outside all scan folders.
 
 _NEAR = 3
+"""Maximum number of similar patterns that are listed."""
 _LEAST_LIKENESS = 0.6
+"""Minimum similarity of a listed pattern, from 0 to 1."""
 
 
 def outside(word: str, config: Config) -> str:
-    """Return the sentence about an existing file outside all scan folders; return "" if the file does not exist."""
+    """Return the sentence that an existing file is outside all scan folders, "" = the file does not exist."""
     if not os.path.lexists(word):
         return ""
     folders = ", ".join(f"'{folder.path}'" for folder in config.project.scan_folders)
@@ -157,10 +159,15 @@ def _likeness(rel: str, pattern: Pattern) -> float:
 # The result applies to the next run, whether or not an engine has read the files yet.
 
 
-class ExplainedValue(Struct, frozen=True):
-    """A project: its effective configuration with file and line of each value (`root`); its builders, completed by their classes.
+class ExplainedProject(Struct, frozen=True):
+    """The configuration of a project, with the file and line that set each value.
 
-    `files` maps each settings file above the path, relative to the scan folders, to its absolute path.
+    Args:
+        root: the effective configuration; each node has its file and line.
+        builders: the builders with the facts from their classes.
+        nodes: {builder: its node in the configuration}.
+        settings: the settings of folders.
+        files: {settings file above the explained path, relative to its scan folder: absolute path}.
     """
 
     config: Config
@@ -175,7 +182,7 @@ def read_explanation(arguments: Namespace) -> dict[str, Any]:
     """Return all settings that apply to the path on the command line.
 
     Raises:
-        UserError: the path is outside all scan folders.
+        UserError: the path is not in a scan folder.
     """
     config = load_config(arguments, warns=False)
     named = next(iter(meanings(arguments.path, config)), None)
@@ -220,7 +227,7 @@ def _holder(folder: ScanFolder, path: str) -> dict[str, str]:
 # -------------------------------------------------------------------------------------------------- values and their places
 
 
-def _explain_given(arguments: Namespace, config: Config, named: NamedPath) -> ExplainedValue:
+def _explain_given(arguments: Namespace, config: Config, named: NamedPath) -> ExplainedProject:
     root = load.tree(project_dir(arguments), arguments.set)
     nodes = {node.value["name"].value: node for node in root.items("builders")}
     builders = all_builders(config)
@@ -232,10 +239,10 @@ def _explain_given(arguments: Namespace, config: Config, named: NamedPath) -> Ex
     # The parameters are not checked, so that the user also sees which file sets a wrong parameter.
     unchecked = tuple(replace(builder, params_schema="") for builder in builders)
     settings = SettingsTree(replace(config.project, builders=unchecked), texts, config.places)
-    return ExplainedValue(config, root, builders, nodes, settings, files)
+    return ExplainedProject(config, root, builders, nodes, settings, files)
 
 
-def _place_text(text: str, given: ExplainedValue) -> str:
+def _place_text(text: str, given: ExplainedProject) -> str:
     """If a place or message starts with the relative path of a settings file, replace that path by the absolute path."""
     for file, path in given.files.items():
         if text.startswith(f"{file}:"):
@@ -246,7 +253,7 @@ def _place_text(text: str, given: ExplainedValue) -> str:
 # ----------------------------------------------------------------------------------------------------------------- builders
 
 
-def _matching(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
+def _matching(rel: str, folder: ScanFolder, given: ExplainedProject) -> Iterator[dict[str, Any]]:
     """Yield the facts about each builder that matches the path."""
     for builder in given.builders if not is_settings(rel) else ():
         pattern = next((item for item in builder.patterns if matches(item, rel, folder.path)), None)
@@ -281,7 +288,7 @@ def _class_of(builder: Builder) -> str:
     return f"'{name}' in '{path}'" if colon and origin.startswith("file:") else f"'{origin.removeprefix('entry:')}'"
 
 
-def _find_switched_off(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
+def _find_switched_off(rel: str, folder: ScanFolder, given: ExplainedProject) -> Iterator[dict[str, Any]]:
     """Yield builders that match the path, but are off for all enabled platforms.
 
     The compiled configuration leaves them out.
@@ -305,7 +312,7 @@ def _find_switch(node: Node, platform: str, tags: Iterable[str]) -> dict[str, An
     return {"platform": platform, "enabled": False, "said": "skipped", "from": place, "params": {}}
 
 
-def _environment(builder: Builder, node: Node | None, given: ExplainedValue) -> Iterator[dict[str, Any]]:
+def _environment(builder: Builder, node: Node | None, given: ExplainedProject) -> Iterator[dict[str, Any]]:
     """Yield the environment variables that the configuration passes to a builder."""
     own = node.items("environment") if node else []
     places = {item.value: item.where for item in (*given.root.items("environment"), *own)}
@@ -313,7 +320,7 @@ def _environment(builder: Builder, node: Node | None, given: ExplainedValue) -> 
         yield {"name": name, "is_set": bool(digest), "from": places.get(name, "")}
 
 
-def _limits(builder: Builder, node: Node | None, given: ExplainedValue) -> dict[str, Any]:
+def _limits(builder: Builder, node: Node | None, given: ExplainedProject) -> dict[str, Any]:
     limits = given.root.value["limits"].value
     own_time, own_memory = (node.get("time_limit"), node.get("memory_limit")) if node else (None, None)
     process, memory = own_time or limits["process"], own_memory or limits["memory"]
@@ -332,7 +339,7 @@ def _limits(builder: Builder, node: Node | None, given: ExplainedValue) -> dict[
 
 
 def _platform(
-    builder: Builder, node: Node | None, platform: str, key: PathKey, folder: ScanFolder, given: ExplainedValue
+    builder: Builder, node: Node | None, platform: str, key: PathKey, folder: ScanFolder, given: ExplainedProject
 ) -> dict[str, Any]:
     """Return whether a builder works for a platform on this machine, and if so, its parameters."""
     adjustment = given.settings.adjustment(key, builder)
@@ -368,7 +375,7 @@ def _where(node: Node) -> str:
     return node.where.removesuffix(":1:1") if node.where.startswith("--set ") else node.where
 
 
-def _scope(values: Mapping[tuple[str, str], Value], scope: str, given: ExplainedValue) -> dict[str, dict[str, Any]]:
+def _scope(values: Mapping[tuple[str, str], Value], scope: str, given: ExplainedProject) -> dict[str, dict[str, Any]]:
     return {
         name: {"value": value.value, "from": _place_text(value.where, given)}
         for (where, name), value in values.items()
@@ -376,7 +383,7 @@ def _scope(values: Mapping[tuple[str, str], Value], scope: str, given: Explained
     }
 
 
-def _folder_place(folder: ScanFolder, given: ExplainedValue) -> str:
+def _folder_place(folder: ScanFolder, given: ExplainedProject) -> str:
     node = next(node for node in given.root.items("scan_folders") if node.value["name"].value == folder.name)
     return (node.get("exclude") or node.get("include") or node).where
 
@@ -384,7 +391,7 @@ def _folder_place(folder: ScanFolder, given: ExplainedValue) -> str:
 # ------------------------------------------------------------------------------------------------- folders and companions
 
 
-def _find_adjusted(key: PathKey, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
+def _find_adjusted(key: PathKey, folder: ScanFolder, given: ExplainedProject) -> Iterator[dict[str, Any]]:
     """Yield the changes that the settings of a folder make to a builder, for each such builder."""
     for builder in given.builders:
         adjustment = given.settings.adjustment(key, builder)
@@ -403,7 +410,7 @@ def _find_adjusted(key: PathKey, folder: ScanFolder, given: ExplainedValue) -> I
             yield {**_builder_answer(builder.name, builder.kind.value), "platforms": platforms}
 
 
-def _companions(rel: RelPath, given: ExplainedValue) -> Iterator[dict[str, Any]]:
+def _companions(rel: RelPath, given: ExplainedProject) -> Iterator[dict[str, Any]]:
     """Yield the metadata files that a source may have."""
     declared = given.root.get("companions")
     places = {key_of(text): node for text, node in (declared.value if declared else {}).items()}
@@ -415,12 +422,13 @@ def _companions(rel: RelPath, given: ExplainedValue) -> Iterator[dict[str, Any]]
             yield {"path": key, "exists": exists, "from": node.key_where or node.where if node else ""}
 
 
-def kind_word(kind: str) -> str:
-    """Return the word that is displayed for a kind of builder."""
+def _describe_kind(kind: str) -> str:
+    """Return the text that is displayed for a kind of builder."""
     return {BuilderKind.COPY.value: "copies", BuilderKind.COMMAND.value: "runs a command"}.get(kind, "Python")
 
 
 _WIDTH = 13
+"""Width of the first column of the text output."""
 _NOT_A_SOURCE = {
     "missing": "the file does not exist; these settings would apply to it",
     "settings": "a settings file is not a source; these settings come from it and from settings files of folders above",
@@ -453,7 +461,7 @@ def explain(arguments: Namespace) -> int:
 
 
 Shown = Callable[[str], str]
-"""Makes a place (`file:line:column`) short, and safe for terminals to print."""
+"""A function that shortens a place (`file:line:column`) and makes it safe for terminals."""
 
 
 def _format_answer(answer: dict[str, Any], shown: Shown) -> Iterator[tuple[str, str]]:
@@ -496,7 +504,7 @@ def _from(item: dict[str, Any], shown: Shown) -> str:
 
 def _describe_builder(builder: dict[str, Any], shown: Shown) -> Iterator[tuple[str, str]]:
     pattern = f", by {printing.line(builder['pattern'])!r}" if builder["pattern"] else ""
-    head = f"  {'builder':{_WIDTH}} {printing.line(builder['builder'])}, {kind_word(builder['kind'])}{pattern}"
+    head = f"  {'builder':{_WIDTH}} {printing.line(builder['builder'])}, {_describe_kind(builder['kind'])}{pattern}"
     yield f"{head}  {_from(builder, shown)}".rstrip(), "bold"
     for platform in builder["platforms"]:
         yield from _describe_platform(platform, shown)

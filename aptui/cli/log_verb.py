@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 _ENGINE_LINES = 50
+"""Number of lines of the engine's log that are printed by default."""
 _LEVEL_COLOURS = {0: "dim", 2: "yellow", 3: "red"}
 _LEVEL_NAMES = {0: "debug", 1: "info", 2: "warning", 3: "error"}
 
@@ -166,7 +167,9 @@ def _copy_raw(file: Path) -> int:
 # `log --follow`: prints a job's log line by line until its run has ended, then the rest of the log.
 
 _EVERY_S = 0.5
+"""Interval of the queries for new lines of a running job, in seconds."""
 _LIMIT_S = 10.0
+"""Timeout of one of these queries, in seconds."""
 _RECORDED_S, _POLL_S = 10.0, 0.1
 """Timeout for an ended run to be stored in the database, and interval of the checks (seconds)."""
 
@@ -174,7 +177,7 @@ Say = Callable[[Sequence[JobLogLine]], None]
 
 
 class Followed(Struct):
-    """The run that is followed, 0 = the job is not running, and the lines of the run that are printed already."""
+    """The run that `--follow` prints, 0 = the job is not running, and the lines of this run that are printed already."""
 
     run_key: int = 0
     lines: list[JobLogLine] = field(default_factory=list)
@@ -188,7 +191,7 @@ def follow(config: Config, job_id: int, say: Say) -> bool:
     followed = Followed()
     try:
         with EngineClient.of(config.cache_dir) as client:
-            _take_news(client, job_id, followed, say)
+            _print_until_ended(client, job_id, followed, say)
     except NoAnswer:
         raise
     except HostError:
@@ -198,7 +201,7 @@ def follow(config: Config, job_id: int, say: Say) -> bool:
     return followed.run_key != 0
 
 
-def _take_news(client: EngineClient, job_id: int, followed: Followed, say: Say) -> None:
+def _print_until_ended(client: EngineClient, job_id: int, followed: Followed, say: Say) -> None:
     known = RunLogSoFar()
     while True:
         log = make_run_log(client.ask(port.ReadRunLog(job_id, known.run_key, known.stamp), _LIMIT_S))
@@ -237,6 +240,7 @@ def _log_of(config: Config, job_id: int, run_key: int) -> Path | None:
 # `log --history` lists the runs of an asset's jobs with their inputs and products. `log --compare` prints how two runs differ.
 
 _SHORT = 12
+"""Number of displayed characters of a digest."""
 _OUTCOMES = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed", Outcome.CANCELLED: "cancelled"}
 
 

@@ -77,17 +77,17 @@ def find_verb(name: str) -> VerbInfo:
 
 
 def _dispatch(words: list[str]) -> int:
-    verb, words = _split(words)
+    verb, words = _split_verb(words)
     if verb is None:
-        return _alone(words)
+        return _run_without_verb(words)
     if verb == "open":
-        return _screen(VERBS[verb].module, verb, words)
+        return _open_screen(VERBS[verb].module, verb, words)
     import_module(_LEAN_START)
     module = import_module(find_verb(verb).module)
     arguments = plain_words.read(lambda parser: declare(parser, module, verb), words)
     if arguments is None:
         arguments = import_module("aptui.cli.parser").parser_of(verb, words).parse_args(words)
-    return int(getattr(module, verb.replace("-", "_"))(_with_color(arguments)))
+    return int(getattr(module, verb.replace("-", "_"))(_apply_color(arguments)))
 
 
 def declare(parser: ArgumentParser, module: ModuleType, verb: str, *action: str) -> None:
@@ -96,7 +96,7 @@ def declare(parser: ArgumentParser, module: ModuleType, verb: str, *action: str)
     getattr(module, f"{verb.replace('-', '_')}_arguments")(parser, *action)
 
 
-def _with_color(arguments: Namespace) -> Namespace:
+def _apply_color(arguments: Namespace) -> Namespace:
     """Apply `--color` to all output and to child processes."""
     if arguments.color == "never":
         os.environ["NO_COLOR"] = "1"
@@ -104,7 +104,7 @@ def _with_color(arguments: Namespace) -> Namespace:
     return arguments
 
 
-def _split(words: list[str]) -> tuple[str | None, list[str]]:
+def _split_verb(words: list[str]) -> tuple[str | None, list[str]]:
     """Return the verb and the other words; options may also stand before the verb."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
@@ -141,12 +141,18 @@ def add_project(parser: ArgumentParser) -> None:
     parser.add_argument("--debug", action="store_true", help=_HIDDEN)
 
 
+def add_screen_options(parser: ArgumentParser) -> None:
+    """Add the options of the commands that open the screen."""
+    parser.add_argument("--theme", metavar="NAME", default="", help="use this theme instead of the theme that was chosen last")
+    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal, for example to select text")
+
+
 def _engine_setting(folder: str) -> str:
-    """Return the `--set` argument for which `--engine-path` is short."""
+    """Return the argument of `--set` that has the same effect as `--engine-path`."""
     return f"/Amazon/AzCore/Bootstrap/engine_path={os.path.abspath(folder)}"
 
 
-def _alone(words: list[str]) -> int:
+def _run_without_verb(words: list[str]) -> int:
     """Handle a command line without a verb: open the screen on a terminal, otherwise print the list of verbs."""
     parser = import_module("aptui.cli.parser").screen_parser()
     is_screen = os.isatty(1) or os.isatty(2) or "--plain" in words
@@ -154,16 +160,16 @@ def _alone(words: list[str]) -> int:
         parser.parse_args(words)
         parser.print_help()
         return 0
-    return _screen("aptui.cli.screen_verb", "tui", words)
+    return _open_screen("aptui.cli.screen_verb", "tui", words)
 
 
-def _screen(module: str, verb: str, words: list[str]) -> int:
+def _open_screen(module: str, verb: str, words: list[str]) -> int:
     """Open a screen; its frame is drawn before any slow module is imported."""
     from aptui.tui.terminal import skeleton
 
     parsers = import_module("aptui.cli.parser")
     parser = parsers.parser_of(verb, words) if verb == "open" else parsers.screen_parser()
-    arguments = _with_color(parser.parse_args(words))
+    arguments = _apply_color(parser.parse_args(words))
     if verb == "open":
         name = skeleton.name_of_cache(os.path.abspath(arguments.database))
     else:

@@ -116,8 +116,8 @@ def reference_text(topic: str) -> str:
 
 def table(rows: Rows) -> list[str]:
     """Return rows as a Markdown table."""
-    cells = [(name.replace("|", "\\|"), reference_text.replace("|", "\\|").replace("\n", " ")) for name, reference_text in rows]
-    return ["| | |", "|---|---|", *(f"| `{name}` | {reference_text} |" for name, reference_text in cells)]
+    cells = [(name.replace("|", "\\|"), text.replace("|", "\\|").replace("\n", " ")) for name, text in rows]
+    return ["| | |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in cells)]
 
 
 # -------------------------------------------------------------------------------------------------------------------- keys
@@ -140,6 +140,7 @@ def schema_keys(part: dict[str, Any] | None = None, path: str = "") -> Iterator[
 
 
 def _one(path: str, part: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield a key, then the keys below it."""
     yield path, part
     yield from schema_keys(part, path)
 
@@ -291,7 +292,12 @@ def _write_action(action: Action) -> str:
 
 
 def _own_options(verb: str, action: str = "") -> list[tuple[str, str]]:
-    """Return the options of a verb, without the options that every verb has."""
+    """Return the options of a verb or action, without the options that every verb has.
+
+    A verb with actions has no options of its own: the options of its actions are listed.
+    """
+    if actions_of(verb) and not action:
+        return []
     common = {name for name, _text in common_options()}
     return [each for each in options(parsers.parser_of(verb, [action, "--help"] if action else [])) if each[0] not in common]
 
@@ -324,7 +330,7 @@ def markdown(verbs: list[str]) -> str:
             lines += ["", f"## {last}: {GROUP_TEXTS[last]}"]
         text = actions_of(verb)[action] if action else main.find_verb(verb).help
         lines += ["", f"### `aptui {verb} {action}".rstrip() + "`", "", _sentence(text)]
-        own = _own_options(verb, action) if action or not actions_of(verb) else []
+        own = _own_options(verb, action)
         lines += ["", *table(own)] if own else []
         if not action:
             lines += ["", "```", *examples_of(verb), "```"]
@@ -343,7 +349,7 @@ def man_page(verbs: list[str]) -> str:
     for verb, action in _entries(verbs):
         text = actions_of(verb)[action] if action else main.find_verb(verb).help
         lines += [f".SS {_roff(f'aptui {verb} {action}'.rstrip())}", _roff(_sentence(text))]
-        lines += _man_list(_own_options(verb, action)) if action or not actions_of(verb) else []
+        lines += _man_list(_own_options(verb, action))
         if not action:
             lines += [".PP", "Examples:", ".nf", *(_roff(f"  {each}") for each in examples_of(verb)), ".fi"]
     lines += [".SH EXIT STATUS", *_man_list([(str(code), text) for code, text in EXIT_CODES.items()])]
@@ -393,6 +399,7 @@ end
 complete -c aptui -f -a '(__aptui_words)'
 complete -c aptui -n 'test -z "$(__aptui_words)"' -F""",
 }
+# Verbs whose arguments are sources or jobs.
 _TAKES_SOURCES = (
     "why", "log", "explain", "deps", "reprocess", "interest", "run-next", "rerun", "move", "delete", "assetlist", "bundle",
     "scan-missing", "lint",
@@ -457,7 +464,7 @@ def _choices(verb: str, before: Sequence[str]) -> Iterator[str]:
 
 
 def _sources(before: Sequence[str], begun: str) -> Iterator[str]:
-    """Yield, from the database, the sources and the `#` numbers of jobs that begin with `begun`."""
+    """Yield the sources in the database, or if `begun` starts with `#`, the numbers of jobs."""
     from aptui.batch.options import load_last_config, project_dir
     from aptui.store.queries.reader import open_reader
 
@@ -473,7 +480,7 @@ def _sources(before: Sequence[str], begun: str) -> Iterator[str]:
 
 
 def _step(source: str, begun: str) -> str:
-    """Return the source. If the source is in a subfolder of `begun`, return the next folder on the way to it."""
+    """Return the completion of `begun` for a source: the source, or the next folder if more folders follow."""
     if not source.startswith(begun):
         return source
     head, found_slash, _rest = source[len(begun) :].partition("/")

@@ -22,10 +22,11 @@ from aptui.shared.printing import line
 from aptui.store.queries.reader import JobRow, Reader, SourceRow
 
 _LISTED = 20
+"""Maximum number of jobs in the message about an ambiguous name."""
 
 
 class NamedPath(Struct, frozen=True):
-    """A path that was found: relative path, path of the scan folder ("" = only the relative path was given), absolute path."""
+    """A possible meaning of a path: path relative to a scan folder, path of this scan folder, absolute path."""
 
     rel: str
     root: str
@@ -104,10 +105,10 @@ def unknown(word: str, database: Reader) -> UserError:
 
 
 def refuse_unknown_run(number: int, count: int) -> None:
-    """Refuse the number of a run if the job, which has `count` stored runs, does not have that run.
+    """Refuse the number of a run that is not stored; the job has `count` stored runs.
 
     Raises:
-        UserError: with the number of runs.
+        UserError: the run is not stored; the hint has the valid numbers.
     """
     if not 1 <= number <= count:
         hint = f"give a number from 1 (the last run) to {count}" if count else "no run of this job is recorded"
@@ -115,10 +116,13 @@ def refuse_unknown_run(number: int, count: int) -> None:
 
 
 def refuse_failed_analysis(row: JobRow, purpose: str, hint: str) -> None:
-    """Refuse a failed analysis, because it has no job; `purpose` says what the job is needed for.
+    """Refuse a failed analysis, because it has no job.
+
+    Args:
+        purpose: a verb: the action for which a job is needed.
 
     Raises:
-        UserError: the row is one of an analysis.
+        UserError: the row is the row of an analysis.
     """
     if not row.job_id:
         raise UserError(f"the analysis of '{line(row.source)}' failed, so there is no job to {purpose}", hint=hint)
@@ -147,9 +151,9 @@ def find_job(word: str, config: Config, database: Reader) -> JobRow:
 
 
 def jobs_named(word: str, config: Config, database: Reader) -> list[JobRow] | None:
-    """Return the jobs that `PATH[@PLATFORM][:JOB KEY]` names, None if the source does not exist.
+    """Return the jobs that `PATH[@PLATFORM][:JOB KEY]` names, None if no source has this name.
 
-    The longest path that exists wins.
+    A name may contain `@` and `:`, so the word is read with the longest path that is a source.
     """
     for path, platform, key in _readings(word):
         source = find_source(path, config, database)

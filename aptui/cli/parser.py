@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from aptui import __version__
 from aptui.cli import verbs
-from aptui.cli.main import add_project, declare, find_verb
+from aptui.cli.main import add_project, add_screen_options, declare, find_verb
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 
@@ -88,6 +88,5 @@ def screen_parser() -> Parser:
         action="store_true",
         help="use plain lines of text instead of a screen; the default with TERM=dumb or ACCESSIBLE=1",
     )
-    parser.add_argument("--theme", metavar="NAME", default="", help="use this theme instead of the theme that was chosen last")
-    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal, for example to select text")
+    add_screen_options(parser)
     return parser

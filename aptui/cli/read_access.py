@@ -159,14 +159,17 @@ def engine_answer(config: Config) -> dict[str, Any] | None:
 # Only a running engine reports running jobs, because the database stores only settled states.
 
 STATUS = "processing"
+"""Status of a job that is running."""
 _LIMIT_S = 2.0
+"""Timeout of the query for running jobs, in seconds."""
 _MOST_HOLDERS = 3
+"""Maximum number of jobs that the line about a resource names."""
 
 
 def running_jobs(config: Config) -> dict[int, int]:
     """Return {id of a running job: its progress in per cent, -1 = unknown}, empty if no engine answers.
 
-    Call it before the database is opened.
+    Call this function before the database is opened: a job that ends in between then counts as running, and not as pending.
     """
     try:
         with EngineClient.of(config.cache_dir, timeout_s=1.0) as client:
@@ -180,12 +183,12 @@ def running_jobs(config: Config) -> dict[int, int]:
 
 
 def as_running(rows: Iterator[JobRow], running: Mapping[int, int]) -> Iterator[JobRow]:
-    """Yield rows of jobs; a job that runs now gets the status `running`."""
+    """Yield rows of jobs; a job that runs now gets the status `processing`."""
     return (replace(row, status=STATUS) if row.job_id in running else row for row in rows)
 
 
 def counts(database: Reader, jobs: dict[str, int], running: Mapping[int, int]) -> dict[str, int]:
-    """Return {status: number of jobs}; jobs that run now count as running."""
+    """Return {status: number of jobs}; jobs that run now count as `processing`."""
     found = dict(jobs)
     for row in filter(None, map(database.job, running)):
         found[row.status] -= 1

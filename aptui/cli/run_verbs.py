@@ -1,4 +1,4 @@
-"""`reprocess` and `rerun`: run jobs again although nothing changed, through the engine, or a single job in the foreground."""
+"""`reprocess`, `rerun`, `interest`: run jobs of sources again, run one job in the foreground, run some jobs before others."""
 
 from __future__ import annotations
 
@@ -45,11 +45,16 @@ def reprocess_arguments(parser: ArgumentParser) -> None:
 def reprocess(arguments: Namespace) -> int:
     """Run all jobs of the named sources again; pending jobs of other sources run too."""
     config = load_to_run(arguments)
-    with open_for_reading(arguments, config) as project:
-        keys = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
-    wanted = tuple(dict.fromkeys(keys))
+    wanted = _read_named_sources(arguments, config)
     _, code = run_and_report(arguments, config, options_of(arguments, sources=wanted))
     return code
+
+
+def _read_named_sources(arguments: Namespace, config: Config) -> tuple[PathKey, ...]:
+    """Return the keys of the sources that the patterns on the command line name, each key once."""
+    with open_for_reading(arguments, config) as project:
+        keys = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
+    return tuple(dict.fromkeys(keys))
 
 
 def sources_of(pattern: str, config: Config, database: Reader) -> list[PathKey]:
@@ -92,11 +97,9 @@ def interest_arguments(parser: ArgumentParser) -> None:
 
 
 def interest(arguments: Namespace) -> int:
-    """Tell the running engine which sources the user is viewing."""
+    """Report to the running engine which sources the user is viewing."""
     config = load_last_config(arguments)
-    with open_for_reading(arguments, config) as project:
-        found = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
-    keys = tuple(dict.fromkeys(found))
+    keys = _read_named_sources(arguments, config)
     if len(keys) > MOST_INTERESTING:
         raise UserError(f"{len(keys):,} sources are too many for one request", hint=f"give at most {MOST_INTERESTING:,} sources")
     with engine_of(arguments, config) as engine:

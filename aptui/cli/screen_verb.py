@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from aptui.cli.main import add_screen_options
 from aptui.shared import printing
 from aptui.shared.errors import MissingProjectError, UserError
 
@@ -88,8 +89,7 @@ def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, st
 
 def open_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `open`."""
-    parser.add_argument("--theme", metavar="NAME", default="", help="use this theme instead of the theme that was chosen last")
-    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal, for example to select text")
+    add_screen_options(parser)
     parser.add_argument("database", metavar="PATH", help="an assetdb.sqlite (of aptui or O3DE), its folder, or a project")
 
 

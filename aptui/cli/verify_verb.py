@@ -1,6 +1,6 @@
 """`verify`: compare every product's bytes with the digest in the database; `--repair` makes wrong products again.
 
-`rebuild` does the work of `--rebuild`.
+With `--rebuild`, run jobs again and compare their products (`rebuild`).
 
 Tests: `tests/features/shipping/test_verbs.py`.
 """
@@ -44,7 +44,7 @@ from aptui.worker.file_access import FileChanged, hash_file
 # `verify --rebuild` runs jobs twice in private folders, and names the builders whose products differ in bytes.
 
 
-class SharedCacheSetup(Struct, frozen=True):
+class SampleSize(Struct, frozen=True):
     """The size of a sample of jobs: `percent` of all jobs, or `count` jobs if that is not 0."""
 
     percent: float = 0.0
@@ -55,20 +55,22 @@ class SharedCacheSetup(Struct, frozen=True):
         return min(total, self.count or max(1, math.ceil(total * self.percent / 100)))
 
 
-def share(text: str) -> SharedCacheSetup:
+def share(text: str) -> SampleSize:
     """Parse a sample size from the command line: "5%" or "12"."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)%|(\d+)", text.strip())
     if match is None or (match[1] and not 0 < float(match[1]) <= 100) or (match[2] and int(match[2]) == 0):
         raise ArgumentTypeError(f"'{text}' is neither a percentage like 5% nor a number of jobs")
-    return SharedCacheSetup(percent=float(match[1])) if match[1] else SharedCacheSetup(count=int(match[2]))
+    return SampleSize(percent=float(match[1])) if match[1] else SampleSize(count=int(match[2]))
 
 
 _AT_A_TIME = 64
 """Maximum number of jobs whose products are kept twice on the disk until they are compared."""
 _HASH_SEEDS = ("1", "4294967295")
-"""PYTHONHASHSEED of the two runs: it changes the order of a Python set, and so the output of builders that depend on the order."""
+"""PYTHONHASHSEED of the two runs. It changes the order of Python sets, and so products that depend on this order."""
 _BITE_BYTES = 1 << 16
+"""Number of bytes that are read and compared at a time."""
 DIFFERENT = 1
+"""Exit code if results of a job differ."""
 
 
 class RebuildDifference(Struct, frozen=True):
@@ -123,7 +125,15 @@ class RebuildSample(Struct, frozen=True):
 
 
 class Rebuilt(Struct, frozen=True):
-    """The result: `total` jobs could be run; `counts` are the jobs of the sample by builder."""
+    """The result of `--rebuild`.
+
+    Args:
+        seed: number that selected the sample.
+        total: number of jobs from which the sample was selected.
+        counts: {builder: number of its jobs in the sample}.
+        chosen: the sample.
+        differences: the differences between results of its jobs.
+    """
 
     seed: int
     total: int
@@ -133,7 +143,7 @@ class Rebuilt(Struct, frozen=True):
 
     @property
     def facts(self) -> dict[str, object]:
-        """Return the object that `--json` prints."""
+        """The object that `--json` prints."""
         return {
             "seed": self.seed,
             "jobs": self.total,
@@ -166,7 +176,7 @@ class Rebuilt(Struct, frozen=True):
 # ------------------------------------------------------------------------------------------------------------------ sample
 
 
-def sample(rows: Sequence[JobRow], wanted: SharedCacheSetup, seed: int) -> list[JobRow]:
+def sample(rows: Sequence[JobRow], wanted: SampleSize, seed: int) -> list[JobRow]:
     """Return a sample of jobs, the same for equal seeds: at least one job of every builder, the others at random."""
     dice = random.Random(seed)  # `Random` is enough: the sample must be repeatable, not secret
     shuffled = sorted(rows, key=lambda row: (row.builder, row.source, row.platform, row.job_key))
@@ -182,7 +192,7 @@ def sample(rows: Sequence[JobRow], wanted: SharedCacheSetup, seed: int) -> list[
 # ----------------------------------------------------------------------------------------------------------------- rebuild
 
 
-def rebuild(config: Config, project: OpenedProject, wanted: SharedCacheSetup, seed: int | None, *, as_json: bool) -> int:
+def rebuild(config: Config, project: OpenedProject, wanted: SampleSize, seed: int | None, *, as_json: bool) -> int:
     """Run a sample of the completed jobs twice and print the differences; return 1 if there are differences."""
     seed = any_seed() if seed is None else seed
     builders = {builder.uuid: builder for builder in all_builders(config)}
@@ -226,7 +236,7 @@ def counts_of(tasks: Iterable[RebuildTask]) -> Counter[str]:
 
 
 def sample_of(config: Config, project: OpenedProject, rows: Sequence[JobRow], builders: Mapping[bytes, Builder]) -> RebuildSample:
-    """Return what is needed to run the jobs of the sample, with the jobs' products in the database."""
+    """Return the tasks for these jobs; the expected products come from the database. Jobs with changed inputs are left out."""
     from aptui.store.db.archive import DatabaseArchive
 
     archive = DatabaseArchive(asset_database(config.cache_dir), {})
@@ -356,8 +366,7 @@ def _first_difference(one: str, other: str) -> int:
 
 
 # `UnchangedInputs` checks whether a job has the same inputs as in its last run: the settings of its builder and the bytes of files.
-#
-# If the job waits for the products of other jobs, these products are assumed to be unchanged.
+# Products of other jobs that the job needs are assumed to be unchanged.
 
 _FILES = frozenset({"source", "dependency", "companion", "discovered"})
 
@@ -402,6 +411,9 @@ def _digest_of(path: str) -> str:
 
 
 DAMAGED = 1
+"""Exit code if products differ from the database and were not repaired."""
+_MOST_NAMED = 3
+"""Maximum number of sources in the advice how to repair products."""
 
 
 def verify_arguments(parser: ArgumentParser) -> None:
@@ -496,10 +508,11 @@ def _verdict(checked: int, unknown: int, findings: list[Finding], *, is_repaired
     )
 
 
-def _first_sources(findings: list[Finding], limit: int = 3) -> Iterator[str]:
+def _first_sources(findings: list[Finding]) -> Iterator[str]:
+    """Yield the sources of the findings as words for a shell; after `_MOST_NAMED` sources, yield an ellipsis."""
     from shlex import quote
 
     sources = list(dict.fromkeys(finding.source for finding in findings))
-    yield from (quote(printing.line(source)) for source in sources[:limit])
-    if len(sources) > limit:
+    yield from (quote(printing.line(source)) for source in sources[:_MOST_NAMED])
+    if len(sources) > _MOST_NAMED:
         yield "…"

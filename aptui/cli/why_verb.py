@@ -1,4 +1,4 @@
-"""`why`: print the role of a file, and for each of its jobs why the job last ran, waits or failed, and which input caused it."""
+"""`why`: print the role of a file, and for each job of the file why the job last ran, waits or failed, and its inputs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def describe_edit(source: SourceRow, database: Reader) -> str:
         return ""
     if fact is None or (fact.size, fact.mtime_ns) == (found.st_size, found.st_mtime_ns):
         return ""
-    if _digest(path) in {source.digest, fact.digest} - {b""}:  # the stored state of the folder may be older than that of the source
+    if _digest(path) in {source.digest, fact.digest} - {
+        b""
+    }:  # the database may have two states of the file, an older and a newer one
         return ""
     return f"its file changed since the last scan; {_PENDING_ADVICE}"
 
@@ -75,7 +77,7 @@ def product_answer(
 
 
 _MOST_INPUTS = 20
-_RULE_KINDS = frozenset({"rule"})
+"""Maximum number of listed inputs, and of names in a line."""
 
 
 def why_arguments(parser: ArgumentParser) -> None:
@@ -242,7 +244,7 @@ def _describe_job(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _describe_inputs(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    inputs = [entry for entry in job["inputs"] if entry["kind"] not in _RULE_KINDS]
+    inputs = [entry for entry in job["inputs"] if entry["kind"] != "rule"]
     if inputs:
         yield "      made of:", ""
     for entry in inputs[:_MOST_INPUTS]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aptui.cli import conversation
-from aptui.cli.conversation import Conversation, Meanwhile
+from aptui.cli.conversation import Conversation, SessionEvents
 from aptui.cli.main import main
 from aptui.cli.screen_verb import reason_for_lines
 from aptui.core.notices import EngineMessage, LogLevel
@@ -93,8 +93,8 @@ def test_conversation_answers_each_question_with_plain_lines(project: Path, caps
     assert talk("jobs (")[0].startswith("unclosed group, at '('; ")
     assert "JOB" in talk("why")[0]
     assert "there is no" in talk("log nothing.txt")[0] or "nothing.txt" in talk("log nothing.txt")[0]
-    talk.happened = "1 piece of news meanwhile"
-    assert talk("") == ["1 piece of news meanwhile"]
+    talk.happened = "1 piece of news events"
+    assert talk("") == ["1 piece of news events"]
     assert talk.goes_on
     talk("quit")
     assert not talk.goes_on
@@ -130,17 +130,17 @@ def test_events_are_printed_before_the_next_question_and_by_follow(tmp_path: Pat
     session, out = NoSession("lantern", tmp_path), io.StringIO()
     read, write = os.pipe()
     with open(read, "rb", buffering=0) as typed:
-        meanwhile = Meanwhile(session, typed, out)
-        assert meanwhile.news() == ""
+        events = SessionEvents(session, typed, out)
+        assert events.news() == ""
         for number in range(2):
             session.listeners[0].receive([NoticeLine(1, number, EngineMessage(0, LogLevel.WARNING, f"disk is full {number}"))])
-        assert meanwhile.news().endswith("! disk is full 1")
+        assert events.news().endswith("! disk is full 1")
 
         os.write(write, b"\n")
-        meanwhile.follow()
+        events.follow()
         os.close(write)
 
-        assert list(meanwhile.read_typed("> ")) == []
+        assert list(events.read_typed("> ")) == []
     assert out.getvalue() == "printing each event; press Enter to stop\n> "
 
 

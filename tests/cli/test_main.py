@@ -88,7 +88,7 @@ def test_bug_prints_one_line_and_writes_a_traceback_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(main, "_split", lambda words: words.no_such_thing)
+    monkeypatch.setattr(main, "_split_verb", lambda words: words.no_such_thing)
 
     assert main.main(["jobs"]) == 2
 
@@ -107,7 +107,7 @@ def test_os_error_is_reported_with_exit_code_2(
         raise OSError(28, "No space left on device", "/some/file")
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(main, "_split", trouble)
+    monkeypatch.setattr(main, "_split_verb", trouble)
 
     assert main.main(["jobs"]) == 2
 
@@ -118,7 +118,7 @@ def test_interrupted_verb_exits_with_code_130(monkeypatch: pytest.MonkeyPatch) -
     def interrupted(words: list[str]) -> tuple[str, list[str]]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(main, "_split", interrupted)
+    monkeypatch.setattr(main, "_split_verb", interrupted)
 
     assert main.main(["jobs"]) == 130
 
@@ -292,8 +292,8 @@ def _environment() -> dict[str, str]:
 
 @pytest.mark.parametrize("option", ["--theme", "--project", "--engine-path"])
 def test_option_value_is_not_parsed_as_a_verb(option):
-    assert main._split([option, "dark"]) == (None, [option, "dark"])
-    assert main._split([option, "dark", "status", "--json"]) == ("status", [option, "dark", "--json"])
+    assert main._split_verb([option, "dark"]) == (None, [option, "dark"])
+    assert main._split_verb([option, "dark", "status", "--json"]) == ("status", [option, "dark", "--json"])
 
 
 def run_in_shell(line: str, home: Path) -> subprocess.CompletedProcess[str]:

@@ -99,7 +99,7 @@ def commands(lines: list[str]) -> list[list[str]]:
 
 def refusal(words: list[str]) -> str:
     """Return the reason why a command line does not parse, "" if it parses."""
-    verb, others = main._split(words)
+    verb, others = main._split_verb(words)
     if verb is not None and verb not in all_verbs():
         return f"{' '.join(words)}: unknown verb"
     try:

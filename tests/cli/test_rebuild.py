@@ -10,7 +10,7 @@ import pytest
 import verb_project
 from verb_project import Run
 
-from aptui.cli.verify_verb import SharedCacheSetup, sample, share
+from aptui.cli.verify_verb import SampleSize, sample, share
 from aptui.store.queries.reader import JobRow
 
 pytestmark = pytest.mark.real
@@ -151,17 +151,15 @@ def rows(**counts: int) -> list[JobRow]:
 def test_rebuild_sample_has_every_builder_and_depends_only_on_its_seed() -> None:
     jobs = rows(many=200, few=3, one=1)
 
-    first, again, other = (sample(jobs, SharedCacheSetup(percent=5), seed) for seed in (1, 1, 2))
+    first, again, other = (sample(jobs, SampleSize(percent=5), seed) for seed in (1, 1, 2))
 
     assert first == again != other
     assert len(first) == 11
     assert {row.builder for row in first} == {row.builder for row in other} == {b"many", b"few", b"one"}
-    assert len(sample(jobs, SharedCacheSetup(count=1), 1)) == 3
-    assert len(sample(jobs, SharedCacheSetup(percent=100), 1)) == len(sample(jobs, SharedCacheSetup(count=999), 1)) == 204
+    assert len(sample(jobs, SampleSize(count=1), 1)) == 3
+    assert len(sample(jobs, SampleSize(percent=100), 1)) == len(sample(jobs, SampleSize(count=999), 1)) == 204
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("5%", SharedCacheSetup(5.0)), ("0.5%", SharedCacheSetup(0.5)), ("12", SharedCacheSetup(count=12))]
-)
-def test_rebuild_accepts_a_percentage_or_a_number_of_jobs(text: str, expected: SharedCacheSetup) -> None:
+@pytest.mark.parametrize(("text", "expected"), [("5%", SampleSize(5.0)), ("0.5%", SampleSize(0.5)), ("12", SampleSize(count=12))])
+def test_rebuild_accepts_a_percentage_or_a_number_of_jobs(text: str, expected: SampleSize) -> None:
     assert share(text) == expected

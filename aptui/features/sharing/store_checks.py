@@ -31,7 +31,7 @@ from aptui.cli.verify_verb import (
     RebuildSample,
     RebuildTask,
     Rebuilt,
-    SharedCacheSetup,
+    SampleSize,
     any_seed,
     counts_of,
     differences_of,
@@ -232,7 +232,7 @@ STORED = "kept"
 """Value of `RebuildDifference.against` for differences from a stored result."""
 
 
-def rebuild_store(config: Config, project: OpenedProject, wanted: SharedCacheSetup, seed: int | None, *, as_json: bool) -> int:
+def rebuild_store(config: Config, project: OpenedProject, wanted: SampleSize, seed: int | None, *, as_json: bool) -> int:
     """Compare a sample of the stored results with two new runs of their jobs.
 
     Results that differ from both runs are removed. The exit code is 1 if any result differs.
