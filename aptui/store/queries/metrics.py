@@ -138,7 +138,7 @@ def job_entries(reader: Reader, builder: bytes, limit: int = 1000) -> list[Entry
     return [Entry(*row) for row in reader.ask(_JOB_ENTRIES_SQL, (builder, limit))]
 
 
-def cache_contents(reader: Reader, since_ms: int, limit: int = 20) -> CacheContents:
+def cache_contents(reader: Reader, since_ms: int, limit: int = 100) -> CacheContents:
     """Return the contents of the cache and the products made after `since_ms`; takes some seconds with a million products."""
     after = "instr(p.ProductName, '/')"
     rest = f"substr(p.ProductName, {after} + 1)"

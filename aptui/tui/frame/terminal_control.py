@@ -128,6 +128,7 @@ class TerminalControl(Actions):
         turn = getattr(self._host.app._driver, "set_mouse", None)  # noqa: SLF001  # Textual does so only when it starts
         if turn is not None:
             turn(is_on=is_on)
+        self._host.wake()
         self._host.show_toast("the mouse is on" if is_on else "the mouse is off: the terminal selects text")
 
     def action_mouse(self) -> None:

@@ -143,6 +143,7 @@ class ThemeManager(Actions):
         elif name in self.themes.by_name:
             self._app.theme = name
             self._person.put("theme", name)
+            self._screen.wake()
         else:
             self._screen.show_toast(f"unknown theme '{name}'; the themes are {', '.join(sorted(self.themes.by_name))}", "warning")
 
@@ -159,6 +160,7 @@ class ThemeManager(Actions):
     def preview(self, name: str, *, is_final: bool) -> None:
         """Show the theme that the picker requests; close the picker if the user selected it."""
         self._app.theme = name
+        self._screen.wake()
         if is_final:
             self._person.put("theme", name)
             self._app.query_one(ThemePicker).display = False

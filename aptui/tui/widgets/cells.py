@@ -97,13 +97,20 @@ def fit(
         if align == "right":
             return Fitted(blanks + text, tuple((start + len(blanks), end + len(blanks)) for start, end in spans))
         return Fitted(text + blanks, spans)
-    lead = len(text) - len(text.lstrip(" "))
+    lead = _count_lead(text)
     if offset or not 0 < lead <= width // 2:
         return _shorten(text, width, spans, keeps_end=(is_name or "/" in text) and not offset and not is_prose)
-    # The indent of a name in a tree shows the depth of the node, so the indent is never cut.
+    # The indent of a name in a tree shows the depth of the node, and the sign opens its row, so neither is ever cut.
     name, spans = text[lead:], tuple((start - lead, end - lead) for start, end in spans if start >= lead)
     cut = _shorten(name, width - lead, spans, keeps_end=(is_name or "/" in name) and not is_prose)
-    return Fitted(" " * lead + cut.text, tuple((start + lead, end + lead) for start, end in cut.spans))
+    return Fitted(text[:lead] + cut.text, tuple((start + lead, end + lead) for start, end in cut.spans))
+
+
+def _count_lead(text: str) -> int:
+    """Return the number of characters before a name: its indent, and the sign of a row that can be opened or closed."""
+    lead = len(text) - len(text.lstrip(" "))
+    signs = (f"{glyph('open')} ", f"{glyph('closed')} ")
+    return lead + len(signs[0]) if text[lead : lead + len(signs[0])] in signs else lead
 
 
 def _scroll(text: str, spans: Spans, offset: int) -> Fitted:

@@ -43,6 +43,15 @@ def test_cut_tree_names_keep_their_indent(width):
         assert [fitted.text[start:end] for start, end in fitted.spans] == ["rock"]
 
 
+@pytest.mark.parametrize("width", [24, 31, 33])
+@pytest.mark.parametrize("sign", ["▸ ", "  ▾ "])
+def test_cut_path_keeps_the_sign_that_opens_its_row(sign, width):
+    shown = fit(f"{sign}images/icecrusher/moss_crusher_recovering_2.png", width).text
+
+    assert shown.startswith(sign)
+    assert len(shown) == width
+
+
 def test_long_name_of_a_file_keeps_its_number_and_extension():
     assert fit("bonus-earth_flower-12.png", 15, is_name=True).text == "bonus-e…-12.png"
     assert fit("    bonus-earth_flower-12.png", 19, is_name=True).text == "    bonus-e…-12.png"

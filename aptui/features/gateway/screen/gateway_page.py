@@ -166,7 +166,7 @@ _LISTS = {
 }
 _DONE = {PeerAction.ALLOW: "allowed", PeerAction.REJECT: "rejected", PeerAction.FORGET: "in neither list"}
 _NO_GATEWAY = (
-    ("", "no gateway is running; write 'serve: {enabled: true}' in aptui.yaml to start one", "warning"),
+    ("", "no gateway is running; write 'serve: {enabled: true}' in aptui.yaml to start one", ""),
     ("", "if this is set already, the Logs screen (3) shows why the gateway did not start", "muted"),
 )
 _NO_GATEWAY_YET = "changes made here take effect when the gateway starts"
@@ -463,12 +463,18 @@ class GatewayPage(ConnectionTables):
         event.stop()
         self.action_edit()
 
+    @property
+    def is_zoomed(self) -> bool:
+        """Whether only the connections, or only the lists, are shown."""
+        return self.has_class("-alone") or self.has_class("-lists")
+
     def action_zoom(self) -> None:
         """Show the connections only, the lists only, or both."""
-        if self.has_class("-alone") or self.has_class("-lists"):
+        if self.is_zoomed:
             self.remove_class("-alone", "-lists")
         else:
             self._zoom()
+        self._shell.wake()
 
     def _zoom(self) -> None:
         is_list = self.focused in _LISTS

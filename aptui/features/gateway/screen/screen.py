@@ -169,7 +169,8 @@ class EnginePage(ConnectionTables):
     def __init__(self, shell: Shell) -> None:
         super().__init__(shell, "engine", _PARTS)
         self.inquiry = EngineInquiry(shell, self.set_timer)
-        self._is_zoomed = False
+        self.is_zoomed = False
+        """Whether only one table is shown."""
 
     # --------------------------------------------------------------------------------------------------------------- widgets
 
@@ -240,6 +241,9 @@ class EnginePage(ConnectionTables):
     def _empty_text(self, name: str) -> str:
         if name == "workers" and self._shell.session.is_read_only:
             return "unknown, because a read-only screen does not query the engine"
+        progress = self._shell.session.latest_progress
+        if name == "workers" and progress is not None and progress.jobs_running:
+            return "the engine has not answered yet"
         return {"workers": "none; workers start with the first job", "roots": "no folder is watched"}.get(name, "no clients")
 
     def _share_height(self) -> None:
@@ -251,7 +255,7 @@ class EnginePage(ConnectionTables):
         is_attached = self._shell.session.state is SessionState.ATTACHED
         focused = next((table for table in tables if table.has_focus), tables[0])
         for table, bar in zip(tables, self.query(Bar), strict=True):
-            table.display = bar.display = is_attached and (not self._is_zoomed or table is focused)
+            table.display = bar.display = is_attached and (not self.is_zoomed or table is focused)
         shown = [table for table in tables if table.display]
         free_height = self.size.height - sum(1 for fact in self.query(Fact) if fact.display) - len(shown)
         if free_height <= 0 or not shown:
@@ -266,12 +270,13 @@ class EnginePage(ConnectionTables):
 
     def action_zoom(self) -> None:
         """Show one table only, or all tables."""
-        self._is_zoomed = not self._is_zoomed
+        self.is_zoomed = not self.is_zoomed
         self._share_height()
+        self._shell.wake()
 
     def on_descendant_focus(self) -> None:
         """Update the offered keys."""
-        if self._is_zoomed:
+        if self.is_zoomed:
             self._share_height()
         self.refresh_bindings()
 
@@ -366,12 +371,19 @@ class EnginePage(ConnectionTables):
 
 _PAGES = ("Gateway", "Engine")
 _GATEWAY, _ENGINE = 0, 1
+_BOTH_LINES = 48
+"""Minimum height of the screen for both pages, one below the other (lines)."""
+_NO_GATEWAY_LINES = 14
+"""Height of the gateway's page below the engine's page if no gateway is running (lines)."""
 
 
 class ConnectionsPane(Pane):
-    """The Connections screen: shows one of the two pages and passes events to both pages."""
+    """The Connections screen: shows one of the two pages, or both on a high screen, and passes events to both pages."""
 
-    DEFAULT_CSS = "ConnectionsPane { layout: vertical; }"
+    DEFAULT_CSS = """
+    ConnectionsPane { layout: vertical; }
+    ConnectionsPane.-both GatewayPage, ConnectionsPane.-both EnginePage { margin: 0 0 1 0; }
+    """
     command_names = ("allow", "reject", "forget", "connect", "allow-list", "disconnect", "restart-worker")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("t,greater_than_sign,less_than_sign", "page", "other page", id="connections.page"),
@@ -381,8 +393,8 @@ class ConnectionsPane(Pane):
     def compose(self) -> ComposeResult:
         """Yield the widgets."""
         yield TabLine(lambda: (_PAGES, self._page), self._words, self.show_page, id="connections-pages")
-        yield GatewayPage(self.shell)
         yield EnginePage(self.shell)
+        yield GatewayPage(self.shell)
 
     def _words(self) -> Sequence[Part]:
         return (Part(self.gateway.count_text() if self.gateway.orders.report else "no gateway", "muted"),)
@@ -408,8 +420,35 @@ class ConnectionsPane(Pane):
 
     def _show_page(self, page: int) -> None:
         self._page = page
-        for number, part in ((_GATEWAY, self.gateway), (_ENGINE, self.engine)):
-            part.display = part.visible = number == page  # the page must be visible before it can get the focus
+        self._show_parts()
+
+    @property
+    def _shows_both(self) -> bool:
+        """Whether the screen is high enough for both pages, and none of them is zoomed."""
+        return self.size.height >= _BOTH_LINES and not (self.gateway.is_zoomed or self.engine.is_zoomed)
+
+    def _show_parts(self) -> None:
+        """Show the current page, or both."""
+        both, gateway = self._shows_both, self.gateway
+        for number, part in ((_GATEWAY, gateway), (_ENGINE, self.engine)):
+            is_shown = both or number == self._page
+            if part.display != is_shown:
+                part.display = part.visible = is_shown  # the page must be visible before it can get the focus
+        self.set_class(both, "-both")
+        height = _NO_GATEWAY_LINES if both and gateway.orders.report is None else "1fr"
+        if gateway.styles.height is None or str(gateway.styles.height) != str(height):
+            gateway.styles.height = height
+
+    def on_resize(self) -> None:
+        """Show both pages if there is room."""
+        self._put()
+
+    def on_descendant_focus(self) -> None:
+        """Mark the page that has the focus as the current page."""
+        page = _GATEWAY if self.gateway.has_focus_within else _ENGINE
+        if self._shows_both and page != self._page:
+            self._page = page
+            self.query_one(TabLine).refresh_if_changed()
 
     def action_page(self) -> None:
         """Show the other page."""
@@ -424,7 +463,10 @@ class ConnectionsPane(Pane):
 
     def _put(self) -> None:
         self.query_one(TabLine).refresh_if_changed()
-        (self.gateway if self._page == _GATEWAY else self.engine).put()
+        self._show_parts()
+        for number, page in ((_GATEWAY, self.gateway), (_ENGINE, self.engine)):
+            if number == self._page or self._shows_both:
+                page.put()
 
     # ---------------------------------------------------------------------------------------------------- events from the app
 

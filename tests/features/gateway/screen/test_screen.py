@@ -377,6 +377,20 @@ def order(*given, **named) -> OrderPeers:
     return OrderPeers(PeerOrder(*given, **named))
 
 
+async def test_high_screen_shows_both_pages_and_zoom_shows_one(tmp_path):
+    async with visit_gateway(tmp_path, size=(200, 60)) as (app, pilot, _session, page):
+        for part in ("── Connections ──", "── Allowed ──", "── Clients ──", "── Workers ──", "Gateway▾"):
+            await until(pilot, lambda part=part: part in text(app))
+        await pilot.press("t")
+        await until(pilot, lambda: "Engine▾" in text(app) and app.pane.engine.has_focus_within)
+        page.table("peers").focus()
+        await until(pilot, lambda: "Gateway▾" in text(app))
+        await pilot.press("z")
+        await until(pilot, lambda: "── Workers ──" not in text(app))
+        await pilot.press("z")
+        await until(pilot, lambda: "── Workers ──" in text(app))
+
+
 @pytest.mark.parametrize("size", [LARGE, (80, 24)])
 async def test_gateway_page_shows_connections_and_access_lists(tmp_path, size):
     async with visit_gateway(tmp_path, size=size) as (app, pilot, _session, _page):
