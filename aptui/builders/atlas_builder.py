@@ -23,7 +23,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta, Struct
 
-from aptui.builders.common import one_line, show_count
+from aptui.builders.common import SourceBuilder, one_line, show_count
 from aptui.builders.files.json_text import BrokenTextError, decode_text, read_json
 from aptui.builders.files.pictures import MOST_MEGAPIXELS, PictureError
 from aptui.builders.image_builder import PictureJob, decode_rgba
@@ -35,7 +35,6 @@ from aptui.sdk import (
     NamedFileError,
     ProcessJobRequest,
     ProductDependency,
-    SimpleBuilder,
 )
 
 if TYPE_CHECKING:
@@ -216,7 +215,7 @@ class Contents(Struct):
     animations: dict[str, list[str]] = {}
 
 
-class AtlasBuilder(SimpleBuilder):
+class AtlasBuilder(SourceBuilder):
     """Makes `<stem>.json` and the pages `<stem>.png`, `<stem>-1.png` … of an `.atlas` file."""
 
     name: ClassVar[str] = "atlas"

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from aptui.builders.common import one_job_per_platform, one_line, show_count
+from aptui.builders.common import SourceBuilder, SourceError, one_job_per_platform, show_count
 from aptui.builders.files import lfs_source
 from aptui.builders.files.json_text import write_json
 from aptui.builders.files.kinds import describe_kind
@@ -28,12 +28,8 @@ from aptui.builders.files.sound_marks import UNKNOWN_SIZE, Marks, PlainWav, WavL
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
-    JobProduct,
-    ParamError,
+    JobError,
     ProcessJobRequest,
-    ProcessJobResponse,
-    Result,
-    check_params,
     library_versions,
     same_for_all_sources,
 )
@@ -111,10 +107,6 @@ _WAV_ENCODINGS = {
 _READ_WAV_ENCODINGS = frozenset((0x01, 0x02, 0x03, 0x06, 0x07, 0x11, 0x31, 0x40, 0x55, 0xFFFE))
 
 
-class _BadAudioError(Exception):
-    """The sound cannot be converted with these parameters; the error's text is one line."""
-
-
 class _Clipping(Struct):
     """The number of samples above full scale, and the highest absolute value of a sample (1 = full scale)."""
 
@@ -136,7 +128,7 @@ class _Shape(Struct):
     end: int = 0
 
 
-class AudioBuilder:
+class AudioBuilder(SourceBuilder):
     """Makes `<stem>.<format>` of a sound."""
 
     name: ClassVar[str] = "audio"
@@ -198,31 +190,28 @@ class AudioBuilder:
         """Return one job per platform."""
         return one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint)
 
-    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+    def build(self, request: ProcessJobRequest) -> None:
         """Convert the source block by block.
 
         A source without samples fails, because a file without samples is usually damaged.
         """
         import soundfile
 
-        try:
-            options = check_params(self.params_schema, request.params)
-            name = f"{request.stem}.{FORMATS[options['format']].extension}"
-            if lfs_source.is_pointer_file(request.full_path):
-                return ProcessJobResponse(error=lfs_source.pointer_error(request.source))
-            with open(request.full_path, "rb") as file:
+        options = request.options
+        name = f"{request.stem}.{FORMATS[options['format']].extension}"
+        if lfs_source.is_pointer_file(request.full_path):
+            raise JobError(lfs_source.pointer_error(request.source))
+        with open(request.full_path, "rb") as file:
+            try:
                 layout = read_layout(file)
                 with _open_sound(file, layout, request) as source:
                     facts = _convert(source, file, request.product_path(name), options, request)
-        except soundfile.SoundFileError as error:
-            with open(request.full_path, "rb") as file:
-                return ProcessJobResponse(error=f"{request.source}: {_reason(getattr(error, 'code', 0), file)}")
-        except (_BadAudioError, ParamError, OSError) as error:
-            return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
-        products = [JobProduct(name, 0, AUDIO_ASSET_TYPE, facts=facts)]
+            except soundfile.SoundFileError as error:
+                file.seek(0)
+                raise SourceError(_reason(getattr(error, "code", 0), file)) from None
+        request.add_product(name, sub_id=0, asset_type=AUDIO_ASSET_TYPE, facts=facts)
         if os.path.exists(request.product_path(_name_marks(name))):
-            products.append(JobProduct(_name_marks(name), 1, MARKS_ASSET_TYPE))
-        return ProcessJobResponse(Result.SUCCESS, products)
+            request.add_product(_name_marks(name), sub_id=1, asset_type=MARKS_ASSET_TYPE)
 
 
 @contextmanager
@@ -242,20 +231,18 @@ def _open_sound(file: IO[bytes], layout: WavLayout | None, request: ProcessJobRe
 def _check_wav(layout: WavLayout, request: ProcessJobRequest) -> None:
     """Reject a WAV with an impossible header, and warn of a wrong size in the header."""
     if len(layout.format) < 16:
-        raise _BadAudioError("damaged WAV sound: the description of the samples is missing (chunk fmt)")
+        raise SourceError("damaged WAV sound: the description of the samples is missing (chunk fmt)")
     encoding, channels = (int.from_bytes(layout.format[at : at + 2], "little") for at in (0, 2))
     if encoding not in _READ_WAV_ENCODINGS:
         name = _WAV_ENCODINGS.get(encoding, f"number {encoding}")
-        raise _BadAudioError(f"unsupported WAV sound: the samples are encoded as {name}; save the sound as PCM")
+        raise SourceError(f"unsupported WAV sound: the samples are encoded as {name}; save the sound as PCM")
     if channels == 0 or not any(layout.format[4:8]):
         what = "0 channels" if channels == 0 else "a sample rate of 0 Hz"
-        raise _BadAudioError(f"damaged WAV sound: the header gives {what}")
+        raise SourceError(f"damaged WAV sound: the header gives {what}")
     if channels > MOST_CHANNELS:
-        raise _BadAudioError(
-            f"unsupported WAV sound: the header gives {channels} channels, but at most {MOST_CHANNELS} are supported"
-        )
+        raise SourceError(f"unsupported WAV sound: the header gives {channels} channels, but at most {MOST_CHANNELS} are supported")
     if not layout.data_start:
-        raise _BadAudioError("damaged WAV sound: the file has no samples (chunk data)")
+        raise SourceError("damaged WAV sound: the file has no samples (chunk data)")
     if layout.is_unfinished:
         rest = show_count(layout.data_bytes, "byte")
         request.log.warning(f"{request.source}: the header gives 0 bytes of sound; the rest of the file ({rest}) is used")
@@ -301,7 +288,7 @@ def _convert(
     import soundfile
 
     if source.frames == 0:
-        raise _BadAudioError("the sound has no samples")
+        raise SourceError("the sound has no samples")
     if short := _SHORT_DATA.search(source.extra_info):
         promised, present = int(short[1]), int(short[2])
         text = f"{request.source}: the header gives {show_count(promised, 'byte')} of sound, but the file has {present:,}"
@@ -311,7 +298,7 @@ def _convert(
     rate = _choose_rate(source.samplerate, options, request)
     bits = _LOSSY_BITS if form.subtype else options["bits"]
     if max(rate, source.samplerate) > MOST_RATE_FACTOR * min(rate, source.samplerate):
-        raise _BadAudioError(f"a sample rate of {source.samplerate} Hz cannot be converted to {rate} Hz; set sample_rate: keep")
+        raise SourceError(f"a sample rate of {source.samplerate} Hz cannot be converted to {rate} Hz; set sample_rate: keep")
     most_frames = int(options["max_mib"] * (1 << 20)) // (channel_count * bits // 8)
     if source.frames < _UNKNOWN_FRAMES:
         _check_length(source.frames * rate // source.samplerate, most_frames, options)
@@ -370,7 +357,7 @@ def _choose_rate(present: int, options: Mapping[str, Any], request: ProcessJobRe
     if (form.rates and rate not in form.rates) or rate > form.most_rate:
         choice = f"one of {', '.join(map(str, form.rates))}" if form.rates else f"at most {form.most_rate}"
         if wanted != "keep":
-            raise _BadAudioError(f"{options['format']} does not support a sample rate of {rate} Hz; set sample_rate to {choice}")
+            raise SourceError(f"{options['format']} does not support a sample rate of {rate} Hz; set sample_rate to {choice}")
         rate = min((each for each in form.rates if each >= present), default=max(form.rates, default=form.most_rate))
         request.log.info(
             f"{request.source}: the sound was converted from {present} to {rate} Hz, because {options['format']} does not "
@@ -381,7 +368,7 @@ def _choose_rate(present: int, options: Mapping[str, Any], request: ProcessJobRe
 
 def _check_length(frames: int, most_frames: int, options: Mapping[str, Any]) -> None:
     if frames > most_frames:
-        raise _BadAudioError(
+        raise SourceError(
             f"the sound is too long: as a WAV it would have more than {options['max_mib']:g} MiB, which is the limit (max_mib)"
         )
 
@@ -397,7 +384,7 @@ def _measure(
     """Measure a sound, and return the gain and the range of frames that the parameters `loudness`, `peak` and `trim` request."""
     target, threshold = options["loudness"], options["trim"]
     if target is not None and channel_count > _BLOCK_CHANNELS:
-        raise _BadAudioError(
+        raise SourceError(
             f"loudness cannot be measured for {channel_count} channels, only for up to {_BLOCK_CHANNELS}; set channels: mono"
         )
     silence = 0.0 if threshold is None else 10 ** (threshold / 20)
@@ -481,13 +468,13 @@ def _write_marks(marks: Marks, frames: int, rate: int, product_path: str, reques
 def _choose_channels(present: int, options: Mapping[str, Any]) -> int:
     requested_channels = {"keep": present, "mono": 1, "stereo": 2}[options["channels"]]
     if requested_channels == 2 and present > 2:
-        raise _BadAudioError(
+        raise SourceError(
             f"{present} channels cannot become stereo, because the positions of their speakers are unknown; set channels: "
             "mono or keep"
         )
     most = FORMATS[options["format"]].most_channels
     if requested_channels > most:
-        raise _BadAudioError(
+        raise SourceError(
             f"{options['format']} supports {most} channels, but the sound has {requested_channels}; set format: wav, or "
             "channels: mono"
         )
@@ -510,7 +497,7 @@ def _blocks(source: Any, request: ProcessJobRequest, *, warns: bool) -> Iterator
         return
     text = f"the sound ends after {read_count} of {source.frames} samples"
     if source.format != "MP3":
-        raise _BadAudioError(f"damaged {source.format} file: {text}")
+        raise SourceError(f"damaged {source.format} file: {text}")
     # A short MP3 gives only a warning, because libsndfile estimates the length if the header does not contain one.
     if warns:
         request.log.warning(f"{request.source}: {text}")

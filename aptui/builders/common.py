@@ -1,4 +1,4 @@
-"""Helpers of the shipped builders: jobs for each platform with checked parameters, texts of messages, output of compilers.
+"""Helpers of the shipped builders: their base class, jobs for each platform, texts of messages, output of compilers.
 
 Tests: `tests/builders/test_params.py`.
 """
@@ -12,13 +12,51 @@ from typing import Any
 
 from msgspec import Struct
 
-from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobDescriptor, ParamError, Result, check_params
+from aptui.sdk import (
+    CreateJobsRequest,
+    CreateJobsResponse,
+    JobDescriptor,
+    MissingError,
+    NamedFileError,
+    ParamError,
+    ProcessJobRequest,
+    ProcessJobResponse,
+    Result,
+    SimpleBuilder,
+    TooLongError,
+    check_params,
+)
 
 Schema = Mapping[str, Any]
 _LONGEST_VALUE, _LONGEST_TEXT = 60, 200
 """Maximum numbers of characters of a parameter's value, and of another text, in a message."""
 Contradiction = Callable[[Mapping[str, Any]], str]
 """Function that describes in one line how the given parameters contradict each other; "" if they do not."""
+
+
+class SourceError(Exception):
+    """The source cannot be used; the error's text is one line. `place` is a line or `line:column`, "" if no place is known."""
+
+    def __init__(self, what: str, place: str = "") -> None:
+        super().__init__(what)
+        self.place = place
+
+    def explain(self, source: str) -> str:
+        """Return `source:line:column: what is wrong`."""
+        return f"{source}:{self.place}: {self}" if self.place else f"{source}: {self}"
+
+
+class SourceBuilder(SimpleBuilder):
+    """A builder whose errors begin with the path of the source, unless `build` raises a `JobError`, which has the whole text."""
+
+    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+        """Call `build`, and return the products that it recorded, or its error."""
+        try:
+            return super().process_job(request)
+        except SourceError as error:
+            return ProcessJobResponse(error=error.explain(request.source))
+        except (MissingError, TooLongError, NamedFileError, ParamError, OSError) as error:
+            return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
 
 
 def one_job_per_platform(

@@ -16,7 +16,7 @@ from io import BytesIO
 from typing import Any, ClassVar
 from uuid import UUID
 
-from aptui.builders.common import describe_damage, one_job_per_platform, one_line
+from aptui.builders.common import SourceBuilder, SourceError, describe_damage, one_job_per_platform, one_line
 from aptui.builders.files import lfs_source
 from aptui.builders.font.work import (
     TooMuchWorkError,
@@ -30,13 +30,8 @@ from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
     JobLog,
-    JobProduct,
-    MissingError,
     ParamError,
     ProcessJobRequest,
-    ProcessJobResponse,
-    Result,
-    check_params,
     library,
     library_versions,
     same_for_all_sources,
@@ -67,11 +62,11 @@ UNICODES = r"(?:U\+)?[0-9A-Fa-f]{1,6}(?:-(?:U\+)?[0-9A-Fa-f]{1,6})?"
 _LIST = {"type": "array", "items": {"type": "string", "pattern": ".+"}}
 
 
-class BrokenFontError(Exception):
-    """The font cannot be used; the error's text is one line that names the table."""
+class BrokenFontError(SourceError):
+    """The font cannot be used; the error's text names the table."""
 
 
-class FontBuilder:
+class FontBuilder(SourceBuilder):
     """Makes `<stem>.<ttf, otf, woff or woff2>` of a font.
 
     The job of a broken font fails with a message such as `a.ttf: table 'glyf' …`.
@@ -128,18 +123,12 @@ class FontBuilder:
         """Return one job per platform."""
         return one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint)
 
-    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+    def build(self, request: ProcessJobRequest) -> None:
         """Check the source and write its one product."""
-        try:
-            options = check_params(self.params_schema, request.params)
-            data = lfs_source.source_bytes(request)
-            with fonttools_logged(request.log, request.source):
-                name, product = _product(data, options, request)
-        except (BrokenFontError, TooMuchWorkError, ParamError, MissingError, OSError) as error:
-            return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
-        with open(request.product_path(name), "wb") as file:
-            file.write(product)
-        return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, FONT_ASSET_TYPE)])
+        options, data = request.options, lfs_source.source_bytes(request)
+        with fonttools_logged(request.log, request.source):
+            name, product = _product(data, options, request)
+        request.write_product(name, product, sub_id=0, asset_type=FONT_ASSET_TYPE)
 
 
 @contextmanager

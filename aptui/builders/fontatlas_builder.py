@@ -23,12 +23,11 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from aptui.builders.atlas_builder import PAGE_ASSET_TYPE, AtlasParams, PageTextures, Sprite, pack, write_page_list, write_pages
-from aptui.builders.common import one_line, show_count
+from aptui.builders.common import SourceBuilder, one_line, show_count
 from aptui.builders.files import lfs_source
 from aptui.builders.files.catalogs import read_catalogs
 from aptui.builders.files.json_text import BrokenTextError, decode_text, write_json
 from aptui.builders.font.kerning import MOST_PAIRS, Pairs, read_kerning
-from aptui.builders.font.work import TooMuchWorkError
 from aptui.builders.font_builder import (
     UNICODES,
     BrokenFontError,
@@ -41,10 +40,7 @@ from aptui.builders.font_builder import (
 from aptui.sdk import (
     CreateJobsRequest,
     JobError,
-    MissingError,
-    ParamError,
     ProcessJobRequest,
-    SimpleBuilder,
 )
 
 if TYPE_CHECKING:
@@ -107,7 +103,7 @@ class Glyph(Struct):
     sprite: Sprite | None = None
 
 
-class FontAtlasBuilder(SimpleBuilder):
+class FontAtlasBuilder(SourceBuilder):
     """Makes `<stem>.json` or `<stem>.fnt` and the pages `<stem>.png`, `<stem>-1.png` … of a font."""
 
     name: ClassVar[str] = "fontatlas"
@@ -123,7 +119,7 @@ class FontAtlasBuilder(SimpleBuilder):
     def build(self, request: ProcessJobRequest) -> None:
         """Draw the glyphs of one font."""
         options: FontAtlasParams = request.options
-        data = read_font(request)
+        data = lfs_source.source_bytes(request)
         with _open_font(data, options, request) as (font, codes, report):
             metrics = _read_metrics(font)
             glyphs = list(_draw_glyphs(data, font, codes, options, request))
@@ -160,7 +156,7 @@ class MsdfParams(Struct, frozen=True, kw_only=True):
     strict: bool = False
 
 
-class MsdfBuilder(SimpleBuilder):
+class MsdfBuilder(SourceBuilder):
     """Makes `<stem>.json` and `<stem>.png` of a font with the program msdf-atlas-gen, whose distance fields keep corners sharp."""
 
     name: ClassVar[str] = "msdf"
@@ -178,7 +174,7 @@ class MsdfBuilder(SimpleBuilder):
         """Draw the glyphs of one font."""
         options: MsdfParams = request.options
         charset, page = os.path.join(request.temp_dir, "charset.txt"), f"{request.stem}.png"
-        with _open_font(read_font(request), options, request) as (font, codes, report):
+        with _open_font(lfs_source.source_bytes(request), options, request) as (font, codes, report):
             units, names = _read_metrics(font).units, font.getBestCmap()
             glyphs = [Glyph(code, names[code], 0.0) for code in codes]
             kerning = _kern(font, glyphs, report) if options.kerning else {}
@@ -213,18 +209,6 @@ def _place(pattern: str, source: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(source), pattern)) if is_beside else pattern
 
 
-def read_font(request: ProcessJobRequest) -> bytes:
-    """Return the bytes of the source.
-
-    Raises:
-        JobError: the source cannot be read.
-    """
-    try:
-        return lfs_source.source_bytes(request)
-    except OSError as error:
-        raise JobError(f"{request.source}: {one_line(error)}") from None
-
-
 @contextlib.contextmanager
 def _open_font(
     data: bytes, options: FontAtlasParams | MsdfParams, request: ProcessJobRequest
@@ -232,15 +216,13 @@ def _open_font(
     """Yield the font, the code points to draw, and the report for warnings.
 
     Raises:
-        JobError: here or in the body, the font is damaged, a parameter is wrong, or a package or glyph is missing.
+        BrokenFontError: the font cannot be used, or lacks all requested characters.
+        TooMuchWorkError: its tables need too many steps. MissingError: a package is not installed.
     """
     report = FontReport(request, is_strict=options.strict)
-    try:
-        with fonttools_logged(request.log, request.source):
-            font, _ = open_checked(data, report)
-            yield font, choose_characters(font, options, report, request), report
-    except (BrokenFontError, TooMuchWorkError, ParamError, MissingError) as error:
-        raise JobError(f"{request.source}: {one_line(error)}") from None
+    with fonttools_logged(request.log, request.source):
+        font, _ = open_checked(data, report)
+        yield font, choose_characters(font, options, report, request), report
 
 
 def choose_characters(

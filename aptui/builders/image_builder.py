@@ -19,7 +19,7 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
-from aptui.builders.common import one_job_per_platform, one_line
+from aptui.builders.common import SourceBuilder, one_job_per_platform
 from aptui.builders.files import lfs_source
 from aptui.builders.files.colour import convert_to_srgb, describe_foreign
 from aptui.builders.files.deep_picture import DeepPicture, is_deep, read_deep
@@ -36,12 +36,7 @@ from aptui.builders.files.png_file import SIGNATURE, PngFile, check_length, read
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
-    JobProduct,
-    ParamError,
     ProcessJobRequest,
-    ProcessJobResponse,
-    Result,
-    check_params,
     library_versions,
     same_for_all_sources,
 )
@@ -69,7 +64,7 @@ _USUAL_GAMMA, _GAMMA_TOLERANCE = 2.2, 0.05
 """Gamma of PNG files in sRGB (gAMA 0.45455), and the largest difference from it that is a rounding error."""
 
 
-class ImageBuilder:
+class ImageBuilder(SourceBuilder):
     """Makes `<stem>.<format>` of a picture, and with `mips` also `<stem>.mip1.<format>` … down to one pixel."""
 
     name: ClassVar[str] = "image"
@@ -136,18 +131,15 @@ class ImageBuilder:
         """Return one job per platform."""
         return one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint, _contradiction)
 
-    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+    def build(self, request: ProcessJobRequest) -> None:
         """Decode the source and write its products; sub ids are the mip level in bits 16–19."""
+        job = PictureJob(request, request.options)
         try:
-            options = check_params(self.params_schema, request.params)
-            job = PictureJob(request, options)
             picture = _resize(decode_picture(lfs_source.source_bytes(request), job), job)
-            products = [_write_level(each, level, job) for level, each in enumerate(_levels(picture, has_mips=options["mips"]))]
+            for level, each in enumerate(_levels(picture, has_mips=job.options["mips"])):
+                _write_level(each, level, job)
         except MemoryError:
             raise MemoryError(NEEDS_MEMORY) from None
-        except (PictureError, ParamError, OSError) as error:
-            return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
-        return ProcessJobResponse(Result.SUCCESS, products)
 
 
 def _contradiction(params: Mapping[str, Any]) -> str:
@@ -380,7 +372,7 @@ def _levels(picture: Image.Image | DeepPicture, *, has_mips: bool) -> Iterator[I
         yield picture
 
 
-def _write_level(picture: Image.Image | DeepPicture, level: int, job: PictureJob) -> JobProduct:
+def _write_level(picture: Image.Image | DeepPicture, level: int, job: PictureJob) -> None:
     name = f"{job.request.stem}.mip{level}.{job.format}" if level else f"{job.request.stem}.{job.format}"
     arguments: dict[str, Any] = {}
     if job.format != "png":
@@ -394,7 +386,7 @@ def _write_level(picture: Image.Image | DeepPicture, level: int, job: PictureJob
         else:
             _save(picture, file, name, job.format, arguments)
     facts = {"width": picture.width, "height": picture.height, "format": job.format}
-    return JobProduct(name, level << MIP_LEVEL_SHIFT, IMAGE_ASSET_TYPE, facts=facts)
+    job.request.add_product(name, sub_id=level << MIP_LEVEL_SHIFT, asset_type=IMAGE_ASSET_TYPE, facts=facts)
 
 
 def _save(picture: Image.Image, file: IO[bytes], name: str, kind: str, arguments: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
-from aptui.builders.common import one_job_per_platform, one_line, show_count
+from aptui.builders.common import SourceBuilder, one_job_per_platform, show_count
 from aptui.builders.files import lfs_source
 from aptui.builders.files.json_schema import SCHEMA_PARAM, declare_schemas, hold_against_schema
 from aptui.builders.files.json_text import (
@@ -30,13 +30,8 @@ from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
     JobLog,
-    JobProduct,
-    NamedFileError,
-    ParamError,
     ProcessJobRequest,
-    ProcessJobResponse,
     Result,
-    check_params,
 )
 
 JSON_ASSET_TYPE = UUID("8f4d5f5a-5a0e-5d0b-9a3c-6f1c2b7d1e01")
@@ -50,7 +45,7 @@ _LONGEST_KEY_SHOWN = 80
 _UTF8_BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 
 
-class JsonBuilder:
+class JsonBuilder(SourceBuilder):
     """Validates JSON. The job of a broken file fails with a message such as `file.json:12:5: what is wrong`."""
 
     name: ClassVar[str] = "json"
@@ -87,23 +82,11 @@ class JsonBuilder:
             response.source_dependencies = declare_schemas(request)
         return response
 
-    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+    def build(self, request: ProcessJobRequest) -> None:
         """Validate the source and write its one product, which has the name of the source."""
-        try:
-            options = check_params(self.params_schema, request.params)
-            data = lfs_source.source_bytes(request)
-        except (ParamError, OSError) as error:
-            return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
-        try:
-            product = _product_text(_decode(data, request), options, request)
-        except BrokenTextError as error:
-            return ProcessJobResponse(error=error.explain(request.source))
-        except NamedFileError as error:
-            return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
-        name = os.path.basename(request.source)
-        with open(request.product_path(name), "wb") as file:
-            file.write(product.encode())
-        return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, JSON_ASSET_TYPE)])
+        options = request.options
+        product = _product_text(_decode(lfs_source.source_bytes(request), request), options, request)
+        request.write_product(os.path.basename(request.source), product, sub_id=0, asset_type=JSON_ASSET_TYPE)
 
 
 def _contradiction(params: Mapping[str, Any]) -> str:

@@ -21,12 +21,12 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from aptui.builders.common import one_line, shorten, show_count
+from aptui.builders.common import SourceBuilder, shorten, show_count
 from aptui.builders.files import lfs_source
 from aptui.builders.files.catalogs import MOST_FORMS, Message, TextCatalog, read_catalogs, show_key
 from aptui.builders.files.json_text import BrokenTextError, write_json
 from aptui.builders.files.references import read
-from aptui.sdk import CreateJobsRequest, JobError, NamedFileError, ProcessJobRequest, SimpleBuilder, placed_name
+from aptui.sdk import CreateJobsRequest, JobError, ProcessJobRequest, placed_name
 
 LOCALE_ASSET_TYPE = UUID("5a0b7c1d-93e4-5f26-8b1a-7d2c4e6f8a01")
 """Asset type of every product of this builder: the texts of one language."""
@@ -69,7 +69,7 @@ class Mistake(Struct, frozen=True):
     what: str
 
 
-class LocaleBuilder(SimpleBuilder):
+class LocaleBuilder(SourceBuilder):
     """Makes `<stem>.json` of a PO or XLIFF file, and `<stem>.<language>.json` for each language of a CSV."""
 
     name: ClassVar[str] = "locale"
@@ -87,18 +87,13 @@ class LocaleBuilder(SimpleBuilder):
         """Check the translations of one file and write its tables."""
         options: LocaleParams = request.options
         source = request.source
-        try:
-            catalogs = read_catalogs(source, lfs_source.source_bytes(request))
-            mistakes = [each for catalog in catalogs for each in check_catalog(catalog, source)]
-            if options.template:
-                path = _place(options.template, source)
-                template = _read_template(request, path)
-                mistakes += [each for catalog in catalogs for each in compare_keys(catalog, source, template, path)]
-            tables = [write_table(catalog) for catalog in catalogs]
-        except BrokenTextError as error:
-            raise JobError(error.explain(source)) from None
-        except (OSError, NamedFileError) as error:
-            raise JobError(f"{source}: {one_line(error)}") from None
+        catalogs = read_catalogs(source, lfs_source.source_bytes(request))
+        mistakes = [each for catalog in catalogs for each in check_catalog(catalog, source)]
+        if options.template:
+            path = _place(options.template, source)
+            template = _read_template(request, path)
+            mistakes += [each for catalog in catalogs for each in compare_keys(catalog, source, template, path)]
+        tables = [write_table(catalog) for catalog in catalogs]
         _report(mistakes, request, is_strict=options.strict)
         is_single = not source.lower().endswith((".csv", ".tsv"))
         for catalog, table in zip(catalogs, tables, strict=True):

@@ -12,18 +12,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
-from aptui.builders.common import one_job_per_platform, one_line
+from aptui.builders.common import SourceBuilder, SourceError, one_job_per_platform, one_line
 from aptui.builders.files import lfs_source
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
-    JobProduct,
     MissingError,
-    ParamError,
     ProcessJobRequest,
-    ProcessJobResponse,
-    Result,
-    TooLongError,
     check_params,
     find_program,
     has_library,
@@ -61,15 +56,7 @@ end
 """
 
 
-class _BrokenLuaError(Exception):
-    """The script does not compile; `line` is the line of the mistake, 0 if it is unknown."""
-
-    def __init__(self, what: str, line: int = 0) -> None:
-        super().__init__(what)
-        self.line = line
-
-
-class LuaBuilder:
+class LuaBuilder(SourceBuilder):
     """Checks or compiles a script. The job of a broken script fails with a message such as `file.lua:12: what is wrong`."""
 
     name: ClassVar[str] = "lua"
@@ -109,21 +96,11 @@ class LuaBuilder:
             job.additional_fingerprint = f"{self.analysis_fingerprint}, {program_digest(_compiler(options))}"
         return response
 
-    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+    def build(self, request: ProcessJobRequest) -> None:
         """Check the source and write its one product, which has the name of the source."""
-        try:
-            options = check_params(self.params_schema, request.params)
-            data = lfs_source.source_bytes(request)
-            product, asset_type = _product(data, options, request)
-        except _BrokenLuaError as error:
-            place = f"{request.source}:{error.line}" if error.line else request.source
-            return ProcessJobResponse(error=f"{place}: {one_line(error)}")
-        except (ParamError, MissingError, TooLongError, OSError) as error:
-            return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
-        name = os.path.basename(request.source)
-        with open(request.product_path(name), "wb") as file:
-            file.write(product)
-        return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, asset_type)])
+        options = request.options
+        product, asset_type = _product(lfs_source.source_bytes(request), options, request)
+        request.write_product(os.path.basename(request.source), product, sub_id=0, asset_type=asset_type)
 
 
 def can_compile() -> bool:
@@ -142,9 +119,9 @@ def _compiler(options: Mapping[str, Any]) -> str:
 def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> tuple[bytes, UUID]:
     """Return (bytes, asset type) of the product."""
     if data.startswith(_SIGNATURE):
-        raise _BrokenLuaError("the file is already bytecode, not a script")
+        raise SourceError("the file is already bytecode, not a script")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise _BrokenLuaError("the file is UTF-16, which Lua does not read; save it as UTF-8", 1)
+        raise SourceError("the file is UTF-16, which Lua does not read; save it as UTF-8", "1")
     compiler = _compiler(options)
     if options["luac"] and not compiler:
         raise MissingError(
@@ -193,12 +170,12 @@ def _by_program(compiler: str, options: Mapping[str, Any], request: ProcessJobRe
         return file.read()
 
 
-def _as_broken(message: str) -> _BrokenLuaError:
+def _as_broken(message: str) -> SourceError:
     message = message.partition("\nstack traceback:")[0]
     if "stack overflow" in message:
-        return _BrokenLuaError("the script is nested too deeply for Lua")
+        return SourceError("the script is nested too deeply for Lua")
     # Lua shortens long file names in its messages, so only the line number is used.
     match = _PLACE.match(message)
-    return (
-        _BrokenLuaError(match["text"], int(match["line"])) if match else _BrokenLuaError(message or "the script does not compile")
-    )
+    if match is None:
+        return SourceError(one_line(message) if message else "the script does not compile")
+    return SourceError(one_line(match["text"]), match["line"])

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from msgspec import Meta
 
-from aptui.builders.common import one_line, show_count, summarize_errors
+from aptui.builders.common import SourceBuilder, one_line, show_count, summarize_errors
 from aptui.builders.files import lfs_source
 from aptui.builders.files.mesh_file import MeshParams, convert_mesh, is_mesh, list_named_files
 from aptui.builders.files.references import check_names, declare_needed, declare_sources, filter_allowed, read
@@ -40,10 +40,8 @@ from aptui.sdk import (
     CreateJobsResponse,
     JobError,
     LoadBehavior,
-    NamedFileError,
     PathDependency,
     ProcessJobRequest,
-    SimpleBuilder,
     find_program,
     library_versions,
     placed_name,
@@ -113,7 +111,7 @@ class ModelParams(MeshParams, frozen=True, kw_only=True):
     strict: Annotated[bool, Meta(description="treat each warning as an error")] = False
 
 
-class ModelBuilder(SimpleBuilder):
+class ModelBuilder(SourceBuilder):
     """Makes `<stem>.glb`, and `<stem>.lod1.glb` … for further levels of detail."""
 
     name: ClassVar[str] = "model"
@@ -159,9 +157,7 @@ class ModelBuilder(SimpleBuilder):
                 product = _pack(document, checker, options, request)
                 _write_levels(product, options, request)
         except RecursionError:
-            raise JobError(f"{request.source}: the model is nested too deeply") from None
-        except (BrokenGltfError, NamedFileError, OSError) as error:
-            raise JobError(f"{request.source}: {one_line(error)}") from None
+            raise BrokenGltfError("the model is nested too deeply") from None
 
 
 def _needs_gltfpack(options: ModelParams) -> bool:

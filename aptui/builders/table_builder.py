@@ -11,13 +11,13 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta, Struct
 
-from aptui.builders.common import one_line, shorten
+from aptui.builders.common import SourceBuilder, shorten
 from aptui.builders.files import lfs_source
 from aptui.builders.files.data_text import read_data
 from aptui.builders.files.json_schema import declare_schemas, hold_against_schema
 from aptui.builders.files.json_text import HALF_PAIR, BrokenTextError, DataText, write_json
 from aptui.builders.json_builder import JSON_ASSET_TYPE
-from aptui.sdk import CreateJobsRequest, JobError, ProcessJobRequest, SimpleBuilder
+from aptui.sdk import CreateJobsRequest, ProcessJobRequest
 
 MSGPACK_ASSET_TYPE = UUID("8f4d5f5a-5a0e-5d0b-9a3c-6f1c2b7d1e02")
 """Asset type of a table in MessagePack; tables in JSON have the asset type of the `json` builder."""
@@ -59,7 +59,7 @@ class TableParams(Struct, frozen=True, kw_only=True):
     max_mib: Annotated[int, Meta(ge=1, le=64, description="maximum size of the source in MiB; the job of a larger file fails")] = 16
 
 
-class TableBuilder(SimpleBuilder):
+class TableBuilder(SourceBuilder):
     """Makes `<stem>.json` or `<stem>.msgpack` of a table; the job of a broken file fails with `items.csv:12: what is wrong`."""
 
     name: ClassVar[str] = "table"
@@ -75,19 +75,14 @@ class TableBuilder(SimpleBuilder):
     def build(self, request: ProcessJobRequest) -> None:
         """Convert one table."""
         options: TableParams = request.options
-        try:
-            table = read_data(
-                request.source, lfs_source.source_bytes(request), delimiter=options.delimiter,
-                infers_types=options.types == "auto", max_mib=options.max_mib,
-            )  # fmt: skip
-            if options.schema:
-                hold_against_schema([table], options.schema, request)
-            value = table.value if options.key is None else index_rows(table, options.key)
-            name, product, asset_type = _encode(value, request.stem, options.output)
-        except BrokenTextError as error:
-            raise JobError(error.explain(request.source)) from None
-        except OSError as error:
-            raise JobError(f"{request.source}: {one_line(error)}") from None
+        table = read_data(
+            request.source, lfs_source.source_bytes(request), delimiter=options.delimiter,
+            infers_types=options.types == "auto", max_mib=options.max_mib,
+        )  # fmt: skip
+        if options.schema:
+            hold_against_schema([table], options.schema, request)
+        value = table.value if options.key is None else index_rows(table, options.key)
+        name, product, asset_type = _encode(value, request.stem, options.output)
         request.write_product(name, product, asset_type=asset_type)
 
 

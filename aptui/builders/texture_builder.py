@@ -27,12 +27,12 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from aptui.builders.common import one_line, show_count
+from aptui.builders.common import SourceBuilder, show_count
 from aptui.builders.files import lfs_source
-from aptui.builders.files.pictures import MOST_MEGAPIXELS, NEEDS_MEMORY, PictureError
+from aptui.builders.files.pictures import MOST_MEGAPIXELS, NEEDS_MEMORY
 from aptui.builders.files.texture_file import FORMATS, Texture, encode_dds, encode_ktx2
 from aptui.builders.image_builder import PictureJob, decode_rgba
-from aptui.sdk import CreateJobsRequest, JobError, NamedFileError, PlatformInfo, ProcessJobRequest, SimpleBuilder
+from aptui.sdk import CreateJobsRequest, JobError, NamedFileError, PlatformInfo, ProcessJobRequest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -147,7 +147,7 @@ class TextureParams(Struct, frozen=True, kw_only=True):
     ] = MOST_MEGAPIXELS
 
 
-class TextureBuilder(SimpleBuilder):
+class TextureBuilder(SourceBuilder):
     """Makes `<stem>.ktx2` or `<stem>.dds` of a picture."""
 
     name: ClassVar[str] = "texture"
@@ -180,8 +180,6 @@ class TextureBuilder(SimpleBuilder):
             ]
         except MemoryError:
             raise MemoryError(NEEDS_MEMORY) from None
-        except (PictureError, OSError) as error:
-            raise JobError(f"{request.source}: {one_line(error)}") from None
         if len({image.shape for image in images}) > 1:
             sizes = ", ".join(f"{image.shape[1]}x{image.shape[0]}" for image in images)
             raise JobError(f"all faces or layers must have the same size, but their sizes are {sizes}")

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from aptui.builders.common import one_line, show_count
+from aptui.builders.common import SourceBuilder, one_line, show_count
 from aptui.builders.files import lfs_source
 from aptui.builders.files.json_text import BrokenTextError, write_json
 from aptui.builders.files.ldtk_project import LdtkReader, check_project
@@ -28,7 +28,6 @@ from aptui.sdk import (
     MissingError,
     NamedFileError,
     ProcessJobRequest,
-    SimpleBuilder,
 )
 
 TILEMAP_ASSET_TYPE = UUID("c41d6e3f-0a97-5b28-9d5e-2f7b8a1c6e01")
@@ -49,7 +48,7 @@ class TilemapParams(Struct, frozen=True, kw_only=True):
     strict: Annotated[bool, Meta(description="treat each warning as an error")] = False
 
 
-class TilemapBuilder(SimpleBuilder):
+class TilemapBuilder(SourceBuilder):
     """Makes `<stem>.json` of a map. The job of a broken map fails with a message such as `map.tmx:12: what is wrong`."""
 
     name: ClassVar[str] = "tilemap"
@@ -71,18 +70,13 @@ class TilemapBuilder(SimpleBuilder):
         """Check and write one map."""
         options: TilemapParams = request.options
         reader = _reader(request)
-        try:
-            level = reader.read(lfs_source.source_bytes(request))
-            mistakes = [each.explain(request.source) for each in (check_tiles if _is_tiled(request) else check_project)(level)]
-            mistakes += _check_pictures(reader, request)
-            _name_textures(level, options.textures)
-            if _is_tiled(request):
-                _list_tiles(level)
-            product = write_json(level)
-        except BrokenTextError as error:
-            raise JobError(error.explain(request.source)) from None
-        except (OSError, NamedFileError, MissingError) as error:
-            raise JobError(f"{request.source}: {one_line(error)}") from None
+        level = reader.read(lfs_source.source_bytes(request))
+        mistakes = [each.explain(request.source) for each in (check_tiles if _is_tiled(request) else check_project)(level)]
+        mistakes += _check_pictures(reader, request)
+        _name_textures(level, options.textures)
+        if _is_tiled(request):
+            _list_tiles(level)
+        product = write_json(level)
         if mistakes and options.strict:
             raise JobError(mistakes[0] + (f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""))
         for text in mistakes[:MOST_SHOWN]:

@@ -9,24 +9,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from uuid import UUID
 from xml.parsers import expat
 
-from aptui.builders.common import one_job_per_platform, one_line
+from aptui.builders.common import SourceBuilder, one_job_per_platform
 from aptui.builders.files import lfs_source
 from aptui.builders.files.json_text import BrokenTextError, place_in
 from aptui.builders.files.xml_tree import describe_entity, syntax_mistake
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
-    JobProduct,
-    ParamError,
     ProcessJobRequest,
-    ProcessJobResponse,
-    Result,
-    check_params,
     same_for_all_sources,
 )
 
@@ -50,7 +45,7 @@ _EAST_ASIAN = {
 _BLANKS = " \t\r\n"
 
 
-class XmlBuilder:
+class XmlBuilder(SourceBuilder):
     """Checks XML. The job of a broken file fails with a message such as `file.xml:12:5: what is wrong`."""
 
     name: ClassVar[str] = "xml"
@@ -80,33 +75,33 @@ class XmlBuilder:
         """Return one job per platform."""
         return one_job_per_platform(request, self.name, self.params_schema)
 
-    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+    def build(self, request: ProcessJobRequest) -> None:
         """Check the source and write its one product, which has the name of the source."""
+        options, data = request.options, lfs_source.source_bytes(request)
         try:
-            options = check_params(self.params_schema, request.params)
-            data = lfs_source.source_bytes(request)
-        except (ParamError, OSError) as error:
-            return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
-        try:
-            text, encoding = _as_expat_reads(data)
-            reading = _XmlReading(encoding and "utf-8", is_dtd_forbidden=options["dtd"] == "forbid")
-            reading.read(text)
-            product = _without(text, reading.needless) if options["output"] == "min" else data
-            if encoding and options["output"] == "min":
-                product = product.decode().encode(encoding)
-        except BrokenTextError as error:
-            return ProcessJobResponse(error=error.explain(request.source))
+            product = _check(data, options)
         except expat.ExpatError as error:
-            broken = _encoding_mistake(data) or syntax_mistake(error)
-            return ProcessJobResponse(error=broken.explain(request.source))
+            raise (_encoding_mistake(data) or syntax_mistake(error)) from None
         except (LookupError, ValueError):
             name = _find_encoding(data) or "that the file declares"
-            what = f"the encoding '{name}' is not supported; save the file as UTF-8"
-            return ProcessJobResponse(error=f"{request.source}:1:1: {what}")
-        name = os.path.basename(request.source)
-        with open(request.product_path(name), "wb") as file:
-            file.write(product)
-        return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, XML_ASSET_TYPE)])
+            raise BrokenTextError(f"the encoding '{name}' is not supported; save the file as UTF-8", "1:1") from None
+        request.write_product(os.path.basename(request.source), product, sub_id=0, asset_type=XML_ASSET_TYPE)
+
+
+def _check(data: bytes, options: Mapping[str, Any]) -> bytes:
+    """Return the product of a checked document.
+
+    Raises:
+        BrokenTextError: this builder refuses the document. expat.ExpatError: the document is not XML.
+        LookupError, ValueError: the encoding of the document is not supported.
+    """
+    text, encoding = _as_expat_reads(data)
+    reading = _XmlReading(encoding and "utf-8", is_dtd_forbidden=options["dtd"] == "forbid")
+    reading.read(text)
+    if options["output"] != "min":
+        return data
+    product = _without(text, reading.needless)
+    return product.decode().encode(encoding) if encoding else product
 
 
 class _Element:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
-from aptui.builders.common import one_job_per_platform, one_line
+from aptui.builders.common import SourceBuilder, one_job_per_platform
 from aptui.builders.files import lfs_source
 from aptui.builders.files.json_schema import SCHEMA_PARAM, declare_schemas, hold_against_schema
 from aptui.builders.files.json_text import BrokenTextError
@@ -20,13 +20,8 @@ from aptui.builders.json_builder import JSON_ASSET_TYPE
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
-    JobProduct,
-    NamedFileError,
-    ParamError,
     ProcessJobRequest,
-    ProcessJobResponse,
     Result,
-    check_params,
     library_versions,
 )
 
@@ -34,7 +29,7 @@ YAML_ASSET_TYPE = UUID("d4c1f6a8-3b70-5e92-8a14-7b5e20d9cf06")
 """Asset type of YAML products; JSON products have the asset type of the `json` builder."""
 
 
-class YamlBuilder:
+class YamlBuilder(SourceBuilder):
     """Checks YAML. The job of a broken file fails with a message such as `file.yaml:12:5: what is wrong`."""
 
     name: ClassVar[str] = "yaml"
@@ -74,25 +69,14 @@ class YamlBuilder:
             response.source_dependencies = declare_schemas(request)
         return response
 
-    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+    def build(self, request: ProcessJobRequest) -> None:
         """Check the source and write its one product."""
-        try:
-            options = check_params(self.params_schema, request.params)
-            data = lfs_source.source_bytes(request)
-        except (ParamError, OSError) as error:
-            return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
-        try:
-            reading = YamlReading(data, options["max_mib"], allows_tags=options["tags"] == "allow")
-            if options["schema"]:
-                hold_against_schema(reading.read_values(), options["schema"], request)
-            name, product, asset_type = _product(reading, data, options["output"], request)
-        except BrokenTextError as error:
-            return ProcessJobResponse(error=error.explain(request.source))
-        except NamedFileError as error:
-            return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
-        with open(request.product_path(name), "wb") as file:
-            file.write(product)
-        return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, asset_type)])
+        options, data = request.options, lfs_source.source_bytes(request)
+        reading = YamlReading(data, options["max_mib"], allows_tags=options["tags"] == "allow")
+        if options["schema"]:
+            hold_against_schema(reading.read_values(), options["schema"], request)
+        name, product, asset_type = _product(reading, data, options["output"], request)
+        request.write_product(name, product, sub_id=0, asset_type=asset_type)
 
 
 def _contradiction(params: Mapping[str, Any]) -> str:

@@ -500,7 +500,7 @@ def process(source):
     with tempfile.TemporaryDirectory(dir=scan_folder) as folder:
         response = AudioBuilder().process_job(ProcessJobRequest(
             "mine", scan_folder, source, UUID(int=1), PlatformInfo("linux"), "mine", {"sample_rate": 22050}, {}, "",
-            folder, folder, JobLog(lambda *_: None)))
+            folder, folder, JobLog(lambda *_: None), params_schema=AudioBuilder.params_schema))
         assert not response.error, response.error
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 short = process("short.wav")

@@ -101,8 +101,9 @@ def test_process_job_request_stores_the_digest_of_the_source_that_it_read(bench)
     folder = str(bench.folder)
     log = JobLog(lambda *_: None)
     request = ProcessJobRequest(
-        "m", f"{folder}/assets", "a.json", UUID(int=1), PlatformInfo("linux"), "m", {}, {}, "", folder, folder, log
-    )
+        "m", f"{folder}/assets", "a.json", UUID(int=1), PlatformInfo("linux"), "m", {}, {}, "", folder, folder, log,
+        params_schema=JsonBuilder.params_schema,
+    )  # fmt: skip
 
     bench.builder.process_job(request)
 

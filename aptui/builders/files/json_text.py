@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 
 from msgspec import Struct
 
+from aptui.builders.common import SourceError
+
 Path = tuple[str | int, ...]
 """Keys and indices from the root of some data to a value."""
 
@@ -37,16 +39,8 @@ _MOST_DIGITS = 300
 """Maximum number of digits of an integer. A longer number becomes a float, because int() refuses more than 4,300 digits."""
 
 
-class BrokenTextError(Exception):
-    """A text is not acceptable; `place` is `line:column`, or "" if no place is known."""
-
-    def __init__(self, what: str, place: str = "") -> None:
-        super().__init__(what)
-        self.place = place
-
-    def explain(self, source: str) -> str:
-        """Return `source:line:column: what is wrong`."""
-        return f"{source}:{self.place}: {self}" if self.place else f"{source}: {self}"
+class BrokenTextError(SourceError):
+    """A text is not acceptable."""
 
 
 class DataText(Struct, frozen=True):

@@ -18,15 +18,13 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from aptui.builders.common import describe_damage, one_line, show_count
+from aptui.builders.common import SourceError, describe_damage, one_line, show_count
 from aptui.builders.files import obj_file
 from aptui.builders.files.pictures import TEXTURE_FORMATS, PictureError, load_picture, open_picture
 from aptui.builders.files.references import check_names, read
 from aptui.sdk import (
     CreateJobsRequest,
     ForbiddenNameError,
-    JobError,
-    MissingError,
     NamedFileError,
     ProcessJobRequest,
     library,
@@ -73,14 +71,6 @@ class MeshParams(Struct, frozen=True, kw_only=True):
     ] = "keep"
 
 
-class _BrokenMeshError(Exception):
-    """The model cannot be used; `line` is the line of the mistake, 0 if the line is unknown."""
-
-    def __init__(self, what: str, line: int = 0) -> None:
-        super().__init__(what)
-        self.line = line
-
-
 def is_mesh(source: str) -> bool:
     """Return whether this module reads a file, by its name: all models except glTF."""
     return _kind(source) not in (".gltf", ".glb")
@@ -90,19 +80,15 @@ def convert_mesh(data: bytes, request: ProcessJobRequest, options: MeshParams) -
     """Return the model in `data` as GLB.
 
     Raises:
-        JobError: the model is broken (`rock.obj:12: what is wrong`), or trimesh is missing.
-        aptui.sdk.NamedFileError: the model names files that cannot be used.
+        SourceError: the model is broken.
+        MissingError: trimesh, or a package that trimesh needs, is not installed.
+        NamedFileError: the model names files that cannot be used.
     """
     try:
         trimesh = library("trimesh")
         return _convert(_load_scene(trimesh, data, request), options)
-    except (_BrokenMeshError, obj_file.BrokenObjError) as error:
-        place = f"{request.source}:{error.line}" if error.line else request.source
-        raise JobError(f"{place}: {one_line(error)}") from None
-    except MissingError as error:
-        raise JobError(f"{request.source}: {error}") from None
     except ImportError as error:
-        raise JobError(f"{request.source}: {missing_package(error.name or 'trimesh')}") from None
+        raise missing_package(error.name or "trimesh") from None
 
 
 class _Files:
@@ -169,7 +155,7 @@ def _load_scene(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
     """Return the scene that trimesh reads. It has at least one triangle."""
     kind = _kind(request.source)
     if not data:
-        raise _BrokenMeshError("the file is empty")
+        raise SourceError("the file is empty")
     materials = ""
     if kind == ".obj":
         data, materials = _prepare_obj(_text(data), request)
@@ -181,17 +167,17 @@ def _load_scene(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
     elif kind == ".off":
         _check_off(_text(data))
     if kind.removeprefix(".") not in trimesh.available_formats():
-        raise _BrokenMeshError(f"the installed version of trimesh cannot read {kind} files")
+        raise SourceError(f"the installed version of trimesh cannot read {kind} files")
     try:
         scene = trimesh.load_scene(BytesIO(data), file_type=kind[1:], resolver=_Files(request, materials), process=False)
     except ImportError:
         raise
     except Exception as error:  # noqa: BLE001 -- trimesh's readers raise whatever damaged bytes lead them to
         request.log.info(f"{request.source}: trimesh: {one_line(error)}")
-        raise _BrokenMeshError(f"the model is damaged: {describe_damage(error)}") from None
+        raise SourceError(f"the model is damaged: {describe_damage(error)}") from None
     meshes = {name: mesh for name, mesh in scene.geometry.items() if len(getattr(mesh, "faces", ()))}
     if not meshes:
-        raise _BrokenMeshError("the model has no triangles")
+        raise SourceError("the model has no triangles")
     for mesh in meshes.values():
         _check_mesh(mesh)
     _share_textures(meshes.values())
@@ -204,9 +190,9 @@ def _prepare_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
     """Return a checked OBJ that names one material file, and that file's text, joined from all material files of the source."""
     outline = obj_file.outline_obj(text)
     if not outline.face_count:
-        raise _BrokenMeshError("the model has no faces")
+        raise SourceError("the model has no faces")
     if len(outline.materials) > MOST_MATERIALS:
-        raise _BrokenMeshError(f"the model uses {len(outline.materials):,} materials; the limit is {MOST_MATERIALS:,}")
+        raise SourceError(f"the model uses {len(outline.materials):,} materials; the limit is {MOST_MATERIALS:,}")
     parts, names, is_complete = [], set(), True
     pixels: dict[str, int] = {}
     for path in (placed_name(request.source, name) for name in outline.libraries):
@@ -243,7 +229,7 @@ def _warn_of_textures(materials: str, path: str, request: ProcessJobRequest, pix
 
     Raises:
         ForbiddenNameError: a picture is outside the project.
-        _BrokenMeshError: the pictures together have too many pixels.
+        SourceError: the pictures together have too many pixels.
     """
     for name in obj_file.textures(materials):
         picture = placed_name(path, name)
@@ -253,13 +239,11 @@ def _warn_of_textures(materials: str, path: str, request: ProcessJobRequest, pix
             opened = open_picture(read(request, picture, path), picture, TEXTURE_FORMATS)
             pixels[picture] = opened.width * opened.height
             if sum(pixels.values()) > MOST_TEXTURE_MEGAPIXELS * 1_000_000:
-                raise _BrokenMeshError(
+                raise SourceError(
                     f"the textures of the model have more than {MOST_TEXTURE_MEGAPIXELS} million pixels together, which is "
                     "the limit"
                 )
             load_picture(opened)
-        except _BrokenMeshError:
-            raise
         except ForbiddenNameError:
             raise
         except PictureError as error:
@@ -274,25 +258,21 @@ def _check_stl(data: bytes) -> None:
     needed = _STL_HEADER_BYTES + _STL_TRIANGLE_BYTES * count
     if data.lstrip().startswith(b"solid") and (b"facet" in data[:1024] or len(data) < needed):
         if b"endsolid" not in data[-1024:]:
-            raise _BrokenMeshError("the file ends without 'endsolid'", data.count(b"\n") + (not data.endswith(b"\n")))
+            raise SourceError("the file ends without 'endsolid'", str(data.count(b"\n") + (not data.endswith(b"\n"))))
     elif len(data) < needed:
-        raise _BrokenMeshError(
-            f"the file should have {needed:,} bytes for its {show_count(count, 'triangle')}, but has {len(data):,}"
-        )
+        raise SourceError(f"the file should have {needed:,} bytes for its {show_count(count, 'triangle')}, but has {len(data):,}")
     elif not count:
-        raise _BrokenMeshError("the model has no triangles")
+        raise SourceError("the model has no triangles")
 
 
 def _check_off(text: str) -> None:
     """Reject an OFF with fewer lines than its header declares vertices and faces."""
     if not (match := _OFF_COUNTS.match(text)):
-        raise _BrokenMeshError("the file does not begin with 'OFF' and the numbers of vertices and faces", 1)
+        raise SourceError("the file does not begin with 'OFF' and the numbers of vertices and faces", "1")
     promised = int(match[1]) + int(match[2])
     found = sum(1 for line in text[match.end() :].splitlines()[1:] if line.partition("#")[0].strip())
     if found < promised:
-        raise _BrokenMeshError(
-            f"the header announces {show_count(promised, 'line')} of vertices and faces, but the file has {found:,}"
-        )
+        raise SourceError(f"the header announces {show_count(promised, 'line')} of vertices and faces, but the file has {found:,}")
 
 
 def _share_textures(meshes: Iterable[Any]) -> None:
@@ -312,12 +292,12 @@ def _end_of_header(data: bytes) -> int:
 
 def _check_ply(data: bytes) -> None:
     if not data.startswith(b"ply"):
-        raise _BrokenMeshError("the file does not begin with 'ply'", 1)
+        raise SourceError("the file does not begin with 'ply'", "1")
     if not _PLY_END.search(data):
-        raise _BrokenMeshError("the header does not end with 'end_header'")
+        raise SourceError("the header does not end with 'end_header'")
     for kind, count in _PLY_COUNT.findall(data[: _end_of_header(data)]):
         if int(count) > len(data):
-            raise _BrokenMeshError(
+            raise SourceError(
                 f"the header announces {int(count):,} elements of '{kind.decode()}', but the file has only {len(data):,} bytes"
             )
 
@@ -328,20 +308,20 @@ def _check_ply_counts(data: bytes, meshes: Mapping[str, Any]) -> None:
     for kind, found in (("vertex", "vertices"), ("face", "faces")):
         count = sum(len(getattr(mesh, found)) for mesh in meshes.values())
         if count < promised.get(kind, 0):
-            raise _BrokenMeshError(f"the header announces {show_count(promised[kind], kind, found)}, but the file has {count:,}")
+            raise SourceError(f"the header announces {show_count(promised[kind], kind, found)}, but the file has {count:,}")
 
 
 def _check_mesh(mesh: Any) -> None:
     import numpy as np
 
     if not np.isfinite(mesh.vertices).all():
-        raise _BrokenMeshError(
+        raise SourceError(
             f"vertex {int(np.argmin(np.isfinite(mesh.vertices).all(axis=1)))} has a coordinate that is not a finite number"
         )
     if int(mesh.faces.min()) < 0 or int(mesh.faces.max()) >= len(mesh.vertices):
         wrong = (mesh.faces < 0) | (mesh.faces >= len(mesh.vertices))
         face = int(np.argmax(wrong.any(axis=1)))
-        raise _BrokenMeshError(
+        raise SourceError(
             f"face {face:,} refers to a vertex that does not exist; the model has "
             f"{show_count(len(mesh.vertices), 'vertex', 'vertices')}"
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct, field
 
-from aptui.builders.common import show_count
+from aptui.builders.common import SourceError, show_count
 
 _LIBRARIES = re.compile(r"\S.*?\.mtl(?=\s|$)", re.IGNORECASE)
 _OPTION = re.compile(
@@ -23,14 +23,6 @@ _CORNER = re.compile(r"[+-]?[0-9]{1,18}(?:/(?:[+-]?[0-9]{1,18})?){0,2}")
 _FEWEST = {"v": 3, "vt": 1, "vn": 3}
 """{kind of line: fewest numbers}, in the order in which the corner of a face refers to these kinds."""
 _KINDS = {"v": "vertices", "vt": "texture coordinates", "vn": "normals"}
-
-
-class BrokenObjError(Exception):
-    """A line of the file is wrong; `line` is its number, from 1."""
-
-    def __init__(self, what: str, line: int) -> None:
-        super().__init__(what)
-        self.line = line
 
 
 class Outline(Struct):
@@ -71,7 +63,7 @@ def outline_obj(text: str) -> Outline:
     """Parse `text`.
 
     Raises:
-        BrokenObjError: a vertex without its numbers, a face that refers to a missing element.
+        SourceError: a vertex without its numbers, a face that refers to a missing element.
     """
     outline = Outline(libraries=libraries(text))
     highest: dict[str, tuple[int, int]] = {}
@@ -92,8 +84,9 @@ def outline_obj(text: str) -> Outline:
                 pass
     for kind, (value, number) in highest.items():
         if value > outline.counts[kind]:
-            raise BrokenObjError(
-                f"the face refers to number {value:,} of the {_KINDS[kind]}, but the file has only {outline.counts[kind]:,}", number
+            raise SourceError(
+                f"the face refers to number {value:,} of the {_KINDS[kind]}, but the file has only {outline.counts[kind]:,}",
+                str(number),
             )
     return outline
 
@@ -114,14 +107,14 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _check_numbers(words: list[str], number: int) -> None:
     if len(words) <= _FEWEST[words[0]]:
-        raise BrokenObjError(f"'{words[0]}' needs {show_count(_FEWEST[words[0]], 'number')}, but has {len(words) - 1}", number)
+        raise SourceError(f"'{words[0]}' needs {show_count(_FEWEST[words[0]], 'number')}, but has {len(words) - 1}", str(number))
     for word in words[1:]:
         try:
             is_number = math.isfinite(float(word))
         except ValueError:
             is_number = False
         if not is_number and not word.startswith("#"):
-            raise BrokenObjError(f"'{words[0]}' has {word!r}, which is not a number", number)
+            raise SourceError(f"'{words[0]}' has {word!r}, which is not a number", str(number))
         if not is_number:
             break
 
@@ -129,21 +122,21 @@ def _check_numbers(words: list[str], number: int) -> None:
 def _check_face(corners: list[str], counts: dict[str, int], highest: dict[str, tuple[int, int]], number: int) -> None:
     corners = corners[: next((at for at, corner in enumerate(corners) if corner.startswith("#")), len(corners))]
     if len(corners) < 3:
-        raise BrokenObjError(f"a face needs at least 3 corners, but this face has {len(corners)}", number)
+        raise SourceError(f"a face needs at least 3 corners, but this face has {len(corners)}", str(number))
     for corner in corners:
         if not _CORNER.fullmatch(corner):
-            raise BrokenObjError(f"{corner!r} is not a valid corner of a face; write corners like 1, 1/2 or 1/2/3", number)
+            raise SourceError(f"{corner!r} is not a valid corner of a face; write corners like 1, 1/2 or 1/2/3", str(number))
         for kind, part in zip(_FEWEST, corner.split("/"), strict=False):
             if not part:
                 continue
             value = int(part)
             if value == 0:
-                raise BrokenObjError(f"the face refers to number 0 of the {_KINDS[kind]}, but these numbers begin at 1", number)
+                raise SourceError(f"the face refers to number 0 of the {_KINDS[kind]}, but these numbers begin at 1", str(number))
             if -value > counts[kind]:
-                raise BrokenObjError(
+                raise SourceError(
                     f"the face refers to number {value:,} of the {_KINDS[kind]}, but the file defines only {counts[kind]:,} "
                     "before the face",
-                    number,
+                    str(number),
                 )
             if value > highest.get(kind, (0, 0))[0]:
                 highest[kind] = value, number

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+from aptui.builders.common import SourceError
 from aptui.builders.files.kinds import describe_kind
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ _REMARKS = (
 )
 
 
-class PictureError(Exception):
-    """The picture cannot be used; the error's text is one line."""
+class PictureError(SourceError):
+    """The picture cannot be used."""
 
 
 def open_picture(

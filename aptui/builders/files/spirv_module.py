@@ -12,6 +12,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+from aptui.builders.common import SourceError
+
 _MAGIC = 0x07230203
 _STAGES = {
     0: "vert", 1: "tesc", 2: "tese", 3: "geom", 4: "frag", 5: "comp", 5267: "task", 5268: "mesh", 5364: "task", 5365: "mesh",
@@ -32,7 +34,7 @@ MOST_MEMBERS = 20_000
 """Maximum number of members of all blocks together: nested structs can expand to far more members than the module lists."""
 
 
-class BrokenSpirvError(Exception):
+class BrokenSpirvError(SourceError):
     """The module cannot be read."""
 
 

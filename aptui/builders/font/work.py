@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from aptui.builders.common import SourceError
 from aptui.sdk import library
 
 WORK_PER_BYTE = 64
@@ -43,8 +44,8 @@ _COMPOSITE_HEADER_BYTES = 10
 _TUPLE_COUNT_MASK = 0x0FFF
 
 
-class TooMuchWorkError(Exception):
-    """Decoding would take too many steps; the error's text is one line that names the cause."""
+class TooMuchWorkError(SourceError):
+    """Decoding would take too many steps."""
 
 
 class Work:

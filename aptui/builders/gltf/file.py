@@ -17,7 +17,7 @@ from urllib.parse import unquote, unquote_to_bytes
 
 from msgspec import Struct, field
 
-from aptui.builders.common import show_count
+from aptui.builders.common import SourceError, show_count
 from aptui.builders.files.json_text import explain, place_in
 
 Object = dict[str, Any]
@@ -44,8 +44,8 @@ _MAGIC = {
 }
 
 
-class BrokenGltfError(Exception):
-    """The file is not acceptable glTF; the error's text is one line that names the object."""
+class BrokenGltfError(SourceError):
+    """The file is not acceptable glTF; the error's text names the object."""
 
 
 class Document(Struct):

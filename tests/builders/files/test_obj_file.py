@@ -1,6 +1,7 @@
 import pytest
 
-from aptui.builders.files.obj_file import BrokenObjError, libraries, material_names, outline_obj, textures, with_textures
+from aptui.builders.common import SourceError
+from aptui.builders.files.obj_file import libraries, material_names, outline_obj, textures, with_textures
 
 CUBE = (
     "mtllib a.mtl\nv 0 0 0\nv 1 0 0 # corner\nv 1 1 0 1.0\nvt 0 0\nvn 0 0 1\nusemtl red brick\nf 1/1/1 2/1/1 3//1\n"
@@ -39,10 +40,10 @@ def test_obj_face_may_refer_to_later_vertices_and_span_several_lines():
     ],
 )
 def test_error_for_a_broken_obj_names_the_line(text, line, what):
-    with pytest.raises(BrokenObjError) as caught:
+    with pytest.raises(SourceError) as caught:
         outline_obj(text)
 
-    assert (caught.value.line, str(caught.value)) == (line, what)
+    assert (caught.value.place, str(caught.value)) == (str(line), what)
 
 
 def test_mtllib_line_may_list_several_names_and_names_with_blanks():
