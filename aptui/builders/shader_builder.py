@@ -20,10 +20,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 from uuid import UUID
 
-from aptui.builders.common import CompilerMessage, messages, one_job_per_platform, one_line, show_count, summarize_errors
+from aptui.builders.common import (
+    CompilerMessage,
+    SourceBuilder,
+    SourceError,
+    messages,
+    one_job_per_platform,
+    one_line,
+    show_count,
+    summarize_errors,
+)
 from aptui.builders.files import lfs_source
 from aptui.builders.files.references import declare_sources, filter_allowed, read
-from aptui.builders.files.spirv_module import BrokenSpirvError, reflect
+from aptui.builders.files.spirv_module import reflect
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
@@ -35,8 +44,6 @@ from aptui.sdk import (
     NamedFileError,
     ParamError,
     ProcessJobRequest,
-    ProcessJobResponse,
-    Result,
     check_params,
     find_program,
     located,
@@ -102,11 +109,7 @@ _NAME = {"type": "string", "pattern": ".+"}
 _OPTIONAL_NAME = {"anyOf": [_NAME, {"type": "null"}], "default": None}
 
 
-class _BrokenShaderError(Exception):
-    """The shader does not compile; the error's text is one line that begins with the place of the mistake."""
-
-
-class ShaderBuilder:
+class ShaderBuilder(SourceBuilder):
     """Makes `<file name>.spv` of a shader. The job of a broken shader fails with a message such as `sky.frag:12: what is wrong`."""
 
     name: ClassVar[str] = "shader"
@@ -209,19 +212,11 @@ class ShaderBuilder:
         response.source_dependencies = declare_sources(request.scan_folder, filter_allowed(request, paths))
         return response
 
-    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+    def build(self, request: ProcessJobRequest) -> None:
         """Compile the source and write its products."""
-        try:
-            options = check_params(self.params_schema, request.params)
-            macros = json.loads(request.job_params.get("macros", "{}"))
-            options["defines"] = {**options["defines"], **macros}
-            data = lfs_source.source_bytes(request)
-            products = _compile_shader(data, options, request)
-        except (_BrokenShaderError, BrokenSpirvError, ParamError, JobError, NamedFileError, OSError) as error:
-            text = one_line(error)
-            is_placed = text.startswith(f"{request.source}:") or isinstance(error, _BrokenShaderError)
-            return ProcessJobResponse(error=text if is_placed else f"{request.source}: {text}")
-        return ProcessJobResponse(Result.SUCCESS, products)
+        options = request.options
+        options["defines"] = {**options["defines"], **json.loads(request.job_params.get("macros", "{}"))}
+        request.products += _compile_shader(lfs_source.source_bytes(request), options, request)
 
 
 def _list_compilers(source: str) -> tuple[str, ...]:
@@ -257,7 +252,7 @@ def list_included(
             read it.
 
     Raises:
-        ForbiddenNameError, _BrokenShaderError: see `refuses`.
+        ForbiddenNameError, JobError: see `refuses`.
     """
     source = request.source
     seen = {source}
@@ -271,7 +266,7 @@ def list_included(
             continue
         names = [[quoted or bracketed] for quoted, bracketed in _INCLUDE.findall(text)]
         if refuses and [""] in names:
-            raise _BrokenShaderError(f"{file}: an #include has no file name in quotes or angle brackets")
+            raise JobError(f"{file}: an #include has no file name in quotes or angle brackets")
         for alternatives in filter(any, [*names, *_list_imported(file, text)]):
             for path in (place for name in alternatives for place in _places(file, name, include_paths)):
                 try:
@@ -384,7 +379,7 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
         output = _SLANGC_PLACE.sub(r"\2(\3): \1: ", ended.output) if family == "slangc" else ended.output
         _report(ended.status, messages(output, pattern), ended.output, request=request, is_silent=is_silent)
         if target and not os.path.isfile(target):
-            raise _BrokenShaderError(f"{request.source}: the compiler ended without an error, but did not write the module")
+            raise JobError(f"{request.source}: the compiler ended without an error, but did not write the module")
 
     compile_to("" if is_copy else path, {})
     if is_copy:
@@ -417,7 +412,10 @@ def _describe(named: str, base: str, options: Mapping[str, Any], request: Proces
         program, *arguments = _CROSS[language]
         output = [] if program == "naga" else ["--output"]
         made = os.path.join(request.temp_dir, f"made.{language}")  # naga chooses the language by the file extension
-        request.run_program([program, named, *arguments, *output, made])
+        try:
+            request.run_program([program, named, *arguments, *output, made])
+        except JobError as error:
+            raise SourceError(one_line(error)) from None
         os.replace(made, request.product_path(name))
         products.append(JobProduct(name, zlib.crc32(name.encode()), SHADER_ASSET_TYPE))
     return products
@@ -437,13 +435,11 @@ def _folder_without_marks(data: bytes, included: Sequence[str], include_paths: S
     marked = [path for path, text in files.items() if text.startswith(codecs.BOM_UTF8)]
     for path, text in files.items():
         if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise _BrokenShaderError(f"{path}:1:1: the file is UTF-16, which compilers do not read; save it as UTF-8")
+            raise JobError(f"{path}:1:1: the file is UTF-16, which compilers do not read; save it as UTF-8")
     if not marked:
         return request.scan_folder
     if any(path.startswith(("../", "/")) for path in files):
-        raise _BrokenShaderError(
-            f"{marked[0]}:1:1: the file begins with a byte order mark; save it as UTF-8 without a byte order mark"
-        )
+        raise JobError(f"{marked[0]}:1:1: the file begins with a byte order mark; save it as UTF-8 without a byte order mark")
     folder = os.path.join(request.temp_dir, "without-marks")
     for path in include_paths:
         os.makedirs(os.path.join(folder, path), exist_ok=True)
@@ -526,12 +522,12 @@ def _report(status: int, found: Sequence[CompilerMessage], output: str, *, reque
         return
     if not errors:
         ended = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-        raise _BrokenShaderError(
+        raise JobError(
             f"{request.source}: the compiler {ended}: {one_line(output[-400:]) if output.strip() else 'it printed nothing'}"
         )
     for text in errors[1:]:
         request.log.error(text)
-    raise _BrokenShaderError(summarize_errors(errors))
+    raise JobError(summarize_errors(errors))
 
 
 def _format_placed(message: CompilerMessage, source: str) -> str:
