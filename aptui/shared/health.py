@@ -35,7 +35,7 @@ class WatchedRoot(Struct, frozen=True):
 
 
 class WorkerInfo(Struct, frozen=True):
-    """One worker process: `state` is starting, idle, working or ending; `job` its current job ("" = none), since `age_ms`.
+    """One worker process: `state` is starting, idle, working or ending; `job` is its current job ("" = none), begun `age_ms` ago.
 
     The scheduler of a cluster has such a record, too; its `state` may also be "lost". A worker of a cluster may be "unfit" for all
     jobs.

@@ -265,7 +265,7 @@ class EngineLog:
 
     Args:
         started_ms: start time of the engine.
-        begins: text of the first record; "" = three first records, as in O3DE's logs.
+        begins: text of the first record; "" = the log begins with three records, as O3DE's logs do.
     """
 
     def __init__(self, folder: Path, base: str, started_ms: int, begins: str = "") -> None:

@@ -435,7 +435,7 @@ class ConfinedTree:
             raise
 
     def move(self, path: bytes, tree: ConfinedTree, target: bytes) -> None:
-        """Rename to a path in another tree, or in this one; a file there is replaced."""
+        """Rename an entry to a path in another tree, or in the same tree; a file at that path is replaced."""
         (folder, name), (target_folder, target_name) = _split(path), _split(target)
         self._forget(path)
         source = self.descriptor_of(folder)

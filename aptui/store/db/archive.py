@@ -169,7 +169,7 @@ class DatabaseArchive(LastRun):
         return found
 
     def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
-        """Return the keys of the stored sources with this UUID: the source that has it now comes first."""
+        """Return the keys of the stored sources that have or had this UUID; the source that has the UUID now comes first."""
         sql = """SELECT o.path_key FROM (
                 SELECT SourceID, 0 AS is_legacy, 0 AS created_ms FROM Sources WHERE SourceGuid = :uuid
                 UNION ALL SELECT source_id, 1, created_ms FROM aptui_legacy WHERE uuid = :uuid) f
@@ -205,11 +205,11 @@ class DatabaseArchive(LastRun):
     # --------------------------------------------------------------------------------------------------------------- files
 
     def files(self, keys: Sequence[PathKey]) -> dict[PathKey, FileFact]:
-        """Return these files from the folder table (winners only)."""
+        """Return {key: stored state} of these files; if several scan folders have a file, the state of the file that wins."""
         return self.folders.files(keys)
 
     def files_below(self, prefix: PathKey) -> Iterable[FileFact]:
-        """Yield remembered winners whose key starts with `prefix` (a folder with its slash, or "")."""
+        """Yield the stored winning files whose key starts with `prefix` (a folder with its slash, or "")."""
         return self.folders.files_below(prefix)
 
     def forget(self, folder: str) -> None:

@@ -56,7 +56,7 @@ class ForeignWriter(Enum):
 
 
 class _Copy(Struct, frozen=True):
-    """A copy of a database; `folder` deletes its temporary folder, which this process has locked, when it is closed."""
+    """A copy of a database. Closing `folder` deletes the copy's temporary folder, which this process has locked."""
 
     stamp: _Stamp
     path: Path

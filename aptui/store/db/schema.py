@@ -67,9 +67,9 @@ def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> s
     """Make sure that `path` is an up-to-date asset database; return a sentence for users if an old one was set aside, else "".
 
     A file that cannot be used, such as a database of an older version, is renamed to `<name>.<n>.old`, never deleted.
-    `before_creation` is called if no database exists, before a new one is created; its effect remains even if this process
-    dies. A database that another program wrote since `note_left` is also set aside if a name in it leads out of the folders of the
-    cache.
+    `before_creation` is called before a new database is created. So a new database exists only after `before_creation` has
+    returned, even if this process dies in between. A database that another program wrote since `note_left` is also set aside if a
+    name in it leads out of the folders of the cache.
 
     Raises:
         UserError: the database was written by O3DE, or by a newer version.

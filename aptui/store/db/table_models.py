@@ -471,7 +471,7 @@ class GoneJobsTable(OwnTable):
 
 
 class ConflictsTable(OwnTable):
-    """Product names that a job failed for, because another job has a product with the same name."""
+    """Product names that made a job fail, because another job has a product with the same name."""
 
     name = TextField()
     job_id = IntegerField()

@@ -242,8 +242,8 @@ class Writer:
     ) -> Callable[[], dict[PathKey, frozenset[tuple[int, str]]]]:
         """Start syncing intents for the products of each file, under all its run keys, while its bytes are still being read.
 
-        Intents have no digest yet. Return a function that waits and returns {file: (job id, product name)}, empty if it failed:
-        the caller then records the intents itself.
+        These intents have no digest yet. Return a function that waits for the sync and returns {file: (job id, product name)}. If
+        saving the intents fails, that result is empty, and the caller must record the intents.
         """
         found: dict[PathKey, frozenset[tuple[int, str]]] = {}
 

@@ -116,7 +116,8 @@ class Columns(Protocol):
     def read_log_lines(self, field: str, rows: npt.NDArray[np.integer], check: Callable[[], None] | None) -> Sequence[str]:
         """Return the log lines of these rows with the level `field`: "error" or "warning".
 
-        Logs that were not read yet are read only if `check` is given; it is called before each log and may raise to stop this.
+        Logs that were not read yet are read only if `check` is given. `check` is called before each log is read; an exception
+        that it raises ends the reading.
         """
 
 
@@ -135,9 +136,10 @@ class Filter(Struct, frozen=True):
         *,
         reads_logs: bool = True,
     ) -> Mask:
-        """Return the rows that match (of all, or of `rows`); `check` is called every few milliseconds and may raise to stop this.
+        """Return which rows match: for all rows, or for `rows`.
 
         Args:
+            check: called every few milliseconds; an exception that it raises ends the search.
             reads_logs: whether to read logs that were not read yet, which takes a tenth of a millisecond each.
 
         Raises:

@@ -101,11 +101,11 @@ class CheckColumn:
 
 
 PENDING, PROCESSING, COMPLETED, FAILED, CANCELLED = range(5)
-_JOB_NUMBERS = ("id", "source_id", "rest", "warnings", "errors", "run_key", "completed_ms", "duration_ms", "critical")
+_JOB_NUMBERS = ("id", "source_id", "stored_status", "warnings", "errors", "run_key", "completed_ms", "duration_ms", "critical")
 _NUMBERS: dict[str, Any] = {
     "id": np.int64, "source": np.int32, "source_id": np.int32, "folder": np.uint16, "platform": np.uint16, "key": np.int32,
-    "builder": np.uint16, "rest": np.uint8, "status": np.uint8, "warnings": np.int32, "errors": np.int32, "completed_ms": np.int64,
-    "duration_ms": np.int32, "reason": np.int32, "error": np.int32, "cause": np.int32, "group": np.int32,
+    "builder": np.uint16, "stored_status": np.uint8, "status": np.uint8, "warnings": np.int32, "errors": np.int32,
+    "completed_ms": np.int64, "duration_ms": np.int32, "reason": np.int32, "error": np.int32, "cause": np.int32, "group": np.int32,
     "run_key": np.int64, "flaky": np.bool_, "draft": np.bool_, "critical": np.bool_, "alive": np.bool_,
 }  # fmt: skip
 _FACTS: dict[str, Any] = {
@@ -274,12 +274,19 @@ class JobTable:
     # ----------------------------------------------------------------------------------------------------- changing rows
 
     def extend(self, numbers: Sequence[npt.NDArray[np.int64]], texts: Sequence[str], source: Codes, folder: Codes) -> None:
-        """Add jobs in the form of `_JOBS`, all with higher ids than existing jobs; `source` and `folder` are codes of texts."""
-        start, count = self._reserve(len(source)), len(source)
+        """Add jobs, all with higher ids than existing jobs.
+
+        Args:
+            numbers: the columns of `_JOB_NUMBERS`.
+            texts: platform, job key, UUID of the builder (hex) and reason of each job, joined with `BETWEEN`.
+            source: codes of the paths of sources.
+            folder: codes of the names of scan folders.
+        """
+        start, count = self.reserve(len(source)), len(source)
         part = {name: column[start : start + count] for name, column in self._columns.items()}
         for name, values in zip(_JOB_NUMBERS, numbers, strict=True):
             part[name][:] = np.minimum(values, np.iinfo(np.int32).max) if name == "duration_ms" else values
-        part["source"][:], part["folder"][:], part["status"][:], part["alive"][:] = source, folder, part["rest"], True
+        part["source"][:], part["folder"][:], part["status"][:], part["alive"][:] = source, folder, part["stored_status"], True
         for name in part.keys() & {"error", "cause", "group", "flaky", "draft", *_FACTS}:
             part[name][:] = 0
         places, distinct = number_distinct(texts)  # `distinct` is short, because most jobs differ only in numbers
@@ -388,7 +395,7 @@ class JobTable:
         columns["flaky"][rows] = list(map(bool, flaky))
         self._write_facts(rows, facts)
         columns["completed_ms"][rows] = completed_ms
-        columns["rest"][rows] = columns["status"][rows] = statuses
+        columns["stored_status"][rows] = columns["status"][rows] = statuses
         has_failed = np.array(statuses) == FAILED
         columns["cause"][rows[~has_failed]] = 0
         columns["group"][rows] = 0
@@ -408,8 +415,8 @@ class JobTable:
         self._columns["status"][rows] = status
 
     def show_rest(self, rows: Rows) -> None:
-        """Set the shown status of rows to their stored status, the column "rest"."""
-        self._columns["status"][rows] = self._columns["rest"][rows]
+        """Set the shown status of rows to their stored status."""
+        self._columns["status"][rows] = self._columns["stored_status"][rows]
 
     def set_durations(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Set durations by job id."""
@@ -422,9 +429,16 @@ class JobTable:
         """Set the id of a row's source, for queries of the database."""
         self._columns["source_id"][row] = source_id
 
-    def reserve(self, count: int) -> None:
-        """Reserve memory for `count` rows, so that adding them moves no data."""
-        self._reserve(count)
+    def reserve(self, count: int) -> int:
+        """Reserve memory for `count` further rows, so that adding them moves no data; return the index of the first of them."""
+        capacity = len(self._columns["id"])
+        if self._count + count > capacity:
+            size = max(self._count + count, int(capacity * 1.125) + 1024)
+            for name, column in self._columns.items():
+                wider = np.empty(size, column.dtype)
+                wider[: self._count] = column[: self._count]
+                self._columns[name] = wider
+        return self._count
 
     def folder_code(self, scan_folder: int) -> int:
         """Return the code of a scan folder's name."""
@@ -433,7 +447,7 @@ class JobTable:
     def _row_to_change(self, item: JobChanged, key: int, source: int) -> int:
         row = int(self._rows_of([key])[0])
         if row < 0:
-            row = self._reserve(1)
+            row = self.reserve(1)
             for column in self._columns.values():
                 column[row] = 0
             self._columns["id"][row], self._late[key] = key, row
@@ -444,17 +458,6 @@ class JobTable:
             self._columns["alive"][row] = True
             self.alive_count += 1
         return row
-
-    def _reserve(self, count: int) -> int:
-        """Reserve `count` further rows; return the first of them."""
-        capacity = len(self._columns["id"])
-        if self._count + count > capacity:
-            size = max(self._count + count, int(capacity * 1.125) + 1024)
-            for name, column in self._columns.items():
-                wider = np.empty(size, column.dtype)
-                wider[: self._count] = column[: self._count]
-                self._columns[name] = wider
-        return self._count
 
 
 def group_failures(table: JobTable) -> list[tuple[str, bool, list[int]]]:
@@ -480,8 +483,9 @@ def group_failures(table: JobTable) -> list[tuple[str, bool, list[int]]]:
 def argsort(keys: npt.NDArray[np.int64]) -> Codes:
     """Return the stable order of `keys`.
 
-    Numpy sorts 16 bits in linear time. Two such sorts are faster than one of keys with indexes in their low bits, which is
-    faster than sorting indexes by keys.
+    The method depends on the range of the keys. Numpy sorts numbers of 16 bits in linear time, so keys within a range of 32 bits
+    are sorted twice, first by their low and then by their high 16 bits. Other keys are shifted left, their indexes are put into
+    the low bits, and these numbers are sorted. If 62 bits are too few for both, the slowest method sorts the indexes by the keys.
     """
     count = len(keys)
     if not count:
@@ -512,7 +516,7 @@ def gather(codes: npt.NDArray[np.integer], *, by_last: bool) -> Codes:
 
 
 FAILED_FIRST = "failed_first"
-"""The default order: failed jobs, jobs with errors, jobs with warnings, the rest.
+"""The default order: failed jobs, jobs with errors, jobs with warnings, all other jobs.
 
 In each group the newest job is first, and running jobs are last.
 """
@@ -524,8 +528,9 @@ WITH_WARNINGS = 2
 def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
     """Return all rows in the order of a column; rows with equal values stay in the order in which they were read.
 
-    Running jobs count as the newest, because they complete next, and as the longest, because their end is unknown. By reason,
-    failures come first, by their errors. Jobs of one status have the newest first, also in `FAILED_FIRST`.
+    Running jobs count as the newest, because they complete next, and as the longest, because their end is unknown. In the order of
+    reasons, failed jobs come first, ordered by their errors. In the order of statuses and in `FAILED_FIRST`, the newest job of
+    each status comes first.
     """
     count = table.row_count()  # rows that another thread adds from now on are left out
     status = _first(table, "status", count)

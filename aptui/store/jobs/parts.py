@@ -178,7 +178,7 @@ class Ending(Struct, frozen=True):
 
 
 class FirstJobs(Struct, frozen=True):
-    """The first jobs in the order "failed first" with all jobs of their sources, so that they can be shown before the rest.
+    """The first jobs in the order "failed first" with all jobs of their sources, so that they can be shown before all other jobs.
 
     Args:
         parts: the parts of these jobs.

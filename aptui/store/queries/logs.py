@@ -120,7 +120,10 @@ LEVELS = {"error": LogLevel.ERROR, "warning": LogLevel.WARNING}
 """{field of the filter: level of the log lines that it searches}."""
 
 _END_BYTES = 128 * 1024
-"""Number of bytes that are read at either end of a log, which is as much of a run's output as is kept (`worker.commands`)."""
+"""Number of bytes that are kept of each end of a run's output (`worker.commands.output`).
+
+Of a longer log, twice this number is read at the beginning, and this number at the end.
+"""
 _MOST_CHARS = 4096
 """Maximum number of characters that are kept of one log at one level."""
 _LOGS_SQL = "SELECT j.JobID, j.JobRunKey, j.LastLogFile FROM json_each(?) k JOIN Jobs j ON j.JobID = k.value"
@@ -148,7 +151,10 @@ class LogLines:
         return [lines[field] if key == run_key else "" for (key, lines), (_job_id, run_key) in zip(found, jobs, strict=True)]
 
     def read(self, field: str, jobs: Sequence[tuple[int, int]], check: Callable[[], None]) -> list[str]:
-        """Return the lines of the runs (job id, run key); `check` is called before each log and may raise to stop this."""
+        """Return the lines of the runs (job id, run key).
+
+        `check` is called before each log is read; an exception that it raises ends the reading.
+        """
         missing = [job_id for job_id, run_key in jobs if job_id > 0 and self._lines.get(job_id, (-1, _NOTHING))[0] != run_key]
         if missing:
             for job_id, run_key, name in self._names(missing):
