@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TypeVar
 
 from fakes import MADE, FakeArchive, FakeDisk, FakeScanner, Setup, scripter, sha
 from msgspec.structs import replace
@@ -169,6 +170,9 @@ class Script:
             elif word == "info":
                 script.info = rest
         return script
+
+
+Kind = TypeVar("Kind")
 
 
 def settled(world: World, files: Mapping[str, str] = MappingProxyType({}), /, **named: str) -> World:
@@ -1062,6 +1066,10 @@ class World:
     def job(self, name: str) -> Job:
         """Return a job by its name."""
         return self.live_jobs()[name]
+
+    def commands_of(self, kind: type[Kind]) -> list[Kind]:
+        """Return the commands of one kind."""
+        return [command for command in self.commands if isinstance(command, kind)]
 
     def statuses(self) -> dict[str, str]:
         """Return {job: status as people see it}; analyses are not in it unless they failed."""

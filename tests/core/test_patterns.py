@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+from fakes import glob
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from aptui.core.patterns import PatternSet, ignore_matcher, is_like, literal_prefix, matches, wildcard, wildcard_regex
+from aptui.core.patterns import PatternSet, ignore_matcher, is_like, literal_prefix, matches, wildcard
 from aptui.core.project import Pattern, PatternKind
-
-
-def glob(text: str) -> Pattern:
-    return Pattern(PatternKind.GLOB, text, wildcard_regex(text))
 
 
 def regex(text: str) -> Pattern:

@@ -20,6 +20,7 @@ from aptui.core.model import FileFact, PathKey, RelPath
 from aptui.core.paths import is_below, key_of, parent
 from aptui.shared.files.clocks import is_coarse
 from aptui.shared.files.replacing import is_open_for_writing
+from aptui.worker.file_access import StatKey, stat_key
 
 if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
@@ -101,8 +102,6 @@ _PROBE_S = (0.001, 0.05)
 _MOST_RELEASED = 4096
 """Maximum number of stored stamps of files that were checked."""
 
-_Stamp = tuple[int, int, int, int]
-
 
 class _OpenFile(Struct):
     """A file that is being written: checked again at `due`.
@@ -124,7 +123,7 @@ class FilesBeingWritten:
     def __init__(self) -> None:
         self.unfinished: dict[PathKey, FileFact | None] = {}
         self._written: dict[bytes, _OpenFile] = {}
-        self._released: OrderedDict[bytes, tuple[float, _Stamp | None]] = OrderedDict()
+        self._released: OrderedDict[bytes, tuple[float, StatKey | None]] = OrderedDict()
 
     def __bool__(self) -> bool:
         return bool(self._written)
@@ -142,7 +141,7 @@ class FilesBeingWritten:
 
     def is_ready(self, engine: Engine, path: bytes, rels: Sequence[RelPath], seen: os.stat_result, now: float) -> bool:
         """Whether a file may be checked now; otherwise its check is postponed."""
-        key = _stamp(seen)
+        key = stat_key(seen)
         known = self._written.get(path)
         if known is not None:
             if not known.delay_s:
@@ -187,7 +186,7 @@ class FilesBeingWritten:
         # Read the stamp again after the check for writers. An earlier stamp may be of a half-written file, and the rest of the
         # write would then look like a second save.
         seen = stat_of(path)
-        self._released[path] = now, seen and _stamp(seen)
+        self._released[path] = now, seen and stat_key(seen)
         self._released.move_to_end(path)
         if len(self._released) > _MOST_RELEASED:
             self._released.popitem(last=False)
@@ -216,10 +215,6 @@ def _before(engine: Engine, key: PathKey) -> FileFact | None:
     """Return the facts of a source before it was written, None if they are unknown."""
     pending = engine.pipeline.jobs.memory.folders.get(parent(key))
     return pending.winners.get(key) if pending is not None else None
-
-
-def _stamp(seen: os.stat_result) -> _Stamp:
-    return seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino
 
 
 def stat_of(path: bytes) -> os.stat_result | None:

@@ -177,7 +177,7 @@ def test_reprocessed_dependency_runs_before_running_dependents(world: World, wor
     world.ask("reprocess", keys=("b.s",))
     world.run()
 
-    assert bool([command for command in world.commands if isinstance(command, KillRuns)]) is is_killed
+    assert bool(world.commands_of(KillRuns)) is is_killed
     world.release()
     world.deliver_killed()
     world.run()
@@ -575,7 +575,7 @@ def test_quick_jobs_of_one_builder_are_sent_in_one_message(world: World) -> None
 
     world.settle()
 
-    sizes = [len(command.orders) for command in world.commands if isinstance(command, StartRuns)]
+    sizes = [len(command.orders) for command in world.commands_of(StartRuns)]
     assert max(sizes) > 1
     assert sum(sizes) == 80
 

@@ -23,7 +23,7 @@ def world_with(*, makes_finals: bool = True, **more: object) -> World:
 
 def asked(world: World) -> list[str]:
     """Return the runs in the order in which they were started, as `a.s draft`."""
-    orders = [order for command in world.commands if isinstance(command, StartRuns) for order in command.orders]
+    orders = [order for command in world.commands_of(StartRuns) for order in command.orders]
     return [f"{order.rel} {order.quality}" for order in orders if isinstance(order, ProcessOrder)]
 
 

@@ -39,8 +39,8 @@ def test_source_edited_during_its_chain_is_processed_in_the_same_batch() -> None
 
 def test_first_source_of_a_chain_is_compared_once_after_the_chain_has_run() -> None:
     world = world_of("stage m.s=x\nstage sub/n.s=y")
-    assert [[fact.rel for fact in command.facts] for command in world.commands if isinstance(command, CompareFiles)] == [["a.s"]]
+    assert [[fact.rel for fact in command.facts] for command in world.commands_of(CompareFiles)] == [["a.s"]]
     world.forget_runs()
     world.apply({"b.s": ""})
 
-    assert not [command for command in world.commands if isinstance(command, CompareFiles)]
+    assert not world.commands_of(CompareFiles)

@@ -32,11 +32,6 @@ from aptui.core.project import Companion
 from aptui.core.rows import ROW_OPERATIONS
 
 
-def of(world: World, kind: type) -> list[object]:
-    """Return the commands of one kind."""
-    return [command for command in world.commands if isinstance(command, kind)]
-
-
 def test_new_source_is_processed_and_then_released_from_memory(world: World) -> None:
     assert world.apply({"A.txt": "hello"}).cache == {"linux/a.txt": sha("hello")}
     assert world.statuses() == {"A.txt@linux:data": "completed"}
@@ -53,7 +48,7 @@ def test_unmatched_file_is_recorded_and_not_read(world: World) -> None:
 
 def rows_of(world: World, operation: str) -> int:
     """Return how many rows of one operation were saved, including rows of commits."""
-    saved = [row for command in world.commands if isinstance(command, SaveRows) for row in command.rows.get(operation, ())]
+    saved = [row for command in world.commands_of(SaveRows) for row in command.rows.get(operation, ())]
     return len(saved) + world.rows_committed[operation]
 
 
@@ -154,7 +149,7 @@ def test_copied_file_is_read_once_for_several_platforms(copying: World) -> None:
     copying.boot()
     assert copying.apply({"a.txt": "a"}).cache == {"linux/a.txt": sha("a"), "server/a.txt": sha("a")}
     assert copying.ran() == ["a.txt@linux:data", "a.txt@server:data"]
-    assert not of(copying, StartRuns)
+    assert not copying.commands_of(StartRuns)
     assert not copying.staging
 
 
@@ -165,7 +160,7 @@ def test_touched_file_with_equal_bytes_is_not_copied_again(copying: World) -> No
 
     assert copying.settle().cache == {"linux/a.txt": sha("changed"), "linux/b.txt": sha("b")}
     assert copying.ran() == ["a.txt@linux:data"]
-    assert not of(copying, StartRuns)
+    assert not copying.commands_of(StartRuns)
     assert not copying.staging
 
 
@@ -192,7 +187,7 @@ def test_jobs_copy_files_when_a_client_begins_to_follow_every_step(copying: Worl
     copying.pipeline.jobs.reports.reports_every_step = True
     copying.run()
 
-    assert len(of(copying, StartRuns)) == 1
+    assert len(copying.commands_of(StartRuns)) == 1
     assert copying.cache == {"linux/a.txt": sha("a")}
     assert not copying.staging
 
@@ -202,7 +197,7 @@ def test_workers_do_not_copy_a_file_that_has_jobs_of_another_builder(copying: Wo
     copying.boot()
     copying.apply({"a.s": ""})
 
-    assert [order for command in of(copying, HashFiles) for order in command.copies] == []
+    assert [order for command in copying.commands_of(HashFiles) for order in command.copies] == []
     assert copying.statuses() == {"a.s@linux:main": "completed", "a.s@linux:data": "completed"}
 
 
@@ -251,7 +246,7 @@ def test_copies_of_several_hash_results_are_committed_together(copying: World) -
     copying.run()
 
     assert copying.cache == {f"linux/{name}.txt": sha(name) for name in "abc"}
-    assert [len(order.commits) for order in of(copying, CommitProducts) if isinstance(order, CommitProducts)] == [3]
+    assert [len(order.commits) for order in copying.commands_of(CommitProducts)] == [3]
     assert not copying.staging
 
 
@@ -375,7 +370,7 @@ def test_full_scan_of_unchanged_files_reads_every_source_and_runs_no_job(world: 
 
     world.settle(is_full=True)
 
-    read = [fact.rel for command in world.commands if isinstance(command, HashFiles) for fact in command.files]
+    read = [fact.rel for command in world.commands_of(HashFiles) for fact in command.files]
     assert sorted(read) == ["a.txt", "b.s"]
     assert world.ran() == []
     assert not world.analyses
@@ -512,7 +507,7 @@ def test_source_that_changes_while_it_is_read_is_checked_again(world: World) -> 
     world.shy["a.txt"] = 3
     world.apply({"a.txt": "x"})
 
-    assert [command for command in world.commands if isinstance(command, RecheckFiles)]
+    assert world.commands_of(RecheckFiles)
     assert world.cache == {"linux/a.txt": sha("x")}
 
 
@@ -581,7 +576,7 @@ def test_source_that_changes_between_scan_and_reading_is_checked_again(world: Wo
 
     world.run()
 
-    assert of(world, RecheckFiles)
+    assert world.commands_of(RecheckFiles)
     assert world.cache == {"linux/a.txt": sha("y")}
 
 
@@ -890,7 +885,7 @@ def test_single_checked_file_is_processed_before_its_folder_row_is_saved(world: 
     world.run()
 
     assert world.cache["linux/a.txt"] == sha("changed")
-    assert [fact.rel for command in of(world, HashFiles) for fact in command.files] == ["a.txt"]  # type: ignore[attr-defined]
+    assert [fact.rel for command in world.commands_of(HashFiles) for fact in command.files] == ["a.txt"]  # type: ignore[attr-defined]
     assert world.ran() == ["a.txt@linux:data"]
     assert world.archive.folder_parts("") == before
     assert not world.pipeline.jobs.memory.folders
@@ -976,7 +971,7 @@ def test_late_result_of_a_killed_run_is_discarded_with_its_staged_files(world: W
     world.deliver_killed()
     world.run()
 
-    assert [command.run_keys for command in world.commands if isinstance(command, DiscardStaging)] == [(key,)]
+    assert [command.run_keys for command in world.commands_of(DiscardStaging)] == [(key,)]
     assert world.cache == world.clean().cache
 
 
@@ -1069,7 +1064,7 @@ def test_failed_job_is_not_retried_if_only_its_folder_row_is_outdated(world: Wor
 
 def read(world: World) -> list[str]:
     """Return the files that the pipeline requested to read since the last call."""
-    files = [fact.rel for command in world.commands if isinstance(command, HashFiles) for fact in command.files]
+    files = [fact.rel for command in world.commands_of(HashFiles) for fact in command.files]
     world.commands.clear()
     return sorted(files)
 

@@ -51,7 +51,7 @@ def test_polling_client_does_not_prevent_copies_while_files_are_read(world: Worl
     world.settle()
 
     assert steps(world.notices) == [("data", "completed")]
-    assert not [command for command in world.commands if isinstance(command, StartRuns)]
+    assert not world.commands_of(StartRuns)
 
 
 def test_waiting_job_is_reported_again_only_after_its_status_changes(world: World) -> None:

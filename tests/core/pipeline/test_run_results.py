@@ -28,12 +28,6 @@ from aptui.core.notices import EngineMessage, JobChanged, LogLevel, ProductsChan
 from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.state.working_set import WorkingSet
 
-
-def of(world: World, kind: type) -> list:  # type: ignore[type-arg]
-    """Return the commands of one kind."""
-    return [command for command in world.commands if isinstance(command, kind)]
-
-
 # ---------------------------------------------------------------------------------------------------------- stale results
 
 
@@ -42,7 +36,7 @@ def test_late_result_of_a_killed_run_is_ignored(world: World) -> None:
     world.held.add("a.txt@linux:data")
     world.apply({"a.txt": "middle"})
     world.apply({"a.txt": "new"})
-    assert len(of(world, KillRuns)) == 1
+    assert len(world.commands_of(KillRuns)) == 1
 
     world.deliver_killed()
     world.run()
@@ -63,7 +57,7 @@ def test_rows_of_failures_and_successes_in_one_answer_are_saved_in_order(world: 
     world.run()
 
     assert world.statuses() == {"bad/a.txt@linux:data": "failed", "good/b.txt@linux:data": "completed"}
-    tickets = [order.ticket for order in of(world, SaveRows)]
+    tickets = [order.ticket for order in world.commands_of(SaveRows)]
     assert tickets == sorted(tickets)
 
 
@@ -75,7 +69,7 @@ def test_job_runs_once_if_its_source_is_touched_before_the_run_ends(world: World
     world.release()
 
     assert world.ran() == ["a.txt@linux:data"]
-    assert not of(world, KillRuns)
+    assert not world.commands_of(KillRuns)
 
 
 def test_job_runs_once_if_its_source_is_saved_again_before_the_start(world: World) -> None:
@@ -151,14 +145,14 @@ def test_job_whose_source_changed_during_its_run_is_planned_again(world: World, 
     world.fates[name] = [Outcome.STALE, Outcome.STALE]
     world.apply({"a.s": ""})
 
-    assert [command.keys for command in of(world, RecheckFiles)] == [("a.s",), ("a.s",)]
+    assert [command.keys for command in world.commands_of(RecheckFiles)] == [("a.s",), ("a.s",)]
     assert world.statuses() == {"a.s@linux:main": "completed"}
 
 
 def test_job_fails_if_its_source_changes_during_each_of_its_runs(world: World) -> None:
     world.fates["a.s@linux:main"] = [Outcome.STALE] * 10
     world.apply({"a.s": ""})
-    statuses, runs = world.statuses(), len(of(world, RecheckFiles))
+    statuses, runs = world.statuses(), len(world.commands_of(RecheckFiles))
     world.settle()
     world.apply({"a.s": "info changed by a person"})
 
@@ -187,7 +181,7 @@ def test_result_made_from_other_bytes_than_planned_is_not_committed(world: World
     world.run()
 
     assert world.cache == {"linux/a.txt": sha("z")}
-    assert of(world, RecheckFiles)
+    assert world.commands_of(RecheckFiles)
 
 
 # ------------------------------------------------------------------------------------------------------------- failures
@@ -297,7 +291,7 @@ def test_failed_job_is_retried_at_the_next_start_unless_its_analysis_fails(world
 
     world.settle(restart=True)
 
-    orders = [order for command in of(world, StartRuns) for order in command.orders]
+    orders = [order for command in world.commands_of(StartRuns) for order in command.orders]
     assert sum(isinstance(order, ProcessOrder) for order in orders) == (not is_changed)
     assert world.statuses()["a.s@linux:main"] == "failed"
     assert world.is_idle()
@@ -383,7 +377,7 @@ def test_log_of_a_removed_job_is_deleted(world: World) -> None:
     settled(world, a_s="WARN")
     world.apply({"a.s": None})
 
-    assert of(world, DropLogs)
+    assert world.commands_of(DropLogs)
     assert not world.logs
 
 
@@ -418,9 +412,9 @@ def test_only_changed_products_are_moved_and_reported(world: World) -> None:
 
     world.settle(restart=True)
 
-    (order,) = [order for command in of(world, StartRuns) for order in command.orders]
+    (order,) = [order for command in world.commands_of(StartRuns) for order in command.orders]
     assert order.present_digest == sha("x")
-    assert [commit.products for command in of(world, CommitProducts) for commit in command.commits] == [()]
+    assert [commit.products for command in world.commands_of(CommitProducts) for commit in command.commits] == [()]
     assert not [news for news in world.notices if isinstance(news, ProductsChanged)]
 
 
@@ -664,7 +658,7 @@ def test_cancelled_job_stays_cancelled_until_its_source_changes(world: World, he
     world.run()
     assert world.statuses()[held] == "cancelled"
     assert [item.status for item in world.notices if isinstance(item, JobChanged)][-1:] == ["cancelled"]
-    assert len(of(world, KillRuns)) == 1
+    assert len(world.commands_of(KillRuns)) == 1
     world.held.clear()
     world.deliver_killed()
     for restart in (False, True):
@@ -753,7 +747,7 @@ def test_copy_order_of_a_requested_run_names_no_existing_product(world: World) -
 
     world.run()
 
-    assert [order.present_digest for command in of(world, StartRuns) for order in command.orders] == [b""]
+    assert [order.present_digest for command in world.commands_of(StartRuns) for order in command.orders] == [b""]
 
 
 def test_process_order_contains_all_fields_that_a_worker_needs(world: World) -> None:
@@ -761,7 +755,7 @@ def test_process_order_contains_all_fields_that_a_worker_needs(world: World) -> 
     world.restart()
     world.apply({"sub/A.s": "info x\npriority 3\ncritical"})
 
-    _analysis, order = (order for command in of(world, StartRuns) for order in command.orders)
+    _analysis, order = (order for command in world.commands_of(StartRuns) for order in command.orders)
     file = world.disk.files["game"]["sub/A.s"]
     assert (order.builder, order.root, order.rel, order.platform, order.job_key) == (
         "script",
@@ -784,7 +778,7 @@ def test_many_copies_are_sent_in_one_message(world: World) -> None:
 
     world.settle()
 
-    sizes = [len(command.orders) for command in of(world, StartRuns)]
+    sizes = [len(command.orders) for command in world.commands_of(StartRuns)]
     assert 1 < max(sizes) <= 256
     assert len(sizes) < 30
     assert sum(sizes) == 300
@@ -793,7 +787,7 @@ def test_many_copies_are_sent_in_one_message(world: World) -> None:
 def test_log_of_a_run_contains_its_messages(world: World) -> None:
     world.apply({"a.s": "WARN"})
 
-    (log,) = of(world, WriteLog)
+    (log,) = world.commands_of(WriteLog)
     assert [record.text for record in log.records] == ["it says WARN"]
 
 

@@ -74,7 +74,7 @@ def test_worker_orders_contain_the_folder_settings() -> None:
 
     world.settle()
 
-    orders = [order for command in world.commands if isinstance(command, StartRuns) for order in command.orders]
+    orders = [order for command in world.commands_of(StartRuns) for order in command.orders]
     assert {type(order) for order in orders} == {AnalyseOrder, ProcessOrder}
     assert {order.settings for order in orders} == {'{"params":{"look":1},"platforms":{}}'}  # type: ignore[union-attr]
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from stored_folders import StoredFolders
 
 from aptui.config.own_files import OwnFiles
 from aptui.core.messages import FolderSeen, FoldersUnchanged
@@ -20,29 +21,6 @@ from aptui.engine.scan.walk import Walk
 from aptui.shared.errors import HostError
 
 
-class Shelf:
-    """The stored state of the last scan."""
-
-    def __init__(self) -> None:
-        self.rows: dict[tuple[str, int], tuple[bytes, tuple[FileFact, ...]]] = {}
-
-    def folder_digests(self) -> dict[str, tuple[tuple[int, bytes], ...]]:
-        found: dict[str, list[tuple[int, bytes]]] = {}
-        for (folder, part), (digest, _) in self.rows.items():
-            found.setdefault(folder, []).append((part, digest))
-        return {folder: tuple(parts) for folder, parts in found.items()}
-
-    def folder_parts(self, folder: str) -> dict[int, tuple[bytes, Sequence[FileFact]]]:
-        return {part: row for (name, part), row in self.rows.items() if name == folder}
-
-    def take(self, events: Sequence[FolderSeen | FoldersUnchanged]) -> None:
-        for event in events:
-            if isinstance(event, FolderSeen):
-                for key in [key for key in self.rows if key[0] == event.folder]:
-                    del self.rows[key]
-                self.rows.update({(event.folder, part): (digest, facts) for part, digest, facts in event.rows if facts})
-
-
 class Tree:
     """Scan folders on disk that a test scans repeatedly."""
 
@@ -50,17 +28,17 @@ class Tree:
         self, root: Path, *folders: ScanFolder, ignore: str = "", never: tuple[str, ...] = (), linked_folders: tuple[str, ...] = ()
     ) -> None:
         self.project = Project((), "linux", folders, (), ignore_regex=ignore, linked_folders=linked_folders)
-        self.shelf = Shelf()
+        self.stored = StoredFolders()
         self.never = never
         self.said: list[str] = []
         self._numbers = itertools.count(1)
 
     def scan(self, *, is_full: bool = False, reassess: bool = False) -> list[FolderSeen | FoldersUnchanged]:
         walk = Walk(self.project, OwnFiles(self.never))
-        scanner = Scanner(self.project, walk, self.shelf, lambda: next(self._numbers), is_full=is_full, reassess=reassess)
+        scanner = Scanner(self.project, walk, self.stored, lambda: next(self._numbers), is_full=is_full, reassess=reassess)
         events = [event for step in scanner.steps() for event in step]
         self.said = walk.sentences
-        self.shelf.take(events)
+        self.stored.store(events)
         return events
 
 
@@ -219,7 +197,7 @@ def test_missing_scan_folder_stops_the_scan(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="does not exist"):
         tree.scan()
 
-    assert tree.shelf.rows
+    assert tree.stored.rows
 
 
 def test_scan_keeps_the_bytes_of_undecodable_names(tmp_path: Path) -> None:
@@ -270,7 +248,7 @@ def test_a_file_being_written_keeps_its_facts_while_it_is_missing(tmp_path: Path
     unfinished: dict[PathKey, FileFact | None] = {PathKey("d/a.txt"): None, PathKey("d/b.txt"): None}
     (tmp_path / "one/d/b.txt").unlink()
 
-    scanner = Scanner(tree.project, Walk(tree.project), tree.shelf, lambda: 99, unfinished=unfinished)
+    scanner = Scanner(tree.project, Walk(tree.project), tree.stored, lambda: 99, unfinished=unfinished)
     event = scanner.check_folder("d", frozenset({PathKey("d/a.txt")}))
 
     assert event is not None
@@ -283,10 +261,10 @@ def test_a_file_being_written_keeps_facts_only_in_its_scan_folder(tmp_path: Path
     write(tmp_path / "one", "x.txt")
     write(tmp_path / "two", "X.txt")
     tree.scan()
-    winner = tree.shelf.rows["", 1][1][0]
+    winner = tree.stored.rows["", 1][1][0]
 
     unfinished: dict[PathKey, FileFact | None] = {PathKey("x.txt"): winner}
-    scanner = Scanner(tree.project, Walk(tree.project), tree.shelf, lambda: 99, unfinished=unfinished)
+    scanner = Scanner(tree.project, Walk(tree.project), tree.stored, lambda: 99, unfinished=unfinished)
     event = scanner.check_folder("", frozenset({PathKey("x.txt")}))
 
     assert event is not None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from stored_folders import StoredFolders
 
 from aptui.core.identity import META_SUFFIX
-from aptui.core.messages import FolderSeen, FoldersUnchanged
-from aptui.core.model import DUPLICATE_MARK, FileFact, PathKey
+from aptui.core.messages import FolderSeen
+from aptui.core.model import DUPLICATE_MARK, PathKey
 from aptui.core.project import Project, ScanFolder
 from aptui.engine.scan.metadata import Metadata
 from aptui.engine.scan.scanner import Scanner
@@ -30,20 +30,11 @@ class Room:
         self.names = names
         for name in names:
             (root / name).mkdir()
-        self.rows: dict[tuple[str, int], tuple[bytes, tuple[FileFact, ...]]] = {}
+        self.stored = StoredFolders()
         self.types, self.delay_s, self.creates = types, delay_s, creates
         self.metadata = Metadata(types, {}, creates=creates, delay_s=delay_s, clock=lambda: self.now)
         self._numbers = itertools.count(1)
         self._ticks = itertools.count(1)
-
-    def folder_digests(self) -> dict[str, tuple[tuple[int, bytes], ...]]:
-        found: dict[str, list[tuple[int, bytes]]] = {}
-        for (folder, part), (digest, _facts) in self.rows.items():
-            found.setdefault(folder, []).append((part, digest))
-        return {folder: tuple(parts) for folder, parts in found.items()}
-
-    def folder_parts(self, folder: str) -> dict[int, tuple[bytes, Sequence[FileFact]]]:
-        return {part: row for (name, part), row in self.rows.items() if name == folder}
 
     def scan(self, *, reassess: bool = False) -> FolderSeen | None:
         """Scan, store the results as the engine would, and return the report of the top folder."""
@@ -51,16 +42,12 @@ class Room:
         project = Project((), "linux", parts, (), metadata_types=self.types)
         self.metadata.types = self.types
         self.metadata.roots = {part.id: part.path for part in parts}
-        scanner = Scanner(project, Walk(project), self, lambda: next(self._numbers), metadata=self.metadata, reassess=reassess)
-        answer = None
-        for event in [event for step in scanner.steps() for event in step]:
-            if isinstance(event, FoldersUnchanged):
-                continue
-            for key in [key for key in self.rows if key[0] == event.folder]:
-                del self.rows[key]
-            self.rows.update({(event.folder, part): (digest, facts) for part, digest, facts in event.rows if facts})
-            answer = event if event.folder == "" else answer
-        return answer
+        scanner = Scanner(
+            project, Walk(project), self.stored, lambda: next(self._numbers), metadata=self.metadata, reassess=reassess
+        )
+        events = [event for step in scanner.steps() for event in step]
+        self.stored.store(events)
+        return next((event for event in events if isinstance(event, FolderSeen) and event.folder == ""), None)
 
     def write(self, rel: str, data: str = "x") -> None:
         """Write a file with a unique time."""
