@@ -21,7 +21,7 @@ from aptui.core.notices import JobChanged
 from aptui.link.codec import NoticeLine
 from aptui.store.jobs.job_table import JobTable, read_job_table
 from aptui.store.queries.reader import open_reader
-from aptui.tui.data.assets_store import Kind, read_tree
+from aptui.tui.data.assets_store import FolderKeys, Kind, read_tree
 from aptui.tui.data.feed import Batch, Feed
 from aptui.tui.data.jobs_store import COLUMNS, JobsStore
 from tests.bench import generate
@@ -89,7 +89,7 @@ def measure(path: Path, jobs: int) -> None:
     store.close()
     with closing(open_reader(path)) as reader:
         for kind in (Kind.SOURCES, Kind.PRODUCTS):
-            walls, tree = timed(lambda kind=kind: read_tree(reader, kind), 1)
+            walls, tree = timed(lambda kind=kind: read_tree(reader, kind, FolderKeys()), 1)
             say(f"tree of {kind}", walls, f"{len(tree):,} nodes")
 
 

@@ -89,7 +89,7 @@ class FakeSession:
         self.project_name, self.cache_dir, self.is_read_only = "AutomatedTesting", cache_dir, False
         self.listeners, self.on_state = [], []
         self.state, self.since_ms, self.trouble = state, 0, ""
-        self.engine = EngineFacts(4711, "0.1.0", 3, 0, "/run/engine.sock")
+        self.engine = EngineFacts(4711, "0.1.0", 0, "/run/engine.sock")
         self.latest_progress = self.latest_health = None
         self.connections = ()
         self.gateway = None

@@ -78,7 +78,7 @@ class Engine(FakeSession):
     def __init__(self, cache_dir: Path, notices: list[Notice]) -> None:
         super().__init__(cache_dir)
         self.project_name, self.since_ms = "lantern", NOW_MS - 3_725_000
-        self.engine = EngineFacts(4711, VERSION, _EPOCH, NOW_MS - 3_725_000, "/run/user/1000/aptui/5f1c.sock")
+        self.engine = EngineFacts(4711, VERSION, NOW_MS - 3_725_000, "/run/user/1000/aptui/5f1c.sock")
         self.connections = (
             Connection(1, "tui", "", _PID, NOW_MS - 1_260_000, True, 0),
             Connection(2, "cli", "aptui hold -- git pull", 5120, NOW_MS - 4_000, False, 0),

@@ -161,7 +161,6 @@ class AssetTree(Struct):
     names: Texts
     folders: dict[str, int]
     analysis_ms: Codes
-    moment: tuple[int, int]
     flawed: frozenset[int] = frozenset()
     _by_key: Codes | None = None
     _joined_paths: Texts | None = None
@@ -301,7 +300,6 @@ def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys) -> AssetTree:
     paths: list[str] = []
     flawed = frozenset[int]()
     with reader.snapshot():
-        moment = reader.moment()
         if kind is Kind.PRODUCTS:
             flawed = frozenset(number for (number,) in reader.ask(_FLAWED_SQL))
         for piece in read_packed(reader, _query_of(kind)):
@@ -312,12 +310,12 @@ def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys) -> AssetTree:
             texts = piece.texts()
             paths += texts if wanted.all() else [text for text, is_wanted in zip(texts, wanted, strict=True) if is_wanted]
     files = FilesRead(paths, np.concatenate(ids), np.concatenate(times))
-    tree = build_tree(kind, files, folder_keys, moment)
+    tree = build_tree(kind, files, folder_keys)
     tree.flawed = flawed
     return tree
 
 
-def build_tree(kind: Kind, files: FilesRead, folder_keys: FolderKeys, moment: tuple[int, int] = (0, 0)) -> AssetTree:
+def build_tree(kind: Kind, files: FilesRead, folder_keys: FolderKeys) -> AssetTree:
     """Return the tree of files."""
     spelled, at, file_names, ids, times_ms = _sort_files(files)
     place = range(len(spelled))
@@ -348,7 +346,6 @@ def build_tree(kind: Kind, files: FilesRead, folder_keys: FolderKeys, moment: tu
         Texts(map([*(path.rpartition("/")[2] for path in spelled.values()), *file_names].__getitem__, order.tolist())),
         dict(zip(spelled, first.tolist(), strict=True)),
         np.empty(0, np.int32) if kind is Kind.PRODUCTS else lay_out(np.int32, np.zeros(len(place), np.int64), times_ms),
-        moment,
     )
 
 

@@ -35,7 +35,6 @@ from aptui.core.notices import (
     Progress,
     SourcesChanged,
 )
-from aptui.shared.connections.peers import GatewayReport
 from aptui.shared.errors import KnownError
 from aptui.shared.health import Connection, Health
 from aptui.shared.lean_imports import give_memory_back
@@ -86,7 +85,6 @@ class Batch(Struct, frozen=True):
         running: the jobs that ran at the subscription, {id: start in ms}; None = unchanged.
         percents: {id of a job: the newest report about its progress}.
         are_assets_stale: whether sources or products changed, so that trees are out of date.
-        gateway: report of the gateway, sent with `connections`; None = no gateway is running.
         missing_scans: progress of scans for missing dependencies.
         error: why the database cannot be read, "" = it can.
     """
@@ -101,9 +99,7 @@ class Batch(Struct, frozen=True):
     progress: Progress | None = None
     health: Health | None = None
     connections: tuple[Connection, ...] | None = None
-    gateway: GatewayReport | None = None
     missing_scans: tuple[MissingScan, ...] = ()
-    is_connected: bool = False
     error: str = ""
 
     def __bool__(self) -> bool:
@@ -119,7 +115,7 @@ class Batch(Struct, frozen=True):
 
         The first part has everything except most changes of jobs; each other part has only changes of jobs.
         """
-        rest = [Batch(jobs=self.jobs[at : at + most], is_connected=self.is_connected) for at in range(most, len(self.jobs), most)]
+        rest = [Batch(jobs=self.jobs[at : at + most]) for at in range(most, len(self.jobs), most)]
         return [*reversed(rest), replace(self, jobs=self.jobs[:most]) if rest else self]
 
 
@@ -134,7 +130,6 @@ class _Pending(Struct):
     progress: Progress | None = None
     health: Health | None = None
     connections: tuple[Connection, ...] | None = None
-    gateway: GatewayReport | None = None
     missing_scans: dict[tuple[str, bool], MissingScan] = field(default_factory=dict)
     error: str = ""
 
@@ -177,7 +172,6 @@ class Feed:
         self._pending = _Pending()
         self._shown: Moment | None = None  # moment of the rows that the UI has or will get
         self._subscribed: Moment = (0, 0)
-        self._is_connected = False
         self._is_read_due = True
         self._has_failed = False
         self._reads, self._reading = 0, 0
@@ -200,14 +194,12 @@ class Feed:
             self._pending.jobs.clear()
             self._pending.running = {job_id: now_ms - for_ms for job_id, for_ms in running.items()}
             self._subscribed = (epoch, seq)
-            self._is_connected = True
             self._delivered.clear()
         self._request_read()
 
     def note_loss(self) -> None:
         """Note that the connection is lost: the rows stay, but no job is shown as running."""
         with self._lock:
-            self._is_connected = False
             self._pending.running = {}
             self._pending.jobs = {key: change for key, change in self._pending.jobs.items() if change.notice.status != "processing"}
         self._wake()
@@ -247,7 +239,7 @@ class Feed:
             case HealthChanged():
                 pending.health = notice.health
             case ConnectionsChanged():
-                pending.connections, pending.gateway = notice.connections, notice.gateway
+                pending.connections = notice.connections
             case MissingScan():
                 pending.missing_scans.pop((notice.name, notice.is_over), None)
                 pending.missing_scans[notice.name, notice.is_over] = notice
@@ -411,8 +403,7 @@ class Feed:
             return Batch(
                 pending.table, pending.first, None if waits else pending.running, jobs, {} if waits else pending.percents,
                 pending.are_assets_stale, tuple(pending.messages), pending.progress,
-                pending.health, pending.connections, pending.gateway, tuple(pending.missing_scans.values()), self._is_connected,
-                pending.error,
+                pending.health, pending.connections, tuple(pending.missing_scans.values()), pending.error,
             )  # fmt: skip
 
     def _store_delivered(self, jobs: dict[JobKey, JobNews]) -> None:

@@ -61,7 +61,6 @@ class EngineFacts(Struct, frozen=True):
 
     pid: int = 0
     version: str = ""
-    epoch: int = 0
     started_ms: int = 0
     socket: str = ""
     speaks_our_protocol: bool = True
@@ -397,7 +396,7 @@ class LinkSession:
         self._wants_engine, self._refusal = False, ""
         hello = client.hello
         ours = hello.protocol == PROTOCOL
-        self.engine = EngineFacts(hello.pid, hello.version, hello.epoch, hello.started_ms, client.path, ours, hello.ports)
+        self.engine = EngineFacts(hello.pid, hello.version, hello.started_ms, client.path, ours, hello.ports)
         self._client = client
         if not ours:
             self._turn(SessionState.DETACHED, f"the running engine has another version of aptui ({hello.version or 'unknown'})")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -152,7 +153,6 @@ class ThemeFile(Struct, frozen=True):
     is_ansi: bool
     colors: Mapping[str, str]
     roles: Mapping[str, str]
-    file: str
 
 
 class ThemeFiles(Struct):
@@ -170,11 +170,11 @@ class ThemeFiles(Struct):
 def load_themes() -> ThemeFiles:
     """Read all themes. A broken theme is reported; a theme of the user replaces the shipped theme of the same name."""
     themes = ThemeFiles(stamps=_stamps())
-    parts: dict[str, tuple[dict[str, Any], str]] = {}
+    parts: dict[str, dict[str, Any]] = {}
     for file, _ in themes.stamps:
         try:
             part = yaml_files.compile_file(Path(file), check_theme)
-            parts[part.get("name") or Path(file).stem] = (part, file)
+            parts[part.get("name") or Path(file).stem] = part
         except UserError as mistake:
             themes.mistakes.append(mistake)
     for name in parts:
@@ -189,12 +189,17 @@ def _stamps() -> tuple[tuple[str, int], ...]:
     """Return (file, mtime_ns) of the shipped theme files, then of the user's."""
     found: list[tuple[str, int]] = []
     for folder in (data_dir() / "themes", yaml_files.config_home() / "themes"):
-        try:
-            with os.scandir(folder) as entries:
-                found += sorted((entry.path, entry.stat().st_mtime_ns) for entry in entries if entry.name.endswith(".yaml"))
-        except OSError:
-            continue
+        with suppress(OSError), os.scandir(folder) as entries:
+            found += sorted((entry.path, _mtime_ns(entry)) for entry in entries if entry.name.endswith(".yaml"))
     return tuple(found)
+
+
+def _mtime_ns(entry: os.DirEntry[str]) -> int:
+    """Return the time of a file, 0 if the file is missing (a dangling link); `load_themes` then reports that it cannot be read."""
+    try:
+        return entry.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def check_theme(root: Node) -> dict[str, Any]:
@@ -252,9 +257,9 @@ def _is_color(word: str) -> bool:
     return _HEX.fullmatch(word) is not None or (word.startswith("ansi_") and word[5:] in _ANSI)
 
 
-def _complete(name: str, parts: Mapping[str, tuple[dict[str, Any], str]], seen: tuple[str, ...] = ()) -> ThemeFile:
+def _complete(name: str, parts: Mapping[str, dict[str, Any]], seen: tuple[str, ...] = ()) -> ThemeFile:
     """Return a theme, completed with the values of the theme that it extends."""
-    part, file = parts[name]
+    part = parts[name]
     base: ThemeFile | None = None
     parent = part.get("extends")
     if parent is not None:
@@ -271,7 +276,7 @@ def _complete(name: str, parts: Mapping[str, tuple[dict[str, Any], str]], seen: 
             raise UserError(f"theme '{name}' does not define every {what}", where=part["where"], hint=hint)
     is_dark = part.get("dark", base.is_dark if base else True)
     is_ansi = part.get("ansi", base.is_ansi if base else False)
-    return ThemeFile(name, part.get("description", ""), is_dark, is_ansi, colors, roles, file)
+    return ThemeFile(name, part.get("description", ""), is_dark, is_ansi, colors, roles)
 
 
 # ── conversion to Textual's themes ────────────────────────────────────────────────────────────────────────────────────

@@ -83,6 +83,17 @@ def test_unchanged_theme_file_is_not_parsed(own, monkeypatch):
     assert set(theming.load_themes().by_name) == SHIPPED
 
 
+def test_theme_file_with_a_dangling_link_is_reported_and_other_themes_are_read(own):
+    (own / "mine.yaml").write_text("extends: dark\n")
+    (own / "gone.yaml").symlink_to(own / "absent.yaml")
+
+    themes = theming.load_themes()
+
+    assert set(themes.by_name) == SHIPPED | {"mine"}
+    assert ["cannot be read" in str(mistake) for mistake in themes.mistakes] == [True]
+    assert themes.is_current()
+
+
 def test_theme_file_that_cannot_be_read_is_reported(own):
     with pytest.raises(UserError, match="cannot be read"):
         yaml_files.compile_file(own / "absent.yaml", theming.check_theme)

@@ -30,7 +30,7 @@ _AROUND_PATTERNS = 3
 
 
 class BuildersLayout:
-    """Shows one part of the screen (patterns, details or metrics) beside or below the list, or gives one of them all the room.
+    """Divides the screen between the list and its parts (patterns, details, metrics), or gives one of them all the room.
 
     Args:
         row_count: returns the number of listed builders.
