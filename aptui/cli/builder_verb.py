@@ -20,11 +20,12 @@ from msgspec.structs import replace
 
 from aptui.batch.alone import new_folder
 from aptui.batch.options import load_config, load_to_run
+from aptui.cli.log_verb import LEVEL_FORMS
 from aptui.cli.read_access import all_builders, os_path
 from aptui.config import folder as config_folder
 from aptui.config.configuration import Config
 from aptui.core.model import RelPath, SourceEdge
-from aptui.core.notices import LogLevel, LogRecord
+from aptui.core.notices import LogRecord
 from aptui.core.orders import AnalyseOrder, Outcome, PlannedInput, ProcessOrder
 from aptui.core.paths import key_of, path_uuid, to_text
 from aptui.core.patterns import below_matcher, wildcard
@@ -118,9 +119,7 @@ class _PrintedLog(RunLog):
 
     def add(self, record: LogRecord) -> None:
         """Print a record and store it."""
-        prefix, colour = {LogLevel.WARNING: ("warning: ", "yellow"), LogLevel.ERROR: ("error: ", "red")}.get(
-            LogLevel(record.level), ("", "")
-        )
+        prefix, colour = LEVEL_FORMS.get(record.level, ("", ""))
         context = "".join(f"  {key}={value}" for key, value in record.context)
         printing.say(f"  {prefix}{printing.line(record.text + context)}", colour)
         sys.stdout.flush()

@@ -22,6 +22,7 @@ from aptui.config.configuration import Config
 from aptui.config.dirs import DATABASE, refuse_other_user
 from aptui.core.fingerprint import MISSING, Entry
 from aptui.core.model import describe_key
+from aptui.core.notices import LogLevel
 from aptui.core.orders import Outcome
 from aptui.core.rows import Made, RunStep
 from aptui.link import port
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 
 _ENGINE_LINES = 50
 """Number of lines of the engine's log that are printed by default."""
-_LEVEL_COLOURS = {0: "dim", 2: "yellow", 3: "red"}
+LEVEL_FORMS: dict[int, tuple[str, str]] = {LogLevel.WARNING: ("warning: ", "yellow"), LogLevel.ERROR: ("error: ", "red")}
+"""{level: (prefix, colour) of a printed line of a log}; lines of other levels have no prefix."""
 _LEVEL_NAMES = {0: "debug", 1: "info", 2: "warning", 3: "error"}
 
 
@@ -125,8 +127,8 @@ def logs(arguments: Namespace) -> int:
 
 def _say(lines: Sequence[JobLogLine]) -> None:
     for line in lines:
-        mark = {2: "warning: ", 3: "error: "}.get(line.level, "")
-        printing.say(mark + printing.line(joblog.spoken(line.text)), _LEVEL_COLOURS.get(line.level, ""))
+        prefix, colour = LEVEL_FORMS.get(line.level, ("", "dim" if line.level == LogLevel.DEBUG else ""))
+        printing.say(prefix + printing.line(joblog.spoken(line.text)), colour)
         for key, value in line.context:
             printing.say(f"    {printing.line(key)} = {printing.line(value)}", "dim")
     sys.stdout.flush()

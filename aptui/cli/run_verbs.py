@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from aptui.batch.options import engine_arguments, load_last_config, load_to_run, options_of, report_arguments
 from aptui.batch.run import JOBS_FAILED, run_and_report
 from aptui.cli.engine_verbs import engine_of
+from aptui.cli.log_verb import LEVEL_FORMS
 from aptui.cli.naming import find_job, meanings, path_matcher, refuse_failed_analysis, suggest_sources
 from aptui.cli.read_access import all_builders, open_for_reading
 from aptui.config.configuration import Config
@@ -169,9 +170,9 @@ def _print(result: RunResult, folder: str) -> int:
     if result.command_line:
         printing.say(f"command  {printing.line(result.command_line)}")
     for record in result.log:
-        mark = {2: "warning: ", 3: "error: "}.get(record.level, "")
+        prefix, colour = LEVEL_FORMS.get(record.level, ("", ""))
         for text in record.text.splitlines() or [""]:
-            printing.say(f"  {mark}{printing.line(text)}", {2: "yellow", 3: "red"}.get(record.level, ""))
+            printing.say(f"  {prefix}{printing.line(text)}", colour)
         for key, value in record.context:
             for text in value.splitlines():
                 printing.say(f"      {printing.line(key)}: {printing.line(text)}", "dim")

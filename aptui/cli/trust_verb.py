@@ -132,9 +132,7 @@ def ask_in_lines(config: Config, state: records.Trust) -> bool:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         printing.say("none of its code runs; run 'aptui trust' to trust the project")
         return False
-    sys.stdout.write("trust the project and start its engine? (y/N) ")
-    sys.stdout.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not printing.ask_consent("trust the project and start its engine?", sys.stdout):
         printing.say("none of its code runs; existing results can be read")
         return False
     records.record(config)

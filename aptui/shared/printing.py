@@ -102,6 +102,13 @@ def complain(text: str, colour: str = "") -> None:
         pass  # stderr is closed: the text cannot be shown
 
 
+def ask_consent(question: str, stream: TextIO) -> bool:
+    """Print a question, and return whether the user types "y" or "yes"; any other answer is a no."""
+    stream.write(f"{question} (y/N) ")
+    stream.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def say_json(value: object) -> None:
     """Write one JSON value and a line break to stdout."""
     sys.stdout.write(json.dumps(value) + "\n")

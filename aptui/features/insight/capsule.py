@@ -421,9 +421,7 @@ def _ask_for_consent(file: str, project: ReceivedProject, config: Config, *, is_
         raise UserError(
             f"{name} contains code, and there is no terminal to ask for consent", hint="read the code, then add --trust-code"
         )
-    sys.stderr.write("run this code? (y/N) ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not printing.ask_consent("run this code?", sys.stderr):
         raise UserError(f"{name} was not run", hint="to run it without a question, add --trust-code")
 
 
