@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
-from run_room import PLATFORMS, PYTHON, Instance, Room, jobs, made, write
+from run_room import PLATFORMS, PYTHON, Instance, jobs, made, write
 
 from aptui.core.model import DependencyKind, EdgeKind
 from aptui.core.model import JobDependency as PlannedDependency
@@ -38,13 +38,6 @@ from aptui.worker.log import RunLog
 from aptui.worker.wire import FrameKind, decode, encode
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture
-def room(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # a run changes the current folder to "/": restore it at the end
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    return Room(tmp_path)
 
 
 def product(request, name="a.out", data=b"data", **more):

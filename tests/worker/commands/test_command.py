@@ -68,12 +68,6 @@ TEMPLATES = {
 }
 
 
-@pytest.fixture
-def room(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Room(tmp_path)
-
-
 def builder(command, *products, **rule):
     return Builder(b"b" * 16, "tool", BuilderKind.COMMAND, command=CommandRule(command, products, **rule))
 

@@ -43,12 +43,6 @@ open(f"{job['products_dir']}/{job['stem']}.out", "w").write(f"{os.getpid()} {job
 """
 
 
-@pytest.fixture
-def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
-    monkeypatch.chdir(tmp_path)
-    return Room(tmp_path)
-
-
 class Programs:
     """A worker's persistent programs, and the runs that use them."""
 

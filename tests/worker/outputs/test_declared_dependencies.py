@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from run_room import Room, made, write
+from run_room import made, write
 
 from aptui.core.model import LinkKind, ProductLink
 from aptui.core.notices import LogLevel
@@ -15,13 +15,6 @@ from aptui.worker.wire import FrameKind, decode, encode
 
 ROCK = UUID(int=7)
 PRODUCT = PathDependencyKind.PRODUCT_FILE
-
-
-@pytest.fixture
-def room(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # a run changes the current folder to "/": restore it at the end
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    return Room(tmp_path)
 
 
 def run(room, handled=True, order=None, **declared):

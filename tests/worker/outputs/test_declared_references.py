@@ -6,7 +6,6 @@ import json
 from uuid import UUID
 
 import pytest
-from run_room import Room
 
 from aptui.core.model import LinkKind, ProductLink
 from aptui.core.notices import LogLevel
@@ -16,13 +15,6 @@ from aptui.worker.outputs import declared_dependencies
 
 TEXTURE = ReferenceRule(r'"texture": "([^"]*)"')
 SOURCE, PRODUCT = LinkKind.SOURCE_FILE, LinkKind.PRODUCT_FILE
-
-
-@pytest.fixture
-def room(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # a run changes the current folder to "/": restore it at the end
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    return Room(tmp_path)
 
 
 def copied(room, text, *rules, rel="Levels/a.lvl"):

@@ -5,19 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
-from run_room import Room, made, write
+from run_room import made, write
 
 from aptui.core.orders import Outcome
 from aptui.core.run_report import ContentFacts, content_facts, fault_of_others, together
 from aptui.sdk import JobProduct
 from aptui.worker.wire import FrameKind, decode, encode
-
-
-@pytest.fixture
-def room(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # a run changes the current folder to "/": restore it at the end
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    return Room(tmp_path)
 
 
 def run(room, facts):
