@@ -125,7 +125,8 @@ def source_jobs_cell(table: JobTable, jobs: SourceJobs, column_id: str, now_ms: 
         return Cell("")
     field = {"completed": "completed_ms", "duration": "duration_ms"}.get(column_id, column_id)
     if field in ("completed_ms", "duration_ms", "warnings", "errors") and status != PROCESSING:
-        ended = rows[~np.isin(table.number("status")[rows], (PENDING, PROCESSING))]
+        each = table.number("status")[rows]
+        ended = rows[(each != PENDING) & (each != PROCESSING)]
         if len(ended):
             return job_cell(table, int(ended[np.argmax(table.number(field)[ended])]), column_id, now_ms, None)
     return job_cell(table, jobs.worst, column_id, now_ms, began_ms, percent)

@@ -9,6 +9,7 @@ Tests: `tests/tui/terminal/output/test_display.py`, `tests/tui/terminal/test_saf
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import textual
 from textual import _compositor
-from textual._compositor import Compositor
+from textual._compositor import ChopsUpdate, Compositor
 from textual.app import App
 from textual.geometry import Region
 from textual.screen import Screen
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 TESTED_SERIES = "8.2."
 _PRIVATE_NAMES: tuple[tuple[object, tuple[str, ...]], ...] = (
-    (Compositor, ("_render_chops", "cuts", "visible_widgets")),
+    (Compositor, ("_regions_to_spans", "_render_chops", "cuts", "render_partial_update", "visible_widgets")),
     (_compositor, ("ChopsUpdate", "LayoutUpdate")),
     (App, ("_display", "_handle_exception")),
     (Screen, ("_compositor_refresh",)),
@@ -60,11 +61,37 @@ def is_tested(packages: Path) -> bool:
 
 # Textual renders everything inside the smallest box that contains all changes. If one letter changes in the status line and one
 # letter in the hints, this box is the whole screen. Textual then discards nearly all rendered lines. It also renders and discards
-# the parts of a widget that other widgets cover.
+# the parts of a widget that other widgets cover, and the lines of a widget beside the widget that changed.
 
 
 class ChangedLines(Compositor):
-    """A compositor that renders only the lines that changed, and in them only widgets that are visible."""
+    """A compositor that renders only the lines that changed, and in them only widgets that changed and are visible."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._spans: dict[int, list[tuple[int, int]]] | None = None
+        """{line: its changed parts, as (first column, column after the last)} during a partial update; None = all parts."""
+
+    def render_partial_update(self) -> ChopsUpdate | None:
+        """Render the changed parts of the screen."""
+        self._spans = {}
+        for y, first, end in self._regions_to_spans(self._dirty_regions):
+            self._spans.setdefault(y, []).append((first, end))
+        try:
+            return super().render_partial_update()
+        finally:
+            self._spans = None
+
+    def _is_visible(self, y: int, line: Mapping[int, Strip | None], left: int, right: int) -> bool:
+        """Return whether a changed part of a line, from column `left` to `right`, is not yet filled by widgets in front."""
+        cuts, spans = self.cuts[y], ((left, right),) if self._spans is None else self._spans[y]
+        for first, end in ((max(left, first), min(right, end)) for first, end in spans):
+            at = bisect_right(cuts, first) - 1
+            while first < end and cuts[at] < end:
+                if line[cuts[at]] is None:
+                    return True
+                at += 1
+        return False
 
     def _render_chops(self, crop: Region, is_rendered_line: Callable[[int], bool]) -> Sequence[Mapping[int, Strip]]:
         """Return the requested lines as {column: strip that begins there}, cut where widgets meet; all other lines are empty.
@@ -84,23 +111,20 @@ class ChangedLines(Compositor):
             lines = [
                 (y, [cut for cut in cuts[y] if left <= cut <= right])
                 for y in wanted
-                if seen.y <= y < seen.bottom and not _is_covered(chops[y], left, right)
+                if seen.y <= y < seen.bottom and self._is_visible(y, chops[y], left, right)
             ]
             if not lines:
                 continue
             first, last = lines[0][0], lines[-1][0]
             strips = widget.render_lines(Region(left - region.x, first - region.y, seen.width, last + 1 - first))
             for y, ends in lines:
-                line = chops[y]
-                for cut, piece in zip(ends, strips[y - first].divide([cut - left for cut in ends[1:]]), strict=False):
+                line, strip = chops[y], strips[y - first]
+                # Most widgets are not cut. Then the strip itself is used, because it caches what is derived from it.
+                is_whole = len(ends) == 2 and strip.cell_length == right - left
+                for cut, piece in zip(ends, [strip] if is_whole else strip.divide([cut - left for cut in ends[1:]]), strict=False):
                     if line.get(cut) is None:
                         line[cut] = piece
         return cast("Sequence[Mapping[int, Strip]]", chops)  # Textual's method has this type
-
-
-def _is_covered(line: Mapping[int, Strip | None], left: int, right: int) -> bool:
-    """Return whether widgets in front fill a line from one column to another."""
-    return all(piece is not None for cut, piece in line.items() if left <= cut < right)
 
 
 def output_of(app: App[Any]) -> OutputLayer | None:

@@ -1,9 +1,9 @@
 """Text becomes cells with the widths of Textual."""
 
 import pytest
-from rich.cells import cell_len
+from rich.cells import cell_len, split_graphemes
 
-from aptui.tui.terminal.output.cell_rows import REST, Row, StyleCache, draw_cells
+from aptui.tui.terminal.output.cell_rows import _ONE_CELL_EACH, REST, Row, StyleCache, draw_cells
 
 CASE = StyleCache()
 
@@ -14,6 +14,16 @@ def test_cell_widths_of_text_equal_those_of_textual(text):
 
     assert len(cells) == len(pens) == cell_len(text)
     assert accents + "".join(cells) == text
+
+
+def test_texts_that_are_not_divided_into_graphemes_have_one_cell_for_each_character():
+    texts = [chr(code) for code in range(0x3000) if _ONE_CELL_EACH.fullmatch(chr(code)) and chr(code).isprintable()]
+
+    assert len(texts) > 1000
+    assert [text for text in texts if cell_len(text) != 1] == []
+    for pair in ("".join(texts), "".join(reversed(texts))):
+        assert len(split_graphemes(pair)[0]) == len(texts)
+    assert not _ONE_CELL_EACH.fullmatch("✓\ufe0f")
 
 
 def test_blank_cell_keeps_only_visible_attributes_in_its_pen():

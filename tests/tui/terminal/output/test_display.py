@@ -11,6 +11,7 @@ from textual.app import App, ComposeResult
 from textual.containers import Vertical
 from textual.geometry import Region
 from textual.screen import Screen
+from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -57,7 +58,7 @@ class Stage(App):
 
 
 def drawn(screen: Room, kind: type[Compositor], regions: set[Region]) -> list[tuple[int, str]]:
-    """Return (line, text) drawn for these regions."""
+    """Return (line, texts with their columns) drawn for these regions, without texts beside the regions."""
     compositor = screen._compositor
     compositor._dirty_regions = set(regions)
     compositor.__class__ = kind
@@ -67,8 +68,13 @@ def drawn(screen: Room, kind: type[Compositor], regions: set[Region]) -> list[tu
         compositor.__class__ = ChangedLines
     assert isinstance(update, ChopsUpdate)
     return [
-        (y, "|".join(f"{x}:{strip.text}" for x, strip in update.chops[y].items() if strip is not None)) for y, _, _ in update.spans
+        (y, "|".join(f"{x}:{strip.text}" for x, strip in _pieces(update, y) if x < end and x + strip.cell_length > first))
+        for y, first, end in update.spans
     ]
+
+
+def _pieces(update: ChopsUpdate, y: int) -> list[tuple[int, Strip]]:
+    return [(x, strip) for x, strip in update.chops[y].items() if strip is not None]
 
 
 @pytest.mark.parametrize(
@@ -121,10 +127,26 @@ def test_hidden_widgets_are_not_rendered(monkeypatch):
             covered = app.screen.query_one("#over").region
 
             drawn(app.screen, ChangedLines, {Region(covered.x, 4, 3, 1)})
-            assert set(asked) == {"over", "row0", "ScrollBar"}, "only the box, the row beside it and the scroll bar are rendered"
+            assert set(asked) == {"over"}, "the row behind it is not rendered, although other parts of the row are visible"
             asked.clear()
             drawn(app.screen, Compositor, {Region(covered.x, 4, 3, 1)})
             assert len(asked) > 4
+
+    asyncio.run(draw())
+
+
+def test_unchanged_widget_beside_a_changed_one_is_not_rendered():
+    async def draw() -> None:
+        app = Stage()
+        async with app.run_test(size=(WIDTH, HEIGHT)):
+            parts = {part.id: part for part in app.screen.query(Part)}
+            box, row = parts["over"], parts["row0"]
+            for part in parts.values():
+                part.asked = ()
+
+            drawn(app.screen, ChangedLines, {Region(0, 4, box.region.x, 1)})
+            assert row.asked
+            assert not box.asked
 
     asyncio.run(draw())
 
