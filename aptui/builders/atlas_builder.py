@@ -26,6 +26,7 @@ from msgspec import Meta, Struct
 from aptui.builders.common import SourceBuilder, one_line, show_count
 from aptui.builders.files.json_text import BrokenTextError, decode_text, read_json
 from aptui.builders.files.pictures import MOST_MEGAPIXELS, PictureError
+from aptui.builders.files.references import place_parameter
 from aptui.builders.image_builder import PictureJob, decode_rgba
 from aptui.builders.max_rects import Item, place_items
 from aptui.sdk import (
@@ -298,9 +299,7 @@ def read_atlas_file(data: bytes, source: str) -> AtlasFile:
 
 def _list_patterns(data: bytes, source: str) -> list[str]:
     """Return the sprite patterns of an `.atlas` file, relative to the scan folders."""
-    folder = posixpath.dirname(source)
-    patterns = read_atlas_file(data, source).sprites
-    return [posixpath.normpath(posixpath.join(folder, each)) if each.startswith(("./", "../")) else each for each in patterns]
+    return [place_parameter(each, source) for each in read_atlas_file(data, source).sprites]
 
 
 def _is_sheet(path: str) -> bool:

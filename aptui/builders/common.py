@@ -133,9 +133,6 @@ class CompilerMessage(Struct, frozen=True):
     where: str
     text: str
 
-    def __str__(self) -> str:
-        return f"{self.where}: {self.text}" if self.where else self.text
-
 
 def messages(output: str, pattern: re.Pattern[str]) -> list[CompilerMessage]:
     """Return the messages in a compiler's output, each once.

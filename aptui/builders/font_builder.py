@@ -16,7 +16,7 @@ from io import BytesIO
 from typing import Any, ClassVar
 from uuid import UUID
 
-from aptui.builders.common import SourceBuilder, SourceError, describe_damage, one_job_per_platform, one_line
+from aptui.builders.common import SourceBuilder, SourceError, describe_damage, one_job_per_platform, one_line, summarize_errors
 from aptui.builders.files import lfs_source
 from aptui.builders.font.work import (
     TooMuchWorkError,
@@ -260,9 +260,7 @@ def _check_tables(font: Any, report: FontReport) -> list[str]:
     tags = [tag for tag in font.keys() if tag != "GlyphOrder"]  # noqa: SIM118 -- a TTFont is not a mapping
     missing = [tag for tag in _NEEDED if tag not in tags]
     if missing:
-        raise BrokenFontError(
-            f"the font has no table '{missing[0]}'" + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else "")
-        )
+        raise BrokenFontError(summarize_errors([f"the font has no table '{tag}'" for tag in missing]))
     if not any(all(tag in tags for tag in outline) for outline in _OUTLINES):
         raise BrokenFontError("the font has neither outlines nor bitmaps: no table 'glyf', 'CFF ', 'CFF2', 'CBDT' or 'sbix'")
     # These tables are read first, because other tables need the counts and glyph names in these tables.

@@ -14,7 +14,6 @@ import contextlib
 import ctypes
 import json
 import os
-import posixpath
 from collections.abc import Iterator
 from io import BytesIO
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -27,6 +26,7 @@ from aptui.builders.common import SourceBuilder, one_line, show_count
 from aptui.builders.files import lfs_source
 from aptui.builders.files.catalogs import read_catalogs
 from aptui.builders.files.json_text import BrokenTextError, decode_text, write_json
+from aptui.builders.files.references import place_parameter
 from aptui.builders.font.kerning import MOST_PAIRS, Pairs, read_kerning
 from aptui.builders.font_builder import (
     UNICODES,
@@ -201,12 +201,7 @@ def declare_files(request: CreateJobsRequest) -> None:
     """Declare the files whose characters are drawn as dependencies."""
     patterns = {pattern for platform in request.platforms for pattern in request.options_for(platform.id).files}
     for pattern in sorted(patterns):
-        request.matching(_place(pattern, request.source))
-
-
-def _place(pattern: str, source: str) -> str:
-    is_beside = pattern.startswith(("./", "../"))
-    return posixpath.normpath(posixpath.join(posixpath.dirname(source), pattern)) if is_beside else pattern
+        request.matching(place_parameter(pattern, request.source))
 
 
 @contextlib.contextmanager
@@ -235,7 +230,7 @@ def choose_characters(
     """
     wanted = set(options.characters)
     for pattern in options.files:
-        matches = request.matching(_place(pattern, request.source))
+        matches = request.matching(place_parameter(pattern, request.source))
         if not matches:
             report.warn(f"no file matches '{pattern}', which the parameter 'files' names")
         for match in matches:

@@ -12,7 +12,6 @@ language are warnings with file and line. All missing texts of a file give one w
 from __future__ import annotations
 
 import gettext
-import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,11 +20,11 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from aptui.builders.common import SourceBuilder, shorten, show_count
+from aptui.builders.common import SourceBuilder, shorten, show_count, summarize_errors
 from aptui.builders.files import lfs_source
 from aptui.builders.files.catalogs import MOST_FORMS, Message, TextCatalog, read_catalogs, show_key
 from aptui.builders.files.json_text import BrokenTextError, write_json
-from aptui.builders.files.references import read
+from aptui.builders.files.references import place_parameter, read
 from aptui.sdk import CreateJobsRequest, JobError, ProcessJobRequest, placed_name
 
 LOCALE_ASSET_TYPE = UUID("5a0b7c1d-93e4-5f26-8b1a-7d2c4e6f8a01")
@@ -81,7 +80,7 @@ class LocaleBuilder(SourceBuilder):
         """Declare the templates as dependencies."""
         templates = {request.options_for(platform.id).template for platform in request.platforms}
         for template in sorted(filter(None, templates)):
-            request.depends_on(_place(template, request.source))
+            request.depends_on(place_parameter(template, request.source))
 
     def build(self, request: ProcessJobRequest) -> None:
         """Check the translations of one file and write its tables."""
@@ -90,7 +89,7 @@ class LocaleBuilder(SourceBuilder):
         catalogs = read_catalogs(source, lfs_source.source_bytes(request))
         mistakes = [each for catalog in catalogs for each in check_catalog(catalog, source)]
         if options.template:
-            path = _place(options.template, source)
+            path = place_parameter(options.template, source)
             template = _read_template(request, path)
             mistakes += [each for catalog in catalogs for each in compare_keys(catalog, source, template, path)]
         tables = [write_table(catalog) for catalog in catalogs]
@@ -102,10 +101,6 @@ class LocaleBuilder(SourceBuilder):
             done = sum(message.is_translated for message in catalog.messages.values())
             total = show_count(len(catalog.messages), "text")
             request.log.info(f"{source}: the translation into {catalog.language} has {done} of {total}")
-
-
-def _place(path: str, source: str) -> str:
-    return posixpath.normpath(posixpath.join(posixpath.dirname(source), path)) if path.startswith(("./", "../")) else path
 
 
 def _read_template(request: ProcessJobRequest, path: str) -> TextCatalog:
@@ -229,8 +224,7 @@ def _braces(text: str) -> Sequence[str]:
 
 def _report(mistakes: Sequence[Mistake], request: ProcessJobRequest, *, is_strict: bool) -> None:
     if mistakes and is_strict:
-        more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
-        raise JobError(f"{mistakes[0].place}: {mistakes[0].what}{more}")
+        raise JobError(summarize_errors([f"{each.place}: {each.what}" for each in mistakes]))
     counts: Counter[str] = Counter()
     totals = Counter(mistake.kind for mistake in mistakes)
     for mistake in mistakes:

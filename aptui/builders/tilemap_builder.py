@@ -13,7 +13,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from aptui.builders.common import SourceBuilder, one_line, show_count
+from aptui.builders.common import SourceBuilder, one_line, show_count, summarize_errors
 from aptui.builders.files import lfs_source
 from aptui.builders.files.json_text import BrokenTextError, write_json
 from aptui.builders.files.ldtk_project import LdtkReader, check_project
@@ -78,7 +78,7 @@ class TilemapBuilder(SourceBuilder):
             _list_tiles(level)
         product = write_json(level)
         if mistakes and options.strict:
-            raise JobError(mistakes[0] + (f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""))
+            raise JobError(summarize_errors(mistakes))
         for text in mistakes[:MOST_SHOWN]:
             request.log.warning(text)
         if len(mistakes) > MOST_SHOWN:

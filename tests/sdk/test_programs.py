@@ -82,7 +82,7 @@ def test_each_error_or_warning_in_program_output_is_found_once():
 
     found = messages("noise\nERROR: a:3:  x\nERROR: a:3: x\nwarning: ::\nwarning: b:: y\n", pattern)
 
-    assert [(each.is_error, str(each)) for each in found] == [(True, "a:3: x"), (False, "b: y")]
+    assert [(each.is_error, each.where, each.text) for each in found] == [(True, "a:3", "x"), (False, "b", "y")]
 
 
 def test_summary_has_the_first_error_and_the_number_of_other_errors():

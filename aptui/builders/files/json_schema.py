@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aptui.builders.common import one_line, shorten
+from aptui.builders.common import one_line, shorten, summarize_errors
 from aptui.builders.files.json_text import BrokenTextError, DataText, explain, write_place
 from aptui.builders.files.references import declare_sources, filter_allowed, read
 from aptui.sdk import CreateJobsRequest, NamedFileError, ProcessJobRequest, SourceDependency, placed_name
@@ -48,8 +48,7 @@ def hold_against_schema(texts: Sequence[DataText], path: str, request: ProcessJo
     for place, what in errors[1:MOST_VIOLATIONS_SHOWN]:
         request.log.error(f"{request.source}:{place}: {what}")
     if errors:
-        place, what = errors[0]
-        raise BrokenTextError(f"{what} (and {len(errors) - 1} more)" if len(errors) > 1 else what, place)
+        raise BrokenTextError(summarize_errors([what for _place, what in errors]), errors[0][0])
 
 
 class Violation(Struct, frozen=True):

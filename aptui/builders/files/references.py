@@ -42,6 +42,12 @@ def check_names(request: ProcessJobRequest, paths: Iterable[str]) -> None:
         located(request.scan_folder, path, request.scan_folders, request.source)
 
 
+def place_parameter(path: str, source: str) -> str:
+    """Return a path or pattern of a parameter, relative to the scan folder: `./` and `../` stand for the source's folder."""
+    is_beside = path.startswith(("./", "../"))
+    return posixpath.normpath(posixpath.join(posixpath.dirname(source), path)) if is_beside else path
+
+
 def declare_sources(scan_folder: str, paths: Iterable[str]) -> list[SourceDependency]:
     """Return dependencies on `paths` (relative to `scan_folder`, or absolute), each once, in the order of `paths`.
 

@@ -1,6 +1,6 @@
 """The plan of a move or a deletion: files with their metadata, all dependants, and reasons for refusal; nothing is changed.
 
-Tests: `tests/test_linear_patterns.py`.
+Tests: `tests/features/relocation/test_relocate.py`.
 """
 
 from __future__ import annotations
