@@ -504,7 +504,7 @@ def _blocks(source: Any, request: ProcessJobRequest, *, warns: bool) -> Iterator
 
 
 def _replace_odd(block: Samples) -> int:
-    """Replace samples that are NaN or infinite, because resampling would spread them to their neighbours; return their number."""
+    """Replace samples that are NaN or infinite, because resampling would spread them to their neighbours; return the number."""
     import numpy as np
 
     is_odd = ~np.isfinite(block)
@@ -563,7 +563,7 @@ def _round_samples(block: Samples, bits: int, clipping: _Clipping, noise: _Noise
 def _report_clipping(clipping: _Clipping, source: Any, request: ProcessJobRequest, *, is_resampled: bool) -> None:
     """Report clipped samples; the report is a warning if this job resampled the sound or the source has floats.
 
-    Otherwise the decoder of a lossy source made them, which is usual for loud music, so the report is only information.
+    Otherwise the decoder of a lossy source clipped them, which is usual for loud music, so the report is only information.
     """
     if not clipping.sample_count:
         return

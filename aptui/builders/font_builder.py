@@ -256,7 +256,7 @@ def _check_directory(data: bytes) -> None:
 
 
 def _check_tables(font: Any, report: FontReport) -> list[str]:
-    """Check that the font can be drawn, and return the tables that fontTools cannot read; engines do not need them."""
+    """Check that the font can be drawn, and return the tables that fontTools cannot read, and that engines do not need."""
     tags = [tag for tag in font.keys() if tag != "GlyphOrder"]  # noqa: SIM118 -- a TTFont is not a mapping
     missing = [tag for tag in _NEEDED if tag not in tags]
     if missing:

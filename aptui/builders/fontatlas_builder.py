@@ -260,7 +260,7 @@ def _list_characters(path: str, data: bytes) -> str:
 
 
 class FontMetrics(Struct, frozen=True):
-    """Lengths of a font in em; they increase upwards."""
+    """Lengths of a font in em; a positive length points upwards."""
 
     units: int
     ascender: float

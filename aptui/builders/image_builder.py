@@ -61,7 +61,7 @@ _EXTENSIONS = {
 """{extension: Pillow's name of the format with this extension}."""
 
 _USUAL_GAMMA, _GAMMA_TOLERANCE = 2.2, 0.05
-"""Gamma of PNG files in sRGB (gAMA 0.45455), and the largest difference from it that is a rounding error."""
+"""Gamma of PNG files in sRGB (gAMA 0.45455), and the largest difference that counts as a rounding error."""
 
 
 class ImageBuilder(SourceBuilder):
@@ -210,7 +210,7 @@ def _load(picture: ImageFile.ImageFile, png: PngFile, job: PictureJob) -> None:
     """Decode a picture and turn it upright."""
     from PIL import ImageOps
 
-    if png.is_interlaced:  # Pillow may fail for rows that are missing, but it does not say that they are missing
+    if png.is_interlaced:  # an error of Pillow does not name the cause, which is missing rows
         check_length(png)
     load_picture(picture, job.options["max_megapixels"])
     if png.bit_depth and not png.is_interlaced and not _has_last_row(picture):

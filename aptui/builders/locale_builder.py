@@ -1,9 +1,9 @@
 """The `locale` builder: translations in PO, CSV or XLIFF become one table of texts for each language, as JSON.
 
 A table is `{"": {"language": "de", "plural_forms": "…"}, key: text, key: [text of each plural form]}`. The key of a text in PO is
-its `msgid`, behind its context and the character U+0004 if it has one, as in MO files. In an XLIFF with several files, the name of
-the file is the context. A text that is missing, or marked as fuzzy, is not in the table, so that the game can fall back to another
-language.
+its `msgid`; if the text has a context, the context and the character U+0004 precede it, as in MO files. In an XLIFF with several
+files, the name of the file is the context. A text that is missing, or marked as fuzzy, is not in the table, so that the game can
+fall back to another language.
 
 Keys that are missing or unused, plural forms that the language does not have, and placeholders that differ from those of the source
 language are warnings with file and line. All missing texts of a file give one warning, and so do all unused texts.

@@ -294,7 +294,7 @@ def _pack(path: str, request: ProcessJobRequest, options: TextureParams, usage: 
 
 
 def _read(path: str, request: ProcessJobRequest, options: TextureParams, usage: str) -> Pixels:
-    """Return the decoded pixels of a file of the project. If `usage` says that they are colours, they are converted to sRGB."""
+    """Return the decoded pixels of a file of the project, which are converted to sRGB if they are colours by their `usage`."""
     import numpy as np
 
     if path == request.source:
@@ -430,9 +430,9 @@ def _make_astc_context(block: tuple[int, int], effort: int, *, is_srgb: bool) ->
 def _load_etcpak() -> ModuleType:
     """Return etcpak's build for SSE4.1, which every x86-64 of the last 15 years runs.
 
-    `import etcpak` does not load it: the wheel names its fast builds for CPython 3.7, so later versions of Python load the portable
-    build without SIMD, which is 10 to 20 times slower. The builds for AVX make other bytes than the one for SSE4.1, but machines
-    that share a cache need equal bytes. On processors other than x86-64 the portable build is used.
+    `import etcpak` does not load this build: the wheel names its fast builds for CPython 3.7, so later versions of Python load the
+    portable build without SIMD, which is 10 to 20 times slower. The builds for AVX make other bytes than the build for SSE4.1, but
+    machines that share a cache need equal bytes. On processors other than x86-64 the portable build is used.
     """
     import importlib.machinery
     import importlib.util

@@ -105,7 +105,7 @@ def _check(data: bytes, options: Mapping[str, Any]) -> bytes:
 
 
 class _Element:
-    """An open element. `blanks` are the texts in it that consist of blanks only.
+    """An open element. `blanks` are the (start, end) of texts directly in the element that consist of blanks only.
 
     Programs ignore these texts if the element has children and no other text.
     """

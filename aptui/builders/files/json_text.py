@@ -82,7 +82,7 @@ def read_json(text: str) -> DataText:
     """Return the value of a JSON text.
 
     Raises:
-        BrokenTextError: it is not JSON.
+        BrokenTextError: the text is not JSON.
     """
     validate_json(text)
     return DataText(json.loads(text, parse_int=_read_integer), partial(find_places, text))
@@ -92,7 +92,7 @@ def write_json(value: Any, *, indent: int | None = None) -> bytes:
     """Return `value` as JSON with a line end, without blanks unless `indent` is given.
 
     Raises:
-        BrokenTextError: JSON or UTF-8 cannot hold it.
+        BrokenTextError: the value cannot be written as JSON or in UTF-8.
     """
     separators = (",", ":") if indent is None else None
     try:
@@ -144,7 +144,7 @@ def validate_json(text: str, *, comment_hint: str = "") -> bool:
         comment_hint: text that is added to the error if the text has a comment.
 
     Raises:
-        BrokenTextError: it is not JSON.
+        BrokenTextError: the text is not JSON.
     """
     has_duplicates = False
 
@@ -204,9 +204,10 @@ def _read_integer(digits: str) -> int | float:
 
 
 def explain(error: json.JSONDecodeError, text: str) -> tuple[str, int]:
-    """Return a description of the mistake, and its position in `text`; it is the parser's message, or one about a trailing comma.
+    """Return a description of the mistake, and its position in `text`.
 
-    Python before 3.13 does not mention a trailing comma: it reports a missing value or name at the bracket.
+    The description is the parser's message, except for a trailing comma, which Python before 3.13 reports as a missing value or
+    name at the bracket.
     """
     if not text.strip():
         return "the file is empty", error.pos

@@ -1,4 +1,4 @@
-"""Find the kind of a file by its first bytes, so that an error can name it; files are not decoded here.
+"""Finds the kind of a file by its first bytes, so that an error can name the kind. Files are not decoded here.
 
 Tests: `tests/builders/files/test_kinds.py`.
 """

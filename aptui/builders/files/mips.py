@@ -36,7 +36,7 @@ def make_mips(pixels: Pixels, usage: str, *, has_mips: bool, bleeds: bool, cover
         pixels: the first level.
         usage: `color` and `ui` are sRGB, `normal` holds vectors, everything else is linear.
         has_mips: whether to make the levels below the first.
-        bleeds: whether transparent pixels get the colour of the nearest visible pixels, because texture filters mix it in.
+        bleeds: whether transparent pixels get the colour of the nearest visible pixels, because texture filters mix both.
         coverage: alpha threshold (0 to 1) above which pixels are drawn; each level keeps the first level's share of drawn pixels.
     """
     if usage not in ("color", "ui"):

@@ -176,7 +176,10 @@ def describe_remark(text: str) -> str:
 
 @contextmanager
 def _pixel_limit(most_megapixels: float) -> Iterator[None]:
-    """Set Pillow's own pixel limit while Pillow reads headers, then restore it, because other code of this process relies on it."""
+    """Set Pillow's own pixel limit while Pillow reads headers.
+
+    The previous limit is restored, because other code of this process relies on it.
+    """
     from PIL import Image
 
     usual, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, max(1, int(most_megapixels * 1_000_000))

@@ -1,6 +1,6 @@
 """Reads loop points and markers from WAV, AIFF and tags, and writes them as chunks behind the samples of a WAV.
 
-Libsndfile ignores loop points and markers. They are read from: `smpl`, `cue `, `inst` and `LIST adtl` of a WAV (Multimedia
+Libsndfile ignores loop points and markers. This module reads: `smpl`, `cue `, `inst` and `LIST adtl` of a WAV (Multimedia
 Programming Interface and Data Specifications 1.0, and its 1994 update); MARK and INST of an AIFF (version 1.3); the tags LOOPSTART,
 LOOPLENGTH and LOOPEND, in samples, of Ogg, FLAC and MP3 files.
 
@@ -126,7 +126,8 @@ class Marks:
 class WavLayout:
     """Content of the chunks of a WAV; sizes and offsets in bytes. `data_start` is 0 if the file has no samples.
 
-    `is_misread`: libsndfile would not find the samples, because a chunk before them has an odd size, or their size is stored as 0.
+    `is_misread`: libsndfile would not find the samples, because a chunk before the samples has an odd size, or the size of the
+    samples is stored as 0.
     `is_unfinished`: the size of the samples was never written.
     """
 

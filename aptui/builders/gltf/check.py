@@ -37,7 +37,7 @@ _OUTPUT_TYPES = {"translation": "VEC3", "rotation": "VEC4", "scale": "VEC3", "we
 
 
 class Checker(GltfContents):
-    """Checks one document; `read` fetches the files that it names."""
+    """Checks one document; `read` fetches the files that the document names."""
 
     def check(self) -> None:
         """Check the whole document."""

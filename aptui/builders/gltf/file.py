@@ -49,7 +49,7 @@ class BrokenGltfError(SourceError):
 
 
 class Document(Struct):
-    """A glTF file of `size` bytes: `tree` is its JSON, `chunk` the BIN chunk of a GLB (None = it is absent)."""
+    """A glTF file of `size` bytes: `tree` is its JSON, `chunk` the BIN chunk of a GLB, None if it is absent."""
 
     tree: Object
     size: int

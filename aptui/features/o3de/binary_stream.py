@@ -120,7 +120,7 @@ def start_element(type_id: bytes, name: str = "", value: bytes | None = None, ve
 def element_head(type_id: bytes, name: str, version: int, flags: int) -> bytes:
     """Return the bytes of an element before the size of its value.
 
-    The results are cached, because a stream repeats a few dozen of them very often.
+    The results are cached, because a stream has a few dozen different heads, each very often.
     """
     flags |= _ELEMENT | (_NAME if name else 0) | (_VERSION if version else 0)
     crc = struct.pack(">I", crc_of(name)) if name else b""
@@ -142,7 +142,7 @@ def crc_of(name: str) -> int:
 
 
 class BinaryElement(Struct, frozen=True):
-    """An element of a stream; `name` is the CRC-32 of its field's name, 0 = it has no name."""
+    """An element of a stream; `name` is the CRC-32 of its field's name, 0 without a name."""
 
     type_id: bytes
     name: int

@@ -121,7 +121,7 @@ def complete(config: Config) -> RelocationReport | None:
     The caller holds the cache's lock. If a file cannot be moved now, the journal stays for the next attempt.
 
     Raises:
-        HostError: the journal names a file outside the project's scan folders; it came with a foreign cache.
+        HostError: the journal names a file outside the project's scan folders, because the cache came from another project.
     """
     cache_dir = config.cache_dir
     path = path_of(cache_dir)
@@ -364,7 +364,7 @@ class _RelocationSteps:
 
 @contextmanager
 def hold_engines_off(config: Config) -> Iterator[None]:
-    """Prevent engines from starting while files move: an engine would see some files moved and others not.
+    """Prevent engines from starting while files move, because an engine would find only some of the files at their new paths.
 
     Raises:
         BusyError: an engine is running; it must perform the relocation.

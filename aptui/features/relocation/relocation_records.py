@@ -1,6 +1,6 @@
 """Relocations of sources: requests and reports, and the lines of a report.
 
-`relocate` creates the reports; they are sent to clients.
+`relocate` creates the reports, which are sent to clients.
 
 Tests: `tests/features/relocation/test_requests.py`.
 """

@@ -50,7 +50,7 @@ class RelocationRequests:
         live.parts.append(self)
 
     def take(self, request: Request, order: Relocate) -> None:
-        """Queue a request; it is answered when it is done.
+        """Queue a request, which is answered when the relocation is done.
 
         Raises:
             BusyError: too many requests are queued.
@@ -79,7 +79,7 @@ class RelocationRequests:
         return now + _POLL_S if self._thread is not None or self._waiting else None
 
     def poll(self, now: float) -> None:
-        """Start the first request, or finish it and answer."""
+        """Start the first request; if its thread has ended, answer it."""
         if self._thread is not None and not self._thread.is_alive():
             self._finish()
         if self._thread is not None or not self._waiting:

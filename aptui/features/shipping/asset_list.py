@@ -27,7 +27,7 @@ LIST_BYTES_MOST = 1 << 30
 class ListedProduct(Struct, frozen=True):
     """A product in an asset list.
 
-    `pulled_in_by` is the first product that needs this one, "" for a seed. `digest` "" = unknown; `size` -1 = unknown.
+    `pulled_in_by` is the first product that needs this product, "" for a seed. `digest` "" = unknown; `size` -1 = unknown.
     """
 
     name: str

@@ -154,7 +154,7 @@ def _reading(answer: dict[str, Any]) -> Reading:
 
 
 # Two kinds of files at the top of a scan folder have rules for the search. The products that a `*_Dependencies.xml` file names are
-# always shipped, so a reference to one of these products need not be declared. The products that a `*.filetag` file names are not
+# always shipped, so a builder need not declare references to these products. The products that a `*.filetag` file names are not
 # scanned. If a file with rules cannot be read, the search reports the file and ignores its rules.
 
 _SIZE_MAX = 16 << 20

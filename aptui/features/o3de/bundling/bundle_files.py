@@ -44,7 +44,7 @@ _NO_PATTERN = 255
 
 
 class ComparisonStep(Struct, frozen=True):
-    """One comparison. Inputs and output are files, or intermediate results (`$name`); "" = the command line gives them."""
+    """One comparison. Inputs and output are files, or intermediate results (`$name`); "" if the command line gives the name."""
 
     kind: ComparisonKind
     first: str = ""

@@ -46,7 +46,7 @@ def platforms_in(flags: int) -> tuple[str, ...]:
 
 
 def is_for(flags: int, platform: str) -> bool:
-    """Return whether `flags` has the bit of this platform, or of a group with it: all platforms, or all clients."""
+    """Return whether `flags` has the bit of this platform, or of a group with this platform: all platforms, or all clients."""
     everyone = flags & _ALL or (flags & _ALL_CLIENTS and platform != "server")
     return bool(everyone or flags & PLATFORMS.get(platform, 0))
 

@@ -31,7 +31,7 @@ _SOURCE_CHANGED, _SOURCE_REMOVED, _SOURCE_FAILED = range(3)
 _PAGE = 1_000
 """Number of products in a bulk message."""
 _MOST = 50_000
-"""Maximum number of waiting notices; above this limit, they are dropped and every client gets the bulk messages again."""
+"""Maximum number of waiting notices. Above this limit, all notices are dropped, and every client gets the bulk messages again."""
 _REMEMBERED = 10_000
 _EDITOR = "EDITOR"
 
@@ -158,7 +158,7 @@ class AssetNotifications:
             self._send((path, _REMOVED, 0, (uuid, sub_id & 0xFFFF_FFFF), NO_UUID, (), platform), platform)
 
     def _send_starts(self, notices: Iterable[JobChanged], sources: dict[str, SourceRow]) -> None:
-        """Report jobs that started, and changes of their sources, unless they are reported already."""
+        """Report the jobs that started, and the changes of their sources, each once."""
         for notice in notices:
             self._send_start(notice, sources)
 

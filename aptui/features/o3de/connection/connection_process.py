@@ -62,7 +62,7 @@ class ConnectionService:
         await self.server.start(listening)
 
     async def run(self) -> None:
-        """Run until the notifications end; they end only after an internal error."""
+        """Run until the task of the notifications ends, which happens only after an internal error."""
         assert self._task is not None
         await self._task
 

@@ -200,7 +200,7 @@ class Shape(Struct, frozen=True):
 
 
 class O3deMessage(Struct):
-    """A message: the values of its fields; `needs_barrier`: answer it after all earlier changes on the disk."""
+    """A message: the values of its fields. `needs_barrier`: the answer waits until earlier changes on the disk are processed."""
 
     shape: Shape
     values: dict[str, Any] = field(default_factory=dict)

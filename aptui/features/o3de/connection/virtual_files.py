@@ -74,7 +74,7 @@ class VirtualFiles:
         self._lock, self._is_closed = threading.Lock(), False
 
     def close(self) -> None:
-        """Close all files; an operation that still runs in a thread closes them at its end."""
+        """Close all files; if an operation still runs in a thread, it closes the files at its end."""
         self._is_closed = True
         if self._lock.acquire(blocking=False):
             self._release()

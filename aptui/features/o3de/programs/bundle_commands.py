@@ -312,7 +312,7 @@ def _steps(given: BundlerSwitches) -> list[ComparisonStep]:
 def _with_files(steps: list[ComparisonStep], given: BundlerSwitches) -> list[ComparisonStep]:
     """Return comparisons with the files of the command line, assigned in order.
 
-    A comparison for which no files are left keeps the files that it has.
+    A comparison keeps its own files if the command line has no files left for it.
     """
     firsts, seconds, outputs = (list(given.all(name)) for name in ("firstAssetFile", "secondAssetFile", "output"))
     done = []

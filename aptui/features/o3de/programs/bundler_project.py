@@ -224,7 +224,7 @@ class BundlerProject:
         """Return the platforms of a command, given its input files: a file with a platform in its name is for that platform only.
 
         Raises:
-            UserError: the files are for different platforms, or not for those of the command line.
+            UserError: the files are for different platforms, or for platforms that the command line does not name.
         """
         platforms = {platform for name in names if not name.startswith("$") and (platform := platform_of(name))}
         if len(platforms) > 1:
@@ -307,7 +307,7 @@ class BundlerProject:
         return Path(os.path.normpath(os.path.join(self.facts.engine or os.getcwd(), name)))
 
     def existing(self, name: str, suffix: str) -> Path:
-        """Return the path of an input file; if it is not in the engine's folder, it may be in the current folder."""
+        """Return the path of an input file in the engine's folder, or in the current folder if only that folder has the file."""
         path = self.path(name, suffix)
         here = Path(os.path.abspath(name.replace("\\", "/")))
         return here if not path.exists() and here.exists() else path

@@ -1,7 +1,7 @@
 """Sockets on 127.0.0.1: the control channel, and a port that closes every connection. The caller decides what "idle" means.
 
-Commands are raw text without a terminator, one per message. TCP may join or split commands; they stay distinct, because no command
-is a prefix of another command.
+Commands are raw text without a terminator, one per message. TCP may join or split commands. They stay distinct, because no
+command is a prefix of another command.
 
 Every user of the machine and every web page in a browser can connect to a loopback port. So the channel answers only root and the
 user who runs the program; the kernel reports the owner of the other end. A connection that starts like HTTP or TLS is closed.

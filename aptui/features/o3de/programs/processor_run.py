@@ -160,7 +160,7 @@ def key_in(project: Project, path: str) -> PathKey | None:
 
 
 def find_failed_assets(start: RunRequest) -> set[str]:
-    """Return the absolute paths of all sources with a failed job, whether it failed in this run or in an earlier one.
+    """Return the absolute paths of all sources with a job that failed in this run or in an earlier run.
 
     In O3DE the order in which the jobs of an asset end decides whether the asset counts as failed. Here one failed job is enough.
     """
@@ -217,7 +217,7 @@ def finish(start: RunRequest, printer: EventPrinter) -> None:
 
 
 def _print_catalog(start: RunRequest, printer: EventPrinter, path: Path, platform: str) -> None:
-    """Print that a catalog was saved, if this run saved it. The engine itself saves outdated catalogs when it becomes idle."""
+    """Print that a catalog was saved, if this run saved it. The engine saves outdated catalogs itself when it becomes idle."""
     try:
         saved_s = path.stat().st_mtime
         with path.open("rb") as file:

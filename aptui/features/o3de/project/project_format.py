@@ -273,7 +273,7 @@ def _list_unshared_copies(config: Config) -> list[str]:
 def _list_idle_platforms(opened: OpenedO3deProject, config: Config, recorder: InputRecorder) -> tuple[str, ...]:
     """Return the platforms whose products are kept unchanged: platforms that are not requested, and disabled ones with products.
 
-    O3DE keeps products of platforms that are not enabled, so that runs for one platform at a time can share a cache.
+    O3DE keeps products of disabled platforms, so that runs for one platform at a time can share a cache.
     """
     enabled = {platform.id for platform in config.project.platforms}
     return tuple(

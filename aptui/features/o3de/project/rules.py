@@ -63,7 +63,7 @@ def iter_named(settings: Mapping[str, Node], *prefixes: str) -> Iterable[tuple[s
 
 
 class AssetRules:
-    """Translates O3DE's rules for assets; for a rule that is not supported it adds a warning.
+    """Translates O3DE's rules for assets, and adds a warning for each rule that is not supported.
 
     Args:
         references: the ids and tags of all declared platforms, in lower case.

@@ -22,7 +22,7 @@ from aptui.shared.errors import UserError
 _MACRO = re.compile(r"@(GEMROOT:([^@]+)|[A-Z]+)@", re.IGNORECASE)
 _GEM_START = 100
 _PROJECT_FOLDER = "Project/Assets"
-"""Name of the project's own scan folder; gems inside the project can have their folders before or after it."""
+"""Name of the project's own scan folder; the folders of gems inside the project can be before or after this folder."""
 
 
 class ScanFolderEntry(Struct, frozen=True):
@@ -38,7 +38,7 @@ class ScanFolderEntry(Struct, frozen=True):
 
 
 class ScanFolderSettings:
-    """Finds the scan folders; for a requested folder that cannot be used it adds a warning.
+    """Finds the scan folders, and adds a warning for each requested folder that cannot be used.
 
     Args:
         references: ids and tags of all declared platforms, in lower case.

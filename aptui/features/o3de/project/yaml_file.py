@@ -30,7 +30,7 @@ _HEAD = """\
 
 
 def write_equal(folder: Path) -> tuple[Path, tuple[str, ...]]:
-    """Write the `aptui.yaml` for the settings of the O3DE project in `folder`; return it, and messages about omitted settings.
+    """Write the `aptui.yaml` for the settings of the O3DE project in `folder`; return its path and notes about omitted settings.
 
     Raises:
         UserError: the folder has no O3DE project, or an `aptui.yaml` exists.

@@ -1,4 +1,4 @@
-"""Reads files and records what was read, so that a later start can repeat the reads to see whether a configuration is unchanged.
+"""Reads files, and records each read, so that a later start can repeat the reads to detect that a configuration is unchanged.
 
 Tests: `tests/features/o3de/registry/test_settings_registry.py`.
 """

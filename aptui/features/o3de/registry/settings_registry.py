@@ -286,7 +286,7 @@ class Registry:
         return dict(node.value) if node is not None and isinstance(node.value, dict) else {}
 
     def dump(self, pointer: str = "") -> str:
-        """Return the JSON below a pointer, as `--regdump` prints it; everything for ""."""
+        """Return the JSON below a pointer, as `--regdump` prints it; the JSON of all settings for ""."""
         node = self.node(pointer)
         return "" if node is None else json.dumps(node.plain(), indent=4, ensure_ascii=False)
 

@@ -2,8 +2,9 @@
 
 The scripts never run in the engine's process.
 
-All bootstrap files of a project run in order in one interpreter, as in O3DE, so that one can depend on another. If a file fails,
-the others still run. The code of a builder consists of the modules that its bootstrap file loaded, and of those that they import.
+All bootstrap files of a project run in order in one interpreter, as in O3DE, so that a file can depend on an earlier file. If a
+file fails, the other files still run. The code of a builder consists of the modules that its bootstrap file loaded, and of the
+modules that these modules import.
 
 Tests: `tests/features/o3de/scripts/test_azlmbr_answers.py`.
 """

@@ -57,7 +57,7 @@ def register(description: Any) -> str:
 
 
 def connect(bus_id: bytes, callbacks: Callbacks) -> None:
-    """Register the callbacks of a builder. This module stores them, so that they work after the script drops its handler."""
+    """Register the callbacks of a builder, and keep them, so that they work after the script drops its handler."""
     _registry.callbacks[bus_id] = callbacks
 
 
