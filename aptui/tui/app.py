@@ -135,7 +135,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.sheets = Sheets(self, self.switcher, lambda: self.keys.keymap, self.commands, session, config, self._facts)
         self.gate = KeyGate(self.keyboard.name_awaited, lambda text: self.show_toast(text, "warning"))
         self.drawing = FrameDrawing(self, lambda: self.feed, self.switcher, self.gate)
-        self.clock = FrameClock(self, self.drawing.draw, self.line_rest_s, key_s=self.line_key_s)
+        self.clock = FrameClock(self, self.drawing.draw, self.line_rest_s, self.line_key_s)
         self.touched_s = -1e9
         self._pixel_timer: Timer | None = None
         self._unknown_keys: set[str] = set()

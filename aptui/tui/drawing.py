@@ -69,8 +69,8 @@ class FrameClock:
     """
 
     def __init__(
-        self, app: App[Any], draw: Callable[[], bool], rest_s: Callable[[], float] = lambda: 0.0,
-        clock: Callable[[], float] = time.monotonic, key_s: Callable[[], float] = lambda: 0.0,
+        self, app: App[Any], draw: Callable[[], bool], rest_s: Callable[[], float], key_s: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._app, self._draw, self._rest_s, self._clock, self._key_s = app, draw, rest_s, clock, key_s
         self._context: contextvars.Context | None = None

@@ -60,7 +60,7 @@ def _job_of(notice: JobChanged) -> str:
 
 
 class Stream:
-    """A session listener that stores lines until they are written. If too many wait, it drops some and reports how many."""
+    """A session listener that stores lines until they are written; if `_MOST_WAITING` lines wait, new lines are only counted."""
 
     def __init__(self) -> None:
         self._lines: Queue[str] = Queue(_MOST_WAITING)

@@ -18,8 +18,8 @@ class Screen:
         self.parts, self.key_until_s = 1, 0.0
         self._left = 0
         self.clock = FrameClock(
-            FakeApp(self.loop), self._draw, rest_s, lambda: self.loop.now_s,  # type: ignore[arg-type]
-            lambda: 0.02 if self.loop.now_s < self.key_until_s else 0.0,
+            FakeApp(self.loop), self._draw, rest_s,  # type: ignore[arg-type]
+            lambda: 0.02 if self.loop.now_s < self.key_until_s else 0.0, lambda: self.loop.now_s,
         )  # fmt: skip
         self.clock.start()
         self.loop.run(10.0)

@@ -373,7 +373,12 @@ def _folders(paths: Collection[str]) -> dict[str, str]:
 
 
 def _layout(above: Codes, files: Ints) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return (node, number of nodes up to its end) of each folder, by its parent and the number of its own files."""
+    """Return (node, number of nodes from the folder to its last descendant) of each folder.
+
+    Args:
+        above: the parent of each folder, -1 = at the top.
+        files: the number of files directly in each folder.
+    """
     sizes = (files + 1).tolist()
     for folder in range(len(above) - 1, -1, -1):
         if above[folder] >= 0:

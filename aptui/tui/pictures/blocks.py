@@ -128,7 +128,10 @@ def _shares(before: int, after: int) -> Grid:
 
 
 def _on_checker(picture: Grid, ground: Ground, height: int, side: int = _CHECKER_PIXELS) -> Grid:
-    """Return red, green, blue and 1 for a pixel inside the picture; transparent pixels are drawn over the checker."""
+    """Return a picture whose transparent pixels show the checker.
+
+    The fourth channel is 1 for pixels of the picture, and 0 for lines after `height`, which fill the last row of cells.
+    """
     down, across = (np.arange(size) // side for size in picture.shape[:2])
     is_odd = ((down[:, None] + across) % 2)[..., None]
     paper = np.array(ground.colour, np.float32)

@@ -239,7 +239,7 @@ def draw_model(stream: BinaryIO, view: PictureView) -> Image.Image:
 
 
 def _choose_stride(meshes: list[tuple[Points, Numbers]]) -> int:
-    """Return n if every n-th triangle is to be drawn; the number of dots is estimated from some triangles of each mesh."""
+    """Return n such that drawing every n-th triangle needs few enough dots, as estimated from some triangles of each mesh."""
     import numpy as np
 
     dots = 0.0
@@ -250,7 +250,12 @@ def _choose_stride(meshes: list[tuple[Points, Numbers]]) -> int:
 
 
 def _draw_edges(points: Points, triangles: Numbers, nearest: Numbers, deep: float) -> None:
-    """Raise the pixels of `nearest` along the edges of triangles; `deep` is the number of depths of a pixel's side."""
+    """Draw the edges of triangles into `nearest`: a pixel gets the value of the edge if the edge is nearer than its value.
+
+    Args:
+        nearest: (height, width) of `depth * _SHADES + shade` for each pixel.
+        deep: number of depths per length of a pixel's side.
+    """
     import numpy as np
 
     flat, (height, width) = nearest.reshape(-1), nearest.shape

@@ -92,7 +92,8 @@ class PixelQuestion:
         self.is_possible = not (is_unknown or facts.is_dumb or facts.multiplexer == "screen")
         """Whether the terminal may be asked.
 
-        GNU screen and the Linux console would show a part of the question. The tmux of another machine does not name its terminals.
+        GNU screen and the Linux console would show a part of the question. A tmux on another machine cannot be asked for the names
+        of its terminals.
         """
         self.is_answered = False
         self._found: dict[str, str] = {}

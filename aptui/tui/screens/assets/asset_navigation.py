@@ -200,7 +200,7 @@ class WayBack:
         return self._stops[self._at]
 
     def pop_origin(self) -> str:
-        """Return the screen from which the user came to this place. Only the first call does; later calls return ""."""
+        """Return the screen from which the user came to the current place, and forget it: later calls return ""."""
         if not self._stops:
             return ""
         stop = self._stops[self._at]

@@ -1,4 +1,4 @@
-"""Finds an earlier version of a file (of a product in the local store, of a source in Git), and compares texts with it.
+"""Finds an earlier version of a file (a product in the local store, a source in Git), and compares its text with the current text.
 
 The history of a job has the digests of the products of its last runs. Their bytes are in the local store (extension point
 `stored file`) until it removes them. If the earlier product is not stored, the source is compared instead.

@@ -116,7 +116,7 @@ class BuildersLayout:
 
 
 class BuildersSearch:
-    """The filter line. It filters the list (names and patterns) or the metrics (sources); each has a text of its own.
+    """The filter line, which filters the list (by names and patterns) or the metrics (by sources); each keeps its own filter.
 
     Args:
         metrics: returns the metrics.

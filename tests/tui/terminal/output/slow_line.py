@@ -99,7 +99,7 @@ class FarScreen:
         self._layer = OutputLayer(self._leave, Abilities(), self.loop, clock=lambda: self.loop.now_s)  # type: ignore[arg-type]
         rest_s = self._layer.rest_s if heeds else lambda: 0.0
         key_s = self._layer.key_s if heeds else lambda: 0.0
-        self._clock = FrameClock(FakeApp(self.loop), self._draw, rest_s, lambda: self.loop.now_s, key_s)  # type: ignore[arg-type]
+        self._clock = FrameClock(FakeApp(self.loop), self._draw, rest_s, key_s, lambda: self.loop.now_s)  # type: ignore[arg-type]
         self._frame_s, self._most_parts, self._parts = frame_s, _PARTS if heeds else 1, 0
         self._free_s = 0.0
         self._random = random.Random(8)
