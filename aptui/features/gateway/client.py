@@ -43,8 +43,11 @@ from aptui.shared.sanitize import sanitize
 __all__ = ["AsyncClient", "Client", "ClientNotice", "Device", "Disconnected", "Refusal", "local"]
 
 MESSAGE_LIMIT_BYTES = 64 << 20
+"""Maximum length of a message from a gateway."""
 _CONNECT_LIMIT_S = 10.0
+"""Timeout for connecting, and for the gateway's answer to hello, in seconds."""
 _HEARTBEAT_S = 30.0
+"""Interval of pings in seconds; a connection ends if a ping is not answered."""
 _WINDOW = 15
 """Window size of the compression offered to a gateway on another machine."""
 _CLOSE_LIMIT_S = 2.0

@@ -48,8 +48,11 @@ if TYPE_CHECKING:
     from aptui.config.settings import GatewaySettings
 
 _BODY_LIMIT_BYTES = 1 << 20
+"""Maximum length of a request's body."""
 _KEEPALIVE_S = 30.0
+"""Timeout of an HTTP connection between two requests, in seconds."""
 _REVOKED_CHECK_S = 1.0
+"""Interval of the checks for revoked and expired tokens, and timeout for closing their WebSockets, in seconds."""
 _COLLECTED = (700, 5, 5)
 """Thresholds of the garbage collector (`gc`). They are low, because each failed connection leaves a reference cycle with received
 bytes."""

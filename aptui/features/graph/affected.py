@@ -245,6 +245,7 @@ def _why(edge: DeclaredEdge, path: str) -> str:
 
 
 _GIT_LIMIT_S = 120
+"""Timeout of one run of Git, in seconds."""
 
 
 class _GitChanges(Struct):

@@ -35,11 +35,13 @@ from aptui.shared.errors import HostError, UserError
 from aptui.shared.forms import json_decoder
 
 FORMAT = 1
+"""Version of the format of capsules; a capsule with a higher version is refused."""
 FACTS = "capsule.json"
 SOURCES = "sources"
 TOP = "capsule"
 """Name of the folder that contains all files in a capsule."""
 DEFAULT_LIMIT_BYTES = 1 << 30
+"""Default maximum size of the unpacked files."""
 _MOST_MEMBERS = 20_000
 """Maximum number of files and folders. No known job has more inputs, and unpacking this number of files takes only seconds."""
 _MOST_BYTES = {FACTS: 16 << 20, FILE_NAME: 256 << 10, "run.sh": 1 << 20}
@@ -49,6 +51,7 @@ _MOST_CODE_BYTES = 4 << 20
 _HEADER_BYTES = 16 << 10
 """Maximum header size of a member: the standard library reads a whole header into memory, some in quadratic time."""
 _PIECE_BYTES = 1 << 20
+"""Maximum number of bytes that are read at a time while members are unpacked."""
 _FREE_BYTES = 256 << 20
 """Minimum free disk space (bytes) that must remain after unpacking."""
 _PROJECT_KEYS = ("platforms", "limits", "metadata_types", "undeclared_reads")
@@ -66,6 +69,7 @@ _LONGEST_COMMAND = 2000
 _WRONG_PLACES = (FileExistsError, NotADirectoryError, IsADirectoryError)
 """Errors of writing a member if the path of a file is the path of another member's folder, or the other way round."""
 _LONGEST_NAME_BYTES, _LONGEST_PART_BYTES = 2000, 255
+"""Maximum lengths of a member's name, and of each part of the name."""
 _HINT = "'aptui capsule JOB' makes a valid capsule"
 
 

@@ -226,6 +226,7 @@ def sizes_lines(reader: Reader, words: Sequence[str], name_of: NameOf, width: in
 # ------------------------------------------------------------------------------------------------------------------- checks
 
 _MOST_FINDINGS = 100
+"""Maximum number of listed findings of one check."""
 
 
 def check_lines(config: Config | None, reader: Reader, words: Sequence[str], _name_of: NameOf, width: int) -> list[Parts]:

@@ -49,9 +49,11 @@ MAX_RECORD_BYTES = 16 * 1024 * 1024
 """Maximum length of a record."""
 _MAGIC = b"aptui-shared/1"
 _MAX_LINE_BYTES = 1024
+"""Maximum length of the first line of a sealed record."""
 _FIELD = re.compile("(?:[0-9a-f]{64}){1,2}")
 _SHORTEST_KEY_BYTES = 16
 _LONGEST_KEY_BYTES = 4096
+"""Minimum and maximum length of a team's key."""
 
 
 class Seal(Struct, frozen=True):
@@ -275,8 +277,10 @@ MAX_INPUTS = 100_000
 MAX_LOG_RECORDS = 100_000
 MAX_BLOB_BYTES = 1 << 40
 MAX_VARIANTS = 16
+"""Maximum numbers of products, inputs and lines of the log of a record, size of a product, and number of variants of a job."""
 _MAX_NAME_BYTES = 1024
 _MAX_PART_BYTES = 255
+"""Maximum lengths of the name of a product or source, and of each part of the name."""
 _LAST_MS = 253_402_300_799_999
 """The end of the year 9999, the latest date that Python's calendar supports."""
 _UUID_BYTES = 16

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 INCOMPLETE = 1
 """Exit code of an action of `cache` that found missing or damaged results."""
 _PORT = 8089
+"""Default port of `cache serve`."""
 _TOKENS_LIMIT_BYTES = 1 << 20
+"""Maximum size of a file with tokens."""
 CACHE_ACTIONS = {
     "init": "create the team's key for the shared cache and print what teammates need",
     "stats": "show stored results and saved time for each builder",

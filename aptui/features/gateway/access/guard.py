@@ -35,9 +35,11 @@ if TYPE_CHECKING:
 ESCALATIONS_PER_S = 100
 """Maximum number of requests per second with which one client may raise priorities."""
 AUDIT_LIMIT_BYTES = 4 << 20
+"""Size above which the audit log is renamed, and a new log begins."""
 _DETAIL_BYTES = 1 << 10
 """Maximum length of one detail in the audit log."""
 SUBPROTOCOL = "aptui.v1"
+"""WebSocket subprotocol that the gateway selects if a client offers it."""
 TOKEN_SUBPROTOCOL = "aptui.token."
 """Prefix of the WebSocket subprotocol that carries the token, because a web page cannot set headers."""
 COOKIE = "aptui-token"

@@ -29,6 +29,7 @@ FILE = "tokens.json"
 LOCAL = "local"
 """Name of the token that a gateway makes for the user who started it."""
 _BYTES = 32
+"""Number of random bytes in a token."""
 
 
 class Token(Struct, frozen=True):

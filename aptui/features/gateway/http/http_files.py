@@ -94,7 +94,9 @@ def _moment(database: CurrentDatabase) -> Moment | None:
 
 PRODUCTS, ASSETS, TREE, FILES = "/v1/products", "/v1/assets", "/v1/tree", "/v1/files"
 _TREE_PAGE = 2_000
+"""Number of products that are read and sent at a time."""
 _TRUE = ("", "1", "true", "yes")
+"""Values of `wait` that mean yes, in lower case."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 LOGS = web.AppKey("logs", ConfinedRoot)

@@ -49,6 +49,7 @@ _OPEN_MOST, _OPEN_BYTES = 64, 1 << 20
 The limits are small, because a deleted file uses disk space while it is open.
 """
 _BLOCK_BYTES = 1 << 20
+"""Number of bytes that are read at a time to compute a digest."""
 
 
 class OpenedProduct(Struct):
@@ -293,6 +294,7 @@ _AT_ONCE_BYTES = 256 * 1024
 Larger answers use `sendfile`.
 """
 _CHUNK_BYTES = 256 * 1024
+"""Number of bytes that are read and sent at a time in an answer with several ranges."""
 _TYPES = MimeTypes(filenames=())  # the type lists of the machine are not read, so that all machines send the same types
 for _type, _extension in (
     ("model/gltf+json", ".gltf"),

@@ -230,7 +230,9 @@ def _lines(file: Path) -> list[str]:
 RETRY_S = (0.5, 5.0)
 """Delay before the second attempt to connect (as in O3DE), and maximum delay, in seconds."""
 _DIAL_LIMIT_S = 10.0
+"""Timeout for connecting to a device, in seconds."""
 _HEARTBEAT_S = 30.0
+"""Interval of pings in seconds; a connection ends if a ping is not answered."""
 _STEADY_S = 5.0
 """Minimum duration (seconds) of a successful connection; a shorter connection counts as a failed attempt."""
 Socket = aiohttp.ClientWebSocketResponse
@@ -409,6 +411,7 @@ def _reason(error: BaseException) -> str:
 DEVICE_SCOPES = frozenset({Scope.READ, Scope.ESCALATE})
 """Scopes of a device that the gateway connected to. The device has no token; the user trusts its address."""
 _CHECK_S = 1.0
+"""Interval of the checks for changed settings and old addresses, in seconds."""
 _GATHER_S = 0.05
 """Delay of a report in seconds; changes within this time are reported together."""
 _LISTED_MOST, _LISTED_PER_S = 256, 128

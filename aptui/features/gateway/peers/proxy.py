@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 # next bytes of the stream.
 
 _PIECE_BYTES = 1 << 16
+"""Maximum number of bytes that are forwarded at a time."""
 _HEARTBEAT_S = 30.0
+"""Interval of pings in seconds; a connection ends if a ping is not answered."""
 _GONE = 1011
 """Close code of a WebSocket when the server cannot continue (RFC 6455 §7.4.1)."""
 

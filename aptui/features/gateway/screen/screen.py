@@ -147,6 +147,7 @@ class EngineInquiry:
 
 
 _LEAST_ROWS = 2
+"""Minimum height of a table in lines, with its header."""
 _PARTS = {
     "clients": ("Clients", connection_rows.CLIENTS),
     "workers": ("Workers", connection_rows.WORKERS),

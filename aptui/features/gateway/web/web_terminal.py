@@ -25,9 +25,11 @@ _READY = b"__GANGLION__\n"
 _IN, _OUT = 0, 1
 """File descriptors of standard input and output, which carry packets from and to textual-serve."""
 _PIECE_BYTES = 1 << 16
+"""Maximum number of bytes that are read at a time."""
 _TYPED_LIMIT_BYTES = 1 << 20
 """Maximum number of typed bytes that the screen has not read; further bytes are dropped."""
 _PACKET_LIMIT_BYTES = 8 << 20
+"""Maximum number of received bytes without a complete packet; if there are more, the bridge ends."""
 _SIZES = ((1, 500), (1, 300))
 """Valid ranges of the terminal's columns and rows."""
 _END_LIMIT_S = 3.0

@@ -164,6 +164,7 @@ def _page(reader: Reader, platform: str, after: str, size: int) -> tuple[tuple[i
 HELLO_LIMIT_S = 30.0
 """Timeout for a client's hello, in seconds."""
 _HEARTBEAT_S = 30.0
+"""Interval of pings in seconds; a connection ends if a ping is not answered."""
 _CLOSE_LIMIT_S = 2.0
 """Timeout for a client's answer to a close frame."""
 _REQUESTS_AT_ONCE = 16

@@ -68,7 +68,9 @@ _CHECK_S = 2.0
 _LEAST_PAUSE_S = 0.02
 """Maximum and minimum interval (seconds) between two checks of `wait_ready`; notices of the engine cause earlier checks."""
 _BUSY = 4
+"""Code of a refusal: busy, try again."""
 _PIECE_BYTES = 256 << 10
+"""Maximum number of bytes of a product in one frame."""
 
 
 def _lookup_of(context: GatewayContext, request: wire_records.AssetStatus | wire_records.JobsInfo) -> AssetLookup:
@@ -353,9 +355,12 @@ async def _pieces(descriptor: int, offset: int, length: int) -> AsyncIterator[by
 
 
 _LINES_MOST = 5_000
+"""Maximum number of lines of a log in an answer; the last lines are sent."""
 _CLEARED_MOST = 1_000
+"""Maximum number of sources of one request `clear_fingerprint`."""
 _CATALOG_LIMIT_S = 300.0
 _RELOCATION_LIMIT_S = 120.0
+"""Timeouts for writing the catalogs and for checking a move or deletion, in seconds."""
 
 
 async def processor_status(session: WireSession, request: wire_records.ProcessorStatus) -> wire_records.ProcessorState:
@@ -519,8 +524,10 @@ def _keys(reader: Reader, uuids: Sequence[bytes], paths: Sequence[str], platform
 
 
 _BARRIER_LIMIT_S = 5.0
+"""Timeout for processing earlier changes before a request with `fence` is answered, in seconds."""
 _AUDITED = frozenset({Scope.CONTROL, Scope.SHUTDOWN})
 _NOT_ALLOWED = 1
+"""Code of a refusal: not allowed."""
 
 
 async def answer(session: WireSession, name: str, request: Any) -> RequestAnswer:

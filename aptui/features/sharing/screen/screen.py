@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 # Functions for the columns, cells and sort keys of the tables.
 
 _BAR_CELLS = 12
+"""Length of the longest bar in the column "share"."""
 PLATFORMS = (
     Column("name", "Platform", 0, 10),
     Column("count", "Products", 9, align="right"),

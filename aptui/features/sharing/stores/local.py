@@ -219,6 +219,7 @@ def _folders(path: str) -> list[str]:
 
 
 _SECRET_BYTES = 32
+"""Length of the secret with which this machine seals records."""
 _HERE = "here"
 """Name of the field of a sealed record that has the seal of this machine."""
 

@@ -20,6 +20,7 @@ from aptui.shared.result_store import Mismatch, StoreError, StoreFull, StoreRefu
 # Verified transfers from and to a store. Bytes with a wrong digest are not published, and do not stay at a target.
 
 CHUNK_BYTES = 1 << 20
+"""Number of bytes that are read and written at a time."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
