@@ -1,4 +1,4 @@
-"""Converts database rows to records of the protocol, and asset ids to and from text. This module makes no queries.
+"""Converts database rows to records of the protocol, and reads asset ids. This module makes no queries.
 
 Tests: `tests/features/gateway/ws/test_frames.py`.
 """
@@ -10,18 +10,13 @@ import re
 from aptui.core.notices import JobChanged
 from aptui.features.gateway.wire_codec import RequestMistake
 from aptui.features.gateway.wire_records import Asset, JobInfo
-from aptui.store.db.schema import uuid_text
+from aptui.store.db.schema import uuid_text, wire_asset_id
 from aptui.store.queries.reader import JobRow
 from aptui.store.queries.serving import Served
 
 _ASSET_ID = re.compile(
     r"\{?([0-9a-fA-F]{8})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{12})\}?(?::([0-9a-fA-F]{1,8}))?"
 )
-
-
-def asset_id(uuid: bytes, sub_id: int) -> str:
-    """Return an asset id in text form: `{UUID}:<sub id in hexadecimal>`."""
-    return f"{uuid_text(uuid)}:{sub_id & 0xFFFFFFFF:x}"
 
 
 def parse_asset_id(text: str) -> tuple[bytes, int | None]:
@@ -39,10 +34,10 @@ def parse_asset_id(text: str) -> tuple[bytes, int | None]:
 def asset_of(row: Served) -> Asset:
     """Return a product as a record."""
     platform, _, path = row.name.partition("/")
-    needs = tuple((asset_id(uuid, sub_id), flags) for uuid, sub_id, flags in row.needs)
-    former = tuple(asset_id(row.uuid, sub_id) for sub_id in row.legacy)
+    needs = tuple((wire_asset_id(uuid, sub_id), flags) for uuid, sub_id, flags in row.needs)
+    former = tuple(wire_asset_id(row.uuid, sub_id) for sub_id in row.legacy)
     return Asset(
-        asset_id(row.uuid, row.sub_id), platform, path, uuid_text(row.asset_type), row.size, row.digest.hex(), needs, former
+        wire_asset_id(row.uuid, row.sub_id), platform, path, uuid_text(row.asset_type), row.size, row.digest.hex(), needs, former
     )
 
 

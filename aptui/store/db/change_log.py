@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from msgspec import Struct
 
-from aptui.store.db.schema import CATALOG_STATE, uuid_text
+from aptui.store.db.schema import CATALOG_STATE, uuid_text, wire_asset_id
 from aptui.store.db.statements import id_list, query_ids
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ class Change(Struct, frozen=True):
     def record(self) -> dict[str, object]:
         """Return the entry as a JSON object."""
         is_product = self.kind is ChangeKind.PRODUCT
-        asset_id = f"{uuid_text(self.uuid)}:{self.sub_id & 0xFFFFFFFF:x}" if is_product else uuid_text(self.uuid)
+        asset_id = wire_asset_id(self.uuid, self.sub_id) if is_product else uuid_text(self.uuid)
         record: dict[str, object] = {"seq": self.seq} if self.seq else {}
         record |= {"kind": self.kind.name.lower(), "id": asset_id, "name": self.name}
         if self.is_removed:

@@ -63,6 +63,11 @@ def uuid_text(uuid: bytes) -> str:
     return f"{{{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}}}"
 
 
+def wire_asset_id(uuid: bytes, sub_id: int) -> str:
+    """Return an asset id as programs read it: `{UUID}:<sub id in hexadecimal>`."""
+    return f"{uuid_text(uuid)}:{sub_id & 0xFFFFFFFF:x}"
+
+
 def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> str:
     """Make sure that `path` is an up-to-date asset database; return a sentence for users if an old one was set aside, else "".
 

@@ -31,11 +31,11 @@ from aptui.features.gateway.access.guard import require
 from aptui.features.gateway.gateway_context import CONTEXT, GatewayContext, context_of
 from aptui.features.gateway.http.sending import PRODUCT_OPENER, ProductOpener, send
 from aptui.features.gateway.wire_codec import RequestMistake, Scope
-from aptui.features.gateway.wire_mappers import asset_id, parse_asset_id
+from aptui.features.gateway.wire_mappers import parse_asset_id
 from aptui.link import port
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.files.confinement import ConfinedRoot, open_confined
-from aptui.store.db.schema import uuid_text
+from aptui.store.db.schema import uuid_text, wire_asset_id
 from aptui.store.queries import serving
 from aptui.store.queries.change_tail import CurrentDatabase, Moment
 from aptui.store.queries.reader import Reader
@@ -228,7 +228,7 @@ async def asset(request: web.Request) -> web.StreamResponse:
         )
     names = await context_of(request).database.ask(lambda reader: serving.names_of(reader, uuid, sub_id, platform))
     if not names:
-        raise web.HTTPNotFound(text=f"there is no asset '{asset_id(uuid, sub_id)}'\n")
+        raise web.HTTPNotFound(text=f"there is no asset '{wire_asset_id(uuid, sub_id)}'\n")
     if len({name.partition("/")[0] for name in names}) > 1:
         raise web.HTTPBadRequest(text="'platform' is missing, but the asset exists for several platforms; add '?platform=ID'\n")
     return await send_product(request, names[0], location=_url_of(names[0]))
@@ -297,7 +297,7 @@ def _facts(item: ProductFile) -> dict[str, object]:
     return {
         "size": item.size,
         "digest": item.digest.hex(),
-        "id": asset_id(item.uuid, item.sub_id),
+        "id": wire_asset_id(item.uuid, item.sub_id),
         "type": uuid_text(item.asset_type),
         "url": _url_of(item.name),
     }

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from aptui.core.notices import JobChanged, JobProgress, ProductsChanged, Progress, ShowRequested, SourcesChanged
 from aptui.core.paths import from_text
 from aptui.features.gateway import engine_requests, gateway_context, wire_codec, wire_records
-from aptui.features.gateway.wire_mappers import asset_id, asset_of, job_of_news
+from aptui.features.gateway.wire_mappers import asset_of, job_of_news
 from aptui.features.gateway.ws.client_sessions import frame_of, is_wanted, wait_until_taken
 from aptui.link.codec import NoticeLine
 from aptui.link.engine_link import NewsPulse
 from aptui.shared.errors import KnownError
-from aptui.store.db.schema import uuid_text
+from aptui.store.db.schema import uuid_text, wire_asset_id
 from aptui.store.queries.reader import Reader, SourceRow
 from aptui.store.queries.serving import Served, asset_ids
 
@@ -208,7 +208,7 @@ class NewsPublisher:
         known = self._ids.pop(name, None) if self._ids is not None else None
         if digest or (self._ids is not None and known is None):
             return None  # a later notice reports the removal, or the product is not an asset for the runtime
-        return wire_records.AssetRemoved(asset_id(*known) if known is not None else "", platform, path)
+        return wire_records.AssetRemoved(wire_asset_id(*known) if known is not None else "", platform, path)
 
     def _job(self, notice: JobChanged, known: dict[str, SourceRow]) -> list[object]:
         made: list[object] = []

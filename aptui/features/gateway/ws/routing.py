@@ -22,14 +22,14 @@ from aptui.features.gateway import engine_requests, wire_records
 from aptui.features.gateway.access import guard
 from aptui.features.gateway.http.sending import PRODUCT_OPENER
 from aptui.features.gateway.wire_codec import REQUESTS, RequestMistake, Scope, without_paths
-from aptui.features.gateway.wire_mappers import asset_id, asset_of, job_of, parse_asset_id
+from aptui.features.gateway.wire_mappers import asset_of, job_of, parse_asset_id
 from aptui.features.gateway.wire_records import AssetState, Counted, Done, JobInfo, Match, Reach, Status
 from aptui.features.gateway.ws.client_sessions import RequestAnswer, WireSession
 from aptui.features.gateway.ws.news import is_critical_done, pending_count
 from aptui.link import port
 from aptui.link.port import MOST_INTERESTING, NoteInterest
 from aptui.shared.errors import HostError, KnownError
-from aptui.store.db.schema import uuid_text
+from aptui.store.db.schema import uuid_text, wire_asset_id
 from aptui.store.queries import dependencies as links
 from aptui.store.queries import logs
 from aptui.store.queries.assets import source_by_id, source_ids
@@ -310,7 +310,7 @@ async def _ask_about_product(
 
 
 def _dependency(each: links.AssetDependency) -> wire_records.DependencyInfo:
-    return wire_records.DependencyInfo(asset_id(each.source_uuid, each.sub_id), each.name.partition("/")[2], each.flags)
+    return wire_records.DependencyInfo(wire_asset_id(each.source_uuid, each.sub_id), each.name.partition("/")[2], each.flags)
 
 
 async def count_unresolved(session: WireSession, request: wire_records.UnresolvedCounts) -> wire_records.Unresolved:
