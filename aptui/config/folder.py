@@ -76,7 +76,7 @@ def is_cheap(data: bytes) -> bool:
 
 
 def compile_folder(data: bytes, rel: str) -> str:
-    """Return the compiled text of `data`."""
+    """Return the compiled text of a settings file with the bytes `data`; if the file has a mistake, the text is the mistake."""
     try:
         root = read_yaml(data, rel, max_bytes=MOST_BYTES, max_nodes=MOST_NODES)
         for mistake in check_folder(root):

@@ -328,7 +328,7 @@ def flaw_of_address(store: str) -> str:
 
 
 def is_own_store(store: str) -> bool:
-    """Return whether `store` is a folder of this machine in which only this user can write, at any depth. A URL is not.
+    """Return whether `store` is a folder of this machine in which only this user can write, at any depth. For a URL, return False.
 
     Call this again whenever the store is opened, because owner, mode and mounts may change although the configuration does not.
     """

@@ -227,11 +227,11 @@ class JobTable:
         return int(np.count_nonzero(np.bincount(self.number("platform")[is_job])))
 
     def value(self, field: str, row: int) -> int:
-        """Return one number."""
+        """Return the number of a row in a column of numbers."""
         return int(self._columns[field][row])
 
     def words(self, field: str, row: int) -> str:
-        """Return one text."""
+        """Return the text of a row in a column of texts."""
         texts = self._texts[field] if field in self._texts else self._pools[field].texts
         return texts[int(self._columns[field][row])]
 
@@ -252,7 +252,7 @@ class JobTable:
         return alive
 
     def _rows_of(self, keys: Sequence[int] | Rows) -> Rows:
-        """Return rows, including dead ones."""
+        """Return the rows of jobs, dead rows included; -1 for jobs that never had a row."""
         ids = self._columns["id"][: self._sorted]
         wanted = np.asarray(keys, np.int64)
         at = np.searchsorted(ids, wanted)

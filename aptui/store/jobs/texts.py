@@ -178,7 +178,7 @@ class RecentTexts:
         self._codes = {"": 0}
 
     def codes(self, texts: Sequence[str]) -> list[int]:
-        """Return the codes of texts."""
+        """Return the codes of texts; new texts are added."""
         try:
             return [self._codes[text] for text in texts]  # usually all texts are known, because many jobs have the same reason
         except KeyError:
