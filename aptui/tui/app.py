@@ -300,7 +300,13 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 
         if not isinstance(self.screen, Palette):
             close_pop_ups(self.screen)
-            self.push_screen(Palette(id="--command-palette"))
+            hints = self.screen.query_one(Hints)
+
+            def draw_hints(_nothing: object) -> None:
+                self.call_later(hints.refresh_if_changed)
+
+            self.push_screen(Palette(id="--command-palette"), draw_hints)
+            hints.refresh_if_changed()
 
     def on_command_line_submitted(self, event: CommandLine.Submitted) -> None:
         """Run a command of the `:` line."""

@@ -591,6 +591,18 @@ def test_palette_closes_an_open_question(tmp_path):
     in_shell(tmp_path, look)
 
 
+def test_hints_below_the_palette_name_the_keys_of_the_palette(tmp_path):
+    async def look(app, pilot, _session):
+        hints = app.screen.query_one("#hints")
+        await until(pilot, lambda: "palette" in hints.render_line(0).text)
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: hints.render_line(0).text.split() == ["⏎", "choose", "Esc", "close"])
+        await pilot.press("escape")
+        await until(pilot, lambda: "palette" in hints.render_line(0).text)
+
+    in_shell(tmp_path, look)
+
+
 def test_closing_the_palette_twice_leaves_the_screen_open(tmp_path):
     async def leave(app, pilot, _session):
         await pilot.press("ctrl+p")

@@ -40,13 +40,15 @@ from aptui.shared.health import Connection, Health
 from aptui.shared.lean_imports import give_memory_back
 from aptui.store.jobs.job_table import AnalysisKeys, JobTable, Moment, build_first_table, build_job_table, read_job_table
 from aptui.store.jobs.parts import Beginning, FirstJobs, JobPart
-from aptui.store.queries.reader import open_reader
+from aptui.store.queries.reader import NoDatabaseError, open_reader
 from aptui.tui.background import run_in_background
 
 if TYPE_CHECKING:
     from aptui.link.codec import NoticeLine
     from aptui.tui.data.early_read import EarlyRead
 
+NOTHING_YET = "nothing was processed yet; jobs appear here as the engine finds them"
+"""What is shown in place of the jobs before the first engine has run."""
 CATCH_UP_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 """Delays before each of five checks whether the database has reached the moment of the subscription (seconds)."""
 _PART = 400
@@ -292,7 +294,7 @@ class Feed:
         try:
             table = self._read_table()
         except KnownError as known:
-            error = str(known)
+            error = NOTHING_YET if isinstance(known, NoDatabaseError) else str(known)
             raise
         finally:
             with self._lock:

@@ -266,6 +266,14 @@ class Hints(Line):
 
     def parts(self, width: int) -> Parts:
         """Return as many hints as fit; the hints that are never dropped are at the end."""
+        if self.app.screen is not self.screen:  # the palette is open, and no key of this screen works
+            return (
+                Part(" "),
+                Part(show_key("enter"), "key"),
+                Part(" choose   ", "muted"),
+                Part("Esc", "key"),
+                Part(" close", "muted"),
+            )
         mine, always = hints_of(self.screen.active_bindings, is_typing=isinstance(self.screen.focused, Input))
         always_shown = [hint for hint in always if hint]
         while always_shown and width_of([part for hint in always_shown for part in hint]) > width:

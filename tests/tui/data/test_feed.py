@@ -312,6 +312,14 @@ def test_unreadable_database_is_reported_and_read_again() -> None:
     assert feed.drain().error == ""
 
 
+def test_missing_database_is_reported_without_advice_for_the_command_line(tmp_path: Path) -> None:
+    feed = Feed(tmp_path / "assetdb.sqlite", reads_alone=False, clock_ms=lambda: NOW_MS)
+    with pytest.raises(UserError):
+        feed.read()
+
+    assert feed.drain().error == "nothing was processed yet; jobs appear here as the engine finds them"
+
+
 def test_failed_read_is_repeated_when_the_database_exists(tmp_path: Path) -> None:
     database_file = tmp_path / "assetdb.sqlite"
     answers: list[Any] = [table({1: "completed"}, (1, 5)), UserError("no database"), table({1: "completed"}, (1, 6))]
