@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from aptui.tui.data.early_read import EarlyRead
 
 NOTHING_YET = "nothing was processed yet; jobs appear here as the engine finds them"
-"""What is shown in place of the jobs before the first engine has run."""
+"""Text in place of the jobs before the first engine has run."""
 CATCH_UP_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 """Delays before each of five checks whether the database has reached the moment of the subscription (seconds)."""
 _PART = 400
