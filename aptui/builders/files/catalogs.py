@@ -120,6 +120,8 @@ def _read_po(data: bytes, stem: str) -> TextCatalog:
 
 
 class _Entry(Struct):
+    """An entry of a PO file: its texts by keyword (`parts`), and its translations by the number of the plural form (`texts`)."""
+
     line: int = 0
     parts: dict[str, str] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)

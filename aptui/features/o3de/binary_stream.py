@@ -175,6 +175,8 @@ def parse(data: bytes, most: int = sys.maxsize) -> BinaryElement:
 
 
 class _StreamReader:
+    """Reads the elements of a binary stream; `at` is the offset of the next byte."""
+
     def __init__(self, data: bytes, most: int) -> None:
         self._data, self._left = data, most
         self.at = len(PREFIX)

@@ -200,11 +200,6 @@ def _asset_id(text: str) -> tuple[bytes, int]:
     return UUID(guid).bytes, int(sub_id, 16)
 
 
-if __name__ == "__main__":
-    os.nice(_NICE)
-    _write_registry(Path(sys.argv[1]), sys.argv[2], sys.stdout.buffer)
-
-
 # When aptui adopts a cache of O3DE's Asset Processor, it renames the processor's database and products, and never deletes them.
 
 
@@ -240,3 +235,8 @@ def _set_aside(cache: Path, names: tuple[str, ...]) -> Iterator[Path]:
                 hint="check its permissions and the free space on its disk",
             ) from error
         yield aside
+
+
+if __name__ == "__main__":
+    os.nice(_NICE)
+    _write_registry(Path(sys.argv[1]), sys.argv[2], sys.stdout.buffer)

@@ -18,23 +18,20 @@ import msgspec
 
 from aptui.batch.options import load_config
 from aptui.cli.read_access import open_for_reading, os_path
-from aptui.config import load, trust
+from aptui.config import trust
 from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
 from aptui.core.notices import MissingScan, Notice
 from aptui.engine.loop.opening import PreparedSession
-from aptui.engine.scan.verification import Verification
-from aptui.engine.scan.walk import text_of
+from aptui.features.shipping.cache_check import is_settled
 from aptui.features.shipping.missing_rows import NO_UUID, NOTHING, ClearMissing, FoundName, ScanMissing, choose_scanned, results
 from aptui.features.shipping.missing_search import FileFound, MissingSearch, SearchedProject, Tally
 from aptui.features.shipping.name_scanner import LINE_LIMIT
 from aptui.link import port
 from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing
-from aptui.shared.errors import BusyError, KnownError, UserError
+from aptui.shared.errors import KnownError, UserError
 from aptui.shared.forms import prepare_form
-from aptui.shared.printing import line
-from aptui.store.db.archive import DatabaseArchive
 from aptui.store.queries.asset_graph import AssetGraph
 from aptui.store.queries.assets import asset_id_text
 from aptui.store.queries.reader import SourceRow, open_reader
@@ -301,71 +298,3 @@ def _json(tally: Tally, rows: Sequence[FoundName], files: Sequence[FileFound], m
         ],
         "complaints": list(dict.fromkeys([*tally.complaints, *more.complaints])),
     }
-
-
-# `bundle` and `scan-missing` check that the cache is up to date with the sources. The check runs no job and computes no digest.
-
-_ADVICE = "run 'aptui batch' to process them, or add --unsettled to pack the last good products"
-_MOST_NAMES = 3
-
-
-def refuse_stale(config: Config, platform: str) -> None:
-    """Refuse a cache if `aptui batch` would process the platform; a running engine keeps its cache up to date itself.
-
-    Raises:
-        UserError: a source, a builder, the configuration, or a product in the cache changed since the platform was processed.
-    """
-    trust.require_for_builders(config, "the check that the cache is current")
-    if platform not in {item.id for item in config.project.platforms}:  # a disabled platform keeps its products, so check it, too
-        config = load.load(config.project_dir, platforms=(platform,))
-    opening = PreparedSession(config, platforms=(platform,))
-    try:
-        opening.take()
-    except BusyError:
-        return
-    opening.close()
-    if opening.is_current:
-        return
-    if opening.check is None or opening.check.is_clean:
-        what = f"sources, builders, the configuration or products changed since platform '{line(platform)}' was processed"
-        raise UserError(what, hint=_ADVICE)
-    folders = list(_find_changed(opening))
-    if folders:
-        more = f" and {len(folders) - _MOST_NAMES:,} more" if len(folders) > _MOST_NAMES else ""
-        names = ", ".join(f"'{line(folder) or '.'}'" for folder in folders[:_MOST_NAMES])
-        raise UserError(f"sources changed since they were processed, in {names}{more}", hint=_ADVICE)
-
-
-def is_settled(opening: PreparedSession) -> bool:
-    """Whether no work is pending in a locked cache.
-
-    Sources that were written shortly before the last run are compared by their bytes, not by their time.
-    """
-    if opening.is_current or opening.check is None or opening.check.is_clean or next(_find_changed(opening), None) is not None:
-        return opening.is_current
-    with closing(DatabaseArchive(opening.database, {})) as archive:
-        return not archive.list_unfinished(opening.asked) and not archive.has_intents()
-
-
-def _find_changed(opening: PreparedSession) -> Iterator[str]:
-    """Yield folders with changed files. Files written shortly before the check are compared by bytes, not by time."""
-    assert opening.check is not None
-    assert opening.walk is not None
-    walked = {folder.id for folder in opening.walk.scan_folders}
-    with Verification(opening.database) as bytes_of, closing(DatabaseArchive(opening.database, {})) as archive:
-        for folder, parts in opening.check.differing:
-            entries, _below = opening.walk.read_folders(parts)
-            here = {
-                (part.scan_folder.id, f"{part.rel}/{name}".lstrip("/"))
-                for part, files in entries
-                for name in (text_of(entry[0]) for entry in files)
-            }
-            known = {
-                (number, str(fact.rel))
-                for number, (_digest, facts) in archive.folders.folder_parts(folder).items()
-                if number in walked
-                for fact in facts
-            }
-            if here != known or not bytes_of.is_same(folder, entries):
-                yield folder
-    yield from sorted(opening.check.vanished)

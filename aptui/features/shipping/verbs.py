@@ -162,7 +162,7 @@ def bundle(arguments: Namespace) -> int:
             found = closure(graph, _seeds(arguments.seeds, place, graph, platform), arguments.seeds, platform)
         if not arguments.unsettled and place.config is not None:
             # Imported here, because this import loads many modules of the engine, which the other commands do not need.
-            from aptui.features.shipping.missing_verb import refuse_stale
+            from aptui.features.shipping.cache_check import refuse_stale
 
             refuse_stale(place.config, graph.platform)
         with replacing(Path(arguments.output), what=f"'{arguments.output}'") as stream:

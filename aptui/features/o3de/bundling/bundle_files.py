@@ -188,6 +188,8 @@ class PackedAsset(Struct, frozen=True):
 
 
 class _Bundle(Struct):
+    """A bundle in progress: `draft` is the file that is written now, and that is renamed to `path` at the end."""
+
     path: Path
     draft: Path
     zip: zipfile.ZipFile

@@ -43,6 +43,8 @@ class _Folder(Struct):
 
 
 class _OpenFile(Struct):
+    """An open file of the client."""
+
     descriptor: int
     is_readable: bool
     is_writable: bool

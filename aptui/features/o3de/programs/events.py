@@ -96,6 +96,8 @@ def duration(total_ms: int) -> str:
 
 
 class _Printer:
+    """Collects the lines of a report in the requested forms."""
+
     def __init__(self, form: StatsForm) -> None:
         self.lines: list[str] = []
         self._form = form

@@ -58,6 +58,8 @@ def read_json(data: bytes, name: str, warn: Callable[[str], None] | None = None)
 
 
 class _JsonReader:
+    """Reads the values of one text; `name` is the prefix of their places."""
+
     def __init__(self, text: str, name: str) -> None:
         self._text = text
         self._name = name

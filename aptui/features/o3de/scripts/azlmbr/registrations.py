@@ -24,6 +24,8 @@ class Registered(Struct):
 
 
 class _Registry(Struct):
+    """The builders and callbacks by their bus ids; `script` is the bootstrap file that runs now."""
+
     script: str = ""
     builders: dict[bytes, Registered] = field(default_factory=dict)
     callbacks: dict[bytes, Callbacks] = field(default_factory=dict)

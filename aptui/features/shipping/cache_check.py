@@ -1,0 +1,83 @@
+"""Checks that the cache is up to date with the sources, before a verb uses its products. No job runs, and no digest is computed.
+
+Tests: `tests/features/shipping/test_verbs.py`, `tests/features/shipping/test_missing_verb.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from aptui.config import load, trust
+from aptui.config.configuration import Config
+from aptui.engine.loop.opening import PreparedSession
+from aptui.engine.scan.verification import Verification
+from aptui.engine.scan.walk import text_of
+from aptui.shared.errors import BusyError, UserError
+from aptui.shared.printing import line
+from aptui.store.db.archive import DatabaseArchive
+
+_ADVICE = "run 'aptui batch' to process them, or add --unsettled to pack the last good products"
+_MOST_NAMES = 3
+
+
+def refuse_stale(config: Config, platform: str) -> None:
+    """Refuse a cache if `aptui batch` would process the platform; a running engine keeps its cache up to date itself.
+
+    Raises:
+        UserError: a source, a builder, the configuration, or a product in the cache changed since the platform was processed.
+    """
+    trust.require_for_builders(config, "the check that the cache is current")
+    if platform not in {item.id for item in config.project.platforms}:  # a disabled platform keeps its products, so check it, too
+        config = load.load(config.project_dir, platforms=(platform,))
+    opening = PreparedSession(config, platforms=(platform,))
+    try:
+        opening.take()
+    except BusyError:
+        return
+    opening.close()
+    if opening.is_current:
+        return
+    if opening.check is None or opening.check.is_clean:
+        what = f"sources, builders, the configuration or products changed since platform '{line(platform)}' was processed"
+        raise UserError(what, hint=_ADVICE)
+    folders = list(_find_changed(opening))
+    if folders:
+        more = f" and {len(folders) - _MOST_NAMES:,} more" if len(folders) > _MOST_NAMES else ""
+        names = ", ".join(f"'{line(folder) or '.'}'" for folder in folders[:_MOST_NAMES])
+        raise UserError(f"sources changed since they were processed, in {names}{more}", hint=_ADVICE)
+
+
+def is_settled(opening: PreparedSession) -> bool:
+    """Whether no work is pending in a locked cache.
+
+    Sources that were written shortly before the last run are compared by their bytes, not by their time.
+    """
+    if opening.is_current or opening.check is None or opening.check.is_clean or next(_find_changed(opening), None) is not None:
+        return opening.is_current
+    with closing(DatabaseArchive(opening.database, {})) as archive:
+        return not archive.list_unfinished(opening.asked) and not archive.has_intents()
+
+
+def _find_changed(opening: PreparedSession) -> Iterator[str]:
+    """Yield folders with changed files. Files written shortly before the check are compared by bytes, not by time."""
+    assert opening.check is not None
+    assert opening.walk is not None
+    walked = {folder.id for folder in opening.walk.scan_folders}
+    with Verification(opening.database) as bytes_of, closing(DatabaseArchive(opening.database, {})) as archive:
+        for folder, parts in opening.check.differing:
+            entries, _below = opening.walk.read_folders(parts)
+            here = {
+                (part.scan_folder.id, f"{part.rel}/{name}".lstrip("/"))
+                for part, files in entries
+                for name in (text_of(entry[0]) for entry in files)
+            }
+            known = {
+                (number, str(fact.rel))
+                for number, (_digest, facts) in archive.folders.folder_parts(folder).items()
+                if number in walked
+                for fact in facts
+            }
+            if here != known or not bytes_of.is_same(folder, entries):
+                yield folder
+    yield from sorted(opening.check.vanished)
