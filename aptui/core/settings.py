@@ -205,6 +205,7 @@ class SettingsTree:
     # ----------------------------------------------------------------------------------------------- combining the layers
 
     def _add_up(self, layers: _Layers, builder: Builder) -> FolderAdjustment:
+        """Combine the layers of a source into the adjustments of one builder."""
         values: dict[Slot, Value] = {}
         skips: dict[str, str] = {}
         for folder, word in layers:

@@ -333,6 +333,7 @@ class Files(PipelinePart):
             self._jobs.wake(key)
 
     def _note_read(self, key: PathKey, fact: FileFact) -> None:
+        """Store the facts of a file that was read, in the pending state of its folder or beside the saved row of the folder."""
         pending = self._memory.folders.get(parent(key))
         if pending is None or key not in pending.winners:
             self._memory.newer.facts[key] = fact
@@ -466,6 +467,7 @@ class Files(PipelinePart):
         return is_changed
 
     def _settle_source(self, key: PathKey, fact: FileFact) -> bool:
+        """Plan the jobs of a file that was read, if builders process it; return whether its bytes, place or identity changed."""
         source = self._memory.sources.get(key)
         if source is None:
             if not self._planner.wants(fact.rel, fact.scan_folder):

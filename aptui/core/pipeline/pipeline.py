@@ -170,6 +170,7 @@ class Requests(PipelinePart):
             return PathKey(target)
 
     def _rank_again(self, key: PathKey) -> None:
+        """Move the queued jobs of a source to their present rank."""
         source = self._memory.sources.get(key)
         for job in source.jobs.values() if source is not None else ():
             if job.state is JobState.QUEUED:
@@ -394,6 +395,7 @@ class Starts(PipelinePart):
         return "copy" if builder.is_plain_copy else job.builder
 
     def _batch_size(self, job: Job) -> int:
+        """Return the maximum number of orders in a message that begins with this job."""
         builder = self._builders[job.builder]
         if builder.is_plain_copy:
             return _COPY_BATCH

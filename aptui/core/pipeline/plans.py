@@ -339,6 +339,7 @@ class Plans(PipelinePart):
         return job.plan.job_dependencies != plan.job_dependencies
 
     def _reconsider(self, job: Job, *, is_retry: bool) -> None:
+        """Evaluate a job, unless its source is still being read, or the job cannot run at all."""
         if job.source.jobs.get((job.builder, job.platform, job.key)) is not job or job.source.trouble:
             return  # an earlier evaluation dropped the job, or its source cannot be analysed
         if not self._jobs.is_configured(job):
@@ -361,6 +362,7 @@ class Plans(PipelinePart):
             self._consider(job, is_retry=is_retry)
 
     def _consider_analysis(self, job: Job, *, is_retry: bool) -> None:
+        """Evaluate an analysis: complete it without a run, queue a run, or make it wait."""
         builder = self._builders[job.builder]
         assembly = self._graph.analysis(job, self._planner.platforms_of(builder, job.source))
         if assembly.waits:
@@ -378,6 +380,7 @@ class Plans(PipelinePart):
             self._queue_run(job, number, assembly.manifest)
 
     def _consider(self, job: Job, *, is_retry: bool) -> None:
+        """Evaluate a job: complete it without a run, queue a run, or make it wait."""
         assert job.plan is not None
         problem = self._problem_of(job)
         if problem:

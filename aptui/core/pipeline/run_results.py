@@ -407,6 +407,7 @@ class Runs(PipelinePart):
         return True
 
     def _commit(self, finished: list[Finished], now_ms: int) -> None:
+        """Order the commit of these finished runs, and handle the runs that lost a conflict of product names."""
         # An analysis in the same message may have dropped some of these jobs, or planned them again.
         succeeded = [(job, result) for job, result in finished if job.state is JobState.RUNNING and job.run_key == result.run_key]
         if not succeeded:
@@ -433,6 +434,7 @@ class Runs(PipelinePart):
                 self._jobs.doubt(other)
 
     def _begin(self, commit: Commit) -> None:
+        """Move the job of a commit that was ordered to the state COMMITTING."""
         job, result = commit.job, commit.result
         self._jobs.feed(job, Trigger.SUCCEED)
         self._committing[job.run_key] = commit
@@ -508,6 +510,7 @@ class Runs(PipelinePart):
             self._commit_failed(commit, text, placed, event.now_ms)
 
     def _record_commit(self, commit: Commit) -> None:
+        """Complete a job whose commit succeeded, and evaluate its dependents."""
         job, change = commit.job, commit.change
         self._jobs.feed(job, Trigger.COMMITTED)
         if job.is_unsaved:  # the row of the job was saved together with its products
@@ -559,6 +562,7 @@ class Runs(PipelinePart):
         keeps_claims: bool = False,
         drops_products: bool = False,
     ) -> None:
+        """Move a job to its failed state after its run."""
         self._reports.record_duration(job, result.duration_ms)
         self._note_failure(job, result, text, now_ms)
         self._jobs.feed(job, Trigger.FAIL)

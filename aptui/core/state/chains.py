@@ -101,6 +101,7 @@ class Chains:
         return bool(remaking)
 
     def _is_remade(self, key: PathKey) -> bool:
+        """Whether a job still has to make again this intermediate, which another program overwrote."""
         jobs = self._remade.get(key, ())
         if any(job.state not in SETTLED and job.source.jobs.get((job.builder, job.platform, job.key)) is job for job in jobs):
             return True

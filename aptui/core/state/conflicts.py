@@ -318,6 +318,7 @@ class Conflicts:
         return list(self._claimed.get(job.id, ()))
 
     def _release(self, job: Job, names: Iterable[str]) -> list[Job]:
+        """Drop the claims of `job` on these names. Return the jobs that claim them, or names that conflict with them."""
         freed: dict[Job, None] = {}
         had_claim = False
         for name in names:

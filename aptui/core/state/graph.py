@@ -291,6 +291,7 @@ class Graph:
         return (before[: len(fingerprint.short(b""))] if now is None else now.digest) or fingerprint.MISSING
 
     def _digest(self, key: PathKey, assembly: Assembly) -> str:
+        """Return the digest of a file in a manifest; "" if the job has to wait for the file, which `assembly` then records."""
         fact = self._memory.file(key)
         if isinstance(fact, Unsettled):
             assembly.waits.add(key)
@@ -349,6 +350,7 @@ class Graph:
         return [entries[key] for key in sorted(entries)]
 
     def _resolve(self, edge: SourceEdge, assembly: Assembly, entries: dict[PathKey, Entry]) -> list[PathKey]:
+        """Return the keys of the sources that an edge names. The keys to wait for are added to `assembly`."""
         if edge.kind is EdgeKind.PATH:
             return [key_of(RelPath(edge.target))]
         if edge.kind is EdgeKind.DISCOVERED:
@@ -372,6 +374,7 @@ class Graph:
     # ---------------------------------------------------------------------------------------------------- job dependencies
 
     def _job_dependencies(self, job: Job, assembly: Assembly) -> list[Entry]:
+        """Return the entries for the jobs that `job` names. The keys to wait for are added to `assembly`."""
         assert job.plan is not None
         entries: list[Entry] = []
         for dependency in self._each_named(job, assembly):
@@ -410,6 +413,7 @@ class Graph:
         return list(found)
 
     def _job_dependency(self, job: Job, dependency: JobDependency, other: Job, name: str, assembly: Assembly) -> list[Entry]:
+        """Return the entries for `other`, the existing job that a dependency of `job` names."""
         cycle = self._cycle_of(job, other)
         if cycle:
             assembly.cycle = cycle
@@ -493,6 +497,7 @@ class Graph:
                 yield identity
 
     def _next_jobs(self, job: Job) -> Iterator[Job | Unsettled]:
+        """Yield the jobs that `job` names, UNSETTLED for each job whose existence is not known yet."""
         if job.plan and any(item.is_wildcard for item in job.plan.job_dependencies) and not self._memory.scan_is_done:
             yield UNSETTLED
         for dependency in self._each_named(job):
@@ -501,6 +506,7 @@ class Graph:
                 yield other
 
     def _as_cycle(self, members: list[Job]) -> Cycle:
+        """Return the cycle of these jobs of one strongly connected component; a single job is a cycle only if it names itself."""
         if len(members) == 1 and all(
             not isinstance(other, Job) or _identity(other) != _identity(members[0]) for other in self._next_jobs(members[0])
         ):

@@ -378,6 +378,7 @@ class WorkingSet:
         return min(known, key=lambda key: self._standing(key, uuid)) if len(known) > 1 else next(iter(known), None)
 
     def _standing(self, key: PathKey, uuid: SourceUuid) -> tuple[bool, int, int, PathKey]:
+        """Return the rank of a source among the owners of a UUID; the lowest rank has precedence."""
         source = self.view(key)
         if source is None:
             return True, len(self._ranks), 0, key
@@ -561,6 +562,7 @@ class WorkingSet:
         self._stored_dependents.clear()
 
     def _ask_dependents(self, targets: Sequence[str]) -> list[Collection[PathKey]]:
+        """Return the stored dependents of each target; the archive is queried only for targets that are not cached."""
         known = self._stored_dependents
         if unasked := [target for target in targets if target not in known]:
             found = self.archive.dependents(unasked)

@@ -576,6 +576,7 @@ class Cache:
         orphans: list[str],
         recorded: Mapping[str, int],
     ) -> list[str]:
+        """Delete the files without rows in one cache folder; return its recorded products that are missing."""
         expected = index.products_in(folder)
         present: set[str] = set()
         try:

@@ -358,6 +358,7 @@ class ChangeTracker:
             self._check_folders(engine, now, until)
 
     def _check_everything(self, engine: Engine, now: float) -> None:
+        """Start a scan of all scan folders in place of the gathered checks."""
         retries, self._is_lost, self._retries = self._retries, False, False
         for gathered in (self._placing, self._absences, self._folders_due, self._whole, self._named, self._trees):
             gathered.clear()
@@ -535,6 +536,7 @@ class ChangeTracker:
             self._free_at = time.monotonic() + _AFTER_HOLD_S
 
     def _is_held(self, now: float) -> bool:
+        """Whether a version-control operation, a client or a drain delays the processing of changes now."""
         busy = self._repositories.busy()
         if busy:
             self._free_at = now + _AFTER_HOLD_S

@@ -244,6 +244,7 @@ class EngineSupervisor:
         return engine
 
     def _begin(self, engine: Engine, *, is_first: bool = False, retries: bool = True) -> None:
+        """Give an opened engine the settings of the supervisor, and start its scan, unless the first scan is skipped."""
         self.watching.engine = engine
         engine.pause.is_on = self.is_paused
         engine.pipeline.jobs.reports.reports_every_step = self.wants_all
@@ -488,6 +489,7 @@ class EngineSupervisor:
         self._rereading.begin(dirs.builders_record(self.config.cache_dir))
 
     def _take_loaded(self, loaded: LoadedConfiguration) -> None:
+        """Handle the result of a reload: adopt a changed configuration, or report why it cannot be used."""
         if faults := {each.fault for each in loaded.builders} - {each.fault for each in self._builders} - {""}:
             loaded.config, loaded.error = None, min(faults)  # keep the present configuration, with its builders
         error, is_changed, is_reported = loaded.error, False, False
@@ -535,6 +537,7 @@ class EngineSupervisor:
         self._reopen_by = time.monotonic() + _WINDING_DOWN_S
 
     def _reopen(self) -> None:
+        """Close the engine, and open it with the next configuration; after an error, with the previous configuration."""
         before, self.config, self._next, self._reopen_by = self.config, self._next or self.config, None, None
         engine, self.engine, self.watching.engine = self.engine, None, None
         if engine is not None:

@@ -73,6 +73,7 @@ class Absences:
         return True
 
     def _was_file(self, engine: Engine, key: PathKey) -> bool:
+        """Whether the stored or pending state has a file with this key."""
         folder = parent(key)
         pending = engine.pipeline.jobs.memory.folders.get(folder)
         if pending is not None and key in pending.winners:

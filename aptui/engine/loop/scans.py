@@ -428,6 +428,7 @@ class Scans:
     def _as_remembered(
         self, part: int, folder: str, digest: bytes, facts: Sequence[FileFact]
     ) -> tuple[bytes, tuple[FileFact, ...]]:
+        """Return digest and files of a folder as they are stored: files that the next scan has to read again are marked."""
         checked_ns, clocks = self._checked_ns.get(folder, self._begun_ns), self._clocks
         digest, facts = without_fresh(self.fresh_reads, folder, digest, facts)
         if clocks.are_any_fresh(part, facts, checked_ns):

@@ -262,6 +262,7 @@ class OrderAnswers:
                 self._return(message, message.rest)
 
     def _account(self, slot: WorkerSlot, message: PoolMessage) -> None:
+        """Answer the orders of the message that a dead worker was executing."""
         reason, order, rest = slot.member.exit_text, message.current, message.rest
         if order is not None and (order.run_key in slot.verdicts or not slot.verdicts):
             kind = FailureKind.MEMORY if slot.member.is_killed_by_others else FailureKind.CRASH
@@ -285,6 +286,7 @@ class OrderAnswers:
                 self.results.append(make_ended(order, Outcome.RETURNED, reason))
 
     def _read_again(self, message: PoolMessage, reason: str) -> None:
+        """Give a hash order to another worker, or answer it with an error if two workers died while they read the files."""
         assert message.hash_order is not None
         discard_copies(message.hash_order)
         message.tries += 1

@@ -261,6 +261,7 @@ class WorkerManager:
         return times
 
     def _due(self, slot: WorkerSlot) -> float | None:
+        """Return when (the clock's seconds) a worker exceeds a limit or was idle for long, None if no limit applies."""
         if slot.kill_at_s is not None:
             return slot.kill_at_s
         if slot.member.is_deaf:
@@ -287,6 +288,7 @@ class WorkerManager:
                 self._overdue(slot, now_s)
 
     def _overdue(self, slot: WorkerSlot, now_s: float) -> None:
+        """End, kill or retire a worker whose limit is exceeded."""
         order = slot.messages[0].current if slot.messages else None
         if slot.kill_at_s is not None:
             if slot.member.is_deaf and not slot.verdicts and not slot.member.fault:

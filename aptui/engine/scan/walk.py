@@ -104,6 +104,7 @@ class RootGuard:
         self._trusted[folder.name] = now
 
     def _problem(self, folder: ScanFolder, now: Identity, remembered: Callable[[], RememberedFolders]) -> str:
+        """Return why the contents of a scan folder may not be trusted, "" if they may."""
         names = _names(folder.path)
         known = self._trusted.get(folder.name) or self._known.get(folder.name)
         if names is None or (names and known in {None, now}):
@@ -572,6 +573,7 @@ class Walk:
         self.sentences.append(sentence)
 
     def _enter(self, part: FolderPart, name: str, path: str, below: Below) -> None:
+        """Add a folder below `part` to `below`, unless it is ignored, not a source folder, or part of another scan folder."""
         if not part.scan_folder.recursive or self.own.is_own_folder(path) or path in self._owned_elsewhere[part.scan_folder.id]:
             return
         rel = part.rel_of(name)

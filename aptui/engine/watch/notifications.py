@@ -275,6 +275,7 @@ class RootNotifications:
         return due
 
     def _due_loss(self, now: float) -> str:
+        """Return the reason of a loss that is due to be reported, "" if no report is due."""
         losses, (first_s, longest_s) = self._losses, self.settings.rescan_backoff_s
         if now >= self._rescan_at and not losses.why:
             losses.why = REGULAR

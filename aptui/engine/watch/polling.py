@@ -171,6 +171,7 @@ class Listings(Struct):
         return difference
 
     def _listing(self, folder: bytes) -> tuple[list[bytes], tuple[int, frozenset[bytes]]]:
+        """Return the subfolders of a folder, and its listing: a hash of the entries, and their names if names are kept."""
         below: list[bytes] = []
         names: list[bytes] = []
         seen: list[tuple[object, ...]] = []

@@ -196,6 +196,7 @@ class WatchSupervisor:
                 watched.outdated = "a file system was mounted or unmounted below the folder"
 
     def _keep(self, watched: RootWatch) -> None:
+        """Do the work for one root that is due: check, renew or set its watch."""
         now = self._settings.clock()
         if watched.outdated:
             self._renew(watched, watched.outdated)
