@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tools import find_program
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 PROGRAM = find_program("chromium")
 _FLAGS = (
@@ -49,7 +49,7 @@ class Browser:
         self._process = _started(words, theirs, back)
         os.close(theirs)
         os.close(back)
-        self._heard = bytearray()
+        self._received = bytearray()
         self._answers: dict[int, dict[str, Any]] = {}
         self.events: list[dict[str, Any]] = []
         self._count = 0
@@ -57,32 +57,32 @@ class Browser:
     def post(self, method: str, session: str = "", **params: Any) -> int:
         """Send a message; return the number of its answer."""
         self._count += 1
-        said = {"id": self._count, "method": method, "params": params} | ({"sessionId": session} if session else {})
-        os.write(self._out, json.dumps(said).encode() + b"\0")
+        frame = {"id": self._count, "method": method, "params": params} | ({"sessionId": session} if session else {})
+        os.write(self._out, json.dumps(frame).encode() + b"\0")
         return self._count
 
     def answer(self, number: int) -> dict[str, Any]:
         """Wait for an answer."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while number not in self._answers:
             ready, _, _ = select.select([self._in], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, f"the browser does not answer; its last words: {self.events[-3:]}"
             data = os.read(self._in, 1 << 20)
             assert data, "the browser is gone"
-            self._heard += data
-            while b"\0" in self._heard:
-                message, _, rest = self._heard.partition(b"\0")
-                self._heard = bytearray(rest)
+            self._received += data
+            while b"\0" in self._received:
+                message, _, rest = self._received.partition(b"\0")
+                self._received = bytearray(rest)
                 self._take(json.loads(message))
         answered = self._answers.pop(number)
         assert "error" not in answered, answered["error"]
         return answered["result"]
 
-    def _take(self, said: dict[str, Any]) -> None:
-        if "id" in said:
-            self._answers[said["id"]] = said
+    def _take(self, frame: dict[str, Any]) -> None:
+        if "id" in frame:
+            self._answers[frame["id"]] = frame
         else:
-            self.events.append(said)
+            self.events.append(frame)
 
     def ask(self, method: str, session: str = "", **params: Any) -> dict[str, Any]:
         return self.answer(self.post(method, session, **params))
@@ -94,7 +94,7 @@ class Browser:
         page.ask("Runtime.enable")
         page.ask("Log.enable")
         page.ask("Page.enable")
-        page.look(width, height, scheme)
+        page.set_view(width, height, scheme)
         page.ask("Page.navigate", url=url)
         return page
 
@@ -143,14 +143,14 @@ class Page:
     def until(self, expression: str) -> Any:
         """Wait until an expression is true, and return its value."""
         # An error counts as null, because the expression may fail until the page is loaded.
-        look = f"(() => {{ try {{ return {expression} }} catch {{ return null }} }})()"
+        script = f"(() => {{ try {{ return {expression} }} catch {{ return null }} }})()"
         return until(
-            lambda: self.evaluate(look),
+            lambda: self.evaluate(script),
             lambda: f"{expression}; {self.complaints}; {self.evaluate('document.body?.innerText')}",
-            PATIENCE_S,
+            TIMEOUT_S,
         )
 
-    def look(self, width: int, height: int, scheme: str = "light") -> None:
+    def set_view(self, width: int, height: int, scheme: str = "light") -> None:
         """Set the size of the page and its colour scheme."""
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
@@ -162,16 +162,16 @@ class Page:
     @property
     def complaints(self) -> list[str]:
         """Problems that the browser reports: errors of scripts, refused resources, violations of the content security policy."""
-        told = []
+        messages = []
         for event in self.browser.events:
             if event.get("sessionId") != self._session:
                 continue
             match event["method"], event["params"]:
                 case "Runtime.exceptionThrown", {"exceptionDetails": details}:
-                    told.append(details.get("exception", {}).get("description", details["text"]))
+                    messages.append(details.get("exception", {}).get("description", details["text"]))
                 case "Log.entryAdded", {"entry": {"level": "error", "text": text} as entry}:
-                    told.append(f"{text} {entry.get('url', '')}")
-        return told
+                    messages.append(f"{text} {entry.get('url', '')}")
+        return messages
 
 
 @contextlib.contextmanager

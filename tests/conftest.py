@@ -84,7 +84,7 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _folders_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def _empty_user_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Keep the caches, settings and state of the user out of the tests."""
     home = tmp_path_factory.mktemp("xdg")
     before = {
@@ -105,7 +105,7 @@ _unused: list[Path] = []
 
 
 @pytest.fixture(autouse=True)
-def _results_of_no_other_test(_folders_of_nobody: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def _results_of_no_other_test(_empty_user_folders: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Clear caches between tests, except the shipped themes and keys, which take long to read from YAML.
 
     The next test gets the same cache folder if that folder is empty and no process can still write into it.
@@ -114,9 +114,9 @@ def _results_of_no_other_test(_folders_of_nobody: Path, monkeypatch: pytest.Monk
     if is_fast and _unused and os.listdir(_unused[0]) == ["aptui"] and os.listdir(_unused[0] / "aptui") == ["screen"]:
         cache = _unused[0]
     else:
-        cache = _folders_of_nobody / f"cache-{next(_numbers)}"
+        cache = _empty_user_folders / f"cache-{next(_numbers)}"
         (cache / "aptui").mkdir(mode=0o700, parents=True)
-        (_folders_of_nobody / "screen").mkdir(exist_ok=True)
-        (cache / "aptui" / "screen").symlink_to(_folders_of_nobody / "screen")
+        (_empty_user_folders / "screen").mkdir(exist_ok=True)
+        (cache / "aptui" / "screen").symlink_to(_empty_user_folders / "screen")
         _unused[:] = [cache] if is_fast else _unused
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))

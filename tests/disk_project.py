@@ -27,10 +27,10 @@ HOST = dirs.host_platform()
 
 
 class Ran(Struct):
-    """The actions of one engine: `runs` {`source:key[@platform][!]`: count}, `!` = it failed; `said` = its messages to the user."""
+    """The actions of one engine: `runs` {`source:key[@platform][!]`: count}, `!` = it failed; `messages` are for the user."""
 
     runs: Counter[str] = field(default_factory=Counter)
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     analysed: int = 0
     news: list[Notice] = field(default_factory=list)
 
@@ -108,7 +108,7 @@ class Project:
             if opening.is_current:  # as in `aptui batch`, no engine starts if no job is pending
                 opening.close()
                 walk = opening.walk
-                ran.said.extend((*opening.sentences, *(walk.sentences if walk else ())))
+                ran.messages.extend((*opening.sentences, *(walk.sentences if walk else ())))
                 return ran
             engine = loop_engine.Engine(settings, [ran.news.append], is_full_scan=is_full_scan, opening=opening)
             engine.open()
@@ -121,7 +121,7 @@ class Project:
             if isinstance(notice, JobChanged) and notice.is_run and not notice.job_key.startswith("CreateJobs_"):
                 ran.runs[run_name(notice)] += 1
             elif isinstance(notice, EngineMessage):
-                ran.said.append(notice.text)
+                ran.messages.append(notice.text)
         ran.analysed = engine.pipeline.jobs.reports.counts["analysed"]
         return ran
 
@@ -174,8 +174,8 @@ class Project:
                 f"{name}: {mine} here, {theirs} in a clean build"
                 for name, mine, theirs in _unequal(self.statuses(), self.statuses(work))
             ]
-            kept = failed_products(self.cache)
-            mine = {name: data for name, data in self.products().items() if name not in kept}
+            remaining = failed_products(self.cache)
+            mine = {name: data for name, data in self.products().items() if name not in remaining}
             for name, here, there in _unequal(mine, self.products(work)):
                 found.append(f"{name}: {_brief(here)} here, {_brief(there)} in a clean build")
         finally:
@@ -243,9 +243,9 @@ def violations_of_rest(cache: Path) -> list[str]:
                 "SELECT p.ProductName, o.digest FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID"
             )
         )
-        (said,) = connection.execute("PRAGMA integrity_check").fetchone()
-        if said != "ok":
-            found.append(f"integrity_check: {said}")
+        (integrity,) = connection.execute("PRAGMA integrity_check").fetchone()
+        if integrity != "ok":
+            found.append(f"integrity_check: {integrity}")
         found += [f"foreign key: {row}" for row in connection.execute("PRAGMA foreign_key_check")]
         found += [f"intent left: {row}" for row in connection.execute("SELECT run_key, name FROM aptui_intents")]
         found += [
@@ -261,11 +261,11 @@ def violations_of_rest(cache: Path) -> list[str]:
             found.append(
                 f"product '{name}': " + ("no row" if name not in rows else "no file" if name not in files else "other bytes")
             )
-    found += [f"staging: {path.name}" for path in (cache / ".aptui" / "staging").iterdir() if not _is_kept(path)]
+    found += [f"staging: {path.name}" for path in (cache / ".aptui" / "staging").iterdir() if not _is_worker_folder(path)]
     return found
 
 
-def _is_kept(folder: Path) -> bool:
+def _is_worker_folder(folder: Path) -> bool:
     """Whether these paths are the empty folders that a running worker keeps for its next command."""
     word, _, number = folder.name.partition("-")
     is_alive = word == "worker" and Path("/proc", number.partition("-")[0]).exists()

@@ -103,7 +103,7 @@ BY_UUID = "uuid="
 """Prefix of a source that is named by 32 hex digits."""
 CHAIN = "chain"
 """Key of the job that makes intermediates."""
-TWIN = scripter("twin").uuid
+SECOND = scripter("twin").uuid
 ALIKE = "alike"
 """Name of a script builder whose analysis has the same answer for all sources."""
 
@@ -210,7 +210,7 @@ class World:
         self.runs: Counter[str] = Counter()
         self.analyses: Counter[str] = Counter()
         self.order: list[str] = []
-        self.kept: dict[tuple[str, int], dict[str, Digest]] = {}
+        self.stored: dict[tuple[str, int], dict[str, Digest]] = {}
         """{(job, fingerprint): products} of the committed runs, as in a store of results."""
         self.contradictions: list[str] = []
         """Jobs that made different products with the same fingerprint."""
@@ -219,7 +219,7 @@ class World:
         self.commit_fates: dict[str, list[int]] = {}
         self.held: set[str] = set()
         self.unreadable: dict[str, str] = {}
-        self.hears = True
+        self.observes = True
         """Whether the worker observes which files a run opens; a worker cannot observe the files that C libraries open."""
         self.shy: Counter[str] = Counter()
         self.reports_every_step = False
@@ -323,7 +323,7 @@ class World:
         """Products that the engine itself deleted and has not made again: they are not reported as missing."""
         self.missed: dict[str, None] = {}
         """Products deleted by hand that the engine has not noticed yet."""
-        self.told = self.saved = self.ordered = 0
+        self.reported = self.saved = self.ordered = 0
         """Tickets: last one reported to the pipeline as saved, last one saved, last one ordered."""
         self._keys_copied: set[int] = set()
         self._keys_seen = {row[7] for row in self.archive.tables.jobs.values()} | {key for _job, key in self.archive.tables.runs}
@@ -422,7 +422,7 @@ class World:
 
     def _scan_steps(self, *, reassess: bool, is_full: bool) -> Iterator[list[Event]]:
         for folder in self._scanner.folders():
-            event = self._scanner.look(folder, self._next(), reassess=reassess, is_full=is_full)
+            event = self._scanner.compare(folder, self._next(), reassess=reassess, is_full=is_full)
             yield [event or FoldersUnchanged(self._next(), (folder,))]
         yield [ScanFinished(self._next())]
 
@@ -485,8 +485,8 @@ class World:
             moves.append(lambda: self._handle(self.inbox.popleft()))
         if self.saves:
             moves.append(self._save)
-        if self.told < self.saved:
-            moves.append(self._tell_saved)
+        if self.reported < self.saved:
+            moves.append(self._report_saved)
         if self._ready():
             moves.append(self._finish_runs)
         if self.hashes:
@@ -498,11 +498,11 @@ class World:
         if self._scan is not None:
             moves.append(self._scan_step)
         if self.again and not self.inbox:
-            moves.append(self._look_again)
+            moves.append(self._check_again)
         if self._scanner.unfinished and not self.inbox and self._scan is None:
             moves.append(self._let_go_of_unfinished)
         if self.missed:
-            moves.append(self._hear_of_products)
+            moves.append(self._receive_products)
         return moves
 
     # ------------------------------------------------------------------------------------------------------------ the loop
@@ -595,10 +595,10 @@ class World:
         else:
             self.inbox.extend(events)
 
-    def _look_again(self) -> None:
+    def _check_again(self) -> None:
         keys, self.again = frozenset(self.again), {}
         for folder in sorted({parent(key) for key in keys}):
-            event = self._scanner.look(folder, self._next(), again=keys)
+            event = self._scanner.compare(folder, self._next(), again=keys)
             assert isinstance(event, FolderSeen)
             self._post(event)
 
@@ -611,7 +611,7 @@ class World:
         self.again.update(dict.fromkeys(self._scanner.unfinished))
         self._scanner.unfinished = {}
 
-    def _hear_of_products(self) -> None:
+    def _receive_products(self) -> None:
         names, self.missed = self.missed.keys() - self.deleted - self.cache.keys(), {}
         if names:
             self._post(ProductsLost(self._next(), tuple(sorted(names))))
@@ -661,9 +661,9 @@ class World:
             self.archive.save(save.rows)
             self.saved = save.ticket
 
-    def _tell_saved(self) -> None:
-        self.told = self.saved
-        self._post(RowsSaved(self._next(), self.told))
+    def _report_saved(self) -> None:
+        self.reported = self.saved
+        self._post(RowsSaved(self._next(), self.reported))
         self._delete_saved()
 
     def _delete_saved(self) -> None:
@@ -728,8 +728,8 @@ class World:
 
     def _keep_made(self, name: str, fingerprint: int, products: Iterable[Product]) -> None:
         made = {product.name: product.digest for product in products}
-        if self.kept.setdefault((name, fingerprint), made) != made:
-            self.contradictions.append(f"{name} is {made}, and was {self.kept[name, fingerprint]}")
+        if self.stored.setdefault((name, fingerprint), made) != made:
+            self.contradictions.append(f"{name} is {made}, and was {self.stored[name, fingerprint]}")
 
     def _name_of_commit(self, run_key: int) -> str:
         commit = self.pipeline.jobs.committing[run_key]
@@ -842,12 +842,12 @@ class World:
         now = tuple(UsedFile(path, self._stamp(path)) for path in known)
         return replace(result, used=replace(used, files=(*used.files, *now)))
 
-    def _used(self, order: Order, heard: Iterable[str] = (), found: Iterable[str] = ()) -> Used:
+    def _used(self, order: Order, reported: Iterable[str] = (), found: Iterable[str] = ()) -> Used:
         code, tool, began = self.loaded[order.run_key]
         tool = tool if tool == self.tool else "changed while it was used"
         code, tool = self._planned_code if self.blind == "code" else code, self._planned_tool if self.blind == "tool" else tool
         assert not isinstance(order, CopyOrder)
-        files, named = (tuple(UsedFile(path, self._stamp(path)) for path in paths) for paths in (heard, found))
+        files, named = (tuple(UsedFile(path, self._stamp(path)) for path in paths) for paths in (reported, found))
         return Used(code_digest(_code_files(code, tool)), began + 1 + TICK_NS, files, named)
 
     def _path_of(self, root: str, rel: str) -> str:
@@ -944,10 +944,10 @@ class World:
         for other in script.scribbles:
             self.write(other, f"{self.text(other) or ''}\ninfo {self.disk.clock}")
         found = tuple((self._path_of(order.root, rel), _hex(self.text(rel))) for rel in script.reads)
-        heard = [
+        reported = [
             self._path_of(order.root, rel) for rel, _text in self._closure(order.rel, script, text) if rel != key_of(order.rel)
         ]
-        used = self._used(order, heard if self.hears else (), [path for path, _digest in found])
+        used = self._used(order, reported if self.observes else (), [path for path, _digest in found])
         if "FAIL" in lines or f"FAIL {order.job_key}" in lines:
             return RunResult(
                 order.run_key,
@@ -979,8 +979,8 @@ class World:
         names = [(f"{stem}.out", 0, content), *((f"{stem}.{n}", n, f"{content}{n}") for n in script.extras)]
         names += [(name, 100 + n, content) for n, name in enumerate(script.makes)]
         if order.job_key == CHAIN:
-            said = f"\ninfo {sha(content).hex()[:8]}"
-            stages = {name: stage + said * is_told for name, stage, is_told in script.stages}
+            info_line = f"\ninfo {sha(content).hex()[:8]}"
+            stages = {name: stage + info_line * is_reported for name, stage, is_reported in script.stages}
             names = [(name, n, stage) for n, (name, stage) in enumerate(stages.items())]
         products = []
         for name, sub_id, data in names:
@@ -1112,7 +1112,7 @@ def name_of(job: Job) -> str:
     """
     rel = f"{job.source.rel}~{job.source.scan_folder}" if job.source.is_duplicate else job.source.rel
     name = f"{rel}:analyse" if job.is_analysis else f"{rel}@{job.platform}:{job.key}"
-    return f"{name}!twin" if job.builder == TWIN else name
+    return f"{name}!twin" if job.builder == SECOND else name
 
 
 def product_stem(rel: str, key: str) -> str:

@@ -651,7 +651,7 @@ class FakeScanner:
         remembered = {name for name, _part in self._archive.tables.folders} - present
         return [*sorted(present), *sorted(remembered)]
 
-    def look(
+    def compare(
         self, folder: str, seq: int, *, reassess: bool = False, is_full: bool = False, again: frozenset[PathKey] | None = None
     ) -> FolderSeen | None:
         """Return how a folder differs from its stored state; None without a difference."""
@@ -700,9 +700,9 @@ class FakeScanner:
         names = {item.id: item.name for item in self._project.scan_folders}
         for fact in changed:
             meta = metas.get((fact.scan_folder, key_of(fact.rel) + identity.META_SUFFIX))
-            said = identity_said(self._disk.files[names[meta.scan_folder]][meta.rel].text) if meta is not None else None
-            if said is not None:
-                yield fact.key, said
+            parsed = parse_identity(self._disk.files[names[meta.scan_folder]][meta.rel].text) if meta is not None else None
+            if parsed is not None:
+                yield fact.key, parsed
 
     @staticmethod
     def _metas(facts: Mapping[int, Sequence[FileFact]]) -> dict[tuple[int, str], FileFact]:
@@ -714,10 +714,10 @@ class FakeScanner:
         name = next(item.name for item in self._project.scan_folders if item.id == fact.scan_folder)
         text = self._disk.files[name][fact.rel].text
         try:
-            said = json.loads(text)
+            parsed = json.loads(text)
         except ValueError:
             return json.dumps({"file": fact.rel, "error": f"{fact.rel}:1:1: not valid YAML"})
-        sections = {name: {"params": {}, "platforms": {}, **section} for name, section in said.items()}
+        sections = {name: {"params": {}, "platforms": {}, **section} for name, section in parsed.items()}
         return json.dumps({"file": fact.rel, "builders": sections, "places": dict.fromkeys(sections, "2:3")})
 
     def _list(self, folder: str) -> dict[int, list[tuple[str, File]]]:
@@ -768,7 +768,7 @@ def meta_uuid(name: str) -> SourceUuid:
     return SourceUuid(name_uuid(f"meta:{name}".encode()))
 
 
-def identity_said(text: str) -> SourceIdentity | None:
+def parse_identity(text: str) -> SourceIdentity | None:
     """Parse an identity file of the fake disk: None if it is empty, else the identity of the source or its problem."""
     if not text:
         return None

@@ -69,7 +69,7 @@ _SWITCHES = {
     _WORKER: ({"-P", "-X utf8"},),
     _APTUI: (set(), {"-P"}, {"-P", "-X faulthandler"}),
 }
-_KEPT = ("LANG", "LC_ALL", "LC_CTYPE")
+_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE")
 """Variables, besides `PYTHON…`, that an interpreter reads only when it starts; PYTHONPATH can also be set in a forked child."""
 
 
@@ -173,18 +173,20 @@ def _program(command: list[str]) -> tuple[str, set[str]]:
 
 def _key(program: str, environment: dict[str, str]) -> tuple[str, ...]:
     """Return a key; processes with equal keys can be forked from the same process."""
-    kept = () if program == _WORKER else _KEPT  # workers always use UTF-8, so the locale does not matter
-    said = (f"{name}={environment[name]}" for name in sorted(environment) if name.startswith("PYTHON") or name in kept)
-    return (program, *(each for each in said if not each.startswith("PYTHONPATH=")))
+    variables = () if program == _WORKER else _VARIABLES  # workers always use UTF-8, so the locale does not matter
+    entries = (f"{name}={environment[name]}" for name in sorted(environment) if name.startswith("PYTHON") or name in variables)
+    return (program, *(each for each in entries if not each.startswith("PYTHONPATH=")))
 
 
 def _started(program: str, switches: tuple[str, ...], environment: dict[str, str]) -> _Nursery:
     """Start a process to fork from, in a group of its own, so that it does not receive Ctrl+C."""
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     words = [sys.executable, *switches, __file__, str(theirs.fileno()), program, _TOLERATED, " " * _COMMAND_BYTES]
-    room = {**environment, "ROOM": " " * _ENVIRONMENT_BYTES}
+    padded = {**environment, "ROOM": " " * _ENVIRONMENT_BYTES}
     with theirs:
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), env=room, cwd="/", process_group=0)
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), env=padded, cwd="/", process_group=0
+        )
     return _Nursery(mine, process)
 
 
@@ -283,12 +285,12 @@ def _become(
 def _nest(theirs: list[int]) -> list[str]:
     """Fork a waiting child for later forks and return []; in a process forked from that child, return its command line."""
     mine, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    said = dict(os.environ)
+    entries = dict(os.environ)
     if os.fork():
         channel.close()
         nursery = _Nursery(socket.socket(fileno=_lift(mine.fileno())))
         mine.close()
-        Forks({_key(program, said): nursery for program in _PROGRAMS}).stay_on()
+        Forks({_key(program, entries): nursery for program in _PROGRAMS}).stay_on()
         return []
     mine.close()
     for fd in theirs:
@@ -310,8 +312,8 @@ def _say(words: list[str], environment: dict[str, str]) -> None:
     """Make /proc show the command line and environment of a started process; the variables `APTUI_…` come first."""
     with open("/proc/self/stat", encoding="ascii") as file:
         fields = file.read().rpartition(")")[2].split()
-    said = sorted((f"{name}={value}" for name, value in environment.items()), key=lambda each: not each.startswith("APTUI_"))
-    for start, end, parts in ((int(fields[45]), int(fields[46]), words), (int(fields[47]), int(fields[48]), said)):
+    entries = sorted((f"{name}={value}" for name, value in environment.items()), key=lambda each: not each.startswith("APTUI_"))
+    for start, end, parts in ((int(fields[45]), int(fields[46]), words), (int(fields[47]), int(fields[48]), entries)):
         data = b"".join(os.fsencode(part) + b"\0" for part in parts)[: end - start]
         ctypes.memset(start, 0, end - start)
         ctypes.memmove(start, data, len(data))

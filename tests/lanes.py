@@ -66,16 +66,16 @@ class _Watch:
         time.sleep = self._sleep
 
     def _note_sleep(self, seconds: Any, /) -> None:
-        self.hear("time.sleep", (seconds,))
+        self.record("time.sleep", (seconds,))
         self._sleep(seconds)
 
-    def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def record(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Record an audit event; a sleep of zero seconds does not count."""
         if self.breaches is None or threading.get_ident() in self._others or (event == "time.sleep" and not arguments[0] > 0):
             return
         self.breaches.add(f"{_REAL[event]} ({event} {' '.join(map(repr, arguments))[:100]})")
 
-    def judge(self) -> None:
+    def verify(self) -> None:
         """Fail the test if it did something forbidden."""
         if self.breaches:
             done, self.breaches = ", ".join(sorted(self.breaches)), set()
@@ -85,13 +85,13 @@ class _Watch:
 _watch = _Watch()
 
 
-def _hear(event: str, arguments: tuple[Any, ...], real: Container[str] = frozenset(_REAL)) -> None:
+def _record(event: str, arguments: tuple[Any, ...], real: Container[str] = frozenset(_REAL)) -> None:
     """Record only the relevant events, because each call of `id` is an event and a test of the screen makes ten thousand of them.
 
     `real` is a default argument, because globals are already deleted when the interpreter raises its last events.
     """
     if event in real:
-        _watch.hear(event, arguments)
+        _watch.record(event, arguments)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -103,7 +103,7 @@ def pytest_configure(config: pytest.Config) -> None:
     The path of a socket has at most 107 bytes. Engines with a longer folder share a folder in /tmp: with `popen-gw0` in every path,
     the engines of two workers' tests would share it.
     """
-    sys.addaudithook(_hear)
+    sys.addaudithook(_record)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     worker = getattr(config, "workerinput", {}).get("workerid", "")
@@ -142,7 +142,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_runtest_call() -> Generator[None, object, object]:
     """Check the actions of a test and of the set-up of its fixtures."""
     result = yield
-    _watch.judge()
+    _watch.verify()
     return result
 
 
@@ -150,7 +150,7 @@ def pytest_runtest_call() -> Generator[None, object, object]:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
     """Check the actions of the tear-down of its fixtures, and restore the folder for later tests."""
     result = yield
-    _watch.judge()
+    _watch.verify()
     if os.getcwd() != item.stash[_FOLDER]:
         left = os.getcwd()
         os.chdir(item.stash[_FOLDER])

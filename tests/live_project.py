@@ -42,21 +42,21 @@ class Request:
 class Ticker:
     """A component of the loop that polls a condition every `every_s` seconds."""
 
-    def __init__(self, every_s: float = math.inf, look: Callable[[float], object] = bool) -> None:
-        self._every_s, self._look = every_s, look
+    def __init__(self, every_s: float = math.inf, check: Callable[[float], object] = bool) -> None:
+        self._every_s, self._check = every_s, check
 
     def next_deadline(self, now: float) -> float:
         return now + self._every_s
 
     def poll(self, now: float) -> None:
-        self._look(now)
+        self._check(now)
 
 
 class LiveProject(Project):
     """`live` is the engine; `runs` counts its runs since `forget`, in the form of `disk_project.Ran`."""
 
     live: EngineSupervisor
-    desk: RequestHandler
+    handler: RequestHandler
 
     def __init__(self, root: Path, settings: str, *, workers: int = 1) -> None:
         super().__init__(root, settings, workers=workers)
@@ -66,7 +66,7 @@ class LiveProject(Project):
     def running(self, *, skips_start_scan: bool = False) -> Iterator[EngineSupervisor]:
         self.live = EngineSupervisor(self.load(), self.load, skips_start_scan=skips_start_scan)
         self.live.listeners.append(self.news.append)
-        self.desk = RequestHandler(self.live)
+        self.handler = RequestHandler(self.live)
         self.live.open()
         try:
             if not skips_start_scan:
@@ -84,7 +84,7 @@ class LiveProject(Project):
         ticker = Ticker(0.02)
         self.live.parts.append(ticker)
         try:
-            until(is_true, lambda: f"{what or is_true}; {self.said[-5:]}", step=lambda _left_s: self.live.turn())
+            until(is_true, lambda: f"{what or is_true}; {self.messages[-5:]}", step=lambda _left_s: self.live.turn())
         finally:
             self.live.parts.remove(ticker)
 
@@ -114,7 +114,7 @@ class LiveProject(Project):
 
     def ask(self, verb: port.Verb, client: int = 1) -> Request:
         request = Request(verb, client)
-        self.desk.take(request)
+        self.handler.take(request)
         self.until(lambda: request.is_over, str(verb))
         return request
 
@@ -130,7 +130,7 @@ class LiveProject(Project):
         self.news.clear()
 
     @property
-    def said(self) -> list[str]:
+    def messages(self) -> list[str]:
         return [notice.text for notice in self.news if isinstance(notice, EngineMessage)]
 
     @property

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 PLATFORMS = {"Platform linux": {"tags": "tools"}, "Platform pc": {"tags": "tools"}, "Platform ios": {"tags": "mobile"}}
 RULES = {"RC txt": {"glob": "*.txt", "params": "copy"}, "RC ini": {"glob": "*.ini", "params": "copy"}}
@@ -93,9 +93,9 @@ def read_output(text: str) -> Run:
     """Return the lines that LyTestTools reads from the standard output."""
     run = Run()
     for line in text.splitlines():
-        window, _, said = line.partition(": ")
-        if window and said:
-            _digest(run, said)
+        window, _, content = line.partition(": ")
+        if window and content:
+            _digest(run, content)
     return run
 
 
@@ -104,9 +104,9 @@ def read_log(path: Path) -> list[Run]:
     runs, run, before = [], Run(), ""
     for line in path.read_text().splitlines():
         fields = line.strip().split("~~", 4)
-        window, _, said = (fields[4] if len(fields) > 4 else "").partition("~~")
+        window, _, content = (fields[4] if len(fields) > 4 else "").partition("~~")
         if window and window != "none":
-            _digest(run, said)
+            _digest(run, content)
         elif window == "none" and "AzFramework File Logging New Run" in before and run.lines:
             runs.append(run)
             run = Run()
@@ -114,10 +114,10 @@ def read_log(path: Path) -> list[Run]:
     return [*runs, run] if run.lines else runs
 
 
-def _digest(run: Run, said: str) -> None:
-    run.lines.append(said)
+def _digest(run: Run, content: str) -> None:
+    run.lines.append(content)
     for name, pattern in _NUMBERS.items():
-        if match := re.match(pattern, said):
+        if match := re.match(pattern, content):
             numbers = [float(text) if "." in text else int(text) for text in match.groups()]
             run.numbers[name] = numbers[0] if len(numbers) == 1 else (int(numbers[0]), int(numbers[1]))
 
@@ -150,18 +150,18 @@ class Driven:
 
         return until(found, f"{name} in the log")[0]
 
-    def until_logged(self, said: str) -> None:
+    def until_logged(self, content: str) -> None:
         """Wait for a line in the log of the last run."""
 
         def is_there() -> bool:
             assert self.process.poll() is None, "the program has ended"
-            return said in read_log(self._log)[-1].lines
+            return content in read_log(self._log)[-1].lines
 
-        until(is_there, said)
+        until(is_there, content)
 
     def connect(self) -> None:
         """Connect to the control channel."""
-        self._channel = socket.create_connection(("127.0.0.1", self.port("Control Port")), timeout=PATIENCE_S)
+        self._channel = socket.create_connection(("127.0.0.1", self.port("Control Port")), timeout=TIMEOUT_S)
 
     def ask(self, command: str) -> str:
         """Send a command and return the answer."""
@@ -176,7 +176,7 @@ class Driven:
         assert self._channel is not None
         self._channel.sendall(command.encode())
 
-    def heard(self) -> str:
+    def receive(self) -> str:
         """Return the next message."""
         assert self._channel is not None
         return self._channel.recv(4096).decode()
@@ -184,7 +184,7 @@ class Driven:
     def end(self) -> int:
         """Wait for its end and return the exit code."""
         try:
-            return self.process.wait(PATIENCE_S)
+            return self.process.wait(TIMEOUT_S)
         finally:
             self.close()
 

@@ -103,7 +103,7 @@ async def _cast(here: Scene) -> str:
             if pressed.startswith("play "):
                 for piece in _pieces(here.notices(), int(pressed.split()[1])):
                     for notice in piece:
-                        app.session.tell(notice)
+                        app.session.report(notice)
                     await take(app, seconds)
             else:
                 await hands.press(*pressed.split())
@@ -112,9 +112,9 @@ async def _cast(here: Scene) -> str:
     return svg_of(frames, CAST_SIZE[0], poster=len(frames) // 4)
 
 
-def _pieces(said: list[Notice], count: int) -> Iterator[list[Notice]]:
+def _pieces(recorded_notices: list[Notice], count: int) -> Iterator[list[Notice]]:
     """Yield the notices of the build, in `count` pieces of equal length."""
-    built = [each for each in said if isinstance(each, (JobChanged, Progress))]
+    built = [each for each in recorded_notices if isinstance(each, (JobChanged, Progress))]
     step = -(-len(built) // count)
     for start in range(0, len(built), step):
         yield built[start : start + step]
@@ -124,17 +124,17 @@ def _set_to_work(here: Scene, engine: Engine) -> None:
     """Make a failed job fail again, and show running jobs."""
     from tests.tui.scene import NOW_MS
 
-    said = here.notices()
-    jobs = [each for each in said if isinstance(each, JobChanged)]
-    engine.tell(next(replace(each, completed_ms=NOW_MS - 2_000) for each in reversed(jobs) if each.status == "failed"))
+    recorded_notices = here.notices()
+    jobs = [each for each in recorded_notices if isinstance(each, JobChanged)]
+    engine.report(next(replace(each, completed_ms=NOW_MS - 2_000) for each in reversed(jobs) if each.status == "failed"))
     running = [
         each
         for each in jobs
         if each.status == "processing" and each.source.startswith(("textures/", "models/")) and each.platform == "linux"
     ]
     for notice in running[-4:]:
-        engine.tell(notice)
-    engine.tell(next(each for each in reversed(said) if isinstance(each, Progress) and each.jobs_running == 4))
+        engine.report(notice)
+    engine.report(next(each for each in reversed(recorded_notices) if isinstance(each, Progress) and each.jobs_running == 4))
 
 
 def _plain(svg: str) -> str:

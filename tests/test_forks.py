@@ -146,7 +146,7 @@ def asking(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def told_of_its_worker(project: Path) -> tuple[bytes, int, str]:
+def describe_worker(project: Path) -> tuple[bytes, int, str]:
     """Return the command line of the worker that ran the job, the pid of its parent, and its line of /proc/PID/stat."""
     stat = (project / "Cache/linux/a.stat").read_text()
     return (project / "Cache/linux/a.command").read_bytes(), int(stat.rpartition(")")[2].split()[1]), stat
@@ -156,11 +156,11 @@ def told_of_its_worker(project: Path) -> tuple[bytes, int, str]:
 def test_workers_of_a_forked_aptui_are_forked_as_its_children(asking: Path, switches: tuple[str, ...]) -> None:
     with aptui(asking, "batch", switches=switches) as process:
         assert is_forked(process)
-        said, errors = process.communicate()
+        output, errors = process.communicate()
 
-    command, parent, _ = told_of_its_worker(asking)
+    command, parent, _ = describe_worker(asking)
     assert process.returncode == 0, errors
-    assert "1 job run" in said
+    assert "1 job run" in output
     assert parent == process.pid
     assert command.startswith(b"\0".join(word.encode() for word in python_command()))
     assert command.endswith(b"\0\0")
@@ -172,7 +172,7 @@ def test_workers_are_not_forked_if_aptui_was_not_forked(asking: Path) -> None:
         assert not is_forked(process)
         process.communicate()
 
-    command, parent, _ = told_of_its_worker(asking)
+    command, parent, _ = describe_worker(asking)
     assert parent == process.pid
     assert not command.endswith(b"\0\0")
 
@@ -188,7 +188,7 @@ def test_engine_survives_the_forked_process_that_started_the_engine(asking: Path
         process.communicate()
 
     assert session == engine["pid"]
-    assert told_of_its_worker(asking)[1] == engine["pid"]
+    assert describe_worker(asking)[1] == engine["pid"]
     assert places.process_start(engine["pid"]) == 0
 
 
@@ -206,7 +206,7 @@ def test_children_of_a_forked_aptui_end_when_aptui_is_killed(asking: Path) -> No
 def test_caller_gets_the_exit_status_and_errors_of_a_forked_aptui(asking: Path) -> None:
     with aptui(asking, "bach") as process:
         assert is_forked(process)
-        _said, errors = process.communicate()
+        _message, errors = process.communicate()
 
     assert "there is no verb 'bach'" in errors
     assert process.returncode == 3

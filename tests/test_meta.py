@@ -418,8 +418,8 @@ def test_every_module_has_a_test_module_of_its_name_or_names_another_one() -> No
         if file.name == "__init__.py" or (tests / place.parent / f"test_{file.name}").is_file():
             continue
         essay = file.read_text(encoding="utf-8").split('"""', 2)[1]
-        said = re.search(r"Tests: `(tests/[\w/]+\.py)`", essay)
-        if said is None or not (tests.parent / said[1]).is_file():
+        named_test = re.search(r"Tests: `(tests/[\w/]+\.py)`", essay)
+        if named_test is None or not (tests.parent / named_test[1]).is_file():
             lost.append(str(place))
 
     assert lost == []
@@ -455,13 +455,13 @@ def test_wrongly_skipped_tests_of_two_runs_are_reported(
 
 def test_source_distribution_contains_exactly_the_tracked_files() -> None:
     with open(REPOSITORY / "pyproject.toml", "rb") as file:
-        told = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+        included = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
     listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip(MACHINE + "no clone")
     tracked = {name.partition("/")[0] for name in listed.stdout.splitlines()}
 
-    assert {f"/{name}" for name in tracked} == {*told, "/pyproject.toml"}
+    assert {f"/{name}" for name in tracked} == {*included, "/pyproject.toml"}
 
 
 def test_every_dependency_has_a_version_limit_and_a_locked_version() -> None:

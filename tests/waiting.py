@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 """Default timeout (seconds): far more than a busy machine needs."""
 _EVERY_S, _SELDOM_S = 0.005, 0.5
 """Minimum and maximum pause between two checks (seconds). Between these limits the pause equals the duration of the last check."""
@@ -17,13 +17,13 @@ Step = Callable[[float], object]
 """Function that is called between two checks with the remaining seconds."""
 
 
-def came(is_so: Callable[[], T], patience_s: float = PATIENCE_S, step: Step | None = None) -> T:
+def came(is_so: Callable[[], T], timeout_s: float = TIMEOUT_S, step: Step | None = None) -> T:
     """Check until a condition is true, for at most `patience_s` seconds; return the result of the last check."""
-    end_s = time.monotonic() + patience_s
+    end_s = time.monotonic() + timeout_s
     began_s = time.monotonic()
-    while not (found := is_so()) and (left_s := end_s - (looked_s := time.monotonic())) > 0:
+    while not (found := is_so()) and (left_s := end_s - (checked_s := time.monotonic())) > 0:
         if step is None:
-            time.sleep(min(max(_EVERY_S, min(looked_s - began_s, _SELDOM_S)), left_s))
+            time.sleep(min(max(_EVERY_S, min(checked_s - began_s, _SELDOM_S)), left_s))
         else:
             step(left_s)
         began_s = time.monotonic()
@@ -31,27 +31,27 @@ def came(is_so: Callable[[], T], patience_s: float = PATIENCE_S, step: Step | No
 
 
 def until(
-    is_so: Callable[[], T], what: str | Callable[[], str] = "it", patience_s: float = PATIENCE_S, step: Step | None = None
+    is_so: Callable[[], T], what: str | Callable[[], str] = "it", timeout_s: float = TIMEOUT_S, step: Step | None = None
 ) -> T:
     """Check until a condition is true, and return its result; after the timeout, fail with `what`."""
-    found = came(is_so, patience_s, step)
-    assert found, _in_vain(what, patience_s)
+    found = came(is_so, timeout_s, step)
+    assert found, _in_vain(what, timeout_s)
     return found
 
 
 async def until_async(
     is_so: Callable[[], T],
     what: str | Callable[[], str] = "it",
-    patience_s: float = PATIENCE_S,
+    timeout_s: float = TIMEOUT_S,
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> T:
     """Check until a condition is true while the loop runs, and return its result; after the timeout, fail with `what`."""
-    end_s = time.monotonic() + patience_s
+    end_s = time.monotonic() + timeout_s
     while not (found := is_so()):
-        assert time.monotonic() < end_s, _in_vain(what, patience_s)
+        assert time.monotonic() < end_s, _in_vain(what, timeout_s)
         await pause(_EVERY_S)
     return found
 
 
-def _in_vain(what: str | Callable[[], str], patience_s: float) -> str:
-    return f"not within {patience_s:g} s: {what() if callable(what) else what}"
+def _in_vain(what: str | Callable[[], str], timeout_s: float) -> str:
+    return f"not within {timeout_s:g} s: {what() if callable(what) else what}"

@@ -66,8 +66,8 @@ DRAFTS = {"a.txt": "draft draft\na", "b.bin": "draft"}
 def test_batch_makes_finals_by_default(run: Run, project: Path) -> None:
     code, out, _ = run("batch", "--json", "--require", "final")
 
-    told = json.loads(out)
-    assert (code, told["jobs_run"], told["drafts"]) == (0, 4, [])
+    summary = json.loads(out)
+    assert (code, summary["jobs_run"], summary["drafts"]) == (0, 4, [])
     assert products(project) == FINALS
 
 
@@ -79,9 +79,9 @@ def test_batch_with_the_draft_option_postpones_finals(run: Run, project: Path) -
     again = json.loads(run("batch", "--draft", "--json")[1])["jobs_run"]
     later = json.loads(run("batch", "--json")[1])
 
-    told = json.loads(out)
-    assert (code, told["jobs_run"]) == (0, 2)
-    assert [(each["source"], each["builder"]) for each in told["drafts"]] == [("a.up", "upper"), ("b.st", "stamp")]
+    summary = json.loads(out)
+    assert (code, summary["jobs_run"]) == (0, 2)
+    assert [(each["source"], each["builder"]) for each in summary["drafts"]] == [("a.up", "upper"), ("b.st", "stamp")]
     assert left == DRAFTS
     assert [job["draft"] for job in listed] == [True, True]
     assert shown.count("completed, draft") == 2

@@ -74,7 +74,7 @@ def failure(number: int, error: str, *, status: str = "failed", builder: str = "
     )
 
 
-def told(limit: StopAfter, *news: JobChanged) -> tuple[str, int]:
+def outcome_of(limit: StopAfter, *news: JobChanged) -> tuple[str, int]:
     stops: list[int] = []
     counter = FailureCounter(limit, lambda: stops.append(1))
     for notice in news:
@@ -85,22 +85,22 @@ def told(limit: StopAfter, *news: JobChanged) -> tuple[str, int]:
 def test_stop_after_limit_stops_the_engine_only_once() -> None:
     news = [failure(number, f"error {number}") for number in range(5)]
 
-    assert told(StopAfter(3), *news[:2]) == ("", 0)
-    assert told(StopAfter(3), *news) == ("3 failures", 1)
+    assert outcome_of(StopAfter(3), *news[:2]) == ("", 0)
+    assert outcome_of(StopAfter(3), *news) == ("3 failures", 1)
 
 
 def test_stop_after_limit_counts_neither_a_repeated_failure_nor_a_success() -> None:
-    assert told(StopAfter(2), failure(1, "a"), failure(1, "a"), failure(2, "", status="completed")) == ("", 0)
+    assert outcome_of(StopAfter(2), failure(1, "a"), failure(1, "a"), failure(2, "", status="completed")) == ("", 0)
 
 
 def test_failures_that_differ_only_in_names_and_numbers_have_the_same_cause() -> None:
     limit = StopAfter(2, is_same_cause=True)
 
-    assert told(limit, failure(1, "a.png:1: no 'x'"), failure(2, "disk is gone")) == ("", 0)
-    assert told(limit, failure(1, "cannot read textures/a.png at 17"), failure(2, "cannot read b/c.png at 9")) == (
+    assert outcome_of(limit, failure(1, "a.png:1: no 'x'"), failure(2, "disk is gone")) == ("", 0)
+    assert outcome_of(limit, failure(1, "cannot read textures/a.png at 17"), failure(2, "cannot read b/c.png at 9")) == (
         "2 failures with the same cause: cannot read … at …", 1,
     )  # fmt: skip
-    assert told(limit, failure(1, "no"), failure(2, "no", builder="audio")) == ("", 0)
+    assert outcome_of(limit, failure(1, "no"), failure(2, "no", builder="audio")) == ("", 0)
 
 
 def test_masked_error_has_no_paths_and_no_numbers() -> None:
@@ -126,7 +126,7 @@ def test_job_count_is_partial_until_all_files_are_scanned_and_analysed(changes: 
 
 
 @pytest.mark.parametrize(
-    ("pending", "is_partial", "said"),
+    ("pending", "is_partial", "message"),
     [
         (7, False, ", 7 not tried,"),
         (7, True, ", at least 7 not tried,"),
@@ -135,13 +135,13 @@ def test_job_count_is_partial_until_all_files_are_scanned_and_analysed(changes: 
     ],
 )
 def test_summary_of_a_stopped_run_counts_the_known_pending_jobs(
-    capsys: pytest.CaptureFixture[str], pending: int, said: str, *, is_partial: bool
+    capsys: pytest.CaptureFixture[str], pending: int, message: str, *, is_partial: bool
 ) -> None:
     summary = Summary(jobs_failed=2, jobs_pending=pending, stopped_after="2 failures", is_count_partial=is_partial)
 
     summary.print_summary()
 
-    assert said in capsys.readouterr().out
+    assert message in capsys.readouterr().out
     assert (summary.to_json()["jobs_pending"], summary.to_json()["pending_is_all"]) == (pending, not is_partial)
 
 

@@ -20,7 +20,7 @@ import pytest
 from homes import own_project
 from msgspec.structs import replace
 from verb_project import Run, runner
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 from aptui import __version__
 from aptui.batch import run as batch_run
@@ -156,8 +156,8 @@ workers:"""
 
     suite = ET.parse(project / "report.xml").getroot()[0]
     flaky = {case.get("name"): [(each.get("type"), each.get("message")) for each in case.iter("flakyFailure")] for case in suite}
-    told = [("exit 75", "an earlier run of this job failed: exit 75")]
-    assert {name: runs for name, runs in flaky.items() if runs} == {"a.odd@linux:odd": told, "a.odd@server:odd": told}
+    reported = [("exit 75", "an earlier run of this job failed: exit 75")]
+    assert {name: runs for name, runs in flaky.items() if runs} == {"a.odd@linux:odd": reported, "a.odd@server:odd": reported}
     assert (suite.get("flakes"), suite.get("failures")) == ("2", "0")
     found = {"source": "a.odd", "platform": "linux", "job_key": "odd", "builder": "odd", "failed_of": "exit 75"}
     assert (code, again) == (0, 1)
@@ -328,7 +328,7 @@ def test_signal_ends_a_batch_cleanly_with_exit_code_130(project: Path, number: s
     try:
         until((project / "Cache" / "linux" / "a.txt").exists, "the first product")
         engine.send_signal(number)
-        out, err = engine.communicate(timeout=PATIENCE_S)
+        out, err = engine.communicate(timeout=TIMEOUT_S)
     finally:
         engine.kill()
 
@@ -352,7 +352,7 @@ def test_batch_on_a_locked_cache_has_exit_code_4(run: Run, project: Path) -> Non
         _, status, _ = run("status", "--json")
     finally:
         engine.terminate()
-        engine.wait(PATIENCE_S)
+        engine.wait(TIMEOUT_S)
 
     assert code == 4
     assert f"process {engine.pid}" in err

@@ -79,10 +79,10 @@ def hub(bench: Bench) -> None:
             file.write("touched\n")
         settle()
         cost = run(aptui(folder))
-        said = json.loads(cost.output[cost.output.index("{") :])
-        if said["jobs_run"] != expected[what]:
-            raise SystemExit(f"touching {path} ran {said['jobs_run']} jobs, not {expected[what]}")
-        say("hub", f"touching {what}: {said['jobs_run']} jobs, {cost.wall_s:.2f} s")
+        summary = json.loads(cost.output[cost.output.index("{") :])
+        if summary["jobs_run"] != expected[what]:
+            raise SystemExit(f"touching {path} ran {summary['jobs_run']} jobs, not {expected[what]}")
+        say("hub", f"touching {what}: {summary['jobs_run']} jobs, {cost.wall_s:.2f} s")
 
 
 ROWS = {"hub": hub}

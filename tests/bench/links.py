@@ -136,15 +136,16 @@ def product_links(bench: Bench) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     meets, inserts, joins = [], [], []
     for count in _COUNTS:
-        declares, meeting, nobody = map(min, zip(*(_measure(folder, count) for _run in range(bench.runs)), strict=True))
+        declares, meeting, undeclared = map(min, zip(*(_measure(folder, count) for _run in range(bench.runs)), strict=True))
         insert = min(_plain_insert(folder, count) for _run in range(bench.runs))
         join = _naive_join(count)
-        meets.append(max(meeting - nobody, 1e-6))
+        meets.append(max(meeting - undeclared, 1e-6))
         inserts.append(insert)
         joins.append(join)
         say(
             f"product links, {count:,}",
-            f"declared in {declares:.3f} s; met in {meeting:.3f} s, the same products alone {nobody:.3f} s: + {meets[-1]:.3f} s, "
+            f"declared in {declares:.3f} s; met in {meeting:.3f} s, the same products alone {undeclared:.3f} s: "
+            f"+ {meets[-1]:.3f} s, "
             f"{meets[-1] / insert:.1f} × plain insert ({insert:.3f} s), {meets[-1] / join:.2f} × naive join ({join:.3f} s)",
         )
     for name, times in (("meeting", meets), ("plain insert", inserts), ("naive join", joins)):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.bench.__main__ import Bench
 
 ROWS: dict[str, Callable[[Bench], None]] = {}
-_PATIENCE_S = 300.0
+_TIMEOUT_S = 300.0
 _SAVES = 120
 _GAP_S = 0.2
 _SLOW_S = 0.012
@@ -56,7 +56,7 @@ class Engine:
         with (project / "serve.log").open("ab") as log:
             command = [sys.executable, "-m", "aptui", "serve", "--detached", "--project", str(project)]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while True:
             try:
                 self.client = EngineClient.connect(places.socket_path(self.cache))
@@ -68,11 +68,11 @@ class Engine:
 
     def status(self) -> dict[str, object]:
         """Return the status of the engine."""
-        return self.client.ask(port.ReadStatus(), _PATIENCE_S)
+        return self.client.ask(port.ReadStatus(), _TIMEOUT_S)
 
     def until(self, is_true: Callable[[], bool], every_s: float = 0.02) -> float:
         """Wait until the condition is true; return the time."""
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while not is_true():
             if time.monotonic() > deadline:
                 raise SystemExit("it does not come to that: no figure")
@@ -222,7 +222,7 @@ def _bare_watcher(sources: Path, products: Path) -> Iterator[None]:
         os.waitpid(pid, 0)
 
 
-def _watch_bare(sources: Path, products: Path, told: int) -> None:
+def _watch_bare(sources: Path, products: Path, ready_fd: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = libc.inotify_init1(0)
     folders = {}
@@ -230,7 +230,7 @@ def _watch_bare(sources: Path, products: Path, told: int) -> None:
         folders[libc.inotify_add_watch(descriptor, os.fsencode(folder), _IN_CLOSE_WRITE)] = folder
         os.makedirs(products / os.path.relpath(folder, sources), exist_ok=True)
     journal = os.open(products / "journal", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-    os.write(told, b".")
+    os.write(ready_fd, b".")
     while True:
         data, at = os.read(descriptor, 65536), 0
         while at < len(data):
@@ -312,7 +312,7 @@ def _until_current(engine: Engine, sources: Path, paths: list[str], below: str =
         ended = engine.rest()
         if all(_is_same(sources / path, products / f"{below}{path}".lower()) for path in paths):
             return ended
-        if time.monotonic() - ended > _PATIENCE_S:
+        if time.monotonic() - ended > _TIMEOUT_S:
             raise SystemExit("products are missing: no figure")
         time.sleep(0.05)
 
@@ -459,7 +459,7 @@ def live_verbs(bench: Bench) -> None:
 def _settle_s(project: Path) -> float:
     with EngineClient.connect(places.socket_path(project / "Cache")) as client:
         began = time.perf_counter()
-        client.ask(port.Settle(), _PATIENCE_S)
+        client.ask(port.Settle(), _TIMEOUT_S)
         return time.perf_counter() - began
 
 

@@ -168,15 +168,15 @@ def _compared(one: Callable[[], float], bare: Callable[[], float], pairs: int) -
         for which in (0, 1) if number % 2 else (1, 0):
             (without if which else with_it).append((bare if which else one)())
     dice = random.Random(1)
-    said = []
+    output = []
     for part in (0.1, 0.25, 0.5):
         cost = _excess(with_it, without, part)
         drawn = sorted(_excess(dice.choices(with_it, k=pairs), dice.choices(without, k=pairs), part) for _ in range(_DRAWS))
         low, high = drawn[_DRAWS // 20], drawn[-_DRAWS // 20]
-        said.append(
+        output.append(
             f"{part:.0%} of runs below {_quantile(without, part):,.0f} µs without: {cost:+.2f} % ({low:+.2f} … {high:+.2f})"
         )
-    return f"{pairs} pairs; " + "; ".join(said)
+    return f"{pairs} pairs; " + "; ".join(output)
 
 
 def _excess(with_it: list[float], without: list[float], part: float) -> float:
@@ -204,10 +204,10 @@ def in_the_engine(folder: Path, count: int, kind: str) -> str:
     for number in range(count):
         (project / "assets" / f"{number}.q").write_text(str(number))
     environment = {**os.environ, **{f"XDG_{home}_HOME": str(folder / "xdg") for home in ("CACHE", "CONFIG", "STATE")}}
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", _ENGINE, str(project)], env=environment, check=True, capture_output=True, text=True
     ).stdout
-    spent_us, calls, all_us = (float(word) for word in said.split("COST")[1].split())
+    spent_us, calls, all_us = (float(word) for word in output.split("COST")[1].split())
     return (
         f"{kind}: {spent_us / count:.1f} µs a job in {calls / count:.1f} calls, of {all_us / count:,.0f} µs of the engine's: "
         f"{100 * spent_us / all_us:.2f} %"

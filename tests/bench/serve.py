@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tests.bench.live import Engine
 
 ROWS: dict[str, Callable[[Bench], None]] = {}
-_PATIENCE_S = 300.0
+_TIMEOUT_S = 300.0
 _SAVES = 60
 _GAP_S = 0.2
 _CLIENTS = 1_000
@@ -88,7 +88,7 @@ def notify(bench: Bench) -> None:
         say("notify", "no inotifywait (inotify-tools): no figure")
         return
     project, sources = own_project(bench, "notify")
-    _add_room(project)
+    _add_rows(project)
     chosen = random.Random(7).sample(bench.paths, min(_SAVES, len(bench.paths)))
     with engine_of(project) as engine, gateway_of(project) as (url, token, _pid):
         ours, theirs = _saves(engine, sources, chosen, url, token)
@@ -100,7 +100,7 @@ def notify(bench: Bench) -> None:
     )
 
 
-def _add_room(project: Path) -> None:
+def _add_rows(project: Path) -> None:
     with (project / "aptui.yaml").open("a") as file:
         file.write(f"serve: {{port: 0, clients_limit: {_CLIENTS + 8}}}\n")
 
@@ -116,7 +116,7 @@ def _saves(engine: Engine, sources: Path, chosen: list[str], url: str, token: st
 
     products = engine.cache / "linux"
     command = ["inotifywait", "-m", "-r", "-q", "-e", "moved_to,close_write,create", "--format", "%w%f", str(products)]
-    heard: queue.Queue[tuple[str, float]] = queue.Queue()
+    received: queue.Queue[tuple[str, float]] = queue.Queue()
     ours, theirs = [], []
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as peer,
@@ -124,7 +124,7 @@ def _saves(engine: Engine, sources: Path, chosen: list[str], url: str, token: st
     ):
         assert peer.stdout is not None
         threading.Thread(
-            target=lambda: [heard.put((line.rstrip("\n"), time.perf_counter())) for line in peer.stdout or ()], daemon=True
+            target=lambda: [received.put((line.rstrip("\n"), time.perf_counter())) for line in peer.stdout or ()], daemon=True
         ).start()
         time.sleep(3.0)  # wait until the watches are active and all sources are old enough to be trusted
         for number, path in enumerate(chosen):
@@ -132,13 +132,13 @@ def _saves(engine: Engine, sources: Path, chosen: list[str], url: str, token: st
             began = time.perf_counter()
             (sources / path).write_bytes(b"%d\n" % number + random.Random(number).randbytes(64))
             while True:
-                found = client.next_notice(_PATIENCE_S)
+                found = client.next_notice(_TIMEOUT_S)
                 if found is None:
                     raise SystemExit("no word came: no figure")
                 if isinstance(found.notice, AssetChanged) and found.notice.asset.path == path.lower():
                     break
             ours.append(time.perf_counter() - began)
-            while (event := heard.get(timeout=_PATIENCE_S))[0] != str(products / path.lower()):
+            while (event := received.get(timeout=_TIMEOUT_S))[0] != str(products / path.lower()):
                 pass
             theirs.append(event[1] - began)
         peer.terminate()
@@ -152,7 +152,7 @@ def _saves(engine: Engine, sources: Path, chosen: list[str], url: str, token: st
 def subscribers(bench: Bench) -> None:
     """Run every job again, alternately with a thousand clients that are notified of each, and without clients."""
     project, _sources = own_project(bench, "subscribers")
-    _add_room(project)
+    _add_rows(project)
     none: list[_Cost] = []
     many: list[_Cost] = []
     with engine_of(project) as engine:
@@ -161,14 +161,14 @@ def subscribers(bench: Bench) -> None:
             none.append(_again(engine))
             with gateway_of(project) as (url, token, pid), _crowd(url, token) as crowd:
                 many.append(_again(engine, pid, crowd.pid))
-                heard = _heard(crowd)
+                received = _received(crowd)
     wall, own = (statistics.median(each[at] for each in many) / statistics.median(each[at] for each in none) for at in (0, 1))
     gateway_s, clients_s = (statistics.median(each[at] for each in many) for at in (2, 3))
     say(
         "subscribers",
         f"{bench.count:,} jobs, none {_walls(none)}, {_CLIENTS:,} clients {_walls(many)}: {wall:.2f} × (target ≤ 1.10), "
         f"the engine's own processor time {own:.2f} ×, the gateway's {gateway_s:.1f} s, the clients' {clients_s:.1f} s; "
-        f"{heard}; {_load()}",
+        f"{received}; {_load()}",
     )
 
 
@@ -184,7 +184,7 @@ def _walls(costs: list[_Cost]) -> str:
 def _again(engine: Engine, *others: int) -> _Cost:
     """Run every job again and return the cost up to the end of the engine's work."""
     began, processor, theirs = time.perf_counter(), engine.processor_s(), [processor_s(pid) for pid in others]
-    engine.client.ask(port.ReprocessJobs(("*",)), _PATIENCE_S)
+    engine.client.ask(port.ReprocessJobs(("*",)), _TIMEOUT_S)
     engine.rest()
     gateway_s, clients_s = (processor_s(pid) - before for pid, before in zip(others, theirs, strict=True)) if others else (0.0, 0.0)
     return time.perf_counter() - began, engine.processor_s() - processor, gateway_s, clients_s
@@ -204,7 +204,7 @@ def _crowd(url: str, token: str) -> Iterator[subprocess.Popen[str]]:
             process.terminate()
 
 
-def _heard(crowd: subprocess.Popen[str]) -> str:
+def _received(crowd: subprocess.Popen[str]) -> str:
     """Let the clients print their notices."""
     assert crowd.stdin is not None
     assert crowd.stdout is not None
@@ -222,7 +222,7 @@ class _Subscriber:
 
     def __init__(self, url: str, token: str, number: int, *, keeps: bool) -> None:
         place = urlsplit(url)
-        self.kept, self.heard_bytes, self._keeps = bytearray(), 0, keeps
+        self.stored, self.received_bytes, self._keeps = bytearray(), 0, keeps
         self.socket = socket.create_connection((place.hostname or "", place.port or 80), 30)
         self._open(f"{place.hostname}:{place.port}", token)
         hello = json.dumps({"id": 1, "request": "hello", "protocol": 1, "client": f"subscriber {number}"}).encode()
@@ -258,16 +258,16 @@ Sec-WebSocket-Extensions: permessage-deflate
         """Read the received data."""
         with contextlib.suppress(BlockingIOError):
             if self._keeps:
-                self.kept += self.socket.recv(len(_SINK))
+                self.stored += self.socket.recv(len(_SINK))
             else:
-                self.heard_bytes += self.socket.recv_into(_SINK, len(_SINK), socket.MSG_TRUNC)
+                self.received_bytes += self.socket.recv_into(_SINK, len(_SINK), socket.MSG_TRUNC)
 
     def live(self) -> None:
         """Send a pong without waiting for a ping, because the kernel drops the server's pings with all other data."""
         self.socket.send(b"\x8a\x80\0\0\0\0")
 
 
-def _told(stream: bytes) -> Counter[str]:
+def _count_notifications(stream: bytes) -> Counter[str]:
     """Return how often a gateway sent each notification after its welcome."""
     found: Counter[str] = Counter()
     at = 0
@@ -289,7 +289,7 @@ def _told(stream: bytes) -> Counter[str]:
 def _subscribe(count: int) -> None:
     url, token = os.environ["APTUI_URL"], os.environ["APTUI_TOKEN"]
     clients = {each.socket.fileno(): each for each in (_Subscriber(url, token, at, keeps=not at) for at in range(count))}
-    witness = next(iter(clients.values()))
+    recorder = next(iter(clients.values()))
     poll = select.epoll()
     for number in clients:
         poll.register(number, select.EPOLLIN)
@@ -303,9 +303,11 @@ def _subscribe(count: int) -> None:
             elif not sys.stdin.readline():
                 return
             else:
-                least = min(each.heard_bytes for each in clients.values() if each is not witness)
-                told = ", ".join(f"{name} {often:,}" for name, often in sorted(_told(bytes(witness.kept)).items()))
-                print(f"each client heard {least:,} bytes or more, the witness {len(witness.kept):,}: {told}", flush=True)
+                least = min(each.received_bytes for each in clients.values() if each is not recorder)
+                counts = ", ".join(
+                    f"{name} {often:,}" for name, often in sorted(_count_notifications(bytes(recorder.stored)).items())
+                )
+                print(f"each client received {least:,} bytes or more, the recorder {len(recorder.stored):,}: {counts}", flush=True)
         if time.monotonic() > alive_at:
             alive_at = time.monotonic() + _ALIVE_S
             for each in clients.values():
@@ -323,7 +325,7 @@ def file_serving(bench: Bench) -> None:
         say("file-serving", f"no {' and '.join(missing)}: no figure")
         return
     project, sources = own_project(bench, "files")
-    _add_room(project)
+    _add_rows(project)
     for size in _SIZES:
         (sources / f"{size}.bin").write_bytes(random.Random(size).randbytes(size))
     texts = []

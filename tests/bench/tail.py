@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-_TOLD_US = 1000.0
+_MIN_US = 1000.0
 """Spans shorter than this (microseconds) are not listed."""
 
 
@@ -72,7 +72,7 @@ def _explain_one(sample: Sample, spans: list[Span]) -> str:
 
 
 def _is_long(span: Span) -> bool:
-    return span.ended_us - span.began_us >= _TOLD_US
+    return span.ended_us - span.began_us >= _MIN_US
 
 
 def _covered_us(spans: list[Span], began_us: float, ended_us: float) -> float:

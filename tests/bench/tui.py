@@ -25,26 +25,26 @@ from tests.bench import generate, tui_widgets
 from tests.bench.__main__ import Bench
 from tests.bench.live import Engine
 from tests.bench.measure import aptui, measure_as_installed, run
+from tests.bench.tui_harness import COLUMNS, LINES, EngineOfNews, Replay, TimedTerminal
 from tests.bench.tui_link import FarTerminal
-from tests.bench.tui_room import COLUMNS, LINES, EngineOfNews, Replay, TimedTerminal
 
-ROWS: dict[str, Callable[[Room], None]] = {}
+ROWS: dict[str, Callable[[Harness], None]] = {}
 _JOB = re.compile(r"^.(?:\S (?:completed|failed|pending|cancelled)|! \d+ warnings?|\S \d+ errors?) ")
 _FIRST_ROW, _FILTER_LINE = 5, 3
 _STARTS, _PRESSES, _STORM_S, _REST_S = 9, 60, 6.0, 5.0
-_ECHOES, _ECHO_PATIENCE_S = 12, 5.0
+_ECHOES, _ECHO_TIMEOUT_S = 12, 5.0
 _FILTERS = ("rock", "wolf status:failed", r"\.png", "Forest/.*_00", "zzz no hit", "Crate platform:linux")
 _WARM_S = 2.0
 """Time after opening the filter line until the search is loaded; users take as long before they type."""
 
 
-def row(function: Callable[[Room], None]) -> Callable[[Room], None]:
+def row(function: Callable[[Harness], None]) -> Callable[[Harness], None]:
     """Register a row under its name."""
     ROWS[function.__name__] = function
     return function
 
 
-class Room:
+class Harness:
     """Run in a folder and print the result."""
 
     def __init__(self, base: Path, state: Path, jobs: Sequence[int], project: Path | None) -> None:
@@ -105,22 +105,22 @@ def say(name: str, values: Sequence[float], target: str = "", unit: str = "ms", 
 
 
 @row
-def start(room: Room) -> None:
+def start(harness: Harness) -> None:
     """The time from the start to the first frame, and to the first rows: compared with `import textual` in the same run."""
-    for jobs in (1_000, *room.jobs):
+    for jobs in (1_000, *harness.jobs):
         imports, skeletons, others, rows, sizes = [], [], [], [], []
-        in_project = [*_APTUI, "--project", str(room.folder(jobs)), "--read-only"]
+        in_project = [*_APTUI, "--project", str(harness.folder(jobs)), "--read-only"]
         for _ in range(_STARTS if jobs <= 100_000 else 3):
             began = time.perf_counter()
             subprocess.run([sys.executable, "-c", "import textual"], check=True)
             imports.append((time.perf_counter() - began) * 1000)
-            with room.open(jobs) as terminal:
+            with harness.open(jobs) as terminal:
                 replay = Replay(terminal)
                 skeletons.append(_since_start(terminal, replay.first(_has_name)[0]))
                 rows_s, size = replay.first(has_rows)
                 rows.append(_since_start(terminal, rows_s))
                 sizes.append(size / 1000)
-            with TimedTerminal(in_project, room.environ) as terminal:
+            with TimedTerminal(in_project, harness.environ) as terminal:
                 others.append(_since_start(terminal, Replay(terminal).first(_has_name)[0]))
         name = f"{jobs:,} jobs"
         if jobs == 1_000:
@@ -147,18 +147,18 @@ def _ratios(values: Sequence[float], peers: Sequence[float]) -> list[float]:
 
 
 @row
-def attach(room: Room) -> None:
+def attach(harness: Harness) -> None:
     """Attach to a running engine: the time until rows are painted, and until the status line has the engine's state."""
-    project = room.project()
+    project = harness.project()
     engine = Engine(project)
     try:
         engine.rest()
         times = []
         for _ in range(5):
-            with TimedTerminal([*_APTUI, "--project", str(project)], room.environ) as terminal:
+            with TimedTerminal([*_APTUI, "--project", str(project)], harness.environ) as terminal:
                 shown_s, _ = Replay(terminal).first(lambda lines: has_rows(lines) and "idle" in lines[0])
                 times.append((shown_s - terminal.began_s) * 1000)
-        say("attach: rows painted, engine heard", times, "≤ 500")
+        say("attach: rows painted, engine attached", times, "≤ 500")
     finally:
         engine.client.close()
         engine.process.terminate()
@@ -169,14 +169,14 @@ def attach(room: Room) -> None:
 
 
 @row
-def keys(room: Room) -> None:
+def keys(harness: Harness) -> None:
     """The time from a key to the last byte of its frame, without the log of the row under the cursor, which is drawn later.
 
     At 140 columns the log is below the table, at 160 beside it.
     """
-    for jobs in room.jobs:
+    for jobs in harness.jobs:
         for columns in (140, COLUMNS):
-            terminal, replay = room.opened(jobs, columns)
+            terminal, replay = harness.opened(jobs, columns)
             with terminal:
                 _press_keys(terminal, sum(bool(_JOB.match(line)) for line in replay.last()), f"{columns} columns, {jobs:,} jobs")
 
@@ -217,13 +217,13 @@ def _first_frame(terminal: TimedTerminal, before: int) -> tuple[float, int] | No
 
 
 @row
-def filter(room: Room) -> None:
+def filter(harness: Harness) -> None:
     """Filters typed letter by letter.
 
     The row measures the time until the letter, the first screenful of hits, and the final rows and count are shown.
     """
-    for jobs in room.jobs:
-        terminal, replay = room.opened(jobs)
+    for jobs in harness.jobs:
+        terminal, replay = harness.opened(jobs)
         with terminal:
             terminal.stroke("/", 0.3)
             time.sleep(_WARM_S)
@@ -257,10 +257,10 @@ def _filtered(replay: Replay, text: str) -> tuple[float, float, float]:
 
 
 @row
-def sort(room: Room) -> None:
+def sort(harness: Harness) -> None:
     """The time from `:sort` to the sorted rows; the first sort by a text column also ranks the texts."""
-    for jobs in room.jobs:
-        terminal, replay = room.opened(jobs)
+    for jobs in harness.jobs:
+        terminal, replay = harness.opened(jobs)
         with terminal:
             for column in ("duration", "status", "source", "source", "completed"):
                 terminal.stroke(f":sort {column}", 0.3)
@@ -275,19 +275,19 @@ def sort(room: Room) -> None:
 
 
 @row
-def storm(room: Room) -> None:
+def storm(harness: Harness) -> None:
     """Ten thousand updates a second from an engine: processor time of the app and bytes to the terminal."""
-    for jobs in room.jobs:
+    for jobs in harness.jobs:
         for rate, wire, processor in ((1_000, 6, 8), (10_000, 12, 10)):
-            cpu, sent = _storm(room, jobs, rate)
+            cpu, sent = _storm(harness, jobs, rate)
             say(f"storm {rate:,}/s: processor, {jobs:,} jobs", [cpu], f"≤ {processor}", "%")
             say(f"storm {rate:,}/s: bytes, {jobs:,} jobs", [sent], f"≤ {wire}", "KiB/s")
 
 
-def _storm(room: Room, jobs: int, rate: int) -> tuple[float, float]:
-    folder = room.folder(jobs)
+def _storm(harness: Harness, jobs: int, rate: int) -> tuple[float, float]:
+    folder = harness.folder(jobs)
     command = [*_APTUI, "--project", str(folder), "--read-only"]
-    with EngineOfNews(folder / "Cache", rate) as engine, TimedTerminal(command, room.environ) as terminal:
+    with EngineOfNews(folder / "Cache", rate) as engine, TimedTerminal(command, harness.environ) as terminal:
         Replay(terminal).first(lambda lines: has_rows(lines) and "· connected" in lines[0])
         terminal.settle(0.6)
         engine.begin()
@@ -306,17 +306,17 @@ def _spent(terminal: TimedTerminal, seconds: float) -> tuple[float, float]:
 
 
 @row
-def line(room: Room) -> None:
+def line(harness: Harness) -> None:
     """A link of 16 KB/s and 150 ms round trip, while an engine sends ten thousand notices a second.
 
     Measures the time from a key to its echo on the far screen.
 
     The sender and the simulated terminal compete with the app for the processor: their processor time is printed, too.
     """
-    jobs = room.jobs[0]
-    folder = room.folder(jobs)
+    jobs = harness.jobs[0]
+    folder = harness.folder(jobs)
     command = [*_APTUI, "--project", str(folder), "--read-only"]
-    with EngineOfNews(folder / "Cache", 10_000) as engine, FarTerminal(command, room.environ, 16_000, 0.15) as terminal:
+    with EngineOfNews(folder / "Cache", 10_000) as engine, FarTerminal(command, harness.environ, 16_000, 0.15) as terminal:
         replay = Replay(terminal)
         replay.first(lambda lines: has_rows(lines) and "· connected" in lines[0], 60)
         terminal.settle(0.6)
@@ -342,13 +342,13 @@ def _echo(terminal: FarTerminal, replay: Replay, key: str) -> float:
     """Press a key that moves the cursor and return the milliseconds until it has moved."""
     before, sent_s = _cursor_line(replay.last()), time.perf_counter()
     terminal.send(key)
-    while time.perf_counter() - sent_s < _ECHO_PATIENCE_S:
+    while time.perf_counter() - sent_s < _ECHO_TIMEOUT_S:
         for at_s, lines in replay.steps():
             if _cursor_line(lines) != before:
                 time.sleep(0.3)
                 return (at_s - sent_s) * 1000
         time.sleep(0.005)
-    return _ECHO_PATIENCE_S * 1000
+    return _ECHO_TIMEOUT_S * 1000
 
 
 def _cursor_line(lines: list[str]) -> int:
@@ -357,10 +357,10 @@ def _cursor_line(lines: list[str]) -> int:
 
 
 @row
-def rest(room: Room) -> None:
+def rest(harness: Harness) -> None:
     """An idle screen: memory before and after the search is loaded, processor time and bytes."""
-    for jobs in room.jobs:
-        terminal, _ = room.opened(jobs)
+    for jobs in harness.jobs:
+        terminal, _ = harness.opened(jobs)
         with terminal:
             per_job = jobs / 100_000 * 15
             say(f"rest: memory, {jobs:,} jobs", [terminal.rss_mb()], f"≤ {48 + per_job:.0f}", "MB")
@@ -376,7 +376,7 @@ def rest(room: Room) -> None:
 
 
 @row
-def log(_room: Room) -> None:
+def log(_harness: Harness) -> None:
     """A log of 1 GB: the time to read lines as the log pane requests them, without a terminal."""
     tui_widgets.log_files(1024)
 
@@ -391,10 +391,10 @@ def main() -> None:
     arguments = parser.parse_args()
     measure_as_installed()
     with tempfile.TemporaryDirectory(prefix="aptui-bench-") as scratch:
-        room = Room(arguments.dir or Path(scratch), Path(scratch), arguments.jobs, arguments.project)
+        harness = Harness(arguments.dir or Path(scratch), Path(scratch), arguments.jobs, arguments.project)
         print(f"{'':<46}{'median':>11}{'p95':>11}{'min':>11}{'max':>11}  {'':<6}target")
         for name in arguments.rows or ROWS:
-            ROWS[name](room)
+            ROWS[name](harness)
 
 
 if __name__ == "__main__":

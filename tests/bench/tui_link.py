@@ -11,7 +11,7 @@ import select
 import time
 from collections import deque
 
-from tests.bench.tui_room import Chunk, TimedTerminal
+from tests.bench.tui_harness import Chunk, TimedTerminal
 
 _PIECE_BYTES = 1448
 

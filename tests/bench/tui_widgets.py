@@ -18,7 +18,7 @@ from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.log_sources import FileLines
 from aptui.tui.widgets.table import Column, Table
 from aptui.tui.widgets.tree import VTree
-from tests.tui.pty_room import Terminal
+from tests.tui.pty_harness import Terminal
 
 ROWS = 1_000_000
 KEYS = {"j": b"j", "k": b"k", "page down": b"\x1b[6~", "G": b"G", "g": b"g"}
@@ -210,10 +210,10 @@ def log_files(megabytes: int = 1024) -> None:
                 began = time.perf_counter()
                 source.line(int(at))
                 line.append(time.perf_counter() - began)
-            count, kept = source.line_count(), len(source._counts) * 8
+            count, index_bytes = source.line_count(), len(source._counts) * 8
             source.close()
         row(f"log, {megabytes} MB: the last 45 lines", tail)
-        row(f"log, {megabytes} MB: index ({count:,} lines, {kept:,} bytes)", index)
+        row(f"log, {megabytes} MB: index ({count:,} lines, {index_bytes:,} bytes)", index)
         row(f"log, {megabytes} MB: any line", line)
 
 

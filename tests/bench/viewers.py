@@ -19,7 +19,7 @@ from tests.bench.measure import say, settle
 if TYPE_CHECKING:
     from tests.bench.__main__ import Bench
 
-_PATIENCE_S = 300.0
+_TIMEOUT_S = 300.0
 _SAVES = 30
 
 
@@ -49,8 +49,8 @@ def live_viewers(bench: Bench) -> None:
             settle()
             with _viewers(engine, viewers):
                 began, spent_s = time.monotonic(), engine.processor_s()
-                engine.client.ask(port.ReprocessJobs(keys=("*",)), _PATIENCE_S)
-                answer = engine.client.ask(port.Settle(), _PATIENCE_S)
+                engine.client.ask(port.ReprocessJobs(keys=("*",)), _TIMEOUT_S)
+                answer = engine.client.ask(port.Settle(), _TIMEOUT_S)
                 if answer["run"] != len(bench.paths):
                     raise SystemExit(f"{answer['run']} jobs run instead of {len(bench.paths)}")
                 rates[viewers].append(len(bench.paths) / (time.monotonic() - began))
@@ -81,7 +81,7 @@ def _viewers(engine: Engine, count: int) -> Iterator[None]:
 
 def _listen(client: EngineClient) -> None:
     with contextlib.suppress(KnownError):
-        client.ask(port.Subscribe(is_coalesced=True), _PATIENCE_S)
+        client.ask(port.Subscribe(is_coalesced=True), _TIMEOUT_S)
         while client.next_news() is not None:
             pass
 

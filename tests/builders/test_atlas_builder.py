@@ -163,14 +163,14 @@ def test_frames_of_aseprite_become_sprites_and_its_tags_become_animations(bench:
 
     products = bench.build("hud.atlas")
 
-    found, said = unpack(products), json.loads(products["hud.json"])
+    found, document = unpack(products), json.loads(products["hud.json"])
     assert list(found) == ["art/hero/hero 0", "art/hero/hero 1", "art/hero/hero 2"]
     assert (found["art/hero/hero 0"][1:7, 2:6] == pixels[0:6, 0:4]).all()
     assert (found["art/hero/hero 2"] == pixels[:, 12:]).all()
-    assert {name: [each[-1] for each in shown] for name, shown in said["animations"].items()} == {
+    assert {name: [each[-1] for each in shown] for name, shown in document["animations"].items()} == {
         "art/hero/walk": ["0", "1", "2", "1"], "art/hero/back": ["2", "1"],
     }  # fmt: skip
-    first = said["frames"]["art/hero/hero 0"]
+    first = document["frames"]["art/hero/hero 0"]
     assert (first["duration"], first["sourceSize"], first["trimmed"]) == (100, {"w": 8, "h": 8}, True)
     assert first["scale9Borders"] == {"x": 2, "y": 3, "w": 3, "h": 2}
     assert first["pivot"] == {"x": 0.5, "y": 0.75}

@@ -35,16 +35,16 @@ def opened(products):
         return file.format, file.subtype, file.samplerate, file.read(dtype="float64", always_2d=True)
 
 
-@pytest.mark.parametrize(("wished", "bits"), [("wav", 16), ("wav", 24), ("flac", 16), ("flac", 24)])
-def test_samples_stay_exact_if_the_product_has_at_least_their_bit_depth(bench, wished, bits):
+@pytest.mark.parametrize(("requested", "bits"), [("wav", 16), ("wav", 24), ("flac", 16), ("flac", 24)])
+def test_samples_stay_exact_if_the_product_has_at_least_their_bit_depth(bench, requested, bits):
     every = np.arange(-32768, 32768, dtype=np.int16)
     source = bench.write("snd/a.b.wav", encoded(every))
 
-    response = bench.process(source, format=wished, bits=bits)
+    response = bench.process(source, format=requested, bits=bits)
 
-    assert [(each.path, each.sub_id, each.asset_type) for each in response.products] == [(f"a.b.{wished}", 0, AUDIO_ASSET_TYPE)]
-    kind, subtype, rate, samples = opened({"": (bench.products_dir / f"a.b.{wished}").read_bytes()})
-    assert (kind, subtype, rate) == (wished.upper(), f"PCM_{bits}", RATE)
+    assert [(each.path, each.sub_id, each.asset_type) for each in response.products] == [(f"a.b.{requested}", 0, AUDIO_ASSET_TYPE)]
+    kind, subtype, rate, samples = opened({"": (bench.products_dir / f"a.b.{requested}").read_bytes()})
+    assert (kind, subtype, rate) == (requested.upper(), f"PCM_{bits}", RATE)
     assert (samples[:, 0] * 32768 == every).all()
 
 
@@ -80,10 +80,10 @@ def test_sound_of_every_source_format_is_read(bench, kind, subtype, source):
 
 
 @pytest.mark.parametrize(
-    ("present", "wished", "count"), [(1, "stereo", 2), (2, "mono", 1), (6, "mono", 1), (6, "keep", 6), (2, "stereo", 2)]
+    ("present", "requested", "count"), [(1, "stereo", 2), (2, "mono", 1), (6, "mono", 1), (6, "keep", 6), (2, "stereo", 2)]
 )
-def test_channels_parameter_sets_the_number_of_channels(bench, present, wished, count):
-    *_, samples = opened(bench.build(bench.write("a.wav", encoded(sine(channels=present, level=0.2))), channels=wished))
+def test_channels_parameter_sets_the_number_of_channels(bench, present, requested, count):
+    *_, samples = opened(bench.build(bench.write("a.wav", encoded(sine(channels=present, level=0.2))), channels=requested))
 
     assert samples.shape == (RATE // 2, count)
 

@@ -52,10 +52,10 @@ def test_equal_vertices_are_merged_and_unused_vertices_are_dropped():
     places = np.array([[9, 9, 9], [0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 0]], "<f4")
     colours = np.array([[0], [5], [6], [7], [5]], "<u1")
 
-    (new, kept), (first, second) = order_vertices([places, colours], [np.array([1, 2, 3, 2, 2, 3]), np.array([3, 2, 4])])
+    (new, remaining), (first, second) = order_vertices([places, colours], [np.array([1, 2, 3, 2, 2, 3]), np.array([3, 2, 4])])
 
     assert new.tolist() == [[0, 0, 0], [1, 0, 0], [0, 1, 0]]
-    assert kept.ravel().tolist() == [5, 6, 7]
+    assert remaining.ravel().tolist() == [5, 6, 7]
     assert first.tolist() == [0, 1, 2]
     assert second.tolist() == [2, 1, 0]
 

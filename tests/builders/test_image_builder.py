@@ -44,14 +44,14 @@ def test_png_product_has_the_same_pixels_as_its_source(bench):
     assert only(products).tobytes() == image.tobytes()
 
 
-@pytest.mark.parametrize("wished", ["png", "webp", "jpeg"])
+@pytest.mark.parametrize("expected", ["png", "webp", "jpeg"])
 @pytest.mark.parametrize(
     ("kind", "source"), [("PNG", "a.png"), ("JPEG", "a.JPG"), ("TGA", "a.tga"), ("BMP", "a.bmp"), ("GIF", "a.gif")]
 )
-def test_every_source_format_is_converted_to_every_product_format(bench, kind, source, wished):
-    image = only(bench.build(bench.write(source, encoded(picture(), kind)), format=wished))
+def test_every_source_format_is_converted_to_every_product_format(bench, kind, source, expected):
+    image = only(bench.build(bench.write(source, encoded(picture(), kind)), format=expected))
 
-    assert (image.format, image.size) == (wished.upper(), (40, 20))
+    assert (image.format, image.size) == (expected.upper(), (40, 20))
 
 
 MODES = [
@@ -70,14 +70,14 @@ MODES = [
 ]
 
 
-@pytest.mark.parametrize("wished", ["png", "webp", "jpeg"])
-@pytest.mark.parametrize(("mode", "kind", "kept"), MODES)
-def test_picture_of_every_pixel_mode_is_converted_to_every_format(bench, mode, kind, kept, wished):
-    image = only(bench.build(bench.write("a.tif", encoded(picture(mode), kind)), format=wished, max_size=10))
+@pytest.mark.parametrize("expected", ["png", "webp", "jpeg"])
+@pytest.mark.parametrize(("mode", "kind", "png_mode"), MODES)
+def test_picture_of_every_pixel_mode_is_converted_to_every_format(bench, mode, kind, png_mode, expected):
+    image = only(bench.build(bench.write("a.tif", encoded(picture(mode), kind)), format=expected, max_size=10))
 
     assert image.size == (10, 5)
-    if wished == "png":
-        assert image.mode == kept
+    if expected == "png":
+        assert image.mode == png_mode
 
 
 def test_big_endian_16_bit_grey_keeps_its_values(bench):
@@ -173,13 +173,13 @@ def test_picture_with_too_many_mip_levels_fails(bench):
     assert len(bench.build(source, mips=True, max_size=32768)) == 16
 
 
-@pytest.mark.parametrize(("wished", "longest"), [("webp", 16383), ("jpeg", 65500)])
-def test_picture_with_a_side_too_long_for_the_format_fails(bench, wished, longest):
+@pytest.mark.parametrize(("expected", "longest"), [("webp", 16383), ("jpeg", 65500)])
+def test_picture_with_a_side_too_long_for_the_format_fails(bench, expected, longest):
     source = bench.write("a.png", encoded(Image.new("1", (longest + 1, 1))))
 
     assert (
-        bench.fail(source, format=wished)
-        == f"a.png: {longest + 1}x1 pixels are too large for {wished}, which supports up to {longest} pixels per side; set max_size"
+        bench.fail(source, format=expected) == f"a.png: {longest + 1}x1 pixels are too large for {expected}, "
+        f"which supports up to {longest} pixels per side; set max_size"
     )
 
 
@@ -205,8 +205,8 @@ def test_equal_sources_give_equal_bytes_across_processes(bench, made_elsewhere, 
 def test_lower_quality_gives_fewer_bytes_and_lossless_keeps_the_pixels(bench):
     source = bench.write("a.png", encoded(picture()))
 
-    for wished in ("jpeg", "webp"):
-        (low,), (high,) = (bench.build(source, format=wished, quality=quality).values() for quality in (10, 95))
+    for expected in ("jpeg", "webp"):
+        (low,), (high,) = (bench.build(source, format=expected, quality=quality).values() for quality in (10, 95))
         assert len(low) < len(high)
     assert only(bench.build(source, format="webp", lossless=True)).tobytes() == picture().tobytes()
 
@@ -217,8 +217,8 @@ def test_exif_orientation_is_applied_and_metadata_is_removed(bench):
     exif[0x010E] = "secret place"
     data = encoded(picture(), "JPEG", exif=exif, comment=b"secret comment", icc_profile=b"secret profile", dpi=(300, 300))
 
-    for wished in ("png", "jpeg", "webp"):
-        (made,) = bench.build(bench.write("a.jpg", data), format=wished).values()
+    for expected in ("png", "jpeg", "webp"):
+        (made,) = bench.build(bench.write("a.jpg", data), format=expected).values()
         assert opened(made).size == (20, 40)
         assert b"secret" not in made
         assert not {"exif", "comment", "icc_profile"} & set(opened(made).info)

@@ -88,19 +88,19 @@ def test_palette_colours_and_their_alpha_stay_exact(bench, depth, alphas, is_int
 
 
 @pytest.mark.parametrize(("kind", "depth"), [(kind, 16) for kind in (0, 2, 4, 6)])
-@pytest.mark.parametrize("wished", ["webp", "jpeg"])
-def test_samples_of_16_bits_are_rounded_with_a_warning_for_8_bit_formats(bench, kind, depth, wished):
+@pytest.mark.parametrize("requested", ["webp", "jpeg"])
+def test_samples_of_16_bits_are_rounded_with_a_warning_for_8_bit_formats(bench, kind, depth, requested):
     value = 0x80FF if kind in (0, 2) else 0xFFFF
     rows = [[(value,) * CHANNELS[kind]] * 8] * 8
 
-    (made,) = bench.build(bench.write("a.png", png(rows, depth, kind)), format=wished, quality=100).values()
+    (made,) = bench.build(bench.write("a.png", png(rows, depth, kind)), format=requested, quality=100).values()
 
     import io
 
     from PIL import Image
 
     assert Image.open(io.BytesIO(made)).convert("RGB").getpixel((4, 4)) == (round(value / 257),) * 3
-    assert bench.warnings == [f"a.png: the 16 bits per channel were rounded to 8, because {wished} supports only 8 bits"]
+    assert bench.warnings == [f"a.png: the 16 bits per channel were rounded to 8, because {requested} supports only 8 bits"]
 
 
 @pytest.mark.parametrize(("alpha", "rounded"), [(128, 0), (129, 1), (65406, 254), (65407, 255)])

@@ -248,10 +248,10 @@ def test_mips_keep_the_share_of_pixels_above_the_alpha_threshold() -> None:
     pixels[..., 3] = (np.random.default_rng(2).random((64, 64)) < 0.3) * 255
     wanted = (pixels[..., 3] > 127).mean()
 
-    kept = make_mips(pixels, "color", has_mips=True, bleeds=True, coverage=0.5)
+    with_coverage = make_mips(pixels, "color", has_mips=True, bleeds=True, coverage=0.5)
     lost = make_mips(pixels, "color", has_mips=True, bleeds=True, coverage=None)
 
-    assert abs((kept[3][..., 3] > 127).mean() - wanted) < 0.1
+    assert abs((with_coverage[3][..., 3] > 127).mean() - wanted) < 0.1
     assert (lost[3][..., 3] > 127).mean() < wanted / 2
 
 

@@ -147,9 +147,9 @@ def test_map_objects_have_their_shapes_and_properties(bench):
 
     (group,) = build_map(bench, write_map(bench, more=objects))["layers"][1:]
 
-    door, polygon, point, text = group["layers"][0]["objects"]
-    assert (door["type"], door["x"], door["gid"], door["rotation"]) == ("exit", 1.5, 2147483650, 0)
-    assert [(each["name"], each["value"]) for each in door["properties"]] == [("to", "b"), ("level", 3), ("open", True)]
+    rectangle, polygon, point, text = group["layers"][0]["objects"]
+    assert (rectangle["type"], rectangle["x"], rectangle["gid"], rectangle["rotation"]) == ("exit", 1.5, 2147483650, 0)
+    assert [(each["name"], each["value"]) for each in rectangle["properties"]] == [("to", "b"), ("level", 3), ("open", True)]
     assert polygon["polygon"] == [{"x": 0, "y": 0}, {"x": 8, "y": 0}, {"x": 8, "y": -4.5}]
     assert point["point"] is True
     assert text["text"] == {"wrap": True, "text": "Hi"}

@@ -21,7 +21,7 @@ def test_product_is_a_copy_with_the_name_of_its_source(bench):
 
 
 @pytest.mark.parametrize(
-    ("text", "wished"),
+    ("text", "expected"),
     [
         ("<a>\n  <b/>\n  <c>t</c>\n</a>", "<a><b/><c>t</c></a>"),
         ("<!-- x --><a><!-- y --><b/></a><!-- z -->", "<a><b/></a>"),
@@ -39,8 +39,8 @@ def test_product_is_a_copy_with_the_name_of_its_source(bench):
         ("<?p  i ?><a  x = \"1\" y='&lt;'/>", "<?p  i ?><a  x = \"1\" y='&lt;'/>"),
     ],
 )
-def test_minified_xml_lacks_only_comments_and_blanks_between_elements(bench, text, wished):
-    assert minified(bench, text) == wished.encode()
+def test_minified_xml_lacks_only_comments_and_blanks_between_elements(bench, text, expected):
+    assert minified(bench, text) == expected.encode()
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "iso-8859-1"])
@@ -137,8 +137,8 @@ def test_east_asian_encodings_are_read_and_kept(bench, name, codec, word):
     source = bench.write("a.xml", text.encode(codec))
 
     assert bench.build(source) == {"a.xml": text.encode(codec)}
-    wished = text.replace(f" <!-- {word} -->", "").replace("> </a", "></a").replace("?>\n", "?>\n")
-    assert bench.build(source, output="min") == {"a.xml": wished.encode(codec)}
+    expected = text.replace(f" <!-- {word} -->", "").replace("> </a", "></a").replace("?>\n", "?>\n")
+    assert bench.build(source, output="min") == {"a.xml": expected.encode(codec)}
 
 
 def test_east_asian_encoding_error_has_line_and_column(bench):

@@ -49,8 +49,8 @@ def test_builder_run_prints_log_dependencies_products_and_undeclared_reads(
         "other.txt' without declaring it (atlas.py:14)", "  a.out  2 bytes, sub id 0, width 64\n",
     ):  # fmt: skip
         assert text in out
-    kept = Path(out.splitlines()[-1].removeprefix("the files of the run are in "))
-    assert (kept / "products/a.out").read_text() == "ab"
+    folder = Path(out.splitlines()[-1].removeprefix("the files of the run are in "))
+    assert (folder / "products/a.out").read_text() == "ab"
 
 
 @pytest.mark.real

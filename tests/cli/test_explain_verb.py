@@ -36,7 +36,7 @@ def explain(project: Path, capsys: pytest.CaptureFixture[str]) -> Explain:
     return explain
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def output_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """Return the text that `aptui explain` prints."""
     assert main.main(["explain", *words]) == 0
     return capsys.readouterr().out
@@ -121,17 +121,19 @@ def test_explain_names_the_origin_of_limits_and_patterns(explain: Explain, proje
 
 
 def test_explain_names_the_ignore_rule(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "ignored       by the rule '*.tmp' (aptui.yaml:8:10); the settings below have no effect" in told(capsys, "notes.tmp")
+    assert "ignored       by the rule '*.tmp' (aptui.yaml:8:10); the settings below have no effect" in output_of(
+        capsys, "notes.tmp"
+    )
     write(project, "assets/.aptui.yaml", "builders: {data: {platforms: {server: skip}}}")
     write(project, "aptui.yaml", verb_project.CONFIG.replace('"raw/"]', '"raw/", "/.aptui.yaml"]'))
-    assert "settings" not in told(capsys, "a.txt")
+    assert "settings" not in output_of(capsys, "a.txt")
 
 
 def test_explain_of_folder_shows_its_settings(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "no settings apply here" in told(capsys, "sub")
+    assert "no settings apply here" in output_of(capsys, "sub")
     write(project, "assets/.aptui.yaml", "builders: {upper: {params: {mark: [é]}}, data: {platforms: {server: skip}}}")
 
-    lines = [" ".join(line.split()) for line in told(capsys, "sub").splitlines()]
+    lines = [" ".join(line.split()) for line in output_of(capsys, "sub").splitlines()]
 
     assert lines == [
         "sub",
@@ -144,15 +146,15 @@ def test_explain_of_folder_shows_its_settings(project: Path, capsys: pytest.Capt
         "builder upper, runs a command",
         'linux mark = ["é"] (assets/.aptui.yaml:1:29)',
     ]
-    assert told(capsys, ".aptui.yaml").splitlines()[1].startswith("  a settings file is not a source")
-    assert told(capsys, "assets").splitlines()[0] == "."
+    assert output_of(capsys, ".aptui.yaml").splitlines()[1].startswith("  a settings file is not a source")
+    assert output_of(capsys, "assets").splitlines()[0] == "."
 
 
 def test_explain_reports_the_line_of_a_mistake_in_a_settings_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(project, "assets/.aptui.yaml", "builders:\n  daat: {}\n")
     write(project, "assets/sub/.aptui.yaml", "builders: [")
 
-    text = told(capsys, "sub/b.up")
+    text = output_of(capsys, "sub/b.up")
 
     assert "assets/.aptui.yaml:2:3: there is no builder 'daat'; did you mean 'data'?" in text
     assert "assets/sub/.aptui.yaml:" in text
@@ -174,8 +176,8 @@ def test_rerun_applies_folder_settings_and_why_of_their_file_names_explain(
     capsys.readouterr()
 
     assert main.main(["rerun", "sub/b.up"]) == 0
-    kept = capsys.readouterr().out.splitlines()[-1].split()[-1]
-    assert [path.read_text() for path in Path(kept).rglob("b.txt")] == ["seen\n"]
+    folder = capsys.readouterr().out.splitlines()[-1].split()[-1]
+    assert [path.read_text() for path in Path(folder).rglob("b.txt")] == ["seen\n"]
     assert main.main(["why", ".aptui.yaml"]) == 0
     assert "'aptui explain' shows what these settings change" in capsys.readouterr().out
 

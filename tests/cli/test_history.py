@@ -78,22 +78,22 @@ def test_history_as_text_has_a_table_for_each_job(run: Run) -> None:
 
 def test_log_compare_prints_the_differences_of_two_runs(run: Run) -> None:
     _, out, _ = run("log", "a.txt@linux", "--compare", "3", "1", "--json")
-    _, told, _ = run("log", "a.txt@linux", "--compare", "3", "1")
+    _, output, _ = run("log", "a.txt@linux", "--compare", "3", "1")
     _, version, _ = run("log", "sub/b.up@linux", "--compare", "2", "1")
 
     found = json.loads(out)
     assert [(change["change"], change["name"]) for change in found["inputs"]] == [("changed", "source a.txt")]
     assert [(change["change"], change["name"]) for change in found["products"]] == [("changed", "linux/a.txt")]
-    assert "1 bytes -> " in told
-    assert "10 bytes" in told
+    assert "1 bytes -> " in output
+    assert "10 bytes" in output
     assert "changed  rule upper" in version
     assert "products: no differences" in version
 
 
 def test_log_compare_with_a_failed_run_reports_no_product_as_lost(run: Run) -> None:
-    _, told, _ = run("log", "tables/bad.json@linux", "--compare", "2", "1")
+    _, output, _ = run("log", "tables/bad.json@linux", "--compare", "2", "1")
 
-    assert "a failed run has no products to compare" in told
+    assert "a failed run has no products to compare" in output
 
 
 def test_unknown_run_number_is_a_mistake(run: Run) -> None:

@@ -29,9 +29,9 @@ MOST_FOR_A_COPY = 194
 def test_command_line_without_verb_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main([]) == 0
 
-    said = capsys.readouterr().out
-    assert all(verb in said for verb in all_verbs())
-    assert "opens its screen" in said
+    printed = capsys.readouterr().out
+    assert all(verb in printed for verb in all_verbs())
+    assert "opens its screen" in printed
 
 
 @pytest.mark.parametrize("verb", list(all_verbs()))
@@ -50,7 +50,7 @@ def test_version_option_prints_the_version(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "printed"),
     [
         (["bach"], "aptui: there is no verb 'bach'; did you mean 'batch'?\n"),
         (["batch", "--fullscan"], "aptui: unrecognized arguments: --fullscan; see 'aptui batch --help'\n"),
@@ -58,12 +58,12 @@ def test_version_option_prints_the_version(capsys: pytest.CaptureFixture[str]) -
     ],
 )
 def test_mistake_of_the_user_prints_one_line_and_exits_with_code_3(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], printed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.main(words) == 3
 
     captured = capsys.readouterr()
-    assert captured.err == said
+    assert captured.err == printed
     assert captured.out == ""
 
 
@@ -92,11 +92,11 @@ def test_bug_prints_one_line_and_writes_a_traceback_file(
 
     assert main.main(["jobs"]) == 2
 
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     (crash,) = (tmp_path / "aptui").glob("crash-*")
-    assert said.startswith("aptui: internal error: AttributeError:")
-    assert said.count("\n") == 1
-    assert str(crash) in said
+    assert printed.startswith("aptui: internal error: AttributeError:")
+    assert printed.count("\n") == 1
+    assert str(crash) in printed
     assert "no_such_thing" in crash.read_text()
 
 
@@ -402,7 +402,7 @@ def lines(*texts: str) -> list[JobLogLine]:
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "said"),
+    ("before", "now", "printed"),
     [
         ([], ["one"], ["one"]),
         (["one"], ["one"], []),
@@ -412,11 +412,11 @@ def lines(*texts: str) -> list[JobLogLine]:
         (["one", "two"], ["[… 9 left out …]", "twelve"], ["[… 9 left out …]", "twelve"]),
     ],
 )
-def test_log_follow_prints_each_line_once(before: list[str], now: list[str], said: list[str]) -> None:
-    heard: list[JobLogLine] = []
+def test_log_follow_prints_each_line_once(before: list[str], now: list[str], printed: list[str]) -> None:
+    received: list[JobLogLine] = []
     followed = Followed(7, lines(*before))
 
-    print_new(followed, lines(*now), heard.extend)
+    print_new(followed, lines(*now), received.extend)
 
-    assert heard == lines(*said)
+    assert received == lines(*printed)
     assert followed.lines == lines(*now)

@@ -25,19 +25,19 @@ PAGE = Path(main.__file__).parents[1] / "VERBS.md"
 
 def test_help_verb_prints_the_same_text_as_the_help_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["help", "batch"]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert main.main(["batch", "-h"]) == 0
 
-    assert capsys.readouterr().out == said
-    assert "examples:\n  aptui batch\n" in said
+    assert capsys.readouterr().out == output
+    assert "examples:\n  aptui batch\n" in output
 
 
 def test_help_without_verb_groups_verbs_and_shows_first_steps(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["help"]) == 0
 
-    said = capsys.readouterr().out
-    assert said.index("\nbegin: ") < said.index("\nbuild: ") < said.index("\nteam: ") < said.index("\nexit codes:")
-    assert "New here?" in said
+    output = capsys.readouterr().out
+    assert output.index("\nbegin: ") < output.index("\nbuild: ") < output.index("\nteam: ") < output.index("\nexit codes:")
+    assert "New here?" in output
 
 
 def test_each_action_of_the_cache_verb_has_its_own_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,9 +48,9 @@ def test_each_action_of_the_cache_verb_has_its_own_help(capsys: pytest.CaptureFi
     assert len(texts) == len(manual.actions_of("cache"))
 
     main.main(["cache", "gc", "-h"])
-    said = capsys.readouterr().out
-    assert "--limit" in said
-    assert "--writable" not in said
+    output = capsys.readouterr().out
+    assert "--limit" in output
+    assert "--writable" not in output
 
 
 def test_shipped_verbs_page_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,8 +152,8 @@ PACKAGE = Path(main.__file__).parents[1]
 def test_shipped_reference_page_is_up_to_date(topic: str, page: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["docs", topic, "--markdown"]) == 0
 
-    said = capsys.readouterr().out
-    assert (PACKAGE / page).read_text(encoding="utf-8") == said, f"aptui docs {topic} --markdown > aptui/{page}"
+    output = capsys.readouterr().out
+    assert (PACKAGE / page).read_text(encoding="utf-8") == output, f"aptui docs {topic} --markdown > aptui/{page}"
 
 
 def test_every_configuration_key_has_a_title_or_a_description() -> None:
@@ -175,9 +175,9 @@ def test_every_address_of_the_gateway_is_listed() -> None:
 def test_docs_verb_prints_a_topic_as_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["docs", "keys"]) == 0
 
-    said = capsys.readouterr().out
-    assert "serve.rejected" in said
-    assert "`" not in said
+    output = capsys.readouterr().out
+    assert "serve.rejected" in output
+    assert "`" not in output
 
 
 @pytest.mark.parametrize("verb", verbs.all_verbs())

@@ -201,12 +201,12 @@ def test_a_name_that_no_job_has_is_a_mistake(run: Run, name: str) -> None:
 
 def test_status_counts_jobs_and_products(run: Run) -> None:
     answer = json.loads(run("status", "--json")[1])
-    told = run("status")[1]
+    output = run("status")[1]
 
     assert answer["jobs"]["failed"] == 2
     assert answer["products"] == 9
     assert answer["engine_pid"] in (0, None)
-    assert "failed     2" in told
+    assert "failed     2" in output
 
 
 def test_status_reports_an_engine_that_released_its_lock_after_trouble(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,11 +215,11 @@ def test_status_reports_an_engine_that_released_its_lock_after_trouble(run: Run,
     monkeypatch.setattr(read_verbs, "engine_process", lambda _config: 0)
     monkeypatch.setattr(read_verbs, "engine_answer", lambda _config: answer)
 
-    told = run("status")[1]
+    output = run("status")[1]
 
     assert json.loads(run("status", "--json")[1])["engine_pid"] == 77
-    assert "process 77, in trouble" in told
-    assert "the disk is full" in told
+    assert "process 77, in trouble" in output
+    assert "the disk is full" in output
 
 
 def test_deleted_database_of_a_running_engine_is_reported_as_gone(
@@ -231,21 +231,21 @@ def test_deleted_database_of_a_running_engine_is_reported_as_gone(
     try:
         assert "nothing was processed yet" in run("status")[2]
         monkeypatch.setattr(read_access, "engine_answer", lambda _config: answer)
-        code, _, told = run("status")
+        code, _, output = run("status")
     finally:
         away.rename(database)
 
     assert code != 0
-    assert "was deleted, but the engine (process 77) still uses it; restore the file, or run 'aptui rescan'" in told
+    assert "was deleted, but the engine (process 77) still uses it; restore the file, or run 'aptui rescan'" in output
 
 
 def test_builders_are_listed_with_job_counts(run: Run) -> None:
     rows = {row["name"]: row for row in json.loads(run("builders", "--json")[1])}
-    told = run("builders")[1]
+    output = run("builders")[1]
 
     assert rows["upper"]["kind"] == "command"
     assert (rows["data"]["jobs"], rows["words"]["analyses"], rows["words"]["jobs"]) == (4, 1, 2)
-    assert "words" in told
+    assert "words" in output
 
 
 # --------------------------------------------------------------------------------------------------------------------- why
@@ -253,14 +253,14 @@ def test_builders_are_listed_with_job_counts(run: Run) -> None:
 
 def test_why_explains_the_last_run_of_a_job(run: Run) -> None:
     answer = json.loads(run("why", "x.words@linux", "--json")[1])
-    told = run("why", "x.words@linux")[1]
+    output = run("why", "x.words@linux")[1]
 
     (job,) = answer["jobs"]
     assert answer["is"] == "source"
     assert job["said"].startswith("it last ran because: ")
     assert {"target": "a.txt", "type": "source"} in job["depends_on"]
     assert job["products"] == ["linux/out.idx"]
-    assert "dependency a.txt" in told
+    assert "dependency a.txt" in output
 
 
 @pytest.mark.parametrize("name", ["Cache/linux/out.idx", "linux/out.idx", "linux/OUT.idx"])
@@ -292,15 +292,15 @@ def test_why_reports_an_edit_of_a_source_that_is_not_scanned_yet(run: Run, proce
 
 
 def test_why_of_a_failed_job_names_the_error(run: Run) -> None:
-    told = run("why", "tables/bad.json@linux")[1]
+    output = run("why", "tables/bad.json@linux")[1]
 
-    assert "failed" in told
-    assert "error: " in told
-    assert "JobLogs/tables/bad.json-" in told
+    assert "failed" in output
+    assert "error: " in output
+    assert "JobLogs/tables/bad.json-" in output
 
 
 @pytest.mark.parametrize(
-    ("name", "is_what", "said"),
+    ("name", "is_what", "message"),
     [
         ("assets/odd.jsn", "unwanted", "no builder has a pattern that matches it"),
         ("plain", "unwanted", "no builder has a pattern that matches it"),
@@ -310,13 +310,13 @@ def test_why_of_a_failed_job_names_the_error(run: Run) -> None:
         ("assets/sub", "folder", "it is a folder"),
     ],
 )
-def test_why_names_the_cause_if_a_file_has_no_jobs(run: Run, name: str, is_what: str, said: str) -> None:
+def test_why_names_the_cause_if_a_file_has_no_jobs(run: Run, name: str, is_what: str, message: str) -> None:
     code, out, _ = run("why", name, "--json")
 
     answer = json.loads(out)
     assert code == 0
     assert (answer["is"], answer["jobs"]) == (is_what, [])
-    assert said in answer["said"]
+    assert message in answer["said"]
 
 
 def test_why_names_the_pattern_that_almost_matches(run: Run) -> None:
@@ -402,13 +402,13 @@ def test_why_names_the_jobs_that_made_an_intermediate(run: Run, tmp_path: Path, 
     monkeypatch.chdir(project.root)
 
     answer = json.loads(run("why", "deep.low", "--json")[1])
-    told = run("why", "deep.low")[1]
+    output = run("why", "deep.low")[1]
 
     assert [(job["source"], job["said"]) for job in answer["made_by"]] == [
         ("deep.mid", "it last ran because: new source"),
         ("Deep.top", "it last ran because: new source"),
     ]
-    assert "made by deep.mid, common: chained: it last ran because: new source" in told
+    assert "made by deep.mid, common: chained: it last ran because: new source" in output
     assert json.loads(run("why", "Deep.top", "--json")[1])["made_by"] == []
 
 

@@ -74,10 +74,10 @@ def test_rebuild_of_equal_products_changes_no_file(run: Run, project: Path) -> N
 
     code, out, _ = run("verify", "--rebuild", "100%", "--json")
 
-    told = json.loads(out)
-    assert (code, told["differences"], told["left_out"]) == (0, [], [])
-    assert told["rebuilt"] == told["jobs"] == sum(told["builders"].values())
-    assert set(told["builders"]) == {"data", "tables", "upper", "words"}
+    output = json.loads(out)
+    assert (code, output["differences"], output["left_out"]) == (0, [], [])
+    assert output["rebuilt"] == output["jobs"] == sum(output["builders"].values())
+    assert set(output["builders"]) == {"data", "tables", "upper", "words"}
     assert files_below(project / "Cache") == before
     assert list((project / "Cache" / ".aptui" / "temp").iterdir()) == []
 
@@ -89,9 +89,9 @@ def test_rebuild_leaves_out_disabled_platforms(run: Run, project: Path) -> None:
 
     code, out, _ = run("verify", "--rebuild", "100%", "--json")
 
-    told = json.loads(out)
+    output = json.loads(out)
     assert "enabled: false" in config.read_text()
-    assert (code, told["left_out"], told["rebuilt"]) == (0, [], told["jobs"])
+    assert (code, output["left_out"], output["rebuilt"]) == (0, [], output["jobs"])
 
 
 def test_rebuild_names_nondeterministic_builders_and_differences(run: Run, project: Path) -> None:
@@ -101,7 +101,7 @@ def test_rebuild_names_nondeterministic_builders_and_differences(run: Run, proje
     (project / "secret").write_text("new")
 
     code, out, _ = run("verify", "--rebuild", "100%", "--seed", "1", "--json")
-    _, told, _ = run("verify", "--rebuild", "100%")
+    _, output, _ = run("verify", "--rebuild", "100%")
 
     found = {Path(item["source"]).stem: item for item in json.loads(out)["differences"]}
     assert code == 1
@@ -117,8 +117,8 @@ def test_rebuild_names_nondeterministic_builders_and_differences(run: Run, proje
     assert found["bytes"]["offset"] >= 10
     assert found["outside"]["offset"] == 10
     assert "not again" in found["fragile"]["said"]
-    assert "two runs differ from byte" in told
-    assert "builder 'dice': 6 of 7 jobs" in told
+    assert "two runs differ from byte" in output
+    assert "builder 'dice': 6 of 7 jobs" in output
 
 
 def test_rebuild_leaves_out_changed_sources(run: Run, project: Path) -> None:

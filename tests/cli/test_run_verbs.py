@@ -81,7 +81,7 @@ def test_failed_analysis_fails_on_all_platforms(run: Run, project: Path) -> None
 # ------------------------------------------------------------------------------------------------------------------- rerun
 
 
-def kept(out: str) -> Path:
+def folder_of(out: str) -> Path:
     return Path(out.splitlines()[-1].removeprefix("kept").strip())
 
 
@@ -95,7 +95,7 @@ def test_rerun_keeps_its_folder_and_changes_no_product(run: Run, project: Path) 
     assert code == 0
     assert "command  echo working" in out
     assert "  working\n" in out
-    assert [path.read_text() for path in kept(out).rglob("b.txt")] == ["B"]
+    assert [path.read_text() for path in folder_of(out).rglob("b.txt")] == ["B"]
     assert product.read_text() == "mine"
     assert Path.cwd() == project
 
@@ -107,7 +107,7 @@ def test_rerun_of_a_failing_job_exits_with_code_1(run: Run) -> None:
 
     assert code == 1
     assert "failed: " in out
-    assert kept(out).is_dir()
+    assert folder_of(out).is_dir()
 
 
 @pytest.mark.parametrize("name", ["a.txt@server", "x.words@linux"])
@@ -118,12 +118,12 @@ def test_rerun_works_for_copies_and_python_builders(run: Run, name: str) -> None
 
     assert code == 0
     assert "\x1b" not in out
-    assert any(path.is_file() for path in kept(out).rglob("*"))
+    assert any(path.is_file() for path in folder_of(out).rglob("*"))
 
 
 def test_next_batch_keeps_the_folder_of_a_rerun(run: Run) -> None:
     run("batch")
-    folder = kept(run("rerun", "sub/b.up")[1])
+    folder = folder_of(run("rerun", "sub/b.up")[1])
 
     run("batch")
 
@@ -140,13 +140,13 @@ def test_verify_finds_and_repairs_wrong_products(run: Run, project: Path) -> Non
     (project / "Cache" / "server" / "c.txt").unlink()
 
     damaged, out, _ = run("verify", "--json")
-    told = run("verify")[1]
+    output = run("verify")[1]
     repaired, _, _ = run("verify", "--repair")
 
     found = {(finding["product"], finding["problem"]) for finding in json.loads(out)["findings"]}
     assert (well, damaged, repaired) == (0, 1, 0)
     assert found == {("linux/a.txt", "damaged"), ("server/c.txt", "missing")}
-    assert "aptui reprocess" in told
+    assert "aptui reprocess" in output
     assert (project / "Cache" / "linux" / "a.txt").read_text() == "a"
     assert run("verify")[0] == 0
 
@@ -255,14 +255,14 @@ def test_demo_verb_succeeds_if_only_the_intended_job_fails(tmp_path: Path, run: 
     code, out, _ = run("demo", str(folder))
     again, _, _ = run("demo", str(folder))
     (folder / "assets" / "data" / "another.json").write_text("{")
-    wrong, told, _ = run("demo", str(folder))
+    wrong, output, _ = run("demo", str(folder))
 
     assert (code, again, wrong) == (0, 0, 1)
     assert f"{count_expected_products()} products" in out
     assert (
         sum(1 + max(0, len(line) - 1) // 80 for line in out.replace(str(folder), "aptui-demo").splitlines()) <= 24 - 5
     )  # 5 of the terminal's 24 lines are for the failures and the prompt on stderr
-    assert "data/another.json should not have failed" in told
+    assert "data/another.json should not have failed" in output
 
 
 def test_schema_verb_prints_json(run: Run) -> None:
@@ -270,10 +270,10 @@ def test_schema_verb_prints_json(run: Run) -> None:
 
 
 def test_config_prints_effective_configuration(run: Run, project: Path) -> None:
-    told = run("config", "--set", "workers=3")[1]
+    output = run("config", "--set", "workers=3")[1]
     answer = json.loads(run("config", "--json")[1])
 
-    assert "workers       3" in told
+    assert "workers       3" in output
     assert answer["project_dir"] == str(project)
 
 

@@ -27,7 +27,7 @@ RUN = {
     "start": [["start"]],
 }
 """Verbs that run jobs: a user who types such a verb consents to run the project's code."""
-LOOK = {
+READ_ONLY = {
     "affected": [["affected", "--since", "HEAD"]],
     "assetlist": [["assetlist", "a.txt"]],
     "builders": [["builders"], ["builders", "--json"]],
@@ -167,12 +167,12 @@ def process(project: Path, markers: Markers) -> None:
 
 
 def test_every_verb_is_tested_with_an_untrusted_project() -> None:
-    assert sorted([*RUN, *LOOK, *STAY]) == sorted(all_verbs())
+    assert sorted([*RUN, *READ_ONLY, *STAY]) == sorted(all_verbs())
 
 
 @pytest.mark.usefixtures("hostile")
 def test_reading_verbs_run_no_code_in_fresh_clone(markers: Markers) -> None:
-    assert ran_by(LOOK, markers) == {}
+    assert ran_by(READ_ONLY, markers) == {}
     assert trust.list_recorded() == []
 
 
@@ -186,7 +186,7 @@ def test_guide_names_the_verbs_that_imply_trust() -> None:
 def test_reading_verbs_run_no_code_after_the_code_was_changed(hostile: Path, markers: Markers) -> None:
     process(hostile, markers)
 
-    assert ran_by(LOOK, markers) == {}
+    assert ran_by(READ_ONLY, markers) == {}
 
 
 def test_reading_verbs_run_no_code_after_trust_was_revoked(hostile: Path, markers: Markers) -> None:
@@ -194,14 +194,14 @@ def test_reading_verbs_run_no_code_after_trust_was_revoked(hostile: Path, marker
     assert main.main(["trust"]) == 0
     assert main.main(["trust", "--revoke"]) == 0
 
-    assert ran_by(LOOK, markers) == {}
+    assert ran_by(READ_ONLY, markers) == {}
 
 
 def test_reading_verbs_run_code_of_trusted_project(hostile: Path, markers: Markers) -> None:
     process(hostile, markers)
     main.main(["trust"])
 
-    assert ran_by({"check": LOOK["check"], "doctor": LOOK["doctor"]}, markers) == {"check": {"check", "import"}}
+    assert ran_by({"check": READ_ONLY["check"], "doctor": READ_ONLY["doctor"]}, markers) == {"check": {"check", "import"}}
 
 
 @pytest.mark.parametrize("verb", sorted(RUN))

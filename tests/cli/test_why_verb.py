@@ -36,7 +36,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return own_project(tmp_path, monkeypatch, files)
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def output_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """Return the output of a verb."""
     capsys.readouterr()
     main.main(words)
@@ -48,18 +48,18 @@ def test_why_of_a_job_that_never_completed_names_the_first_failure(project: Path
     source = project / "assets" / "a.bad"
     source.write_text("1")
     main.main(["batch"])
-    assert "its last run failed; it ran because: new source" in told(capsys, "why", "a.bad")
+    assert "its last run failed; it ran because: new source" in output_of(capsys, "why", "a.bad")
 
     source.write_text("22")
     main.main(["batch"])
 
-    said = r"failed 2 times in a row, first at \d{4}-.*; it ran because: source 'a\.bad' changed \(\w+ -> \w+\)"
-    assert re.search(said, told(capsys, "why", "a.bad"))
+    message = r"failed 2 times in a row, first at \d{4}-.*; it ran because: source 'a\.bad' changed \(\w+ -> \w+\)"
+    assert re.search(message, output_of(capsys, "why", "a.bad"))
     main.main(["batch"])
-    assert re.search("failed 3 times in a row, .*: its previous run failed", told(capsys, "why", "a.bad"))
+    assert re.search("failed 3 times in a row, .*: its previous run failed", output_of(capsys, "why", "a.bad"))
     for _ in range(3):
         main.main(["batch"])
-    assert "failed 5 or more times in a row" in told(capsys, "why", "a.bad")
+    assert "failed 5 or more times in a row" in output_of(capsys, "why", "a.bad")
 
 
 @pytest.mark.real
@@ -68,4 +68,4 @@ def test_why_names_the_sources_that_need_a_dependency(project: Path, capsys: pyt
     main.main(["batch"])
 
     for name in ("plain.inc", "wild1.inc"):
-        assert "needed by 1 source: a.words" in told(capsys, "why", name)
+        assert "needed by 1 source: a.words" in output_of(capsys, "why", name)

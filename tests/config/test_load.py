@@ -92,8 +92,8 @@ def test_example_configuration_is_compiled_completely(write: Write, tmp_path: Pa
 
 
 def test_stored_configuration_keeps_the_reference_rules_of_a_builder(write: Write) -> None:
-    said = "{regex: '(?P<n>x)', path: 'a/{n}', kind: product, load: pre, relative_to: source, look_in: source}"
-    folder = write(builders_of(f"  - {{name: a, copy: [x], references: ['b(.)', {said}]}}\n"))
+    given = "{regex: '(?P<n>x)', path: 'a/{n}', kind: product, load: pre, relative_to: source, look_in: source}"
+    folder = write(builders_of(f"  - {{name: a, copy: [x], references: ['b(.)', {given}]}}\n"))
 
     for loaded in (load(folder), load(folder)):
         (rule,) = loaded.project.builders
@@ -199,10 +199,10 @@ def test_builder_that_uses_copy_is_a_copy_rule(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "limit"), [("", SHARE_OF_MEMORY), ("memory_limit: auto, ", SHARE_OF_MEMORY), ("memory_limit: 0, ", 0)]
+    ("given", "limit"), [("", SHARE_OF_MEMORY), ("memory_limit: auto, ", SHARE_OF_MEMORY), ("memory_limit: 0, ", 0)]
 )
-def test_memory_limit_of_a_worker_defaults_to_a_share_of_the_machine(write: Write, said: str, limit: int) -> None:
-    builder = load(write(builders_of(f"  - {{name: b, {said}uses: image}}\n"))).project.builders[0]
+def test_memory_limit_of_a_worker_defaults_to_a_share_of_the_machine(write: Write, given: str, limit: int) -> None:
+    builder = load(write(builders_of(f"  - {{name: b, {given}uses: image}}\n"))).project.builders[0]
 
     assert builder.memory_limit_bytes == limit
 
@@ -455,8 +455,8 @@ print(json.dumps([name for name in sys.modules if name.split(".")[0] in {{"ruame
 def test_damaged_stored_form_is_ignored(write: Write, tmp_path: Path, damage: Callable[[str], str]) -> None:
     folder = write(EXAMPLE)
     first = load(folder)
-    (kept,) = (tmp_path / "kept" / "aptui" / "config").iterdir()
-    kept.write_text(damage(kept.read_text(encoding="ascii")), encoding="utf-8")
+    (stored,) = (tmp_path / "kept" / "aptui" / "config").iterdir()
+    stored.write_text(damage(stored.read_text(encoding="ascii")), encoding="utf-8")
 
     assert load(folder) == first
 
@@ -465,10 +465,10 @@ def test_damaged_stored_form_is_ignored(write: Write, tmp_path: Path, damage: Ca
 def test_stored_form_with_unknown_fields_is_ignored(write: Write, tmp_path: Path) -> None:
     folder = write(EXAMPLE)
     first = load(folder)
-    (kept,) = (tmp_path / "kept" / "aptui" / "config").iterdir()
-    key = kept.read_text(encoding="ascii").split("\n")[0]
+    (stored,) = (tmp_path / "kept" / "aptui" / "config").iterdir()
+    key = stored.read_text(encoding="ascii").split("\n")[0]
     text = json.dumps({**packing.pack(first), "unheard_of": 1})
-    kept.write_text(f"{key}\n{compiled.hashlib.sha256(text.encode()).hexdigest()}\n{text}", encoding="ascii")
+    stored.write_text(f"{key}\n{compiled.hashlib.sha256(text.encode()).hexdigest()}\n{text}", encoding="ascii")
 
     assert load(folder) == first
 

@@ -179,11 +179,11 @@ def test_a_dry_run_shows_the_proposal_and_writes_nothing(tmp_path: Path, capsys:
 
     assert main.main(["init", str(tmp_path), "--dry-run"]) == 0
 
-    said = capsys.readouterr().out
-    assert "a Godot project" in said
-    assert "textures   image        1 file  *.png" in said
-    assert "1 *.gd" in said
-    assert '  - {name: textures, uses: image, patterns: ["*.png"]}' in said
+    output = capsys.readouterr().out
+    assert "a Godot project" in output
+    assert "textures   image        1 file  *.png" in output
+    assert "1 *.gd" in output
+    assert '  - {name: textures, uses: image, patterns: ["*.png"]}' in output
     assert not (tmp_path / "aptui.yaml").exists()
 
 

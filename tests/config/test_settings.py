@@ -31,15 +31,15 @@ POOL = "pool: {kind: dask, scheduler: 'tcp://127.0.0.1:8786', insecure: true"
 
 @pytest.fixture
 def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configure:
-    """Return a function that loads a project: line 3 is a copy rule, line 4 a Python builder, line 5 a command, line 6 `said`."""
+    """Return a function that loads a project: line 3 is a copy rule, line 4 a Python builder, line 5 a command, line 6 `more`."""
     folder = own_project(tmp_path, monkeypatch)
 
-    def configure(said: str = "", copy: str = "", python: str = "", command: str = "") -> Config:
+    def configure(more: str = "", copy: str = "", python: str = "", command: str = "") -> Config:
         (folder / "aptui.yaml").write_text(
             "scan_folders: [{name: game, path: assets}]\nbuilders:\n"
             f"- {{name: data, copy: ['*.txt']{copy}}}\n"
             f"- {{name: tables, uses: json{python}}}\n"
-            f"- {{name: upper, patterns: ['*.up'], command: 'cp {{source}} {{products_dir}}'{command}}}\n{said}\n"
+            f"- {{name: upper, patterns: ['*.up'], command: 'cp {{source}} {{products_dir}}'{command}}}\n{more}\n"
         )
         return load(folder)
 
@@ -50,7 +50,7 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configure:
 
 
 def test_settings_are_compiled_and_restored_from_the_stored_form(configure: Configure) -> None:
-    said = """\
+    more = """\
 retry: {times: 1}
 resources: {licence: 2, gpu: 1}
 undeclared_reads: add
@@ -60,7 +60,7 @@ checks: {small: {bytes: '<= 1KiB', seconds: 1.5..2, level: fail}, mine: {command
     python = ", undeclared_reads: ignore, quality: [draft, final]"
     command = ", trace_reads: true, retry: {times: 2, on: [memory, error, 75]}, resources: [licence, gpu, gpu]"
 
-    compiled, remembered = configure(said, python=python, command=command), configure(said, python=python, command=command)
+    compiled, remembered = configure(more, python=python, command=command), configure(more, python=python, command=command)
 
     project, after = compiled.project, math.nextafter
     assert remembered == compiled
@@ -94,12 +94,12 @@ def test_omitted_settings_have_defaults(configure: Configure) -> None:
 @pytest.mark.parametrize(
     ("added", "is_same"),
     [
-        ({"said": "retry: {times: 1}", "command": ", retry: {times: 2}"}, True),
-        ({"said": "resources: {gpu: 1}", "command": ", resources: [gpu]"}, True),
-        ({"said": "undeclared_reads: add", "python": ", undeclared_reads: ignore", "command": ", trace_reads: true"}, True),
-        ({"said": "on: {idle: {bell: true}}"}, True),
-        ({"said": "checks: {small: {bytes: '<= 1KiB'}}"}, True),
-        ({"said": "checks: {small: {bytes: '<= 1KiB', level: block}}"}, False),
+        ({"more": "retry: {times: 1}", "command": ", retry: {times: 2}"}, True),
+        ({"more": "resources: {gpu: 1}", "command": ", resources: [gpu]"}, True),
+        ({"more": "undeclared_reads: add", "python": ", undeclared_reads: ignore", "command": ", trace_reads: true"}, True),
+        ({"more": "on: {idle: {bell: true}}"}, True),
+        ({"more": "checks: {small: {bytes: '<= 1KiB'}}"}, True),
+        ({"more": "checks: {small: {bytes: '<= 1KiB', level: block}}"}, False),
         ({"command": ", quality: [final]"}, True),
         ({"command": ", quality: [draft, final]"}, False),
     ],
@@ -126,9 +126,9 @@ OTHERS = "can be used only with 'uses:', 'command:' or 'steps:'"
         ("retry: 3", "6:8", "a mapping like {times: 2"),
         ({"copy": ", retry: {times: 1}"}, "3:33", f"'retry' {OTHERS}"),
         ({"command": ", resources: [gpu]"}, "5:88", "there is no resource 'gpu'; add the resource"),
-        ({"said": "resources: {gpus: 1}", "command": ", resources: [gpu]"}, "5:88", "; did you mean 'gpus'?"),
-        ({"said": "resources: {gpu: 1}", "command": ", resources: gpu"}, "5:87", "a list of resources"),
-        ({"said": "resources: {gpu: 1}", "copy": ", resources: [gpu]"}, "3:33", f"'resources' {OTHERS}"),
+        ({"more": "resources: {gpus: 1}", "command": ", resources: [gpu]"}, "5:88", "; did you mean 'gpus'?"),
+        ({"more": "resources: {gpu: 1}", "command": ", resources: gpu"}, "5:87", "a list of resources"),
+        ({"more": "resources: {gpu: 1}", "copy": ", resources: [gpu]"}, "3:33", f"'resources' {OTHERS}"),
         ("resources: {gpu: 0}", "6:18", "a whole number above 0"),
         ("resources: {gpu: many}", "6:18", "a whole number above 0"),
         ("resources: [gpu]", "6:12", "a mapping from name to number"),
@@ -172,7 +172,7 @@ OTHERS = "can be used only with 'uses:', 'command:' or 'steps:'"
 )  # fmt: skip
 def test_mistake_is_reported_with_its_place(configure: Configure, added: str | Added, place: str, what: str) -> None:
     with pytest.raises(ConfigErrors) as caught:
-        configure(**({"said": added} if isinstance(added, str) else added))
+        configure(**({"more": added} if isinstance(added, str) else added))
 
     (found,) = str(caught.value).splitlines()
     assert found.partition("aptui.yaml:")[2].startswith(f"{place}: ")
@@ -190,21 +190,21 @@ def test_folder_settings_cannot_set_alerts() -> None:
 def test_doctor_reports_whether_commands_can_be_traced(
     configure: Configure, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def told() -> str:
+    def output() -> str:
         main.main(["doctor"])
         return next(line for line in capsys.readouterr().out.splitlines() if "tracing" in line)
 
     configure()
-    plain = told()
+    plain = output()
     configure(command=", trace_reads: true")
     monkeypatch.setattr(read_trace, "fault", lambda: "strace is not installed")
-    lacking = told()
+    lacking = output()
     monkeypatch.setattr(read_trace, "fault", lambda: "")
 
     assert "no builder has 'trace_reads'" in plain
     assert lacking.startswith("warn")
     assert "the files that upper read cannot be recorded: strace is not installed" in lacking
-    assert told().startswith("ok")
+    assert output().startswith("ok")
 
 
 @pytest.mark.real
@@ -288,9 +288,9 @@ def test_missing_program_is_reported_with_its_builder_at_every_load(tmp_path: Pa
     builders = "builders:\n  - {name: u, patterns: ['*.x'], version: 1, command: 'sqush {source}'}\n"
     (tmp_path / "aptui.yaml").write_text(f"scan_folders: [{{name: game, path: ., order: 0}}]\n{builders}")
 
-    (said,) = missing_programs(load(tmp_path))
-    assert said.startswith(f"{tmp_path}/aptui.yaml:3:")
-    assert "the program 'sqush' is not in the PATH, so the jobs of builder 'u' will fail" in said
+    (more,) = missing_programs(load(tmp_path))
+    assert more.startswith(f"{tmp_path}/aptui.yaml:3:")
+    assert "the program 'sqush' is not in the PATH, so the jobs of builder 'u' will fail" in more
     (tmp_path / "sqush").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert list(missing_programs(load(tmp_path))) == []
@@ -325,9 +325,9 @@ def test_scheduler_without_tls_must_be_insecure_and_on_the_loopback(address: str
 
 
 def test_cluster_settings_are_compiled() -> None:
-    said = {"kind": "dask", "scheduler": "tcp://127.0.0.1:8786", "insecure": True, "share": 4, "store": "store", "tags": ["GPU"]}
+    more = {"kind": "dask", "scheduler": "tcp://127.0.0.1:8786", "insecure": True, "share": 4, "store": "store", "tags": ["GPU"]}
 
-    found = compile_cluster(said, [{"name": "bake", "needs": ["gpu", "Licence"], "at_most": 2}, {"name": "copy"}], Path("/p"))
+    found = compile_cluster(more, [{"name": "bake", "needs": ["gpu", "Licence"], "at_most": 2}, {"name": "copy"}], Path("/p"))
 
     assert (found.store, found.tags, found.share) == ("/p/store", ("gpu",), 4)
     assert (found.needs, found.at_most) == ((("bake", ("gpu", "licence")),), (("bake", 2),))

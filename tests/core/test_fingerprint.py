@@ -175,9 +175,9 @@ def test_description_of_a_difference_names_the_input_that_changed(
 def test_description_of_many_differences_names_only_three_inputs() -> None:
     new = tuple(("dependency", str(n), "1") for n in range(9))
 
-    said = fingerprint.explain((), new)
+    text = fingerprint.explain((), new)
 
-    assert said == "dependency '0' is new; dependency '1' is new; dependency '2' is new; and 6 more"
+    assert text == "dependency '0' is new; dependency '1' is new; dependency '2' is new; and 6 more"
 
 
 def test_manifest_read_back_from_its_text_is_equal() -> None:

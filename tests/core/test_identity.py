@@ -60,9 +60,9 @@ def test_source_with_a_damaged_identity_has_no_other_uuids() -> None:
 
 
 def test_duplicate_path_does_not_own_the_uuid_of_its_path() -> None:
-    shadow = Source(PathKey(f"a.txt{DUPLICATE_MARK}3"), RelPath("a.txt"), 3, duplicate_uuid("shared", RelPath("a.txt")), 1)
+    duplicate = Source(PathKey(f"a.txt{DUPLICATE_MARK}3"), RelPath("a.txt"), 3, duplicate_uuid("shared", RelPath("a.txt")), 1)
 
-    assert legacy_of(shadow) == ()
+    assert legacy_of(duplicate) == ()
 
 
 def test_derived_uuids_of_different_intermediates_differ() -> None:

@@ -84,7 +84,7 @@ class Intent:
 
     def __init__(self) -> None:
         self.exists = False
-        self.is_owed = False
+        self.is_pending = False
         self.has_run = False
         self.commits = False
         self.ended = ""
@@ -100,20 +100,20 @@ class Intent:
         found.append(Trigger.DROP)
         if self.has_run:
             return [*found, Trigger.SUCCEED, Trigger.FAIL, Trigger.LOST, Trigger.RETRY, Trigger.CANCEL]
-        if self.is_owed:
+        if self.is_pending:
             found.append(Trigger.CANCEL)
             found += [Trigger.START, Trigger.BLOCK] if self.is_ready else [Trigger.UNBLOCK]
         return found
 
-    def told(self, trigger: Trigger) -> Effect:
+    def record(self, trigger: Trigger) -> Effect:
         """Record a trigger; return the effects that it requires."""
         kill = Effect.KILL if self.has_run else Effect.NONE
         match trigger:
             case Trigger.PLAN:
-                self.exists, self.is_owed, self.has_run, self.is_ready, self.ended = True, True, False, False, ""
+                self.exists, self.is_pending, self.has_run, self.is_ready, self.ended = True, True, False, False, ""
                 return kill
             case Trigger.MATCH:
-                self.exists, self.is_owed, self.has_run, self.is_ready, self.ended = True, False, False, False, "completed"
+                self.exists, self.is_pending, self.has_run, self.is_ready, self.ended = True, False, False, False, "completed"
                 return kill
             case Trigger.UNBLOCK | Trigger.BLOCK:
                 self.is_ready = trigger is Trigger.UNBLOCK
@@ -128,16 +128,16 @@ class Intent:
                 self.has_run, self.commits = False, True
                 return Effect.NONE
             case Trigger.COMMITTED:
-                self.commits, self.is_owed, self.ended = False, False, "completed"
+                self.commits, self.is_pending, self.ended = False, False, "completed"
                 return Effect.NONE
             case Trigger.FAIL | Trigger.COMMIT_FAILED:
-                self.commits, self.has_run, self.is_owed, self.ended = False, False, False, "failed"
+                self.commits, self.has_run, self.is_pending, self.ended = False, False, False, "failed"
                 return Effect.NONE
             case Trigger.REFUSE:
-                self.exists, self.is_owed, self.has_run, self.is_ready, self.ended = True, False, False, False, "failed"
+                self.exists, self.is_pending, self.has_run, self.is_ready, self.ended = True, False, False, False, "failed"
                 return kill
             case Trigger.CANCEL:
-                self.has_run, self.is_owed, self.is_ready, self.ended = False, False, False, "cancelled"
+                self.has_run, self.is_pending, self.is_ready, self.ended = False, False, False, "cancelled"
                 return kill
             case Trigger.DROP:
                 self.__init__()  # type: ignore[misc]  # a dropped job is like a job that never existed
@@ -151,7 +151,7 @@ class Intent:
             seen = job.state is JobState.COMMITTING
         elif self.has_run:
             seen = job.state is JobState.RUNNING
-        elif self.is_owed:
+        elif self.is_pending:
             seen = job.state is (JobState.QUEUED if self.is_ready else JobState.WAITING)
         else:
             seen = job.state is not None and job.state.value == self.ended
@@ -167,7 +167,7 @@ def walk(seed: int, steps: int) -> None:
         legal = intent.legal()
         trigger = rng.choices(legal, [5 if item in FORWARD else 1 for item in legal])[0]
         effect = feed(job, trigger)
-        if effect != intent.told(trigger):
+        if effect != intent.record(trigger):
             raise Mismatch(f"{trigger} led to {effect}")
         intent.check(job)
 

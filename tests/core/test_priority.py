@@ -134,8 +134,8 @@ def test_boosts_expire_in_order_unless_they_were_renewed() -> None:
 def test_boosts_beyond_the_maximum_expire_and_the_queue_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(priority, "_MAX_BOOSTED", 3)
     queue, job = ReadyQueue("linux"), ready("a.s")
-    for look in range(1, 10_000):
-        queue.interest.note(PathKey(f"{look}.s"), look)
+    for boost in range(1, 10_000):
+        queue.interest.note(PathKey(f"{boost}.s"), boost)
         queue.push(job)
 
     assert (len(queue.interest), queue.interest.of(PathKey("9999.s"))) == (3, 9999)

@@ -149,7 +149,7 @@ def test_each_edge_is_written_once_with_the_bits_of_its_dependencies() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "origin", "told"),
+    ("reason", "origin", "expected"),
     [
         ("new source", "", "new source"),
         ("new source", "from here", "new source; its result is from here"),
@@ -157,5 +157,5 @@ def test_each_edge_is_written_once_with_the_bits_of_its_dependencies() -> None:
         ("", "", ""),
     ],
 )
-def test_origin_of_a_result_is_appended_to_the_reason_of_its_job(reason: str, origin: str, told: str) -> None:
-    assert with_origin(reason, origin) == told
+def test_origin_of_a_result_is_appended_to_the_reason_of_its_job(reason: str, origin: str, expected: str) -> None:
+    assert with_origin(reason, origin) == expected

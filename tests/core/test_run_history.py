@@ -37,17 +37,17 @@ def test_run_step_applied_to_a_run_state_gives_the_next_run_state(known: RunStep
 
 @given(st.lists(st.tuples(st.booleans(), MOMENTS), max_size=6))
 def test_state_of_every_run_is_restored_from_the_latest_run_backwards(runs: list[tuple[bool, RunStep]]) -> None:
-    committed, kept = RunStep(), []
+    committed, states = RunStep(), []
     for succeeds, state in runs:
         if succeeds and not state.inputs:
             continue  # a manifest is never empty
         if succeeds:
-            kept.append((True, rows.make_committed_step(committed, state)))
+            states.append((True, rows.make_committed_step(committed, state)))
             committed = state
         else:
-            kept.append((False, rows.step(committed, RunStep(state.inputs, committed.products))))
+            states.append((False, rows.step(committed, RunStep(state.inputs, committed.products))))
 
-    found = rows.moments(committed, reversed(kept))
+    found = rows.moments(committed, reversed(states))
 
     expected = [state if succeeds else RunStep(state.inputs) for succeeds, state in runs if not succeeds or state.inputs]
     assert [plain(state) for state in found] == [plain(state) for state in reversed(expected)]

@@ -10,7 +10,7 @@ IMAGE, SOUND = ContentFacts(width=8, height=4, format="rgb"), ContentFacts(width
 
 
 @pytest.mark.parametrize(
-    ("products", "told"),
+    ("products", "expected"),
     [
         ([], None),
         ([None, None], None),
@@ -19,6 +19,6 @@ IMAGE, SOUND = ContentFacts(width=8, height=4, format="rgb"), ContentFacts(width
     ],
 )
 def test_facts_of_a_job_are_the_maxima_of_the_facts_of_its_products(
-    products: list[ContentFacts | None], told: ContentFacts | None
+    products: list[ContentFacts | None], expected: ContentFacts | None
 ) -> None:
-    assert together(products) == told
+    assert together(products) == expected

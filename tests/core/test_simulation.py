@@ -52,7 +52,7 @@ IDENTITIES = st.one_of(
         st.sampled_from((*NAMES[:6], "m.s")),
         st.lists(st.sampled_from(("one", "two", "three")), max_size=1),
         st.sampled_from((10, 20, 30)),
-    ).map(lambda said: meta(said[0], said[1], *said[2], created_ms=said[3])),
+    ).map(lambda fields: meta(fields[0], fields[1], *fields[2], created_ms=fields[3])),
     st.sampled_from(("", "damaged")),
 )
 STAGE_TEXTS = st.one_of(
@@ -216,13 +216,13 @@ class Simulation(RuleBasedStateMachine):
     ) -> None:
         copy, script = copier(platforms=platforms), scripter(version=version, platforms=platforms, has_drafts=has_drafts)
         other = copier("other", "*.s", platforms=platforms)
-        twin = scripter("twin", platforms=platforms)
+        second = scripter("twin", platforms=platforms)
         chosen = {
             "both": (copy, script),
             "copy": (copy,),
             "script": (script,),
             "two": (other, copy, script),
-            "clash": (script, twin),
+            "clash": (script, second),
         }
         self.world.configure(
             builders=chosen[builders],
@@ -348,7 +348,7 @@ class Simulation(RuleBasedStateMachine):
         if scripts:
             folder, rel = data.draw(st.sampled_from(scripts))
             self.under_a_run(seed, what, is_back, rel, folder, data.draw(st.sampled_from(USES)))
-            self.world.hears = True
+            self.world.observes = True
 
     def under_a_run(self, seed: int, what: str, is_back: bool, rel: str, folder: str, text: str) -> None:
         """Change files that a run uses, after the run was planned and before it reads them.
@@ -361,7 +361,7 @@ class Simulation(RuleBasedStateMachine):
             world.restart()
             self.needs_restart = False
         self.serial += 1
-        world.hears = bool(seed % 2) or what == "new file"
+        world.observes = bool(seed % 2) or what == "new file"
         if what != "new file":
             world.write("e.txt", f"before {self.serial}", "game")
         elif ("game", "e.txt") in self.places():
@@ -448,9 +448,9 @@ class Simulation(RuleBasedStateMachine):
                 assert not jobs[name].is_draft, name
         owned = {product.name: product.digest for job in jobs.values() for product in job.products}
         assert sum(len(job.products) for job in jobs.values()) == len(owned), "two jobs own one product"
-        rests = tuple(f"{platform}/" for platform in world.setup.resting)
-        owned = {name: digest for name, digest in owned.items() if not name.startswith(rests)}
-        cache = {name: digest for name, digest in world.cache.items() if not name.startswith(rests)}
+        unrequested = tuple(f"{platform}/" for platform in world.setup.resting)
+        owned = {name: digest for name, digest in owned.items() if not name.startswith(unrequested)}
+        cache = {name: digest for name, digest in world.cache.items() if not name.startswith(unrequested)}
         assert cache == owned, "the products in the cache differ from the rows of the database"
 
     def make_finals(self) -> None:

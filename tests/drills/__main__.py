@@ -97,7 +97,7 @@ DRILLS: dict[str, Drill] = {
     "s68": lambda folder, chosen: live_scenes.named(folder, mutant=chosen.mutant),
 }
 NEEDS_ROOT = {"p1", "e1-disk", "e3", "w2-watcher", "w3-watcher", "w2-live", "w3-live", "e1-live", "neighbours"}
-_ROOMS = (
+_MODULES = (
     children,
     hostile,
     hostile_content,
@@ -112,7 +112,7 @@ _ROOMS = (
     watching,
     wire_fuzz,
 )
-MUTANTS = {name for room in _ROOMS for name in room.MUTANTS} - {""}
+MUTANTS = {name for module in _MODULES for name in module.MUTANTS} - {""}
 
 
 def _laps(chosen: argparse.Namespace) -> int:

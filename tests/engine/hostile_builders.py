@@ -155,9 +155,9 @@ class Stopped(Base):
 
 class Greedy(Base):
     def act(self, request):
-        kept = []
+        held = []
         while True:
-            kept.append(bytearray(64 << 20))
+            held.append(bytearray(64 << 20))
 
 
 class Gated(Base):
@@ -268,10 +268,10 @@ class ForkReturns(Base):
 
 
 class LeaksFiles(Base):
-    kept: ClassVar[list[int]] = []
+    held: ClassVar[list[int]] = []
 
     def act(self, request):
-        self.kept += [os.open("/dev/null", os.O_RDONLY) for _ in range(300)]
+        self.stored += [os.open("/dev/null", os.O_RDONLY) for _ in range(300)]
 
 
 class KillsGroup(Base):
@@ -316,13 +316,13 @@ class Missing(Base):
 class Truncates(Base):
     """Keeps its product open, to change the product after the last check."""
 
-    kept: ClassVar[list[object]] = []
+    stored: ClassVar[list[object]] = []
 
     def act(self, request):
         file = open(request.product_path("t.out"), "wb")  # noqa: SIM115  # it stays open, that is the point
         file.write(b"data" * 1000)
         file.flush()
-        self.kept.append(file)
+        self.stored.append(file)
         threading.Timer(0.2, file.truncate, (3,)).start()
         return _made(request, JobProduct("t.out"))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 from aptui.core.orders import AnalyseOrder, CopyOrder, ProcessOrder
 from aptui.core.project import Builder, BuilderKind, CommandRule, Platform
@@ -74,7 +74,7 @@ class Harness:
         path.write_bytes(data)
         return path
 
-    def process_order(self, builder: str, rel: str = "a.txt", limit_s: float = PATIENCE_S, **more: object) -> ProcessOrder:
+    def process_order(self, builder: str, rel: str = "a.txt", limit_s: float = TIMEOUT_S, **more: object) -> ProcessOrder:
         path = self.root / rel
         if not path.exists():
             self.source(rel)
@@ -102,7 +102,7 @@ class Harness:
             **fields,
         )
 
-    def analyse_order(self, builder: str, rel: str = "a.txt", limit_s: float = PATIENCE_S) -> AnalyseOrder:
+    def analyse_order(self, builder: str, rel: str = "a.txt", limit_s: float = TIMEOUT_S) -> AnalyseOrder:
         if not (self.root / rel).exists():
             self.source(rel)
         return AnalyseOrder(next(self._keys), builder, str(self.root), rel, bytes(16), ("linux",), limit_s)
@@ -111,20 +111,20 @@ class Harness:
         key = next(self._keys)
         return CopyOrder(key, str(self.root / rel), str(self.staging / f"c{key}"), present)
 
-    def turn(self, patience_s: float) -> None:
+    def turn(self, timeout_s: float) -> None:
         due_s = self.pool.next_deadline()
-        wait_s = patience_s if due_s is None else max(0.0, min(patience_s, due_s - self.clock()))
+        wait_s = timeout_s if due_s is None else max(0.0, min(timeout_s, due_s - self.clock()))
         for key, _ in self.selector.select(wait_s):
             key.data()
         self.pool.poll(self.clock())
 
-    def until(self, condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-        until(condition, lambda: f"the results: {self.results}", patience_s, self.turn)
+    def until(self, condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
+        until(condition, lambda: f"the results: {self.results}", timeout_s, self.turn)
 
-    def run(self, *orders: Any, patience_s: float = PATIENCE_S) -> list:
+    def run(self, *orders: Any, timeout_s: float = TIMEOUT_S) -> list:
         """Send orders in one message and return their results in order."""
         self.pool.send(orders)
-        self.until(lambda: all(order.run_key in self.results for order in orders), patience_s)
+        self.until(lambda: all(order.run_key in self.results for order in orders), timeout_s)
         return [self.results[order.run_key] for order in orders]
 
     def close(self) -> None:

@@ -160,7 +160,7 @@ def test_running_engine_applies_changed_folder_settings(tmp_path: Path, monkeypa
     project.write("assets/one/.aptui.yaml", "builders: {mark: {params: {mark: '?'}}}")
     engine.scans.check_folder("one")
     engine.run_until_idle()
-    texts, rests = project.texts(), engine.archive.settings()
+    texts, stored = project.texts(), engine.archive.settings()
     project.delete("assets/one/.aptui.yaml")
     engine.scans.check_folder("one")
     engine.run_until_idle()
@@ -168,7 +168,7 @@ def test_running_engine_applies_changed_folder_settings(tmp_path: Path, monkeypa
     gone = engine.archive.settings()
     engine.close()
 
-    assert ({folder: json.loads(text)["file"] for folder, text in rests.items()}, gone) == ({"one": "one/.aptui.yaml"}, {})
+    assert ({folder: json.loads(text)["file"] for folder, text in stored.items()}, gone) == ({"one": "one/.aptui.yaml"}, {})
     assert texts == {"a.out": "a.up.", "one/b.out": "one/b.up?", "one/deep/c.out": "one/deep/c.up?"}
     assert project.texts() == {"a.out": "a.up.", "one/b.out": "one/b.up.", "one/deep/c.out": "one/deep/c.up."}
     assert (ran, engine.pipeline.jobs.reports.counts["run"]) == (3, 7)
@@ -181,11 +181,11 @@ def test_analysis_receives_adjusted_parameters(tmp_path: Path) -> None:
     from aptui.sdk import CreateJobsRequest, CreateJobsResponse, Result
     from aptui.worker.builder_run import analyse
 
-    heard: list[CreateJobsRequest] = []
+    received: list[CreateJobsRequest] = []
 
     class Listener:
         def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
-            heard.append(request)
+            received.append(request)
             return CreateJobsResponse(Result.SUCCESS)
 
     builder = Builder(bytes(16), "b", BuilderKind.PYTHON, params='{"a":1,"b":1}', platform_params=(("server", '{"b":2}'),))
@@ -199,8 +199,8 @@ def test_analysis_receives_adjusted_parameters(tmp_path: Path) -> None:
         lambda _builder: Listener(),
     )
 
-    assert heard[0].params_for("linux") == {"a": 3, "b": 1, "c": 4}
-    assert heard[0].params_for("server") == {"a": 3, "b": 5}
+    assert received[0].params_for("linux") == {"a": 3, "b": 1, "c": 4}
+    assert received[0].params_for("server") == {"a": 3, "b": 5}
 
 
 @pytest.mark.real
@@ -212,8 +212,8 @@ def test_a_folder_of_assets_cannot_choose_the_program_that_runs(tmp_path: Path, 
     project.write("assets/pack/cc", f"#!/bin/sh\ntouch {canary}\n")
     os.chmod(tmp_path / "project/assets/pack/cc", 0o755)
     project.edit({"assets/pack/a.lua": "return 1\n", "assets/other/b.lua": "return 1\n"})
-    for wish in (str(tmp_path / "project/assets/pack/cc"), "../../../../../assets/pack/cc"):
-        project.engine_run({"assets/pack/.aptui.yaml": f"builders:\n  scripts:\n    params: {{luac: {wish}}}\n"})
+    for program in (str(tmp_path / "project/assets/pack/cc"), "../../../../../assets/pack/cc"):
+        project.engine_run({"assets/pack/.aptui.yaml": f"builders:\n  scripts:\n    params: {{luac: {program}}}\n"})
 
         assert not canary.exists()
         ((source, error),) = project.errors().items()

@@ -74,7 +74,7 @@ def test_scan_does_not_report_a_link_at_the_path_of_a_folder_of_aptui(project: P
 
     ran = project.engine_run()
 
-    assert [text for text in ran.said if "link" in text] == [
+    assert [text for text in ran.messages if "link" in text] == [
         f"'{project.path('other')}' is a link to a folder, so its files are not sources"
     ]
     assert sources(project) == {"a.txt"}

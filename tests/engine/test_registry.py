@@ -336,12 +336,12 @@ def test_renamed_builder_is_reported(place):
     place.write("mesh.py")
     place.complete()
     place.write("mesh.py", "shape")
-    told = []
+    reported = []
 
-    found = complete(place.config(), place.cache, told.append)
+    found = complete(place.config(), place.cache, reported.append)
 
     assert [builder.name for builder in found] == ["shape"]
-    assert told == ["'builders/mesh.py': 'mesh' was removed, so its products are deleted; the file now has 'shape'"]
+    assert reported == ["'builders/mesh.py': 'mesh' was removed, so its products are deleted; the file now has 'shape'"]
 
 
 def test_project_builder_works_without_a_configuration_entry(tmp_path, monkeypatch):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from link_room import opened
+from link_harness import opened
 
 
 @pytest.fixture
-def room():
+def harness():
     """Return an open server."""
-    with opened() as room:
-        yield room
+    with opened() as harness:
+        yield harness

@@ -13,7 +13,7 @@ import threading
 from unittest import mock
 
 import pytest
-from link_room import NOTICES, Engine, example, running, short_folder
+from link_harness import NOTICES, Engine, example, running, short_folder
 
 from aptui.core.notices import EngineMessage
 from aptui.link import codec
@@ -33,7 +33,7 @@ def engine():
 
 
 def connect(engine: Engine, **options) -> EngineClient:
-    return EngineClient.connect(engine.room.path, **options)
+    return EngineClient.connect(engine.harness.path, **options)
 
 
 def test_client_and_engine_exchange_names_versions_and_process_ids(engine: Engine) -> None:
@@ -80,15 +80,15 @@ def test_refusal_raises_the_error_class_of_its_exit_code(engine: Engine) -> None
         assert isinstance(caught.value, UserError)
         assert caught.value.exit_code == 3
         for code, family in ((4, BusyError), (2, HostError), (77, HostError)):
-            heard = []
-            client.post(Settle(), heard.append)
+            received = []
+            client.post(Settle(), received.append)
             request = engine.await_request(Settle)
             engine.do(lambda code=code, request=request: request.refuse("no", "because", code))
             client.ask(PingEngine())
-            assert isinstance(heard[0], family)
-            assert isinstance(heard[0], RequestRefused)
-            assert heard[0].exit_code == family.exit_code
-            engine.room.desk.taken.clear()
+            assert isinstance(received[0], family)
+            assert isinstance(received[0], RequestRefused)
+            assert received[0].exit_code == family.exit_code
+            engine.harness.handler.taken.clear()
 
 
 def test_client_beyond_the_limit_gets_the_reason_of_its_refusal() -> None:
@@ -117,8 +117,8 @@ def test_client_gives_up_an_engine_that_sends_no_hello() -> None:
 
 
 def test_client_refuses_a_malformed_hello_of_an_engine(engine: Engine) -> None:
-    take = engine.room.desk.take
-    engine.room.desk.take = lambda request: request.answer(pid="many") if not engine.room.desk.taken else take(request)
+    take = engine.harness.handler.take
+    engine.harness.handler.take = lambda request: request.answer(pid="many") if not engine.harness.handler.taken else take(request)
 
     with pytest.raises(EngineGone, match="greeting is invalid"):
         connect(engine)
@@ -140,18 +140,18 @@ def test_client_gives_up_an_engine_that_accepts_or_reads_nothing(monkeypatch: py
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 10_000))
             ours.connect(str(folder / "s"))
             client = EngineClient(ours)
-            heard = []
-            client.post(Hold("x" * 1_000_000), heard.append)
+            received = []
+            client.post(Hold("x" * 1_000_000), received.append)
             with pytest.raises(EngineGone, match="no longer reads requests"):
                 client.ask(PingEngine())
-            assert isinstance(heard[0], EngineGone)
+            assert isinstance(received[0], EngineGone)
 
 
 @pytest.mark.parametrize("is_stuck", [False, True])
 def test_request_without_time_limit_ends_only_if_the_engine_answers_no_ping(
     is_stuck: bool, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = engine.room.desk.take
+    take = engine.harness.handler.take
     pings: list[object] = []
 
     def answer(request) -> None:
@@ -160,10 +160,10 @@ def test_request_without_time_limit_ends_only_if_the_engine_answers_no_ping(
             if is_stuck:
                 return
             if len(pings) == 3:
-                next(each for each in engine.room.desk.taken if isinstance(each.verb, Settle)).answer(run=1)
+                next(each for each in engine.harness.handler.taken if isinstance(each.verb, Settle)).answer(run=1)
         take(request)
 
-    monkeypatch.setattr(engine.room.desk, "take", answer)
+    monkeypatch.setattr(engine.harness.handler, "take", answer)
     monkeypatch.setattr("aptui.link.client._SILENCE_S", 0.2 if is_stuck else 0.05)
     with connect(engine) as client:
         if is_stuck:
@@ -178,31 +178,31 @@ def test_notices_are_received_while_an_answer_is_awaited(engine: Engine) -> None
         client.ask(Subscribe())
         client.post(Settle())
         engine.await_request(Settle)
-        engine.do(lambda: engine.room.server.publish(EngineMessage(1, 1, "x"), 7, 1))
-        heard = []
+        engine.do(lambda: engine.harness.server.publish(EngineMessage(1, 1, "x"), 7, 1))
+        received = []
 
-        client.ask(PingEngine(), on_news=heard.append)
+        client.ask(PingEngine(), on_news=received.append)
 
-        assert [news.seq for news in heard] == [1]
+        assert [news.seq for news in received] == [1]
         assert client.next_news(0.0) is None
 
 
 def test_notices_that_arrive_before_an_answer_are_kept(engine: Engine) -> None:
     with connect(engine) as client:
         client.ask(Subscribe())
-        heard = []
-        client.post(Settle(), heard.append)
+        received = []
+        client.post(Settle(), received.append)
         request = engine.await_request(Settle)
 
-        def tell() -> None:
+        def notify() -> None:
             for seq in (1, 2, 3):
-                engine.room.server.publish(EngineMessage(seq, 1, "x"), 7, seq)
+                engine.harness.server.publish(EngineMessage(seq, 1, "x"), 7, seq)
             request.answer(run=3)
 
-        engine.do(tell)
+        engine.do(notify)
         assert client.ask(PingEngine()) == {"verb": "PingEngine"}
 
-        assert heard == [{"run": 3}]
+        assert received == [{"run": 3}]
         assert [news.seq for news in iter(lambda: client.next_news(0.0), None)] == [1, 2, 3]
         assert client.next_news(0.01) is None
 
@@ -211,7 +211,7 @@ def test_every_notice_arrives_as_it_was_published(engine: Engine) -> None:
     notices = [example(record) for record in NOTICES]
     with connect(engine) as client:
         client.ask(Subscribe())
-        engine.do(lambda: [engine.room.server.publish(notice, 7, seq) for seq, notice in enumerate(notices)])
+        engine.do(lambda: [engine.harness.server.publish(notice, 7, seq) for seq, notice in enumerate(notices)])
 
         assert [client.next_news(10) for _ in notices] == [NoticeLine(7, seq, notice) for seq, notice in enumerate(notices)]
 
@@ -219,20 +219,20 @@ def test_every_notice_arrives_as_it_was_published(engine: Engine) -> None:
 def test_end_of_the_connection_is_reported_after_earlier_notices(engine: Engine) -> None:
     with connect(engine) as client:
         client.ask(Subscribe())
-        heard = []
-        client.post(Settle(), heard.append)
+        received = []
+        client.post(Settle(), received.append)
         number = engine.await_request(Settle).client
 
         def end() -> None:
-            engine.room.server.publish(EngineMessage(1, 1, "last"), 7, 1)
-            engine.room.server.disconnect(number)
+            engine.harness.server.publish(EngineMessage(1, 1, "last"), 7, 1)
+            engine.harness.server.disconnect(number)
 
         engine.do(end)
 
         assert client.next_news(10).notice.text == "last"
         with pytest.raises(EngineGone):
             client.next_news(10)
-        assert isinstance(heard[0], EngineGone)
+        assert isinstance(received[0], EngineGone)
         with pytest.raises(EngineGone):
             client.ask(PingEngine())
         with pytest.raises(EngineGone):
@@ -255,7 +255,7 @@ def test_a_request_that_is_too_long_is_refused_with_the_limit(engine: Engine) ->
 
 def test_malformed_json_ends_the_connection(engine: Engine) -> None:
     with connect(engine) as client:
-        engine.do(lambda: engine.room.server.say(1, b"\xff\xff\n"))
+        engine.do(lambda: engine.harness.server.say(1, b"\xff\xff\n"))
 
         with pytest.raises(EngineGone, match="invalid message"):
             client.next_news(10)
@@ -263,18 +263,18 @@ def test_malformed_json_ends_the_connection(engine: Engine) -> None:
 
 def test_unknown_messages_of_a_newer_engine_are_ignored(engine: Engine) -> None:
     with connect(engine) as client:
-        engine.do(lambda: engine.room.server.say(1, b'{"notice":"Newer","epoch":1,"seq":1}\n{"wave":1}\n'))
-        engine.do(lambda: engine.room.server.say(1, codec.encode_notice(EngineMessage(1, 1, "known"), 1, 2)))
+        engine.do(lambda: engine.harness.server.say(1, b'{"notice":"Newer","epoch":1,"seq":1}\n{"wave":1}\n'))
+        engine.do(lambda: engine.harness.server.say(1, codec.encode_notice(EngineMessage(1, 1, "known"), 1, 2)))
 
         assert client.next_news(10).seq == 2
 
 
 def test_threads_can_post_while_another_thread_reads(engine: Engine) -> None:
-    heard, is_enough = [], threading.Event()
+    received, is_enough = [], threading.Event()
 
-    def hear(answer) -> None:
-        heard.append((threading.current_thread(), answer))
-        if len(heard) == 200:
+    def receive(answer) -> None:
+        received.append((threading.current_thread(), answer))
+        if len(received) == 200:
             is_enough.set()
 
     with connect(engine) as client:
@@ -288,7 +288,7 @@ def test_threads_can_post_while_another_thread_reads(engine: Engine) -> None:
 
         reader = threading.Thread(target=read)
         reader.start()
-        posters = [threading.Thread(target=lambda: [client.post(PingEngine(), hear) for _ in range(50)]) for _ in range(4)]
+        posters = [threading.Thread(target=lambda: [client.post(PingEngine(), receive) for _ in range(50)]) for _ in range(4)]
         for poster in posters:
             poster.start()
         for poster in posters:
@@ -298,8 +298,8 @@ def test_threads_can_post_while_another_thread_reads(engine: Engine) -> None:
         reader.join(10)
 
     assert not reader.is_alive()
-    assert {thread for thread, _ in heard} == {reader}
-    assert all(answer == {"verb": "PingEngine"} for _, answer in heard)
+    assert {thread for thread, _ in received} == {reader}
+    assert all(answer == {"verb": "PingEngine"} for _, answer in received)
     assert isinstance(ends[0], EngineGone)
 
 

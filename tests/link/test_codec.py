@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from link_room import NOTICES, example
+from link_harness import NOTICES, example
 
 from aptui import feature
 from aptui.core import notices
@@ -85,16 +85,16 @@ def test_answer_or_refusal_is_unchanged_by_encoding_and_decoding() -> None:
 
     assert isinstance(answer, AnswerLine)
     assert answer.number == 3
-    told: Any = answer.answer["progress"]
-    assert told["files_scanned"] == progress.files_scanned
+    progress_record: Any = answer.answer["progress"]
+    assert progress_record["files_scanned"] == progress.files_scanned
     assert refusal == RefusalLine(4, "no", "later", 4)
 
 
 def test_lone_surrogate_in_a_notice_is_replaced() -> None:
-    said = codec.decode_message(codec.encode_notice(EngineMessage(1, 1, "a\udc80b"), 1, 1))
+    decoded = codec.decode_message(codec.encode_notice(EngineMessage(1, 1, "a\udc80b"), 1, 1))
 
-    assert isinstance(said, NoticeLine)
-    assert said.notice == EngineMessage(1, 1, "a?b")
+    assert isinstance(decoded, NoticeLine)
+    assert decoded.notice == EngineMessage(1, 1, "a?b")
 
 
 @pytest.mark.parametrize(
@@ -232,9 +232,11 @@ def test_lines_are_assembled_from_pieces_of_any_size(lines: list[bytes], data: s
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
     buffer = LineBuffer(20)
 
-    heard = [line for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True) for line in buffer.feed(stream[begin:end])]
+    received = [
+        line for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True) for line in buffer.feed(stream[begin:end])
+    ]
 
-    assert heard == [line for line in lines if line]
+    assert received == [line for line in lines if line]
     assert buffer.begun_bytes == len(rest)
 
 
@@ -243,15 +245,15 @@ def test_lines_are_assembled_from_pieces_of_any_size(lines: list[bytes], data: s
 def test_line_over_the_limit_is_not_stored(lines: list[bytes], step: int) -> None:
     stream = b"\n".join(lines)
     buffer = LineBuffer(10)
-    heard = []
+    received = []
 
     try:
         for begin in range(0, len(stream), step):
-            heard += buffer.feed(stream[begin : begin + step])
+            received += buffer.feed(stream[begin : begin + step])
         is_refused = False
     except LineTooLong:
         is_refused = True
 
     assert is_refused == any(len(line) > 10 for line in lines)
     fitting = lines[: next((at for at, line in enumerate(lines) if len(line) > 10), len(lines) - 1)]
-    assert heard == [line for line in fitting if line]
+    assert received == [line for line in fitting if line]

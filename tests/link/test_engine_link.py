@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from live_project import own_live_project
 from msgspec.structs import replace
-from waiting import PATIENCE_S
+from waiting import TIMEOUT_S
 
 from aptui import __version__
 from aptui.link import places, port
@@ -30,13 +30,13 @@ def test_link_finds_an_engine_that_starts_later_at_another_address(tmp_path: Pat
         places.announce(project.cache, replace(mine, socket=socket))
         link.start()
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 return await is_met.wait()
         finally:
             await asyncio.to_thread(link.close)
 
     with project.running() as live, tempfile.TemporaryDirectory(prefix="s") as other:
-        live.server = LinkServer(f"{other}/socket", live.selector, project.desk, version=__version__)
+        live.server = LinkServer(f"{other}/socket", live.selector, project.handler, version=__version__)
         live.server.listen()
         thread = threading.Thread(target=live.run)
         thread.start()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example as hypothesis_example
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from link_room import NOTICES, example
+from link_harness import NOTICES, example
 
 from aptui.core import notices
 from aptui.core.notices import EngineMessage, JobChanged, JobProgress, Notice, ProductsChanged, Progress, SourcesChanged
@@ -39,10 +39,10 @@ class State:
         self.sources: dict[str, bool] = {}
         self.newest: dict[type, Notice] = {}
         self.percent: dict[int, JobProgress] = {}
-        self.said: list[Notice] = []
+        self.notices: list[Notice] = []
         self.moment = (0, 0)
 
-    def hear(self, line: NoticeLine) -> None:
+    def receive(self, line: NoticeLine) -> None:
         self.moment = max(self.moment, (line.epoch, line.seq))
         match line.notice:
             case JobChanged() as notice:
@@ -58,19 +58,19 @@ class State:
             case Progress() | notices.HealthChanged() | notices.ConnectionsChanged() as notice:
                 self.newest[type(notice)] = notice
             case notice:
-                self.said.append(notice)
+                self.notices.append(notice)
 
 
-def hear(state: State, lines: list[bytes]) -> None:
+def receive(state: State, lines: list[bytes]) -> None:
     for line in lines:
         for each in decode(line):
-            state.hear(each)
+            state.receive(each)
 
 
 def decode(line: bytes) -> tuple[NoticeLine, ...]:
-    said = codec.decode_message(line[:-1])
-    assert isinstance(said, NoticeLines)
-    return tuple(said.all)
+    decoded = codec.decode_message(line[:-1])
+    assert isinstance(decoded, NoticeLines)
+    return tuple(decoded.all)
 
 
 news = st.one_of(
@@ -99,10 +99,10 @@ def test_coalesced_notices_give_the_same_state_as_all_notices_after_every_interv
             epoch += 1
         elif what == BEAT:
             while lines := beat.lines(0.0):
-                hear(coalesced, lines)
+                receive(coalesced, lines)
             assert vars(coalesced) == vars(plain)
         else:
-            plain.hear(NoticeLine(epoch, seq, what))
+            plain.receive(NoticeLine(epoch, seq, what))
             beat.put(what, epoch, seq)
 
 
@@ -112,10 +112,10 @@ def test_job_that_failed_and_is_pending_again_is_sent_in_both_states() -> None:
         beat.put(job(1, status), 7, seq)
     (line,) = beat.lines(0.0)
 
-    said = codec.decode_message(line[:-1])
+    decoded = codec.decode_message(line[:-1])
 
-    assert isinstance(said, NoticeLines)
-    assert [(each.seq, each.notice.status) for each in said.all] == [(3, "failed"), (5, "processing")]
+    assert isinstance(decoded, NoticeLines)
+    assert [(each.seq, each.notice.status) for each in decoded.all] == [(3, "failed"), (5, "processing")]
 
 
 def test_notices_of_many_jobs_and_products_are_sent_as_two_lines() -> None:
@@ -146,6 +146,6 @@ def test_only_the_newest_progress_of_each_job_is_sent() -> None:
     feed = NoticeFeed()
     for number, percent in ((1, 10), (2, 5), (1, 20), (1, 30)):
         feed.put(JobProgress(1, number, 7, percent), 1, percent)
-    said = [each.notice for line in feed.lines(0.0) for each in decode(line)]
+    decoded = [each.notice for line in feed.lines(0.0) for each in decode(line)]
 
-    assert [(each.job_id, each.percent) for each in said] == [(2, 5), (1, 30)]  # type: ignore[union-attr]  # only these were put
+    assert [(each.job_id, each.percent) for each in decoded] == [(2, 5), (1, 30)]  # type: ignore[union-attr]  # only these were put

@@ -64,14 +64,14 @@ def test_socket_path_never_exceeds_the_limit_of_unix_sockets(length: int, monkey
 
 
 @pytest.mark.parametrize(
-    ("kind", "is_kept"), [("nfs4", False), ("fuse.sshfs", False), ("9p", False), ("cifs", False), ("ext4", True)]
+    ("kind", "is_valid"), [("nfs4", False), ("fuse.sshfs", False), ("9p", False), ("cifs", False), ("ext4", True)]
 )
 def test_network_mount_is_not_used_for_the_state_folder(
-    kind: str, is_kept: bool, state: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, is_valid: bool, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(places, "filesystem", lambda _path: kind)
 
-    assert (places.state_dir() == state) == is_kept
+    assert (places.state_dir() == state) == is_valid
 
 
 def test_file_system_is_read_from_the_nearest_and_last_mount(tmp_path: Path) -> None:

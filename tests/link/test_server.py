@@ -9,7 +9,7 @@ import sys
 import tracemalloc
 
 import pytest
-from link_room import NOTICES, Bare, Room, example, job, opened
+from link_harness import NOTICES, Bare, Harness, example, job, opened
 
 from aptui.core.notices import ConnectionsChanged, EngineMessage, HealthChanged, Progress
 from aptui.link.places import Credentials
@@ -28,224 +28,224 @@ def progress(done: int) -> Progress:
 # -------------------------------------------------------------------------------------------------------------- requests
 
 
-def test_request_is_answered_in_the_same_turn_of_the_server(room: Room) -> None:
-    guest = room.guest()
+def test_request_is_answered_in_the_same_turn_of_the_server(harness: Harness) -> None:
+    guest = harness.guest()
 
     guest.say(id=2, verb="ping")
 
-    assert guest.hear() == {"id": 2, "answer": {"verb": "PingEngine"}}
+    assert guest.receive() == {"id": 2, "answer": {"verb": "PingEngine"}}
 
 
-def test_message_can_arrive_in_single_bytes(room: Room) -> None:
-    guest = room.guest()
+def test_message_can_arrive_in_single_bytes(harness: Harness) -> None:
+    guest = harness.guest()
     for byte in b'{"id":2,"verb":"status"}\n':
         guest.send(bytes([byte]))
-        room.turn()
+        harness.turn()
 
-    assert guest.hear()["id"] == 2
-    assert [request.verb for request in room.desk.taken[1:]] == [ReadStatus()]
+    assert guest.receive()["id"] == 2
+    assert [request.verb for request in harness.handler.taken[1:]] == [ReadStatus()]
 
 
-def test_many_messages_can_arrive_at_once(room: Room) -> None:
-    guest = room.guest()
+def test_many_messages_can_arrive_at_once(harness: Harness) -> None:
+    guest = harness.guest()
     guest.send(b"".join(b'{"id":%d,"verb":"ping"}\n' % number for number in range(1, 5001)))
 
-    assert [guest.hear()["id"] for _ in range(5000)] == list(range(1, 5001))
+    assert [guest.receive()["id"] for _ in range(5000)] == list(range(1, 5001))
 
 
-def test_request_can_be_answered_in_a_later_turn_but_only_once(room: Room) -> None:
-    guest = room.guest()
+def test_request_can_be_answered_in_a_later_turn_but_only_once(harness: Harness) -> None:
+    guest = harness.guest()
     guest.say(id=2, verb="settle")
     guest.say(id=3, verb="ping")
-    assert guest.hear()["id"] == 3
+    assert guest.receive()["id"] == 3
 
-    request = room.desk.taken[1]
+    request = harness.handler.taken[1]
     request.answer(epoch=1, seq=2)
     request.answer(epoch=9, seq=9)
     request.refuse("too late")
     guest.say(id=4, verb="ping")
 
-    assert guest.hear() == {"id": 2, "answer": {"epoch": 1, "seq": 2}}
-    assert guest.hear()["id"] == 4
+    assert guest.receive() == {"id": 2, "answer": {"epoch": 1, "seq": 2}}
+    assert guest.receive()["id"] == 4
 
 
-def test_answer_to_a_client_that_has_left_is_ignored(room: Room) -> None:
-    leaver, other = room.guest(), room.guest()
+def test_answer_to_a_client_that_has_left_is_ignored(harness: Harness) -> None:
+    leaver, other = harness.guest(), harness.guest()
     leaver.say(id=2, verb="settle")
-    room.turn_until(lambda: isinstance(room.desk.taken[-1].verb, Settle))
+    harness.turn_until(lambda: isinstance(harness.handler.taken[-1].verb, Settle))
     leaver.socket.close()
-    room.turn_until(lambda: room.desk.gone)
+    harness.turn_until(lambda: harness.handler.gone)
 
-    room.desk.taken[-1].answer(x=1)
+    harness.handler.taken[-1].answer(x=1)
     other.say(id=2, verb="ping")
 
-    assert other.hear()["id"] == 2
-    assert room.desk.gone == [room.desk.taken[0].client]
+    assert other.receive()["id"] == 2
+    assert harness.handler.gone == [harness.handler.taken[0].client]
 
 
-def test_client_gets_the_refusal_of_the_request_handler(room: Room) -> None:
-    guest = room.guest()
+def test_client_gets_the_refusal_of_the_request_handler(harness: Harness) -> None:
+    guest = harness.guest()
     guest.say(id=2, verb="rescan")
 
-    assert guest.hear() == {"id": 2, "refusal": {"what": "no scan now", "hint": "later", "code": 3}}
-    assert isinstance(room.desk.taken[-1].verb, RescanSources)
+    assert guest.receive() == {"id": 2, "refusal": {"what": "no scan now", "hint": "later", "code": 3}}
+    assert isinstance(harness.handler.taken[-1].verb, RescanSources)
 
 
 def test_bug_or_database_error_during_a_request_becomes_its_refusal(
-    room: Room, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    guest = room.guest()
-    take = room.desk.take
+    guest = harness.guest()
+    take = harness.handler.take
 
     def fail(request) -> None:
         if isinstance(request.verb, RescanSources):
             raise sqlite3.OperationalError("LIKE or GLOB pattern too complex")
         take(request)
 
-    monkeypatch.setattr(room.desk, "take", fail)
+    monkeypatch.setattr(harness.handler, "take", fail)
     for number in range(2, 40):
         guest.say(id=number, verb="rescan")
-        refusal = guest.hear()["refusal"]
+        refusal = guest.receive()["refusal"]
     guest.say(id=50, verb="ping")
 
-    assert guest.hear()["id"] == 50
+    assert guest.receive()["id"] == 50
     assert (refusal["code"], "too complex" in refusal["what"]) == (2, True)
     assert 0 < capsys.readouterr().err.count("Traceback") <= 10
 
 
-def test_answer_that_cannot_be_encoded_is_sent_as_a_refusal(room: Room) -> None:
-    guest = room.guest()
+def test_answer_that_cannot_be_encoded_is_sent_as_a_refusal(harness: Harness) -> None:
+    guest = harness.guest()
     guest.say(id=2, verb="settle")
-    room.turn_until(lambda: isinstance(room.desk.taken[-1].verb, Settle))
+    harness.turn_until(lambda: isinstance(harness.handler.taken[-1].verb, Settle))
 
-    room.desk.taken[-1].answer(thing=object())
+    harness.handler.taken[-1].answer(thing=object())
 
-    assert guest.hear()["refusal"]["code"] == 2
+    assert guest.receive()["refusal"]["code"] == 2
 
 
-def test_invalid_lines_are_refused_and_the_next_request_is_answered(room: Room) -> None:
-    guest = room.guest()
+def test_invalid_lines_are_refused_and_the_next_request_is_answered(harness: Harness) -> None:
+    guest = harness.guest()
     guest.send(b'\x00\xff\n{"id":5,"verb":"pingg"}\n' + b"[" * 50_000 + b'\n\n{"id":6,"verb":"ping"}\n')
 
-    assert [guest.hear()["id"] for _ in range(4)] == [0, 5, 0, 6]
+    assert [guest.receive()["id"] for _ in range(4)] == [0, 5, 0, 6]
 
 
-def test_a_line_without_end_is_refused_and_the_client_dropped(room: Room) -> None:
-    guest = room.guest()
+def test_a_line_without_end_is_refused_and_the_client_dropped(harness: Harness) -> None:
+    guest = harness.guest()
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         guest.send(b"x" * ((1 << 20) + 100_000))
 
-    assert [message["refusal"]["what"] for message in guest.hear_all()] == ["a message is longer than 1048576 bytes"]
-    assert room.desk.gone == [1]
+    assert [message["refusal"]["what"] for message in guest.receive_all()] == ["a message is longer than 1048576 bytes"]
+    assert harness.handler.gone == [1]
 
 
 # ---------------------------------------------------------------------------------------------- connecting, disconnecting
 
 
-def test_socket_and_its_folder_are_accessible_only_to_their_user(room: Room) -> None:
-    assert stat.S_IMODE(os.stat(room.path).st_mode) == 0o600
-    assert stat.S_IMODE(os.stat(os.path.dirname(room.path)).st_mode) == 0o700
+def test_socket_and_its_folder_are_accessible_only_to_their_user(harness: Harness) -> None:
+    assert stat.S_IMODE(os.stat(harness.path).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(os.path.dirname(harness.path)).st_mode) == 0o700
 
 
 def test_connection_of_another_user_is_closed() -> None:
-    with opened(credentials=lambda _channel: Credentials(5, os.geteuid() + 1)) as room:
-        bare = room.bare()
+    with opened(credentials=lambda _channel: Credentials(5, os.geteuid() + 1)) as harness:
+        bare = harness.bare()
 
-        assert bare.hear_all() == []
-        assert not room.desk.taken
+        assert bare.receive_all() == []
+        assert not harness.handler.taken
 
 
 def test_client_beyond_the_limit_is_refused_with_the_reason() -> None:
-    with opened(LinkLimits(connections=2)) as room:
-        guests = [room.guest(), room.guest()]
-        third = room.bare()
+    with opened(LinkLimits(connections=2)) as harness:
+        guests = [harness.guest(), harness.guest()]
+        third = harness.bare()
 
-        assert third.hear()["refusal"] == {"what": "the engine already has 2 connections, its maximum", "hint": "", "code": 4}
-        assert third.hear() is None
+        assert third.receive()["refusal"] == {"what": "the engine already has 2 connections, its maximum", "hint": "", "code": 4}
+        assert third.receive() is None
         guests[0].socket.close()
-        room.turn_until(lambda: room.desk.gone)
-        assert room.guest()
+        harness.turn_until(lambda: harness.handler.gone)
+        assert harness.guest()
 
 
-def test_client_without_hello_in_time_is_dropped(room: Room) -> None:
-    began = room.clock.now
-    bare = room.bare()
-    room.turn_until(lambda: room.server.next_deadline() is not None)
+def test_client_without_hello_in_time_is_dropped(harness: Harness) -> None:
+    began = harness.clock.now
+    bare = harness.bare()
+    harness.turn_until(lambda: harness.server.next_deadline() is not None)
 
-    assert room.server.next_deadline() == began + 30
-    room.clock.now += 29.9
-    room.turn()
-    assert room.server.next_deadline() == began + 30
-    room.clock.now += 0.1
-    assert bare.hear()["refusal"]["what"] == "the client did not send 'hello' after 30 s"
-    assert bare.hear() is None
-    assert room.server.next_deadline() is None
-    assert room.desk.gone == []
+    assert harness.server.next_deadline() == began + 30
+    harness.clock.now += 29.9
+    harness.turn()
+    assert harness.server.next_deadline() == began + 30
+    harness.clock.now += 0.1
+    assert bare.receive()["refusal"]["what"] == "the client did not send 'hello' after 30 s"
+    assert bare.receive() is None
+    assert harness.server.next_deadline() is None
+    assert harness.handler.gone == []
 
 
-def test_incomplete_message_has_the_same_time_limit_as_a_hello(room: Room) -> None:
-    patient, slow = room.guest(), room.guest()
-    assert room.server.next_deadline() is None
+def test_incomplete_message_has_the_same_time_limit_as_a_hello(harness: Harness) -> None:
+    patient, slow = harness.guest(), harness.guest()
+    assert harness.server.next_deadline() is None
     slow.send(b'{"id":2,')
-    room.turn_until(lambda: room.server.next_deadline() is not None)
+    harness.turn_until(lambda: harness.server.next_deadline() is not None)
 
-    room.clock.now += 20
+    harness.clock.now += 20
     slow.send(b'"verb":"ping"}\n{')
-    assert slow.hear()["id"] == 2
-    room.clock.now += 20
+    assert slow.receive()["id"] == 2
+    harness.clock.now += 20
     slow.send(b'"id"')
-    room.turn()
-    assert room.server.next_deadline() == room.clock.now + 10
-    room.clock.now += 10
+    harness.turn()
+    assert harness.server.next_deadline() == harness.clock.now + 10
+    harness.clock.now += 10
 
-    assert slow.hear()["refusal"]["what"] == "the message is incomplete after 30 s"
+    assert slow.receive()["refusal"]["what"] == "the message is incomplete after 30 s"
     patient.say(id=2, verb="ping")
-    assert patient.hear()["id"] == 2
+    assert patient.receive()["id"] == 2
 
 
 @pytest.mark.parametrize(
     "first", [b'{"id":1,"verb":"ping"}\n', b"GET / HTTP/1.1\r\n\r\n", b"x" * 5000, b'{"id":1,"verb":"hello"}\n']
 )
-def test_client_without_hello_is_dropped(room: Room, first: bytes) -> None:
-    bare = room.bare()
+def test_client_without_hello_is_dropped(harness: Harness, first: bytes) -> None:
+    bare = harness.bare()
     bare.send(first)
 
-    assert [list(message) for message in bare.hear_all()] == [["id", "refusal"]]
-    assert not room.desk.taken
+    assert [list(message) for message in bare.receive_all()] == [["id", "refusal"]]
+    assert not harness.handler.taken
 
 
-def test_second_hello_is_refused(room: Room) -> None:
-    guest = room.guest()
+def test_second_hello_is_refused(harness: Harness) -> None:
+    guest = harness.guest()
     guest.say(id=2, verb="hello", protocol=PROTOCOL, version="1", kind="x", pid=1)
 
-    assert guest.hear()["refusal"]["what"] == "'hello' was already sent on this connection"
+    assert guest.receive()["refusal"]["what"] == "'hello' was already sent on this connection"
 
 
-def test_client_of_another_protocol_may_only_ping_read_status_and_stop(room: Room) -> None:
-    stranger = room.bare()
-    stranger.say(id=1, verb="hello", protocol=PROTOCOL + 1, mood="new")
+def test_client_of_another_protocol_may_only_ping_read_status_and_stop(harness: Harness) -> None:
+    guest_of_other_user = harness.bare()
+    guest_of_other_user.say(id=1, verb="hello", protocol=PROTOCOL + 1, mood="new")
 
-    assert stranger.hear()["answer"]["protocol"] == PROTOCOL
-    heard = {}
+    assert guest_of_other_user.receive()["answer"]["protocol"] == PROTOCOL
+    received = {}
     for number, verb in enumerate(("ping", "status", "stop_engine", "subscribe", "cancel"), 2):
-        stranger.say(id=number, verb=verb, **({"job_ids": [1]} if verb == "cancel" else {}))
-        heard[verb] = stranger.hear()
-    assert all("answer" in heard[verb] for verb in ("ping", "status", "stop_engine"))
-    assert heard["subscribe"]["refusal"] == heard["cancel"]["refusal"]
-    assert heard["cancel"]["refusal"] == {
+        guest_of_other_user.say(id=number, verb=verb, **({"job_ids": [1]} if verb == "cancel" else {}))
+        received[verb] = guest_of_other_user.receive()
+    assert all("answer" in received[verb] for verb in ("ping", "status", "stop_engine"))
+    assert received["subscribe"]["refusal"] == received["cancel"]["refusal"]
+    assert received["cancel"]["refusal"] == {
         "what": f"the engine (aptui 1.2.3) uses protocol {PROTOCOL}, and this client uses protocol {PROTOCOL + 1}",
         "hint": "restart the engine",
         "code": 4,
     }
 
 
-def test_connection_has_the_name_and_the_kernel_credentials_of_its_client(room: Room) -> None:
-    room.bare()
-    guest = room.subscriber()
-    other = room.guest(kind="x\x1b]0;hi\x07" + "y" * 1000, name="a name", pid=99)
+def test_connection_has_the_name_and_the_kernel_credentials_of_its_client(harness: Harness) -> None:
+    harness.bare()
+    guest = harness.subscriber()
+    other = harness.guest(kind="x\x1b]0;hi\x07" + "y" * 1000, name="a name", pid=99)
 
     guest.say(id=9, verb="connections")
-    first, second = guest.hear()["answer"]["connections"]
+    first, second = guest.receive()["answer"]["connections"]
 
     assert (first["kind"], first["pid"], first["is_subscribed"]) == ("test", os.getpid(), True)
     assert (second["name"], second["pid"], second["is_subscribed"]) == ("a name", os.getpid(), False)
@@ -253,333 +253,335 @@ def test_connection_has_the_name_and_the_kernel_credentials_of_its_client(room: 
     assert len(second["kind"]) <= 80
     assert first["number"] != second["number"]
     other.socket.close()
-    room.turn_until(lambda: len(room.server.connections()) == 1)
+    harness.turn_until(lambda: len(harness.server.connections()) == 1)
 
 
-def test_client_can_disconnect_another_client(room: Room) -> None:
-    victim, guest = room.guest(), room.guest()
-    room.desk.taken[0].answer()
-    number = room.desk.taken[0].client
+def test_client_can_disconnect_another_client(harness: Harness) -> None:
+    victim, guest = harness.guest(), harness.guest()
+    harness.handler.taken[0].answer()
+    number = harness.handler.taken[0].client
 
     guest.say(id=2, verb="disconnect", number=number)
 
-    assert guest.hear()["answer"] == {"was_there": True}
-    assert victim.hear() is None
-    assert room.desk.gone == [number]
+    assert guest.receive()["answer"] == {"was_there": True}
+    assert victim.receive() is None
+    assert harness.handler.gone == [number]
     guest.say(id=3, verb="disconnect", number=number)
-    assert guest.hear()["answer"] == {"was_there": False}
+    assert guest.receive()["answer"] == {"was_there": False}
 
 
-def test_client_that_disconnects_itself_gets_its_pending_lines(room: Room) -> None:
-    guest = room.guest()
+def test_client_that_disconnects_itself_gets_its_pending_lines(harness: Harness) -> None:
+    guest = harness.guest()
     guest.send(b'{"id":2,"verb":"ping"}\n{"id":3,"verb":"disconnect","number":1}\n{"id":4,"verb":"ping"}\n')
 
-    assert [message["id"] for message in guest.hear_all()] == [2]
+    assert [message["id"] for message in guest.receive_all()] == [2]
 
 
-def test_socket_of_a_dead_engine_is_replaced_but_not_of_a_running_engine(room: Room) -> None:
-    rival = LinkServer(room.path, room.selector, room.desk, version="1")
+def test_socket_of_a_dead_engine_is_replaced_but_not_of_a_running_engine(harness: Harness) -> None:
+    rival = LinkServer(harness.path, harness.selector, harness.handler, version="1")
     with pytest.raises(BusyError, match="a process answers"):
         rival.listen()
-    assert room.guest()
+    assert harness.guest()
 
-    stale = room.path + "2"
+    stale = harness.path + "2"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(stale)
-    room.server.close()
-    room.server.path = stale
-    room.server.listen()
-    room.path = stale
-    assert room.guest()
+    harness.server.close()
+    harness.server.path = stale
+    harness.server.listen()
+    harness.path = stale
+    assert harness.guest()
 
 
-def test_socket_that_cannot_be_created_is_a_host_error(room: Room) -> None:
-    room.server.close()
-    room.server.path = os.path.join(os.path.dirname(room.path), "x" * 120)
+def test_socket_that_cannot_be_created_is_a_host_error(harness: Harness) -> None:
+    harness.server.close()
+    harness.server.path = os.path.join(os.path.dirname(harness.path), "x" * 120)
 
     with pytest.raises(HostError, match="cannot be created"):
-        room.server.listen()
+        harness.server.listen()
 
 
-def test_closing_server_sends_waiting_notices_and_removes_its_socket(room: Room) -> None:
-    guest = room.subscriber()
-    room.server.publish(EngineMessage(1, 1, "good night"), 7, 1)
+def test_closing_server_sends_waiting_notices_and_removes_its_socket(harness: Harness) -> None:
+    guest = harness.subscriber()
+    harness.server.publish(EngineMessage(1, 1, "good night"), 7, 1)
 
-    room.server.close()
+    harness.server.close()
 
-    assert [message["text"] for message in guest.hear_all()] == ["good night"]
-    assert not os.path.exists(room.path)
-    assert room.desk.gone == []
+    assert [message["text"] for message in guest.receive_all()] == ["good night"]
+    assert not os.path.exists(harness.path)
+    assert harness.handler.gone == []
 
 
-def test_server_accepts_no_clients_for_a_second_without_free_descriptors(room: Room) -> None:
+def test_server_accepts_no_clients_for_a_second_without_free_descriptors(harness: Harness) -> None:
     class Full:
         def accept(self):
             raise OSError(24, "Too many open files")
 
-    listener, room.server._listener = room.server._listener, Full()
-    room.server._selector.unregister(listener)
-    room.server._selector.register(listener, 1, room.server._on_connection)
-    room.server._listener.fileno = listener.fileno
-    bare = room.bare()
-    room.turn()
+    listener, harness.server._listener = harness.server._listener, Full()
+    harness.server._selector.unregister(listener)
+    harness.server._selector.register(listener, 1, harness.server._on_connection)
+    harness.server._listener.fileno = listener.fileno
+    bare = harness.bare()
+    harness.turn()
 
-    assert room.server.next_deadline() == room.clock.now + 1
-    assert room.selector.select(0) == []
-    room.server._listener = listener
-    room.clock.now += 1
+    assert harness.server.next_deadline() == harness.clock.now + 1
+    assert harness.selector.select(0) == []
+    harness.server._listener = listener
+    harness.clock.now += 1
     bare.say(id=1, verb="hello", protocol=PROTOCOL, version="1", kind="x", pid=1)
-    assert bare.hear()["id"] == 1
+    assert bare.receive()["id"] == 1
 
 
 def test_incomplete_messages_of_all_clients_share_a_limit() -> None:
-    with opened(LinkLimits(begun_bytes=100_000)) as room:
-        guests = [room.guest() for _ in range(3)]
+    with opened(LinkLimits(begun_bytes=100_000)) as harness:
+        guests = [harness.guest() for _ in range(3)]
         for guest in guests[:2]:
             guest.send(b"x" * 40_000)
         for _ in range(10):
-            room.turn()
-        assert not room.desk.gone
+            harness.turn()
+        assert not harness.handler.gone
 
         guests[2].send(b"x" * 40_000)
 
-        assert guests[2].hear()["refusal"]["what"] == "too many clients have sent incomplete messages"
-        assert room.desk.gone == [3]
+        assert guests[2].receive()["refusal"]["what"] == "too many clients have sent incomplete messages"
+        assert harness.handler.gone == [3]
 
 
-def test_client_that_does_not_read_answers_is_no_longer_read(room: Room) -> None:
-    guest = room.guest()
+def test_client_that_does_not_read_answers_is_no_longer_read(harness: Harness) -> None:
+    guest = harness.guest()
     asked = b'{"id":2,"verb":"connections"}\n' * 50
     is_full = False
     while not is_full:
         with contextlib.suppress(BlockingIOError):
             guest.socket.send(asked)
-            room.turn()
+            harness.turn()
             continue
-        is_full = not room.selector.select(0)
+        is_full = not harness.selector.select(0)
 
-    waiting = room.server.connections()[0].waiting_bytes
-    count = len(room.desk.taken)
-    room.turn()
+    waiting = harness.server.connections()[0].waiting_bytes
+    count = len(harness.handler.taken)
+    harness.turn()
     assert 0 < waiting < 1 << 17
-    assert len(room.desk.taken) == count
-    other = room.guest()
+    assert len(harness.handler.taken) == count
+    other = harness.guest()
     for number in range(count - 1):
-        assert guest.hear()["id"] == 2, number
+        assert guest.receive()["id"] == 2, number
     other.say(id=9, verb="ping")
-    assert other.hear()["id"] == 9
-    assert not room.desk.gone
+    assert other.receive()["id"] == 9
+    assert not harness.handler.gone
 
 
-def ask_for_much(room: Room) -> Bare:
+def ask_for_much(harness: Harness) -> Bare:
     """Return a client that sent 400 requests with answers of 20 kB and has read nothing."""
-    take = room.desk.take
-    room.desk.take = lambda request: request.answer(text="x" * 20_000) if isinstance(request.verb, ReadStatus) else take(request)
-    guest = room.subscriber()
+    take = harness.handler.take
+    harness.handler.take = lambda request: (
+        request.answer(text="x" * 20_000) if isinstance(request.verb, ReadStatus) else take(request)
+    )
+    guest = harness.subscriber()
     guest.send(b'{"id":5,"verb":"status"}\n' * 400)
     for _ in range(5):
-        room.turn()
+        harness.turn()
     return guest
 
 
-def test_many_requests_at_once_are_answered_as_fast_as_they_are_read(room: Room) -> None:
-    guest = ask_for_much(room)
+def test_many_requests_at_once_are_answered_as_fast_as_they_are_read(harness: Harness) -> None:
+    guest = ask_for_much(harness)
 
-    assert 0 < room.server.connections()[0].waiting_bytes < 100_000
-    assert [guest.hear()["id"] for _ in range(400)] == [5] * 400
-    assert not room.desk.gone
+    assert 0 < harness.server.connections()[0].waiting_bytes < 100_000
+    assert [guest.receive()["id"] for _ in range(400)] == [5] * 400
+    assert not harness.handler.gone
 
 
 def test_client_that_reads_again_is_served_again() -> None:
-    with opened(LinkLimits(waiting_bytes=100_000)) as room:
-        guest = ask_for_much(room)
+    with opened(LinkLimits(waiting_bytes=100_000)) as harness:
+        guest = ask_for_much(harness)
         while guest.read():
             pass
 
-        room.server.publish(
+        harness.server.publish(
             EngineMessage(1, 1, "x" * 100_000), 7, 1
         )  # these bytes exceed the limit, so the server tries to send at once
 
-        heard = [guest.hear() for _ in range(401)]
-        assert [message["id"] for message in heard if "id" in message] == [5] * 400
-        assert not room.desk.gone
+        received = [guest.receive() for _ in range(401)]
+        assert [message["id"] for message in received if "id" in message] == [5] * 400
+        assert not harness.handler.gone
 
 
-def test_disconnecting_a_closed_client_is_harmless(room: Room) -> None:
-    guest = room.subscriber()
-    room.server.publish(EngineMessage(1, 1, "x"), 7, 1)
+def test_disconnecting_a_closed_client_is_harmless(harness: Harness) -> None:
+    guest = harness.subscriber()
+    harness.server.publish(EngineMessage(1, 1, "x"), 7, 1)
     guest.socket.close()
 
-    assert room.server.disconnect(1)
-    room.turn()
+    assert harness.server.disconnect(1)
+    harness.turn()
 
-    assert room.desk.gone == [1]
+    assert harness.handler.gone == [1]
 
 
-def test_client_that_closes_with_unsent_lines_is_dropped(room: Room) -> None:
-    guest = room.subscriber()
-    while not room.server.connections()[0].waiting_bytes:
-        room.server.publish(EngineMessage(1, 1, "x" * 50_000), 7, 1)
-        room.turn()
+def test_client_that_closes_with_unsent_lines_is_dropped(harness: Harness) -> None:
+    guest = harness.subscriber()
+    while not harness.server.connections()[0].waiting_bytes:
+        harness.server.publish(EngineMessage(1, 1, "x" * 50_000), 7, 1)
+        harness.turn()
 
     guest.socket.close()
-    room.turn_until(lambda: room.desk.gone)
+    harness.turn_until(lambda: harness.handler.gone)
 
-    assert room.server.connections() == ()
+    assert harness.server.connections() == ()
 
 
 def test_client_without_credentials_is_refused() -> None:
     def unknown(_channel) -> Credentials:
         raise OSError
 
-    with opened(credentials=unknown) as room:
-        assert room.bare().hear_all() == []
+    with opened(credentials=unknown) as harness:
+        assert harness.bare().receive_all() == []
 
 
 # --------------------------------------------------------------------------------------------------------------- notices
 
 
-def test_notices_reach_all_subscribers_in_order(room: Room) -> None:
-    first, second, silent = room.subscriber(), room.subscriber(), room.guest()
+def test_notices_reach_all_subscribers_in_order(harness: Harness) -> None:
+    first, second, silent = harness.subscriber(), harness.subscriber(), harness.guest()
     for seq in range(1, 3001):
-        room.server.publish(job(seq), 7, seq)
+        harness.server.publish(job(seq), 7, seq)
         if seq % 500 == 0:
-            room.server.flush()
+            harness.server.flush()
 
-    for hearer in (first, second):
-        assert [hearer.hear()["seq"] for _ in range(3000)] == list(range(1, 3001))
+    for follower in (first, second):
+        assert [follower.receive()["seq"] for _ in range(3000)] == list(range(1, 3001))
     silent.say(id=5, verb="ping")
-    assert silent.hear()["id"] == 5
+    assert silent.receive()["id"] == 5
 
 
-def test_client_of_settled_jobs_gets_neither_pending_nor_running_jobs(room: Room) -> None:
-    all_of_it, settled = room.subscriber(), room.subscriber(wants_all=False)
+def test_client_of_settled_jobs_gets_neither_pending_nor_running_jobs(harness: Harness) -> None:
+    all_of_it, settled = harness.subscriber(), harness.subscriber(wants_all=False)
     for seq, status in enumerate(("pending", "processing", "completed", "failed", ""), 1):
-        room.server.publish(job(seq, status), 7, seq)
-    room.server.publish(EngineMessage(1, 1, "x"), 7, 6)
+        harness.server.publish(job(seq, status), 7, seq)
+    harness.server.publish(EngineMessage(1, 1, "x"), 7, 6)
 
-    assert [all_of_it.hear()["seq"] for _ in range(6)] == [1, 2, 3, 4, 5, 6]
-    assert [settled.hear()["seq"] for _ in range(4)] == [3, 4, 5, 6]
+    assert [all_of_it.receive()["seq"] for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+    assert [settled.receive()["seq"] for _ in range(4)] == [3, 4, 5, 6]
 
 
-def test_only_the_newest_of_several_replaceable_notices_waits(room: Room) -> None:
-    hearer = room.subscriber()
+def test_only_the_newest_of_several_replaceable_notices_waits(harness: Harness) -> None:
+    follower = harness.subscriber()
     for seq in range(1, 101):
-        room.server.publish(progress(seq), 7, seq)
-        room.server.publish(HealthChanged(1, Health(disk=str(seq))), 7, seq)
-        room.server.publish(ConnectionsChanged(1, room.server.connections()), 7, seq)
+        harness.server.publish(progress(seq), 7, seq)
+        harness.server.publish(HealthChanged(1, Health(disk=str(seq))), 7, seq)
+        harness.server.publish(ConnectionsChanged(1, harness.server.connections()), 7, seq)
         if seq in (10, 20):
-            room.server.publish(job(seq), 7, seq)
-    waiting = room.server.connections()[0].waiting_bytes
-    room.server.publish(EngineMessage(1, 1, "last"), 7, 101)
+            harness.server.publish(job(seq), 7, seq)
+    waiting = harness.server.connections()[0].waiting_bytes
+    harness.server.publish(EngineMessage(1, 1, "last"), 7, 101)
 
-    heard = [hearer.hear() for _ in range(6)]
+    received = [follower.receive() for _ in range(6)]
 
-    assert [(message["notice"], message["seq"]) for message in heard] == [
+    assert [(message["notice"], message["seq"]) for message in received] == [
         ("JobChanged", 10), ("JobChanged", 20), ("Progress", 100), ("HealthChanged", 100), ("ConnectionsChanged", 100),
         ("Said", 101),
     ]  # fmt: skip
     assert 0 < waiting < 3000
 
 
-def test_a_line_that_is_half_sent_is_never_replaced(room: Room) -> None:
-    hearer = room.subscriber()
+def test_a_line_that_is_half_sent_is_never_replaced(harness: Harness) -> None:
+    follower = harness.subscriber()
     texts = ("x" * 700_000, "y" * 700_000, "z")
     for seq, text in enumerate(texts, 1):
-        room.server.publish(HealthChanged(1, Health(disk=text)), 7, seq)
-        room.server.flush()
+        harness.server.publish(HealthChanged(1, Health(disk=text)), 7, seq)
+        harness.server.flush()
 
-    assert [hearer.hear()["seq"] for _ in range(2)] == [1, 3]
+    assert [follower.receive()["seq"] for _ in range(2)] == [1, 3]
 
 
 def test_gateway_has_a_higher_limit_of_waiting_notices_than_other_clients() -> None:
     text = "x" * 500_000
-    with opened(LinkLimits(waiting_bytes=1_000_000)) as room:
+    with opened(LinkLimits(waiting_bytes=1_000_000)) as harness:
         for kind in ("test", "gateway"):
-            guest = room.guest(kind=kind)
+            guest = harness.guest(kind=kind)
             guest.say(id=2, verb="subscribe")
-            assert guest.hear()["id"] == 2
+            assert guest.receive()["id"] == 2
         for seq, left in ((5, {"gateway"}), (20, set())):
             for number in range(seq):
-                room.server.publish(EngineMessage(1, 1, text), 7, number)
-            assert {each.kind for each in room.server.connections()} == left
+                harness.server.publish(EngineMessage(1, 1, text), 7, number)
+            assert {each.kind for each in harness.server.connections()} == left
 
 
-def test_subscriber_that_never_reads_costs_limited_memory(room: Room) -> None:
-    sleeper, hearer = room.subscriber(), room.guest()
-    number = room.server.connections()[0].number
+def test_subscriber_that_never_reads_costs_limited_memory(harness: Harness) -> None:
+    sleeper, follower = harness.subscriber(), harness.guest()
+    number = harness.server.connections()[0].number
     tracemalloc.start()
     for seq in range(100_000):
-        room.server.publish(job(seq), 7, seq)
-    room.server.flush()
+        harness.server.publish(job(seq), 7, seq)
+    harness.server.flush()
     _now, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert room.desk.gone == [number]
+    assert harness.handler.gone == [number]
     assert peak < 16 << 20
-    hearer.say(id=3, verb="ping")
-    assert hearer.hear()["id"] == 3
-    while sleeper.hear() is not None:
+    follower.say(id=3, verb="ping")
+    assert follower.receive()["id"] == 3
+    while sleeper.receive() is not None:
         pass
 
 
-def test_subscriber_that_never_reads_is_dropped_after_few_lines(room: Room) -> None:
-    room.subscriber()
+def test_subscriber_that_never_reads_is_dropped_after_few_lines(harness: Harness) -> None:
+    harness.subscriber()
     seq = 0
-    while not room.server.connections()[0].waiting_bytes:  # send until the kernel's buffer is full
+    while not harness.server.connections()[0].waiting_bytes:  # send until the kernel's buffer is full
         seq += 1
-        room.server.publish(job(seq), 7, seq)
-        room.server.flush()
+        harness.server.publish(job(seq), 7, seq)
+        harness.server.flush()
     for _ in range(1_000):
-        room.server.publish(job(seq), 7, seq)
-    room.clock.now += 0.9
-    room.turn()
-    assert not room.desk.gone
+        harness.server.publish(job(seq), 7, seq)
+    harness.clock.now += 0.9
+    harness.turn()
+    assert not harness.handler.gone
 
-    room.clock.now += 0.2
-    room.server.publish(job(seq), 7, seq)
-    room.turn()
+    harness.clock.now += 0.2
+    harness.server.publish(job(seq), 7, seq)
+    harness.turn()
 
-    assert room.desk.gone == [1]
-    assert room.server.connections() == ()
+    assert harness.handler.gone == [1]
+    assert harness.server.connections() == ()
 
 
-def test_burst_does_not_drop_a_subscriber_that_reads(room: Room) -> None:
-    hearer = room.subscriber()
+def test_burst_does_not_drop_a_subscriber_that_reads(harness: Harness) -> None:
+    follower = harness.subscriber()
     for seq in range(1, 10_001):
-        room.server.publish(job(seq), 7, seq)
-    room.clock.now += 5
+        harness.server.publish(job(seq), 7, seq)
+    harness.clock.now += 5
 
-    assert [hearer.hear()["seq"] for _ in range(10_000)] == list(range(1, 10_001))
-    assert not room.desk.gone
+    assert [follower.receive()["seq"] for _ in range(10_000)] == list(range(1, 10_001))
+    assert not harness.handler.gone
 
 
-def test_notices_stay_in_order_when_a_client_is_dropped(room: Room) -> None:
-    room.subscriber()
-    hearer = room.subscriber()
-    room.desk.forget_client = lambda _number: room.server.publish(ConnectionsChanged(1, ()), 7, 999)
+def test_notices_stay_in_order_when_a_client_is_dropped(harness: Harness) -> None:
+    harness.subscriber()
+    follower = harness.subscriber()
+    harness.handler.forget_client = lambda _number: harness.server.publish(ConnectionsChanged(1, ()), 7, 999)
     for _ in range(2):
-        room.server.publish(EngineMessage(1, 1, "x" * (3 << 20)), 7, 5)
-        while not hearer.begun.endswith(b"\n"):
-            room.turn()
-            hearer.read()
+        harness.server.publish(EngineMessage(1, 1, "x" * (3 << 20)), 7, 5)
+        while not follower.begun.endswith(b"\n"):
+            harness.turn()
+            follower.read()
 
-    assert [hearer.hear()["seq"] for _ in range(3)] == [5, 5, 999]
+    assert [follower.receive()["seq"] for _ in range(3)] == [5, 5, 999]
 
 
-def test_notice_that_no_client_receives_is_not_encoded(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    room.guest()
-    room.subscriber(wants_all=False)
+def test_notice_that_no_client_receives_is_not_encoded(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.guest()
+    harness.subscriber(wants_all=False)
     monkeypatch.setattr("aptui.link.codec.encode_notice", lambda *_: sys.exit("encoded for nobody"))
 
-    room.server.publish(job(1, "pending"), 7, 1)
+    harness.server.publish(job(1, "pending"), 7, 1)
 
 
-def test_every_notice_can_be_published(room: Room) -> None:
-    hearer = room.subscriber()
+def test_every_notice_can_be_published(harness: Harness) -> None:
+    follower = harness.subscriber()
     for record in NOTICES:
-        room.server.publish(example(record), 7, 1)
+        harness.server.publish(example(record), 7, 1)
 
     older = {"EngineMessage": "Said", "ShowRequested": "ShowAsked"}
     wanted = [older.get(record.__name__, record.__name__) for record in NOTICES]
-    assert [hearer.hear()["notice"] for _ in NOTICES] == wanted
+    assert [follower.receive()["notice"] for _ in NOTICES] == wanted

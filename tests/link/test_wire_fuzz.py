@@ -15,7 +15,7 @@ pytestmark = pytest.mark.real
 _ATTACK = """
 import sys
 from drills.hostile import wire_fuzz
-from link_room import short_folder
+from link_harness import short_folder
 
 mutant, names = sys.argv[1], sys.argv[2:]
 attacks = [getattr(wire_fuzz, name) for name in names] or wire_fuzz.ATTACKS

@@ -146,7 +146,7 @@ def test_last_line_has_the_counts_of_errors_and_warnings(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("1 errors, 2 warnings", "1 error, 2 warnings"),
         ("0 errors, 1 warnings", "0 errors, 1 warning"),
@@ -154,9 +154,9 @@ def test_last_line_has_the_counts_of_errors_and_warnings(path: Path) -> None:
         ("1 errors, 2 warnings in all", "1 errors, 2 warnings in all"),
     ],
 )
-def test_counts_in_the_last_line_are_displayed_in_plain_words(text: str, said: str) -> None:
-    assert spoken(text) == said
-    assert is_tally(text) == (said != text)
+def test_counts_in_the_last_line_are_displayed_in_plain_words(text: str, expected: str) -> None:
+    assert spoken(text) == expected
+    assert is_tally(text) == (expected != text)
 
 
 def test_empty_log_creates_no_file(path: Path) -> None:

@@ -42,10 +42,10 @@ class Story(Project):
             analysed: how many analyses must have run.
         """
         ran = self.engine_run(is_full_scan=is_full_scan, sets=sets)
-        rests = tuple(name.removesuffix("!") for name in expected if name.endswith("!")) if failed is None else failed
+        failing = tuple(name.removesuffix("!") for name in expected if name.endswith("!")) if failed is None else failed
 
         assert ran.runs == Counter(expected)
-        assert sorted(name for name, status in self.statuses().items() if status != "completed") == sorted(rests)
+        assert sorted(name for name, status in self.statuses().items() if status != "completed") == sorted(failing)
         assert analysed in (None, ran.analysed)
         self.check_rest()
         return ran

@@ -12,10 +12,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.tui.tmux_room import Home, Pane, Tmux, copied_texts, wait
+from tests.tui.tmux_harness import Home, Pane, Tmux, copied_texts, wait
 
 LONGEST_PAUSE_S = 0.3
-_PATIENCE_S = 80
+_TIMEOUT_S = 80
 """Timeout of a script (seconds): the first search of a process imports its libraries, which is slow on a busy machine."""
 _ERROR = "| ERROR | origin: tables | tables/bad.json:2:7: Expecting value"
 SCRIPTS: dict[str, tuple[str, str]] = {
@@ -52,7 +52,7 @@ class Typist:
 
     def __init__(self, tmux: Tmux) -> None:
         self._tmux, self._pane = tmux, tmux.open()
-        self._pane.wait(lambda screen: " connected" in screen and "5 jobs" in screen, "the first screen", _PATIENCE_S)
+        self._pane.wait(lambda screen: " connected" in screen and "5 jobs" in screen, "the first screen", _TIMEOUT_S)
 
     def leave(self) -> None:
         """Close the screen."""
@@ -64,7 +64,7 @@ class Typist:
         for keys in (("Escape", "Escape", "Escape"), _RESETS.get(script[0], ()), _RESET):
             if keys:
                 self._pane.keys(*keys)
-        self._pane.wait(_is_fresh, "all jobs again", _PATIENCE_S)
+        self._pane.wait(_is_fresh, "all jobs again", _TIMEOUT_S)
 
     def type(self, script: str, pauses: random.Random | None) -> str:
         """Type a script and return the copied text. Without `pauses`, all keys are sent at once."""
@@ -77,7 +77,7 @@ class Typist:
                 _press(self._pane, key)
                 # Half of the keys follow at once, as if a fast typist pressed them.
                 time.sleep(pauses.choice((0.0, pauses.uniform(0, LONGEST_PAUSE_S))))
-        outer.wait(lambda outer: len(copied_texts(outer.seen)) > before, f"a copy after {script!r}", timeout_s=_PATIENCE_S)
+        outer.wait(lambda outer: len(copied_texts(outer.seen)) > before, f"a copy after {script!r}", timeout_s=_TIMEOUT_S)
         return copied_texts(outer.seen)[-1]
 
 
@@ -112,7 +112,7 @@ def main(arguments: list[str]) -> int:
     chance, failed = random.Random(options.seed), 0
     with tempfile.TemporaryDirectory() as folder, Home(Path(folder)) as home:
         home.run("start")
-        wait(lambda: home.run("jobs", "--filter", "status:failed").count("bad.json"), "the first build", str, _PATIENCE_S)
+        wait(lambda: home.run("jobs", "--filter", "status:failed").count("bad.json"), "the first build", str, _TIMEOUT_S)
         with Tmux(home) as tmux:
             typist = Typist(tmux)
             for number in range(options.rounds):

@@ -25,7 +25,7 @@ class _Probe(Pane):
 
     def __init__(self, **kwargs) -> None:
         super().__init__(**kwargs)
-        self.heard, self.noted, self.frames = [], [], 0
+        self.received, self.noted, self.frames = [], [], 0
 
     def compose(self) -> ComposeResult:
         yield Lines(name=f"{self.id}-one", has_cursor=True)
@@ -45,7 +45,7 @@ class _Probe(Pane):
         self.noted.append("refreshed")
 
     def on_news(self, batch) -> None:
-        self.heard.append(batch)
+        self.received.append(batch)
 
     def on_frame(self) -> None:
         self.frames += 1
@@ -127,5 +127,5 @@ class FakeSession:
 
     def turn(self, state: SessionState, trouble: str = "") -> None:
         self.state, self.trouble = state, trouble
-        for hear in self.on_state:
-            hear()
+        for callback in self.on_state:
+            callback()

@@ -23,7 +23,7 @@ class Cell:
     """The visible attributes of a cell."""
 
     text: str
-    look: tuple[object, ...]
+    style: tuple[object, ...]
 
 
 class _Screen(pyte.Screen):
@@ -187,5 +187,5 @@ class ModelTerminal:
 def _seen(char) -> Cell:
     if char.data == " " and not any(getattr(char, name) for name in _SEEN_ON_BLANKS):
         return Cell(" ", (char.bg,))
-    looks = ("fg", "bg", "bold", "italics", "underscore", "strikethrough", "reverse", "blink")
-    return Cell(char.data, tuple(getattr(char, name) for name in looks))
+    styles = ("fg", "bg", "bold", "italics", "underscore", "strikethrough", "reverse", "blink")
+    return Cell(char.data, tuple(getattr(char, name) for name in styles))

@@ -34,10 +34,10 @@ def record(folder: Path) -> None:
     live = EngineSupervisor(load.load(folder), lambda: load.load(folder))
     RequestHandler(live)
 
-    def hear(notice: Notice) -> None:
+    def receive(notice: Notice) -> None:
         notices.append(codec.encode_notice(notice, live.engine.epoch if live.engine else 0, notice.cause))
 
-    live.listeners.append(hear)
+    live.listeners.append(receive)
     live.wants_all = True
     live.open()
     try:
@@ -73,9 +73,9 @@ def _keep(folder: Path, notices: list[bytes]) -> None:
     (RECORDED / "notices.jsonl").write_bytes(_impersonal(b"".join(notices), folder))
     logs = folder / "Cache/.aptui/logs"
     for path in sorted(logs.rglob("*.log")):
-        kept = RECORDED / "logs" / path.relative_to(logs)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_bytes(_impersonal(path.read_bytes(), folder))
+        target = RECORDED / "logs" / path.relative_to(logs)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(_impersonal(path.read_bytes(), folder))
 
 
 def _impersonal(data: bytes, folder: Path) -> bytes:

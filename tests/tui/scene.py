@@ -40,7 +40,7 @@ from aptui.tui.preferences.state import UiMemory
 
 from .fake_panes import FakeSession
 from .record import PLACE, RECORDED
-from .shell_room import Hands, opened
+from .shell_harness import Hands, opened
 
 NOW_MS = 1_795_255_560_000
 """Time of the scene: half a minute after the last recorded job."""
@@ -92,10 +92,10 @@ class Engine(FakeSession):
         for listener in self.listeners:
             listener.note_subscription(_EPOCH, _SEQ, {})
         for notice in self._notices:
-            self.tell(notice)
-        self.tell(ConnectionsChanged(0, self.connections, self.gateway))
+            self.report(notice)
+        self.report(ConnectionsChanged(0, self.connections, self.gateway))
 
-    def tell(self, notice: Notice) -> None:
+    def report(self, notice: Notice) -> None:
         """Send a notice, and keep the newest of its kind as a session does."""
         self._seq += 1
         match notice:
@@ -141,8 +141,8 @@ def gateway() -> GatewayReport:
             sent_bytes=1_234_567,
         ),
     )  # fmt: skip
-    stranger = TurnedAway("203.0.113.7", "203.0.113.7 is not in the allowed list", 3, NOW_MS - 90_000, NOW_MS - 30_000)
-    return GatewayReport("192.168.1.2", 45_650, settings, peers, (stranger,))
+    outsider = TurnedAway("203.0.113.7", "203.0.113.7 is not in the allowed list", 3, NOW_MS - 90_000, NOW_MS - 30_000)
+    return GatewayReport("192.168.1.2", 45_650, settings, peers, (outsider,))
 
 
 class Scene:

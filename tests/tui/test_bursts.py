@@ -8,7 +8,7 @@ import pytest
 from tools import needs
 
 from tests.tui.bursts import SCRIPTS, Typist
-from tests.tui.tmux_room import Home, Tmux, wait
+from tests.tui.tmux_harness import Home, Tmux, wait
 
 pytestmark = [
     pytest.mark.real,

@@ -12,7 +12,7 @@ from aptui.tui.data.session import NoSession
 from aptui.tui.preferences.state import UiMemory
 from tests.store import o3de_database as o3de
 
-from .shell_room import LARGE, opened, text, until
+from .shell_harness import LARGE, opened, text, until
 
 pytestmark = pytest.mark.real
 
@@ -39,7 +39,7 @@ def game(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return game
 
 
-def looked_at(game: Path, look) -> None:
+def open_foreign(game: Path, script) -> None:
     """Open the screen as `aptui open` does, and call `look(app, hands)`."""
 
     async def main() -> None:
@@ -47,7 +47,7 @@ def looked_at(game: Path, look) -> None:
         app = AptuiApp(session, None, memory=UiMemory(game / "project.json"), person=UiMemory(game / "person.json"), theme="dark")
         async with opened(app, LARGE) as hands:
             await until(hands, lambda: "Textures/Rock.png" in text(app))
-            await look(app, hands)
+            await script(app, hands)
 
     asyncio.run(main())
 
@@ -71,32 +71,32 @@ PANES = {
 def test_panes_show_a_foreign_database_without_changing_it(game):
     before = bytes_of(game)
 
-    async def look(app, hands):
+    async def script(app, hands):
         for key, wanted in PANES.items():
             await hands.press(key)
             await until(hands, lambda wanted=wanted: all(words in text(app) for words in wanted))
 
-    looked_at(game, look)
+    open_foreign(game, script)
 
     assert bytes_of(game) == before
 
 
 def test_log_of_a_job_is_read_from_the_folder_of_o3de(game):
-    async def look(app, hands):
+    async def script(app, hands):
         for _ in range(2):
             await hands.press("down")
         await until(hands, lambda: "cannot read the file" in text(app))
 
         assert "Event log · Textures/Rock.png · android" in text(app)
 
-    looked_at(game, look)
+    open_foreign(game, script)
 
 
 def test_intermediate_asset_of_a_foreign_database_shows_its_source(game):
-    async def look(app, hands):
+    async def script(app, hands):
         await hands.press("2", "t")
         await until(hands, lambda: "materials" in text(app))
         await hands.press("right", "down")
         await until(hands, lambda: "stone_made.azmaterial" in text(app) and "Materials/Stone.material" in text(app))
 
-    looked_at(game, look)
+    open_foreign(game, script)

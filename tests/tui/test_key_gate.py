@@ -33,7 +33,7 @@ def test_keys_wait_for_the_awaited_state_and_keep_their_order() -> None:
 
 def test_key_is_dropped_with_a_message_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_gate, "_WITHIN_S", -1.0)
-    said: list[str] = []
+    messages: list[str] = []
 
-    assert not asyncio.run(KeyGate(lambda _key: "the log", said.append).lets_through("y"))
-    assert said == ["the key was ignored, because the screen waited too long for the log"]
+    assert not asyncio.run(KeyGate(lambda _key: "the log", messages.append).lets_through("y"))
+    assert messages == ["the key was ignored, because the screen waited too long for the log"]

@@ -11,8 +11,8 @@ from aptui.tui.drawing import MainScreen
 from aptui.tui.frame.sheets import Lines
 from aptui.tui.pane import PaneSpec
 from tests.tui.fake_panes import JobsProbe
-from tests.tui.jobs_room import in_jobs
-from tests.tui.shell_room import in_shell, text, until
+from tests.tui.jobs_harness import in_jobs
+from tests.tui.shell_harness import in_shell, text, until
 
 
 class Waiting(JobsProbe):

@@ -15,7 +15,7 @@ from aptui.tui.app import AptuiApp
 from aptui.tui.pane import PANES, PaneSpec, add_panes, list_panes
 from aptui.tui.preferences.state import UiMemory
 from tui.fake_panes import FakeSession
-from tui.shell_room import opened, text, until
+from tui.shell_harness import opened, text, until
 
 SPARKLES = Feature("sparkle", "shows sparkles", panes={"sparkles": (8, "Sparkles", "Spark", "tui.fake_panes:JobsProbe")})
 
@@ -67,10 +67,10 @@ def test_pane_of_another_distribution_has_a_tab_and_a_key(tmp_path, monkeypatch)
     monkeypatch.setattr("aptui.tui.pane.PANES", [PaneSpec("jobs", 1, "Jobs", "Jobs", "tui.fake_panes:JobsProbe")])
     app = AptuiApp(FakeSession(tmp_path), memory=UiMemory(tmp_path / "a.json"), person=UiMemory(tmp_path / "b.json"))
 
-    async def look() -> None:
+    async def visit() -> None:
         async with opened(app, (140, 40)) as pilot:
             await until(pilot, lambda: "8 Sparkles" in text(app))
             await pilot.press("8")
             await until(pilot, lambda: app.pane is not None and app.pane.name_of_pane == "sparkles")
 
-    asyncio.run(look())
+    asyncio.run(visit())

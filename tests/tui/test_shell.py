@@ -21,7 +21,7 @@ from aptui.tui.preferences.keymap import Keymap, load_keymap
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.terminal.safety import TerminalFacts
 from tui.fake_panes import PROBES, FakeSession
-from tui.shell_room import LARGE, SMALL, in_shell, lines, text, until
+from tui.shell_harness import LARGE, SMALL, in_shell, lines, text, until
 
 pytestmark = pytest.mark.real
 
@@ -62,33 +62,35 @@ def test_number_keys_show_panes_and_restore_the_focus(tmp_path, size):
 
 
 def test_app_works_without_panes(tmp_path):
-    async def look(app, pilot, _session):
+    async def script(app, pilot, _session):
         await pilot.press("1", "question_mark")
 
         await until(pilot, lambda: "AutomatedTesting" in lines(app)[0])
 
-    in_shell(tmp_path, look, panes=[])
+    in_shell(tmp_path, script, panes=[])
 
 
 def test_wide_status_line_has_activity_counts_and_timers(tmp_path):
-    async def look(app, _pilot, _session):
-        said = lines(app)[0]
-        assert said.startswith(" aptui  AutomatedTesting   ● building 18 %  815 of about 4,431 jobs · 3 failed · 1m 40s left · 214")
+    async def script(app, _pilot, _session):
+        shown = lines(app)[0]
+        assert shown.startswith(
+            " aptui  AutomatedTesting   ● building 18 %  815 of about 4,431 jobs · 3 failed · 1m 40s left · 214"
+        )
         assert "processing 48 s" in lines(app)[0] or "12 running · 17 a second" in lines(app)[0]
         assert lines(app)[1].endswith("2 folders watched   connected")
         assert "━━━" in lines(app)[2]
 
-    in_shell(tmp_path, look, size=LARGE, session=busy(tmp_path))
+    in_shell(tmp_path, script, size=LARGE, session=busy(tmp_path))
 
 
 def test_status_line_at_80_columns_has_counts_and_no_timers(tmp_path):
-    async def look(app, _pilot, _session):
+    async def script(app, _pilot, _session):
         assert lines(app)[0].startswith(" AutomatedTesting   ● building 18 %  815 of about 4,431 jobs · 3 failed")
         assert "scan 0.8 s" not in lines(app)[0]
         assert "7 Tools" in lines(app)[1]
         assert lines(app)[1].endswith("7 Tools"), "without trouble no other text is in the line of the tabs"
 
-    in_shell(tmp_path, look, session=busy(tmp_path))
+    in_shell(tmp_path, script, session=busy(tmp_path))
 
 
 @pytest.mark.parametrize("size", [(20, 6), (1, 1), (40, 9), (400, 120)])
@@ -105,27 +107,27 @@ def test_lost_watched_folder_is_shown_at_80_columns(tmp_path):
     session = busy(tmp_path)
     session.latest_health = Health(roots=(WatchedRoot("/a", WatchMode.NATIVE), WatchedRoot("/b", WatchMode.GONE)))
 
-    async def look(app, _pilot, _session):
+    async def script(app, _pilot, _session):
         assert "! gone: 1 of 2 folders" in lines(app)[1]
 
-    in_shell(tmp_path, look, session=session)
+    in_shell(tmp_path, script, session=session)
 
 
 def test_updates_reach_all_panes_and_only_the_visible_pane_draws(tmp_path):
-    async def tell(app, pilot, session):
+    async def script(app, pilot, session):
         await pilot.press("2", "1")
         jobs, assets = app.switcher.mounted["jobs"], app.switcher.mounted["assets"]
         await pilot.pause(0.15)
         drawn = assets.frames
         session.latest_progress = IDLE
         session.say(IDLE)
-        await until(pilot, lambda: all(any(batch.progress == IDLE for batch in pane.heard) for pane in (jobs, assets)))
+        await until(pilot, lambda: all(any(batch.progress == IDLE for batch in pane.received) for pane in (jobs, assets)))
 
         assert assets.frames == drawn
         await until(pilot, lambda: jobs.frames)
         await until(pilot, lambda: "✓ idle" in lines(app)[0])
 
-    in_shell(tmp_path, tell)
+    in_shell(tmp_path, script)
 
 
 def test_frame_that_is_requested_before_the_feed_opens_is_drawn_later(tmp_path):
@@ -133,10 +135,10 @@ def test_frame_that_is_requested_before_the_feed_opens_is_drawn_later(tmp_path):
         open_feed = app.jobs.open
         app.jobs.open = lambda: (app.drawing.draw(), open_feed())
 
-    async def look(app, pilot, _session):
+    async def script(app, pilot, _session):
         await until(pilot, lambda: app.pane.frames)
 
-    in_shell(tmp_path, look, before=too_early)
+    in_shell(tmp_path, script, before=too_early)
 
 
 def test_thousands_of_updates_are_drawn_in_at_most_two_frames(tmp_path):
@@ -379,12 +381,12 @@ def test_banner_cuts_a_long_path_in_its_middle_so_that_the_remedy_is_visible(tmp
         f"the asset database '{path}' has version 99, newer than 40, the latest supported version; use the newer program"
     )
 
-    async def look(app, pilot, _session):
+    async def script(app, pilot, _session):
         await until(pilot, lambda: "use the newer program" in " ".join(text(app).split()))
         assert "assetdb.sqlite' has version 99" in " ".join(text(app).split())
         assert len([line for line in lines(app)[3:6] if line.strip()]) == 3
 
-    in_shell(tmp_path, look, session=session, size=SMALL)
+    in_shell(tmp_path, script, session=session, size=SMALL)
 
 
 def test_ctrl_c_copies_or_quits_at_the_second_press(tmp_path):
@@ -559,11 +561,11 @@ def test_current_tab_of_the_screen_is_remembered(tmp_path):
     async def go(app, pilot, _session):
         await pilot.press("3")
 
-    async def look(app, _pilot, _session):
+    async def script(app, _pilot, _session):
         assert app.pane.name_of_pane == "logs"
 
     in_shell(tmp_path, go)
-    in_shell(tmp_path, look)
+    in_shell(tmp_path, script)
 
 
 def test_lines_of_a_sheet_scroll_with_the_cursor(tmp_path):
@@ -577,7 +579,7 @@ def test_lines_of_a_sheet_scroll_with_the_cursor(tmp_path):
 
 
 def test_palette_closes_an_open_question(tmp_path):
-    async def look(app, pilot, session):
+    async def script(app, pilot, session):
         await pilot.press("Q")
         await until(pilot, lambda: "stop the engine?" in text(app))
         await pilot.press("ctrl+p")
@@ -588,7 +590,7 @@ def test_palette_closes_an_open_question(tmp_path):
         await pilot.press("y", "k", "enter")
         assert StopEngine() not in session.asked
 
-    in_shell(tmp_path, look)
+    in_shell(tmp_path, script)
 
 
 def test_hints_below_the_palette_name_the_keys_of_the_palette(tmp_path):

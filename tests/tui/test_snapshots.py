@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from .scene import Scene, scene
-from .shell_room import LARGE, SMALL
+from .shell_harness import LARGE, SMALL
 
 pytestmark = pytest.mark.real
 
@@ -42,7 +42,7 @@ TOUR = {
     "help": [("question_mark", "search the help")],
 }
 """{name of a snapshot: (keys pressed after the previous snapshot, words that the screen shows then)}."""
-_PATIENCE_S, _LITTLE_S = 6.0, 0.3
+_TIMEOUT_S, _LITTLE_S = 6.0, 0.3
 """Timeouts of a step (seconds): normally, and after one step has failed, so that the others do not take minutes."""
 
 
@@ -52,7 +52,7 @@ def toured(size: tuple[int, int]) -> dict[str, str]:
     drawn: dict[str, str] = {}
 
     async def tour(here: Scene) -> None:
-        patience_s = _PATIENCE_S
+        timeout_s = _TIMEOUT_S
         async with here.opened(size) as (app, hands):
             for at, (name, keys) in enumerate(TOUR.items()):
                 for pressed, words in keys:
@@ -60,16 +60,16 @@ def toured(size: tuple[int, int]) -> dict[str, str]:
                         await hands.click(offset=(20, 5), button=3)
                     else:
                         await hands.press(*pressed.split())
-                    if not await _becomes(lambda words=words: words in "\n".join(here.lines(app)), patience_s):
-                        patience_s = _LITTLE_S
+                    if not await _becomes(lambda words=words: words in "\n".join(here.lines(app)), timeout_s):
+                        timeout_s = _LITTLE_S
                 # The loop begins with the theme that is shown already, because changing the theme takes most of the time.
                 for theme in THEMES[:: 1 if at % 2 else -1]:
                     app.theme = theme
                     expected = text_of(file_of(name, size, theme))
                     if UPDATES:
                         await here.settled(app)
-                    elif not await _becomes(lambda expected=expected: here.drawn(app) == expected, patience_s):
-                        patience_s = _LITTLE_S
+                    elif not await _becomes(lambda expected=expected: here.drawn(app) == expected, timeout_s):
+                        timeout_s = _LITTLE_S
                     drawn[file_of(name, size, theme).name] = here.drawn(app)
 
     with scene() as here:
@@ -77,8 +77,8 @@ def toured(size: tuple[int, int]) -> dict[str, str]:
     return drawn
 
 
-async def _becomes(is_so: Callable[[], bool], patience_s: float) -> bool:
-    deadline = time.monotonic() + patience_s
+async def _becomes(is_so: Callable[[], bool], timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
     while not is_so():
         if time.monotonic() > deadline:
             return False

@@ -12,7 +12,7 @@ from tools import MACHINE
 
 from tests.store.conftest import job_row, source_row
 from tests.tui.database import database
-from tests.tui.pty_room import Terminal
+from tests.tui.pty_harness import Terminal
 
 pytestmark = pytest.mark.real
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tools import needs
 
-from tests.tui.pty_room import Terminal
-from tests.tui.tmux_room import Home, Tmux, copied_texts, wait
+from tests.tui.pty_harness import Terminal
+from tests.tui.tmux_harness import Home, Tmux, copied_texts, wait
 
 pytestmark = pytest.mark.real
 

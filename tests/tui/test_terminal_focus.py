@@ -8,7 +8,7 @@ import pytest
 from textual import events
 
 from .scene import Scene, scene
-from .shell_room import SMALL
+from .shell_harness import SMALL
 
 pytestmark = pytest.mark.real
 

@@ -72,11 +72,11 @@ def test_reading_verbs_work_and_report_a_mistake_in_the_configuration(
 
     code = main.main(words)
 
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     assert code == 0
-    assert told.out
+    assert output.out
     # A builder that cannot be imported fails only its own jobs.
-    assert place in told.err or name == "builder"
+    assert place in output.err or name == "builder"
 
 
 def test_broken_builder_has_its_name_from_the_last_load(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
-from run_room import PLATFORMS, PYTHON, Instance, jobs, made, write
+from run_harness import PLATFORMS, PYTHON, Instance, jobs, made, write
 
 from aptui.core.model import DependencyKind, EdgeKind
 from aptui.core.model import JobDependency as PlannedDependency
@@ -93,17 +93,17 @@ class SaysAndReads(Says):
         (Analyses, False), (Overrides, False), (Reads, False), (SaysAndReads, False),
     ],
 )  # fmt: skip
-def test_analysis_is_valid_for_all_sources_if_its_builder_reads_none(room, builder, is_for_all):
-    reads.watch((str(room.root),))
-    room.source()
+def test_analysis_is_valid_for_all_sources_if_its_builder_reads_none(harness, builder, is_for_all):
+    reads.watch((str(harness.root),))
+    harness.source()
 
-    result = worker_run.analyse(room.analyse_order(), PYTHON, PLATFORMS, lambda _builder: builder())
+    result = worker_run.analyse(harness.analyse_order(), PYTHON, PLATFORMS, lambda _builder: builder())
     reads.watch(())
 
     assert (result.outcome, result.is_for_all_sources) == (Outcome.SUCCEEDED, is_for_all)
 
 
-def test_analysis_receives_the_configuration_and_returns_job_plans(room):
+def test_analysis_receives_the_configuration_and_returns_job_plans(harness):
     asked = []
 
     def create_jobs(request):
@@ -118,10 +118,10 @@ def test_analysis_receives_the_configuration_and_returns_job_plans(room):
 
     builder = replace(PYTHON, params='{"x":1,"y":1}', platform_params=(("linux", '{"y":2}'),))
 
-    result = room.analyse(create_jobs, builder)
+    result = harness.analyse(create_jobs, builder)
 
     (request,), (plan,) = asked, result.plans
-    assert (request.full_path, request.read_source()) == (str(room.root / "a.txt"), b"hello")
+    assert (request.full_path, request.read_source()) == (str(harness.root / "a.txt"), b"hello")
     assert request.source_uuid == UUID(bytes=bytes(range(16)))
     assert request.params_for("linux") == {"x": 1, "y": 2}
     assert [(platform.id, platform.tags) for platform in request.platforms] == [("linux", ("tools",))]
@@ -134,7 +134,7 @@ def test_analysis_receives_the_configuration_and_returns_job_plans(room):
     assert [(record.text, record.context) for record in result.log] == [("looked", (("at", "a.txt"),))]
 
 
-def test_source_dependencies_of_a_plan_are_unique_and_have_a_kind(room):
+def test_source_dependencies_of_a_plan_are_unique_and_have_a_kind(harness):
     uuid = UUID(int=7)
     dependencies = [
         SourceDependency("./x/../b.txt"),
@@ -144,7 +144,7 @@ def test_source_dependencies_of_a_plan_are_unique_and_have_a_kind(room):
         SourceDependency(),
     ]
 
-    result = room.analyse(lambda _request: jobs(source_dependencies=dependencies))
+    result = harness.analyse(lambda _request: jobs(source_dependencies=dependencies))
 
     assert [(edge.kind, edge.target) for edge in result.edges] == [
         (EdgeKind.PATH, "b.txt"),
@@ -153,14 +153,14 @@ def test_source_dependencies_of_a_plan_are_unique_and_have_a_kind(room):
     ]
 
 
-def test_job_for_an_unknown_platform_is_passed_to_the_engine(room):
-    result = room.analyse(lambda _request: jobs(JobDescriptor("k", "mars"), JobDescriptor("k", "common")))
+def test_job_for_an_unknown_platform_is_passed_to_the_engine(harness):
+    result = harness.analyse(lambda _request: jobs(JobDescriptor("k", "mars"), JobDescriptor("k", "common")))
 
     assert [plan.platform for plan in result.plans] == ["mars", "common"]
 
 
-def test_a_plan_uses_the_later_of_two_jobs_with_the_same_key(room):
-    result = room.analyse(lambda _request: jobs(JobDescriptor("k", "linux", 1), JobDescriptor("k", "linux", 2)))
+def test_a_plan_uses_the_later_of_two_jobs_with_the_same_key(harness):
+    result = harness.analyse(lambda _request: jobs(JobDescriptor("k", "linux", 1), JobDescriptor("k", "linux", 2)))
 
     assert [plan.priority for plan in result.plans] == [2]
 
@@ -212,8 +212,8 @@ def raising(error):
         ),
     ],
 )
-def test_failed_analysis_has_a_one_line_error_and_no_plans(room, create_jobs, outcome, error):
-    result = room.analyse(create_jobs)
+def test_failed_analysis_has_a_one_line_error_and_no_plans(harness, create_jobs, outcome, error):
+    result = harness.analyse(create_jobs)
 
     assert result.outcome == outcome
     assert error in result.error
@@ -221,8 +221,8 @@ def test_failed_analysis_has_a_one_line_error_and_no_plans(room, create_jobs, ou
     assert decode(FrameKind.ANALYSED, encode(FrameKind.ANALYSED, result)[5:]) == result
 
 
-def test_additional_fingerprint_without_an_analysis_fingerprint_is_refused(room):
-    result = room.analyse(
+def test_additional_fingerprint_without_an_analysis_fingerprint_is_refused(harness):
+    result = harness.analyse(
         lambda _: jobs(JobDescriptor("k", "linux", additional_fingerprint="x")), replace(PYTHON, analysis_fingerprint="")
     )
 
@@ -230,18 +230,18 @@ def test_additional_fingerprint_without_an_analysis_fingerprint_is_refused(room)
     assert "analysis_fingerprint" in result.error
 
 
-def test_error_of_a_failure_without_a_text_is_the_first_logged_error(room):
+def test_error_of_a_failure_without_a_text_is_the_first_logged_error(harness):
     def create_jobs(request):
         request.log.error("line 3 is odd\nvery")
         return CreateJobsResponse()
 
-    assert room.analyse(create_jobs).error == "line 3 is odd"
+    assert harness.analyse(create_jobs).error == "line 3 is odd"
 
 
-def test_builder_answers_with_undecodable_names_reach_the_engine(room):
+def test_builder_answers_with_undecodable_names_reach_the_engine(harness):
     odd = os.fsdecode(b"caf\xe9")
 
-    result = room.analyse(
+    result = harness.analyse(
         lambda _: jobs(
             JobDescriptor(odd, "linux", 0, False, odd, {odd: odd}, [JobDependency(odd, odd, "linux")]),
             source_dependencies=[SourceDependency(odd)],
@@ -255,7 +255,7 @@ def test_builder_answers_with_undecodable_names_reach_the_engine(room):
 # ---------------------------------------------------------------------------------------------------------------- processing
 
 
-def test_folders_of_a_job_are_removed_after_the_run(room):
+def test_folders_of_a_job_are_removed_after_the_run(harness):
     asked = []
 
     def process_job(request):
@@ -265,17 +265,17 @@ def test_folders_of_a_job_are_removed_after_the_run(room):
         write(os.path.join(request.temp_dir, "scratch"))
         return made(product(request))
 
-    order = room.order(params='{"p":"1"}')
+    order = harness.order(params='{"p":"1"}')
 
-    result = room.process(process_job, order)
+    result = harness.process(process_job, order)
 
     assert asked == [(f"{order.staging}/temp", f"{order.staging}/temp", f"{order.staging}/temp", [], {"p": "1"})]
     assert result.outcome == Outcome.SUCCEEDED
     assert os.listdir(order.staging) == ["products"]
-    assert os.environ["TMPDIR"] == str(room.root.parent)
+    assert os.environ["TMPDIR"] == str(harness.root.parent)
 
 
-def test_process_job_does_not_receive_planning_parameters(room):
+def test_process_job_does_not_receive_planning_parameters(harness):
     asked = []
 
     def process_job(request):
@@ -283,35 +283,35 @@ def test_process_job_does_not_receive_planning_parameters(room):
         return made(product(request))
 
     schema = '{"properties": {"x": {"is_planning_only": true}}}'
-    room.process(process_job, builder=replace(PYTHON, params='{"x":1,"y":1}', params_schema=schema))
+    harness.process(process_job, builder=replace(PYTHON, params='{"x":1,"y":1}', params_schema=schema))
 
     assert asked == [{"y": 1}]
 
 
-def test_staging_folder_of_a_failed_run_is_removed(room):
-    order = room.order()
+def test_staging_folder_of_a_failed_run_is_removed(harness):
+    order = harness.order()
 
-    room.process(raising(ValueError()), order)
+    harness.process(raising(ValueError()), order)
 
     assert not os.path.exists(order.staging)
 
 
 @pytest.mark.parametrize("how", ["keeps_temp", "debug_output", "keep_temp"])
-def test_temporary_files_of_a_run_are_kept_if_the_order_requests_it(room, how):
+def test_temporary_files_of_a_run_are_kept_if_the_order_requests_it(harness, how):
     def process_job(request):
         write(os.path.join(request.temp_dir, "scratch"))
         return made(product(request), keep_temp=how == "keep_temp")
 
-    order = room.order(**({} if how == "keep_temp" else {how: True}))
+    order = harness.order(**({} if how == "keep_temp" else {how: True}))
 
-    room.process(process_job, order)
+    harness.process(process_job, order)
 
     assert os.path.exists(f"{order.staging}/temp/scratch")
 
 
-def test_products_are_named_after_their_source_in_lower_case_and_hashed(room):
-    result = room.process(
-        lambda request: made(product(request, "Deep/A.OUT", b"bytes", sub_id=4, asset_type=UUID(int=9))), room.order("Dir/A.txt")
+def test_products_are_named_after_their_source_in_lower_case_and_hashed(harness):
+    result = harness.process(
+        lambda request: made(product(request, "Deep/A.OUT", b"bytes", sub_id=4, asset_type=UUID(int=9))), harness.order("Dir/A.txt")
     )
 
     (staged,) = result.products
@@ -320,47 +320,47 @@ def test_products_are_named_after_their_source_in_lower_case_and_hashed(room):
     assert Path(staged.staged).read_bytes() == b"bytes"
 
 
-def test_a_product_in_the_temporary_folder_is_moved(room):
-    result = room.process(lambda request: made(JobProduct(write(f"{request.temp_dir}/sub/t.out", b"temp"))))
+def test_a_product_in_the_temporary_folder_is_moved(harness):
+    result = harness.process(lambda request: made(JobProduct(write(f"{request.temp_dir}/sub/t.out", b"temp"))))
 
     (staged,) = result.products
     assert Path(staged.staged).read_bytes() == b"temp"
     assert "/temp/" not in staged.staged
 
 
-def test_product_that_is_not_readable_becomes_readable(room):
+def test_product_that_is_not_readable_becomes_readable(harness):
     def process_job(request):
         os.chmod(write(request.product_path("a.out")), 0)
         return made(JobProduct("a.out"))
 
-    (staged,) = room.process(process_job).products
+    (staged,) = harness.process(process_job).products
     assert os.stat(staged.staged).st_mode & 0o777 == 0o644
 
 
-def test_product_is_never_setuid_or_writable_by_others(room):
+def test_product_is_never_setuid_or_writable_by_others(harness):
     def process_job(request):
         os.chmod(write(request.product_path("a.out")), 0o7777)
         return made(JobProduct("a.out"))
 
-    (staged,) = room.process(process_job).products
+    (staged,) = harness.process(process_job).products
     assert os.stat(staged.staged).st_mode & 0o7777 == 0o775
 
 
-def test_product_outside_the_folders_of_the_run_is_copied(room, tmp_path):
+def test_product_outside_the_folders_of_the_run_is_copied(harness, tmp_path):
     elsewhere = write(tmp_path / "shared.out", b"shared")
 
-    result = room.process(lambda _request: made(JobProduct(elsewhere)))
+    result = harness.process(lambda _request: made(JobProduct(elsewhere)))
 
     (staged,) = result.products
     assert Path(staged.staged).read_bytes() == Path(elsewhere).read_bytes() == b"shared"
 
 
-def test_a_product_with_a_second_hard_link_is_copied(room):
+def test_a_product_with_a_second_hard_link_is_copied(harness):
     def process_job(request):
         os.link(write(f"{request.scan_folder}/b.txt"), request.product_path("a.out"))
         return made(JobProduct("a.out"))
 
-    result = room.process(process_job)
+    result = harness.process(process_job)
 
     (staged,) = result.products
     assert os.stat(staged.staged).st_nlink == 1
@@ -422,10 +422,10 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_error_about_an_invalid_product_names_its_file(room, lie):
+def test_error_about_an_invalid_product_names_its_file(harness, lie):
     make, error = LIES[lie]
 
-    result = room.process(lambda request: made(*make(request)))
+    result = harness.process(lambda request: made(*make(request)))
 
     assert result.outcome == Outcome.FAILED
     assert error in result.error
@@ -433,45 +433,45 @@ def test_error_about_an_invalid_product_names_its_file(room, lie):
     assert result.log[-1].text == result.error
 
 
-def test_only_intermediates_may_belong_to_the_common_platform(room):
-    good = room.process(lambda r: made(product(r, flags=ProductFlag.INTERMEDIATE)), room.order(platform="common"))
-    bad = room.process(lambda r: made(product(r)), room.order(platform="common"))
+def test_only_intermediates_may_belong_to_the_common_platform(harness):
+    good = harness.process(lambda r: made(product(r, flags=ProductFlag.INTERMEDIATE)), harness.order(platform="common"))
+    bad = harness.process(lambda r: made(product(r)), harness.order(platform="common"))
 
     assert (good.outcome, good.products[0].flags) == (Outcome.SUCCEEDED, 2)
     assert (bad.outcome, "only intermediate products can have" in bad.error) == (Outcome.FAILED, True)
 
 
-def test_builder_may_choose_the_folder_of_an_intermediate(room):
+def test_builder_may_choose_the_folder_of_an_intermediate(harness):
     def process(request):
         first = product(request, "x/A.Out", flags=ProductFlag.INTERMEDIATE, folder="Some\\Other/./Place")
         return made(first, product(request, "b.out", sub_id=1, flags=ProductFlag.INTERMEDIATE))
 
-    result = room.process(process, room.order(platform="common"))
+    result = harness.process(process, harness.order(platform="common"))
 
     assert [item.name for item in result.products] == ["some/other/place/a.out", "b.out"]
 
 
-def test_a_run_is_stale_if_its_source_changed_before_the_run(room):
-    order = room.order()
-    room.source("a.txt", b"other")
+def test_a_run_is_stale_if_its_source_changed_before_the_run(harness):
+    order = harness.order()
+    harness.source("a.txt", b"other")
     called = []
 
-    result = room.process(called.append, order)
+    result = harness.process(called.append, order)
 
     assert (result.outcome, result.error, called) == (Outcome.STALE, "the source changed while the job ran", [])
 
 
-def test_a_run_is_stale_if_its_source_changes_during_the_run(room):
+def test_a_run_is_stale_if_its_source_changes_during_the_run(harness):
     def process_job(request):
-        room.source("a.txt", b"other")
+        harness.source("a.txt", b"other")
         return made(product(request))
 
-    result = room.process(process_job)
+    result = harness.process(process_job)
 
     assert (result.outcome, result.products) == (Outcome.STALE, ())
 
 
-def test_progress_of_a_builder_reaches_its_log_while_it_runs(room):
+def test_progress_of_a_builder_reaches_its_log_while_it_runs(harness):
     found = []
 
     def process_job(request):
@@ -480,40 +480,40 @@ def test_progress_of_a_builder_reaches_its_log_while_it_runs(room):
         return made(product(request))
 
     log = RunLog("tool")
-    result = worker_run.process(room.order(), PYTHON, PLATFORMS, lambda _builder: Instance(process_job=process_job), log=log)
+    result = worker_run.process(harness.order(), PYTHON, PLATFORMS, lambda _builder: Instance(process_job=process_job), log=log)
 
     assert (result.outcome, found, result.log) == (Outcome.SUCCEEDED, ["[50 %]"], ())
 
 
-def test_a_run_is_stale_if_its_source_was_deleted(room):
-    order = room.order()
-    os.unlink(room.root / "a.txt")
+def test_a_run_is_stale_if_its_source_was_deleted(harness):
+    order = harness.order()
+    os.unlink(harness.root / "a.txt")
 
-    result = room.process(lambda _request: made(), order)
+    result = harness.process(lambda _request: made(), order)
 
     assert (result.outcome, result.error) == (Outcome.STALE, "the source cannot be read: No such file or directory")
 
 
-def test_a_run_is_stale_if_the_digest_of_its_source_differs_from_the_order(room):
+def test_a_run_is_stale_if_the_digest_of_its_source_differs_from_the_order(harness):
     def process_job(request):
         request.read_source()
         return made(product(request))
 
-    result = room.process(process_job, room.order(source_digest=bytes(32)))
+    result = harness.process(process_job, harness.order(source_digest=bytes(32)))
 
     assert (result.outcome, result.error) == (Outcome.STALE, "the source changed before it was read")
     assert result.source_digest == hashlib.sha256(b"hello").digest()
 
 
 @pytest.mark.parametrize("process_job", [raising(Cancelled()), lambda _: ProcessJobResponse(Result.CANCELLED)])
-def test_builder_may_report_that_it_was_cancelled(room, process_job):
-    result = room.process(process_job)
+def test_builder_may_report_that_it_was_cancelled(harness, process_job):
+    result = harness.process(process_job)
 
     assert (result.outcome, result.error, result.errors) == (Outcome.CANCELLED, "cancelled", 0)
 
 
-def test_an_exception_leaves_its_traceback_in_the_log(room):
-    result = room.process(raising(ValueError("bad header\nsecond line")))
+def test_an_exception_leaves_its_traceback_in_the_log(harness):
+    result = harness.process(raising(ValueError("bad header\nsecond line")))
 
     record, *trace = result.log
     assert (result.outcome, result.errors) == (Outcome.FAILED, 1)
@@ -524,8 +524,8 @@ def test_an_exception_leaves_its_traceback_in_the_log(room):
     assert not any("aptui/worker" in line.text or "\n" in line.text for line in trace)
 
 
-def test_exception_with_lone_surrogates_is_encoded(room):
-    result = room.process(raising(ValueError("lone \ud800")))
+def test_exception_with_lone_surrogates_is_encoded(harness):
+    result = harness.process(raising(ValueError("lone \ud800")))
 
     assert result.error.startswith(r"ValueError: lone \ud800 (test_builder_run.py:")
     assert decode(FrameKind.RAN, encode(FrameKind.RAN, result)[5:]) == result
@@ -542,47 +542,47 @@ def test_exception_with_lone_surrogates_is_encoded(room):
         (raising(SystemExit("bye")), "builder called sys.exit('bye')"),
     ],
 )
-def test_failed_run_has_a_one_line_error_that_is_also_logged(room, process_job, error):
-    result = room.process(process_job)
+def test_failed_run_has_a_one_line_error_that_is_also_logged(harness, process_job, error):
+    result = harness.process(process_job)
 
     assert result.outcome == Outcome.FAILED
     assert result.error.startswith(error)
     assert any(record.level == LogLevel.ERROR for record in result.log)
 
 
-def test_engine_gets_the_dependencies_and_the_sources_to_reprocess(room, tmp_path):
+def test_engine_gets_the_dependencies_and_the_sources_to_reprocess(harness, tmp_path):
     header = write(tmp_path / "shared/b.h", b"header")
-    room.source("c.h", b"c")
+    harness.source("c.h", b"c")
 
     def process_job(request):
         found = [header, "c.h", "./c.h", "gone.h", "a.txt", str(tmp_path), f"{request.temp_dir}/own"]
         return made(product(request), dependencies=found, sources_to_reprocess=["other.txt", os.fsdecode(b"caf\xe9")])
 
-    result = room.process(process_job)
+    result = harness.process(process_job)
 
     assert result.discovered == (
         (header, hashlib.sha256(b"header").hexdigest()),
-        (str(room.root / "c.h"), hashlib.sha256(b"c").hexdigest()),
-        (str(room.root / "gone.h"), ""),
+        (str(harness.root / "c.h"), hashlib.sha256(b"c").hexdigest()),
+        (str(harness.root / "gone.h"), ""),
         (str(tmp_path), ""),
     )
     assert result.reprocess == ("other.txt", "caf\U0010ffe9")
 
 
-def test_sources_to_reprocess_of_a_failed_run_are_ignored(room):
-    result = room.process(lambda _: made(JobProduct("never"), sources_to_reprocess=["other.txt"]))
+def test_sources_to_reprocess_of_a_failed_run_are_ignored(harness):
+    result = harness.process(lambda _: made(JobProduct("never"), sources_to_reprocess=["other.txt"]))
 
     assert (result.outcome, result.reprocess) == (Outcome.FAILED, ())
 
 
-def test_a_run_fails_if_a_process_is_left_and_the_process_is_killed(room):
+def test_a_run_fails_if_a_process_is_left_and_the_process_is_killed(harness):
     pids = []
 
     def process_job(request):
         pids.append(subprocess.Popen(["sleep", "3600"]))
         return made(product(request))
 
-    result = room.process(process_job)
+    result = harness.process(process_job)
 
     (child,) = pids
     assert result.error == f"builder left a process running, which was killed: sleep (pid {child.pid})"
@@ -591,14 +591,14 @@ def test_a_run_fails_if_a_process_is_left_and_the_process_is_killed(room):
 
 
 @pytest.mark.filterwarnings("default")
-def test_python_warning_of_a_builder_is_logged_in_every_run(room):
+def test_python_warning_of_a_builder_is_logged_in_every_run(harness):
     def process_job(request):
         warnings.warn("this\nis odd", stacklevel=1)
         warnings.warn(RuntimeWarning("worse"), stacklevel=1)
         return made(product(request))
 
     for _run in range(2):
-        result = room.process(process_job)
+        result = harness.process(process_job)
 
         assert (result.outcome, result.warnings, result.errors, result.reads) == (Outcome.SUCCEEDED, 2, 0, ())
         line = process_job.__code__.co_firstlineno + 1
@@ -608,36 +608,36 @@ def test_python_warning_of_a_builder_is_logged_in_every_run(room):
 
 
 @pytest.mark.filterwarnings("default")
-def test_python_warning_during_analysis_is_logged_as_a_warning(room):
+def test_python_warning_during_analysis_is_logged_as_a_warning(harness):
     def create_jobs(_request):
         warnings.warn("odd", stacklevel=1)
         return CreateJobsResponse(Result.SUCCESS)
 
-    result = room.analyse(create_jobs)
+    result = harness.analyse(create_jobs)
 
     assert [(record.level, record.text.partition(" (")[0]) for record in result.log] == [(2, "UserWarning: odd")]
 
 
-def test_warnings_and_errors_are_counted_and_do_not_fail_a_run(room):
+def test_warnings_and_errors_are_counted_and_do_not_fail_a_run(harness):
     def process_job(request):
         request.log.warning("w")
         request.log.error("e")
         request.log.debug("d", key=1)
         return made(product(request))
 
-    result = room.process(process_job)
+    result = harness.process(process_job)
 
     assert (result.outcome, result.error, result.warnings, result.errors) == (Outcome.SUCCEEDED, "", 1, 1)
     assert [record.level for record in result.log] == [2, 3, 0]
 
 
-def test_long_log_is_truncated_in_the_middle(room):
+def test_long_log_is_truncated_in_the_middle(harness):
     def process_job(request):
         for number in range(10_000):
             request.log.warning(f"w{number}")
         return made(product(request))
 
-    result = room.process(process_job)
+    result = harness.process(process_job)
 
     texts = [record.text for record in result.log]
     assert (len(texts), texts[0], texts[-1]) == (4001, "w0", "w9999")

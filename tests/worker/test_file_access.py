@@ -21,9 +21,9 @@ def order(tmp_path, data=SMALL, present=b"", key=1):
     return CopyOrder(key, str(tmp_path / f"source{key}"), str(tmp_path / f"staging/copy{key}"), present)
 
 
-def while_reading(monkeypatch, deed):
+def while_reading(monkeypatch, change):
     """Call `deed` once, after the first read."""
-    read, todo = os.read, [deed]
+    read, todo = os.read, [change]
 
     def reading(descriptor, count):
         data = read(descriptor, count)
@@ -35,11 +35,11 @@ def while_reading(monkeypatch, deed):
 
 
 def append_to(path):
-    def deed():
+    def change():
         with open(path, "ab") as file:
             file.write(b"more")
 
-    return deed
+    return change
 
 
 @pytest.mark.parametrize("data", [b"", SMALL, LARGE[: file_access.CHUNK_BYTES], LARGE])

@@ -65,8 +65,8 @@ def test_command_output_follows_the_log_and_is_returned_once():
     log.write(LogLevel.INFO, "before")
     log.follow_output(output)
     output.byte_count = 2
-    stamp, said = texts(log)
-    assert said == ["before", "line 0", "line 1"]
+    stamp, lines = texts(log)
+    assert lines == ["before", "line 0", "line 1"]
 
     output.byte_count = 3
     log.settle(output.records())
@@ -79,9 +79,9 @@ def test_command_output_follows_the_log_and_is_returned_once():
 
 def test_last_part_of_a_long_log_is_returned():
     many = tuple(LogRecord(LogLevel.INFO, "w", str(at), at) for at in range(MOST_ANSWER_RECORDS + 3))
-    told = latest(many, "w")
-    assert told[0].text.startswith("[… 3 earlier records")
-    assert told[1:] == many[3:]
+    answer = latest(many, "w")
+    assert answer[0].text.startswith("[… 3 earlier records")
+    assert answer[1:] == many[3:]
     wide = tuple(LogRecord(LogLevel.INFO, "w", "x" * (MOST_ANSWER_CHARS // 2), at) for at in range(3))
     assert latest(wide, "w")[1:] == wide[1:]
     assert latest(wide[:2], "w") == wide[:2]
@@ -106,7 +106,7 @@ def test_copy_of_a_stream_does_not_change_when_the_stream_grows():
 def asked():
     ours, theirs = socket.socketpair()
     ours.settimeout(30)
-    teller = LogAnswerer(theirs)
+    answerer = LogAnswerer(theirs)
     reader = wire.FrameReader()
 
     def ask(run_key, seen=-1):
@@ -114,34 +114,34 @@ def asked():
         found = []
         while not found:
             found = [wire.decode(*frame) for frame in reader.feed(ours.recv(1 << 16))]
-        (said,) = found
-        return said.run_key, said.stamp, [record.text for record in said.records]
+        (lines,) = found
+        return lines.run_key, lines.stamp, [record.text for record in lines.records]
 
-    yield teller, ask
+    yield answerer, ask
     ours.close()
     theirs.close()
 
 
 def test_request_for_the_log_of_an_ended_or_future_run_is_answered(asked):
-    teller, ask = asked
+    answerer, ask = asked
     log = RunLog("w")
-    teller.begin(7, log)
+    answerer.begin(7, log)
     log.write(LogLevel.INFO, "one")
 
     assert ask(7) == (7, 1, ["one"])
     assert ask(7, 1) == (7, 1, [])
     assert ask(8) == (8, -1, [])
-    teller.begin(8, RunLog("w"))
+    answerer.begin(8, RunLog("w"))
     assert ask(7) == (7, -1, [])
     assert ask(8) == (8, 0, [])
-    teller.end()
+    answerer.end()
     assert ask(8) == (8, -1, [])
 
 
 def test_request_for_a_log_is_answered_if_a_record_cannot_be_encoded(asked):
-    teller, ask = asked
+    answerer, ask = asked
     log = RunLog("w")
-    teller.begin(7, log)
+    answerer.begin(7, log)
     log.add(LogRecord(LogLevel.INFO, "w", "a lone \ud800", 5))
 
     assert ask(7) == (7, -1, [])

@@ -18,7 +18,7 @@ from aptui.worker import main
 
 
 @pytest.mark.parametrize(
-    ("kind", "said", "machine_gib", "limit_gib"),
+    ("kind", "configured", "machine_gib", "limit_gib"),
     [
         (BuilderKind.PYTHON, SHARE_OF_MEMORY, 16, 4),
         (BuilderKind.PYTHON, SHARE_OF_MEMORY, 256, 8),
@@ -29,12 +29,12 @@ from aptui.worker import main
     ],
 )
 def test_memory_limit_of_a_worker_is_a_share_of_the_machine_by_default(
-    monkeypatch: pytest.MonkeyPatch, kind: BuilderKind, said: int, machine_gib: int, limit_gib: int
+    monkeypatch: pytest.MonkeyPatch, kind: BuilderKind, configured: int, machine_gib: int, limit_gib: int
 ) -> None:
     sizes = {"SC_PHYS_PAGES": machine_gib << 18, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr(os, "sysconf", sizes.__getitem__)
 
-    assert main.memory_limit_of(builder("b", "*.b", kind), said) == limit_gib << 30
+    assert main.memory_limit_of(builder("b", "*.b", kind), configured) == limit_gib << 30
 
 
 def test_the_result_of_a_command_is_held_until_it_is_overdue(monkeypatch: pytest.MonkeyPatch) -> None:

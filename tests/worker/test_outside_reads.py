@@ -11,7 +11,7 @@ from aptui.worker.reads import find_named_by_content, is_of_the_system
 
 
 @pytest.mark.parametrize(
-    "said",
+    "content",
     [
         '{"uri": "../../secret/my key"}',
         "map_Kd ../../secret/my key\n",
@@ -24,10 +24,10 @@ from aptui.worker.reads import find_named_by_content, is_of_the_system
         "assets/pack/../../secret/my key",
     ],
 )
-def test_search_finds_content_that_names_a_file_outside_the_project(tmp_path: Path, said: str) -> None:
+def test_search_finds_content_that_names_a_file_outside_the_project(tmp_path: Path, content: str) -> None:
     outside, source = tmp_path / "secret", tmp_path / "assets" / "pack" / "a.bin"
     source.parent.mkdir(parents=True)
-    source.write_bytes(b"\xff\0 " + said.replace("{outside}", str(outside)).encode())
+    source.write_bytes(b"\xff\0 " + content.replace("{outside}", str(outside)).encode())
     roots = [str(tmp_path / "assets"), str(tmp_path)]
 
     found = find_named_by_content([f"{outside}/other", f"{outside}/my key"], [f"{tmp_path}/none", str(source)], roots)
@@ -35,10 +35,10 @@ def test_search_finds_content_that_names_a_file_outside_the_project(tmp_path: Pa
     assert found == (f"{outside}/my key", str(source))
 
 
-@pytest.mark.parametrize("said", ["my key", '"other/my key"', "/elsewhere/my key", "../my key", "x" * 10_000 + "my key", ""])
-def test_content_with_an_equally_named_file_of_another_folder_has_no_match(tmp_path: Path, said: str) -> None:
+@pytest.mark.parametrize("content", ["my key", '"other/my key"', "/elsewhere/my key", "../my key", "x" * 10_000 + "my key", ""])
+def test_content_with_an_equally_named_file_of_another_folder_has_no_match(tmp_path: Path, content: str) -> None:
     source = tmp_path / "a.bin"
-    source.write_text(said)
+    source.write_text(content)
 
     assert find_named_by_content([f"{tmp_path}-secret/my key"], [str(source)], [str(tmp_path)]) == ("", "")
 

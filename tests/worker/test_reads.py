@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from pool_harness import Harness, python_builder
-from run_room import PYTHON, Room, jobs, made, write
+from run_harness import PYTHON, jobs, made, write
+from run_harness import Harness as RunHarness
 from tools import MACHINE, find_program, needs
 
 from aptui.core.notices import LogLevel
@@ -39,13 +40,13 @@ def needs_strace(test):
 
 
 @pytest.fixture
-def room(tmp_path, monkeypatch):
+def run_bench(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    room = Room(tmp_path)
-    worker_reads.watch((str(room.root),))
+    run_bench = RunHarness(tmp_path)
+    worker_reads.watch((str(run_bench.root),))
     adopt_orphans()  # as in a worker: strace starts as a grandchild, and this process must become its parent
-    yield room
+    yield run_bench
     worker_reads.watch(())
 
 
@@ -54,8 +55,8 @@ def done(request):
     return made(JobProduct("a.out"))
 
 
-def names(room, result):
-    return {os.path.relpath(read.path, room.root): read.where for read in result.reads}
+def names(run_bench, result):
+    return {os.path.relpath(read.path, run_bench.root): read.where for read in result.reads}
 
 
 def line_of(function, offset):
@@ -65,9 +66,9 @@ def line_of(function, offset):
 # ---------------------------------------------------------------------------------------------------- reads of Python code
 
 
-def test_builder_run_reports_opened_files_with_code_lines(room):
-    room.source("sub/part.png")
-    room.source("other.txt")
+def test_builder_run_reports_opened_files_with_code_lines(run_bench):
+    run_bench.source("sub/part.png")
+    run_bench.source("other.txt")
 
     def process_job(request):
         request.read_source()
@@ -75,15 +76,15 @@ def test_builder_run_reports_opened_files_with_code_lines(room):
         os.close(os.open(os.fsencode(f"{request.scan_folder}/sub/../other.txt"), os.O_RDONLY))
         return done(request)
 
-    result = room.process(process_job)
+    result = run_bench.process(process_job)
 
     assert result.outcome is Outcome.SUCCEEDED
-    assert names(room, result) == {"sub/part.png": line_of(process_job, 2), "other.txt": line_of(process_job, 3)}
+    assert names(run_bench, result) == {"sub/part.png": line_of(process_job, 2), "other.txt": line_of(process_job, 3)}
 
 
-def test_source_lines_in_a_traceback_are_not_reported_as_reads(room):
-    room.source("builder.py", b"raise ValueError('no')\n")
-    code = room.root / "builder.py"
+def test_source_lines_in_a_traceback_are_not_reported_as_reads(run_bench):
+    run_bench.source("builder.py", b"raise ValueError('no')\n")
+    code = run_bench.root / "builder.py"
     compiled = compile(code.read_text(), code, "exec")
 
     def process_job(request):
@@ -95,85 +96,85 @@ def test_source_lines_in_a_traceback_are_not_reported_as_reads(room):
         assert "raise ValueError('no')" in warnings.formatwarning("odd", UserWarning, str(code), 1)
         return done(request)
 
-    assert room.process(process_job).reads == ()
+    assert run_bench.process(process_job).reads == ()
 
 
-def test_written_or_missing_or_outside_files_are_not_reported_as_reads(room, tmp_path):
-    room.source("sub/x.txt")
+def test_written_or_missing_or_outside_files_are_not_reported_as_reads(run_bench, tmp_path):
+    run_bench.source("sub/x.txt")
     write(tmp_path / "outside.txt")
 
     def process_job(request):
-        for path in (tmp_path / "outside.txt", room.root / "missing", room.root / "sub"):
+        for path in (tmp_path / "outside.txt", run_bench.root / "missing", run_bench.root / "sub"):
             try:
                 open(path).close()
             except OSError:
                 pass
-        Path(room.root, "made.txt").write_text("mine")
-        Path(room.root, "made.txt").read_text()
+        Path(run_bench.root, "made.txt").write_text("mine")
+        Path(run_bench.root, "made.txt").read_text()
         Path(request.temp_dir, "t").write_text("mine")
         Path(request.temp_dir, "t").read_text()
         return done(request)
 
-    assert room.process(process_job).reads == ()
+    assert run_bench.process(process_job).reads == ()
 
 
-def test_a_file_read_between_two_runs_is_not_reported(room):
-    room.process(done)
-    (room.root / "a.txt").read_bytes()
+def test_a_file_read_between_two_runs_is_not_reported(run_bench):
+    run_bench.process(done)
+    (run_bench.root / "a.txt").read_bytes()
 
-    assert room.process(done).reads == ()
+    assert run_bench.process(done).reads == ()
 
 
-def test_changed_ignored_read_is_reported_without_ending_the_run(room):
-    room.source("part.txt")
+def test_changed_ignored_read_is_reported_without_ending_the_run(run_bench):
+    run_bench.source("part.txt")
 
     def process_job(request):
-        (room.root / "part.txt").read_bytes()
-        os.utime(room.root / "part.txt", (1, 1))
+        (run_bench.root / "part.txt").read_bytes()
+        os.utime(run_bench.root / "part.txt", (1, 1))
         return done(request)
 
-    result = room.process(process_job, builder=replace(PYTHON, undeclared_reads=UndeclaredReads.IGNORE))
+    result = run_bench.process(process_job, builder=replace(PYTHON, undeclared_reads=UndeclaredReads.IGNORE))
 
     assert (result.outcome, result.used.files) == (Outcome.SUCCEEDED, ())
-    assert list(names(room, result)) == ["part.txt"]
+    assert list(names(run_bench, result)) == ["part.txt"]
 
 
-def test_read_through_the_sdk_names_the_line_of_the_builder(room):
-    room.source("part.txt")
+def test_read_through_the_sdk_names_the_line_of_the_builder(run_bench):
+    run_bench.source("part.txt")
 
     def process_job(request):
         request.read_named("part.txt")
         return done(request)
 
-    assert names(room, room.process(process_job)) == {"part.txt": line_of(process_job, 1)}
+    assert names(run_bench, run_bench.process(process_job)) == {"part.txt": line_of(process_job, 1)}
 
 
-def test_read_file_that_becomes_a_dependency_has_a_digest(room):
-    room.source("part.txt", b"part")
+def test_read_file_that_becomes_a_dependency_has_a_digest(run_bench):
+    run_bench.source("part.txt", b"part")
 
     def process_job(request):
-        (room.root / "part.txt").read_bytes()
+        (run_bench.root / "part.txt").read_bytes()
         try:
-            (room.root / "gone.txt").read_bytes()
+            (run_bench.root / "gone.txt").read_bytes()
         except FileNotFoundError:
             pass
         return done(request)
 
-    reads = {Path(read.path).name: read.digest for read in room.process(process_job, builder=ADDS).reads}
+    reads = {Path(read.path).name: read.digest for read in run_bench.process(process_job, builder=ADDS).reads}
 
     assert reads == {"part.txt": hashlib.sha256(b"part").hexdigest(), "gone.txt": ""}
 
 
-def test_hidden_read_has_a_digest_even_if_the_file_is_missing(room, tmp_path):
+def test_hidden_read_has_a_digest_even_if_the_file_is_missing(run_bench, tmp_path):
     earlier, later = tmp_path / "earlier", tmp_path / "later"
     for folder in (earlier, later):
         write(folder / "both.txt")
     write(earlier / "first.txt")
     write(later / "last.txt")
-    worker_reads.watch((str(earlier), str(room.root), str(later)))
+    worker_reads.watch((str(earlier), str(run_bench.root), str(later)))
 
     def process_job(request):
-        for path in (later / "both.txt", later / "first.txt", room.root / "last.txt", earlier / "none.txt"):
+        for path in (later / "both.txt", later / "first.txt", run_bench.root / "last.txt", earlier / "none.txt"):
             try:
                 path.read_bytes()
             except FileNotFoundError:
@@ -185,50 +186,50 @@ def test_hidden_read_has_a_digest_even_if_the_file_is_missing(room, tmp_path):
         raise ValueError("it fails")
 
     for call in (process_job, fail_job):
-        reads = {os.path.relpath(read.path, tmp_path): read for read in room.process(call).reads}
+        reads = {os.path.relpath(read.path, tmp_path): read for read in run_bench.process(call).reads}
         assert {name: (bool(read.digest), read.is_hidden) for name, read in reads.items()} == {
             "later/both.txt": (True, True),
             "later/first.txt": (False, True),
         }
 
 
-def test_failed_run_reports_only_reads_that_become_dependencies(room):
-    room.source("part.txt")
+def test_failed_run_reports_only_reads_that_become_dependencies(run_bench):
+    run_bench.source("part.txt")
 
     def process_job(request):
-        (room.root / "part.txt").read_bytes()
+        (run_bench.root / "part.txt").read_bytes()
         raise ValueError("bad part")
 
-    assert room.process(process_job).reads == ()
-    assert len(room.process(process_job, builder=ADDS).reads) == 1
+    assert run_bench.process(process_job).reads == ()
+    assert len(run_bench.process(process_job, builder=ADDS).reads) == 1
 
 
-def test_analysis_reports_opened_files_with_code_lines(room):
-    room.source("part.txt")
+def test_analysis_reports_opened_files_with_code_lines(run_bench):
+    run_bench.source("part.txt")
 
     def create_jobs(request):
         request.read_source()
-        (room.root / "part.txt").read_bytes()
+        (run_bench.root / "part.txt").read_bytes()
         return jobs(JobDescriptor("k", "linux"))
 
-    assert names(room, room.analyse(create_jobs)) == {"part.txt": line_of(create_jobs, 2)}
+    assert names(run_bench, run_bench.analyse(create_jobs)) == {"part.txt": line_of(create_jobs, 2)}
 
 
-def test_missing_file_of_an_analysis_can_become_a_dependency(room):
+def test_missing_file_of_an_analysis_can_become_a_dependency(run_bench):
     def create_jobs(_request):
         try:
-            (room.root / "gone.txt").read_bytes()
+            (run_bench.root / "gone.txt").read_bytes()
         except FileNotFoundError:
             pass
         return jobs(JobDescriptor("k", "linux"))
 
-    assert room.analyse(create_jobs).reads == ()
-    assert names(room, room.analyse(create_jobs, ADDS)) == {"gone.txt": line_of(create_jobs, 2)}
+    assert run_bench.analyse(create_jobs).reads == ()
+    assert names(run_bench, run_bench.analyse(create_jobs, ADDS)) == {"gone.txt": line_of(create_jobs, 2)}
 
 
-def test_module_that_a_job_imports_is_not_reported_as_a_read(room, monkeypatch):
-    room.source("loaded_late.py", b"VALUE = 1\n")
-    monkeypatch.syspath_prepend(str(room.root))
+def test_module_that_a_job_imports_is_not_reported_as_a_read(run_bench, monkeypatch):
+    run_bench.source("loaded_late.py", b"VALUE = 1\n")
+    monkeypatch.syspath_prepend(str(run_bench.root))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
     def process_job(request):
@@ -237,15 +238,15 @@ def test_module_that_a_job_imports_is_not_reported_as_a_read(room, monkeypatch):
         assert loaded_late.VALUE == 1
         return done(request)
 
-    result = room.process(process_job)
+    result = run_bench.process(process_job)
 
     assert (result.outcome, result.reads) == (Outcome.SUCCEEDED, ())
 
 
-def test_a_file_read_by_the_real_path_of_a_linked_scan_folder_is_reported(room, tmp_path):
+def test_a_file_read_by_the_real_path_of_a_linked_scan_folder_is_reported(run_bench, tmp_path):
     link = tmp_path / "link"
-    link.symlink_to(room.root)
-    room.source("part.txt")
+    link.symlink_to(run_bench.root)
+    run_bench.source("part.txt")
     worker_reads.watch((str(link),))
 
     def process_job(request):
@@ -253,30 +254,30 @@ def test_a_file_read_by_the_real_path_of_a_linked_scan_folder_is_reported(room, 
         request.read_source()
         return done(request)
 
-    result = room.process(process_job, room.order(root=str(link)))
+    result = run_bench.process(process_job, run_bench.order(root=str(link)))
 
     assert [read.path for read in result.reads] == [f"{link}/part.txt"]
 
 
-def test_audit_hook_ignores_arguments_of_unexpected_types(room):
+def test_audit_hook_ignores_arguments_of_unexpected_types(run_bench):
     def process_job(request):
         for arguments in (), (1,), (None, None, None), (b"\xff", "r", "many"), ("\0", "r", 0):
             sys.audit("open", *arguments)
         return done(request)
 
-    assert room.process(process_job).outcome is Outcome.SUCCEEDED
+    assert run_bench.process(process_job).outcome is Outcome.SUCCEEDED
 
 
-def test_read_of_a_picture_that_pillow_opened_by_path_is_reported(room):
+def test_read_of_a_picture_that_pillow_opened_by_path_is_reported(run_bench):
     from PIL import Image
 
-    Image.new("RGB", (1, 1)).save(room.root / "part.png")
+    Image.new("RGB", (1, 1)).save(run_bench.root / "part.png")
 
     def process_job(request):
-        Image.open(room.root / "part.png").close()
+        Image.open(run_bench.root / "part.png").close()
         return done(request)
 
-    assert names(room, room.process(process_job)) == {"part.png": line_of(process_job, 1)}
+    assert names(run_bench, run_bench.process(process_job)) == {"part.png": line_of(process_job, 1)}
 
 
 def test_worker_process_reports_reads_of_its_builder(tmp_path):
@@ -307,67 +308,67 @@ def tracing(command: str, **more: object) -> Builder:
 
 
 @needs_strace
-def test_traced_command_reports_files_opened_by_it_and_its_children(room):
-    room.source('odd "näme">.txt', b"odd\n")
-    room.source("list.inc", b"list\n")
+def test_traced_command_reports_files_opened_by_it_and_its_children(run_bench):
+    run_bench.source('odd "näme">.txt', b"odd\n")
+    run_bench.source("list.inc", b"list\n")
     rule = f"""
-        cd {room.root} && cat odd*.txt {{source}} > {{products_dir}}/o.txt
+        cd {run_bench.root} && cat odd*.txt {{source}} > {{products_dir}}/o.txt
         (cat ./list.inc; cat nix; echo x > w; cat w) >> {{products_dir}}/o.txt 2>&1; exit 0"""
 
-    result = room.run(tracing(rule))
+    result = run_bench.run(tracing(rule))
 
     assert (result.outcome, result.error) == (Outcome.SUCCEEDED, "")
-    assert names(room, result) == {'odd "näme">.txt': "cat", "list.inc": "cat"}
-    assert not list(room.staging.glob("*/trace"))
+    assert names(run_bench, result) == {'odd "näme">.txt': "cat", "list.inc": "cat"}
+    assert not list(run_bench.staging.glob("*/trace"))
 
 
 @pytest.mark.parametrize("is_analysis", [False, True])
-def test_builder_fails_if_it_opens_an_outside_file_that_content_names(room, tmp_path, monkeypatch, is_analysis):
+def test_builder_fails_if_it_opens_an_outside_file_that_content_names(run_bench, tmp_path, monkeypatch, is_analysis):
     write(tmp_path / "secret.bin")
-    room.source("a.txt", b'{"uri": "../secret.bin"}')
-    order = room.order()
-    monkeypatch.setattr(room, "source", lambda: None)
+    run_bench.source("a.txt", b'{"uri": "../secret.bin"}')
+    order = run_bench.order()
+    monkeypatch.setattr(run_bench, "source", lambda: None)
 
     def careless(request):
         Path(request.scan_folder, "..", "secret.bin").read_bytes()
         return jobs(JobDescriptor("linux", "main")) if is_analysis else done(request)
 
-    result = room.analyse(careless) if is_analysis else room.process(careless, order)
+    result = run_bench.analyse(careless) if is_analysis else run_bench.process(careless, order)
 
-    said = f"the job read '{tmp_path}/secret.bin', which is outside the project's scan folders; 'a.txt' contains this path"
-    assert (result.outcome, result.error) == (Outcome.FAILED, said)
+    message = f"the job read '{tmp_path}/secret.bin', which is outside the project's scan folders; 'a.txt' contains this path"
+    assert (result.outcome, result.error) == (Outcome.FAILED, message)
 
 
-def test_builder_can_open_an_outside_file_that_it_names_by_itself(room, tmp_path):
+def test_builder_can_open_an_outside_file_that_it_names_by_itself(run_bench, tmp_path):
     write(tmp_path / "settings.json")
-    room.source("a.txt", b"settings.json")
+    run_bench.source("a.txt", b"settings.json")
 
     def process_job(request):
         (tmp_path / "settings.json").read_bytes()
         return done(request)
 
-    assert room.process(process_job, room.order()).outcome is Outcome.SUCCEEDED
+    assert run_bench.process(process_job, run_bench.order()).outcome is Outcome.SUCCEEDED
 
 
 @needs_strace
-def test_traced_command_cannot_open_an_outside_file_that_content_names(room, tmp_path):
+def test_traced_command_cannot_open_an_outside_file_that_content_names(run_bench, tmp_path):
     write(tmp_path / "secret.bin")
-    room.source("a.txt", f"include {tmp_path}/secret.bin\n".encode())
+    run_bench.source("a.txt", f"include {tmp_path}/secret.bin\n".encode())
     command = "cat $(sed -n 's/^include //p' {source}) > {products_dir}/o"
 
-    result = room.run(tracing(command), room.order())
+    result = run_bench.run(tracing(command), run_bench.order())
 
     assert "which is outside the project's scan folders; 'a.txt' contains this path" in result.error
 
 
 @needs_strace
-def test_traced_command_ends_like_the_same_command_without_a_tracer(room):
-    room.source("part.txt")
+def test_traced_command_ends_like_the_same_command_without_a_tracer(run_bench):
+    run_bench.source("part.txt")
 
-    failed = room.run(tracing("echo told >&2; exit 3"))
-    killed = room.run(tracing("kill -KILL $$"))
-    left = room.run(tracing("sleep 600 & cat {source} > {products_dir}/o"))
-    quick = room.run(tracing("(sleep 0.01; cat part.txt) & cat {source} > {products_dir}/o"))
+    failed = run_bench.run(tracing("echo told >&2; exit 3"))
+    killed = run_bench.run(tracing("kill -KILL $$"))
+    left = run_bench.run(tracing("sleep 600 & cat {source} > {products_dir}/o"))
+    quick = run_bench.run(tracing("(sleep 0.01; cat part.txt) & cat {source} > {products_dir}/o"))
 
     assert (failed.outcome, failed.error) == (Outcome.FAILED, "command exited with status 3")
     assert [record.text for record in failed.log][:1] == ["told"]
@@ -379,9 +380,11 @@ def test_traced_command_ends_like_the_same_command_without_a_tracer(room):
 
 
 @needs_strace
-def test_missing_file_of_a_traced_command_can_become_a_dependency(room):
-    result = room.run(
-        tracing(f"cat {room.root}/gone.inc 2>/dev/null; cp {{source}} {{products_dir}}/o", undeclared_reads=UndeclaredReads.ADD)
+def test_missing_file_of_a_traced_command_can_become_a_dependency(run_bench):
+    result = run_bench.run(
+        tracing(
+            f"cat {run_bench.root}/gone.inc 2>/dev/null; cp {{source}} {{products_dir}}/o", undeclared_reads=UndeclaredReads.ADD
+        )
     )
 
     assert [(Path(read.path).name, read.where, read.digest) for read in result.reads] == [("gone.inc", "cat", "")]
@@ -409,10 +412,10 @@ def command_line(pid: str) -> bytes:
         return b""
 
 
-def test_command_runs_if_strace_is_missing_and_logs_this_once(room, monkeypatch):
+def test_command_runs_if_strace_is_missing_and_logs_this_once(run_bench, monkeypatch):
     monkeypatch.setattr(read_trace, "fault", lambda: "strace is not installed")
 
-    result = room.run(tracing("cp {source} {products_dir}/o"))
+    result = run_bench.run(tracing("cp {source} {products_dir}/o"))
 
     assert (result.outcome, result.reads, result.warnings) == (Outcome.SUCCEEDED, (), 0)
     assert [(record.level, record.text) for record in result.log] == [
@@ -437,14 +440,14 @@ def test_command_runs_if_strace_is_missing_and_logs_this_once(room, monkeypatch)
         ("+++ killed by SIGKILL +++", None),
     ],
 )
-def test_every_kind_of_line_in_a_strace_record_is_parsed(room, tmp_path, line, expected):
+def test_every_kind_of_line_in_a_strace_record_is_parsed(run_bench, tmp_path, line, expected):
     record = tmp_path / "record"
     record.mkdir()
-    (record / "t.1").write_text(line.replace("/r", str(room.root)) + "\n")
-    reads = worker_reads.Reads(str(room.root / "a.txt"))
+    (record / "t.1").write_text(line.replace("/r", str(run_bench.root)) + "\n")
+    reads = worker_reads.Reads(str(run_bench.root / "a.txt"))
 
     read_trace.note_reads(str(record), "/bin/tool", reads)
 
-    assert [os.path.relpath(read.path, room.root) for read in reads.find_read(lambda _path: "", adds=True)] == (
+    assert [os.path.relpath(read.path, run_bench.root) for read in reads.find_read(lambda _path: "", adds=True)] == (
         [expected] if expected else []
     )

@@ -17,7 +17,7 @@ from aptui.sdk import (
 
 
 @pytest.mark.parametrize(
-    ("source", "path", "wished"),
+    ("source", "path", "expected"),
     [
         ("art/rock.gltf", "rock.bin", "art/rock.bin"),
         ("art/rock.gltf", "./tex//a.png", "art/tex/a.png"),
@@ -27,8 +27,8 @@ from aptui.sdk import (
         ("rock.obj", "/abs/a.png", "/abs/a.png"),
     ],
 )
-def test_reference_is_resolved_against_the_file_that_contains_it(source, path, wished):
-    assert placed_name(source, path) == wished
+def test_reference_is_resolved_against_the_file_that_contains_it(source, path, expected):
+    assert placed_name(source, path) == expected
 
 
 def test_dependencies_are_unique_and_absolute_outside_the_scan_folder():
@@ -145,7 +145,7 @@ def test_missing_file_in_a_scan_folder_is_not_reported_as_forbidden(tree):
 
 
 @pytest.mark.parametrize(
-    ("there", "named", "told"),
+    ("there", "named", "message"),
     [
         ("tex/Hero.png", "TEX/hero.png", "; there is 'tex/Hero.png', which differs only in case"),
         (
@@ -161,7 +161,7 @@ def test_missing_file_in_a_scan_folder_is_not_reported_as_forbidden(tree):
         ("tex/other.png", "tex/hero.png", ""),
     ],
 )
-def test_error_for_a_missing_file_suggests_a_file_with_similar_spelling(tmp_path, there, named, told):
+def test_error_for_a_missing_file_suggests_a_file_with_similar_spelling(tmp_path, there, named, message):
     (tmp_path / there).parent.mkdir(exist_ok=True)
     (tmp_path / there).write_text("x")
 
@@ -169,4 +169,4 @@ def test_error_for_a_missing_file_suggests_a_file_with_similar_spelling(tmp_path
         read_named(str(tmp_path), named)
 
     advice = ": correct the name, or rename the file"
-    assert str(raised.value) == f"the file '{named}' is missing{told}{advice if told else ''}"
+    assert str(raised.value) == f"the file '{named}' is missing{message}{advice if message else ''}"

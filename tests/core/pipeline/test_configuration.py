@@ -70,7 +70,7 @@ def test_enabled_debug_output_reruns_only_jobs_of_builders_that_use_it() -> None
 @pytest.mark.parametrize("is_restarted", [True, False], ids=["another engine", "the same engine"])
 def test_up_to_date_job_shows_the_reason_of_its_last_run(*, is_restarted: bool) -> None:
     world = world_of().apply({"b.s": "edited"})
-    told = world.job("b.s@linux:main").reason
+    reported = world.job("b.s@linux:main").reason
     world.write("b.s", "edited again")
     world.held.add("b.s@linux:main")
     world.process()
@@ -79,9 +79,9 @@ def test_up_to_date_job_shows_the_reason_of_its_last_run(*, is_restarted: bool) 
     world.held.clear()
     world.apply({"b.s": "edited"}, restart=is_restarted)
 
-    assert pending != told
+    assert pending != reported
     assert world.ran() == []
-    assert world.job("b.s@linux:main").reason == told
+    assert world.job("b.s@linux:main").reason == reported
 
 
 def test_changed_platform_tags_rerun_the_jobs_of_the_platform() -> None:
@@ -107,11 +107,11 @@ def test_job_that_becomes_critical_is_saved_and_reported_without_a_run() -> None
 
     world.settle(restart=True)
     marked = world.job("a.txt@linux:data").is_critical
-    told = [each.is_critical for each in world.notices if isinstance(each, JobChanged) and each.source == "a.txt"]
+    reported = [each.is_critical for each in world.notices if isinstance(each, JobChanged) and each.source == "a.txt"]
     world.settle(restart=True)
 
     assert (before, marked, world.job("a.txt@linux:data").is_critical) == (False, True, True)
-    assert told[-1]
+    assert reported[-1]
     assert world.ran() == []
 
 

@@ -83,8 +83,8 @@ def test_escalating_a_source_also_escalates_its_dependencies(world: World) -> No
     assert runs_of(world) == ["x.s", "y.s", "z.s", "a.s", "b.s"]
 
 
-def look_at(world: World, name: str, look: int) -> None:
-    world._post(RequestReceived(world._next(), "interest", (PathKey(name),), (), look))
+def show_source(world: World, name: str, number: int) -> None:
+    world._post(RequestReceived(world._next(), "interest", (PathKey(name),), (), number))
 
 
 def held_up(world: World, files: dict[str, str]) -> None:
@@ -100,8 +100,8 @@ def held_up(world: World, files: dict[str, str]) -> None:
 
 def test_boost_of_a_source_includes_all_its_dependencies(world: World) -> None:
     held_up(world, {"a.s": "", "b.s": "", "c.s": "", "x.s": "", "y.s": "after x.s:main", "z.s": "after y.s:main"})
-    look_at(world, "z.s", 1)
-    look_at(world, "c.s", 2)
+    show_source(world, "z.s", 1)
+    show_source(world, "c.s", 2)
 
     world.slots = 1
     world.run()
@@ -109,10 +109,10 @@ def test_boost_of_a_source_includes_all_its_dependencies(world: World) -> None:
     assert runs_of(world) == ["c.s", "x.s", "y.s", "z.s", "a.s", "b.s"]
 
 
-@pytest.mark.parametrize("nobody", [f"uuid {'0' * 32}", f"include {'z' * 32}"])
-def test_boost_follows_a_uuid_to_its_source_and_ignores_unknown_targets(world: World, nobody: str) -> None:
-    held_up(world, {"a.s": "", "b.s": "", "x.s": "", "z.s": f"after uuid={path_uuid('x.s').hex()}:main\n{nobody}"})
-    look_at(world, "z.s", 1)
+@pytest.mark.parametrize("unknown", [f"uuid {'0' * 32}", f"include {'z' * 32}"])
+def test_boost_follows_a_uuid_to_its_source_and_ignores_unknown_targets(world: World, unknown: str) -> None:
+    held_up(world, {"a.s": "", "b.s": "", "x.s": "", "z.s": f"after uuid={path_uuid('x.s').hex()}:main\n{unknown}"})
+    show_source(world, "z.s", 1)
 
     world.slots = 1
     world.run()
@@ -122,8 +122,8 @@ def test_boost_follows_a_uuid_to_its_source_and_ignores_unknown_targets(world: W
 
 def test_expired_boost_has_no_effect(world: World) -> None:
     held_up(world, {"a.s": "", "b.s": "", "y.s": "", "z.s": ""})
-    look_at(world, "z.s", 1)
-    look_at(world, "y.s", 7)
+    show_source(world, "z.s", 1)
+    show_source(world, "y.s", 7)
     world._post(RequestReceived(world._next(), "expire", (), (), 6))
 
     world.slots = 1
@@ -133,7 +133,7 @@ def test_expired_boost_has_no_effect(world: World) -> None:
 
 
 def test_boost_of_a_missing_source_applies_when_the_source_appears(world: World) -> None:
-    look_at(world, "z.s", 1)
+    show_source(world, "z.s", 1)
     held_up(world, {"a.s": "", "x.s": "", "z.s": "after x.s:main"})
 
     world.slots = 1
@@ -233,7 +233,7 @@ def test_failed_dependency_blocks_no_job_and_is_named_if_a_dependent_fails(world
 # ----------------------------------------------------------------------------------------------------------------- cycles
 
 
-RING = ("b.s@linux:main", "a.s@linux:main", "c.s@linux:main")
+CYCLE = ("b.s@linux:main", "a.s@linux:main", "c.s@linux:main")
 
 
 @pytest.mark.parametrize("word", ["after", "only", "once", "print"])
@@ -244,8 +244,8 @@ def test_each_job_of_a_cycle_runs_once_and_its_warning_names_the_cycle(world: Wo
     text = (
         "circular job dependencies; these jobs do not wait for each other, and do not run again when "
         "another of these jobs changes: "
-    ) + " -> ".join(sorted(RING))
-    for name in RING:
+    ) + " -> ".join(sorted(CYCLE))
+    for name in CYCLE:
         assert world.runs[name] == 1
         assert world.log_text(name) == text
         assert world.job(name).warnings == 1
@@ -586,7 +586,7 @@ def test_source_deleted_while_its_dependency_is_read_leaves_no_analysis(world: W
     world.write("a.s", "include sub/x.bin")
     world.scan()
     while world.shy["sub/x.bin"] > 90:
-        (world._moves() or [world._look_again])[0]()
+        (world._moves() or [world._check_again])[0]()
     world.delete("a.s")
     world.shy.clear()
 

@@ -329,8 +329,8 @@ def test_fetched_final_is_used_in_place_of_the_requested_draft(monkeypatch: pyte
 def test_notices_report_whether_products_are_drafts() -> None:
     world = world_with().apply({"a.s": ""})
 
-    told = [notice for notice in world.notices if isinstance(notice, JobChanged) and notice.status == "completed"]
-    assert [notice.is_draft for notice in told] == [True, False]
+    reported = [notice for notice in world.notices if isinstance(notice, JobChanged) and notice.status == "completed"]
+    assert [notice.is_draft for notice in reported] == [True, False]
 
 
 def is_finishing(world: World) -> bool:

@@ -208,7 +208,7 @@ def test_copies_of_a_deleted_file_are_discarded(copying: World) -> None:
     copying._hash()
     answer = copying.inbox.pop()
     copying.delete("a.txt")
-    event = copying._scanner.look("", copying._next(), again=frozenset({PathKey("a.txt")}))
+    event = copying._scanner.compare("", copying._next(), again=frozenset({PathKey("a.txt")}))
     assert isinstance(event, FolderSeen)
     copying._handle(event)
 
@@ -271,7 +271,7 @@ def test_waiting_copy_of_a_changed_source_is_discarded(copying: World) -> None:
     first, last = read_one_by_one(copying)
     copying._handle(first)
     copying.write("a.txt", "changed")
-    event = copying._scanner.look("", copying._next(), again=frozenset({PathKey("a.txt")}))
+    event = copying._scanner.compare("", copying._next(), again=frozenset({PathKey("a.txt")}))
     assert isinstance(event, FolderSeen)
 
     copying._handle(event)

@@ -12,7 +12,7 @@ from aptui.core.identity import path_uuids
 from aptui.core.model import JobState, RelPath
 from aptui.core.notices import EngineMessage
 
-TOLD_APART = Setup(builders=(copier(), scripter()), folders=("game", "shared"), metadata_types=(".s", ".txt"))
+DUPLICATES_ALLOWED = Setup(builders=(copier(), scripter()), folders=("game", "shared"), metadata_types=(".s", ".txt"))
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def test_case_clash_of_meta_files_affects_no_other_source() -> None:
 
 @pytest.mark.parametrize("names", [("game", "shared"), ("shared", "game")])
 def test_duplicate_paths_are_both_processed_in_any_order(names: tuple[str, str]) -> None:
-    world = World(TOLD_APART)
+    world = World(DUPLICATES_ALLOWED)
     for folder in names:
         world.write("sub/a.txt", folder, folder)
         world.settle()
@@ -230,7 +230,7 @@ def test_duplicate_paths_are_both_processed_in_any_order(names: tuple[str, str])
 
 
 def test_new_scan_folder_changes_product_names_of_duplicate_paths() -> None:
-    world = World(TOLD_APART)
+    world = World(DUPLICATES_ALLOWED)
     for folder in ("game", "shared", "front"):
         world.write("a.txt", folder, folder)
     world.settle()
@@ -247,7 +247,7 @@ def test_new_scan_folder_changes_product_names_of_duplicate_paths() -> None:
 
 
 def test_products_of_a_chain_from_a_duplicate_path_name_the_scan_folder() -> None:
-    world = World(TOLD_APART)
+    world = World(DUPLICATES_ALLOWED)
     for folder in ("game", "shared"):
         world.write("a.s", f"stage m.txt={folder}", folder)
 
@@ -258,7 +258,7 @@ def test_products_of_a_chain_from_a_duplicate_path_name_the_scan_folder() -> Non
 
 
 def test_source_name_that_begins_with_brackets_is_kept() -> None:
-    world = World(TOLD_APART)
+    world = World(DUPLICATES_ALLOWED)
     world.write("(shared)b.txt", "x", "game")
     world.write("a.txt", "game", "game")
     world.write("a.txt", "shared", "shared")
@@ -269,7 +269,7 @@ def test_source_name_that_begins_with_brackets_is_kept() -> None:
 
 
 def test_source_with_a_duplicate_path_uses_the_identity_file_beside_it() -> None:
-    world = World(TOLD_APART)
+    world = World(DUPLICATES_ALLOWED)
     for folder in ("game", "shared"):
         world.write("a.s", folder, folder)
         world.write("a.s.meta", meta(folder, "a.s"), folder)
@@ -283,7 +283,7 @@ def test_source_with_a_duplicate_path_uses_the_identity_file_beside_it() -> None
 
 
 def test_duplicate_paths_are_separate_sources_only_if_configured() -> None:
-    world = World(TOLD_APART)
+    world = World(DUPLICATES_ALLOWED)
     for folder in ("game", "shared"):
         world.write("a.txt", folder, folder)
     world.settle()
@@ -322,25 +322,25 @@ def test_source_moved_with_its_meta_file_is_not_reported_as_removed(world: World
 
     world.settle()
 
-    said = [notice.text for notice in world.notices if isinstance(notice, EngineMessage)]
-    assert not any("was probably moved from" in text for text in said)
+    messages = [notice.text for notice in world.notices if isinstance(notice, EngineMessage)]
+    assert not any("was probably moved from" in text for text in messages)
     world.apply({"c.s": "x"})
-    said = [notice.text for notice in world.notices if isinstance(notice, EngineMessage)]
-    assert any("'c.s' was probably moved from 'a.s'" in text for text in said)
+    messages = [notice.text for notice in world.notices if isinstance(notice, EngineMessage)]
+    assert any("'c.s' was probably moved from 'a.s'" in text for text in messages)
 
 
 def test_source_moved_without_its_meta_file_is_reported(world: World) -> None:
     world.apply({"a.s": None, "moved.s": "x"})
 
-    said = [notice.text for notice in world.notices if isinstance(notice, EngineMessage)]
-    assert any("'moved.s' was probably moved from 'a.s'" in text for text in said)
+    messages = [notice.text for notice in world.notices if isinstance(notice, EngineMessage)]
+    assert any("'moved.s' was probably moved from 'a.s'" in text for text in messages)
     assert world.archive.read_removed(), "the removed source is recorded for `repair`"
     world.apply({"a.s.meta": None, "moved.s.meta": meta("one", "a.s")})
     assert uuids(world)["moved.s"] == meta_uuid("one")
 
 
 def test_source_deleted_with_its_meta_file_is_not_reported_as_moved() -> None:
-    world = World(TOLD_APART)
+    world = World(DUPLICATES_ALLOWED)
     world.write("a.s.meta", meta("other", "a.s"), "game")
     world.write("a.s", "x", "shared")
     world.write("a.s.meta", meta("one", "a.s"), "shared")

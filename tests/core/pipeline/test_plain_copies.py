@@ -76,7 +76,7 @@ def test_copies_planned_in_bulk_have_the_same_results_as_single_copies(taken: li
 
 
 def test_copies_planned_in_bulk_have_the_same_notices_as_single_copies(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    def told(world: World) -> dict[tuple[str, str], Struct]:
+    def last_notices(world: World) -> dict[tuple[str, str], Struct]:
         notices = [notice for notice in world.notices if isinstance(notice, JobChanged)]
         assert all(notice.cause and notice.run_key for notice in notices)
         return {(notice.source, notice.platform): clear(notice) for notice in notices}
@@ -90,7 +90,7 @@ def test_copies_planned_in_bulk_have_the_same_notices_as_single_copies(taken: li
     alone = world_of(TWO, *FILES)
     alone.settle()
 
-    assert told(together) == told(alone)
+    assert last_notices(together) == last_notices(alone)
     names = {name for notice in together.notices if isinstance(notice, ProductsChanged) for name, _digest in notice.products}
     assert names == together.cache.keys()
     assert together.pipeline.jobs.reports.counts == alone.pipeline.jobs.reports.counts
@@ -112,7 +112,7 @@ def rewritten(world: World) -> World:
 def test_changed_copies_planned_in_bulk_have_the_same_results_as_single_copies(
     is_followed: bool, taken: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def told(world: World) -> dict[tuple[str, str], Struct]:
+    def last_notices(world: World) -> dict[tuple[str, str], Struct]:
         notices = [notice for notice in world.notices if isinstance(notice, JobChanged)]
         return {
             (notice.source, notice.platform): replace(notice, cause=0, run_key=0, completed_ms=0, job_id=0) for notice in notices
@@ -132,8 +132,8 @@ def test_changed_copies_planned_in_bulk_have_the_same_results_as_single_copies(
     assert together.cache == alone.cache
     assert together.cache["linux/a.txt"] == sha("a.txt again")
     assert resting(together) == resting(alone)
-    assert told(together) == told(alone)
-    assert len(told(together)) == 2 * (len(FILES) - 1)
+    assert last_notices(together) == last_notices(alone)
+    assert len(last_notices(together)) == 2 * (len(FILES) - 1)
     assert together.pipeline.jobs.reports.counts == alone.pipeline.jobs.reports.counts
     assert together.pipeline.jobs.reports.spent() == alone.pipeline.jobs.reports.spent()
     assert together.pipeline.jobs.is_idle
@@ -244,13 +244,15 @@ def test_new_copy_that_cannot_be_placed_is_a_failed_job(taken: list[bool]) -> No
     assert world.cache["linux/a.txt"] == sha("a.txt")
 
 
-TWINS = Setup(builders=(copier(), copier("other")))
+SAME_PRODUCT = Setup(builders=(copier(), copier("other")))
 FOLDERS = Setup(builders=(copier(),), folders=("game", "more"))
 COMPANIONS = Setup(builders=(copier(),), companions=(Companion(glob("*.txt"), "info"),))
 
 
 @pytest.mark.parametrize(
-    "setup", [TWINS, FOLDERS, COMPANIONS], ids=["two sources with one product", "a file at the path of a folder", "companions"]
+    "setup",
+    [SAME_PRODUCT, FOLDERS, COMPANIONS],
+    ids=["two sources with one product", "a file at the path of a folder", "companions"],
 )
 def test_one_file_with_a_special_case_makes_all_copies_ordinary_jobs(
     setup: Setup, taken: list[bool], monkeypatch: pytest.MonkeyPatch

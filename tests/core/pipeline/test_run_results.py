@@ -334,10 +334,10 @@ def test_job_for_an_undeclared_platform_fails_the_analysis(world: World) -> None
 def test_adapter_analysis_drops_only_the_job_for_an_undeclared_platform() -> None:
     world = World(Setup(builders=(replace(scripter(), adapter="some:adapter"),))).apply({"a.s": "job two phone"})
 
-    [said] = [notice for notice in world.notices if isinstance(notice, EngineMessage)]
+    [message] = [notice for notice in world.notices if isinstance(notice, EngineMessage)]
     assert world.statuses() == {"a.s@linux:main": "completed"}
-    assert said.text == world.log_text("a.s:analyse")
-    assert (said.level, said.text.endswith("; the platforms are: linux; the job is left out")) == (LogLevel.ERROR, True)
+    assert message.text == world.log_text("a.s:analyse")
+    assert (message.level, message.text.endswith("; the platforms are: linux; the job is left out")) == (LogLevel.ERROR, True)
 
 
 def test_builder_that_requests_an_unknown_source_causes_a_warning(world: World) -> None:
@@ -791,7 +791,7 @@ def test_log_of_a_run_contains_its_messages(world: World) -> None:
     assert [record.text for record in log.records] == ["it says WARN"]
 
 
-def told(world: World, rel: str) -> list[str]:
+def statuses_of(world: World, rel: str) -> list[str]:
     """Return the notices about the job of a source, without notices about analyses, and clear all notices."""
     found = [notice.status for notice in world.notices if isinstance(notice, JobChanged) and notice.source == rel and notice.job_id]
     world.notices.clear()
@@ -802,16 +802,16 @@ def test_failed_job_whose_source_is_reverted_is_reported_without_a_run(world: Wo
     world.apply({"a.s": "info 1"})
     world.fates["a.s@linux:main"] = [Outcome.FAILED]
     world.apply({"a.s": "info 2"})
-    told(world, "a.s")
+    statuses_of(world, "a.s")
     world.apply({"a.s": "info 1"})
 
-    assert told(world, "a.s") == ["completed"]
+    assert statuses_of(world, "a.s") == ["completed"]
 
 
 def test_deletion_of_a_failed_job_is_reported(world: World) -> None:
     world.fates["a.s@linux:main"] = [Outcome.FAILED]
     world.apply({"a.s": "info 1"})
-    told(world, "a.s")
+    statuses_of(world, "a.s")
     world.apply({"a.s": None})
 
-    assert told(world, "a.s") == [""]
+    assert statuses_of(world, "a.s") == [""]

@@ -14,7 +14,7 @@ from aptui.core.orders import AnalyseOrder, ProcessOrder
 from aptui.core.run_report import SETTINGS_STATE
 
 BOTH = ("linux", "server")
-LOOK = {"script": {"params": {"look": 1}}}
+SETTINGS = {"script": {"params": {"look": 1}}}
 NO_SERVER = {"script": {"platforms": {"server": "skip"}}, "data": {"platforms": {"server": "skip"}}}
 NEVER = {"script": {"platforms": {"*": "skip"}}, "data": {"platforms": {"*": "skip"}}}
 
@@ -44,7 +44,7 @@ def same_as_clean(world: World) -> bool:
 
 def test_folder_settings_apply_below_and_rerun_only_affected_builders() -> None:
     world = world_of()
-    say(world, "one", LOOK)
+    say(world, "one", SETTINGS)
 
     world.settle()
 
@@ -56,7 +56,7 @@ def test_folder_settings_apply_below_and_rerun_only_affected_builders() -> None:
 
 def test_unchanged_settings_run_no_job() -> None:
     world = world_of()
-    say(world, "one", LOOK)
+    say(world, "one", SETTINGS)
     world.settle()
     world.forget_runs()
 
@@ -70,7 +70,7 @@ def test_unchanged_settings_run_no_job() -> None:
 
 def test_worker_orders_contain_the_folder_settings() -> None:
     world = world_of()
-    say(world, "one", LOOK)
+    say(world, "one", SETTINGS)
 
     world.settle()
 
@@ -81,7 +81,7 @@ def test_worker_orders_contain_the_folder_settings() -> None:
 
 def test_change_of_folder_settings_has_no_effect_below_nearer_settings() -> None:
     world = world_of()
-    say(world, "one", LOOK)
+    say(world, "one", SETTINGS)
     say(world, "one/deep", {"script": {"params": {"look": 2}}})
     world.settle()
     world.forget_runs()
@@ -94,7 +94,7 @@ def test_change_of_folder_settings_has_no_effect_below_nearer_settings() -> None
 
 def test_settings_in_the_top_folder_apply_to_all_folders() -> None:
     world = world_of()
-    say(world, "", LOOK)
+    say(world, "", SETTINGS)
 
     assert world.settle(restart=True).ran() == [
         "a.s@linux:main",
@@ -108,7 +108,7 @@ def test_settings_in_the_top_folder_apply_to_all_folders() -> None:
 def test_deleted_settings_restore_the_defaults() -> None:
     world = world_of()
     before = dict(world.cache)
-    say(world, "one", LOOK)
+    say(world, "one", SETTINGS)
     world.settle()
     world.forget_runs()
 
@@ -119,7 +119,7 @@ def test_deleted_settings_restore_the_defaults() -> None:
 
 def test_deleted_folder_removes_its_settings() -> None:
     world = world_of()
-    say(world, "three", LOOK)
+    say(world, "three", SETTINGS)
     world.settle()
 
     world.apply({"three/.aptui.yaml": None})
@@ -266,7 +266,7 @@ def test_settings_file_of_the_winning_scan_folder_applies() -> None:
     world.settle()
     world.forget_runs()
 
-    say(world, "one", LOOK)
+    say(world, "one", SETTINGS)
     assert world.settle().ran() == ["one/b.s@linux:main", "one/deep/d.s@linux:main", "one/s.s@linux:main"]
     world.configure(folders=("shared", "game"))
     world.settle(restart=True)
@@ -291,7 +291,7 @@ def test_unknown_builder_in_settings_is_valid_after_the_project_adds_it() -> Non
 @pytest.mark.parametrize("fuse", range(0, 24, 3))
 def test_next_engine_recovers_from_a_crash_at_any_moment(fuse: int) -> None:
     world = world_of(platforms=BOTH)
-    say(world, "", LOOK)
+    say(world, "", SETTINGS)
     say(world, "one", NO_SERVER)
     world.fuse = fuse
 
@@ -323,7 +323,7 @@ def test_settings_that_change_while_files_are_read_are_applied() -> None:
     world.write("one/b.s", "other")
     world.scan()
     world.run_scan_only()
-    say(world, "one", LOOK)
+    say(world, "one", SETTINGS)
     world.scan()
     world.run_scan_only()
 
@@ -340,7 +340,7 @@ def test_a_folder_settings_file_is_never_a_source() -> None:
 
 def test_unchanged_folders_give_no_commands() -> None:
     world = world_of()
-    say(world, "one", LOOK)
+    say(world, "one", SETTINGS)
     world.settle()
     world.forget_runs()
 

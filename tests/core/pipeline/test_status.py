@@ -32,19 +32,19 @@ def test_status_counts_ready_and_running_jobs_apart_from_analyses() -> None:
 
 
 def test_pending_jobs_are_counted_by_platform() -> None:
-    owed = owing().pipeline.count_pending()
+    waiting = owing().pipeline.count_pending()
 
-    assert (dict(owed.pending), dict(owed.critical), owed.analyses) == ({"linux": 2}, {"linux": 0}, 1)
+    assert (dict(waiting.pending), dict(waiting.critical), waiting.analyses) == ({"linux": 2}, {"linux": 0}, 1)
 
 
 def test_idle_pipeline_counts_ended_runs_and_no_pending_jobs() -> None:
     world = World(Setup(builders=(copier(), scripter()))).apply({"a.txt": "1", "c.s": "job main linux"})
 
-    status, owed = world.pipeline.status(), world.pipeline.count_pending()
+    status, waiting = world.pipeline.status(), world.pipeline.count_pending()
 
     assert (status.run, status.failed, status.done) == (2, 0, 2)
     assert (world.pipeline.jobs.backlog, status.reading, status.is_analysing, status.failing) == (0, 0, False, 0)
-    assert (dict(owed.pending), owed.analyses) == ({}, 0)
+    assert (dict(waiting.pending), waiting.analyses) == ({}, 0)
 
 
 def test_next_job_is_the_first_in_the_queue_or_the_named_job() -> None:

@@ -135,7 +135,7 @@ def test_error_of_a_later_stage_names_the_source_that_begins_its_chain(world: Wo
 
 
 @pytest.mark.parametrize(
-    ("text", "failing", "ring"),
+    ("text", "failing", "cycle"),
     [
         ("stage a.s=x", "a.s", "a.s -> a.s"),
         ("stage m.s=stage m.s=x", "m.s", "m.s -> m.s"),
@@ -143,12 +143,12 @@ def test_error_of_a_later_stage_names_the_source_that_begins_its_chain(world: Wo
         ("stage m.s=stage n.s=stage m.s=x", "n.s", "m.s -> n.s -> m.s"),
     ],
 )
-def test_stage_that_makes_an_earlier_stage_of_its_chain_fails(text: str, failing: str, ring: str) -> None:
+def test_stage_that_makes_an_earlier_stage_of_its_chain_fails(text: str, failing: str, cycle: str) -> None:
     world = World().apply({"a.s": text})
 
     failed = {name: job.error for name, job in world.live_jobs().items() if job.state is JobState.FAILED}
     assert failed.keys() == {f"{failing}@common:chain"}
-    assert ring in failed[f"{failing}@common:chain"]
+    assert cycle in failed[f"{failing}@common:chain"]
     assert world.apply({"a.s": None}).cache == {}
 
 
@@ -330,14 +330,14 @@ def test_chain_that_becomes_shorter_reports_no_failure(before: str, after: str, 
 
 
 @pytest.mark.parametrize("held", [(), ("m.s@common:chain",)])
-@pytest.mark.parametrize("looks", [1, 2])
-def test_intermediate_changed_by_hand_is_not_used(world: World, held: tuple[str, ...], looks: int) -> None:
+@pytest.mark.parametrize("checks", [1, 2])
+def test_intermediate_changed_by_hand_is_not_used(world: World, held: tuple[str, ...], checks: int) -> None:
     before = dict(world.cache)
     world.held.update(held)
 
     # The change may be reported twice, because the job that makes the intermediate is still queued or running after the first
     # report.
-    for number in range(looks):
+    for number in range(checks):
         world.write("n.txt", f"by hand {number}", "made")
         world.process()
     world.release()
@@ -347,12 +347,12 @@ def test_intermediate_changed_by_hand_is_not_used(world: World, held: tuple[str,
     assert not world.pipeline.jobs.memory.unstable
 
 
-@pytest.mark.parametrize("looks", [1, 2])
+@pytest.mark.parametrize("checks", [1, 2])
 @pytest.mark.parametrize("restart", [False, True])
-def test_no_job_waits_for_a_changed_intermediate_whose_own_job_fails(world: World, looks: int, restart: bool) -> None:
+def test_no_job_waits_for_a_changed_intermediate_whose_own_job_fails(world: World, checks: int, restart: bool) -> None:
     world.fates["m.s@common:chain"] = [Outcome.FAILED] * 9
 
-    for number in range(looks):
+    for number in range(checks):
         world.write("n.txt", f"by hand {number}", "made")
         world.settle(restart=restart)
 

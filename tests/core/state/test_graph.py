@@ -47,7 +47,7 @@ def test_subfolder_is_outside_a_scan_folder_that_is_not_recursive() -> None:
     assert graph.relative("/disk/game/other/x") is None
 
 
-def ring_of(world: World, name: str) -> str:
+def cycle_of(world: World, name: str) -> str:
     return world.log_text(name).rpartition(": ")[2]
 
 
@@ -63,7 +63,7 @@ def test_cycles_that_share_a_job_are_one_cycle() -> None:
         }
     )
 
-    names = [ring_of(world, f"{name}.s@linux:main") for name in "abc"]
+    names = [cycle_of(world, f"{name}.s@linux:main") for name in "abc"]
     assert names == ["a.s@linux:main -> b.s@linux:main -> c.s@linux:main"] * 3
     assert [world.job(f"{name}.s@linux:main").warnings for name in "def"] == [0, 0, 0]
     assert world.order.index("d.s@linux:main") < world.order.index("c.s@linux:main")
@@ -74,11 +74,11 @@ def test_cycle_that_a_later_change_closes_is_found() -> None:
 
     world.apply({"c.s": "only a.s:main"})
 
-    assert ring_of(world, "c.s@linux:main") == "a.s@linux:main -> b.s@linux:main -> c.s@linux:main"
+    assert cycle_of(world, "c.s@linux:main") == "a.s@linux:main -> b.s@linux:main -> c.s@linux:main"
 
 
 def test_job_that_depends_on_jobs_of_a_cycle_is_not_part_of_the_cycle() -> None:
     world = World().apply({"a.s": "job two\nonly b.s:main", "b.s": "only a.s:two"})
 
-    assert ring_of(world, "b.s@linux:main") == "a.s@linux:two -> b.s@linux:main"
+    assert cycle_of(world, "b.s@linux:main") == "a.s@linux:two -> b.s@linux:main"
     assert world.job("a.s@linux:main").warnings == 0

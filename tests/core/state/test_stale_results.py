@@ -149,8 +149,8 @@ def test_analysis_of_changed_bytes_is_accepted_if_the_check_is_disabled(monkeypa
 def test_job_that_includes_an_ignored_file_is_repeated_only_once() -> None:
     world = World()
     world.write("a.s", "include e.txt")
-    look = world._stamp
-    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else look(path)  # type: ignore[method-assign]  # only the engine finds this file
+    stamp = world._stamp
+    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else stamp(path)  # type: ignore[method-assign]  # only the engine finds this file
 
     assert world.settle().ran() == ["a.s@linux:main"] * 2
     assert world.statuses() == {"a.s@linux:main": "completed"}
@@ -159,8 +159,8 @@ def test_job_that_includes_an_ignored_file_is_repeated_only_once() -> None:
 def test_ignored_file_does_not_fail_the_analysis_that_reads_it() -> None:
     world = World()
     world.write("a.s", "jobs-from e.txt")
-    look = world._stamp
-    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else look(path)  # type: ignore[method-assign]  # only the engine finds this file
+    stamp = world._stamp
+    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else stamp(path)  # type: ignore[method-assign]  # only the engine finds this file
 
     assert world.settle().statuses() == {"a.s@linux:main": "completed"}
 

@@ -46,7 +46,7 @@ class Reading(World):
         files = self.disk.files["game"]
         return tuple(Read(f"/disk/game/{rel}", "b.py:7", sha(files[rel].text).hex() if rel in files else "") for rel in paths)
 
-    def said(self, name: str) -> list[tuple[int, str]]:
+    def log_lines(self, name: str) -> list[tuple[int, str]]:
         return [(record.level, record.text) for record in self.logs.get(self.job(name).log_file, ())]
 
 
@@ -67,7 +67,7 @@ def test_undeclared_read_causes_a_warning_of_the_job(world: Reading) -> None:
 
     world.settle()
 
-    assert world.said("a.s@linux:main") == [warning("Part.txt")]
+    assert world.log_lines("a.s@linux:main") == [warning("Part.txt")]
     assert world.job("a.s@linux:main").warnings == 1
     world.apply({"Part.txt": "new"})
     assert world.runs["a.s@linux:main"] == 1
@@ -81,7 +81,7 @@ def test_declared_read_is_not_reported(world: Reading, line: str) -> None:
 
     world.settle()
 
-    assert world.said("a.s@linux:main") == world.said("b.s@linux:main") == []
+    assert world.log_lines("a.s@linux:main") == world.log_lines("b.s@linux:main") == []
 
 
 def test_read_of_a_companion_counts_as_declared() -> None:
@@ -91,7 +91,7 @@ def test_read_of_a_companion_counts_as_declared() -> None:
 
     world.settle()
 
-    assert world.said("a.s@linux:main") == []
+    assert world.log_lines("a.s@linux:main") == []
 
 
 def test_read_of_a_file_that_is_not_a_source_is_not_reported(world: Reading) -> None:
@@ -99,7 +99,7 @@ def test_read_of_a_file_that_is_not_a_source_is_not_reported(world: Reading) -> 
 
     world.settle()
 
-    assert world.said("a.s@linux:main") == []
+    assert world.log_lines("a.s@linux:main") == []
 
 
 def test_read_of_an_ignored_file_is_not_reported_before_its_scan(world: Reading) -> None:
@@ -107,7 +107,7 @@ def test_read_of_an_ignored_file_is_not_reported_before_its_scan(world: Reading)
     world.pipeline.reads._graph._is_ignored = below_matcher("z")
     world.apply({"z/x.tmp": ""})
 
-    assert world.said("a.s@linux:main") == []
+    assert world.log_lines("a.s@linux:main") == []
 
 
 def test_added_read_reruns_the_job_only_when_the_file_changes() -> None:
@@ -116,7 +116,7 @@ def test_added_read_reruns_the_job_only_when_the_file_changes() -> None:
     world.read_by_runs["a.s"] = ["Part.txt", "gone.txt"]
 
     world.settle()
-    ((level, text), (_, other)) = world.said("a.s@linux:main")
+    ((level, text), (_, other)) = world.log_lines("a.s@linux:main")
 
     assert (level, world.job("a.s@linux:main").warnings) == (LogLevel.INFO, 0)
     assert text == "reads 'Part.txt' without declaring it (b.py:7): it is a dependency from now on"
@@ -176,9 +176,9 @@ def test_log_names_at_most_twenty_undeclared_reads(world: Reading) -> None:
 
     world.settle()
 
-    said = world.said("a.s@linux:main")
-    assert len(said) == 21
-    assert said[-1] == (LogLevel.WARNING, "reads 5 more sources without declaring them")
+    log_lines = world.log_lines("a.s@linux:main")
+    assert len(log_lines) == 21
+    assert log_lines[-1] == (LogLevel.WARNING, "reads 5 more sources without declaring them")
 
 
 def test_warning_for_an_undeclared_read_of_a_command_names_the_depfile(world: Reading) -> None:
@@ -188,7 +188,7 @@ def test_warning_for_an_undeclared_read_of_a_command_names_the_depfile(world: Re
 
     world.settle()
 
-    assert [text.endswith("add it to the depfile") for _level, text in world.said("a.s@linux:script")] == [True]
+    assert [text.endswith("add it to the depfile") for _level, text in world.log_lines("a.s@linux:script")] == [True]
 
 
 def test_builder_without_its_own_setting_uses_the_setting_of_the_project() -> None:
@@ -216,7 +216,7 @@ class Hiding(Reading):
             for rel in (self.read_by_analyses if is_analysis else self.read_by_runs).get(job.source.rel, [])
         )
 
-    def look(self) -> None:
+    def check_hidden(self) -> None:
         """Check the hidden file, as the engine does periodically, and work until the engine is idle."""
         file = self.disk.files["shared"].get("part.txt")
         seen = outside_file(sha(file.text).hex() if file else "", (1, 1, 1, 1) if file else (), 1 << 62)
@@ -233,14 +233,14 @@ def test_hidden_file_that_appears_at_a_searched_path_reruns_the_job(is_analysis:
     assert counts[name] == 1
 
     world.write("part.txt", "hidden", "shared")
-    world.look()
+    world.check_hidden()
     assert counts[name] == 2
     world.settle(restart=True)
-    world.look()
+    world.check_hidden()
     assert counts[name] == 2
 
     world.delete("part.txt", "shared")
-    world.look()
+    world.check_hidden()
     assert counts[name] == 3
 
 
@@ -251,7 +251,7 @@ def test_failed_analysis_is_repeated_when_a_missing_hidden_file_appears() -> Non
     assert "failed" in world.statuses().values()
 
     world.write("part.txt", "hidden", "shared")
-    world.look()
+    world.check_hidden()
 
     assert world.analyses["a.s"] == 2
 
@@ -264,4 +264,4 @@ def test_log_names_a_missing_hidden_file_and_the_folder_that_hides_it() -> None:
         "it is a dependency from now on"
     )
 
-    assert world.said("a.s@linux:main") == [(LogLevel.INFO, text)]
+    assert world.log_lines("a.s@linux:main") == [(LogLevel.INFO, text)]

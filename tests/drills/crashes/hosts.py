@@ -237,7 +237,7 @@ def interrupted(folder: Path, number: int = signal.SIGINT) -> Report:
     child.await_word()
     child.kill(number)
     report.faults += 1
-    status = child.end(patience_s=10)
+    status = child.end(timeout_s=10)
     if status != FINE:
         report.violations.append(f"ended with {status}: {child.text}")
     child.await_no_workers()

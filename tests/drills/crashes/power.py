@@ -31,7 +31,7 @@ from ..worlds.report import Report, Say
 from ..worlds.world import SETTINGS, World
 
 _SIZE_MIB = 48
-_PATIENCE_S = 20.0
+_TIMEOUT_S = 20.0
 _COPIES = 20
 """Maximum number of attempts to copy a disk: the kernel may write to it during a copy."""
 _WORKER_WITHOUT_SYNCS = """
@@ -189,7 +189,7 @@ def power_cuts(folder: Path, count: int, seed: int, *, mutant: str = "", say: Sa
 def _cut(world: World, disk: Disk, at: int, mutant: str) -> bool:
     """Run an engine and cut the power at its n-th point; return False if the engine ended before that point."""
     child = Child(world, fault=Fault(at, signal=signal.SIGSTOP), mutant=mutant)
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while (state := _state(child.pid)) not in "TZ":
         assert time.monotonic() < deadline, "the engine does not reach the point"
         time.sleep(0.005)

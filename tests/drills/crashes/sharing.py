@@ -18,7 +18,7 @@ from unittest import mock
 from aptui.config.configuration import SharedCacheSettings
 from aptui.features.sharing.service import Service
 from aptui.features.sharing.stores import folder_store, local, placing
-from tests.features.sharing.room import all_here, facts, files_of, record
+from tests.features.sharing.harness import all_here, facts, files_of, record
 
 from ..worlds.mutants import replace_members
 from ..worlds.report import Report
@@ -49,7 +49,7 @@ def _killed(folder: Path, report: Report, at: int, step: int, mutant: str) -> Re
             break
         report.faults += 1
         report.points = at
-        _look(world, f"point {at}", report)
+        _inspect(world, f"point {at}", report)
         shutil.rmtree(world)
         at += step
     return report
@@ -113,7 +113,7 @@ def _count_down(at: int) -> None:
         setattr(os, name, around(getattr(os, name)))
 
 
-def _look(world: Path, moment: str, report: Report) -> None:
+def _inspect(world: Path, moment: str, report: Report) -> None:
     """Check the results on all machines, restart the dead one, and check that all results exist."""
     for name, keeps in (("stranger", False), ("mine", True)):
         _check(world, name, moment, report, keeps=keeps, must_find={THEIRS})

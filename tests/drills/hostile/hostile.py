@@ -22,7 +22,7 @@ from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.engine.pool.admission import resident_bytes
 from aptui.engine.pool.pool import PoolSettings
 from aptui.worker import processes
-from tests.waiting import PATIENCE_S
+from tests.waiting import TIMEOUT_S
 
 from ..worlds.report import Report, Say
 
@@ -143,7 +143,7 @@ def hostile_mix(folder: Path, rounds: int, seed: int, *, mutant: str = "", names
         for number in range(rounds):
             # A new configuration enables all builders again; otherwise those that kill workers are disabled after three rounds.
             pool.pool.reconfigure(builders, PLATFORMS)
-            _one_round(pool, chosen, dice, number, report, _MISSED_S if mutant else PATIENCE_S)
+            _one_round(pool, chosen, dice, number, report, _MISSED_S if mutant else TIMEOUT_S)
             growth_bytes = resident_bytes(os.getpid()) - rss_bytes
             if growth_bytes > RSS_GROWTH_BYTES:
                 report.violations.append(f"round {number}: the engine grew by {growth_bytes >> 20} MiB")
@@ -170,7 +170,7 @@ def _one_round(pool: Harness, hostiles: list[Hostile], dice: random.Random, numb
         pool.turn(0.2)
         _send_again(pool, todo, queue)
         if len(pool.results) != answered:
-            deadline_s, answered = time.monotonic() + PATIENCE_S, len(pool.results)
+            deadline_s, answered = time.monotonic() + TIMEOUT_S, len(pool.results)
         late = [hostile.name for order, hostile in todo if hostile and _is_late(pool, order, hostile, began, start_s)]
         if late or time.monotonic() > deadline_s:
             report.violations.append(f"round {number}: no answer in time: {', '.join(late) or 'good jobs'}")
@@ -178,7 +178,7 @@ def _one_round(pool: Harness, hostiles: list[Hostile], dice: random.Random, numb
     for order, hostile in todo:
         report.faults += hostile is not None
         report.runs += hostile is None
-        _judge(pool.results[order.run_key], hostile or Hostile("good", Outcome.SUCCEEDED, ""), f"round {number}", report)
+        _verify(pool.results[order.run_key], hostile or Hostile("good", Outcome.SUCCEEDED, ""), f"round {number}", report)
     pool.results.clear()
 
 
@@ -209,7 +209,7 @@ def _is_late(pool: Harness, order: ProcessOrder, hostile: Hostile, began: dict[i
     return until_s - began[order.run_key] > hostile.limit_s + start_s
 
 
-def _judge(result: object, expected: Hostile, where: str, report: Report) -> None:
+def _verify(result: object, expected: Hostile, where: str, report: Report) -> None:
     assert isinstance(result, RunResult)
     if result.outcome != expected.outcome or not result.error.startswith(expected.error):
         report.violations.append(f"{where}: {expected.name} ended as {Outcome(result.outcome).name}: {result.error}")
@@ -274,15 +274,15 @@ def lies(folder: Path, *, many: int = 2000, mutant: str = "") -> Report:
             outcome = Outcome.STALE if name == "ChangesSource" else Outcome.FAILED
             (result,) = pool.run(pool.process_order(name, f"{name}.txt"))
             report.faults += 1
-            _judge(result, Hostile(name, outcome, error), "lies", report)
+            _verify(result, Hostile(name, outcome, error), "lies", report)
             if outcome is Outcome.FAILED and not any(error in record.text for record in result.log):
                 report.violations.append(f"{name}: the log does not say why it failed")
-        (result,) = pool.run(pool.process_order("ManyProducts", "many.txt", limit_s=PATIENCE_S), patience_s=PATIENCE_S)
-        _judge(result, Hostile("ManyProducts", Outcome.SUCCEEDED, ""), "lies", report)
+        (result,) = pool.run(pool.process_order("ManyProducts", "many.txt", limit_s=TIMEOUT_S), timeout_s=TIMEOUT_S)
+        _verify(result, Hostile("ManyProducts", Outcome.SUCCEEDED, ""), "lies", report)
         if len(result.products) != many:
             report.violations.append(f"{len(result.products)} products of {many} arrived")
         (good,) = pool.run(pool.process_order("Good", "good.txt"))
-        _judge(good, Hostile("Good", Outcome.SUCCEEDED, ""), "after the lies", report)
+        _verify(good, Hostile("Good", Outcome.SUCCEEDED, ""), "after the lies", report)
     return report
 
 
@@ -297,12 +297,12 @@ def crash_loop(folder: Path, jobs: int = 8, *, mutant: str = "") -> Report:
             report.violations.append(f"{report.faults} workers died, not 3")
         reason = "the worker of builder 'bad' died three times before it gave a result: killed by SIGABRT"
         for result in results[3:]:
-            _judge(result, Hostile("bad", Outcome.FAILED, reason), "broken", report)
+            _verify(result, Hostile("bad", Outcome.FAILED, reason), "broken", report)
         if pool.pool.list_broken_builders() != {"bad": "killed by SIGABRT"}:
             report.violations.append(f"broken builders: {pool.pool.list_broken_builders()}")
-        _judge(pool.run(pool.process_order("good"))[0], Hostile("good", Outcome.SUCCEEDED, ""), "beside it", report)
+        _verify(pool.run(pool.process_order("good"))[0], Hostile("good", Outcome.SUCCEEDED, ""), "beside it", report)
         pool.pool.reconfigure([python_builder("Good", "bad")], ())
-        _judge(pool.run(pool.process_order("bad"))[0], Hostile("bad", Outcome.SUCCEEDED, ""), "mended", report)
+        _verify(pool.run(pool.process_order("bad"))[0], Hostile("bad", Outcome.SUCCEEDED, ""), "mended", report)
     return report
 
 

@@ -163,7 +163,7 @@ def _scripts(outside: Path) -> Iterator[tuple[str, bytes]]:
 def _settings(outside: Path) -> Iterator[tuple[str, bytes]]:
     """Yield folders with a `.aptui.yaml` that sets a forbidden key, and a source that the key would affect."""
     evil, secret = f"{outside}/evil", f"{outside}/secret"
-    said = {
+    document = {
         "compiler": ("a.frag", f"shaders: {{params: {{compiler: {evil}}}}}"),
         "beside": ("a.frag", "shaders: {params: {compiler: ../../../../../assets/set/beside/evil}}"),
         "platform": ("a.frag", f"shaders: {{platforms: {{'*': {{compiler: {evil}}}}}}}"),
@@ -176,7 +176,7 @@ def _settings(outside: Path) -> Iterator[tuple[str, bytes]]:
         "tool": ("a.adj", f"adjusted: {{params: {{tool: {evil}}}}}"),
         "option": ("a.adj", "adjusted: {params: {tool: '-x'}}"),
     }
-    for folder, (source, text) in said.items():
+    for folder, (source, text) in document.items():
         yield f"set/{folder}/.aptui.yaml", f"builders:\n  {text}\n".encode()
         yield f"set/{folder}/{source}", b'#include "secret"\nreturn 1\n' if source != "a.yaml" else b"a: 1\n"
     yield "set/beside/evil", b"#!/bin/sh\ntouch " + os.fsencode(f"{outside}/ran") + b"\n"
@@ -401,7 +401,7 @@ def _pasted(self: Template) -> str:
     return text
 
 
-def _told_everything(self: Pool, builders: Sequence[Builder], platforms: Sequence[Platform]) -> WorkerStart:
+def _trusts_whole_disk(self: Pool, builders: Sequence[Builder], platforms: Sequence[Platform]) -> WorkerStart:
     """Break the contract: workers consider the whole disk as the project."""
     start = _make_start(self, builders, platforms)
     return replace(start, setup=replace(start.setup, scan_folders=("/",)))
@@ -411,7 +411,7 @@ _make_start = Pool._make_start
 
 MUTANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "": nullcontext,
-    "trusting-names": lambda: mock.patch.object(Pool, "_make_start", _told_everything),
+    "trusting-names": lambda: mock.patch.object(Pool, "_make_start", _trusts_whole_disk),
     "trusting-folders": lambda: mock.patch.object(settings, "_check_trust"),
     "pasting": lambda: mock.patch.object(Template, "line", _pasted),
 }

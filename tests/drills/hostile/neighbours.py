@@ -27,7 +27,7 @@ from aptui.link import places
 from aptui.link.port import PROTOCOL
 from aptui.link.server import LinkServer
 from tests.features.gateway.served import served
-from tests.waiting import PATIENCE_S
+from tests.waiting import TIMEOUT_S
 
 from ..worlds.report import Report, Say
 
@@ -35,13 +35,13 @@ _SETTINGS = """
 scan_folders: [{name: game, path: assets}]
 builders: [{name: data, copy: ["*.txt"]}]
 """
-NOBODY = 65534
+OTHER_UID = 65534
 
 
 # ----------------------------------------------------------------------------------------------------------- another user
 
 
-class Somebody:
+class OtherUser:
     """A process of another user that runs the given attempts. Create the process before any thread is started."""
 
     def __init__(self) -> None:
@@ -51,8 +51,8 @@ class Somebody:
             self._ours.close()
             try:
                 os.setgroups([])
-                os.setresgid(NOBODY, NOBODY, NOBODY)
-                os.setresuid(NOBODY, NOBODY, NOBODY)
+                os.setresgid(OTHER_UID, OTHER_UID, OTHER_UID)
+                os.setresuid(OTHER_UID, OTHER_UID, OTHER_UID)
                 while words := theirs.recv(1 << 16).decode("utf-8", "surrogateescape").split("\0", 1):
                     if len(words) < 2:
                         break
@@ -88,23 +88,23 @@ def _comes_through(kind: str, what: str) -> bool:
             return True
         if kind == "socket":
             with socket.socket(socket.AF_UNIX) as wire:
-                wire.settimeout(PATIENCE_S)
+                wire.settimeout(TIMEOUT_S)
                 wire.connect(what)
                 wire.sendall(_HELLO)
                 return bool(wire.recv(1))
         # A bare socket, because an HTTP client would import modules, whose files the other user may be unable to read.
         with socket.socket() as wire:
-            wire.settimeout(PATIENCE_S)
+            wire.settimeout(TIMEOUT_S)
             wire.connect(("127.0.0.1", int(what)))
-            wire.sendall(_SAID[kind] % int(what) if kind == "gateway" else _SAID[kind])
-            return _HEARD[kind] in wire.recv(4_096)
+            wire.sendall(_REQUESTS[kind] % int(what) if kind == "gateway" else _REQUESTS[kind])
+            return _ANSWERS[kind] in wire.recv(4_096)
     except OSError:
         return False
 
 
 _HELLO = json.dumps({"id": 1, "verb": "hello", "protocol": PROTOCOL, "version": "0", "kind": "test", "pid": 1}).encode() + b"\n"
-_SAID = {"control": b"ping", "gateway": b"GET /v1/products HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n"}
-_HEARD = {"control": b"pong", "gateway": b" 200 "}
+_REQUESTS = {"control": b"ping", "gateway": b"GET /v1/products HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n"}
+_ANSWERS = {"control": b"pong", "gateway": b" 200 "}
 
 
 # ------------------------------------------------------------------------------------------------------------------ mutants
@@ -150,7 +150,7 @@ def drill(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
     """N1: another user tries every private file, lock, socket and port in `folder`, which other users can enter."""
     folder.chmod(0o755)
     with ExitStack() as stack:
-        others = stack.enter_context(closing(Somebody()))
+        others = stack.enter_context(closing(OtherUser()))
         project = Project(folder / "project", _SETTINGS)
         project.write("assets/a.txt", "ours")
         project.engine_run()

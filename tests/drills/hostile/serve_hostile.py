@@ -36,7 +36,7 @@ from aptui.shared import floods
 from aptui.shared.connections import http_sockets
 from aptui.shared.errors import KnownError
 from tests.features.gateway.live_served import CERTIFICATE, KEY
-from tests.waiting import PATIENCE_S
+from tests.waiting import TIMEOUT_S
 
 from ..worlds.mutants import replace_members
 from ..worlds.report import Report, Say
@@ -70,7 +70,7 @@ def _endless_frames() -> None:
     replace_members(wire_codec, FRAME_LIMIT_BYTES=1 << 31)
 
 
-def _open_doors() -> None:
+def _silent_connections() -> None:
     """Break the contract: silent connections stay open."""
     replace_members(guard, HEADER_LIMIT_S=1e9, UNIDENTIFIED_LIMIT=1 << 30)
 
@@ -99,7 +99,7 @@ def _chatty() -> None:
 MUTANTS: dict[str, Callable[[], None]] = {
     "": lambda: None,
     "endless-frames": _endless_frames,
-    "open-doors": _open_doors,
+    "open-doors": _silent_connections,
     "open-handshakes": _open_handshakes,
     "endless-followers": _endless_followers,
     "deaf-to-revocation": _deaf_to_revocation,
@@ -126,13 +126,13 @@ class Victim:
         for number in range(_SOURCES):
             (folder / "assets" / f"{number}.txt").write_bytes(random.Random(number).randbytes(2_000))
         self.folder = folder
-        self.limit_s = _MISSED_S if mutant else PATIENCE_S
+        self.limit_s = _MISSED_S if mutant else TIMEOUT_S
         self.names: dict[str, str] = {}
         command = [sys.executable, "-m", "tests.drills.hostile.serve_hostile", mutant or "none", "--project", str(folder)]
         self.log = folder / "gateway.log"
         with self.log.open("wb") as log:
             self.gateway = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
                 self.url, self.token = local(folder / "Cache")
@@ -158,7 +158,7 @@ class Victim:
 
     def rest(self) -> None:
         """Wait until no job is pending."""
-        while self.engine.ask(port.ReadStatus(), PATIENCE_S)["state"] != "idle":
+        while self.engine.ask(port.ReadStatus(), TIMEOUT_S)["state"] != "idle":
             time.sleep(0.02)
 
     @property
@@ -179,7 +179,7 @@ class Victim:
 
     def upgraded(self) -> socket.socket:
         """Return a raw WebSocket after its hello."""
-        wire = socket.create_connection(self.address, PATIENCE_S)
+        wire = socket.create_connection(self.address, TIMEOUT_S)
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [
             f"GET {wire_codec.PATH} HTTP/1.1",
@@ -199,9 +199,9 @@ class Victim:
         """Stop the engine and the gateway; return violations of the gateway's exit."""
         self.client.close()
         self.gateway.send_signal(signal.SIGTERM)
-        code = self.gateway.wait(PATIENCE_S)
+        code = self.gateway.wait(TIMEOUT_S)
         with contextlib.suppress(KnownError):
-            self.engine.ask(port.StopEngine(False), PATIENCE_S)
+            self.engine.ask(port.StopEngine(False), TIMEOUT_S)
         self.engine.close()
         return "" if code == 0 else f"the gateway ended with {code}"
 
@@ -220,7 +220,7 @@ def never_reads(victim: Victim, _dice: random.Random, _seconds: float) -> Iterat
     """Twenty clients subscribe to everything and do not read, while every job runs repeatedly."""
     with _closing([victim.upgraded() for _ in range(_SILENT)]):
         for _lap in range(8):
-            victim.engine.ask(port.ReprocessJobs(("*",)), PATIENCE_S)
+            victim.engine.ask(port.ReprocessJobs(("*",)), TIMEOUT_S)
             victim.rest()
     yield from ()
 
@@ -236,7 +236,7 @@ def lengths(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[s
             endless % (b"127.0.0.1", victim.address[1]),
         ]
         for wire, head in zip(wires, heads, strict=True):
-            wire.settimeout(PATIENCE_S)  # the gateway refuses the data long before this timeout
+            wire.settimeout(TIMEOUT_S)  # the gateway refuses the data long before this timeout
             with contextlib.suppress(OSError):
                 wire.sendall(head)
                 for _piece in range(128):
@@ -339,7 +339,7 @@ def revocation(victim: Victim, _dice: random.Random, _seconds: float) -> Iterato
 
 def floods_of_requests(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[str]:
     """Requests of each scope that are refused, too large, too deep, or expensive to process; none of them disturbs the engine."""
-    epoch = victim.engine.ask(port.ReadStatus(), PATIENCE_S)["epoch"]
+    epoch = victim.engine.ask(port.ReadStatus(), TIMEOUT_S)["epoch"]
     audit = next(victim.folder.rglob("gateway-audit.log"), None)
     before = audit.stat().st_size if audit else 0
     deep = "[" * 200_000
@@ -354,18 +354,18 @@ def floods_of_requests(victim: Victim, _dice: random.Random, _seconds: float) ->
                 wire_records.AssetStatus(term=deep),
             ):
                 with contextlib.suppress(Refusal):
-                    client.ask(request, PATIENCE_S)
+                    client.ask(request, TIMEOUT_S)
     audit = next(victim.folder.rglob("gateway-audit.log"), None)
     grown = audit.stat().st_size - before if audit else 0
     if grown > LOG_LIMIT_BYTES:
         yield f"the audit log grew by {grown >> 10} KiB"
-    if victim.engine.ask(port.ReadStatus(), PATIENCE_S)["epoch"] != epoch:
+    if victim.engine.ask(port.ReadStatus(), TIMEOUT_S)["epoch"] != epoch:
         yield "the engine broke down and began again"
 
 
 def _asking(victim: Victim, path: str, token: str) -> socket.socket:
     """Return a socket that has sent a request."""
-    wire = socket.create_connection(victim.address, PATIENCE_S)
+    wire = socket.create_connection(victim.address, TIMEOUT_S)
     host = f"{victim.address[0]}:{victim.address[1]}"
     wire.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
     return wire
@@ -434,7 +434,7 @@ def hostile_clients(folder: Path, seed: int, seconds: float = 10.0, *, mutant: s
 
 def _attack(victim: Victim, attack: Attack, dice: random.Random, seconds: float, say: Say) -> Iterator[str]:
     victim.forget_peak()
-    before, worst, said = victim.peak_bytes(), [0.0], victim.log.stat().st_size
+    before, worst, log_bytes = victim.peak_bytes(), [0.0], victim.log.stat().st_size
     over = threading.Event()
     good = threading.Thread(target=_be_good, args=(victim, over, worst))
     good.start()
@@ -443,10 +443,10 @@ def _attack(victim: Victim, attack: Attack, dice: random.Random, seconds: float,
     finally:
         over.set()
         good.join()
-    grown, said = victim.peak_bytes() - before, victim.log.stat().st_size - said
-    say(f"  {attack.__name__}: grew by {grown >> 20} MiB, slowest answer {worst[0] * 1000:.0f} ms, log {said >> 10} KiB")
-    if said > LOG_LIMIT_BYTES:
-        yield f"its log grew by {said >> 10} KiB"
+    grown, log_bytes = victim.peak_bytes() - before, victim.log.stat().st_size - log_bytes
+    say(f"  {attack.__name__}: grew by {grown >> 20} MiB, slowest answer {worst[0] * 1000:.0f} ms, log {log_bytes >> 10} KiB")
+    if log_bytes > LOG_LIMIT_BYTES:
+        yield f"its log grew by {log_bytes >> 10} KiB"
     if grown > GROWTH_LIMIT_BYTES:
         yield f"memory grew by {grown >> 20} MiB"
     if worst[0] > victim.limit_s:
@@ -462,8 +462,8 @@ def _be_good(victim: Victim, over: threading.Event, worst: list[float]) -> None:
     while not over.is_set():
         began = time.monotonic()
         try:
-            victim.client.ask(Ping(), PATIENCE_S)
-            is_right = victim.client.read_product(PATIENCE_S, path="7.txt", platform="linux") == wanted
+            victim.client.ask(Ping(), TIMEOUT_S)
+            is_right = victim.client.read_product(TIMEOUT_S, path="7.txt", platform="linux") == wanted
         except KnownError:
             is_right = False
         worst[0] = max(worst[0], time.monotonic() - began if is_right else math.inf)

@@ -24,7 +24,7 @@ from aptui.link.notice_feed import Outbox
 from aptui.link.port import PROTOCOL, VERBS, EngineHello, PingEngine, RescanSources, Subscribe
 from aptui.link.server import LinkLimits, LinkServer
 from aptui.shared.errors import KnownError
-from tests.waiting import PATIENCE_S
+from tests.waiting import TIMEOUT_S
 
 from ..worlds.mutants import replace_members
 from ..worlds.report import Report, Say
@@ -69,12 +69,12 @@ MUTANTS: dict[str, Callable[[], LinkLimits]] = {
 # ----------------------------------------------------------------------------------------------------------------- victim
 
 
-class Desk:
+class Handler:
     """A request handler that answers at once; each scan publishes `NEWS_PER_SCAN` updates."""
 
     def __init__(self) -> None:
         self.server: LinkServer
-        self.owed = 0
+        self.pending = 0
         self.seq = 0
 
     def take(self, request) -> None:
@@ -85,7 +85,7 @@ class Desk:
                 self.server.subscribe(request.client, wants_all, is_coalesced=is_coalesced)
                 request.answer(epoch=1, seq=self.seq)
             case RescanSources():
-                self.owed += NEWS_PER_SCAN
+                self.pending += NEWS_PER_SCAN
                 request.answer()
             case _:
                 request.answer(connections=self.server.connections())
@@ -93,25 +93,25 @@ class Desk:
     def forget_client(self, client) -> None:
         """The engine holds no data for any client."""
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Publish the updates of one turn."""
-        for _ in range(min(self.owed, NEWS_PER_TURN)):
-            self.owed -= 1
+        for _ in range(min(self.pending, NEWS_PER_TURN)):
+            self.pending -= 1
             self.seq += 1
             notice = JobChanged(0, self.seq, "a/b.txt", 1, "pc", "key", "builder", "completed", "", "", 0, 0, 5, "x" * 150, 1)
             self.server.publish(notice, 1, self.seq)
 
 
 def _serve(path: str, limits: LinkLimits) -> None:
-    desk = Desk()
+    handler = Handler()
     with selectors.DefaultSelector() as selector:
-        server = desk.server = LinkServer(path, selector, desk, version="0", limits=limits)
+        server = handler.server = LinkServer(path, selector, handler, version="0", limits=limits)
         server.listen()
         while True:
-            for key, mask in selector.select(0.0 if desk.owed else 1.0):
+            for key, mask in selector.select(0.0 if handler.pending else 1.0):
                 key.data(mask)
             server.poll(time.monotonic())
-            desk.tell()
+            handler.report()
             server.flush()
 
 
@@ -127,16 +127,16 @@ class Victim:
             finally:
                 os._exit(70)
         self._client = self._connect()
-        self._client.ask(PingEngine(), PATIENCE_S)
+        self._client.ask(PingEngine(), TIMEOUT_S)
         self._small_bytes = self._memory_bytes("VmRSS")
         self._open: list[socket.socket] = []
         self.worst_s = 0.0
 
     def _connect(self) -> EngineClient:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
-                return EngineClient.connect(self._path, timeout_s=PATIENCE_S)
+                return EngineClient.connect(self._path, timeout_s=TIMEOUT_S)
             except NoEngine:
                 if time.monotonic() > deadline:
                     raise
@@ -160,12 +160,12 @@ class Victim:
     def ping(self) -> None:
         """Send a request as a well-behaved client."""
         started = time.monotonic()
-        self._client.ask(PingEngine(), PATIENCE_S)
+        self._client.ask(PingEngine(), TIMEOUT_S)
         self.worst_s = max(self.worst_s, time.monotonic() - started)
 
     def rescan(self) -> None:
         """Publish many updates."""
-        self._client.ask(RescanSources(), PATIENCE_S)
+        self._client.ask(RescanSources(), TIMEOUT_S)
 
     def bare(self, data: bytes = b"") -> socket.socket:
         """Return a socket that sent `data` and stays open until `hang_up`."""
@@ -279,7 +279,7 @@ def deaf_subscribers(victim: Victim, _dice: random.Random) -> None:
                 return  # a growth of this size is already a violation
 
 
-def deaf_askers(victim: Victim, _dice: random.Random) -> None:
+def deaf_requesters(victim: Victim, _dice: random.Random) -> None:
     """Send endless requests whose answers are longer than the requests, and do not read."""
     for _ in range(GUESTS):
         bare = victim.bare(HELLO)
@@ -296,7 +296,7 @@ ATTACKS: tuple[Attack, ...] = (
     half_messages,
     idle_connections,
     deaf_subscribers,
-    deaf_askers,
+    deaf_requesters,
 )
 
 

@@ -58,7 +58,7 @@ def new_trees(folder: Path, count: int, seed: int, *, trees: int = 400, mutant: 
         for lap in range(count):
             _in_threads(4, lambda number, lap=lap: _make_trees(world, f"assets/{lap}", number, trees, seed))
             report.faults += trees
-            took_s = engine.judge(report, f"lap {lap}")
+            took_s = engine.verify(report, f"lap {lap}")
             _too_often(engine, report, f"lap {lap}")
             say(f"  lap {lap}: {trees * 5} files, right {took_s:.2f} s after the last write, {engine.scans} looks")
             engine.forget()
@@ -95,8 +95,8 @@ def overflows(
             _in_threads(2, lambda number, world=world: _storm(world, number, seed, files // 2))
             engine.process.send_signal(signal.SIGCONT)
             report.faults += files
-            took_s = engine.judge(report, where)
-            say(f"  {where}: right {took_s:.2f} s after the last write; {engine.said[:1]}")
+            took_s = engine.verify(report, where)
+            say(f"  {where}: right {took_s:.2f} s after the last write; {engine.messages[:1]}")
     return report
 
 
@@ -129,12 +129,12 @@ def watch_limits(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
                 make("old")
             report.faults += 1
             if not engine.until(lambda: any(root["mode"] == "limited" for root in engine.status()["health"]["roots"]), 90.0):
-                report.violations.append(f"{where}: nobody was told; {engine.status()['health']}")
+                report.violations.append(f"{where}: nothing was reported; {engine.status()['health']}")
             make("new and longer")
-            took_s = engine.judge(report, where)
+            took_s = engine.verify(report, where)
             world.delete("assets/d7")
             world.write("assets/d8/f.txt", "once more")
-            engine.judge(report, f"{where}, afterwards")
+            engine.verify(report, f"{where}, afterwards")
             say(f"  {where}: right {took_s:.2f} s after the last write; {engine.status()['health']['roots'][0]['detail']}")
     return report
 
@@ -170,12 +170,12 @@ def stopped(
             engine.process.send_signal(signal.SIGCONT)
             report.faults += 1
             began = time.monotonic()
-            if not engine.until(lambda: engine.runs or engine.scans, PATIENCE_AFTER_STOP_S):
-                report.violations.append(f"lap {lap}: nothing begins {PATIENCE_AFTER_STOP_S:g} s after it goes on")
+            if not engine.until(lambda: engine.runs or engine.scans, TIMEOUT_AFTER_STOP_S):
+                report.violations.append(f"lap {lap}: nothing begins {TIMEOUT_AFTER_STOP_S:g} s after it goes on")
             begun_s = time.monotonic() - began
             if begun_s > SEEN_S:
                 report.violations.append(f"lap {lap}: work begins only {begun_s:.1f} s after it goes on")
-            engine.judge(report, f"lap {lap}", 20.0 + changes / 200)
+            engine.verify(report, f"lap {lap}", 20.0 + changes / 200)
             _too_often(engine, report, f"lap {lap}")
             say(f"  lap {lap}: work begins after {begun_s:.2f} s, all is right after {time.monotonic() - began:.2f} s")
             if report.violations:
@@ -183,7 +183,7 @@ def stopped(
     return report
 
 
-PATIENCE_AFTER_STOP_S = 10.0
+TIMEOUT_AFTER_STOP_S = 10.0
 
 
 # ----------------------------------------------------------------------------------------------------------------------- W4
@@ -202,13 +202,13 @@ def renames(folder: Path, count: int, seed: int, *, files: int = 200, mutant: st
         for lap in range(count):
             _rename_storm(world, files)
             report.faults += files
-            took_s = engine.judge(report, f"storm {lap}")
+            took_s = engine.verify(report, f"storm {lap}")
             _too_often(engine, report, f"storm {lap}")
             engine.forget()
             for _ in range(40):
                 dice.choice(_MOVES)(world, dice)
                 report.faults += 1
-            moved_s = engine.judge(report, f"moves {lap}")
+            moved_s = engine.verify(report, f"moves {lap}")
             engine.forget()
             say(f"  lap {lap}: storm right after {took_s:.2f} s, moves after {moved_s:.2f} s")
             if report.violations:
@@ -289,7 +289,7 @@ def saves(folder: Path, count: int, *, mutant: str = "", say: Say = print) -> Re
             for number in range(count):
                 save(world, path, world.note(f"{name} {number} ".encode() * 2000))
                 report.faults += 1
-                times.append(engine.judge(report, f"{name} {number}"))
+                times.append(engine.verify(report, f"{name} {number}"))
             if (runs := sum(engine.runs.values())) > 2 * count:
                 report.violations.append(f"{name}: {runs} runs for {count} saves: {dict(engine.runs)}")
             say(f"  {name}: {runs} runs for {count} saves, right after {sorted(times)[len(times) // 2] * 1000:.0f} ms (median)")
@@ -384,7 +384,7 @@ def roots(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
         for drill in (_removed, _in_its_place, _loops, *((_mounted, _bound) if os.geteuid() == 0 else ())):
             for where in drill(world, engine):
                 report.faults += 1
-                took_s = engine.judge(report, where)
+                took_s = engine.verify(report, where)
                 say(f"  {where}: right after {took_s:.2f} s")
                 if report.violations:
                     return report
@@ -463,13 +463,13 @@ def invisible(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
             path = world.write(f"assets/d/{name}.txt", f"{name}: before".ljust(40))
             (world.root / "outside").mkdir(exist_ok=True)
             os.link(path, world.root / "outside" / f"{name}.txt")
-            engine.judge(report, f"{name}, before")
+            engine.verify(report, f"{name}, before")
             time.sleep(_QUIET_S if word == "second look" else 3.0)
             write(world, path, world.note(f"{name}: after".ljust(40).encode()))
             report.faults += 1
             if word.startswith("rescan") and engine.cli(*word.split()).returncode:
                 report.violations.append(f"{name}: '{word}' is refused")
-            took_s = engine.judge(report, f"{name} ({word})")
+            took_s = engine.verify(report, f"{name} ({word})")
             say(f"  {name} ({word}): right after {took_s:.2f} s")
     return report
 
@@ -530,7 +530,7 @@ def kills(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = p
         if dice.random() < 0.5:
             world.change(3)
         with serving(world, report, mutant=mutant) as engine:
-            engine.judge(report, f"kill {number}, restarted")
+            engine.verify(report, f"kill {number}, restarted")
         if report.violations:
             break
     return report

@@ -35,7 +35,7 @@ def written(folder: Path, count: int, seed: int, *, size: int = 400_000, mutant:
     paths = {name: world.write(f"assets/{name}.{'up' if number % 2 else 'txt'}", "0") for number, name in enumerate(_WRITERS)}
     with serving(world, report, mutant=mutant) as engine:
         over, seen = threading.Event(), []
-        spy = threading.Thread(target=_look_for_halves, args=(world, over, seen))
+        spy = threading.Thread(target=_search_halves, args=(world, over, seen))
         spy.start()
         try:
             for number in range(count):
@@ -49,7 +49,7 @@ def written(folder: Path, count: int, seed: int, *, size: int = 400_000, mutant:
                     writer.join()
                 seen += _held_open(world, engine, paths["slowly"], number)
                 report.faults += len(writers) + 1
-                engine.judge(report, f"save {number}")
+                engine.verify(report, f"save {number}")
         finally:
             over.set()
             spy.join()
@@ -92,7 +92,7 @@ def _version(world: LiveWorld, name: str, number: int, size: int, dice: random.R
     return world.note(f"{name} {number} {dice.random()} ".encode() * (size // 30))
 
 
-def _look_for_halves(world: LiveWorld, over: threading.Event, seen: list[str]) -> None:
+def _search_halves(world: LiveWorld, over: threading.Event, seen: list[str]) -> None:
     while not over.wait(0.005):
         seen += world.half_products()
 
@@ -175,7 +175,7 @@ def checkouts(folder: Path, count: int, *, files: int = 300, mutant: str = "", s
             report.faults += 1
             if done.returncode:
                 report.violations.append(f"checkout {number} ends with {done.returncode}")
-            took_s = engine.judge(report, f"checkout of {version}")
+            took_s = engine.verify(report, f"checkout of {version}")
             often = [run for run, ran in engine.runs.items() if ran > 1]
             if often or set(engine.runs) != changed[version]:
                 report.violations.append(
@@ -226,11 +226,11 @@ def _slow_operation(world: LiveWorld, engine: Serving, report: Report) -> None:
         time.sleep(0.1)
     # Wait until the engine reports that it waits for the lock, or wrongly begins to run jobs.
     if not engine.until(lambda: engine.runs or engine.status()["state"] == "held"):
-        report.violations.append("nothing is heard of what came under the lock")
+        report.violations.append("files changed under the lock were not reported")
     if engine.runs:
         report.violations.append(f"{sum(engine.runs.values())} runs under the lock")
     lock.unlink()
-    engine.judge(report, "a slow operation")
+    engine.verify(report, "a slow operation")
     if set(engine.runs.values()) != {1} or len(engine.runs) != 20:
         report.violations.append(f"a slow operation: {sum(engine.runs.values())} runs of {len(engine.runs)} instead of 20")
 
@@ -252,7 +252,7 @@ def products_by_hand(folder: Path, *, mutant: str = "", say: Say = print) -> Rep
         for name in products[:5]:
             (world.cache / name).unlink()
         report.faults += 5
-        engine.judge(report, "products deleted")
+        engine.verify(report, "products deleted")
         if report.violations:
             return report
         if len(engine.runs) > 5:
@@ -261,20 +261,20 @@ def products_by_hand(folder: Path, *, mutant: str = "", say: Say = print) -> Rep
         # Errors are ignored, because the engine may restore products while the folder is deleted.
         shutil.rmtree((world.cache / products[0]).parent, ignore_errors=True)
         report.faults += 1
-        engine.judge(report, "a folder of products deleted")
+        engine.verify(report, "a folder of products deleted")
         (world.cache / products[1]).rename(world.cache / "elsewhere")
         report.faults += 1
-        engine.judge(report, "a product moved away")
+        engine.verify(report, "a product moved away")
         (world.cache / "elsewhere").unlink()
         engine.forget()
         world.delete("assets/d0/0.up")
         report.faults += 1
-        engine.judge(report, "a source deleted")
+        engine.verify(report, "a source deleted")
         if engine.runs:
             report.violations.append(f"a deleted source makes jobs run: {dict(engine.runs)}")
         shutil.rmtree(world.root / "assets" / "d1")
         report.faults += 1
-        engine.judge(report, "a folder of sources deleted")
+        engine.verify(report, "a folder of sources deleted")
         say(f"  {len(world.products())} of {len(products)} products left")
     return report
 
@@ -292,20 +292,20 @@ def much(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = pr
     with serving(world, report, mutant=mutant) as engine:
         for number in range(count):
             world.write(f"assets/d{number % 50}/{number}.txt", f"first {number}")
-        engine.judge(report, f"{count} made", 20 + count / 100)
+        engine.verify(report, f"{count} made", 20 + count / 100)
         _exactly_once(engine, report, "made", count)
         for number in range(count):
             world.write(f"assets/d{number % 50}/{number}.txt", f"second, longer {number}")
-        engine.judge(report, f"{count} changed", 20 + count / 100)
+        engine.verify(report, f"{count} changed", 20 + count / 100)
         _exactly_once(engine, report, "changed", count)
         for number in range(0, count, 2):
             world.move(f"assets/d{number % 50}/{number}.txt", f"assets/e{dice.randrange(30)}/{number}.txt")
-        engine.judge(report, "half of them renamed", 20 + count / 100)
+        engine.verify(report, "half of them renamed", 20 + count / 100)
         _exactly_once(engine, report, "renamed", count // 2)
         for number in range(1, count, 4):
             world.delete(f"assets/d{number % 50}/{number}.txt")
         shutil.rmtree(world.root / "assets" / "e3", ignore_errors=True)
-        engine.judge(report, "some deleted", 20 + count / 100)
+        engine.verify(report, "some deleted", 20 + count / 100)
         _exactly_once(engine, report, "deleted", 0)
         report.faults += 2 * count + count // 2 + count // 4
         _ignored(world, engine, report)
@@ -332,7 +332,7 @@ def _ignored(world: LiveWorld, engine: Serving, report: Report) -> None:
     for number in range(20):
         Path(world.root, "assets", f"{number}.bak.txt").unlink()
     world.delete("assets/marker.txt")
-    engine.judge(report, "ignored files deleted")
+    engine.verify(report, "ignored files deleted")
 
 
 def named(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
@@ -347,7 +347,7 @@ def named(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
         _knows(engine, report, {"Deep/Er/A.txt"})
         for number in range(30):
             world.write(f"assets/Bulk/{number % 3}/B{number}.txt", f"{number}")
-        engine.judge(report, "added in bulk")
+        engine.verify(report, "added in bulk")
         if report.violations:
             return report
         bulk = {f"Bulk/{number % 3}/B{number}.txt" for number in range(30)}
@@ -366,10 +366,10 @@ def named(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
             report.faults += 1
         engine.forget()
         world.move("assets/Deep", "assets/deep")
-        engine.judge(report, "a folder in another case")
+        engine.verify(report, "a folder in another case")
         _knows(engine, report, {"deep/Er/A.txt", *bulk})
         shutil.rmtree(world.root / "assets" / "Bulk")
-        engine.judge(report, "removed with its folder")
+        engine.verify(report, "removed with its folder")
         _knows(engine, report, {"deep/Er/A.txt"})
         report.faults += 4
         say(f"  {report.faults} questions")

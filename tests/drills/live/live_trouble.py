@@ -34,7 +34,7 @@ def taken_away(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
             world.write("assets/after.txt", "after")
             report.faults += 1
             name = take.__name__.strip("_")
-            say(f"  {name}: right after {engine.judge(report, name):.2f} s; {engine.said[:1]}")
+            say(f"  {name}: right after {engine.verify(report, name):.2f} s; {engine.messages[:1]}")
     return report
 
 
@@ -93,12 +93,12 @@ def full_disk(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
                 world.write(f"assets/{number}.txt", os.urandom(1_000_000))
             report.faults += 1
             if not engine.until(lambda: "is full" in engine.status()["health"]["disk"]):
-                report.violations.append(f"nobody is told that the disk is full: {engine.status()['health']}")
+                report.violations.append(f"the full disk is not reported: {engine.status()['health']}")
             report.violations += world.half_products()
             before = engine.processor_s()
             time.sleep(_SPIN_S)
             if (spent_s := engine.processor_s() - before) > _SPIN_S / 3:
                 report.violations.append(f"it spins: {spent_s:.2f} s of processor time in {_SPIN_S} s")
             subprocess.run(["mount", "-o", f"remount,size={_ROOMY_KIB}k", str(disk)], check=True, capture_output=True)
-            say(f"  right {engine.judge(report, 'room again', 60.0):.1f} s after there is room")
+            say(f"  right {engine.verify(report, 'room again', 60.0):.1f} s after there is room")
     return report

@@ -147,18 +147,18 @@ def _vanish(report: Report, project: LiveProject, scenes: Callable[[LiveProject]
         with _mutated(mutant):
             with vanish(), contextlib.suppress(KnownError):
                 project.engine_run()
-            _judge(report, project, wanted, f"{name}, at start")
+            _verify(report, project, wanted, f"{name}, at start")
             with project.running() as live:
                 with vanish():
                     live.watching.rescan(retries=False)
                     _turn(project)
-                    _judge(report, project, wanted, f"{name}, running")
+                    _verify(report, project, wanted, f"{name}, running")
                 live.watching.rescan(retries=False)
                 project.until(lambda live=live: live.engine is not None and not live.health.disk, name)  # type: ignore[misc]
                 live.watching.rescan(retries=False)
                 project.until_idle()
         project.engine_run()
-        _judge(report, project, wanted, f"{name}, afterwards")
+        _verify(report, project, wanted, f"{name}, afterwards")
         report.runs, report.faults = report.runs + 2, report.faults + 1
 
 
@@ -170,7 +170,7 @@ def _turn(project: LiveProject) -> None:
     project.live.parts.pop()
 
 
-def _judge(report: Report, project: LiveProject, wanted: dict[str, bytes], name: str) -> None:
+def _verify(report: Report, project: LiveProject, wanted: dict[str, bytes], name: str) -> None:
     gone = sorted(wanted.keys() - project.products().keys())
     if gone:
         report.violations.append(f"{name}: {', '.join(gone)} deleted")

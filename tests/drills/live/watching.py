@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "engine"))
 
-from watch_room import QUICK, Room, put
+from watch_harness import QUICK, Harness, put
 
 from aptui.engine.watch.watcher import ChangeNotification, NotifiedRoot, Watcher, WatchTimings
 from aptui.shared.health import WatchMode
@@ -31,7 +31,7 @@ from ..worlds.report import Report, Say
 
 INOTIFY = "/proc/sys/fs/inotify/"
 MUTANTS = ("no-trees", "no-losses", "no-polling", "no-second-look")
-_PATIENCE_S = 2.0
+_TIMEOUT_S = 2.0
 """Maximum delay until all changes are covered, after the last change."""
 
 
@@ -40,19 +40,19 @@ class Blunted(Watcher):
 
     mutant = ""
 
-    def __init__(self, roots, tell, tell_health, *, settings: WatchTimings) -> None:
+    def __init__(self, roots, report, report_health, *, settings: WatchTimings) -> None:
         def dull(hint: ChangeNotification) -> None:
             if self.mutant in ("no-trees", "no-second-look"):
                 hint = replace(hint, trees=frozenset() if self.mutant == "no-trees" else self._first(hint.trees))
             if self.mutant == "no-losses" and hint.is_lost and "began" not in hint.why:
                 hint = replace(hint, is_lost=False)
-            tell(hint)
+            report(hint)
 
         self._trees: set[bytes] = set()
         if self.mutant == "no-polling":
             settings = replace(settings, poll_interval_s=3600.0)
-            dull_tell, dull = dull, lambda hint: None if "polling" in hint.why else dull_tell(hint)
-        super().__init__(roots, dull, tell_health, settings=settings)
+            ignore_polling, dull = dull, lambda hint: None if "polling" in hint.why else ignore_polling(hint)
+        super().__init__(roots, dull, report_health, settings=settings)
 
     def _first(self, trees: frozenset[bytes]) -> frozenset[bytes]:
         fresh = trees - self._trees
@@ -64,7 +64,7 @@ def _kind(mutant: str) -> type[Watcher]:
     return type("Mutant", (Blunted,), {"mutant": mutant}) if mutant else Watcher
 
 
-class Looked(Room):
+class CheckingHarness(Harness):
     """An engine that checks a file when a notification names the file.
 
     A change counts as found only if such a check saw it, even if the folder of the file had a notification before.
@@ -75,16 +75,16 @@ class Looked(Room):
         self.seen: dict[bytes, tuple[int, int, int]] = {}
         self.everything: bytes = b""
 
-    def tell(self, hint: ChangeNotification) -> None:
+    def report(self, hint: ChangeNotification) -> None:
         for path in hint.paths:
-            self._look(path)
+            self._check(path)
         for tree in hint.trees:
             self._walk(tree)
         if hint.is_lost:
             self._walk(self.everything)
-        super().tell(hint)
+        super().report(hint)
 
-    def _look(self, path: bytes) -> None:
+    def _check(self, path: bytes) -> None:
         fact = fact_of(path)
         if fact is not None:
             self.seen[path] = fact
@@ -130,25 +130,25 @@ def facts_below(top: bytes) -> dict[bytes, tuple[int, int, int]]:
 
 
 @contextmanager
-def looking(top: bytes, mutant: str, settings: WatchTimings = QUICK, **root) -> Iterator[Looked]:
+def looking(top: bytes, mutant: str, settings: WatchTimings = QUICK, **root) -> Iterator[CheckingHarness]:
     """Yield the state of an engine that trusts one watched root."""
-    room = Looked()
-    room.everything = top
-    room.watcher = _kind(mutant)([NotifiedRoot(top, "root", **root)], room.tell, room.tell_health, settings=settings)
-    room.watcher.start()
+    harness = CheckingHarness()
+    harness.everything = top
+    harness.watcher = _kind(mutant)([NotifiedRoot(top, "root", **root)], harness.report, harness.report_health, settings=settings)
+    harness.watcher.start()
     try:
-        room.until(lambda: bool(room.losses()) or bool(mutant and room.watcher.health()[0].mode != WatchMode.STARTING))
-        yield room
+        harness.until(lambda: bool(harness.losses()) or bool(mutant and harness.watcher.health()[0].mode != WatchMode.STARTING))
+        yield harness
     finally:
-        room.watcher.close()
+        harness.watcher.close()
 
 
-def _judge(room: Looked, top: bytes, report: Report, where: str) -> None:
+def _verify(harness: CheckingHarness, top: bytes, report: Report, where: str) -> None:
     """Record the changes that the engine missed after all notifications."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while True:
         truth = facts_below(top)
-        known = dict(room.seen)
+        known = dict(harness.seen)
         wrong = {path for path in truth.keys() | known.keys() if truth.get(path) != known.get(path)}
         if not wrong:
             return
@@ -164,11 +164,11 @@ def new_trees(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say
     report = Report("W1")
     top = os.fsencode(folder) + b"/root"
     os.makedirs(top, exist_ok=True)
-    with looking(top, mutant, poll=False) as room:
+    with looking(top, mutant, poll=False) as harness:
         for lap in range(count):
             _in_threads(4, lambda number, lap=lap: _make_trees(top + b"/%d" % lap, number, seed))
             report.faults += 400
-            _judge(room, top, report, f"lap {lap}")
+            _verify(harness, top, report, f"lap {lap}")
     return report
 
 
@@ -200,10 +200,10 @@ def overflows(
         top = os.fsencode(folder) + b"/%d" % length
         for number in range(200):
             put(top + b"/d%d/f" % number)
-        with limited("max_queued_events", length), looking(top, mutant, poll=False) as room:
+        with limited("max_queued_events", length), looking(top, mutant, poll=False) as harness:
             _in_threads(2, lambda number, top=top: _storm(top, number, seed))
             report.faults += 8000
-            _judge(room, top, report, f"queue of {length}")
+            _verify(harness, top, report, f"queue of {length}")
     return report
 
 
@@ -240,17 +240,17 @@ def watch_limits(folder: Path, *, mutant: str = "") -> Report:
         make = lambda top=top: [put(top + b"/d%d/f" % number) for number in range(300)]
         if not is_late:
             make()
-        with limited(name, value), looking(top, mutant, quick, poll=False) as room:
+        with limited(name, value), looking(top, mutant, quick, poll=False) as harness:
             if is_late:
                 make()
             report.faults += 1
             try:
-                room.until_mode(WatchMode.LIMITED)
+                harness.until_mode(WatchMode.LIMITED)
             except AssertionError:
-                report.violations.append(f"{where}: nobody was told; {room.watcher.health()}")
+                report.violations.append(f"{where}: nothing was reported; {harness.watcher.health()}")
             for number in range(300):
                 put(top + b"/d%d/f" % number, b"new and longer")
-            _judge(room, top, report, where)
+            _verify(harness, top, report, where)
     return report
 
 
@@ -263,12 +263,12 @@ def renames(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say =
     os.makedirs(outside, exist_ok=True)
     for number in range(200):
         put(top + b"/d%d/e/f%d" % (number % 10, number))
-    with looking(top, mutant, poll=False) as room:
+    with looking(top, mutant, poll=False) as harness:
         for lap in range(count):
             for _ in range(200):
                 dice.choice(_RENAMES)(top, outside, dice)
                 report.faults += 1
-            _judge(room, top, report, f"lap {lap}")
+            _verify(harness, top, report, f"lap {lap}")
     return report
 
 
@@ -354,66 +354,66 @@ def roots(folder: Path, *, mutant: str = "") -> Report:
         top = os.fsencode(folder) + b"/" + drill.__name__.encode()
         put(top + b"/real/a")
         report.faults += 1
-        with looking(top, mutant, poll=False if drill in (_removed, _replaced, _looped) else None) as room:
-            drill(top, room, report)
+        with looking(top, mutant, poll=False if drill in (_removed, _replaced, _looped) else None) as harness:
+            drill(top, harness, report)
     return report
 
 
-def _removed(top: bytes, room: Looked, report: Report) -> None:
+def _removed(top: bytes, harness: CheckingHarness, report: Report) -> None:
     import shutil
 
     for lap in range(3):
         shutil.rmtree(top)
         time.sleep(0.1 * lap)
         put(top + b"/real/a", b"%d" % lap)
-        _judge(room, top, report, f"removed, lap {lap}")
+        _verify(harness, top, report, f"removed, lap {lap}")
         put(top + b"/real/a", b"again %d" % lap)
-        _judge(room, top, report, f"removed, lap {lap}, after it came back")
+        _verify(harness, top, report, f"removed, lap {lap}, after it came back")
 
 
-def _replaced(top: bytes, room: Looked, report: Report) -> None:
+def _replaced(top: bytes, harness: CheckingHarness, report: Report) -> None:
     put(top + b".new/other/b")
     os.rename(top, top + b".old")
     os.rename(top + b".new", top)
-    _judge(room, top, report, "replaced")
+    _verify(harness, top, report, "replaced")
     put(top + b"/other/b", b"again")
-    _judge(room, top, report, "replaced, afterwards")
+    _verify(harness, top, report, "replaced, afterwards")
 
 
-def _looped(top: bytes, room: Looked, report: Report) -> None:
+def _looped(top: bytes, harness: CheckingHarness, report: Report) -> None:
     os.symlink(top, top + b"/real/loop")
     os.symlink(b"..", top + b"/real/up")
     os.symlink(top + b"/real", top + b"/link")
     put(top + b"/new/deep/a")
     os.symlink(top + b"/real", top + b"/new/deep/link")
-    room.watcher.suspect("the watch is set anew")
+    harness.watcher.suspect("the watch is set anew")
     put(top + b"/real/a", b"again")
     os.unlink(top + b"/link")
-    _judge(room, top, report, "loops")
+    _verify(harness, top, report, "loops")
     put(top + b"/real/a", b"and again")
-    _judge(room, top, report, "loops, afterwards")
+    _verify(harness, top, report, "loops, afterwards")
 
 
-def _mounted(top: bytes, room: Looked, report: Report) -> None:
-    _under_mount(top, room, report, ["mount", "-t", "tmpfs", "none"])
+def _mounted(top: bytes, harness: CheckingHarness, report: Report) -> None:
+    _under_mount(top, harness, report, ["mount", "-t", "tmpfs", "none"])
 
 
-def _bound(top: bytes, room: Looked, report: Report) -> None:
+def _bound(top: bytes, harness: CheckingHarness, report: Report) -> None:
     put(top + b".other/b")
-    _under_mount(top, room, report, ["mount", "--bind", os.fsdecode(top) + ".other"])
+    _under_mount(top, harness, report, ["mount", "--bind", os.fsdecode(top) + ".other"])
 
 
-def _under_mount(top: bytes, room: Looked, report: Report, command: list[str]) -> None:
+def _under_mount(top: bytes, harness: CheckingHarness, report: Report, command: list[str]) -> None:
     place = os.fsdecode(top) + "/real"
     subprocess.run([*command, place], check=True)
     try:
         put(top + b"/real/c")
-        _judge(room, top, report, f"{command[-1]} mounted")
+        _verify(harness, top, report, f"{command[-1]} mounted")
         put(top + b"/real/c", b"again")
-        _judge(room, top, report, f"{command[-1]} mounted, afterwards")
+        _verify(harness, top, report, f"{command[-1]} mounted, afterwards")
     finally:
-        room.until(lambda: subprocess.run(["umount", place], stderr=subprocess.DEVNULL).returncode == 0, "to unmount")
-    _judge(room, top, report, f"{command[-1]} unmounted")
+        harness.until(lambda: subprocess.run(["umount", place], stderr=subprocess.DEVNULL).returncode == 0, "to unmount")
+    _verify(harness, top, report, f"{command[-1]} unmounted")
 
 
 def stopped(folder: Path, count: int, *, changes: int = 20_000, stop_s: float = 1.5, mutant: str = "") -> Report:
@@ -432,9 +432,9 @@ def stopped(folder: Path, count: int, *, changes: int = 20_000, stop_s: float = 
             time.sleep(max(0.0, stop_s - (time.monotonic() - started)))
             child.process.send_signal(signal.SIGCONT)
             report.faults += 1
-            known = child.read_until(changes * (lap + 1), _PATIENCE_S)
+            known = child.read_until(changes * (lap + 1), _TIMEOUT_S)
             if known < changes * (lap + 1):
-                report.violations.append(f"lap {lap}: {known} of {changes * (lap + 1)} files known {_PATIENCE_S} s later")
+                report.violations.append(f"lap {lap}: {known} of {changes * (lap + 1)} files known {_TIMEOUT_S} s later")
     return report
 
 
@@ -475,9 +475,9 @@ def _child(top: bytes, mutant: str) -> Iterator[_Child]:
 
 def _watch_and_say(top: bytes, mutant: str) -> None:
     """Run as the child of K4 until the standard input ends."""
-    with looking(top, mutant, replace(QUICK, beat_s=0.2), poll=False) as room:
+    with looking(top, mutant, replace(QUICK, beat_s=0.2), poll=False) as harness:
         while not select.select([sys.stdin], [], [], 0.05)[0]:
-            print(len(room.seen), flush=True)
+            print(len(harness.seen), flush=True)
 
 
 if __name__ == "__main__":

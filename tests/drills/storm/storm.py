@@ -146,8 +146,8 @@ class Storm(Programs):
                 return "\n".join([word, *(self._draw_line() for _ in range(draw.randrange(3)))])
             case "meta":
                 uuid = UUID(int=draw.randrange(1, 6) << 64, version=4)
-                said = {"uuid": f"{{{uuid}}}", "legacyUuids": [], "originalPath": "x", "creationUnixEpochMS": 1}
-                return json.dumps({"FileVersion": 1, "UUID": said}) if draw.random() < 0.9 else word
+                document = {"uuid": f"{{{uuid}}}", "legacyUuids": [], "originalPath": "x", "creationUnixEpochMS": 1}
+                return json.dumps({"FileVersion": 1, "UUID": document}) if draw.random() < 0.9 else word
             case "yaml":
                 return f"builders: {{upper: {{params: {{mark: {word}}}}}}}\n" if draw.random() < 0.9 else word
         return word * draw.randrange(1, 4)

@@ -43,8 +43,8 @@ class ChainedWorld(World):
     def identify(self, rel: str) -> None:
         """Write or change the identity file of a source."""
         uuid = self.uuids[rel] = UUID(int=self.random.getrandbits(128), version=4)
-        said = {"uuid": f"{{{uuid}}}", "legacyUuids": [], "originalPath": rel.partition("/")[2], "creationUnixEpochMS": 1}
-        self.write(f"{rel}.meta", json.dumps({"FileVersion": 1, "UUID": said}))
+        document = {"uuid": f"{{{uuid}}}", "legacyUuids": [], "originalPath": rel.partition("/")[2], "creationUnixEpochMS": 1}
+        self.write(f"{rel}.meta", json.dumps({"FileVersion": 1, "UUID": document}))
 
     def anonymize(self, rel: str) -> None:
         """Delete the identity file of a source, if it has one."""

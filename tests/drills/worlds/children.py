@@ -19,7 +19,7 @@ from pathlib import Path
 from disk_project import Project
 from msgspec import Struct
 
-from tests.waiting import PATIENCE_S
+from tests.waiting import TIMEOUT_S
 
 from .mutants import replace_members
 
@@ -91,17 +91,17 @@ def rows_before_renames() -> None:
     from aptui.engine.cache.cache import Cache
 
     commit, place = Cache.commit, Cache._place
-    owed: list = []
+    pending: list = []
 
     def commit_late(self: Cache, *given: object) -> object:
         answer = commit(self, *given)
-        for placing in owed:
+        for placing in pending:
             place(self, *placing)
-        owed.clear()
+        pending.clear()
         return answer
 
     def place_later(_self: Cache, *given: object) -> tuple[str, int]:
-        owed.append(given)
+        pending.append(given)
         return "", 0
 
     replace_members(Cache, commit=commit_late, _place=place_later)
@@ -143,10 +143,10 @@ class Child:
     def __init__(
         self, project: Project, *, fault: Fault | None = None, mutant: str = "", action: Callable[[], None] | None = None
     ) -> None:
-        self._told, write = os.pipe()
+        self._pipe, write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            os.close(self._told)
+            os.close(self._pipe)
             _live(project, fault, mutant, write, action)
         os.close(write)
         self._descriptor = os.pidfd_open(self.pid)
@@ -160,8 +160,8 @@ class Child:
 
     def await_word(self) -> None:
         """Wait until the first run in the child's `action` has been ordered."""
-        assert select.select([self._told], [], [], PATIENCE_S)[0], "the child does not order its first run in time"
-        os.read(self._told, 1)
+        assert select.select([self._pipe], [], [], TIMEOUT_S)[0], "the child does not order its first run in time"
+        os.read(self._pipe, 1)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send a signal to the engine, but not to its workers."""
@@ -175,23 +175,23 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def end(self, patience_s: float = PATIENCE_S) -> int:
+    def end(self, timeout_s: float = TIMEOUT_S) -> int:
         """Wait for the end of the child; return its exit status, or minus the number of the signal that killed it."""
-        if self.is_running_after(patience_s):
+        if self.is_running_after(timeout_s):
             self.kill()
-            raise AssertionError(f"the engine hangs: not ended within {patience_s} s")
+            raise AssertionError(f"the engine hangs: not ended within {timeout_s} s")
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         os.close(self._descriptor)
-        with open(self._told, "rb") as told:
-            data = told.read().lstrip(b".")
+        with open(self._pipe, "rb") as channel:
+            data = channel.read().lstrip(b".")
         if data:
-            said = json.loads(data)
-            self.points, self.text, self.runs = said["points"], said["text"], said["runs"]
+            message = json.loads(data)
+            self.points, self.text, self.runs = message["points"], message["text"], message["runs"]
         return status
 
     def await_no_workers(self) -> None:
         """Wait until no worker of this engine is alive; workers die with their engine."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while left := workers_of(self.pid):
             assert time.monotonic() < deadline, f"workers {left} outlive their engine"
             select.select([], [], [], 0.005)
@@ -200,7 +200,7 @@ class Child:
                 pass  # dead workers became our children, because an engine that ran in this process made it adopt orphans
 
 
-def _live(project: Project, fault: Fault | None, mutant: str, told: int, action: Callable[[], None] | None) -> None:
+def _live(project: Project, fault: Fault | None, mutant: str, channel: int, action: Callable[[], None] | None) -> None:
     status, text, runs = UNKNOWN, "", {}
     points = _Points(fault)
     try:
@@ -211,7 +211,7 @@ def _live(project: Project, fault: Fault | None, mutant: str, told: int, action:
             MUTANTS[mutant]()
         _put_points(points)
         if action is not None:
-            _tell_before(action, told)
+            _report_before(action, channel)
         try:
             with _interruptible():
                 runs = dict(project.engine_run().runs)
@@ -225,7 +225,7 @@ def _live(project: Project, fault: Fault | None, mutant: str, told: int, action:
     finally:
         fault_off(points)
         with contextlib.suppress(OSError):
-            os.write(told, json.dumps({"points": points.count, "text": text[-4000:], "runs": runs}).encode())
+            os.write(channel, json.dumps({"points": points.count, "text": text[-4000:], "runs": runs}).encode())
         os._exit(status)
 
 
@@ -234,7 +234,7 @@ def fault_off(points: _Points) -> None:
     points._fault = None
 
 
-def _tell_before(action: Callable[[], None], told: int) -> None:
+def _report_before(action: Callable[[], None], channel: int) -> None:
     """Run `action` and tell the parent when the first run of a job has been ordered."""
     from aptui.engine.loop.commands import CommandExecutor
 
@@ -246,7 +246,7 @@ def _tell_before(action: Callable[[], None], told: int) -> None:
         if type(command).__name__ == "StartRuns" and not state["is_told"]:
             state["is_told"] = True
             action()
-            os.write(told, b".")
+            os.write(channel, b".")
 
     CommandExecutor._perform = watched
 

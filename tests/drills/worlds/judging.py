@@ -33,14 +33,14 @@ def judged(weather: Programs, clean: Path) -> list[str]:
     project.engine_run(sets=[f"cache={clean}", "local_store.enabled=false"])
     try:
         failing, failing_there = set(_failed_sources(project.cache)), set(_failed_sources(clean))
-        kept = _kept_intermediates(project.cache, clean, failing)
-        failing -= kept
-        misled = set(_misled_sources(project.cache, _clashing(project.root))) | kept
+        remaining = _remaining_intermediates(project.cache, clean, failing)
+        failing -= remaining
+        misled = set(_misled_sources(project.cache, _clashing(project.root))) | remaining
         found = _find_restless(project.cache)
         found += [f"{name} fails here alone" for name in sorted(failing - failing_there)]
         found += [f"{name} fails in a clean build alone" for name in sorted(failing_there - failing)]
-        for what, told in (("product", _products), ("row", _rows)):
-            mine, theirs = (dict(told(cache, failing | failing_there | misled)) for cache in (project.cache, clean))
+        for what, read in (("product", _products), ("row", _rows)):
+            mine, theirs = (dict(read(cache, failing | failing_there | misled)) for cache in (project.cache, clean))
             for name in sorted(mine.keys() | theirs.keys()):
                 if mine.get(name) != theirs.get(name):
                     found.append(f"{what} {name}: {mine.get(name)} here, {theirs.get(name)} in a clean build")
@@ -71,7 +71,7 @@ def _failed_sources(cache: Path) -> Iterator[str]:
             yield name
 
 
-def _kept_intermediates(cache: Path, clean: Path, failing: set[str]) -> set[str]:
+def _remaining_intermediates(cache: Path, clean: Path, failing: set[str]) -> set[str]:
     """Return the intermediates of failed jobs, and products that depend on them, unless a clean build has them."""
     sql = (
         f"SELECT substr(p.ProductName, 8), {_SOURCE} FROM Products p JOIN Jobs j ON j.JobID = p.JobPK "
@@ -81,10 +81,10 @@ def _kept_intermediates(cache: Path, clean: Path, failing: set[str]) -> set[str]
         made = [(f"{name} in {_INTERMEDIATES}", source) for name, source in connection.execute(sql)]
     with database(clean) as connection:
         there = {name for (name,) in connection.execute(f"SELECT {_SOURCE} FROM Sources s {_FOLDER}")}
-    kept = {name for name in failing if name.endswith(f" in {_INTERMEDIATES}")} - there
+    remaining = {name for name in failing if name.endswith(f" in {_INTERMEDIATES}")} - there
     for _stage in range(len(made)):
-        kept |= {name for name, source in made if source in failing | kept}
-    return kept - there
+        remaining |= {name for name, source in made if source in failing | remaining}
+    return remaining - there
 
 
 def _clashing(root: Path) -> set[str]:
@@ -131,7 +131,7 @@ def _rows(cache: Path, failed: set[str]) -> Iterator[tuple[str, str]]:
         "EXISTS (SELECT 1 FROM aptui_edges d WHERE d.source_id = s.SourceID AND "
         f"(d.kind = {EdgeKind.DISCOVERED} OR (d.kind = {EdgeKind.JOB} AND lower(d.target) IN ({names}))))"
     )
-    told = f"SELECT {_SOURCE}, '', hex(s.SourceGuid) FROM Sources s {_FOLDER}"
+    statement = f"SELECT {_SOURCE}, '', hex(s.SourceGuid) FROM Sources s {_FOLDER}"
     jobs = (
         f"SELECT {_SOURCE}, ' ' || j.JobKey || ' ' || j.Platform, CASE WHEN {found} THEN '' ELSE j.Fingerprint END "
         f"FROM Sources s {_FOLDER} JOIN Jobs j ON s.SourceID = j.SourcePK"
@@ -141,7 +141,7 @@ def _rows(cache: Path, failed: set[str]) -> Iterator[tuple[str, str]]:
         f"FROM Sources s {_FOLDER} JOIN aptui_edges e ON s.SourceID = e.source_id WHERE e.kind <> {EdgeKind.DISCOVERED}"
     )
     with database(cache) as connection:
-        for sql in (told, jobs, edges):
+        for sql in (statement, jobs, edges):
             for source, key, value in connection.execute(sql):
                 if source not in failed:
                     yield source + key, str(value)

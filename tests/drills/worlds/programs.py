@@ -67,17 +67,17 @@ class Programs:
         command = [sys.executable, "-P", "-X", "faulthandler", "-m", "aptui", "--project", str(self.project.root), *words]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
         try:
-            said, errors = process.communicate(timeout=kill_after_s or _SETTLE_S)
+            output, errors = process.communicate(timeout=kill_after_s or _SETTLE_S)
         except subprocess.TimeoutExpired:
             if not kill_after_s:
                 process.send_signal(signal.SIGABRT)
                 time.sleep(1.0)
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            said, errors = process.communicate()
+            output, errors = process.communicate()
             if not kill_after_s:
                 raise AssertionError(f"{' '.join(words)} hangs: {errors[-3000:]}") from None
-        return subprocess.CompletedProcess(command, process.returncode, said, errors)
+        return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
     def kill(self, victim: str, process: subprocess.Popen[bytes]) -> None:
         """Kill the engine, the engine with all its processes, or one child of the engine, if the engine has children.
@@ -100,7 +100,7 @@ class Programs:
 
 def keep(folder: Path) -> str:
     """Copy the project, the logs of its engines and the user's folders for a later examination; return the path of the copy."""
-    kept = tempfile.mkdtemp(prefix="drill-kept-")
+    copied_to = tempfile.mkdtemp(prefix="drill-kept-")
     with suppress(shutil.Error):  # `copytree` cannot copy sockets
-        shutil.copytree(folder, kept, symlinks=True, dirs_exist_ok=True)
-    return kept
+        shutil.copytree(folder, copied_to, symlinks=True, dirs_exist_ok=True)
+    return copied_to

@@ -27,7 +27,7 @@ from aptui.link import places, port
 from aptui.link.client import EngineClient
 from aptui.shared.errors import KnownError
 from aptui.shared.health import Health
-from tests.waiting import PATIENCE_S, came
+from tests.waiting import TIMEOUT_S, came
 
 from ..worlds.mutants import replace_members
 from ..worlds.report import Report
@@ -38,7 +38,7 @@ scan_folders: [{name: game, path: assets}]
 builders: [{name: data, copy: ["*.txt"]}]
 workers: 2
 """
-_LOOK_S = 0.02
+_CHECK_S = 0.02
 _LONGEST = 4
 """Factor of the timeout after which even an engine that still reports progress is wrong."""
 _ROOT = Path(__file__).parent.parent.parent.parent
@@ -52,7 +52,7 @@ def without_trees() -> None:
     replace_members(ChangeTracker, _note_tree=lambda _self, _tree: None)
 
 
-def without_second_looks() -> None:
+def without_second_checks() -> None:
     """Break the contract: files that changed too recently are trusted."""
     replace_members(ChangeTracker, _check_again=lambda self, _engine, _now: self._second_checks.clear())
 
@@ -80,7 +80,7 @@ def without_holds() -> None:
     replace_members(ChangeTracker, _is_held=lambda _self, _now: False)
 
 
-def without_product_looks() -> None:
+def without_product_checks() -> None:
     """Break the contract: deleted products are not noticed."""
     replace_members(ChangeTracker, _products_gone=lambda *_: None)
 
@@ -142,11 +142,11 @@ def without_case() -> None:
 
 MUTANTS: dict[str, Callable[[], None]] = {
     "without-trees": without_trees,
-    "without-second-looks": without_second_looks,
+    "without-second-looks": without_second_checks,
     "without-losses": without_losses,
     "without-leases": without_leases,
     "without-holds": without_holds,
-    "without-product-looks": without_product_looks,
+    "without-product-looks": without_product_checks,
     "without-start-scan": without_start_scan,
     "without-polling": without_polling,
     "without-memory": without_memory,
@@ -206,7 +206,7 @@ class LiveWorld(World):
 
 
 class Serving:
-    """An engine in a separate process; `runs` {`source:key[!]`: count}, `said` and `healths` are its messages since `forget`."""
+    """An engine in a separate process; `runs` {`source:key[!]`: count}, `messages` and `healths` are its reports since `forget`."""
 
     def __init__(self, world: LiveWorld, *options: str, mutant: str = "") -> None:
         self.world, self.started_s = world, time.monotonic()
@@ -230,7 +230,7 @@ class Serving:
         self._listener.start()
 
     def _connect(self) -> EngineClient:
-        deadline = time.monotonic() + 3 * PATIENCE_S
+        deadline = time.monotonic() + 3 * TIMEOUT_S
         while True:
             try:
                 client = EngineClient.connect(self._socket)
@@ -238,7 +238,7 @@ class Serving:
                 if self.process.poll() is not None or time.monotonic() > deadline:
                     self.process.kill()
                     raise AssertionError(f"the engine does not come up: {self.output()}") from None
-                time.sleep(_LOOK_S)
+                time.sleep(_CHECK_S)
                 continue
             if client.hello.pid == self.process.pid:
                 return client
@@ -254,7 +254,7 @@ class Serving:
                 if isinstance(notice, JobChanged) and notice.run_key and not notice.job_key.startswith("CreateJobs_"):
                     self.runs[f"{notice.source}:{notice.job_key}{'!' * (notice.status == 'failed')}"] += 1
                 elif isinstance(notice, EngineMessage):
-                    self.said.append(notice.text)
+                    self.messages.append(notice.text)
                 elif isinstance(notice, HealthChanged):
                     self.healths.append(notice.health)
                 elif isinstance(notice, Progress):
@@ -263,7 +263,7 @@ class Serving:
     def forget(self) -> None:
         """Restart counting."""
         self.runs: Counter[str] = Counter()
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.healths: list[Health] = []
         self.scans = 0
 
@@ -275,7 +275,7 @@ class Serving:
 
     def status(self) -> dict:
         """Return the answer to `status`."""
-        return self.client.ask(port.ReadStatus(), PATIENCE_S)
+        return self.client.ask(port.ReadStatus(), TIMEOUT_S)
 
     @property
     def is_idle(self) -> bool:
@@ -288,11 +288,11 @@ class Serving:
         environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
         return subprocess.run(command, cwd=self.world.root, env=environment, capture_output=True, timeout=60, check=False)
 
-    def until(self, is_true: Callable[[], object], patience_s: float = PATIENCE_S) -> bool:
+    def until(self, is_true: Callable[[], object], timeout_s: float = TIMEOUT_S) -> bool:
         """Wait until a condition is true; return whether it became true."""
-        return bool(came(lambda: is_true() or self.process.poll() is not None, patience_s) and is_true())
+        return bool(came(lambda: is_true() or self.process.poll() is not None, timeout_s) and is_true())
 
-    def judge(self, report: Report, where: str, patience_s: float = PATIENCE_S) -> float:
+    def verify(self, report: Report, where: str, timeout_s: float = TIMEOUT_S) -> float:
         """Wait until the engine is idle and the cache equals a clean build; record violations.
 
         A busy machine may delay the engine. Violations: no report for `patience_s` seconds, or an engine that never becomes idle.
@@ -303,16 +303,16 @@ class Serving:
         expected = self.world.expected()
 
         def is_over() -> bool:
-            return self._has_ended() or time.monotonic() - max(began, self.news_s) > patience_s
+            return self._has_ended() or time.monotonic() - max(began, self.news_s) > timeout_s
 
         def is_right() -> bool:
             return self._is_right(expected) and self.is_idle
 
         # `is_right` is not called again after the wait, because a second result would be wrong if the engine is sweeping a folder.
-        if came(lambda: (is_right() and "right") or (is_over() and "over"), _LONGEST * patience_s) == "right":
+        if came(lambda: (is_right() and "right") or (is_over() and "over"), _LONGEST * timeout_s) == "right":
             found = self.world.violations()
         else:
-            found = [f"not right {patience_s:g} s after the last news", *self._wrong(), self._standing(expected)]
+            found = [f"not right {timeout_s:g} s after the last news", *self._wrong(), self._standing(expected)]
         report.violations += [f"{where}: {text}" for text in found]
         return time.monotonic() - began
 
@@ -344,7 +344,7 @@ class Serving:
             state = self.status()["state"]
         except KnownError as error:
             state = f"silent ({error})"
-        return f"it is {state}, said {self.said[-3:]}; {len(other)} products differ: {other[:8]}"
+        return f"it is {state}, said {self.messages[-3:]}; {len(other)} products differ: {other[:8]}"
 
     # -------------------------------------------------------------------------------------------------------------- ending
 
@@ -363,14 +363,14 @@ class Serving:
             self.process.send_signal(signal.SIGCONT)
             self.process.send_signal(number)
         try:
-            self.process.wait(PATIENCE_S)
+            self.process.wait(TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
             raise AssertionError(f"the engine does not end: {self.output()}") from None
         finally:
             self._ear.hang_up()
-            self._listener.join(PATIENCE_S)
+            self._listener.join(TIMEOUT_S)
             self._ear.close()
             self.client.close()
             self._output.close()
@@ -382,7 +382,7 @@ def serving(world: LiveWorld, report: Report, *options: str, mutant: str = "", i
     """Yield an idle engine; record a violation if it does not end as expected, or leaves processes."""
     engine = Serving(world, *options, mutant=mutant)
     try:
-        if is_settled and not engine.until(lambda: engine.is_idle, 3 * PATIENCE_S):
+        if is_settled and not engine.until(lambda: engine.is_idle, 3 * TIMEOUT_S):
             report.violations.append(f"it never comes to rest: {engine.output()}")
         engine.forget()
         yield engine
@@ -400,7 +400,7 @@ def workers_left(pid: int) -> list[int]:
 
     deadline = time.monotonic() + 5
     while (left := workers_of(pid)) and time.monotonic() < deadline:
-        time.sleep(_LOOK_S)
+        time.sleep(_CHECK_S)
     return left
 
 

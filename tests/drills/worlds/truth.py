@@ -20,7 +20,7 @@ from ..worlds.report import Report, Say
 _STORIES = Path(__file__).parent.parent.parent / "stories"
 _COUNT = 8
 _ROUND_S = 6.0
-_HEARD_S = 90.0
+_NOTICED_S = 90.0
 """Timeout (seconds) until the engine has processed a change, on a machine under load.
 
 The scan every ten minutes would find a missed change.
@@ -162,7 +162,7 @@ def live_truth(folder: Path, minutes: float, seed: int, *, mutant: str = "", cha
 
 def _unrested(truth: Truth) -> list[str]:
     """Return products of copies that are missing or older than their sources, although the engine had time."""
-    deadline, found = time.monotonic() + _HEARD_S, ["?"]
+    deadline, found = time.monotonic() + _NOTICED_S, ["?"]
     while found and time.monotonic() < deadline:
         time.sleep(0.2)
         found = [
@@ -183,11 +183,11 @@ def _store_differences(truth: Truth, other: Path) -> list[str]:
     project = truth.project
     project.engine_run(sets=[f"cache={other}"])
     try:
-        kept = failed_products(project.cache) | failed_products(other)
+        remaining = failed_products(project.cache) | failed_products(other)
         mine, theirs = project.products(), project.products(other)
     finally:
         shutil.rmtree(other)
-    names = sorted(name for name in mine.keys() | theirs.keys() if name not in kept and mine.get(name) != theirs.get(name))
+    names = sorted(name for name in mine.keys() | theirs.keys() if name not in remaining and mine.get(name) != theirs.get(name))
     return [f"from the store, {name} is {theirs.get(name)!r} instead of {mine.get(name)!r}" for name in names]
 
 
@@ -201,7 +201,7 @@ def _differences(truth: Truth, clean: Path) -> list[str]:
     rebuilt = truth.aptui("verify", "--rebuild", "100%")
     if rebuilt.returncode not in (0, 3):
         found.append(f"verify --rebuild: {(rebuilt.stdout + rebuilt.stderr)[-300:]}")
-    kept = truth.aptui("cache", "verify", "--rebuild", "100%")
-    if kept.returncode not in (0, 3):
-        found.append(f"cache verify --rebuild: {(kept.stdout + kept.stderr)[-300:]}")
+    remaining = truth.aptui("cache", "verify", "--rebuild", "100%")
+    if remaining.returncode not in (0, 3):
+        found.append(f"cache verify --rebuild: {(remaining.stdout + remaining.stderr)[-300:]}")
     return found

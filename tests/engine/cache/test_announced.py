@@ -96,12 +96,12 @@ def test_commit_of_an_announced_product_writes_no_second_intent(project: LivePro
     found: list[list[str]] = []
     place = Cache._place
 
-    def looked(cache: Cache, *given: Any) -> tuple[str, int]:
+    def state_of(cache: Cache, *given: Any) -> tuple[str, int]:
         found.append(intents_in(project.cache))
         return place(cache, *given)
 
     with project.running(), monkeypatch.context() as patched:
-        patched.setattr(Cache, "_place", looked)
+        patched.setattr(Cache, "_place", state_of)
         patched.setattr(Writer, "record_intents", lambda _self, rows: lambda: recorded.append(rows))
         project.save("a.txt", "changed")
         project.write("assets/a.txt", "changed")  # the bytes are unchanged, so no commit follows

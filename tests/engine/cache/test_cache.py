@@ -22,7 +22,7 @@ from msgspec import structs
 from aptui.core.messages import CommitProducts, JobCommit
 from aptui.core.model import Digest, Product
 from aptui.engine.cache import cache as cache_module
-from aptui.engine.cache import cache as rooms
+from aptui.engine.cache import cache as packages
 from aptui.engine.cache.cache import Cache
 from aptui.engine.cache.cache_places import NO_FOLDER, ReplacedFiles
 from aptui.shared.errors import BusyError, HostError, UserError
@@ -182,7 +182,7 @@ def test_failed_opening_on_a_full_disk_releases_the_lock_of_the_cache(tmp_path: 
 
 
 def test_cache_raises_an_error_if_the_disk_is_full(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rooms, "RESERVE_BYTES", 1 << 62)
+    monkeypatch.setattr(packages, "RESERVE_BYTES", 1 << 62)
 
     with pytest.raises(HostError, match="is full"):
         cache.refuse_full_disk()
@@ -532,34 +532,34 @@ def test_cache_checks_only_folders_with_a_changed_time_for_lost_products(
     put(cache, "linux/g/b.txt", b"b")
     diary.digests = {"linux/f/a.txt": b"", "linux/g/b.txt": b"", "linux/g/gone.txt": b""}
     diary.folders = {"linux/f": (cache.root / "linux/f").stat().st_ctime_ns, "linux/g": 1}
-    looked: list[object] = []
+    checked: list[object] = []
     scandir = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda folder: (looked.append(os.readlink(f"/proc/self/fd/{folder}")), scandir(folder))[1])
+    monkeypatch.setattr(os, "scandir", lambda folder: (checked.append(os.readlink(f"/proc/self/fd/{folder}")), scandir(folder))[1])
 
     lost, _orphans = cache.find_lost(diary, print)
 
     assert lost == ["linux/g/gone.txt"]
-    assert looked == [str(cache.root / "linux/g")]
+    assert checked == [str(cache.root / "linux/g")]
 
 
 @pytest.mark.real
 def test_unknown_entries_at_the_paths_of_products_are_deleted_and_reported(cache: Cache, diary: Diary) -> None:
-    stranger = put(cache, "linux/f/stranger.txt", b"?")
+    foreign = put(cache, "linux/f/stranger.txt", b"?")
     (cache.root / "linux/f/link.txt").symlink_to("/etc/passwd")
     put(cache, "linux/f/folder.txt/in.txt", b"?")
     put(cache, "linux/assetcatalog.xml", b"a catalog is no product and stays")
     diary.digests = {"linux/f/link.txt": b"", "linux/f/folder.txt": b""}
     diary.folders = {"linux/f": 1, "linux": 1}
-    said: list[str] = []
+    reported: list[str] = []
 
-    lost, orphans = cache.find_lost(diary, said.append)
+    lost, orphans = cache.find_lost(diary, reported.append)
 
     assert sorted(lost) == ["linux/f/folder.txt", "linux/f/link.txt"]
     assert sorted(orphans) == ["linux/f/link.txt", "linux/f/stranger.txt"]
-    assert not stranger.exists()
+    assert not foreign.exists()
     assert list((cache.root / "linux/f").iterdir()) == []
     assert (cache.root / "linux/assetcatalog.xml").exists()
-    assert len(said) == 3
+    assert len(reported) == 3
 
 
 @pytest.mark.real
@@ -598,7 +598,7 @@ def test_product_deleted_in_the_clock_tick_of_its_commit_is_detected(
 @pytest.mark.real
 def test_full_scan_checks_folders_even_if_their_recorded_time_matches(cache: Cache, diary: Diary) -> None:
     put(cache, "linux/f/a.txt", b"a")
-    stray = put(cache, "linux/f/stray.txt", b"?")
+    unrecorded = put(cache, "linux/f/stray.txt", b"?")
     diary.digests = {"linux/f/a.txt": b"", "linux/f/b.txt": b""}
     diary.folders = {"linux/f": (cache.root / "linux/f").stat().st_ctime_ns}
     assert cache.find_lost(diary, print) == ([], [])
@@ -606,7 +606,7 @@ def test_full_scan_checks_folders_even_if_their_recorded_time_matches(cache: Cac
 
     assert cache.is_touched(diary, trusts_times=False)
     assert cache.find_lost(diary, print, trusts_times=False) == (["linux/f/b.txt"], ["linux/f/stray.txt"])
-    assert not stray.exists()
+    assert not unrecorded.exists()
 
 
 @pytest.mark.real
@@ -616,20 +616,23 @@ def test_files_in_a_folder_of_another_program_are_reported_and_kept(cache: Cache
     diary.folders = {"linux": 0, "linux/f": 0}
     stays = [put(cache, "linux/mine/deep/notes.txt", b"?"), put(cache, "linux/f/mine/notes.txt", b"?")]
     (cache.root / "linux/empty").mkdir()
-    said: list[str] = []
+    reported: list[str] = []
 
-    assert cache.find_lost(diary, said.append) == ([], [])
+    assert cache.find_lost(diary, reported.append) == ([], [])
     assert all(path.exists() for path in stays)
-    assert sorted(text.partition("' in the cache was not made by aptui")[0] for text in said) == ["'linux/f/mine", "'linux/mine"]
+    assert sorted(text.partition("' in the cache was not made by aptui")[0] for text in reported) == [
+        "'linux/f/mine",
+        "'linux/mine",
+    ]
 
 
 @pytest.mark.real
 def test_unrecorded_files_in_platform_folder_are_reported(cache: Cache, diary: Diary) -> None:
     put(cache, "linux/notes.txt", b"?")
-    said: list[str] = []
+    reported: list[str] = []
 
-    assert cache.find_lost(diary, said.append) == ([], [])
-    assert [text.partition(" in")[0] for text in said] == ["'linux'"]
+    assert cache.find_lost(diary, reported.append) == ([], [])
+    assert [text.partition(" in")[0] for text in reported] == ["'linux'"]
 
 
 @pytest.mark.real

@@ -86,10 +86,10 @@ def test_space_of_a_few_replaced_files_is_freed_at_once(tmp_path: Path, folder: 
 def test_folders_that_commits_use_alternately_are_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
     held: list[int] = []
-    kept = [f"{platform}/f" for platform in "abcd"]
-    for name in (*kept, "e/f"):
+    open_folders = [f"{platform}/f" for platform in "abcd"]
+    for name in (*open_folders, "e/f"):
         (tmp_path / name).mkdir(parents=True)
-    monkeypatch.setattr(confinement, "_FOLDERS_OPEN", len(kept))
+    monkeypatch.setattr(confinement, "_FOLDERS_OPEN", len(open_folders))
     os_open, os_close = os.open, os.close
 
     def open_folder(path: bytes, flags: int, mode: int = 0o777, **named: int) -> int:
@@ -106,15 +106,15 @@ def test_folders_that_commits_use_alternately_are_opened_once(tmp_path: Path, mo
     monkeypatch.setattr(os, "close", close_folder)
     folders = ConfinedTree(os.fsencode(tmp_path))
 
-    found = [folders.descriptor_of(name.encode()) for _time in range(3) for name in kept]
-    assert found == found[: len(kept)] * 3
-    assert opened.count(b"f") == len(kept)
+    found = [folders.descriptor_of(name.encode()) for _time in range(3) for name in open_folders]
+    assert found == found[: len(open_folders)] * 3
+    assert opened.count(b"f") == len(open_folders)
     folders.descriptor_of(b"a/f")
     folders.descriptor_of(b"e/f")
     folders.descriptor_of(b"a/f")
-    assert opened.count(b"f") == len(kept) + 1
+    assert opened.count(b"f") == len(open_folders) + 1
     folders.descriptor_of(b"b/f")
-    assert opened.count(b"f") == len(kept) + 2, "the least recently used folder was closed"
+    assert opened.count(b"f") == len(open_folders) + 2, "the least recently used folder was closed"
     folders.close()
 
     assert not held

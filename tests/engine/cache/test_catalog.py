@@ -110,7 +110,7 @@ def test_changed_catalog_is_written_again(project: Project, harm: str) -> None:
     ran = project.engine_run()
 
     assert path.read_bytes() == before
-    assert (ran.runs, ran.said) == ({}, [])
+    assert (ran.runs, ran.messages) == ({}, [])
 
 
 def test_deleted_product_is_removed_from_its_catalog(project: Project) -> None:

@@ -217,9 +217,9 @@ def test_product_with_a_name_outside_the_cache_is_reported_and_not_deleted(proje
     put_name(project, outside, "product", NAMES[0])
     project.delete("assets/d/b.txt")
 
-    said = project.engine_run().said
+    messages = project.engine_run().messages
 
-    assert any("outside/letter' in the asset database was not deleted" in sentence for sentence in said), said
+    assert any("outside/letter' in the asset database was not deleted" in sentence for sentence in messages), messages
 
 
 # ------------------------------------------------------------------------------------------------------ schema of the database
@@ -273,6 +273,6 @@ def test_database_is_checked_for_hostile_names_if_another_program_wrote_it(
 def test_engine_does_not_check_names_that_it_wrote_to_the_database(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "_ODD_NAME_SQL", "SELECT 'product', 'checked' ")
 
-    assert not any("set aside" in sentence for sentence in project.engine_run().said)
-    assert not any("set aside" in sentence for sentence in project.engine_run({"assets/new.txt": "new"}).said)
-    assert not any("set aside" in sentence for sentence in project.engine_run().said)
+    assert not any("set aside" in sentence for sentence in project.engine_run().messages)
+    assert not any("set aside" in sentence for sentence in project.engine_run({"assets/new.txt": "new"}).messages)
+    assert not any("set aside" in sentence for sentence in project.engine_run().messages)

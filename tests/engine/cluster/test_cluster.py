@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from cluster_room import Proxy, loopback_cluster
+from cluster_harness import Proxy, loopback_cluster
 from disk_project import HOST, Project, Ran
 
 pytest.importorskip("distributed")
@@ -167,11 +167,11 @@ def test_death_of_the_cluster_scheduler_changes_no_products(tmp_path):
         during(ran, project, {}, lambda: os.kill(found.scheduler.pid, signal.SIGKILL))
 
     check_like_local(project, tmp_path)
-    assert any("run on this machine" in text for text in ran[0].said)
+    assert any("run on this machine" in text for text in ran[0].messages)
 
 
-@pytest.mark.parametrize(("patience_s", "silence_s"), [(30.0, 2.0), (0.5, 4.0)], ids=["shorter than the timeout", "longer"])
-def test_late_results_after_a_network_partition_are_dropped(workers, tmp_path, patience_s, silence_s):
+@pytest.mark.parametrize(("timeout_s", "silence_s"), [(30.0, 2.0), (0.5, 4.0)], ids=["shorter than the timeout", "longer"])
+def test_late_results_after_a_network_partition_are_dropped(workers, tmp_path, timeout_s, silence_s):
     ran: list[Ran] = []
     proxy = Proxy(workers.port)
     project = project_at(tmp_path / "p", proxy.address, sleep=0.25)
@@ -181,7 +181,7 @@ def test_late_results_after_a_network_partition_are_dropped(workers, tmp_path, p
         time.sleep(silence_s)  # this test is about the duration of the silence
         proxy.is_cut = False
 
-    with mock.patch.multiple(scheduler, RECONNECT_TIMEOUT_S=patience_s, _PULSE_S=0.1, _PULSE_LIMIT_S=0.3):
+    with mock.patch.multiple(scheduler, RECONNECT_TIMEOUT_S=timeout_s, _PULSE_S=0.1, _PULSE_LIMIT_S=0.3):
         during(ran, project, {}, cut)
 
     proxy.close()

@@ -62,14 +62,14 @@ def hold_reading(engine: Engine, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(engine.digests, "send", lambda _pool: None)
 
 
-def is_told_to_look(live: EngineSupervisor) -> bool:
+def is_checking(live: EngineSupervisor) -> bool:
     """Whether the last progress report says that files are checked.
 
     Wakes the engine, because only a turn of its loop reports progress.
     """
     live.wake()
-    told = live.latest_progress
-    return told is not None and told.is_scanning
+    progress = live.latest_progress
+    return progress is not None and progress.is_scanning
 
 
 @pytest.mark.parametrize("how", ["folder", "scan"])
@@ -84,9 +84,9 @@ def test_scan_does_not_report_files_again_that_wait_to_be_read(
         seen.clear()
         for number in range(_COUNT):
             project.write(f"assets/new/{number}.txt", str(number))
-        heard: list[bool] = []
-        live.watching.when_synced(heard.append)
-        project.until(lambda: heard and len(engine.pipeline.jobs.memory.hashing) == _COUNT and live.watching.is_quiet, "seen")
+        reported: list[bool] = []
+        live.watching.when_synced(reported.append)
+        project.until(lambda: reported and len(engine.pipeline.jobs.memory.hashing) == _COUNT and live.watching.is_quiet, "seen")
         listed = seen["listed"]
         project.write("assets/new/late.txt", "late")
         if how == "folder":
@@ -197,10 +197,10 @@ def test_progress_shows_a_check_until_the_changed_files_are_read(project: LivePr
             project.write(f"assets/new/{number}.txt", str(number))
         project.until(lambda: len(engine.pipeline.jobs.memory.hashing) == _COUNT and live.watching.is_quiet, "seen")
 
-        project.until(lambda: is_told_to_look(live) and not engine.scans.is_scanning, "progress that reports work without a check")
+        project.until(lambda: is_checking(live) and not engine.scans.is_scanning, "progress that reports work without a check")
         held.undo()
         project.until_product("linux/new/0.txt", "0")
-        project.until(lambda: not is_told_to_look(live), "progress that reports the end of the work")
+        project.until(lambda: not is_checking(live), "progress that reports the end of the work")
 
 
 def test_rows_of_changed_sources_are_loaded_after_their_files_were_read(

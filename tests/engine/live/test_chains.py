@@ -51,8 +51,8 @@ def known(project: LiveProject, rel: str) -> str:
     return found[0].hex() if found else ""
 
 
-def said_of_moves(project: LiveProject) -> list[str]:
-    return [text for text in project.said if "was probably moved from" in text]
+def messages_about_moves(project: LiveProject) -> list[str]:
+    return [text for text in project.messages if "was probably moved from" in text]
 
 
 # --------------------------------------------------------------------------------------------------------------- identities
@@ -113,7 +113,7 @@ def test_source_moved_without_its_identity_file_gets_a_new_uuid(project: LivePro
 
         assert known(project, "b.txt") == meta(project, "b.txt") != uuid
         assert project.path("assets/sub/a.txt.meta").exists(), "the former identity file stays for `repair`"
-        assert len(said_of_moves(project)) == 1
+        assert len(messages_about_moves(project)) == 1
         with closing(open_reader(project.cache / "assetdb.sqlite")) as reader:
             rows = reader.ask("SELECT value FROM aptui_state WHERE key = ?", (f"departed:{uuid}",)).fetchall()
         assert [row[0].split(" ", 1)[1] for row in rows] == ["sub/a.txt"]
@@ -230,14 +230,14 @@ def test_intermediate_changed_by_hand_is_not_copied(tmp_path: Path) -> None:
 
 
 def test_engine_does_not_check_intermediates_that_it_wrote_itself(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[str] = []
+    checks: list[str] = []
     with project.running() as live:
         assert live.engine is not None
         check_folder = live.engine.scans.check_folder
         project.write("assets/sub/x.top", "one")
         project.until_product("linux/sub/x.end", "one")
         monkeypatch.setattr(
-            live.engine.scans, "check_folder", lambda folder, *more: (looks.append(folder), check_folder(folder, *more))
+            live.engine.scans, "check_folder", lambda folder, *more: (checks.append(folder), check_folder(folder, *more))
         )
         for text in ("two", "three"):
             project.write("assets/sub/x.top", text)
@@ -245,7 +245,7 @@ def test_engine_does_not_check_intermediates_that_it_wrote_itself(project: LiveP
         project.settle()
 
         assert project.product("Intermediate Assets/sub/x.mid") == b"three"
-        assert len(looks) <= 2 * 3 + 1, "one check for the save and one for each stage"
+        assert len(checks) <= 2 * 3 + 1, "one check for the save and one for each stage"
 
 
 def test_request_to_settle_waits_for_the_last_stage_of_a_chain(project: LiveProject) -> None:
@@ -343,7 +343,7 @@ def test_chain_that_writes_its_own_source_fails_after_ten_runs(project: LiveProj
         assert "its source 'a.t' changed during each of 10 runs" in error
         assert "check whether 'a.l' (third) writes it" in error
         assert written.count("x") <= 12
-        assert not [text for text in project.said if "please report" in text]
+        assert not [text for text in project.messages if "please report" in text]
 
         project.forget()
         project.write("assets/a.t", "edited")  # an edit by a user makes the job run again

@@ -13,9 +13,9 @@ from aptui.engine.watch.notifications import REGULAR, ChangeNotification
 
 
 def test_scan_reason_shared_by_several_roots_is_reported_once() -> None:
-    said: list[tuple[str, LogLevel]] = []
+    messages: list[tuple[str, LogLevel]] = []
     tracker = ChangeTracker(Project((Platform("linux"),), "linux", (), ()), "/c", lambda: None, lambda: None)
-    engine: Any = SimpleNamespace(news=SimpleNamespace(say=lambda text, level: said.append((text, level))))
+    engine: Any = SimpleNamespace(news=SimpleNamespace(say=lambda text, level: messages.append((text, level))))
     tracker.engine = engine
     for root in range(3):
         tracker.take(ChangeNotification(f"{SOURCES}{root}", frozenset(), is_lost=True, why=REGULAR))
@@ -23,7 +23,7 @@ def test_scan_reason_shared_by_several_roots_is_reported_once() -> None:
 
     tracker._take_notifications()
 
-    assert said == [
+    assert messages == [
         (f"checking all files: {REGULAR}", LogLevel.INFO),
         ("checking all files: the disk was full", LogLevel.WARNING),
     ]

@@ -30,20 +30,20 @@ def live() -> Live:
     return Live()
 
 
-def look(interest: InterestRequests, *keys: str) -> dict[str, Any]:
-    said: dict[str, Any] = {}
-    request: Any = SimpleNamespace(answer=lambda **more: said.update(more))
+def show(interest: InterestRequests, *keys: str) -> dict[str, Any]:
+    answers: dict[str, Any] = {}
+    request: Any = SimpleNamespace(answer=lambda **more: answers.update(more))
     interest.take(request, port.NoteInterest(keys))
-    return said
+    return answers
 
 
 def test_interest_in_shown_sources_is_collected_each_second_and_expires(live: Live) -> None:
     interest = InterestRequests(live, lambda: live.now)  # type: ignore[arg-type]
     assert interest.next_deadline(live.now) is None
-    assert look(interest, "A.txt", "a.txt", "b.txt") == {"count": 2}
+    assert show(interest, "A.txt", "a.txt", "b.txt") == {"count": 2}
     live.now += 10.5
-    look(interest, "c.txt")
-    look(interest, "d.txt")
+    show(interest, "c.txt")
+    show(interest, "d.txt")
     assert live.asked == [("interest", ("a.txt", "b.txt"), 1), ("interest", ("c.txt",), 11), ("interest", ("d.txt",), 11)]
 
     live.asked.clear()
@@ -61,8 +61,8 @@ def test_interest_request_without_an_engine_or_with_many_sources_is_refused(live
     interest = InterestRequests(live, lambda: live.now)  # type: ignore[arg-type]
 
     with pytest.raises(KnownError, match="1,001 sources are too many"):
-        look(interest, *(f"{number}.txt" for number in range(1_001)))
-    assert look(interest, *(f"{number}.txt" for number in range(1_000))) == {"count": 1_000}
+        show(interest, *(f"{number}.txt" for number in range(1_001)))
+    assert show(interest, *(f"{number}.txt" for number in range(1_000))) == {"count": 1_000}
     live.engine = None
     with pytest.raises(KnownError, match="not working"):
-        look(interest, "a.txt")
+        show(interest, "a.txt")

@@ -67,7 +67,7 @@ def test_target_of_a_link_outside_of_the_scan_folders_is_noticed(tmp_path: Path)
 def test_dead_link_that_an_editor_uses_as_lock_file_causes_no_warning(project: LiveProject) -> None:
     project.path("assets/d/.#link.txt").symlink_to("user@host.1234:1700000000")
 
-    assert not project.engine_run().said
+    assert not project.engine_run().messages
 
 
 def test_change_or_deletion_of_a_link_target_updates_the_product(project: LiveProject) -> None:

@@ -38,22 +38,22 @@ def test_running_job_reports_its_log_until_it_ends(tmp_path: Path, monkeypatch: 
         assert live.engine is not None
         (job_id,) = live.engine.pipeline.running_job_ids()
 
-        def told(verb: port.ReadRunLog) -> dict[str, Any]:
-            said = project.ask(verb).answered
-            assert said is not None
-            return said
+        def answer_to(verb: port.ReadRunLog) -> dict[str, Any]:
+            log_answer = project.ask(verb).answered
+            assert log_answer is not None
+            return log_answer
 
-        project.until(lambda: len(told(port.ReadRunLog(job_id))["records"]) == 2)
-        first = told(port.ReadRunLog(job_id))
+        project.until(lambda: len(answer_to(port.ReadRunLog(job_id))["records"]) == 2)
+        first = answer_to(port.ReadRunLog(job_id))
         assert [(record.level, record.text) for record in first["records"]] == [(2, "hot"), (1, "begun")]
-        again = told(port.ReadRunLog(job_id, first["run_key"], first["stamp"]))
+        again = answer_to(port.ReadRunLog(job_id, first["run_key"], first["stamp"]))
         assert again == {**first, "records": None}, "no line is new"
-        assert told(port.ReadRunLog(job_id, 4711, first["stamp"])) == first, "the known lines are of another run"
-        assert told(port.ReadRunLog(4711)) == {"run_key": 0, "stamp": -1, "records": []}
+        assert answer_to(port.ReadRunLog(job_id, 4711, first["stamp"])) == first, "the known lines are of another run"
+        assert answer_to(port.ReadRunLog(4711)) == {"run_key": 0, "stamp": -1, "records": []}
 
         project.write("go", "")
         project.until_idle()
-        assert told(port.ReadRunLog(job_id)) == {"run_key": 0, "stamp": -1, "records": []}
+        assert answer_to(port.ReadRunLog(job_id)) == {"run_key": 0, "stamp": -1, "records": []}
 
 
 # ---------------------------------------------------------------------------------------- requests to a simulated engine
@@ -64,7 +64,7 @@ class Live:
 
     def __init__(self) -> None:
         self.parts: list[Any] = []
-        self.said: LogAnswer | None = LogAnswer(7, 3)
+        self.log_answer: LogAnswer | None = LogAnswer(7, 3)
         self.is_awaited, self.now = True, 100.0
         job = SimpleNamespace(id=1, is_analysis=False)
         self.engine: Any = SimpleNamespace(
@@ -73,14 +73,14 @@ class Live:
 
     def log_so_far(self, run_key: int, *, asks: bool = False) -> LogSoFar | None:
         assert run_key == 7
-        return LogSoFar(self.said, "w", BoundedText(), self.is_awaited) if self.said else None
+        return LogSoFar(self.log_answer, "w", BoundedText(), self.is_awaited) if self.log_answer else None
 
 
 def asked(logs: LogRequests, job_id: int = 1, client: int = 1) -> dict[str, Any]:
-    said: dict[str, Any] = {}
-    request: Any = SimpleNamespace(answer=lambda **more: said.update(more), client=client)
+    log_answer: dict[str, Any] = {}
+    request: Any = SimpleNamespace(answer=lambda **more: log_answer.update(more), client=client)
     logs.take(request, port.ReadRunLog(job_id))
-    return said
+    return log_answer
 
 
 @pytest.fixture
@@ -95,44 +95,44 @@ def logs(live: Live) -> LogRequests:
 
 def test_request_for_a_log_waits_at_most_one_second_for_the_worker(live: Live, logs: LogRequests) -> None:
     assert logs.next_deadline(live.now) is None
-    said = asked(logs)
+    log_answer = asked(logs)
     logs.poll(live.now)
-    assert not said
+    assert not log_answer
     assert logs.next_deadline(live.now) == live.now + ANSWER_TIMEOUT_S
 
     logs.poll(live.now + ANSWER_TIMEOUT_S)
 
-    assert said == {"run_key": 7, "stamp": 3, "records": ()}
+    assert log_answer == {"run_key": 7, "stamp": 3, "records": ()}
     assert logs.next_deadline(live.now) is None
 
 
 def test_request_for_a_log_is_answered_when_the_run_has_ended(live: Live, logs: LogRequests) -> None:
     one, other = asked(logs), asked(logs, client=2)
-    live.said = None
+    live.log_answer = None
     logs.poll(live.now)
 
     assert one == other == {"run_key": 0, "stamp": -1, "records": []}
 
 
 def test_request_for_a_log_is_answered_when_the_engine_reopens(live: Live, logs: LogRequests) -> None:
-    said = asked(logs)
+    log_answer = asked(logs)
     live.engine = None
     logs.poll(live.now)
 
-    assert said["run_key"] == 0
+    assert log_answer["run_key"] == 0
     with pytest.raises(KnownError, match="the engine is not working"):
         asked(logs)
 
 
 def test_the_log_of_a_run_without_a_worker_is_empty(live: Live, logs: LogRequests) -> None:
-    live.said = None
+    live.log_answer = None
     assert asked(logs) == {"run_key": 7, "stamp": -1, "records": []}
 
 
 def test_engine_does_not_answer_a_log_request_of_a_disconnected_client(live: Live, logs: LogRequests) -> None:
-    said = asked(logs)
+    log_answer = asked(logs)
     logs.forget_client(1)
     live.is_awaited = False
     logs.poll(live.now)
 
-    assert not said
+    assert not log_answer

@@ -205,16 +205,16 @@ def test_subscription_reports_run_times_of_running_jobs(project: LiveProject) ->
         live.server = Ears()  # type: ignore[assignment]
         project.write("assets/a.slow", "a")
 
-        def told() -> list[int]:
-            said = project.ask(port.Subscribe(wants_all=False)).answered
-            assert said is not None
-            assert len(said["running"]) == len(said["running_ms"])
-            return list(said["running_ms"])
+        def reported() -> list[int]:
+            reply = project.ask(port.Subscribe(wants_all=False)).answered
+            assert reply is not None
+            assert len(reply["running"]) == len(reply["running_ms"])
+            return list(reply["running_ms"])
 
-        project.until(lambda: any(for_ms >= 100 for for_ms in told()))
+        project.until(lambda: any(for_ms >= 100 for for_ms in reported()))
         project.write("go", "")
         project.until_idle()
-        assert told() == []
+        assert reported() == []
 
 
 def test_engine_publishes_job_states_while_a_client_subscribes_to_all_jobs(project: LiveProject) -> None:
@@ -230,7 +230,7 @@ def test_engine_publishes_job_states_while_a_client_subscribes_to_all_jobs(proje
 
         seen = []
         for client in (3, 2):
-            project.desk.forget_client(client)
+            project.handler.forget_client(client)
             seen.append(engine.pipeline.jobs.reports.is_followed)
 
         assert seen == [True, False]
@@ -244,7 +244,7 @@ def test_queued_jobs_do_not_run_after_they_were_cancelled(project: LiveProject) 
     def jobs() -> list[JobChanged]:
         return [news for news in project.news if isinstance(news, JobChanged) and news.job_id and news.source.endswith(".slow")]
 
-    def told(status: str) -> list[str]:
+    def reported(status: str) -> list[str]:
         return [str(news.source) for news in jobs() if news.status == status]
 
     with project.running() as live:
@@ -252,15 +252,15 @@ def test_queued_jobs_do_not_run_after_they_were_cancelled(project: LiveProject) 
         live.engine.pipeline.jobs.reports.reports_every_step = True
         for name in "abcd":
             project.write(f"assets/{name}.slow", name)
-        project.until(lambda: len(set(told("pending"))) == 4 and told("processing"), "4 jobs")
+        project.until(lambda: len(set(reported("pending"))) == 4 and reported("processing"), "4 jobs")
         engine = live.engine
         assert engine is not None
         counts = engine._progress.counts()
-        assert (counts.jobs_running, counts.jobs_waiting, len(told("processing"))) == (1, 3, 1)
+        assert (counts.jobs_running, counts.jobs_waiting, len(reported("processing"))) == (1, 3, 1)
 
         project.ask(port.Cancel(tuple({news.job_id for news in jobs()})))
-        project.until(lambda: sorted(told("cancelled")) == [f"{name}.slow" for name in "abcd"])
-        assert len(told("processing")) == 1
+        project.until(lambda: sorted(reported("cancelled")) == [f"{name}.slow" for name in "abcd"])
+        assert len(reported("processing")) == 1
         project.write("go", "")
         project.until_idle()
         assert project.product("linux/a.slow") is None
@@ -380,8 +380,8 @@ def test_rescans_read_every_file_while_faster_scanning_is_off(project: LiveProje
 def test_settle_request_is_answered_after_another_client_has_disconnected(project: LiveProject) -> None:
     with project.running():
         request = Request(port.Settle(), client=9)
-        project.desk.take(request)
-        project.desk.forget_client(9)
+        project.handler.take(request)
+        project.handler.forget_client(9)
         project.settle()
 
         assert not request.is_over

@@ -20,7 +20,7 @@ from aptui.features.shipping.missing_rows import ClearMissing, ScanMissing
 from aptui.link import port
 from aptui.shared.connections.peers import GatewayReport, PeerOrder
 from aptui.shared.errors import HostError
-from tests.link.link_room import example
+from tests.link.link_harness import example
 
 pytestmark = pytest.mark.real
 
@@ -76,8 +76,8 @@ def enter(project: LiveProject, state: str) -> None:
     live = project.live
     live.is_stopping = live.stops_when_idle = False
     for client in (1, HOLDER):
-        project.desk.forget_client(client)
-    project.desk.take(Request(port.ResumeJobs()))
+        project.handler.forget_client(client)
+    project.handler.take(Request(port.ResumeJobs()))
     project.config(SETTINGS.replace("GATE", str(project.path("gate"))))
     project.write("gate", "")
     live._retry_at = 0.0
@@ -113,7 +113,7 @@ def _drain(project: LiveProject) -> None:
 
 def _start_draining(project: LiveProject) -> None:
     _build(project)
-    project.desk.take(Request(port.Drain(), HOLDER))
+    project.handler.take(Request(port.Drain(), HOLDER))
 
 
 def _hold(project: LiveProject) -> None:
@@ -219,7 +219,7 @@ def test_every_request_is_answered_or_refused_in_every_state_of_the_engine(
         for kind, verb in REQUESTS.items():
             enter(project, state)
             request = Request(verb)
-            project.desk.take(request)
+            project.handler.take(request)
             if kind in _WAITS_FOR_JOBS and state in ("building", "draining") and not request.is_over:
                 project.write("gate", "")
             project.until(lambda request=request: request.is_over, f"{kind.__name__} in the state {state}")
@@ -242,9 +242,9 @@ def test_waiting_settle_is_refused_after_the_engine_is_paused_or_fails(
     with project.running():
         enter(project, "building")
         settling, draining = Request(port.Settle()), Request(port.Drain())
-        project.desk.take(settling)
+        project.handler.take(settling)
         if state in ("paused", "in trouble"):
-            project.desk.take(draining)
+            project.handler.take(draining)
         stand_still(project)
 
         project.until(lambda: settling.is_over and (draining.is_over or state in ("draining", "held")))

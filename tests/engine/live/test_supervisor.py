@@ -18,7 +18,7 @@ from scripted_source import one_product
 
 from aptui.config.dirs import asset_database, identity_of
 from aptui.core.notices import JobChanged, Notice
-from aptui.engine.cache import cache as cache_room
+from aptui.engine.cache import cache as cache_harness
 from aptui.engine.cache.cache import Cache
 from aptui.engine.live import changes, supervisor, writing
 from aptui.engine.live.supervisor import EngineSupervisor
@@ -123,10 +123,10 @@ def test_deleted_product_is_made_again_even_if_the_engine_once_deleted_it(projec
 def test_message_about_a_polled_folder_names_the_reason_and_a_remedy(project: LiveProject) -> None:
     project.write(b"assets/\xff/b.txt", "b")
     with project.running() as live:
-        project.until(lambda: any("rename the file" in text for text in project.said))
+        project.until(lambda: any("rename the file" in text for text in project.messages))
 
         [detail] = [root.detail for root in live.health.roots if root.mode is WatchMode.POLLING]
-        assert any(detail in text and "is polled" in text for text in project.said)
+        assert any(detail in text and "is polled" in text for text in project.messages)
         project.delete(b"assets/\xff")
         project.until_product("linux/a.txt", "a")
 
@@ -177,13 +177,13 @@ def test_a_file_saved_a_moment_ago_is_checked_again_without_another_run(
 
 
 class Ears:
-    """A server that records all notices in `heard`."""
+    """A server that records all notices in `received`."""
 
     def __init__(self) -> None:
-        self.heard: list[Notice] = []
+        self.received: list[Notice] = []
 
     def publish(self, notice: Notice, _epoch: int, _seq: int) -> None:
-        self.heard.append(notice)
+        self.received.append(notice)
 
     def close(self) -> None: ...
 
@@ -207,13 +207,13 @@ def test_only_a_slow_job_is_reported_as_processing(project: LiveProject) -> None
         project.write("assets/b.s", "slow")
         project.until_product("linux/s", "slow")
 
-    said = {
-        name: [news.status for news in ears.heard if isinstance(news, JobChanged) and news.source == name]
+    expected = {
+        name: [news.status for news in ears.received if isinstance(news, JobChanged) and news.source == name]
         for name in ("a.txt", "b.s")
     }
-    assert said["a.txt"][-1] == "completed"
-    assert len(said["a.txt"]) <= 2
-    assert said["b.s"][-2:] == ["processing", "completed"]
+    assert expected["a.txt"][-1] == "completed"
+    assert len(expected["a.txt"]) <= 2
+    assert expected["b.s"][-2:] == ["processing", "completed"]
 
 
 # ------------------------------------------------------------------------------------------ files that a program is writing
@@ -238,11 +238,11 @@ def watch_for_absence(project: LiveProject, name: str) -> list[float]:
     """Return a list that gets an entry whenever the product is missing after a turn of the loop."""
     missing: list[float] = []
 
-    def look(now: float) -> None:
+    def check(now: float) -> None:
         if project.product(name) is None:
             missing.append(now)
 
-    project.live.parts.append(Ticker(look=look))
+    project.live.parts.append(Ticker(check=check))
     return missing
 
 
@@ -368,7 +368,7 @@ def test_changes_are_delayed_until_the_client_that_holds_them_leaves(project: Li
         project.until(lambda: live.watching._paths)
         assert live.health.holds == ("make world",)
         assert not project.runs
-        project.desk.forget_client(7)
+        project.handler.forget_client(7)
         project.until_product("linux/a.txt", "held")
 
         assert project.runs == Counter({"a.txt:data": 1})
@@ -387,7 +387,7 @@ def test_changes_that_a_client_holds_do_not_wake_the_engine_loop(project: LivePr
         assert (live.watching.next_deadline(much_later) or math.inf) > much_later
 
         with project.path("assets/b.txt").open("wb"):
-            project.desk.forget_client(7)
+            project.handler.forget_client(7)
             project.until(lambda: live.watching.unfinished)
             live._break_down(HostError("the disk is full"))
             assert live.watching.next_deadline(much_later) is None
@@ -430,7 +430,7 @@ def test_changed_configuration_is_applied_and_runs_only_affected_jobs(project: L
         project.until_product("linux/b.dat", "b")
 
         assert project.runs == Counter({"b.dat:more": 1})
-        assert any("configuration was reloaded" in text for text in project.said)
+        assert any("configuration was reloaded" in text for text in project.messages)
 
 
 def test_change_of_the_configuration_before_its_watch_starts_is_applied(
@@ -530,7 +530,7 @@ def test_engine_reports_an_error_of_the_loop_and_opens_again(
 @pytest.mark.parametrize(
     ("place", "name", "value", "text"),
     [
-        (cache_room, "RESERVE_BYTES", 1 << 62, "is full"),
+        (cache_harness, "RESERVE_BYTES", 1 << 62, "is full"),
         (os, "statvfs", lambda _path: SimpleNamespace(f_flag=os.ST_RDONLY, f_bavail=1 << 40, f_frsize=4096), "read-only"),
     ],
 )
@@ -564,7 +564,7 @@ def test_deleted_or_replaced_database_is_reported_when_idle(retrying: LiveProjec
         project.ask(port.RescanSources())
 
         project.until(lambda: not live.health.database and project.is_idle)
-        assert [text for text in project.said if "the asset database" in text][:2] == [
+        assert [text for text in project.messages if "the asset database" in text][:2] == [
             "the asset database was deleted: restore the file, or run 'aptui rescan' to rebuild everything",
             "the asset database was replaced: run 'aptui rescan' to continue with the new database",
         ]
@@ -600,7 +600,7 @@ def test_health_and_log_name_an_error_although_the_next_attempt_succeeds(project
 
         assert live.health.disk == "the disk is full"
         assert "the disk is full" in project.path("Cache/.aptui/logs/aptui.log").read_text()
-        assert sum("the disk is full" in text for text in project.said) == 1
+        assert sum("the disk is full" in text for text in project.messages) == 1
         project.until(lambda: not live.health.disk)
 
 

@@ -297,7 +297,7 @@ def test_missing_tool_is_reported_and_is_used_when_it_exists_again(tmp_path: Pat
     with project.running():
         project.delete("tools/conv.sh")
         project.until(
-            lambda: any("the tool 'tools/conv.sh' was not found" in text for text in project.said), "a message of the engine"
+            lambda: any("the tool 'tools/conv.sh' was not found" in text for text in project.messages), "a message of the engine"
         )
         put_tool(project, "tool2")
         project.until_product(f"{HOST}/a.out", "tool2 a\n")

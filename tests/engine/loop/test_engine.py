@@ -16,7 +16,7 @@ from aptui.config import load
 from aptui.core.messages import HashFiles, Rows, StartRuns
 from aptui.core.model import PathKey
 from aptui.core.notices import EngineMessage, JobChanged, Notice, ProductsChanged
-from aptui.engine.cache import cache as cache_room
+from aptui.engine.cache import cache as cache_harness
 from aptui.engine.loop import engine as saved_rows
 from aptui.engine.loop.dispatch import RunDispatcher
 from aptui.engine.loop.engine import Engine
@@ -61,11 +61,11 @@ def test_listener_gets_a_notice_for_every_step_of_a_job(project: Project) -> Non
 def test_products_are_reported_only_after_they_are_in_the_cache(project: Project) -> None:
     seen: list[tuple[str, bool]] = []
 
-    def look(notice: Notice) -> None:
+    def note(notice: Notice) -> None:
         if isinstance(notice, ProductsChanged):
             seen.extend((name, (project.cache / name).exists()) for name, _digest in notice.products)
 
-    engine = Engine(load.load(project.root, workers=1), [look])
+    engine = Engine(load.load(project.root, workers=1), [note])
     engine.open()
     engine.start_scan()
     engine.run_until_idle()
@@ -168,7 +168,7 @@ def test_disk_error_is_raised_as_a_host_error(project: Project, monkeypatch: pyt
 
 def test_engine_releases_the_cache_if_it_cannot_open_on_a_full_disk(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(cache_room, "RESERVE_BYTES", 1 << 62)
+        patch.setattr(cache_harness, "RESERVE_BYTES", 1 << 62)
         with pytest.raises(HostError, match="is full"):
             engine_of(project, [])
 

@@ -18,17 +18,21 @@ def counts(*, waiting: int = 0, running: int = 0, done: int = 0, is_scanning: bo
     return Progress(1, 0, 0, 0, waiting, running, done, 0, is_scanning)
 
 
-def told(*steps: tuple[float, Progress]) -> list[Progress]:
-    heard: list[Notice] = []
-    news = NoticePublisher([heard.append])
+def progress_after(*steps: tuple[float, Progress]) -> list[Progress]:
+    received: list[Notice] = []
+    news = NoticePublisher([received.append])
     for now, step in steps:
         news.notify_progress(step, now)
-    return [notice for notice in heard if isinstance(notice, Progress)]
+    return [notice for notice in received if isinstance(notice, Progress)]
 
 
 def test_timers_of_the_progress_restart_when_new_work_begins() -> None:
-    first = told((100.0, counts(is_scanning=True)), (100.5, counts(is_scanning=True, running=1)), (101.0, counts(running=1)))[-1]
-    second = told((100.0, counts(running=1)), (100.5, counts(running=1)), (101.0, counts(done=1)), (200.0, counts(running=1)))[-1]
+    first = progress_after(
+        (100.0, counts(is_scanning=True)), (100.5, counts(is_scanning=True, running=1)), (101.0, counts(running=1))
+    )[-1]
+    second = progress_after(
+        (100.0, counts(running=1)), (100.5, counts(running=1)), (101.0, counts(done=1)), (200.0, counts(running=1))
+    )[-1]
 
     assert (first.scan_ms, first.processing_ms) == (500, 1000)
     assert second.processing_ms <= 1000
@@ -36,20 +40,20 @@ def test_timers_of_the_progress_restart_when_new_work_begins() -> None:
 
 def test_scan_without_changes_keeps_the_processing_time_of_the_progress() -> None:
     worked = (100.0, counts(running=1)), (100.5, counts(running=1)), (101.0, counts(done=1))
-    looked = told(
+    checking = progress_after(
         *worked, (200.0, counts(done=1, is_scanning=True)), (200.1, counts(done=1, is_scanning=True)), (201.0, counts(done=1))
     )
-    copied = told(*worked, (200.0, counts(done=1, waiting=1)), (201.0, counts(done=2)))
+    copied = progress_after(*worked, (200.0, counts(done=1, waiting=1)), (201.0, counts(done=2)))
 
-    assert (looked[-1].scan_ms, looked[-1].processing_ms) == (99, 500)
+    assert (checking[-1].scan_ms, checking[-1].processing_ms) == (99, 500)
     assert copied[-1].processing_ms == 0, "the time of earlier work is not included"
 
 
 def test_progress_counts_earlier_runs_and_runs_since_work_began_separately() -> None:
     before = counts(done=10_000)
 
-    first = told((100.0, counts(waiting=5)), (101.0, counts(done=4, running=1)))[-1]
-    second = told((100.0, before), (200.0, counts(done=10_000, waiting=6)), (201.0, counts(done=10_004, running=2)))[-1]
+    first = progress_after((100.0, counts(waiting=5)), (101.0, counts(done=4, running=1)))[-1]
+    second = progress_after((100.0, before), (200.0, counts(done=10_000, waiting=6)), (201.0, counts(done=10_004, running=2)))[-1]
 
     assert (first.done_before, first.done_now) == (0, 4)
     assert (second.done_before, second.done_now, second.failed_now) == (10_000, 4, 0)
@@ -58,7 +62,7 @@ def test_progress_counts_earlier_runs_and_runs_since_work_began_separately() -> 
 def test_progress_of_an_idle_engine_is_reported_once() -> None:
     idle = counts(done=3)
 
-    assert len(told((100.0, idle), (101.0, idle), (102.0, idle))) == 1
+    assert len(progress_after((100.0, idle), (101.0, idle), (102.0, idle))) == 1
 
 
 def test_the_log_of_the_engine_begins_with_its_process_and_lists_job_steps(tmp_path: Path) -> None:
@@ -66,9 +70,9 @@ def test_the_log_of_the_engine_begins_with_its_process_and_lists_job_steps(tmp_p
         1, 7, RelPath("a.stl"), 1, "linux", "levels", "levels", "processing", "new source", "", 0, 0, 0, "", RunKey(3)
     )  # fmt: skip
     ended = replace(begun, status="completed", duration_ms=1200)
-    for tells_jobs in (False, True):
+    for reports_jobs in (False, True):
         news = NoticePublisher([])
-        news.open_log(tmp_path, logs_jobs=tells_jobs)
+        news.open_log(tmp_path, logs_jobs=reports_jobs)
         news.notify(begun)
         news.notify(ended)
         news.notify(replace(begun, status="failed", error="a.stl:3:1: broken"))
@@ -86,9 +90,9 @@ def test_the_log_of_the_engine_begins_with_its_process_and_lists_job_steps(tmp_p
 
 
 def test_repeated_message_is_reported_once_by_say_once() -> None:
-    heard: list[Notice] = []
-    news = NoticePublisher([heard.append])
+    received: list[Notice] = []
+    news = NoticePublisher([received.append])
     news.say_once("a link leads nowhere")
     news.say_once("a link leads nowhere")
 
-    assert [notice.text for notice in heard if isinstance(notice, EngineMessage)] == ["a link leads nowhere"]
+    assert [notice.text for notice in received if isinstance(notice, EngineMessage)] == ["a link leads nowhere"]

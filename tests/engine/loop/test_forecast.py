@@ -12,15 +12,15 @@ COUNTS = Progress(1, 0, 0, 0, 50, 2, 0, 0, is_scanning=False)
 WORK = PendingWork(60_000.0, 10_000.0, 0)
 
 
-class Room:
+class Harness:
     """A forecaster for an engine with four workers, and the inputs of the forecast."""
 
     def __init__(self, work: PendingWork = WORK, cost_s: float = 0.0) -> None:
-        self.work, self.spent, self.looks, self.cost_s, self.spent_s = work, (0, 0), 0, cost_s, 0.0
-        self.forecaster = Forecaster(self.look, lambda: self.spent, 4, lambda: self.spent_s)
+        self.work, self.spent, self.sums, self.cost_s, self.spent_s = work, (0, 0), 0, cost_s, 0.0
+        self.forecaster = Forecaster(self.sum_pending, lambda: self.spent, 4, lambda: self.spent_s)
 
-    def look(self, _elapsed: dict[int, float]) -> PendingWork:
-        self.looks += 1
+    def sum_pending(self, _elapsed: dict[int, float]) -> PendingWork:
+        self.sums += 1
         self.spent_s += self.cost_s
         return self.work
 
@@ -30,70 +30,70 @@ class Room:
 
 
 def test_estimate_is_the_pending_work_divided_by_the_pace() -> None:
-    room = Room()
-    room.at(100.0)
+    harness = Harness()
+    harness.at(100.0)
 
-    told = room.at(110.0, done=20, spent_ms=19_980)
+    progress = harness.at(110.0, done=20, spent_ms=19_980)
 
-    assert (told.eta_ms, told.least_ms) == (30_000, 15_000)
+    assert (progress.eta_ms, progress.least_ms) == (30_000, 15_000)
 
 
 def test_estimate_is_at_least_the_duration_of_the_longest_chain() -> None:
-    room = Room(PendingWork(60_000.0, 50_000.0, 0))
-    room.at(100.0)
+    harness = Harness(PendingWork(60_000.0, 50_000.0, 0))
+    harness.at(100.0)
 
-    told = room.at(110.0, done=20, spent_ms=19_980)
+    progress = harness.at(110.0, done=20, spent_ms=19_980)
 
-    assert (told.eta_ms, told.least_ms) == (50_000, 50_000)
+    assert (progress.eta_ms, progress.least_ms) == (50_000, 50_000)
 
 
 def test_estimate_is_unknown_during_a_scan_and_before_the_first_result() -> None:
-    scanning, idle = Room(), Room()
-    for room in (scanning, idle):
-        room.at(100.0)
+    scanning, idle = Harness(), Harness()
+    for harness in (scanning, idle):
+        harness.at(100.0)
 
     assert scanning.at(110.0, 20, 20_000, is_scanning=True).eta_ms == -1
     assert idle.at(110.0).eta_ms == -1
 
 
 def test_estimate_is_zero_when_nothing_is_pending() -> None:
-    room = Room()
-    room.at(100.0)
+    harness = Harness()
+    harness.at(100.0)
 
-    assert room.at(110.0, 20, 20_000, jobs_waiting=0, jobs_running=0).eta_ms == 0
+    assert harness.at(110.0, 20, 20_000, jobs_waiting=0, jobs_running=0).eta_ms == 0
 
 
 def test_sources_that_wait_for_their_analysis_are_part_of_the_estimate() -> None:
-    room = Room()
-    room.at(100.0, jobs_waiting=0, jobs_running=0, analyses_waiting=50)
+    harness = Harness()
+    harness.at(100.0, jobs_waiting=0, jobs_running=0, analyses_waiting=50)
 
-    assert room.at(110.0, 20, 19_980, analyses_waiting=50, jobs_waiting=0).eta_ms == 30_000
+    assert harness.at(110.0, 20, 19_980, analyses_waiting=50, jobs_waiting=0).eta_ms == 30_000
 
 
 def test_unknown_builders_are_estimated_by_the_rate_of_ended_jobs() -> None:
-    unknown, restored = Room(replace(WORK, unknown_count=1, job_count=40.0)), Room(replace(WORK, job_count=40.0))
-    for room in (unknown, restored):
-        room.at(100.0)
+    unknown, restored = Harness(replace(WORK, unknown_count=1, job_count=40.0)), Harness(replace(WORK, job_count=40.0))
+    for harness in (unknown, restored):
+        harness.at(100.0)
     restored.spent = 1, 1_000
 
-    told = (unknown.at(110.0, 20, 20_000), restored.forecaster.complete_progress(replace(COUNTS, jobs_done=20), (), 110.0))
+    progress = (unknown.at(110.0, 20, 20_000), restored.forecaster.complete_progress(replace(COUNTS, jobs_done=20), (), 110.0))
 
-    assert [(each.eta_ms, each.least_ms) for each in told] == [(20_000, -1)] * 2
+    assert [(each.eta_ms, each.least_ms) for each in progress] == [(20_000, -1)] * 2
 
 
 def test_pending_work_is_summed_at_most_once_a_second() -> None:
-    quick, slow = Room(), Room(cost_s=0.1)
-    for room in (quick, slow):
+    quick, slow = Harness(), Harness(cost_s=0.1)
+    for harness in (quick, slow):
         for tick in range(100):
-            room.at(100.0 + tick / 10, done=tick, spent_ms=1_000 * tick)
+            harness.at(100.0 + tick / 10, done=tick, spent_ms=1_000 * tick)
 
-    assert (quick.looks, slow.looks) == (10, 2)
+    assert (quick.sums, slow.sums) == (10, 2)
 
 
 def test_estimate_decreases_between_two_measurements() -> None:
-    room = Room()
-    room.at(100.0)
-    first = room.at(110.0, done=20, spent_ms=19_980)
-    later = room.at(110.5, done=21, spent_ms=20_979)
+    harness = Harness()
+    harness.at(100.0)
+    first = harness.at(110.0, done=20, spent_ms=19_980)
+    later = harness.at(110.5, done=21, spent_ms=20_979)
 
     assert first.eta_ms - later.eta_ms >= 400

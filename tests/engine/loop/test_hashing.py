@@ -58,7 +58,7 @@ class Orders(HashQueue):
             found = tuple((b"d" * 32, 1, 5, 1, 1, 1) for _path in order.paths)
             self.take(HashResult(order.order, found, (), tuple((index, 1) for index in range(len(order.paths))), unasked))
 
-    def told(self) -> list[FilesHashed]:
+    def report_all(self) -> list[FilesHashed]:
         """Report all results, and return them."""
         while self.are_answered:
             self.post_answers()
@@ -87,11 +87,11 @@ def test_every_hashed_file_is_reported_once_in_limited_groups(is_live: bool, at_
     digests.want_copies(1100)
     digests.answer(digests.take_orders())
 
-    told = digests.told()
+    reports = digests.report_all()
 
-    assert [fact.rel for event in told for fact in event.facts] == [f"{number}.txt" for number in range(1100)]
-    assert [keys for event in told for _key, keys, _took_ms in event.copies] == [(number,) for number in range(1100)]
-    assert max(len(event.facts) for event in told) == at_most
+    assert [fact.rel for event in reports for fact in event.facts] == [f"{number}.txt" for number in range(1100)]
+    assert [keys for event in reports for _key, keys, _took_ms in event.copies] == [(number,) for number in range(1100)]
+    assert max(len(event.facts) for event in reports) == at_most
     assert digests.is_idle
 
 
@@ -101,7 +101,7 @@ def test_last_copies_of_a_burst_are_committed_without_delay() -> None:
     digests.answer(digests.take_orders())
 
     commits, waiting = [], 0
-    for event in digests.told():
+    for event in digests.report_all():
         waiting += len(event.copies)
         if not event.has_more:
             commits.append(waiting)
@@ -117,9 +117,9 @@ def test_live_engine_reports_more_copies_at_once_if_it_may_group_them(known: byt
         digests.want_copies(600, known=known)
         digests.answer(digests.take_orders())
 
-    assert [(len(event.copies), event.has_more) for event in together.told()] == [(128, False)] * 4 + [(88, False)]
-    assert {len(event.copies) for event in alone.told()} == {32, 24}
-    assert [event.has_more for event in alone.told()].count(False) == 3
+    assert [(len(event.copies), event.has_more) for event in together.report_all()] == [(128, False)] * 4 + [(88, False)]
+    assert {len(event.copies) for event in alone.report_all()} == {32, 24}
+    assert [event.has_more for event in alone.report_all()].count(False) == 3
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_copies_in_a_batch_do_not_wait_for_more_copies() -> None:
     digests.want_copies(1100)
     digests.answer(digests.take_orders())
 
-    assert [event.has_more for event in digests.told()] == [False, False, False]
+    assert [event.has_more for event in digests.report_all()] == [False, False, False]
 
 
 def test_batch_reports_two_thousand_copies_at_once_if_it_may_group_them() -> None:
@@ -160,7 +160,7 @@ def test_batch_reports_two_thousand_copies_at_once_if_it_may_group_them() -> Non
     digests.want_copies(3000)
     digests.answer(digests.take_orders())
 
-    assert [len(event.copies) for event in digests.told()] == [2048, 952]
+    assert [len(event.copies) for event in digests.report_all()] == [2048, 952]
 
 
 def test_engine_checks_a_file_for_writers_if_the_worker_did_not_check() -> None:
@@ -169,11 +169,11 @@ def test_engine_checks_a_file_for_writers_if_the_worker_did_not_check() -> None:
     orders = digests.take_orders()
     digests.answer(orders, unasked=(1,))
 
-    told = digests.told()
+    reports = digests.report_all()
 
     assert [order.asks_writers for order in orders] == [True]
     assert digests.asked == [("/game/0.txt", True), ("/game/1.txt", False)]
-    assert [(event.facts[0].rel, event.unstable) for event in told] == [("0.txt", ("1.txt",))]
+    assert [(event.facts[0].rel, event.unstable) for event in reports] == [("0.txt", ("1.txt",))]
 
 
 def test_batch_does_not_check_for_writers() -> None:
@@ -213,6 +213,6 @@ def test_announcement_is_withdrawn_if_the_copy_was_not_made() -> None:
     (order,) = digests.take_orders()
 
     digests.take(HashResult(order.order, ((b"d" * 32, 1, 5, 1, 1, 1),) * 2, (), ((1, 1),)))
-    digests.told()
+    digests.report_all()
 
     assert digests.withdrawn == [0]

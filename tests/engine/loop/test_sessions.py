@@ -16,7 +16,7 @@ class Archive:
 
     def __init__(self) -> None:
         self.commit = ""
-        self.is_owed = False
+        self.is_pending = False
         self.asked_before_ms = 0
         self.outdated = 0
 
@@ -24,7 +24,7 @@ class Archive:
         return self.commit, 5000
 
     def is_session_pending(self) -> bool:
-        return self.is_owed
+        return self.is_pending
 
     def find_outdated_session(self, before_ms: int, _most_runs: int, _most_sessions: int) -> int:
         self.asked_before_ms = before_ms
@@ -137,7 +137,7 @@ def test_session_of_a_scan_without_changes_is_not_recorded() -> None:
 def test_runs_of_a_killed_engine_are_recorded_as_a_killed_session() -> None:
     world = World()
     assert world.recorder.find_killed(world.archive) == {}
-    world.archive.is_owed, world.archive.commit = True, "c"
+    world.archive.is_pending, world.archive.commit = True, "c"
 
     assert world.recorder.find_killed(world.archive) == {"put_session": [(0, 0, "start", "", "c", "killed", 0, 0)]}
 

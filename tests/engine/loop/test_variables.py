@@ -18,7 +18,7 @@ builders:
   - {name: own, patterns: ["*.txt"], environment: [OWN], command: "echo ${LEVEL-none} ${OWN-none} > {products_dir}/{stem}.own"}
   - {name: other, patterns: ["*.txt"], command: "echo ${LEVEL-none} ${OWN-none} > {products_dir}/{stem}.other"}
 """
-TELLING = one_product(
+REPORTING = one_product(
     "telling", "*.txt", "data = f\"{os.environ.get('LEVEL', 'none')} {os.environ.get('OWN', 'none')}\\n\"", key="tell",
     product='request.stem + ".told"', head="import os",
 )  # fmt: skip
@@ -28,7 +28,7 @@ def test_new_value_of_a_named_variable_runs_the_jobs_of_its_builders_again(tmp_p
     monkeypatch.setenv("OWN", "o")
     monkeypatch.delenv("LEVEL", raising=False)
     project = Project(tmp_path, CONFIG)
-    project.engine_run({"builders/telling.py": TELLING, "assets/a.txt": "a", "assets/b.raw": "b"})
+    project.engine_run({"builders/telling.py": REPORTING, "assets/a.txt": "a", "assets/b.raw": "b"})
     assert project.texts() == {"a.own": "none o\n", "a.other": "none none\n", "a.told": "none none\n", "b.raw": "b"}
     assert not project.engine_run().runs
 

@@ -18,7 +18,7 @@ from aptui.worker.processes import KILLED
 from tests.engine.pool.test_slots import order
 
 
-class Room:
+class Harness:
     """`OrderAnswers` with the real rules for orders; the test decides whether workers are dead or alive."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Room:
         )  # fmt: skip
         return SimpleNamespace(member=member, messages=deque(messages), verdicts=verdicts or {})
 
-    def said(self) -> list[tuple[int, Outcome]]:
+    def outcomes(self) -> list[tuple[int, Outcome]]:
         return [(result.run_key, result.outcome) for result in self.answers.take()]
 
 
@@ -46,13 +46,13 @@ def reading() -> PoolMessage:
 
 
 @pytest.fixture
-def room():
-    return Room()
+def harness():
+    return Harness()
 
 
-def test_death_of_a_worker_loses_only_the_order_in_progress(room):
-    room.answers.account_for_the_dead(room.slot(jobs(1, 2, 3, done=1), jobs(4)))
-    found = room.answers.take()
+def test_death_of_a_worker_loses_only_the_order_in_progress(harness):
+    harness.answers.account_for_the_dead(harness.slot(jobs(1, 2, 3, done=1), jobs(4)))
+    found = harness.answers.take()
 
     assert [(each.run_key, each.outcome) for each in found] == [
         (2, Outcome.LOST), (3, Outcome.RETURNED), (4, Outcome.RETURNED)
@@ -60,122 +60,122 @@ def test_death_of_a_worker_loses_only_the_order_in_progress(room):
     assert (found[0].kind, found[0].duration_ms, found[0].error) == (FailureKind.CRASH, 2000, "was killed by signal 11")
 
 
-def test_builder_is_broken_after_three_workers_died_without_an_answer(room):
+def test_builder_is_broken_after_three_workers_died_without_an_answer(harness):
     for key in (1, 2, 3):
-        assert room.failures.refusal("b") == ""
-        room.answers.account_for_the_dead(room.slot(jobs(key)))
+        assert harness.failures.refusal("b") == ""
+        harness.answers.account_for_the_dead(harness.slot(jobs(key)))
 
-    assert "died three times before it gave a result" in room.failures.refusal("b")
+    assert "died three times before it gave a result" in harness.failures.refusal("b")
 
 
-def test_job_that_another_process_killed_runs_next_without_other_jobs(room):
+def test_job_that_another_process_killed_runs_next_without_other_jobs(harness):
     for _ in range(3):
-        room.answers.account_for_the_dead(room.slot(jobs(1), is_killed_by_others=True))
+        harness.answers.account_for_the_dead(harness.slot(jobs(1), is_killed_by_others=True))
 
-    assert {(each.outcome, each.kind) for each in room.answers.take()} == {(Outcome.LOST, FailureKind.MEMORY)}
-    assert len(room.failures.lonely) == 1
-    assert room.failures.refusal("b") == ""  # the pool does not count the first kill against the builder
+    assert {(each.outcome, each.kind) for each in harness.answers.take()} == {(Outcome.LOST, FailureKind.MEMORY)}
+    assert len(harness.failures.lonely) == 1
+    assert harness.failures.refusal("b") == ""  # the pool does not count the first kill against the builder
 
 
-def test_verdict_about_one_run_of_a_dead_worker_does_not_fail_its_other_runs(room):
+def test_verdict_about_one_run_of_a_dead_worker_does_not_fail_its_other_runs(harness):
     verdict = Verdict(Outcome.FAILED, "took longer than 1 s")
-    room.answers.account_for_the_dead(room.slot(jobs(1, 2), verdicts={1: verdict}))
-    room.answers.account_for_the_dead(room.slot(jobs(3, 4), verdicts={9: verdict}))
+    harness.answers.account_for_the_dead(harness.slot(jobs(1, 2), verdicts={1: verdict}))
+    harness.answers.account_for_the_dead(harness.slot(jobs(3, 4), verdicts={9: verdict}))
 
-    assert room.said() == [(1, Outcome.FAILED), (2, Outcome.RETURNED), (3, Outcome.RETURNED), (4, Outcome.RETURNED)]
+    assert harness.outcomes() == [(1, Outcome.FAILED), (2, Outcome.RETURNED), (3, Outcome.RETURNED), (4, Outcome.RETURNED)]
 
 
-def test_only_copy_of_a_dead_worker_is_lost_but_several_copies_are_returned(room):
+def test_only_copy_of_a_dead_worker_is_lost_but_several_copies_are_returned(harness):
     def copies(*keys: int) -> PoolMessage:
         return PoolMessage(wire.FrameKind.COPY, [CopyOrder(key, "a", "b") for key in keys])
 
-    room.answers.account_for_the_dead(room.slot(copies(1, 2)))
-    room.answers.account_for_the_dead(room.slot(copies(3)))
+    harness.answers.account_for_the_dead(harness.slot(copies(1, 2)))
+    harness.answers.account_for_the_dead(harness.slot(copies(3)))
 
-    assert room.said() == [(1, Outcome.RETURNED), (2, Outcome.RETURNED), (3, Outcome.LOST)]
+    assert harness.outcomes() == [(1, Outcome.RETURNED), (2, Outcome.RETURNED), (3, Outcome.LOST)]
 
 
-def test_files_whose_hashing_killed_a_worker_are_hashed_once_more(room):
+def test_files_whose_hashing_killed_a_worker_are_hashed_once_more(harness):
     message = reading()
-    room.answers.account_for_the_dead(room.slot(message))
-    assert (list(room.waiting), room.answers.results) == ([message], [])
-    room.waiting.take(message)
-    room.answers.account_for_the_dead(room.slot(message))
+    harness.answers.account_for_the_dead(harness.slot(message))
+    assert (list(harness.waiting), harness.answers.results) == ([message], [])
+    harness.waiting.take(message)
+    harness.answers.account_for_the_dead(harness.slot(message))
 
-    (result,) = room.answers.take()
+    (result,) = harness.answers.take()
     assert isinstance(result, HashResult)
     assert len(result.errors) == 2
-    assert not list(room.waiting)
+    assert not list(harness.waiting)
 
 
-def test_staged_copies_of_a_dead_worker_are_deleted(room, tmp_path):
+def test_staged_copies_of_a_dead_worker_are_deleted(harness, tmp_path):
     copies = ((str(tmp_path / "7"), str(tmp_path / "8")), (), (str(tmp_path / "9"),))
     (tmp_path / "7").write_text("half of it")
 
-    room.answers.account_for_the_dead(room.slot(PoolMessage(wire.FrameKind.HASH, [], HashOrder(5, ("a", "b", "c"), copies))))
+    harness.answers.account_for_the_dead(harness.slot(PoolMessage(wire.FrameKind.HASH, [], HashOrder(5, ("a", "b", "c"), copies))))
 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_cancelled_order_stays_cancelled_if_its_worker_dies(room):
+def test_cancelled_order_stays_cancelled_if_its_worker_dies(harness):
     message = jobs(1, 2)
     message.cancelled = {2}
-    room.answers.account_for_the_dead(room.slot(message))
+    harness.answers.account_for_the_dead(harness.slot(message))
 
-    assert room.said() == [(1, Outcome.LOST), (2, Outcome.CANCELLED)]
+    assert harness.outcomes() == [(1, Outcome.LOST), (2, Outcome.CANCELLED)]
 
 
-def test_worker_that_ends_normally_returns_its_unfinished_orders(room):
+def test_worker_that_ends_normally_returns_its_unfinished_orders(harness):
     first, second = jobs(1, 2, done=1), jobs(3, 4)
     second.cancelled = {4}
-    room.answers.take_back(room.slot(first, second), is_outdated=False)
+    harness.answers.take_back(harness.slot(first, second), is_outdated=False)
 
-    assert [[each.run_key for each in message.orders] for message in room.waiting] == [[2], [3]]
-    assert room.said() == [(4, Outcome.CANCELLED)]
+    assert [[each.run_key for each in message.orders] for message in harness.waiting] == [[2], [3]]
+    assert harness.outcomes() == [(4, Outcome.CANCELLED)]
 
 
-def test_outdated_worker_returns_its_jobs_and_keeps_its_hash_orders(room):
+def test_outdated_worker_returns_its_jobs_and_keeps_its_hash_orders(harness):
     files = reading()
-    room.answers.take_back(room.slot(jobs(1), files), is_outdated=True)
+    harness.answers.take_back(harness.slot(jobs(1), files), is_outdated=True)
 
-    assert room.said() == [(1, Outcome.RETURNED)]
-    assert list(room.waiting) == [files]
+    assert harness.outcomes() == [(1, Outcome.RETURNED)]
+    assert list(harness.waiting) == [files]
 
 
 @pytest.mark.parametrize(
     ("cancelled", "verdicts", "outcome"),
     [((), {}, Outcome.SUCCEEDED), ((1,), {}, Outcome.CANCELLED), ((), {1: Verdict(Outcome.FAILED, "too long")}, Outcome.FAILED)],
 )
-def test_a_result_of_an_ended_or_cancelled_run_is_not_used(room, cancelled, verdicts, outcome):
+def test_a_result_of_an_ended_or_cancelled_run_is_not_used(harness, cancelled, verdicts, outcome):
     message = jobs(1)
     message.cancelled = set(cancelled)
-    room.answers.take_run(room.slot(message, verdicts=verdicts), message, message.orders[0], RunResult(1, Outcome.SUCCEEDED))
+    harness.answers.take_run(harness.slot(message, verdicts=verdicts), message, message.orders[0], RunResult(1, Outcome.SUCCEEDED))
 
-    assert room.said() == [(1, outcome)]
+    assert harness.outcomes() == [(1, outcome)]
 
 
-def test_a_run_fails_when_its_command_is_killed_the_second_time(room):
+def test_a_run_fails_when_its_command_is_killed_the_second_time(harness):
     message = jobs(1)
     killed = RunResult(1, Outcome.FAILED, f"{KILLED} by signal 9")
     for _ in range(2):
-        room.answers.take_run(room.slot(message), message, message.orders[0], killed)
+        harness.answers.take_run(harness.slot(message), message, message.orders[0], killed)
 
-    assert room.said() == [(1, Outcome.LOST), (1, Outcome.FAILED)]
+    assert harness.outcomes() == [(1, Outcome.LOST), (1, Outcome.FAILED)]
 
 
-def test_answer_of_a_worker_with_too_few_copy_results_is_rejected(room):
+def test_answer_of_a_worker_with_too_few_copy_results_is_rejected(harness):
     message = PoolMessage(wire.FrameKind.COPY, [CopyOrder(1, "a", "b"), CopyOrder(2, "c", "d")], cancelled={2})
     done = [RunResult(key, Outcome.SUCCEEDED) for key in (1, 2)]
 
-    assert not room.answers.take_copies(message, done[:1])
-    assert room.answers.take_copies(message, done)
-    assert room.said() == [(1, Outcome.SUCCEEDED), (2, Outcome.CANCELLED)]
+    assert not harness.answers.take_copies(message, done[:1])
+    assert harness.answers.take_copies(message, done)
+    assert harness.outcomes() == [(1, Outcome.SUCCEEDED), (2, Outcome.CANCELLED)]
 
 
-def test_pool_refuses_all_orders_if_no_worker_starts(room):
-    room.answers.refuse(jobs(1, 2), "worker processes cannot be started")
-    room.answers.refuse(reading(), "worker processes cannot be started")
-    *runs, files = room.answers.take()
+def test_pool_refuses_all_orders_if_no_worker_starts(harness):
+    harness.answers.refuse(jobs(1, 2), "worker processes cannot be started")
+    harness.answers.refuse(reading(), "worker processes cannot be started")
+    *runs, files = harness.answers.take()
 
     assert [each.outcome for each in runs] == [Outcome.FAILED, Outcome.FAILED]
     assert [why for _, why in files.errors] == ["worker processes cannot be started"] * 2

@@ -15,10 +15,10 @@ class Machine:
     """A clock, the free memory, and the memory of processes."""
 
     def __init__(self, left: int = 1000, taken: dict[int, int] | None = None):
-        self.now_s, self.left, self.taken, self.looks = 0.0, left, taken or {}, 0
+        self.now_s, self.left, self.taken, self.reads = 0.0, left, taken or {}, 0
 
     def available(self) -> int:
-        self.looks += 1
+        self.reads += 1
         return self.left
 
     def memory(self, budget: int = 0, **learned: int) -> MemoryBudget:
@@ -60,7 +60,7 @@ def test_configured_budget_replaces_measured_memory():
 
     assert memory.fits(40, [(1, 60)])
     assert not memory.fits(41, [(1, 60)])
-    assert machine.looks == 0
+    assert machine.reads == 0
 
 
 def test_memory_in_use_by_runs_is_not_counted_twice():
@@ -80,7 +80,7 @@ def test_machine_memory_is_measured_at_intervals():
     assert not memory.fits(101, [])
     machine.now_s += SAMPLE_S
     assert memory.fits(101, [])
-    assert machine.looks == 2
+    assert machine.reads == 2
 
 
 def write(folder, **files):

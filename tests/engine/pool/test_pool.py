@@ -416,20 +416,20 @@ def test_last_output_of_a_crashing_builder_is_in_the_job_log(harness):
     assert result.log[-1].text == "killed by SIGSEGV"
 
 
-@pytest.mark.parametrize("wish", ["", "default", "error"])
-def test_builder_may_fork_although_its_worker_has_a_second_thread(harness, monkeypatch, wish):
+@pytest.mark.parametrize("filters", ["", "default", "error"])
+def test_builder_may_fork_although_its_worker_has_a_second_thread(harness, monkeypatch, filters):
     """From Python 3.12 on, `fork` warns about threads if PYTHONWARNINGS enables the warning.
 
     The test ignores this warning in the log.
     """
-    monkeypatch.setenv("PYTHONWARNINGS", wish)
+    monkeypatch.setenv("PYTHONWARNINGS", filters)
     pool = harness(python_builder("Forks", "forks"))
 
     for _ in range(2):  # two runs, because the worker starts its second thread in the first run
         (result,) = pool.run(pool.process_order("forks"))
 
         assert (result.outcome, result.warnings, result.errors) == (Outcome.SUCCEEDED, 0, 0), result
-        assert not [record for record in result.log if "Traceback" in record.text or (not wish and "fork" in record.text)]
+        assert not [record for record in result.log if "Traceback" in record.text or (not filters and "fork" in record.text)]
 
 
 def test_a_run_fails_if_its_answer_is_too_large_for_a_frame(harness, tmp_path):

@@ -16,15 +16,15 @@ from aptui.worker import wire
 from aptui.worker.commands.output import BoundedText
 
 
-def until_told(pool, order, *lines):
+def until_reported(pool, order, *lines):
     """Request the log of a run repeatedly, as a screen does, until its records have these texts."""
 
-    def is_told():
+    def is_reported():
         so_far = pool.pool.log_so_far(order.run_key, asks=True)
         return so_far is not None and [record.text for record in so_far.records()] == list(lines)
 
     # The output of a command does not wake the pool's loop, so the loop sleeps at most 20 ms between two requests.
-    until(is_told, f"not reported {lines}", step=lambda left_s: pool.turn(min(left_s, 0.02)))
+    until(is_reported, f"not reported {lines}", step=lambda left_s: pool.turn(min(left_s, 0.02)))
 
 
 def texts(result):
@@ -41,7 +41,7 @@ def test_command_output_is_reported_live_and_logged_once(harness, tmp_path):
     order = pool.process_order("slow", params=f'{{"go":"{tmp_path}/go"}}')
     pool.pool.send([order])
 
-    until_told(pool, order, "one", "two")
+    until_reported(pool, order, "one", "two")
     (tmp_path / "go").touch()
     pool.until(lambda: order.run_key in pool.results)
 
@@ -59,7 +59,7 @@ def test_dependency_lines_are_not_reported(harness, tmp_path):
     order = pool.process_order("slow", params=f'{{"go":"{tmp_path}/go"}}')
     pool.pool.send([order])
 
-    until_told(pool, order, "one")
+    until_reported(pool, order, "one")
     (tmp_path / "go").touch()
     pool.until(lambda: order.run_key in pool.results)
 
@@ -70,9 +70,9 @@ def test_python_builder_output_is_reported_during_its_run(harness, tmp_path):
     order = pool.process_order("waiting", params=f'{{"folder":"{tmp_path}"}}')
     pool.pool.send([order])
 
-    until_told(pool, order, "printed", "begun")
+    until_reported(pool, order, "printed", "begun")
     (tmp_path / "first").touch()
-    until_told(pool, order, "printed", "begun", "first")
+    until_reported(pool, order, "printed", "begun", "first")
     (tmp_path / "end").touch()
     pool.until(lambda: order.run_key in pool.results)
 
@@ -86,7 +86,7 @@ def test_killed_run_has_no_known_log_even_after_a_pending_request(harness, tmp_p
     pool = harness(command_builder("slow", f"echo one; {WAITING}"))
     order = pool.process_order("slow", params=f'{{"go":"{tmp_path}/go"}}')
     pool.pool.send([order])
-    until_told(pool, order, "one")
+    until_reported(pool, order, "one")
 
     pool.pool.log_so_far(order.run_key, asks=True)
     pool.pool.kill([order.run_key])
@@ -103,7 +103,7 @@ def test_next_run_does_not_show_the_log_of_the_previous_run(harness, tmp_path):
     pool.source("b.txt", b"of b")
     orders = [pool.process_order("slow", rel, params=f'{{"go":"{tmp_path}/{rel}"}}') for rel in ("a.txt", "b.txt")]
     pool.pool.send(orders)
-    until_told(pool, orders[0], "of a")
+    until_reported(pool, orders[0], "of a")
     assert pool.pool.log_so_far(orders[1].run_key, asks=True) is None, "the second run waits behind the first run"
 
     pool.pool.log_so_far(orders[0].run_key, asks=True)
@@ -111,7 +111,7 @@ def test_next_run_does_not_show_the_log_of_the_previous_run(harness, tmp_path):
     pool.until(lambda: orders[0].run_key in pool.results)
 
     assert pool.pool.log_so_far(orders[1].run_key).records() == ()
-    until_told(pool, orders[1], "of b")
+    until_reported(pool, orders[1], "of b")
     (tmp_path / "b.txt").touch()
     pool.until(lambda: orders[1].run_key in pool.results)
 
@@ -165,7 +165,7 @@ class Asked:
         self.worker.setblocking(False)
         self._reader = wire.FrameReader()
 
-    def heard(self):
+    def questions_sent(self):
         """Return the questions to the worker: (run key, known stamp)."""
         try:
             data = self.worker.recv(1 << 16)
@@ -183,7 +183,7 @@ class Asked:
         for key, mask in self.selector.select(0):
             key.data(mask)
 
-    def told(self, run_key, printed=b""):
+    def report_of(self, run_key, printed=b""):
         text = BoundedText()
         text.add(printed)
         so_far = self.questions.so_far(run_key, "w", text)
@@ -202,17 +202,17 @@ def other():
 def test_worker_is_asked_again_only_if_the_question_is_old(other):
     for _ in range(3):
         other.questions.ask(7)
-    assert other.heard() == [(7, -1)]
+    assert other.questions_sent() == [(7, -1)]
     other.now_s += 5
     other.questions.ask(7)
-    assert other.heard() == [(7, -1)]
-    assert other.told(7) == (0, [], True)
+    assert other.questions_sent() == [(7, -1)]
+    assert other.report_of(7) == (0, [], True)
 
     other.say(7, 2, "one")
 
-    assert other.told(7) == (2, ["one"], False)
+    assert other.report_of(7) == (2, ["one"], False)
     other.questions.ask(7)
-    assert other.heard() == [(7, 2)]
+    assert other.questions_sent() == [(7, 2)]
 
 
 def test_known_log_is_kept_if_an_answer_has_no_new_lines(other):
@@ -221,48 +221,48 @@ def test_known_log_is_kept_if_an_answer_has_no_new_lines(other):
     for stamp in (2, -1):
         other.questions.ask(7)
         other.say(7, stamp)
-        assert other.told(7) == (2, ["one"], False)
+        assert other.report_of(7) == (2, ["one"], False)
 
 
 def test_late_answer_about_an_earlier_run_is_dropped(other):
     other.questions.ask(7)
     other.questions.ask(8)
     other.say(7, 2, "of seven")
-    assert other.told(8) == (0, [], True)
-    assert other.told(7) == (0, [], False)
+    assert other.report_of(8) == (0, [], True)
+    assert other.report_of(7) == (0, [], False)
 
     other.say(8, 1, "of eight")
 
-    assert other.told(8) == (1, ["of eight"], False)
+    assert other.report_of(8) == (1, ["of eight"], False)
 
 
 def test_printed_output_precedes_logged_lines(other):
     other.questions.ask(7)
     other.say(7, 2, "logged")
-    assert other.told(7, b"printed\n") == (10, ["printed", "logged"], False)
+    assert other.report_of(7, b"printed\n") == (10, ["printed", "logged"], False)
 
 
 def test_worker_gets_no_questions_after_a_malformed_answer(other):
     other.questions.ask(7)
     other.worker.sendall(b"\0\0\0\1\xff")
     other.listen()
-    assert other.told(7) == (0, [], False)
+    assert other.report_of(7) == (0, [], False)
     other.questions.ask(7)
-    assert other.told(7) == (0, [], False)
+    assert other.report_of(7) == (0, [], False)
 
 
 def test_question_to_a_worker_with_a_full_socket_is_dropped(other):
     run_key = 0
-    while other.told(run_key)[2] or not run_key:
+    while other.report_of(run_key)[2] or not run_key:
         run_key += 1
         other.questions.ask(run_key)
-    assert not other.told(run_key)[2], "the socket is full"
-    while other.heard():
+    assert not other.report_of(run_key)[2], "the socket is full"
+    while other.questions_sent():
         pass
 
     other.questions.ask(run_key)
 
-    assert other.heard() == [(run_key, -1)]
+    assert other.questions_sent() == [(run_key, -1)]
 
 
 def test_progress_out_of_range_is_limited_and_leaves_the_log_unchanged(other):
@@ -272,4 +272,4 @@ def test_progress_out_of_range_is_limited_and_leaves_the_log_unchanged(other):
     other.listen()
 
     assert other.progress == [(7, 0), (7, 40), (7, 100)]
-    assert other.told(7) == (0, [], True)
+    assert other.report_of(7) == (0, [], True)

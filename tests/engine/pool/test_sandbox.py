@@ -22,7 +22,7 @@ sandbox: MODE
 builders:
   - {name: look, patterns: ["*.look"], command: "sh {source} > {products_dir}/{stem}.txt 2>&1; true"}
 """
-LOOK = """
+PROBE = """
 cat "$SECRET" && echo secret is read
 ls -A ~ | grep -v '^project$' && echo home is seen
 echo x > "$(dirname "$0")/written" && echo source is written
@@ -138,7 +138,7 @@ def test_target_of_a_linked_scan_folder_is_visible_in_the_sandbox(project: Proje
 @pytest.mark.parametrize("mode", ["off", "require"])
 def test_sandboxed_command_cannot_read_write_or_send(project: Project, mode: str) -> None:
     project.config(SETTINGS.replace("MODE", mode))
-    project.engine_run({"assets/a.look": LOOK.replace("$SECRET", f"{project.root.parent}/.key")})
+    project.engine_run({"assets/a.look": PROBE.replace("$SECRET", f"{project.root.parent}/.key")})
 
     (text,) = project.texts().values()
     assert "done" in text
@@ -178,7 +178,7 @@ def test_error_of_a_failed_run_names_the_path_that_the_sandbox_hides(project: Pr
 @needs_bubblewrap
 @pytest.mark.real
 def test_job_that_runs_in_the_foreground_uses_the_sandbox(project: Project) -> None:
-    project.engine_run({"assets/a.look": LOOK.replace("$SECRET", f"{project.root.parent}/.key")})
+    project.engine_run({"assets/a.look": PROBE.replace("$SECRET", f"{project.root.parent}/.key")})
 
     assert main.main(["rerun", "a.look", "--project", str(project.root)]) == 0
 

@@ -157,8 +157,8 @@ def test_automatic_sandbox_that_cannot_start_is_reported_once(
 
     main.main(["batch"])
 
-    told = capsys.readouterr()
-    assert (told.out + told.err).count(f"builders and commands run without a sandbox: {sandbox.MISSING}") == 1
+    output = capsys.readouterr()
+    assert (output.out + output.err).count(f"builders and commands run without a sandbox: {sandbox.MISSING}") == 1
     main.main(["doctor"])
     assert sandbox.MISSING in capsys.readouterr().out
 

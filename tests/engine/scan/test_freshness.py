@@ -9,7 +9,7 @@ from aptui.engine.scan.freshness import FINE_RACY_NS, FileClocks, FreshReads
 from aptui.shared.files.clocks import RACY_NS
 
 SECOND_NS = 1_000_000_000
-LOOKED_NS = 1_700_000_000 * SECOND_NS + 123_456_789
+READ_NS = 1_700_000_000 * SECOND_NS + 123_456_789
 EXT4 = b"20 1 8:1 / / rw - ext4 /dev/vda rw\n"
 NFS_BELOW = EXT4 + b"21 20 0:40 / /work/assets/far rw - nfs4 server:/far rw\n"
 NFS_ELSEWHERE = EXT4 + b"21 20 0:40 / /far rw - nfs4 server:/far rw\n"
@@ -17,14 +17,14 @@ OVERLAY = b"20 1 0:30 / / rw - overlay overlay rw\n"
 
 
 def file(age_ns: int, ctime_age_ns: int | None = None) -> FileFact:
-    return FileFact(1, RelPath("a.txt"), 1, LOOKED_NS - age_ns, LOOKED_NS - (age_ns if ctime_age_ns is None else ctime_age_ns), 7)
+    return FileFact(1, RelPath("a.txt"), 1, READ_NS - age_ns, READ_NS - (age_ns if ctime_age_ns is None else ctime_age_ns), 7)
 
 
 def is_fresh(mountinfo: bytes, fact: FileFact, longest_ns: int = RACY_NS) -> bool:
     clocks = FileClocks({1: "/work/assets"}, lambda: mountinfo, longest_ns)
-    fresh = clocks.is_fresh(1, fact, LOOKED_NS)
+    fresh = clocks.is_fresh(1, fact, READ_NS)
 
-    assert clocks.are_any_fresh(1, (file(3 * RACY_NS), fact), LOOKED_NS) is fresh
+    assert clocks.are_any_fresh(1, (file(3 * RACY_NS), fact), READ_NS) is fresh
     return fresh
 
 
@@ -44,7 +44,7 @@ def test_a_file_on_an_unknown_file_system_is_fresh_for_two_seconds(mountinfo: by
 
 
 def test_a_file_system_with_times_in_whole_seconds_is_recognised() -> None:
-    whole_ns = LOOKED_NS % SECOND_NS  # the age of a file whose time is the last whole second
+    whole_ns = READ_NS % SECOND_NS  # the age of a file whose time is the last whole second
 
     assert is_fresh(EXT4, file(SECOND_NS + whole_ns))
     assert not is_fresh(EXT4, file(SECOND_NS + whole_ns - 1))
@@ -59,21 +59,21 @@ def test_a_file_read_soon_after_a_change_is_trusted_after_a_second_reading() -> 
     reads = FreshReads(FileClocks({1: "/work/assets"}, lambda: OVERLAY))
     fact = file(0)
 
-    reads.note(fact, LOOKED_NS, 10.0)
+    reads.note(fact, READ_NS, 10.0)
     assert reads.holds(fact)
     assert list(reads.pop_noted()) == [""]
-    reads.note(fact, LOOKED_NS, 11.0)
+    reads.note(fact, READ_NS, 11.0)
     assert reads.holds(fact), "the second reading was less than a tick later"
-    reads.note(fact, LOOKED_NS, 12.0)
+    reads.note(fact, READ_NS, 12.0)
     assert not reads.holds(fact), "the clock of the server is ahead"
     assert not reads.folders
 
 
 def test_a_file_with_changed_times_is_read_again_one_tick_later() -> None:
     reads = FreshReads(FileClocks({1: "/work/assets"}, lambda: OVERLAY))
-    reads.note(file(0), LOOKED_NS, 10.0)
+    reads.note(file(0), READ_NS, 10.0)
 
-    reads.note(file(-1), LOOKED_NS, 12.0)
+    reads.note(file(-1), READ_NS, 12.0)
 
     assert reads.holds(file(-1))
     assert not reads.holds(file(0)), "the recorded times are out of date"

@@ -18,9 +18,9 @@ def test_former_cache_folder_below_a_scan_folder_is_not_scanned(tmp_path: Path) 
     before = project.statuses()
     project.config(SETTINGS + "cache: Other\n")
 
-    said = project.engine_run().said
+    messages = project.engine_run().messages
 
     assert project.statuses(project.path("Other")) == before
-    assert any("Cache' is a cache of aptui" in sentence for sentence in said)
+    assert any("Cache' is a cache of aptui" in sentence for sentence in messages)
     project.engine_run({"Cache/more.txt": "more"})
     assert project.statuses(project.path("Other")) == before

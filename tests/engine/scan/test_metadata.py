@@ -28,14 +28,14 @@ def read(data: bytes, rel: str = "sub/a.txt") -> SourceIdentity:
     return parse(data, fact(f"{rel}.meta"), fact(rel))[0]
 
 
-def text(*without: str, **said: object) -> bytes:
+def text(*without: str, **fields: object) -> bytes:
     return json.dumps(
-        {"FileVersion": 1, "UUID": {key: value for key, value in {**WHOLE, **said}.items() if key not in without}}
+        {"FileVersion": 1, "UUID": {key: value for key, value in {**WHOLE, **fields}.items() if key not in without}}
     ).encode()
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Metadata:
+def identities(tmp_path: Path) -> Metadata:
     return Metadata((".txt",), {1: str(tmp_path)}, creates=True)
 
 
@@ -81,7 +81,7 @@ def test_uuid_is_accepted_in_every_spelling_and_after_a_byte_order_mark() -> Non
 
 
 @pytest.mark.parametrize(
-    "said",
+    "fields",
     [
         {"legacyUuids": []},
         {"legacyUuids": ["nonsense"]},
@@ -94,55 +94,62 @@ def test_uuid_is_accepted_in_every_spelling_and_after_a_byte_order_mark() -> Non
         {"creationUnixEpochMS": True},
     ],
 )
-def test_missing_field_of_an_identity_file_is_added_only_once(desk: Metadata, tmp_path: Path, said: dict[str, object]) -> None:
+def test_missing_field_of_an_identity_file_is_added_only_once(
+    identities: Metadata, tmp_path: Path, fields: dict[str, object]
+) -> None:
     path = tmp_path / "a.txt.meta"
-    path.write_bytes(text(**said))
+    path.write_bytes(text(**fields))
 
-    identity = desk.read(fact("a.txt.meta"), fact("a.txt"))
+    identity = identities.read(fact("a.txt.meta"), fact("a.txt"))
 
     completed = path.read_bytes()
-    assert completed != text(**said)
+    assert completed != text(**fields)
     assert identity is not None
     assert (format_braced(identity.uuid), identity.problem) == (ONE, "")
     assert identity.created_ms > 0
-    desk.read(fact("a.txt.meta"), fact("a.txt"))
+    identities.read(fact("a.txt.meta"), fact("a.txt"))
     assert path.read_bytes() == completed, "a complete identity file is not written again"
 
 
-def test_identity_file_is_completed_only_if_the_configuration_allows_it(desk: Metadata, tmp_path: Path) -> None:
+def test_identity_file_is_completed_only_if_the_configuration_allows_it(identities: Metadata, tmp_path: Path) -> None:
     for rel, creates in (("a.png", True), ("a.txt", False)):
-        desk.creates = creates
+        identities.creates = creates
         path = tmp_path / f"{rel}.meta"
         path.write_bytes(text("legacyUuids"))
 
-        identity = desk.read(fact(f"{rel}.meta"), fact(rel))
+        identity = identities.read(fact(f"{rel}.meta"), fact(rel))
 
         assert identity is not None
         assert identity.legacy == path_uuids(RelPath(rel)), "the UUIDs of the path still name the source"
         assert path.read_bytes() == text("legacyUuids")
 
 
-def test_unknown_contents_of_an_identity_file_are_kept(desk: Metadata, tmp_path: Path) -> None:
+def test_unknown_contents_of_an_identity_file_are_kept(identities: Metadata, tmp_path: Path) -> None:
     path = tmp_path / "a.txt.meta"
     path.write_text(json.dumps({"Mine": [1, {"ü": None}], "FileVersion": 3, "UUID": {"uuid": ONE, "mine": 1.5}}))
 
-    desk.read(fact("a.txt.meta"), fact("a.txt"))
+    identities.read(fact("a.txt.meta"), fact("a.txt"))
 
-    said = json.loads(path.read_bytes())
-    assert (said["Mine"], said["FileVersion"], said["UUID"]["mine"], said["UUID"]["uuid"]) == ([1, {"ü": None}], 3, 1.5, ONE)
+    fields = json.loads(path.read_bytes())
+    assert (fields["Mine"], fields["FileVersion"], fields["UUID"]["mine"], fields["UUID"]["uuid"]) == (
+        [1, {"ü": None}],
+        3,
+        1.5,
+        ONE,
+    )
 
 
-def test_empty_or_deleted_identity_file_gives_no_identity(desk: Metadata, tmp_path: Path) -> None:
+def test_empty_or_deleted_identity_file_gives_no_identity(identities: Metadata, tmp_path: Path) -> None:
     (tmp_path / "a.txt.meta").write_bytes(b" \n")
 
-    assert desk.read(fact("a.txt.meta"), fact("a.txt")) is None
-    assert desk.read(fact("gone.txt.meta"), fact("gone.txt")) is None
+    assert identities.read(fact("a.txt.meta"), fact("a.txt")) is None
+    assert identities.read(fact("gone.txt.meta"), fact("gone.txt")) is None
 
 
-def test_damaged_identity_file_is_not_changed(desk: Metadata, tmp_path: Path) -> None:
+def test_damaged_identity_file_is_not_changed(identities: Metadata, tmp_path: Path) -> None:
     (tmp_path / "a.txt.meta").write_bytes(b"{")
 
-    identity = desk.read(fact("a.txt.meta"), fact("a.txt"))
+    identity = identities.read(fact("a.txt.meta"), fact("a.txt"))
 
     assert identity is not None
     assert "is damaged" in identity.problem
@@ -150,11 +157,11 @@ def test_damaged_identity_file_is_not_changed(desk: Metadata, tmp_path: Path) ->
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason=MACHINE + "the administrator may read everything")
-def test_unreadable_identity_file_is_reported_as_a_problem(desk: Metadata, tmp_path: Path) -> None:
+def test_unreadable_identity_file_is_reported_as_a_problem(identities: Metadata, tmp_path: Path) -> None:
     (tmp_path / "a.txt.meta").write_bytes(text())
     (tmp_path / "a.txt.meta").chmod(0)
 
-    identity = desk.read(fact("a.txt.meta"), fact("a.txt"))
+    identity = identities.read(fact("a.txt.meta"), fact("a.txt"))
 
     assert identity is not None
     assert "cannot be read" in identity.problem
@@ -163,77 +170,77 @@ def test_unreadable_identity_file_is_reported_as_a_problem(desk: Metadata, tmp_p
 # -------------------------------------------------------------------------------------------------- creating identity files
 
 
-def test_new_identity_file_has_the_reference_form_and_can_be_read(desk: Metadata, tmp_path: Path) -> None:
-    assert desk.make(fact("Sub.txt"))
+def test_new_identity_file_has_the_reference_form_and_can_be_read(identities: Metadata, tmp_path: Path) -> None:
+    assert identities.make(fact("Sub.txt"))
 
     data = (tmp_path / "Sub.txt.meta").read_bytes()
-    said = json.loads(data)
-    assert (said["FileVersion"], said["UUID"]["__version"], said["UUID"]["originalPath"]) == (1, 0, "Sub.txt")
-    assert said["UUID"]["legacyUuids"] == [format_braced(uuid) for uuid in path_uuids(RelPath("Sub.txt"))]
+    fields = json.loads(data)
+    assert (fields["FileVersion"], fields["UUID"]["__version"], fields["UUID"]["originalPath"]) == (1, 0, "Sub.txt")
+    assert fields["UUID"]["legacyUuids"] == [format_braced(uuid) for uuid in path_uuids(RelPath("Sub.txt"))]
     identity, document = parse(data, fact("Sub.txt.meta"), fact("Sub.txt"))
     assert document is None, "the new identity file is complete"
     assert UUID(bytes=bytes(identity.uuid)).version == 4
     assert os.listdir(tmp_path) == ["Sub.txt.meta"], "no temporary file stays"
 
 
-def test_each_source_gets_a_different_uuid(desk: Metadata, tmp_path: Path) -> None:
+def test_each_source_gets_a_different_uuid(identities: Metadata, tmp_path: Path) -> None:
     for name in ("a.txt", "b.txt"):
-        desk.make(fact(name))
+        identities.make(fact(name))
 
     assert read((tmp_path / "a.txt.meta").read_bytes()).uuid != read((tmp_path / "b.txt.meta").read_bytes()).uuid
 
 
-def test_identity_file_of_another_program_is_not_replaced(desk: Metadata, tmp_path: Path) -> None:
+def test_identity_file_of_another_program_is_not_replaced(identities: Metadata, tmp_path: Path) -> None:
     (tmp_path / "a.txt.meta").write_bytes(text())
 
-    assert desk.make(fact("a.txt"))
+    assert identities.make(fact("a.txt"))
 
     assert (tmp_path / "a.txt.meta").read_bytes() == text()
     assert os.listdir(tmp_path) == ["a.txt.meta"]
 
 
-def test_empty_identity_file_is_completed(desk: Metadata, tmp_path: Path) -> None:
+def test_empty_identity_file_is_completed(identities: Metadata, tmp_path: Path) -> None:
     (tmp_path / "a.txt.meta").touch()
 
-    assert desk.make(fact("a.txt"))
+    assert identities.make(fact("a.txt"))
 
     assert not read((tmp_path / "a.txt.meta").read_bytes()).problem
 
 
 def test_identity_file_is_created_on_a_file_system_without_hard_links(
-    desk: Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    identities: Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_paths: bytes) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
 
-    assert desk.make(fact("a.txt"))
+    assert identities.make(fact("a.txt"))
 
     assert not read((tmp_path / "a.txt.meta").read_bytes()).problem
     (tmp_path / "b.txt.meta").write_bytes(text())
-    desk.make(fact("b.txt"))
+    identities.make(fact("b.txt"))
     assert (tmp_path / "b.txt.meta").read_bytes() == text()
 
 
-def test_source_with_an_undecodable_name_gets_an_identity_file(desk: Metadata, tmp_path: Path) -> None:
-    assert desk.make(fact(to_text(b"\xff.txt")))
+def test_source_with_an_undecodable_name_gets_an_identity_file(identities: Metadata, tmp_path: Path) -> None:
+    assert identities.make(fact(to_text(b"\xff.txt")))
 
     assert os.listdir(os.fsencode(tmp_path)) == [b"\xff.txt.meta"]
     assert not read((tmp_path / os.fsdecode(b"\xff.txt.meta")).read_bytes()).problem
 
 
 def test_missing_identity_file_in_an_unwritable_folder_is_only_reported(
-    desk: Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    identities: Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_paths: bytes) -> None:
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(os, "fsync", refuse)
 
-    assert not desk.make(fact("a.txt"))
+    assert not identities.make(fact("a.txt"))
 
-    assert desk.mistakes == [f"identity file '{tmp_path}/a.txt.meta' cannot be written: Read-only file system"]
+    assert identities.mistakes == [f"identity file '{tmp_path}/a.txt.meta' cannot be written: Read-only file system"]
     assert os.listdir(tmp_path) == []
 
 
@@ -246,27 +253,27 @@ def test_name_that_json_cannot_represent_is_not_written() -> None:
 
 def test_source_without_an_identity_file_is_held_until_the_delay_ends(tmp_path: Path) -> None:
     now = [10.0]
-    desk = Metadata((".txt",), {1: str(tmp_path)}, creates=True, delay_s=2.0, clock=lambda: now[0])
+    identities = Metadata((".txt",), {1: str(tmp_path)}, creates=True, delay_s=2.0, clock=lambda: now[0])
 
-    assert desk.is_held(fact("a.txt"))
+    assert identities.is_held(fact("a.txt"))
     now[0] = 11.0
-    assert desk.is_held(fact("a.txt")), "a second query does not restart the delay"
-    assert desk.due(11.9) == []
+    assert identities.is_held(fact("a.txt")), "a second query does not restart the delay"
+    assert identities.due(11.9) == []
     now[0] = 12.0
-    assert desk.due(12.0) == [(1, "a.txt")]
-    assert not desk.is_held(fact("a.txt"))
-    desk.release(fact("a.txt"))
-    assert desk.due(99.0) == []
+    assert identities.due(12.0) == [(1, "a.txt")]
+    assert not identities.is_held(fact("a.txt"))
+    identities.release(fact("a.txt"))
+    assert identities.due(99.0) == []
 
 
-def test_source_is_not_held_if_there_is_no_delay(desk: Metadata) -> None:
-    assert not desk.is_held(fact("a.txt"))
-    assert not desk.held
+def test_source_is_not_held_if_there_is_no_delay(identities: Metadata) -> None:
+    assert not identities.is_held(fact("a.txt"))
+    assert not identities.held
 
 
-def test_only_sources_of_configured_types_get_identity_files(desk: Metadata) -> None:
-    assert desk.wants(PathKey("sub/a.txt"))
-    assert not desk.wants(PathKey("sub/a.png"))
+def test_only_sources_of_configured_types_get_identity_files(identities: Metadata) -> None:
+    assert identities.wants(PathKey("sub/a.txt"))
+    assert not identities.wants(PathKey("sub/a.png"))
     assert not Metadata((), {}).wants(PathKey("sub/a.txt"))
 
 

@@ -30,14 +30,14 @@ class Tree:
         self.project = Project((), "linux", folders, (), ignore_regex=ignore, linked_folders=linked_folders)
         self.stored = StoredFolders()
         self.never = never
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self._numbers = itertools.count(1)
 
     def scan(self, *, is_full: bool = False, reassess: bool = False) -> list[FolderSeen | FoldersUnchanged]:
         walk = Walk(self.project, OwnFiles(self.never))
         scanner = Scanner(self.project, walk, self.stored, lambda: next(self._numbers), is_full=is_full, reassess=reassess)
         events = [event for step in scanner.steps() for event in step]
-        self.said = walk.sentences
+        self.messages = walk.sentences
         self.stored.store(events)
         return events
 
@@ -168,7 +168,7 @@ def test_link_to_a_file_outside_the_scan_folders_is_not_a_source(tmp_path: Path)
     events = tree.scan()
 
     assert seen(events) == {"x.txt": 1, "inside.txt": 1, "other.txt": 1, "y.txt": 2}
-    assert len([text for text in tree.said if "leads out of the scan folders" in text]) == 2
+    assert len([text for text in tree.messages if "leads out of the scan folders" in text]) == 2
 
 
 def test_scan_reports_links_to_folders_and_reads_links_to_files(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_scan_reports_links_to_folders_and_reads_links_to_files(tmp_path: Path) 
     events = tree.scan()
 
     assert seen(events) == {"real/x.txt": 1, "link.txt": 1}
-    assert [("are not sources" in text, "its target does not exist" in text) for text in sorted(tree.said)] == [
+    assert [("are not sources" in text, "its target does not exist" in text) for text in sorted(tree.messages)] == [
         (True, False),
         (False, True),
     ]

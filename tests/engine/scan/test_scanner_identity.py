@@ -21,7 +21,7 @@ from aptui.engine.scan.walk import Walk
 ONE, TWO = (f"{{{digit * 8}-2222-4333-8444-555555555555}}" for digit in "12")
 
 
-class Room:
+class Harness:
     """One or two scan folders on disk, `a` and `b`, with a clock that does not advance."""
 
     def __init__(self, root: Path, *names: str, types: tuple[str, ...] = (), delay_s: float = 0.0, creates: bool = False) -> None:
@@ -64,7 +64,7 @@ def reported(event: FolderSeen | None) -> list[str]:
     return sorted(fact.key for fact in event.facts) if event else []
 
 
-def said(event: FolderSeen | None) -> dict[str, str]:
+def uuids_of(event: FolderSeen | None) -> dict[str, str]:
     return {str(key): identity.problem or identity.uuid.hex()[:8] for key, identity in event.identities} if event else {}
 
 
@@ -72,45 +72,45 @@ def said(event: FolderSeen | None) -> dict[str, str]:
 
 
 def test_change_of_an_identity_file_reports_its_source(tmp_path: Path) -> None:
-    room = Room(tmp_path, "a")
-    room.write("a/x.txt")
-    room.write("a/y.txt")
-    room.scan()
+    harness = Harness(tmp_path, "a")
+    harness.write("a/x.txt")
+    harness.write("a/y.txt")
+    harness.scan()
 
-    room.name("a/x.txt")
-    event = room.scan()
+    harness.name("a/x.txt")
+    event = harness.scan()
     assert reported(event) == ["x.txt", "x.txt.meta"]
-    assert said(event) == {"x.txt": "11111111"}
-    room.name("a/x.txt", TWO)
-    assert said(room.scan()) == {"x.txt": "22222222"}
-    room.write("a/y.txt", "changed")
-    assert reported(room.scan()) == ["y.txt"]
+    assert uuids_of(event) == {"x.txt": "11111111"}
+    harness.name("a/x.txt", TWO)
+    assert uuids_of(harness.scan()) == {"x.txt": "22222222"}
+    harness.write("a/y.txt", "changed")
+    assert reported(harness.scan()) == ["y.txt"]
     (tmp_path / "a/x.txt.meta").unlink()
-    event = room.scan()
-    assert (reported(event), said(event)) == (["x.txt"], {})
+    event = harness.scan()
+    assert (reported(event), uuids_of(event)) == (["x.txt"], {})
     assert event is not None
     assert event.gone == ("x.txt.meta",)
 
 
 def test_identity_file_belongs_to_a_source_whose_name_differs_in_case(tmp_path: Path) -> None:
-    room = Room(tmp_path, "a")
-    room.write("a/X.txt")
-    room.name("a/x.TXT")
-    room.name("a/alone.txt")
+    harness = Harness(tmp_path, "a")
+    harness.write("a/X.txt")
+    harness.name("a/x.TXT")
+    harness.name("a/alone.txt")
 
-    event = room.scan()
+    event = harness.scan()
 
-    assert said(event) == {"x.txt": "11111111"}
+    assert uuids_of(event) == {"x.txt": "11111111"}
     assert reported(event) == ["alone.txt.meta", "x.txt", "x.txt.meta"]
 
 
 def test_identity_file_of_an_overridden_source_is_ignored(tmp_path: Path) -> None:
-    room = Room(tmp_path, "a", "b")
-    room.write("a/x.txt")
-    room.write("b/x.txt")
-    room.name("b/x.txt")
+    harness = Harness(tmp_path, "a", "b")
+    harness.write("a/x.txt")
+    harness.write("b/x.txt")
+    harness.name("b/x.txt")
 
-    assert said(room.scan()) == {}
+    assert uuids_of(harness.scan()) == {}
 
 
 @pytest.mark.parametrize("types", [(), (".txt",)])
@@ -120,120 +120,120 @@ def test_identity_file_of_an_overridden_source_is_ignored(tmp_path: Path) -> Non
 def test_identity_file_in_the_scan_folder_of_its_source_wins(
     tmp_path: Path, types: tuple[str, ...], others: tuple[str, ...]
 ) -> None:
-    room = Room(tmp_path, "a", "b", types=types)
+    harness = Harness(tmp_path, "a", "b", types=types)
     for rel in others:
-        room.write(rel, "")
+        harness.write(rel, "")
     for name in ("b/x.txt", "b/y.txt"):
-        room.write(name)
-        room.name(name)
-    first = said(room.scan())
+        harness.write(name)
+        harness.name(name)
+    first = uuids_of(harness.scan())
 
-    room.name("b/x.txt", TWO)
+    harness.name("b/x.txt", TWO)
 
     is_hidden = not types and "a/x.txt" in others
-    assert said(room.scan()) == {key: "22222222" for key in first if key.startswith("x") and not is_hidden}
+    assert uuids_of(harness.scan()) == {key: "22222222" for key in first if key.startswith("x") and not is_hidden}
 
 
 def test_identity_file_that_is_spelled_like_its_source_is_preferred(tmp_path: Path) -> None:
-    room = Room(tmp_path, "a")
-    room.write("a/x.txt")
-    room.name("a/X.txt", TWO)
-    assert said(room.scan()) == {"x.txt": "22222222"}
+    harness = Harness(tmp_path, "a")
+    harness.write("a/x.txt")
+    harness.name("a/X.txt", TWO)
+    assert uuids_of(harness.scan()) == {"x.txt": "22222222"}
 
-    room.name("a/x.txt", ONE)
-    assert said(room.scan()) == {"x.txt": "11111111"}
-    room.name("a/x.txt", TWO)
-    assert said(room.scan()) == {"x.txt": "22222222"}
-    room.name("a/x.TXT", ONE)
-    assert said(room.scan()) == {}
+    harness.name("a/x.txt", ONE)
+    assert uuids_of(harness.scan()) == {"x.txt": "11111111"}
+    harness.name("a/x.txt", TWO)
+    assert uuids_of(harness.scan()) == {"x.txt": "22222222"}
+    harness.name("a/x.TXT", ONE)
+    assert uuids_of(harness.scan()) == {}
     (tmp_path / "a/x.txt.meta").unlink()
 
-    assert said(room.scan()) == {"x.txt": "22222222"}, "the identity file whose name comes first is used"
+    assert uuids_of(harness.scan()) == {"x.txt": "22222222"}, "the identity file whose name comes first is used"
 
 
 # -------------------------------------------------------------------------------------------------- creating identity files
 
 
 def test_identity_files_are_made_only_for_the_configured_types(tmp_path: Path) -> None:
-    room = Room(tmp_path, "a", types=(".txt",), creates=True)
-    room.write("a/x.txt")
-    room.write("a/y.png")
+    harness = Harness(tmp_path, "a", types=(".txt",), creates=True)
+    harness.write("a/x.txt")
+    harness.write("a/y.png")
 
-    event = room.scan()
+    event = harness.scan()
 
     assert sorted(os.listdir(tmp_path / "a")) == ["x.txt", "x.txt.meta", "y.png"]
     assert reported(event) == ["x.txt", "x.txt.meta", "y.png"]
-    assert list(said(event)) == ["x.txt"]
-    assert room.scan() is None, "the new identity file is recorded"
+    assert list(uuids_of(event)) == ["x.txt"]
+    assert harness.scan() is None, "the new identity file is recorded"
 
 
 def test_batch_creates_no_identity_files(tmp_path: Path) -> None:
-    room = Room(tmp_path, "a", types=(".txt",))
-    room.write("a/x.txt")
+    harness = Harness(tmp_path, "a", types=(".txt",))
+    harness.write("a/x.txt")
 
-    assert reported(room.scan()) == ["x.txt"]
+    assert reported(harness.scan()) == ["x.txt"]
     assert os.listdir(tmp_path / "a") == ["x.txt"]
 
 
 def test_new_source_gets_an_identity_file_after_the_delay(tmp_path: Path) -> None:
-    room = Room(tmp_path, "a", types=(".txt",), creates=True, delay_s=2.0)
-    room.write("a/x.txt")
+    harness = Harness(tmp_path, "a", types=(".txt",), creates=True, delay_s=2.0)
+    harness.write("a/x.txt")
 
-    assert reported(room.scan()) == []
-    assert room.metadata.due(101.9) == []
-    room.now = 102.0
-    assert reported(room.scan()) == ["x.txt", "x.txt.meta"]
-    assert not room.metadata.held
+    assert reported(harness.scan()) == []
+    assert harness.metadata.due(101.9) == []
+    harness.now = 102.0
+    assert reported(harness.scan()) == ["x.txt", "x.txt.meta"]
+    assert not harness.metadata.held
 
 
 def test_source_no_longer_waits_after_its_identity_file_appears(tmp_path: Path) -> None:
-    room = Room(tmp_path, "a", types=(".txt",), creates=True, delay_s=2.0)
-    room.write("a/x.txt")
-    room.scan()
+    harness = Harness(tmp_path, "a", types=(".txt",), creates=True, delay_s=2.0)
+    harness.write("a/x.txt")
+    harness.scan()
 
-    room.name("a/x.txt")
-    event = room.scan()
+    harness.name("a/x.txt")
+    event = harness.scan()
 
-    assert said(event) == {"x.txt": "11111111"}
-    assert not room.metadata.held
+    assert uuids_of(event) == {"x.txt": "11111111"}
+    assert not harness.metadata.held
 
 
 def test_source_keeps_its_facts_while_its_lost_identity_file_is_awaited(tmp_path: Path) -> None:
-    room = Room(tmp_path, "a", types=(".txt",), creates=True, delay_s=2.0)
-    room.write("a/x.txt")
-    room.name("a/x.txt")
-    room.scan()
+    harness = Harness(tmp_path, "a", types=(".txt",), creates=True, delay_s=2.0)
+    harness.write("a/x.txt")
+    harness.name("a/x.txt")
+    harness.scan()
     (tmp_path / "a/x.txt.meta").unlink()
-    room.write("a/x.txt", "changed")
+    harness.write("a/x.txt", "changed")
 
-    event = room.scan()
+    event = harness.scan()
 
     assert event is not None
     assert (reported(event), event.gone) == ([], ())
     (tmp_path / "a/x.txt").unlink()
-    room.now = 103.0
-    event = room.scan()
+    harness.now = 103.0
+    event = harness.scan()
     assert event is not None
     assert set(event.gone) == {"x.txt", "x.txt.meta"}
 
 
 def test_source_with_an_empty_identity_file_is_reported(tmp_path: Path) -> None:
-    room = Room(tmp_path, "a", types=(".txt",), creates=True)
-    room.write("a/x.txt")
-    room.write("a/x.txt.meta", "")
+    harness = Harness(tmp_path, "a", types=(".txt",), creates=True)
+    harness.write("a/x.txt")
+    harness.write("a/x.txt.meta", "")
 
-    assert list(said(room.scan())) == ["x.txt"]
+    assert list(uuids_of(harness.scan())) == ["x.txt"]
 
 
 @pytest.mark.parametrize("creates", [False, True])
 def test_sources_whose_names_differ_in_case_clash_despite_identity_files(tmp_path: Path, creates: bool) -> None:
-    room = Room(tmp_path, "a", "b", types=(".txt",), creates=creates)
+    harness = Harness(tmp_path, "a", "b", types=(".txt",), creates=creates)
     for folder in "ab":
         for name in ("x.txt", "X.txt"):
-            room.write(f"{folder}/{name}")
-            room.name(f"{folder}/{name}")
+            harness.write(f"{folder}/{name}")
+            harness.name(f"{folder}/{name}")
 
-    event = room.scan()
+    event = harness.scan()
 
     assert event is not None
     assert {str(fact.rel) for fact, _others in event.clashes} == {"x.txt", "X.txt", "x.txt.meta", "X.txt.meta"}
@@ -241,45 +241,45 @@ def test_sources_whose_names_differ_in_case_clash_despite_identity_files(tmp_pat
     for folder in "ab":
         (tmp_path / folder / "X.txt").unlink()
         (tmp_path / folder / "X.txt.meta").unlink()
-    assert list(said(room.scan())) == ["x.txt", f"x.txt{DUPLICATE_MARK}2"]
+    assert list(uuids_of(harness.scan())) == ["x.txt", f"x.txt{DUPLICATE_MARK}2"]
 
 
 # ------------------------------------------------------------------------------------------------------- hidden files
 
 
 def test_files_of_a_metadata_type_do_not_override_each_other(tmp_path: Path) -> None:
-    room = Room(tmp_path, "a", "b", types=(".txt",))
+    harness = Harness(tmp_path, "a", "b", types=(".txt",))
     for folder in "ab":
-        room.write(f"{folder}/x.txt")
-        room.name(f"{folder}/x.txt", ONE if folder == "a" else TWO)
-        room.write(f"{folder}/y.png")
+        harness.write(f"{folder}/x.txt")
+        harness.name(f"{folder}/x.txt", ONE if folder == "a" else TWO)
+        harness.write(f"{folder}/y.png")
 
-    event = room.scan()
+    event = harness.scan()
 
-    shadow = PathKey(f"x.txt{DUPLICATE_MARK}2")
+    duplicate = PathKey(f"x.txt{DUPLICATE_MARK}2")
     assert (
-        {fact.key: fact.scan_folder for fact in event.facts if "meta" not in fact.key} == {"x.txt": 1, shadow: 2, "y.png": 1}
+        {fact.key: fact.scan_folder for fact in event.facts if "meta" not in fact.key} == {"x.txt": 1, duplicate: 2, "y.png": 1}
         if event
         else False
     )
-    assert said(event) == {"x.txt": "11111111", shadow: "22222222"}
-    room.name("b/x.txt", "{33333333-2222-4333-8444-555555555555}")
-    assert said(room.scan()) == {shadow: "33333333"}
+    assert uuids_of(event) == {"x.txt": "11111111", duplicate: "22222222"}
+    harness.name("b/x.txt", "{33333333-2222-4333-8444-555555555555}")
+    assert uuids_of(harness.scan()) == {duplicate: "33333333"}
     (tmp_path / "a/x.txt").unlink()
-    event = room.scan()
+    event = harness.scan()
     assert event is not None
     assert ("x.txt", 2) in [(fact.key, fact.scan_folder) for fact in event.facts], "the overridden file is reported again"
-    assert shadow in event.gone
+    assert duplicate in event.gone
 
 
 def test_hidden_file_is_reported_as_gone_after_override_rules_change(tmp_path: Path) -> None:
-    room = Room(tmp_path, "a", "b", types=(".txt",))
+    harness = Harness(tmp_path, "a", "b", types=(".txt",))
     for folder in "ab":
-        room.write(f"{folder}/x.txt")
-    room.scan()
-    room.types = ()
+        harness.write(f"{folder}/x.txt")
+    harness.scan()
+    harness.types = ()
 
-    event = room.scan(reassess=True)
+    event = harness.scan(reassess=True)
 
     assert event is not None
     assert reported(event) == ["x.txt"]

@@ -83,15 +83,15 @@ def test_large_trees_are_checked_by_two_processes(monkeypatch, folders, files, c
 
 @pytest.mark.real
 @pytest.mark.parametrize("folder", ["", "f3", "f11/deep"])
-@pytest.mark.parametrize("deed", ["change", "add", "remove"])
-def test_changed_folder_is_reported_with_its_scan_folder(tmp_path, processes, folder, deed):
+@pytest.mark.parametrize("change", ["change", "add", "remove"])
+def test_changed_folder_is_reported_with_its_scan_folder(tmp_path, processes, folder, change):
     tree(tmp_path)
     digests = remembered(tmp_path)
     place = tmp_path / folder
     file = next(path for path in sorted(place.iterdir()) if path.is_file())
-    if deed == "change":
+    if change == "change":
         file.write_text("other")
-    elif deed == "add":
+    elif change == "add":
         (place / "new.txt").write_text("new")
     else:
         file.unlink()
@@ -216,11 +216,11 @@ def test_child_process_that_reads_for_a_check_ends_with_the_check(tmp_path, monk
     digests = remembered(tmp_path)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr(up_to_date, "_FOLDERS_FOR_READERS", 1)
-    told, tell = os.pipe()
+    reader, writer = os.pipe()
 
     @contextmanager
     def reading_for_ever():
-        os.write(tell, f"{os.getpid()}\n".encode())
+        os.write(writer, f"{os.getpid()}\n".encode())
         signal.pause()
         yield None
 
@@ -230,8 +230,8 @@ def test_child_process_that_reads_for_a_check_ends_with_the_check(tmp_path, monk
             up_to_date.check(walk_of(tmp_path), digests, reading_for_ever)
         finally:
             os._exit(1)
-    os.close(tell)
-    with open(told, encoding="ascii") as pipe:
+    os.close(writer)
+    with open(reader, encoding="ascii") as pipe:
         pids = {int(pipe.readline()), int(pipe.readline())}
         (child,) = pids - {looking}
         descriptor = os.pidfd_open(child)

@@ -22,13 +22,13 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 5\n"
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A built project on a file system that hides times of change."""
-    look = Walk.read_folders
+    read_all = Walk.read_folders
 
-    def look_without_change_times(self, parts):
-        entries, below = look(self, parts)
+    def read_without_change_times(self, parts):
+        entries, below = read_all(self, parts)
         return [(part, [(name, size, mtime, 0, inode) for name, size, mtime, _, inode in files]) for part, files in entries], below
 
-    monkeypatch.setattr(Walk, "read_folders", look_without_change_times)
+    monkeypatch.setattr(Walk, "read_folders", read_without_change_times)
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     made = Project(tmp_path, CONFIG)
     for folder in FOLDERS:

@@ -5,7 +5,7 @@ import os
 
 import pytest
 from msgspec.structs import replace
-from watch_room import put
+from watch_harness import put
 
 from aptui.engine.watch.notifications import ChangeNotification, NotifiedRoot, RootNotifications, WatchTimings
 
@@ -25,14 +25,14 @@ def clock():
 
 
 @pytest.fixture
-def told():
+def reported():
     return []
 
 
 @pytest.fixture
-def hints(tmp_path, clock, told):
+def hints(tmp_path, clock, reported):
     root = NotifiedRoot(os.fsencode(tmp_path), "a")
-    return RootNotifications(root, WatchTimings(clock=clock), told.append)
+    return RootNotifications(root, WatchTimings(clock=clock), reported.append)
 
 
 def pass_time(clock, hints, seconds, step=0.05):
@@ -42,7 +42,7 @@ def pass_time(clock, hints, seconds, step=0.05):
         hints.notify_due()
 
 
-def test_lost_notifications_are_reported_at_growing_intervals(clock, hints, told):
+def test_lost_notifications_are_reported_at_growing_intervals(clock, hints, reported):
     moments = []
     hints.notify = lambda hint: moments.append(clock.now)
     for _ in range(1200):
@@ -57,76 +57,76 @@ def test_lost_notifications_are_reported_at_growing_intervals(clock, hints, told
     assert moments[-1] > 1000 + 1200 * 0.05
 
 
-def test_interval_between_reported_losses_is_short_after_a_quiet_time(clock, hints, told):
+def test_interval_between_reported_losses_is_short_after_a_quiet_time(clock, hints, reported):
     for _ in range(40):
         clock.now += 0.05
         hints.lose("again")
     pass_time(clock, hints, 20)
-    told.clear()
+    reported.clear()
     hints.lose("one")
     pass_time(clock, hints, 0.05)
     hints.lose("two")
     pass_time(clock, hints, 0.2)
 
-    assert [hint.why for hint in told] == ["one", "two"]
+    assert [hint.why for hint in reported] == ["one", "two"]
 
 
-def test_postponed_loss_can_be_reported_at_once(clock, hints, told):
+def test_postponed_loss_can_be_reported_at_once(clock, hints, reported):
     hints.lose("one")
     hints.lose("two")
-    assert [hint.why for hint in told] == ["one"]
+    assert [hint.why for hint in reported] == ["one"]
     hints.notify_loss()
 
-    assert [hint.why for hint in told] == ["one", "two"]
+    assert [hint.why for hint in reported] == ["one", "two"]
 
 
-def test_periodic_scan_is_due_after_its_interval_or_a_loss(clock, hints, told):
+def test_periodic_scan_is_due_after_its_interval_or_a_loss(clock, hints, reported):
     pass_time(clock, hints, 400)
     hints.lose("meanwhile")
     pass_time(clock, hints, 590, step=1)
-    assert [hint.why for hint in told] == ["meanwhile"]
+    assert [hint.why for hint in reported] == ["meanwhile"]
     pass_time(clock, hints, 20)
 
-    assert len(told) == 2
+    assert len(reported) == 2
 
 
-def test_new_folder_is_reported_only_once_again_without_other_changes(clock, hints, told, tmp_path):
+def test_new_folder_is_reported_only_once_again_without_other_changes(clock, hints, reported, tmp_path):
     new = os.fsencode(tmp_path) + b"/new"
     os.mkdir(new)
     hints.note_changes([(ADDED, os.fsdecode(new))])
     pass_time(clock, hints, 60)
 
-    assert told == [ChangeNotification("a", frozenset(), frozenset({new}))] * 2
+    assert reported == [ChangeNotification("a", frozenset(), frozenset({new}))] * 2
     assert not hints.has_young()
 
 
-def test_new_folder_is_reported_repeatedly_during_a_burst_of_changes(clock, hints, told, tmp_path):
+def test_new_folder_is_reported_repeatedly_during_a_burst_of_changes(clock, hints, reported, tmp_path):
     new = os.fsencode(tmp_path) + b"/new"
     os.mkdir(new)
     hints.note_changes([(ADDED, os.fsdecode(new))])
     for _ in range(60):
         hints.note_changes([(MODIFIED, os.fsdecode(tmp_path) + "/busy")])
         pass_time(clock, hints, 0.05)
-    while_busy = sum(new in hint.trees for hint in told)
+    while_busy = sum(new in hint.trees for hint in reported)
     pass_time(clock, hints, 10)
 
     assert 3 <= while_busy <= 5
-    assert sum(new in hint.trees for hint in told) == while_busy + 1
+    assert sum(new in hint.trees for hint in reported) == while_busy + 1
 
 
-def test_consecutive_new_folders_are_reported_again_together(clock, hints, told, tmp_path):
+def test_consecutive_new_folders_are_reported_again_together(clock, hints, reported, tmp_path):
     for number in range(400):
         new = os.fsencode(tmp_path) + b"/%d/%d" % (number % 10, number)
         os.makedirs(new)
         hints.note_changes([(ADDED, os.fsdecode(new))])
         clock.now += 0.0002
-    first = len(told)
+    first = len(reported)
     pass_time(clock, hints, 2)
 
-    assert len(told) - first <= 3
+    assert len(reported) - first <= 3
 
 
-def test_notification_lists_no_path_below_a_tree_that_it_lists(hints, told, tmp_path):
+def test_notification_lists_no_path_below_a_tree_that_it_lists(hints, reported, tmp_path):
     top = os.fsencode(tmp_path)
     put(top + b"/t/deep/er/file")
     put(top + b"/t2/file")
@@ -134,25 +134,27 @@ def test_notification_lists_no_path_below_a_tree_that_it_lists(hints, told, tmp_
         [(ADDED, os.fsdecode(top + rel)) for rel in (b"/t", b"/t/deep", b"/t/deep/er", b"/t/deep/er/file", b"/t2/file")]
     )
 
-    assert told == [ChangeNotification("a", frozenset({top + b"/t2/file"}), frozenset({top + b"/t"}))]
+    assert reported == [ChangeNotification("a", frozenset({top + b"/t2/file"}), frozenset({top + b"/t"}))]
 
 
-def test_deletion_is_reported_only_if_the_path_is_missing(clock, told, tmp_path):
+def test_deletion_is_reported_only_if_the_path_is_missing(clock, reported, tmp_path):
     top = os.fsencode(tmp_path)
     root = NotifiedRoot(top, "a", wants="deletions", skips=(top + b"/.staging",))
-    hints = RootNotifications(root, WatchTimings(clock=clock), told.append)
+    hints = RootNotifications(root, WatchTimings(clock=clock), reported.append)
     put(top + b"/there")
     os.symlink(b"nowhere", top + b"/link")
     names = ["there", "link", "gone", ".staging/gone"]
     hints.note_changes([(DELETED, os.path.join(tmp_path, name)) for name in names] + [(ADDED, os.path.join(tmp_path, "new"))])
 
-    assert told == [ChangeNotification("a", frozenset({top + b"/gone"}))]
+    assert reported == [ChangeNotification("a", frozenset({top + b"/gone"}))]
 
 
-def test_rename_of_a_product_costs_one_lstat_until_a_new_folder_is_known(clock, told, tmp_path, monkeypatch):
+def test_rename_of_a_product_costs_one_lstat_until_a_new_folder_is_known(clock, reported, tmp_path, monkeypatch):
     """A new folder may lack a watch, and only `lstat` distinguishes it from a product."""
     checked, lstat = [], os.lstat
-    hints = RootNotifications(NotifiedRoot(os.fsencode(tmp_path), "a", wants="deletions"), WatchTimings(clock=clock), told.append)
+    hints = RootNotifications(
+        NotifiedRoot(os.fsencode(tmp_path), "a", wants="deletions"), WatchTimings(clock=clock), reported.append
+    )
     (tmp_path / "folder").mkdir()
     names = [*map(str, range(50)), "folder", *map(str, range(50, 100))]
     with monkeypatch.context() as patch:
@@ -161,15 +163,15 @@ def test_rename_of_a_product_costs_one_lstat_until_a_new_folder_is_known(clock, 
         hints.note_changes([(ADDED, f"{tmp_path}/{name}") for name in names])
         hints.note_changes([(ADDED, f"{tmp_path}/{name}") for name in names])
 
-    assert not told
+    assert not reported
     assert len(checked) == 51
 
 
-def test_changes_in_a_linked_root_are_reported_under_the_path_of_the_link(clock, told, tmp_path):
+def test_changes_in_a_linked_root_are_reported_under_the_path_of_the_link(clock, reported, tmp_path):
     put(os.fsencode(tmp_path) + b"/real/a")
     os.symlink(tmp_path / "real", tmp_path / "link")
     root = NotifiedRoot(os.fsencode(tmp_path / "link"), "a")
-    hints = RootNotifications(root, replace(WatchTimings(), clock=clock), told.append)
+    hints = RootNotifications(root, replace(WatchTimings(), clock=clock), reported.append)
     hints.note_changes([(MODIFIED, str(tmp_path / "link" / "a"))])
 
-    assert told == [ChangeNotification("a", frozenset({root.path + b"/a"}))]
+    assert reported == [ChangeNotification("a", frozenset({root.path + b"/a"}))]

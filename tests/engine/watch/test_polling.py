@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from watch_room import put
+from watch_harness import put
 
 from aptui.engine.watch.polling import Listings, survey, undecodable_name
 

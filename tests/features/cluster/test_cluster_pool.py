@@ -49,25 +49,25 @@ class FakeScheduler:
         pass
 
 
-class Room:
+class Harness:
     """A pool with a simulated cluster and no local workers."""
 
     def __init__(self, folder: Path, **place: object) -> None:
-        self.folder, self.now_s, self.results, self.said = folder, 0.0, [], []
+        self.folder, self.now_s, self.results, self.messages = folder, 0.0, [], []
         (folder / "assets").mkdir()
         self.selector = selectors.DefaultSelector()
-        told = cluster_pool.ClusterClient(
+        client = cluster_pool.ClusterClient(
             Place("dask", "tcp://127.0.0.1:1", **place),
             cluster_messages.BlobStoreAddress(str(folder), "trusted"),
             (str(folder / "assets"),),
             (),
             self.inputs,
-            self.said.append,
+            self.messages.append,
         )
         builders = [Builder(name.encode().ljust(16), name, BuilderKind.COMMAND) for name in ("paint", "bake")]
         with mock.patch.object(cluster_pool, "Scheduler", FakeScheduler):
             self.pool = cluster_pool.ClusterPool(
-                builders, [Platform("linux")], 0, self.selector, self.results.extend, cluster=told, clock=lambda: self.now_s
+                builders, [Platform("linux")], 0, self.selector, self.results.extend, cluster=client, clock=lambda: self.now_s
             )
         self.scheduler: Any = self.pool._scheduler
 
@@ -107,115 +107,115 @@ class Room:
 
 
 @pytest.fixture
-def room(tmp_path):
-    found = Room(tmp_path, needs=(("bake", ("gpu",)),), at_most=(("paint", 2),), tags=())
+def harness(tmp_path):
+    found = Harness(tmp_path, needs=(("bake", ("gpu",)),), at_most=(("paint", 2),), tags=())
     yield found
     found.pool.close()
     found.selector.close()
 
 
-def test_cluster_jobs_of_a_builder_are_limited(room):
-    room.worker("a", slots=8)
-    room.send(*(room.order(key) for key in (1, 2, 3)))
+def test_cluster_jobs_of_a_builder_are_limited(harness):
+    harness.worker("a", slots=8)
+    harness.send(*(harness.order(key) for key in (1, 2, 3)))
 
-    assert room.keys_sent() == [1, 2]
+    assert harness.keys_sent() == [1, 2]
 
-    room.answer(1, Outcome.SUCCEEDED)
+    harness.answer(1, Outcome.SUCCEEDED)
 
-    assert room.keys_sent() == [1, 2, 3]
+    assert harness.keys_sent() == [1, 2, 3]
 
 
 @pytest.mark.parametrize(("duration_ms", "under_way"), [(0, 40), (100, 32), (600, 12), (60_000, 10)])
-def test_cluster_queues_more_jobs_in_advance_if_jobs_are_short(room, duration_ms, under_way):
-    room.worker("a", slots=8, gpu=1)
-    orders = [room.order(key, "bake") for key in range(1, 60)]
-    room.send(*orders)
-    before = len(room.scheduler.sent)
+def test_cluster_queues_more_jobs_in_advance_if_jobs_are_short(harness, duration_ms, under_way):
+    harness.worker("a", slots=8, gpu=1)
+    orders = [harness.order(key, "bake") for key in range(1, 60)]
+    harness.send(*orders)
+    before = len(harness.scheduler.sent)
     done = RunResult(1, Outcome.SUCCEEDED, duration_ms=duration_ms)
 
-    room.scheduler.post(room.scheduler.sent[0], done, False)
-    room.pool.poll(room.now_s)
+    harness.scheduler.post(harness.scheduler.sent[0], done, False)
+    harness.pool.poll(harness.now_s)
 
     assert before == 10
-    assert len(room.scheduler.sent) - 1 == under_way
+    assert len(harness.scheduler.sent) - 1 == under_way
 
 
-def test_job_with_a_tag_fails_if_no_worker_with_this_tag_joins_in_time(room):
-    room.worker("a")
-    room.send(room.order(1, "bake"))
-    room.pool.poll(room.now_s)
-    assert not room.results
-    room.now_s = 59.0
-    room.worker("b", gpu=1)
-    room.pool.poll(room.now_s)
-    assert room.keys_sent() == [1]
-    room.scheduler.workers = {}
-    room.send(room.order(2, "bake"))
-    room.now_s = 120.0
+def test_job_with_a_tag_fails_if_no_worker_with_this_tag_joins_in_time(harness):
+    harness.worker("a")
+    harness.send(harness.order(1, "bake"))
+    harness.pool.poll(harness.now_s)
+    assert not harness.results
+    harness.now_s = 59.0
+    harness.worker("b", gpu=1)
+    harness.pool.poll(harness.now_s)
+    assert harness.keys_sent() == [1]
+    harness.scheduler.workers = {}
+    harness.send(harness.order(2, "bake"))
+    harness.now_s = 120.0
 
-    room.pool.poll(room.now_s)
+    harness.pool.poll(harness.now_s)
 
-    assert room.outcomes() == {2: Outcome.FAILED}
-    assert "'gpu'" in room.results[0].error
-
-
-def test_jobs_sent_to_a_cluster_without_workers_are_returned(room):
-    room.worker("a", slots=8)
-    room.send(*(room.order(key) for key in (1, 2, 3)))
-    room.scheduler.workers = {}
-
-    room.pool.poll(room.now_s)
-
-    assert room.outcomes() == {3: Outcome.RETURNED}
+    assert harness.outcomes() == {2: Outcome.FAILED}
+    assert "'gpu'" in harness.results[0].error
 
 
-def test_sent_jobs_are_returned_when_the_scheduler_thread_has_ended(room):
-    room.worker("a", slots=8)
-    room.send(room.order(1))
-    room.scheduler.workers, room.scheduler.is_over = {}, True
+def test_jobs_sent_to_a_cluster_without_workers_are_returned(harness):
+    harness.worker("a", slots=8)
+    harness.send(*(harness.order(key) for key in (1, 2, 3)))
+    harness.scheduler.workers = {}
 
-    room.pool.poll(room.now_s)
+    harness.pool.poll(harness.now_s)
 
-    assert room.outcomes() == {1: Outcome.RETURNED}
-
-
-def test_job_that_the_cluster_cannot_run_is_run_locally_the_next_time(room):
-    room.worker("a", slots=8)
-    room.send(room.order(1, rel="same.png"))
-    room.answer(1, Outcome.RETURNED, stays=True)
-
-    room.send(room.order(2, rel="same.png"))
-
-    assert room.keys_sent() == [1]
-    assert not room.pool.is_idle
+    assert harness.outcomes() == {3: Outcome.RETURNED}
 
 
-def test_late_result_of_a_cancelled_run_is_dropped(room):
-    room.worker("a")
-    room.send(room.order(1))
+def test_sent_jobs_are_returned_when_the_scheduler_thread_has_ended(harness):
+    harness.worker("a", slots=8)
+    harness.send(harness.order(1))
+    harness.scheduler.workers, harness.scheduler.is_over = {}, True
 
-    room.pool.kill([1])
-    room.pool.poll(room.now_s)
-    room.answer(1, Outcome.SUCCEEDED)
+    harness.pool.poll(harness.now_s)
 
-    assert [(result.run_key, result.outcome) for result in room.results] == [(1, Outcome.CANCELLED)]
-    assert room.scheduler.cancelled == [1]
-    assert room.pool.is_idle
+    assert harness.outcomes() == {1: Outcome.RETURNED}
 
 
-def test_job_with_files_that_the_cluster_cannot_name_runs_on_this_machine(room):
-    room.worker("a", slots=8)
+def test_job_that_the_cluster_cannot_run_is_run_locally_the_next_time(harness):
+    harness.worker("a", slots=8)
+    harness.send(harness.order(1, rel="same.png"))
+    harness.answer(1, Outcome.RETURNED, stays=True)
 
-    room.send(room.order(1, rel="bound.png"))
+    harness.send(harness.order(2, rel="same.png"))
 
-    assert not room.keys_sent()
+    assert harness.keys_sent() == [1]
+    assert not harness.pool.is_idle
 
 
-def test_workers_of_the_cluster_are_shown(room):
-    room.worker("tcp://a:1", slots=3)
-    room.scheduler.runs["tcp://a:1"] = 7
+def test_late_result_of_a_cancelled_run_is_dropped(harness):
+    harness.worker("a")
+    harness.send(harness.order(1))
 
-    shown = [(each.number, each.state, each.job, each.runs) for each in room.pool.workers()]
+    harness.pool.kill([1])
+    harness.pool.poll(harness.now_s)
+    harness.answer(1, Outcome.SUCCEEDED)
+
+    assert [(result.run_key, result.outcome) for result in harness.results] == [(1, Outcome.CANCELLED)]
+    assert harness.scheduler.cancelled == [1]
+    assert harness.pool.is_idle
+
+
+def test_job_with_files_that_the_cluster_cannot_name_runs_on_this_machine(harness):
+    harness.worker("a", slots=8)
+
+    harness.send(harness.order(1, rel="bound.png"))
+
+    assert not harness.keys_sent()
+
+
+def test_workers_of_the_cluster_are_shown(harness):
+    harness.worker("tcp://a:1", slots=3)
+    harness.scheduler.runs["tcp://a:1"] = 7
+
+    shown = [(each.number, each.state, each.job, each.runs) for each in harness.pool.workers()]
 
     assert shown == [
         (1000, "idle", "cluster of 1", 0),
@@ -223,33 +223,33 @@ def test_workers_of_the_cluster_are_shown(room):
     ]
 
 
-def test_cluster_is_lost_without_a_scheduler_and_starting_without_workers(room):
-    states = [room.pool.workers()[0].state]
-    room.scheduler.is_connected = False
-    states.append(room.pool.workers()[0].state)
+def test_cluster_is_lost_without_a_scheduler_and_starting_without_workers(harness):
+    states = [harness.pool.workers()[0].state]
+    harness.scheduler.is_connected = False
+    states.append(harness.pool.workers()[0].state)
 
     assert states == ["starting", "lost"]
 
 
-def test_worker_of_the_cluster_is_restarted_by_its_number(room):
-    room.worker("tcp://a:1")
-    room.worker("tcp://b:1")
+def test_worker_of_the_cluster_is_restarted_by_its_number(harness):
+    harness.worker("tcp://a:1")
+    harness.worker("tcp://b:1")
 
-    assert room.pool.restart_worker(1002)
-    assert room.scheduler.restarted == ["tcp://b:1"]
-    assert not room.pool.restart_worker(1000)
+    assert harness.pool.restart_worker(1002)
+    assert harness.scheduler.restarted == ["tcp://b:1"]
+    assert not harness.pool.restart_worker(1000)
 
 
 def test_configured_share_limits_the_number_of_jobs_sent_to_the_cluster(tmp_path):
-    room = Room(tmp_path, share=2)
-    room.worker("a", slots=8)
+    harness = Harness(tmp_path, share=2)
+    harness.worker("a", slots=8)
 
-    room.send(*(room.order(key) for key in (1, 2, 3)))
+    harness.send(*(harness.order(key) for key in (1, 2, 3)))
 
-    assert room.keys_sent() == [1, 2]
-    assert room.pool.free == 0
-    room.pool.close()
-    room.selector.close()
+    assert harness.keys_sent() == [1, 2]
+    assert harness.pool.free == 0
+    harness.pool.close()
+    harness.selector.close()
 
 
 # ----------------------------------------------------------------------------------------- messages, toolchains and products
@@ -305,8 +305,8 @@ def test_program_version_depends_only_on_the_code_that_runs_jobs(tmp_path, monke
     assert len(set(found)) == 3
 
 
-def test_jobs_that_need_local_folders_or_programs_run_locally(room):
-    order = room.order(1)
+def test_jobs_that_need_local_folders_or_programs_run_locally(harness):
+    order = harness.order(1)
     bound = ProcessOrder(*(getattr(order, name) if name != "params" else f'{{"to":"{order.root}/a"}}' for name in order.__slots__))
 
     assert can_travel(order, [order.root])
@@ -324,9 +324,9 @@ def transfer(tmp_path):
 BUILDER = Builder(bytes(16), "paint", BuilderKind.COMMAND, undeclared_reads=UndeclaredReads.WARN)
 
 
-def test_cluster_answer_is_refused_if_a_file_missing_there_exists_here(room, transfer):
-    order = room.order(1)
-    (room.folder / "assets" / "there.inc").write_text("x")
+def test_cluster_answer_is_refused_if_a_file_missing_there_exists_here(harness, transfer):
+    order = harness.order(1)
+    (harness.folder / "assets" / "there.inc").write_text("x")
     reads = tuple(Read(f"{order.root}/{name}", "b.py:1") for name in ("nowhere.inc", "there.inc"))
 
     with pytest.raises(InputElsewhere, match=r"there\.inc"):
@@ -335,8 +335,8 @@ def test_cluster_answer_is_refused_if_a_file_missing_there_exists_here(room, tra
     assert transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, reads=reads[:1])).reads == ()
 
 
-def test_failed_cluster_job_runs_locally_unless_it_exceeded_its_time_limit(room, transfer):
-    order = room.order(1)
+def test_failed_cluster_job_runs_locally_unless_it_exceeded_its_time_limit(harness, transfer):
+    order = harness.order(1)
 
     with pytest.raises(InputElsewhere):
         transfer.take(order, BUILDER, RunResult(1, Outcome.FAILED, "no such library"))
@@ -344,23 +344,23 @@ def test_failed_cluster_job_runs_locally_unless_it_exceeded_its_time_limit(room,
     assert transfer.take(order, BUILDER, RunResult(1, Outcome.FAILED, "time limit of 60 s exceeded")).outcome == Outcome.FAILED
 
 
-def test_cluster_answer_is_stale_if_the_source_changed_during_the_run(room, transfer):
-    order = room.order(1)
-    (room.folder / "assets" / order.rel).write_text("newer")
+def test_cluster_answer_is_stale_if_the_source_changed_during_the_run(harness, transfer):
+    order = harness.order(1)
+    (harness.folder / "assets" / order.rel).write_text("newer")
 
     assert transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED)).outcome == Outcome.STALE
 
 
-def test_job_whose_source_changed_before_sending_is_outdated(room, transfer):
-    order = room.order(1)
+def test_job_whose_source_changed_before_sending_is_outdated(harness, transfer):
+    order = harness.order(1)
 
     with pytest.raises(InputOutdated):
         transfer.put([cluster_messages.TaskInput(0, order.rel, bytes(32), 1, 0)])
 
 
-def test_products_from_the_cluster_are_verified(room, transfer):
-    order = room.order(1)
-    source = room.folder / "made"
+def test_products_from_the_cluster_are_verified(harness, transfer):
+    order = harness.order(1)
+    source = harness.folder / "made"
     source.write_bytes(b"right")
     digest, size = cluster_messages.put_bytes(transfer.store, source.read_bytes())
     Path(transfer.store.blob_path(digest.hex())).write_bytes(b"wrong")
@@ -370,49 +370,49 @@ def test_products_from_the_cluster_are_verified(room, transfer):
         transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, products=(product,)))
 
 
-def test_executable_bit_of_products_from_the_cluster_is_kept(room, transfer):
+def test_executable_bit_of_products_from_the_cluster_is_kept(harness, transfer):
     digest, size = cluster_messages.put_bytes(transfer.store, b"#!/bin/sh")
     made = [
         StagedProduct("", name, at, b"", 1, digest, 0, size, is_executable=name == "tool")
         for at, name in enumerate(["tool", "text"])
     ]
 
-    taken = transfer.take(room.order(1), BUILDER, RunResult(1, Outcome.SUCCEEDED, products=tuple(made)))
+    taken = transfer.take(harness.order(1), BUILDER, RunResult(1, Outcome.SUCCEEDED, products=tuple(made)))
 
     assert [bool(Path(product.staged).stat().st_mode & 0o111) for product in taken.products] == [True, False]
 
 
 @pytest.fixture
 def scheduler(tmp_path):
-    said: list[str] = []
+    messages: list[str] = []
     setup = cluster_messages.ClusterSetup("1.0 (abc)", "3.11", (), ())
     with mock.patch.object(cluster_scheduler.threading, "Thread"):
         place = Place("dask", "tcp://127.0.0.1:1")
         found = cluster_scheduler.Scheduler(
-            place, cluster_messages.BlobStoreAddress(str(tmp_path), "trusted"), setup, (), mock.Mock(), mock.Mock(), said.append
+            place, cluster_messages.BlobStoreAddress(str(tmp_path), "trusted"), setup, (), mock.Mock(), mock.Mock(), messages.append
         )
     found._toolchains = {"paint": (("code", "a"),), "bake": (("code", "b"),)}
-    yield found, said
+    yield found, messages
     found._loop.close()
 
 
 def test_worker_with_different_builder_code_gets_no_jobs_of_this_builder(scheduler):
-    found, said = scheduler
+    found, messages = scheduler
     report = cluster_messages.WorkerReport(
         "1.0 (abc)", "3.11", "host", 7, (("paint", (("code", "a"),)), ("bake", (("code", "c"),)))
     )
 
     assert [list(found._fit(report)) for _ in range(2)] == [["paint"], ["paint"]]
-    assert said == ["the worker on 'host' gets no jobs of builder 'bake': code is c on the worker and b on this machine"]
+    assert messages == ["the worker on 'host' gets no jobs of builder 'bake': code is c on the worker and b on this machine"]
 
 
 @pytest.mark.parametrize(("version", "python"), [("1.0 (abd)", "3.11"), ("1.0 (abc)", "3.12")])
 def test_worker_with_another_aptui_or_python_gets_no_jobs(scheduler, version, python):
-    found, said = scheduler
+    found, messages = scheduler
     toolchains = (("paint", (("code", "a"),)), ("bake", (("code", "b"),)))
 
     assert list(found._fit(cluster_messages.WorkerReport(version, python, "host", 7, toolchains))) == []
-    assert len(said) == 1
+    assert len(messages) == 1
 
 
 def test_program_version_covers_all_modules_that_jobs_use():

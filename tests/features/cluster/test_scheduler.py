@@ -60,7 +60,7 @@ class FakeClient:
         self.sent: list[FakeFuture] = []
         self.ran: list[tuple[Any, ...]] = []
         self.restarted: list[str] = []
-        self.heard_by: dict[str, Callable[[Any], None]] = {}
+        self.subscribers: dict[str, Callable[[Any], None]] = {}
         self.is_closed = False
 
     made: list[FakeClient]
@@ -79,8 +79,8 @@ class FakeClient:
     async def processing(self, workers: None) -> dict[str, list[str]]:
         return {}
 
-    def subscribe_topic(self, topic: str, hear: Callable[[Any], None]) -> None:
-        self.heard_by[topic] = hear
+    def subscribe_topic(self, topic: str, receive: Callable[[Any], None]) -> None:
+        self.subscribers[topic] = receive
 
     def submit(self, function: object, data: bytes, *, key: str, **_more: object) -> FakeFuture:
         future = FakeFuture(key, data)
@@ -107,13 +107,13 @@ class FakeClient:
         self.is_closed = True
 
 
-class Room:
+class Harness:
     """A `Scheduler` with a fake client."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.posted: list[tuple[int, int, bool]] = []
-        self.said: list[str] = []
+        self.messages: list[str] = []
         (folder / "assets").mkdir()
         (folder / "store").mkdir()
         setup = cluster_messages.ClusterSetup(program_version(), python_version(), (BUILDER,), (Platform("linux"),))
@@ -124,7 +124,7 @@ class Room:
             (str(folder / "assets"),),
             lambda task, result, stays: self.posted.append((task.order.run_key, result.outcome, stays)),
             lambda: None,
-            self.said.append,
+            self.messages.append,
         )
         self.wait_for_workers(2)
 
@@ -160,87 +160,87 @@ class Room:
 
 
 @pytest.fixture
-def room(tmp_path):
+def harness(tmp_path):
     FakeClient.made, others = [], set(threading.enumerate())
     with (
         mock.patch("distributed.Client", FakeClient),
         mock.patch("distributed.wait", lambda futures: asyncio.wait([each.answer for each in futures])),
         mock.patch.multiple(scheduler, _PULSE_S=0.01, _AGAIN_S=0.01, _MOST_AGAIN_S=0.01),
     ):
-        found = Room(tmp_path)
+        found = Harness(tmp_path)
         yield found
         found.scheduler.close()
     assert not any(thread.name == "aptui-cluster" for thread in threading.enumerate() if thread not in others)
 
 
-def test_cancelled_job_is_stopped_on_the_cluster_at_once(room):
-    future = room.send(1)
+def test_cancelled_job_is_stopped_on_the_cluster_at_once(harness):
+    future = harness.send(1)
 
-    room.scheduler.cancel([1])
-    room.wait_for_results()
-    until(lambda: room.client.ran, "a message to the workers", 10.0)
+    harness.scheduler.cancel([1])
+    harness.wait_for_results()
+    until(lambda: harness.client.ran, "a message to the workers", 10.0)
 
-    assert room.posted == [(1, Outcome.RETURNED, False)]
-    assert room.client.ran == [(cluster_task.cancel, [future.key], ["tcp://a:1", "tcp://b:1"])]
+    assert harness.posted == [(1, Outcome.RETURNED, False)]
+    assert harness.client.ran == [(cluster_task.cancel, [future.key], ["tcp://a:1", "tcp://b:1"])]
     assert future.is_released
 
 
-def test_running_jobs_are_stopped_on_the_cluster_when_the_engine_ends(room):
-    future = room.send(1)
+def test_running_jobs_are_stopped_on_the_cluster_when_the_engine_ends(harness):
+    future = harness.send(1)
 
-    room.scheduler.close()
+    harness.scheduler.close()
 
-    assert room.client.ran == [(cluster_task.cancel, [future.key], ["tcp://a:1", "tcp://b:1"])]
-    assert room.client.is_closed
-    assert not room.posted
-
-
-def test_job_that_kills_cluster_workers_is_lost_and_then_runs_locally(room):
-    future = room.send(1)
-
-    room.end(future, KilledWorker("job-1"))
-    room.wait_for_results()
-
-    assert room.posted == [(1, Outcome.LOST, True)]
-    assert any("the cluster did not run a job of" in text and "KilledWorker" in text for text in room.said)
+    assert harness.client.ran == [(cluster_task.cancel, [future.key], ["tcp://a:1", "tcp://b:1"])]
+    assert harness.client.is_closed
+    assert not harness.posted
 
 
-def test_time_limit_applies_on_the_cluster(room):
-    future = room.send(1)
+def test_job_that_kills_cluster_workers_is_lost_and_then_runs_locally(harness):
+    future = harness.send(1)
 
-    room.end(future, RunResult(1, Outcome.FAILED, "time limit of 60 s exceeded"))
-    room.wait_for_results()
+    harness.end(future, KilledWorker("job-1"))
+    harness.wait_for_results()
 
-    assert room.posted == [(1, Outcome.FAILED, False)]
-    assert room.scheduler.runs == {"tcp://a:1": 1}
+    assert harness.posted == [(1, Outcome.LOST, True)]
+    assert any("the cluster did not run a job of" in text and "KilledWorker" in text for text in harness.messages)
 
 
-def test_worker_that_left_is_reported_and_its_number_is_not_reused(room):
-    numbers = {address: worker.number for address, worker in room.scheduler.workers.items()}
+def test_time_limit_applies_on_the_cluster(harness):
+    future = harness.send(1)
 
-    room.client.workers = {"tcp://b:1": 2, "tcp://c:1": 2}
-    until(lambda: "tcp://c:1" in room.scheduler.workers and "tcp://a:1" not in room.scheduler.workers, "other workers", 10.0)
+    harness.end(future, RunResult(1, Outcome.FAILED, "time limit of 60 s exceeded"))
+    harness.wait_for_results()
+
+    assert harness.posted == [(1, Outcome.FAILED, False)]
+    assert harness.scheduler.runs == {"tcp://a:1": 1}
+
+
+def test_worker_that_left_is_reported_and_its_number_is_not_reused(harness):
+    numbers = {address: worker.number for address, worker in harness.scheduler.workers.items()}
+
+    harness.client.workers = {"tcp://b:1": 2, "tcp://c:1": 2}
+    until(lambda: "tcp://c:1" in harness.scheduler.workers and "tcp://a:1" not in harness.scheduler.workers, "other workers", 10.0)
 
     lost = numbers["tcp://a:1"]
-    assert f"workers have left the cluster: {lost} on 'box'; 2 are left" in room.said
-    assert room.scheduler.workers["tcp://b:1"].number == numbers["tcp://b:1"]
-    assert room.scheduler.workers["tcp://c:1"].number not in numbers.values()
+    assert f"workers have left the cluster: {lost} on 'box'; 2 are left" in harness.messages
+    assert harness.scheduler.workers["tcp://b:1"].number == numbers["tcp://b:1"]
+    assert harness.scheduler.workers["tcp://c:1"].number not in numbers.values()
 
 
-def test_lost_scheduler_returns_all_jobs_and_is_reconnected(room):
-    room.send(1)
+def test_lost_scheduler_returns_all_jobs_and_is_reconnected(harness):
+    harness.send(1)
 
-    room.client.status = "closed"
-    room.wait_for_results()
+    harness.client.status = "closed"
+    harness.wait_for_results()
     until(lambda: len(FakeClient.made) > 1, "another connection", 10.0)
-    room.wait_for_workers(2)
+    harness.wait_for_workers(2)
 
-    assert room.posted == [(1, Outcome.RETURNED, False)]
-    assert len([text for text in room.said if "jobs run on this machine instead" in text]) == 1
-    assert room.scheduler.is_connected
+    assert harness.posted == [(1, Outcome.RETURNED, False)]
+    assert len([text for text in harness.messages if "jobs run on this machine instead" in text]) == 1
+    assert harness.scheduler.is_connected
 
 
-def test_jobs_of_a_hanging_scheduler_connection_are_returned(room):
+def test_jobs_of_a_hanging_scheduler_connection_are_returned(harness):
     """Dask's client may try to connect forever, so waiting for its closing and its answers has a timeout."""
     is_over = threading.Event()
 
@@ -249,72 +249,72 @@ def test_jobs_of_a_hanging_scheduler_connection_are_returned(room):
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.02)
 
-    room.send(1)
+    harness.send(1)
     with mock.patch.multiple(scheduler, _CLOSE_S=0.05, _PULSE_LIMIT_S=0.05, RECONNECT_TIMEOUT_S=0.2):
-        room.client.close = room.client.identity = never
-        room.wait_for_results()
+        harness.client.close = harness.client.identity = never
+        harness.wait_for_results()
         until(lambda: len(FakeClient.made) > 1, "another connection", 10.0)
-        room.wait_for_workers(2)
+        harness.wait_for_workers(2)
         is_over.set()
 
-    assert room.posted == [(1, Outcome.RETURNED, False)]
+    assert harness.posted == [(1, Outcome.RETURNED, False)]
 
 
-def test_job_runs_locally_after_all_its_workers_were_lost_twice(room):
-    room.send(1)
-    room.client.workers = {"tcp://c:1": 2}
-    room.wait_for_results()
-    room.wait_for_workers(1)
-    room.send(1)
-    room.client.workers = {"tcp://d:1": 2}
-    room.wait_for_results(2)
+def test_job_runs_locally_after_all_its_workers_were_lost_twice(harness):
+    harness.send(1)
+    harness.client.workers = {"tcp://c:1": 2}
+    harness.wait_for_results()
+    harness.wait_for_workers(1)
+    harness.send(1)
+    harness.client.workers = {"tcp://d:1": 2}
+    harness.wait_for_results(2)
 
-    assert room.posted == [(1, Outcome.RETURNED, False), (1, Outcome.LOST, True)]
-
-
-def test_dask_retries_a_job_while_one_of_its_workers_remains(room):
-    future = room.send(1)
-    before = room.scheduler.workers
-    room.client.workers = {"tcp://b:1": 2, "tcp://c:1": 2}
-    until(lambda: room.scheduler.workers.keys() != before.keys(), "another worker", 10.0)
-
-    room.end(future, RunResult(1, Outcome.CANCELLED))
-    room.wait_for_results()
-
-    assert room.posted == [(1, Outcome.CANCELLED, False)]
+    assert harness.posted == [(1, Outcome.RETURNED, False), (1, Outcome.LOST, True)]
 
 
-def test_cluster_worker_without_a_nanny_cannot_be_restarted(room):
-    room.scheduler.restart("tcp://a:1")
-    room.scheduler.restart("tcp://b:1")
-    until(lambda: room.said, "the report that the worker was not restarted", 10.0)
+def test_dask_retries_a_job_while_one_of_its_workers_remains(harness):
+    future = harness.send(1)
+    before = harness.scheduler.workers
+    harness.client.workers = {"tcp://b:1": 2, "tcp://c:1": 2}
+    until(lambda: harness.scheduler.workers.keys() != before.keys(), "another worker", 10.0)
 
-    assert room.client.restarted == ["tcp://a:1"]
-    assert "was not restarted: ValueError: Restarting workers requires a nanny" in room.said[0]
+    harness.end(future, RunResult(1, Outcome.CANCELLED))
+    harness.wait_for_results()
+
+    assert harness.posted == [(1, Outcome.CANCELLED, False)]
 
 
-def test_answer_received_as_an_announcement_is_not_fetched_again(room):
-    future = room.send(1)
+def test_cluster_worker_without_a_nanny_cannot_be_restarted(harness):
+    harness.scheduler.restart("tcp://a:1")
+    harness.scheduler.restart("tcp://b:1")
+    until(lambda: harness.messages, "the report that the worker was not restarted", 10.0)
+
+    assert harness.client.restarted == ["tcp://a:1"]
+    assert "was not restarted: ValueError: Restarting workers requires a nanny" in harness.messages[0]
+
+
+def test_answer_received_as_an_announcement_is_not_fetched_again(harness):
+    future = harness.send(1)
     task = cluster_messages.decode(future.data, cluster_messages.Task)
     manifest = b"i" + cluster_messages.encode(cluster_messages.TaskAnswer(RunResult(1, Outcome.CANCELLED), address="tcp://b:1"))
 
-    room.client.loop.call_soon_threadsafe(room.client.heard_by[task.topic], (0.0, (task.name, manifest)))
-    room.wait_for_results()
+    harness.client.loop.call_soon_threadsafe(harness.client.subscribers[task.topic], (0.0, (task.name, manifest)))
+    harness.wait_for_results()
 
-    assert room.posted == [(1, Outcome.CANCELLED, False)]
+    assert harness.posted == [(1, Outcome.CANCELLED, False)]
     assert not future.answer.done()
     assert future.is_released
 
 
-def test_announcements_of_other_tasks_are_ignored(room):
-    future = room.send(1)
+def test_announcements_of_other_tasks_are_ignored(harness):
+    future = harness.send(1)
     topic = cluster_messages.decode(future.data, cluster_messages.Task).topic
 
-    room.client.loop.call_soon_threadsafe(room.client.heard_by[topic], (0.0, ("aptui-0123-job-1", b"")))
-    room.end(future, RunResult(1, Outcome.CANCELLED))
-    room.wait_for_results()
+    harness.client.loop.call_soon_threadsafe(harness.client.subscribers[topic], (0.0, ("aptui-0123-job-1", b"")))
+    harness.end(future, RunResult(1, Outcome.CANCELLED))
+    harness.wait_for_results()
 
-    assert room.posted == [(1, Outcome.CANCELLED, False)]
+    assert harness.posted == [(1, Outcome.CANCELLED, False)]
 
 
 pytest.importorskip("distributed")

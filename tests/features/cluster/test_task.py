@@ -33,7 +33,7 @@ class FakeBench:
         self.cancelled.append(key)
 
 
-class Room:
+class Harness:
     """A cluster worker's state with its own bench, and one task for it."""
 
     def __init__(self, folder: Path) -> None:
@@ -66,8 +66,8 @@ class Room:
 
 
 @pytest.fixture
-def room(tmp_path):
-    found, state = Room(tmp_path), cluster_task._WorkerState()
+def harness(tmp_path):
+    found, state = Harness(tmp_path), cluster_task._WorkerState()
     with (
         mock.patch.object(cluster_task, "_state", state),
         mock.patch.object(state, "store", return_value=found.store),
@@ -78,40 +78,40 @@ def room(tmp_path):
         assert not list(Path(found.bench.jobs).iterdir())
 
 
-def test_cluster_task_runs_in_the_folder_of_its_files(room):
-    result = room.run()
+def test_cluster_task_runs_in_the_folder_of_its_files(harness):
+    result = harness.run()
 
     assert (result.run_key, result.outcome) == (7, Outcome.SUCCEEDED)
-    assert room.bench.orders[0].root.startswith(room.bench.jobs)
+    assert harness.bench.orders[0].root.startswith(harness.bench.jobs)
 
 
-def test_cluster_task_cancelled_before_its_start_does_not_run(room):
+def test_cluster_task_cancelled_before_its_start_does_not_run(harness):
     cluster_task.cancel(["another", "job-7"])
 
-    assert room.run().outcome == Outcome.CANCELLED
-    assert not room.bench.orders
+    assert harness.run().outcome == Outcome.CANCELLED
+    assert not harness.bench.orders
 
 
-def test_cluster_task_cancelled_while_fetching_files_does_not_run(room):
-    get_blob = room.store.get_blob
+def test_cluster_task_cancelled_while_fetching_files_does_not_run(harness):
+    get_blob = harness.store.get_blob
 
     def slow(digest: str, target: str, size: int) -> bool:
         cluster_task.cancel(["job-7"])
         return get_blob(digest, target, size)
 
-    with mock.patch.object(room.store, "get_blob", slow):
-        assert room.run().outcome == Outcome.CANCELLED
-    assert not room.bench.orders
+    with mock.patch.object(harness.store, "get_blob", slow):
+        assert harness.run().outcome == Outcome.CANCELLED
+    assert not harness.bench.orders
 
 
-def test_cluster_task_cancelled_at_its_start_is_killed(room):
-    room.bench.during = lambda: cluster_task.cancel(["job-7"])
+def test_cluster_task_cancelled_at_its_start_is_killed(harness):
+    harness.bench.during = lambda: cluster_task.cancel(["job-7"])
 
-    assert room.run().outcome == Outcome.CANCELLED
-    assert room.bench.cancelled == [41]
+    assert harness.run().outcome == Outcome.CANCELLED
+    assert harness.bench.cancelled == [41]
 
 
-def test_cluster_worker_stores_a_limited_number_of_cancelled_task_names(room):
+def test_cluster_worker_stores_a_limited_number_of_cancelled_task_names(harness):
     cluster_task.cancel([f"job-{number}" for number in range(5000)])
 
     assert len(cluster_task._state.unwanted) <= cluster_task._MOST_UNWANTED

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 from live_project import LiveProject
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 from aptui import __version__
 from aptui.features.gateway.access import tokens
@@ -103,7 +103,7 @@ class Garden:
         return self.project.write(f"assets/{name}", text)
 
     def ready(self, client: Client, term: str) -> Any:
-        return client.ask(WaitReady(term=term), PATIENCE_S)
+        return client.ask(WaitReady(term=term), TIMEOUT_S)
 
     def rest(self) -> None:
         """Open the gate, restore the files and wait for all jobs.
@@ -115,7 +115,7 @@ class Garden:
             path, data = self.before.popitem()
             path.unlink(missing_ok=True) if data is None else path.write_bytes(data)
         with EngineClient.connect(places.socket_path(self.cache), kind="test") as engine:
-            engine.ask(port.Settle(), PATIENCE_S)
+            engine.ask(port.Settle(), TIMEOUT_S)
         until(lambda: self.project.is_idle, "all jobs have ended")
 
     def end_clients(self) -> None:
@@ -134,14 +134,14 @@ def garden(root: Path, settings: str = SETTINGS, files: dict[str, str] | None = 
         for name, text in (files or {}).items():
             project.write(f"assets/{name}", text)
         with project.running() as live:
-            live.server = LinkServer(places.socket_path(project.cache), live.selector, project.desk, version=__version__)
+            live.server = LinkServer(places.socket_path(project.cache), live.selector, project.handler, version=__version__)
             live.server.listen()
             thread = threading.Thread(target=live.run)
             thread.start()
             try:
                 with served(project, Path(state, "aptui", "tokens.json")) as gateway:
                     there = Garden(project, gateway, gate)
-                    until(lambda: gateway.room.engine.is_here, "the gateway has connected to the engine")
+                    until(lambda: gateway.context.engine.is_here, "the gateway has connected to the engine")
                     try:
                         yield there
                     finally:
@@ -152,15 +152,15 @@ def garden(root: Path, settings: str = SETTINGS, files: dict[str, str] | None = 
                 thread.join()
 
 
-def hear(client: Client, is_it: Callable[[Any], object]) -> Any:
+def receive(client: Client, is_it: Callable[[Any], object]) -> Any:
     """Return the first notification for which `is_it` returns true."""
-    deadline = time.monotonic() + PATIENCE_S
-    heard = []
+    deadline = time.monotonic() + TIMEOUT_S
+    received = []
     while (left := deadline - time.monotonic()) > 0:
         found = client.next_notice(left)
         if found is None:
             break
-        heard.append(found.notice)
+        received.append(found.notice)
         if is_it(found.notice):
             return found.notice
-    raise AssertionError(f"waited in vain among {heard[-20:]}")
+    raise AssertionError(f"waited in vain among {received[-20:]}")

@@ -39,7 +39,7 @@ class Served:
     token: str
     token_file: Path
     loop: asyncio.AbstractEventLoop
-    room: Any
+    context: Any
 
     def ask(self, method: str, path: str, body: bytes | None = None, /, **headers: str) -> Reply:
         """Send a request on a new connection; `_` in names of headers is replaced by `-`, and `Authorization=""` sends none."""

@@ -40,7 +40,7 @@ def changes(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, A
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def told(records: list[dict[str, Any]]) -> list[tuple[str, str, bool]]:
+def entries_of(records: list[dict[str, Any]]) -> list[tuple[str, str, bool]]:
     return [(each["kind"], each["name"], each.get("removed", False)) for each in records if "name" in each]
 
 
@@ -51,7 +51,7 @@ def test_complete_change_list_ends_with_the_number_for_the_next_request(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     *listed, end = changes(capsys)
-    assert told(listed) == told(changes(capsys, "--since", "0")) == ALL_OF_A
+    assert entries_of(listed) == entries_of(changes(capsys, "--since", "0")) == ALL_OF_A
     assert end["kind"] == "listed"
 
     project.write("assets/b.txt", "b")
@@ -59,7 +59,7 @@ def test_complete_change_list_ends_with_the_number_for_the_next_request(
     project.engine_run()
 
     news = changes(capsys, "--since", str(end["seq"]))
-    assert sorted(told(news)) == [
+    assert sorted(entries_of(news)) == [
         ("product", "linux/a.txt", True), ("product", "linux/b.txt", False), ("source", "A.txt", True), ("source", "b.txt", False),
     ]  # fmt: skip
     numbers = [each["seq"] for each in news]
@@ -115,16 +115,16 @@ def test_follow_option_prints_later_runs_and_a_recreated_cache(project: Project)
     with subprocess.Popen(words, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": root}) as follower:
         assert follower.stdout is not None
 
-        def hear() -> dict[str, Any]:
+        def receive() -> dict[str, Any]:
             assert follower.stdout is not None
             return dict(json.loads(follower.stdout.readline()))
 
-        assert [hear()["kind"] for _ in range(3)] == ["source", "product", "listed"]
+        assert [receive()["kind"] for _ in range(3)] == ["source", "product", "listed"]
         project.write("assets/b.txt", "b")
         project.engine_run()
-        assert {hear()["name"] for _ in range(2)} == {"b.txt", "linux/b.txt"}
+        assert {receive()["name"] for _ in range(2)} == {"b.txt", "linux/b.txt"}
 
         project.delete("Cache")
         project.engine_run()
-        assert hear()["kind"] == "resync"
+        assert receive()["kind"] == "resync"
         follower.kill()

@@ -60,12 +60,12 @@ def test_watch_prints_notifications_with_times(there: Garden, client, capsys: py
             there.write("seen.txt", "seen")
             until(is_seen, "notifications of both platforms")
         finally:
-            for session in there.served.room.sessions:
+            for session in there.served.context.sessions:
                 if session.hello.client == "aptui client":
                     asyncio.run_coroutine_threadsafe(session.close(1008, "over"), there.served.loop).result()
 
     thread = threading.Thread(target=change_then_end)
-    hello_callbacks = there.served.room.sessions.hello_callbacks
+    hello_callbacks = there.served.context.sessions.hello_callbacks
     hello_callbacks.append(lambda session: session.hello.client == "aptui client" and thread.start())
     assert client("watch", "--notices", "asset_changed") == 2  # Exit code 2 means that the connection ended.
     thread.join()
@@ -148,9 +148,9 @@ def test_tokens_are_added_listed_and_revoked(
     assert ask("ping") == 3
     assert "does not accept this token" in capsys.readouterr().err
     assert main.main(["token", "add", "guest", "--days", "0.5"]) == 0
-    said = capsys.readouterr()
-    assert len(said.out.split()) == 1, "the output is only the token"
-    assert "not shown again" in said.err
+    output = capsys.readouterr()
+    assert len(output.out.split()) == 1, "the output is only the token"
+    assert "not shown again" in output.err
     assert main.main(["token", "list"]) == 0
     assert " until " in capsys.readouterr().out
     for words in (["add", "x", "--scopes", "fly"], ["add"], ["revoke", "nobody"], ["add", "x", "--days", "0"]):

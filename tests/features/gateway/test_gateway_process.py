@@ -170,12 +170,12 @@ def test_editing_a_list_on_the_screen_writes_yaml_and_keeps_clients(home: Served
         with EngineClient.connect(str(socket_file)) as person:
             return person.ask(request, 10)
 
-    def said() -> dict[str, object]:
+    def answer() -> dict[str, object]:
         return json.loads(home.run("config", "--json").stdout)["serve"]
 
     home.wait(lambda: ask(port.Connections())["gateway"])
     ask(OrderPeers(PeerOrder(PeerAction.REJECT, entry="1.2.3.4")))
-    home.wait(lambda: said()["rejected"] == ["1.2.3.4"])
+    home.wait(lambda: answer()["rejected"] == ["1.2.3.4"])
     text = (home.project / "aptui.yaml").read_text()
     home.configure(text.replace('"1.2.3.4"', '"1.2.3.4", 9.9.9.9'))
 

@@ -43,27 +43,27 @@ def test_every_message_record_has_a_description() -> None:
 
 
 def test_request_is_unchanged_after_encoding_and_decoding() -> None:
-    said = wire_records.AssetStatus(platform="linux", term="Grünes Gras.png", match=Match.EXACT, fence=False)
+    message = wire_records.AssetStatus(platform="linux", term="Grünes Gras.png", match=Match.EXACT, fence=False)
 
-    assert wire_codec.decode_request(wire_codec.encode_request(7, said)) == (7, "asset_status", said)
+    assert wire_codec.decode_request(wire_codec.encode_request(7, message)) == (7, "asset_status", message)
 
 
 def test_notifications_are_unchanged_after_encoding_and_decoding() -> None:
     asset = Asset("{U}:1", "linux", "a.png", "{T}", 3, "00", (("{V}:2", 1),), ("{U}:9",))
-    told = [wire_records.AssetChanged(asset), wire_records.CriticalReady("linux")]
+    sent = [wire_records.AssetChanged(asset), wire_records.CriticalReady("linux")]
 
-    said = wire_codec.decode_message(wire_codec.encode_notices(3, 9, told))
+    message = wire_codec.decode_message(wire_codec.encode_notices(3, 9, sent))
 
-    assert (said.epoch, said.seq) == (3, 9)
-    assert [wire_codec.record_of(each) for each in said.notices] == told
+    assert (message.epoch, message.seq) == (3, 9)
+    assert [wire_codec.record_of(each) for each in message.notices] == sent
 
 
 def test_unknown_fields_and_notifications_are_ignored() -> None:
-    said = wire_codec.decode_message(
+    message = wire_codec.decode_message(
         '{"epoch": 1, "seq": 2, "new": 1, "notices": [{"notice": "critical_ready", "platform": "p", "new": 1}]}'
     )
 
-    assert wire_codec.record_of(said.notices[0]) == wire_records.CriticalReady("p")
+    assert wire_codec.record_of(message.notices[0]) == wire_records.CriticalReady("p")
     assert wire_codec.record_of({"notice": "something_new"}) is None
 
 
@@ -104,8 +104,8 @@ def test_published_document_has_every_http_address(tmp_path: Path) -> None:
     made = documents.http_document()
     assert json.loads((dirs.data_dir() / "config" / documents.HTTP_FILE).read_text()) == made
 
-    room = gateway.build_parts(load.load(Project(tmp_path / "p", PLAIN).root), token_file=tmp_path / "tokens.json")
-    routes = {resource.canonical for resource in gateway.build_app(room).router.resources()}
+    context = gateway.build_parts(load.load(Project(tmp_path / "p", PLAIN).root), token_file=tmp_path / "tokens.json")
+    routes = {resource.canonical for resource in gateway.build_app(context).router.resources()}
 
     assert {address.route for address in documents.addresses()} == routes
     assert all(operation["summary"] for path in made["paths"].values() for operation in path.values())

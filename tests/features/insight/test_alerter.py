@@ -32,20 +32,20 @@ def progress(*, waiting: int) -> Progress:
     return Progress(0, 0, 0, 0, waiting, 0, 0, 0, is_scanning=False)
 
 
-class Room:
+class Harness:
     """An alerter whose programs are not run; their digests are recorded."""
 
-    def __init__(self, folder: Path, *said: Alert, failing: tuple[int | str, ...] = (), quiet_s: float = LONG_S) -> None:
-        self.now, self.said = 100.0, [""]
-        self.said.clear()
+    def __init__(self, folder: Path, *alerts: Alert, failing: tuple[int | str, ...] = (), quiet_s: float = LONG_S) -> None:
+        self.now, self.messages = 100.0, [""]
+        self.messages.clear()
         self.terminal = io.StringIO()
-        settings = AlertSettings(said, quiet_s)
+        settings = AlertSettings(alerts, quiet_s)
         config: Any = SimpleNamespace(on=settings, name="game", project_dir=folder, cache_dir=folder, sandbox="auto")
-        self.alerter = Alerter(lambda: config, failing, self.said.append, self.terminal, lambda: self.now)
+        self.alerter = Alerter(lambda: config, failing, self.messages.append, self.terminal, lambda: self.now)
 
 
 @pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     monkeypatch.setattr(alerter, "_run_program", lambda _alert, digest: found.append(digest))
     return found
@@ -54,13 +54,13 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 ALL = tuple(Alert(event, ("tell",)) for event in ("failed", "mended", "idle"))
 
 
-def test_many_failures_are_sent_as_one_digest_with_the_first_names(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
-    room = Room(tmp_path, ALL[0])
+def test_many_failures_are_sent_as_one_digest_with_the_first_names(tmp_path: Path, sent: list[dict[str, Any]]) -> None:
+    harness = Harness(tmp_path, ALL[0])
     for number in range(1, 51):
-        room.alerter(job(number))
-    room.alerter.close()
+        harness.alerter(job(number))
+    harness.alerter.close()
 
-    (digest,) = heard
+    (digest,) = sent
     assert digest["text"] == "game: 50 jobs failed: 1.png, 2.png, 3.png and 47 more"
     assert (digest["count"], len(digest["jobs"])) == (50, alerter.LISTED)
     assert digest["jobs"][0] == {
@@ -68,74 +68,74 @@ def test_many_failures_are_sent_as_one_digest_with_the_first_names(tmp_path: Pat
     }  # fmt: skip
 
 
-def test_only_new_failures_and_recoveries_are_sent(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
-    room = Room(tmp_path, *ALL, failing=(1, 2, "a.py"))
+def test_only_new_failures_and_recoveries_are_sent(tmp_path: Path, sent: list[dict[str, Any]]) -> None:
+    harness = Harness(tmp_path, *ALL, failing=(1, 2, "a.py"))
     for notice in (job(1), job(2, "completed"), job(0, "completed", "a.py"), job(3, "completed")):
-        room.alerter(notice)
-    room.alerter.close(has_rested=True)
+        harness.alerter(notice)
+    harness.alerter.close(has_rested=True)
 
-    assert [(digest["event"], digest["count"]) for digest in heard] == [("mended", 2), ("idle", 4)]
-    assert heard[1]["text"] == "game: all work is done; 4 jobs ran, 1 failed"
+    assert [(digest["event"], digest["count"]) for digest in sent] == [("mended", 2), ("idle", 4)]
+    assert sent[1]["text"] == "game: all work is done; 4 jobs ran, 1 failed"
 
 
-def test_job_that_recovers_at_once_or_is_deleted_causes_no_alert(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
-    room = Room(tmp_path, *ALL[:2], failing=(3,))
+def test_job_that_recovers_at_once_or_is_deleted_causes_no_alert(tmp_path: Path, sent: list[dict[str, Any]]) -> None:
+    harness = Harness(tmp_path, *ALL[:2], failing=(3,))
     for notice in (job(1), job(1, "completed"), job(2), job(2, ""), job(3, "")):
-        room.alerter(notice)
-    room.alerter.close()
+        harness.alerter(notice)
+    harness.alerter.close()
 
-    assert heard == []
-
-
-def test_alert_digest_is_sent_when_idle_or_after_a_quiet_period(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
-    room = Room(tmp_path, *ALL)
-    room.alerter(progress(waiting=5))
-    room.alerter(job(1))
-
-    assert room.alerter._wait_s() == LONG_S
-    room.now += LONG_S / 2
-    assert room.alerter._wait_s() == LONG_S / 2
-    with room.alerter._changed:
-        room.alerter._is_at_rest = True
-        assert (room.alerter._wait_s() or 0) < 0
-        room.alerter._sent_s = room.now - 10
-        assert room.alerter._wait_s() == LONG_S - 10
-    assert heard == []
-    room.alerter.close()
+    assert sent == []
 
 
-def test_alert_about_the_end_of_work_is_sent_only_after_long_work(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
-    room = Room(tmp_path, ALL[2])
+def test_alert_digest_is_sent_when_idle_or_after_a_quiet_period(tmp_path: Path, sent: list[dict[str, Any]]) -> None:
+    harness = Harness(tmp_path, *ALL)
+    harness.alerter(progress(waiting=5))
+    harness.alerter(job(1))
+
+    assert harness.alerter._wait_s() == LONG_S
+    harness.now += LONG_S / 2
+    assert harness.alerter._wait_s() == LONG_S / 2
+    with harness.alerter._changed:
+        harness.alerter._is_at_rest = True
+        assert (harness.alerter._wait_s() or 0) < 0
+        harness.alerter._sent_s = harness.now - 10
+        assert harness.alerter._wait_s() == LONG_S - 10
+    assert sent == []
+    harness.alerter.close()
+
+
+def test_alert_about_the_end_of_work_is_sent_only_after_long_work(tmp_path: Path, sent: list[dict[str, Any]]) -> None:
+    harness = Harness(tmp_path, ALL[2])
     for seconds in (1, 2 * LONG_S):
-        room.alerter(progress(waiting=1))
-        room.alerter(job(1, "completed"))
-        room.now += seconds
-        room.alerter(progress(waiting=0))
-    room.alerter.close()
+        harness.alerter(progress(waiting=1))
+        harness.alerter(job(1, "completed"))
+        harness.now += seconds
+        harness.alerter(progress(waiting=0))
+    harness.alerter.close()
 
-    assert [digest["count"] for digest in heard] == [1]
+    assert [digest["count"] for digest in sent] == [1]
 
 
 def test_alerter_without_alerts_starts_no_thread(tmp_path: Path) -> None:
-    room = Room(tmp_path)
-    room.alerter(job(1))
-    room.alerter.close(has_rested=True)
+    harness = Harness(tmp_path)
+    harness.alerter(job(1))
+    harness.alerter.close(has_rested=True)
 
-    assert room.alerter._thread is None
-    assert not room.alerter._failing
+    assert harness.alerter._thread is None
+    assert not harness.alerter._failing
 
 
 @pytest.mark.real
 def test_alert_program_gets_the_digest_without_a_shell(tmp_path: Path) -> None:
     code = "import os,sys; open('told','w').write(sys.stdin.read()+os.environ['APTUI_EVENT']+sys.argv[1])"
-    room = Room(tmp_path, Alert("failed", (sys.executable, "-c", code, "$HOME; x")))
-    room.alerter(job(1))
-    room.alerter.close()
+    harness = Harness(tmp_path, Alert("failed", (sys.executable, "-c", code, "$HOME; x")))
+    harness.alerter(job(1))
+    harness.alerter.close()
 
     text = (tmp_path / "told").read_text()
     assert text.endswith("}failed$HOME; x")
     assert json.loads(text.removesuffix("failed$HOME; x"))["count"] == 1
-    assert room.said == []
+    assert harness.messages == []
 
 
 @pytest.mark.real
@@ -144,16 +144,16 @@ def test_failing_alert_program_is_reported_once(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(alerter, "PROGRAM_LIMIT_S", 0.05)
     wrong = [Alert("failed", ("./nothing-here",), desktop=True), Alert("failed", ("/bin/sh", "-c", "exit 7"))]
     slow = Alert("failed", ("/bin/sh", "-c", "while :; do :; done"))
-    room = Room(tmp_path, *wrong, slow)
+    harness = Harness(tmp_path, *wrong, slow)
     digest = {"event": "failed", "text": "x", "folder": str(tmp_path)}
-    room.alerter._send(digest)
-    room.alerter._send(digest)
+    harness.alerter._send(digest)
+    harness.alerter._send(digest)
 
-    assert len(room.said) == 4
-    assert "No such file" in room.said[0]
-    assert room.said[1] == "on.failed.desktop: the program 'notify-send' is not installed"
-    assert room.said[2].endswith("ended with exit code 7")
-    assert "was stopped" in room.said[3]
+    assert len(harness.messages) == 4
+    assert "No such file" in harness.messages[0]
+    assert harness.messages[1] == "on.failed.desktop: the program 'notify-send' is not installed"
+    assert harness.messages[2].endswith("ended with exit code 7")
+    assert "was stopped" in harness.messages[3]
 
 
 class Hook(http.server.BaseHTTPRequestHandler):
@@ -184,22 +184,22 @@ def hook() -> Iterator[str]:
 
 @pytest.mark.real
 def test_webhook_gets_the_digest_and_its_redirect_is_not_followed(tmp_path: Path, hook: str) -> None:
-    room = Room(tmp_path, Alert("failed", webhook=f"{hook}/x?a=b"), Alert("failed", webhook=f"{hook}/elsewhere"))
-    room.alerter(job(1))
-    room.alerter.close()
+    harness = Harness(tmp_path, Alert("failed", webhook=f"{hook}/x?a=b"), Alert("failed", webhook=f"{hook}/elsewhere"))
+    harness.alerter(job(1))
+    harness.alerter.close()
 
     assert [path for path, _ in Hook.got] == ["/x?a=b", "/elsewhere"]
     assert json.loads(Hook.got[0][1])["text"] == "game: 1 job failed: 1.png"
-    assert room.said == ["on.failed.webhook: '127.0.0.1' answered 302 Found"]
+    assert harness.messages == ["on.failed.webhook: '127.0.0.1' answered 302 Found"]
 
 
 def test_escape_sequences_in_names_do_not_reach_the_terminal_with_the_bell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alerter.printing, "is_terminal", lambda _stream: True)
-    room = Room(tmp_path, Alert("failed", bell=True))
-    room.alerter(job(1, name="a;\x1b[31m\x07.png"))
-    room.alerter.close()
+    harness = Harness(tmp_path, Alert("failed", bell=True))
+    harness.alerter(job(1, name="a;\x1b[31m\x07.png"))
+    harness.alerter.close()
 
-    text = room.terminal.getvalue()
+    text = harness.terminal.getvalue()
     assert text.startswith("\a\x1b]9;game: 1 job failed: a,")
     assert text.count("\x1b") == 1
     assert text.count("\a") == 2

@@ -19,11 +19,11 @@ STATUS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def parsed(told: str) -> dict[str, str]:
+def parsed(exposition: str) -> dict[str, str]:
     """Return {name and labels: value}; check that each line is valid and that each name has one type line before its values."""
     found: dict[str, str] = {}
     kinds: set[str] = set()
-    *lines, end, nothing = told.split("\n")
+    *lines, end, nothing = exposition.split("\n")
     assert (end, nothing) == ("# EOF", "")
     for line in lines:
         if line.startswith("# TYPE "):

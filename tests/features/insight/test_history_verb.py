@@ -67,7 +67,7 @@ def test_history_compares_the_earlier_of_two_sessions_with_the_later(run: Run) -
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("9",), "there is no session '9'; sessions 1 to 2 are stored"),
         (("yesterday",), "'yesterday' is not a session"),
@@ -76,8 +76,8 @@ def test_history_compares_the_earlier_of_two_sessions_with_the_later(run: Run) -
         (("--limit", "x"), "invalid int value"),
     ],
 )
-def test_history_refuses_an_unknown_session(run: Run, words: tuple[str, ...], said: str) -> None:
+def test_history_refuses_an_unknown_session(run: Run, words: tuple[str, ...], message: str) -> None:
     code, out, err = run("history", *words)
 
     assert (code, out) == (3, "")
-    assert said in err
+    assert message in err

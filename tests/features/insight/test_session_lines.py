@@ -21,8 +21,8 @@ from tests.features.insight.test_comparing import NOW
 from tests.store.conftest import Store, edge_row, job_row, product_row, source_row
 from tests.store.queries.test_session_history import job, run_row, session_row
 from tests.tui.database import database
-from tests.tui.jobs_room import in_jobs
-from tests.tui.shell_room import SMALL, text, until
+from tests.tui.jobs_harness import in_jobs
+from tests.tui.shell_harness import SMALL, text, until
 
 WIDTHS = (80, 140)
 
@@ -44,7 +44,7 @@ def night(store: Store, *_: object) -> None:
     store.put(put_session=[session_row(NOW + 1000, NOW + 3000, kind="checkout", detail="\x1b[31ma → b")])
 
 
-def said(lines: list[Parts]) -> list[str]:
+def texts_of(lines: list[Parts]) -> list[str]:
     return ["".join(part.text for part in parts) for parts in lines]
 
 
@@ -52,7 +52,7 @@ def said(lines: list[Parts]) -> list[str]:
 def test_history_sheet_lists_the_sessions(store: Store, width: int) -> None:
     night(store)
 
-    listed = said(history(store.reader(), [], str, width))
+    listed = texts_of(history(store.reader(), [], str, width))
 
     assert [line.split()[0] for line in listed if line[:6].strip().isdigit()] == ["2", "1"]
     assert "checkout: " in listed[2]
@@ -64,10 +64,10 @@ def test_history_sheet_shows_one_session_or_the_comparison_of_two_sessions(store
     night(store)
     reader = store.reader()
 
-    one = said(history(reader, ["last"], lambda _uuid: "image", 80))
+    one = texts_of(history(reader, ["last"], lambda _uuid: "image", 80))
     assert " Failed" in one
     assert any("0.9 s" in line and "2.png@linux:Image  image" in line for line in one)
-    both = said(history(reader, ["2", "1"], str, 80))
+    both = texts_of(history(reader, ["2", "1"], str, 80))
     at = both.index(" Began to fail (1)")
     assert "1.png@linux" in both[at + 1]
     assert any("9.0 times" in line and "2.png" in line for line in both)
@@ -83,11 +83,11 @@ def test_timeline_has_a_row_for_each_lane(store: Store, width: int) -> None:
 
     lines = time_line(store.reader(), [], str, width)
 
-    rows = [line for line in said(lines) if line.startswith(" lane")]
+    rows = [line for line in texts_of(lines) if line.startswith(" lane")]
     assert len(rows) == 2
     assert all(len(row) <= width for row in rows)
     assert sum("█" in row for row in rows) == 1
-    texts = said(lines)
+    texts = texts_of(lines)
     assert next(at for at, line in enumerate(texts) if "Critical path" in line) < texts.index(rows[0])
     assert any(part.role == "failed" for parts in lines for part in parts)
 
@@ -96,8 +96,8 @@ def test_size_sheet_lists_sizes_with_bars(store: Store) -> None:
     night(store)
     reader = store.reader()
 
-    assert any(line.startswith(" linux") and "█" in line for line in said(sizes_lines(reader, ["platform"], str, 80)))
-    assert any("+10 B" in line for line in said(sizes_lines(reader, ["builder", "1"], lambda _uuid: "image", 80)))
+    assert any(line.startswith(" linux") and "█" in line for line in texts_of(sizes_lines(reader, ["platform"], str, 80)))
+    assert any("+10 B" in line for line in texts_of(sizes_lines(reader, ["builder", "1"], lambda _uuid: "image", 80)))
 
 
 def test_checks_sheet_lists_checks_with_their_findings(store: Store) -> None:
@@ -107,18 +107,18 @@ def test_checks_sheet_lists_checks_with_their_findings(store: Store) -> None:
 
     lines = check_lines(config, store.reader(), [], str, 80)
 
-    assert said(lines)[1].startswith(" small  fail  ")
-    assert any(", wanted: < 5" in line for line in said(lines)), said(lines)
-    assert said(lines)[-1] == " names  warn  nothing found"
+    assert texts_of(lines)[1].startswith(" small  fail  ")
+    assert any(", wanted: < 5" in line for line in texts_of(lines)), texts_of(lines)
+    assert texts_of(lines)[-1] == " names  warn  nothing found"
     assert any(part.role == "failed" for parts in lines for part in parts)
-    assert "no checks are configured" in said(check_lines(config, store.reader(), ["none"], str, 80))[1]
+    assert "no checks are configured" in texts_of(check_lines(config, store.reader(), ["none"], str, 80))[1]
 
 
 def test_sheets_of_an_empty_database_report_that_nothing_is_recorded(store: Store) -> None:
     reader = store.reader()
 
-    assert said(history(reader, [], str, 80))[1] == " no session is stored yet"
-    assert said(sizes_lines(reader, ["no such"], str, 80))[-1] == " there are no products"
+    assert texts_of(history(reader, [], str, 80))[1] == " no session is stored yet"
+    assert texts_of(sizes_lines(reader, ["no such"], str, 80))[-1] == " there are no products"
     with pytest.raises(UserError):
         time_line(reader, ["last"], str, 80)
     with pytest.raises(UserError):
@@ -131,7 +131,7 @@ def test_commands_open_the_sheets_about_sessions(tmp_path: Path, monkeypatch: py
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setenv("TERM", "xterm-256color")
 
-    async def look(app, pilot, _pane):
+    async def script(app, pilot, _pane):
         for command, shown in (
             ("history", "checkout"),
             ("history 1 2", "Began to fail"),
@@ -146,7 +146,7 @@ def test_commands_open_the_sheets_about_sessions(tmp_path: Path, monkeypatch: py
         await pilot.press(":", *"restore", "space", "x", "space", "1", "enter")
         await until(pilot, lambda: "there is no job 'x'" in text(app))
 
-    in_jobs(tmp_path, look, size=SMALL, filler=night)
+    in_jobs(tmp_path, script, size=SMALL, filler=night)
 
 
 def ran(store: Store, number: int, began_ms: int, ended_ms: int, *, platform: str = "linux", name: str = "") -> None:

@@ -87,7 +87,7 @@ def test_html_page_of_sizes_escapes_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--by", "colour"), "invalid choice"),
         (("--depth", "0"), "--depth: 0 is not between 1 and 64"),
@@ -99,11 +99,11 @@ def test_html_page_of_sizes_escapes_names() -> None:
         (("--by", "type", "--diff", "1"), "--diff cannot be used with --by type"),
     ],
 )
-def test_invalid_size_options_are_refused(run: Run, words: tuple[str, ...], said: str) -> None:
+def test_invalid_size_options_are_refused(run: Run, words: tuple[str, ...], message: str) -> None:
     code, _, err = run("size", *words)
 
     assert code == 3
-    assert said in err
+    assert message in err
 
 
 def test_trace_places_every_run_on_a_lane(run: Run, tmp_path: Path) -> None:

@@ -56,19 +56,19 @@ def test_live_engine_refuses_an_o3de_cache(project):
 def test_adoption_renames_the_files_of_o3de_in_the_cache(project):
     before = listed(project)
 
-    told = adopt(load.load(project.root))
+    message = adopt(load.load(project.root))
     project.engine_run()
 
     after = listed(project)
-    kept = {
+    renamed = {
         f"{HOST}/theirs.bin": f"{HOST}.1.old/theirs.bin",
         "Intermediate Assets/theirs.mid": "Intermediate Assets.1.old/theirs.mid",
     }
-    kept |= {f"assetdb.sqlite{suffix}": f"assetdb.sqlite.1.old{suffix}" for suffix in ("", "-wal")}
-    assert {old: after[new] for old, new in kept.items()} == before
+    renamed |= {f"assetdb.sqlite{suffix}": f"assetdb.sqlite.1.old{suffix}" for suffix in ("", "-wal")}
+    assert {old: after[new] for old, new in renamed.items()} == before
     assert after[f"{HOST}/a.txt"] == b"a"
-    assert "'assetdb.sqlite.1.old'" in told
-    assert f"'{HOST}.1.old'" in told
+    assert "'assetdb.sqlite.1.old'" in message
+    assert f"'{HOST}.1.old'" in message
 
 
 def test_o3de_cache_is_adopted_only_once(project):

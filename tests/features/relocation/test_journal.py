@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec import json
 from msgspec.structs import replace
-from relocation_room import RelocationRoom
+from relocation_harness import RelocationHarness
 
 from aptui.config import load
 from aptui.engine.loop.opening import PreparedSession
@@ -26,14 +26,14 @@ class Killed(BaseException):
     """Raised in place of killing the process, so that only the test continues."""
 
 
-def make_project(folder: Path) -> RelocationRoom:
-    room = RelocationRoom(folder)
+def make_project(folder: Path) -> RelocationHarness:
+    harness = RelocationHarness(folder)
     for number in range(3):
-        room.source(f"assets/m/f{number}.txt", f"file {number}")
-        room.write(f"assets/m/f{number}.txt.meta", "{}")
-        room.source(f"assets/use{number}.scene", f"see m/f{number}.txt")
-        room.depend(f"assets/use{number}.scene", f"m/f{number}.txt")
-    return room
+        harness.source(f"assets/m/f{number}.txt", f"file {number}")
+        harness.write(f"assets/m/f{number}.txt.meta", "{}")
+        harness.source(f"assets/use{number}.scene", f"see m/f{number}.txt")
+        harness.depend(f"assets/use{number}.scene", f"m/f{number}.txt")
+    return harness
 
 
 def kill_before(patch: pytest.MonkeyPatch, step: int) -> Callable[[], bool]:
@@ -55,10 +55,10 @@ def kill_before(patch: pytest.MonkeyPatch, step: int) -> Callable[[], bool]:
     return lambda: bool(killed)
 
 
-def is_whole(room: RelocationRoom) -> bool:
-    is_moved = all(room.text(f"assets/use{number}.scene") == f"see n/f{number}.txt" for number in range(3))
-    is_left = all(room.text(f"assets/use{number}.scene") == f"see m/f{number}.txt" for number in range(3))
-    names = room.files()
+def is_whole(harness: RelocationHarness) -> bool:
+    is_moved = all(harness.text(f"assets/use{number}.scene") == f"see n/f{number}.txt" for number in range(3))
+    is_left = all(harness.text(f"assets/use{number}.scene") == f"see m/f{number}.txt" for number in range(3))
+    names = harness.files()
     moved = [f"n/f{number}.txt{end}" for number in range(3) for end in ("", ".meta")]
     left = [name.replace("n/", "m/") for name in moved]
     others = [f"use{number}.scene" for number in range(3)]
@@ -70,92 +70,92 @@ def test_move_that_was_killed_at_any_step_is_completed_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repeats: bool
 ) -> None:
     for step in itertools.count(1):
-        room = make_project(tmp_path / str(step))
+        harness = make_project(tmp_path / str(step))
         order = {"updates_references": True, "excludes_metadata": False}
         with monkeypatch.context() as patch:
             was_killed = kill_before(patch, step)
             try:
-                room.do("m/*", "n/*", **order)
+                harness.do("m/*", "n/*", **order)
             except Killed:
                 pass
         if not was_killed():
             break
         if repeats:
-            room.do("m/*", "n/*", **order)
+            harness.do("m/*", "n/*", **order)
         else:
-            opening = PreparedSession(load.load(room.root))
+            opening = PreparedSession(load.load(harness.root))
             opening.take()
             opening.close()
-        assert is_whole(room), (step, room.files())
-        assert not relocate.path_of(room.root / "Cache").exists()
-        assert not [name for name in room.files() if "aptui" in name]
+        assert is_whole(harness), (step, harness.files())
+        assert not relocate.path_of(harness.root / "Cache").exists()
+        assert not [name for name in harness.files() if "aptui" in name]
     assert step > 15  # Moves, rewrites, and writes of the journal count as steps.
-    assert is_whole(room)
+    assert is_whole(harness)
 
 
 def test_deletion_that_was_killed_at_any_step_is_completed_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for step in itertools.count(1):
-        room = make_project(tmp_path / str(step))
+        harness = make_project(tmp_path / str(step))
         with monkeypatch.context() as patch:
             was_killed = kill_before(patch, step)
             try:
-                room.do("m/*", allows_broken=True)
+                harness.do("m/*", allows_broken=True)
             except Killed:
                 pass
         if not was_killed():
             break
-        has_begun = relocate.path_of(room.root / "Cache").exists()
-        relocate.complete(load.load(room.root))
-        assert (not any(name.startswith("m/") for name in room.files())) or not has_begun, step
+        has_begun = relocate.path_of(harness.root / "Cache").exists()
+        relocate.complete(load.load(harness.root))
+        assert (not any(name.startswith("m/") for name in harness.files())) or not has_begun, step
 
 
 def test_completing_a_killed_deletion_keeps_a_new_file_at_the_deleted_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = make_project(tmp_path / "p")
+    harness = make_project(tmp_path / "p")
     with monkeypatch.context() as patch:
         patch.setattr(moved_files, "remove_empty", lambda *_arguments: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
-            room.do("m/*", allows_broken=True)
-    room.write("assets/m/f0.txt", "mine")
+            harness.do("m/*", allows_broken=True)
+    harness.write("assets/m/f0.txt", "mine")
 
-    relocate.complete(load.load(room.root))
+    relocate.complete(load.load(harness.root))
 
-    assert room.text("assets/m/f0.txt") == "mine"
+    assert harness.text("assets/m/f0.txt") == "mine"
 
 
 def test_completing_a_killed_move_does_not_rewrite_an_edited_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = make_project(tmp_path / "p")
+    harness = make_project(tmp_path / "p")
     with monkeypatch.context() as patch:
         patch.setattr(moved_files, "rewrite", lambda *_arguments: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
-            room.do("m/*", "n/*", updates_references=True)
-    room.write("assets/use0.scene", "mine: m/f0.txt")
+            harness.do("m/*", "n/*", updates_references=True)
+    harness.write("assets/use0.scene", "mine: m/f0.txt")
 
-    relocate.complete(load.load(room.root))
+    relocate.complete(load.load(harness.root))
 
-    assert room.text("assets/use0.scene") == "mine: m/f0.txt"
-    assert room.text("assets/use1.scene") == "see n/f1.txt"
+    assert harness.text("assets/use0.scene") == "mine: m/f0.txt"
+    assert harness.text("assets/use1.scene") == "see n/f1.txt"
 
 
 @pytest.mark.parametrize("place", ["outside/letter", "p/assets/../../outside/letter"])
 def test_journal_with_files_outside_the_scan_folders_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    room = make_project(tmp_path / "p")
+    harness = make_project(tmp_path / "p")
     with monkeypatch.context() as patch:
         patch.setattr(moved_files, "delete", lambda *_arguments: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
-            room.do("m/*", allows_broken=True)
+            harness.do("m/*", allows_broken=True)
     letter = tmp_path / "outside/letter"
     letter.parent.mkdir()
     letter.write_text("mine")
-    path = relocate.path_of(room.root / "Cache")
+    path = relocate.path_of(harness.root / "Cache")
     found = json.decode(path.read_bytes(), type=relocate.Journal)
     item = replace(found.report.items[0], old_file=f"{tmp_path}/{place}")
     report = replace(found.report, items=(item,))
     path.write_bytes(json.encode(replace(found, report=report, stamps=(relocate.stamp_of(str(letter)),))))
 
     with pytest.raises(HostError, match="which is not in a scan folder"):
-        PreparedSession(load.load(room.root)).take()
+        PreparedSession(load.load(harness.root)).take()
 
     assert letter.read_text() == "mine"
-    assert all((room.root / "assets/m" / name).exists() for name in ("f0.txt", "f1.txt", "f2.txt"))
+    assert all((harness.root / "assets/m" / name).exists() for name in ("f0.txt", "f1.txt", "f2.txt"))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from homes import own_homes, own_project
-from relocation_room import RelocationRoom, edges, fates, item_of, pairs, relocation_room, uuid_hex
+from relocation_harness import RelocationHarness, edges, fates, item_of, pairs, relocation_harness, uuid_hex
 from verb_project import Run, runner
 
 from aptui.core.model import EdgeKind
@@ -28,199 +28,201 @@ from tests.store.conftest import Store, edge_row, job_row, source_row, uuid_of
 
 
 @pytest.fixture
-def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RelocationRoom]:
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RelocationHarness]:
     own_homes(tmp_path, monkeypatch)
-    with relocation_room(tmp_path) as room:
-        yield room
+    with relocation_harness(tmp_path) as harness:
+        yield harness
 
 
-def refusal(room: RelocationRoom, source: str, destination: str = "") -> RelocationError:
+def refusal(harness: RelocationHarness, source: str, destination: str = "") -> RelocationError:
     with pytest.raises(RelocationError) as caught:
-        room.ask(source, destination)
+        harness.ask(source, destination)
     return caught.value
 
 
 # ----------------------------------------------------------------------------------------------------------------- effects
 
 
-def test_relocation_preview_changes_no_file(room: RelocationRoom) -> None:
-    room.source("assets/a.png")
+def test_relocation_preview_changes_no_file(harness: RelocationHarness) -> None:
+    harness.source("assets/a.png")
 
-    report = room.ask("a.png", "new/a.png")
+    report = harness.ask("a.png", "new/a.png")
 
     assert pairs(report) == [("a.png", "new/a.png")]
     assert not report.is_performed
-    assert room.files() == ["a.png"]
+    assert harness.files() == ["a.png"]
 
 
-def test_file_can_be_moved_into_a_subfolder_or_out_of_a_subfolder(room: RelocationRoom) -> None:
-    room.source("assets/a.png", "A")
-    room.source("assets/sub/b.png", "B")
+def test_file_can_be_moved_into_a_subfolder_or_out_of_a_subfolder(harness: RelocationHarness) -> None:
+    harness.source("assets/a.png", "A")
+    harness.source("assets/sub/b.png", "B")
 
-    assert room.do("a.png", "sub/deep/c.png").is_whole
-    assert room.do("sub/b.png", "d.png").is_whole
+    assert harness.do("a.png", "sub/deep/c.png").is_whole
+    assert harness.do("sub/b.png", "d.png").is_whole
 
-    assert room.files() == ["d.png", "sub/deep/c.png"]
-    assert room.text("assets/sub/deep/c.png") == "A"
+    assert harness.files() == ["d.png", "sub/deep/c.png"]
+    assert harness.text("assets/sub/deep/c.png") == "A"
 
 
-def test_moved_folder_is_complete_and_its_old_folder_is_removed(room: RelocationRoom) -> None:
+def test_moved_folder_is_complete_and_its_old_folder_is_removed(harness: RelocationHarness) -> None:
     for name in ("art/a.png", "art/deep/b.png", "art/deep/er/c.png"):
-        room.source(f"assets/{name}")
+        harness.source(f"assets/{name}")
 
-    report = room.do("art/*", "pictures/*")
+    report = harness.do("art/*", "pictures/*")
 
-    assert room.files() == ["pictures/a.png", "pictures/deep/b.png", "pictures/deep/er/c.png"]
-    assert not (room.root / "assets/art").exists()
+    assert harness.files() == ["pictures/a.png", "pictures/deep/b.png", "pictures/deep/er/c.png"]
+    assert not (harness.root / "assets/art").exists()
     assert [os.path.basename(path) for path in report.removed] == ["er", "deep", "art"]
     assert (report.counts.sources, report.counts.done) == (3, 3)
 
 
-def test_move_keeps_empty_folders_if_the_user_requests_it(room: RelocationRoom) -> None:
-    room.source("assets/art/a.png")
+def test_move_keeps_empty_folders_if_the_user_requests_it(harness: RelocationHarness) -> None:
+    harness.source("assets/art/a.png")
 
-    room.do("art/*", "pictures/*", leaves_empty_folders=True)
+    harness.do("art/*", "pictures/*", leaves_empty_folders=True)
 
-    assert (room.root / "assets/art").is_dir()
-
-
-def test_scan_folder_is_never_removed(room: RelocationRoom) -> None:
-    room.source("assets/a.png")
-
-    assert room.do("a.png").is_whole
-
-    assert (room.root / "assets").is_dir()
+    assert (harness.root / "assets/art").is_dir()
 
 
-def test_files_that_do_not_match_the_pattern_are_not_deleted(room: RelocationRoom) -> None:
+def test_scan_folder_is_never_removed(harness: RelocationHarness) -> None:
+    harness.source("assets/a.png")
+
+    assert harness.do("a.png").is_whole
+
+    assert (harness.root / "assets").is_dir()
+
+
+def test_files_that_do_not_match_the_pattern_are_not_deleted(harness: RelocationHarness) -> None:
     for name in ("a.png", "b.png", "sub/a.png"):
-        room.source(f"assets/{name}")
+        harness.source(f"assets/{name}")
 
-    report = room.do("*.png")
+    report = harness.do("*.png")
 
-    assert room.files() == ["sub/a.png"]
+    assert harness.files() == ["sub/a.png"]
     assert report.counts.done == 2
 
 
-def test_absolute_destination_may_be_another_scan_folder(room: RelocationRoom) -> None:
-    room.source("assets/a.png")
+def test_absolute_destination_may_be_another_scan_folder(harness: RelocationHarness) -> None:
+    harness.source("assets/a.png")
 
-    report = room.do("a.png", f"{room.root}/shared/sub/")
+    report = harness.do("a.png", f"{harness.root}/shared/sub/")
 
     assert (report.items[0].new, report.items[0].new_folder) == ("sub/a.png", "shared")
-    assert room.files("shared") == ["sub/a.png"]
+    assert harness.files("shared") == ["sub/a.png"]
 
 
-def test_file_that_is_already_at_its_destination_is_skipped(room: RelocationRoom) -> None:
-    room.source("assets/art/a.png")
+def test_file_that_is_already_at_its_destination_is_skipped(harness: RelocationHarness) -> None:
+    harness.source("assets/art/a.png")
 
-    report = room.do("art/*", "art/*")
+    report = harness.do("art/*", "art/*")
 
     assert report.items == ()
     assert [skipped.why for skipped in report.skipped] == ["it is already there"]
-    assert room.files() == ["art/a.png"]
+    assert harness.files() == ["art/a.png"]
 
 
-def test_move_skips_matched_files_that_are_not_sources(room: RelocationRoom) -> None:
-    room.source("assets/art/a.png")
-    room.write("assets/art/notes.doc")
+def test_move_skips_matched_files_that_are_not_sources(harness: RelocationHarness) -> None:
+    harness.source("assets/art/a.png")
+    harness.write("assets/art/notes.doc")
 
-    report = room.do("art/*", "new/*")
+    report = harness.do("art/*", "new/*")
 
     assert [(skipped.path, skipped.why) for skipped in report.skipped] == [("art/notes.doc", "it is not a source")]
-    assert room.files() == ["art/notes.doc", "new/a.png"]
+    assert harness.files() == ["art/notes.doc", "new/a.png"]
 
 
-def test_file_whose_name_is_not_utf8_can_be_moved(room: RelocationRoom) -> None:
+def test_file_whose_name_is_not_utf8_can_be_moved(harness: RelocationHarness) -> None:
     name = to_text(b"\xff\xfe.png")
-    room.source("assets/other.png")
-    (room.root / "assets" / os.fsdecode(b"\xff\xfe.png")).write_bytes(b"!")
-    room.numbers[f"assets/{name}"] = 2
-    room.store.put(put_source=[(2, room.ids["game"], name, uuid_hex(2).encode()[:16], name.lower(), b"D" * 32, "", 0, 0)])
+    harness.source("assets/other.png")
+    (harness.root / "assets" / os.fsdecode(b"\xff\xfe.png")).write_bytes(b"!")
+    harness.numbers[f"assets/{name}"] = 2
+    harness.store.put(put_source=[(2, harness.ids["game"], name, uuid_hex(2).encode()[:16], name.lower(), b"D" * 32, "", 0, 0)])
 
-    assert room.do(name, "sub/").is_whole
+    assert harness.do(name, "sub/").is_whole
 
-    assert room.files() == ["other.png", f"sub/{name}"]
+    assert harness.files() == ["other.png", f"sub/{name}"]
 
 
 # ---------------------------------------------------------------------------------------------------------------- refusals
 
 
-def test_move_of_a_file_that_is_not_a_source_is_refused(room: RelocationRoom) -> None:
-    room.write("assets/art/notes.doc")
+def test_move_of_a_file_that_is_not_a_source_is_refused(harness: RelocationHarness) -> None:
+    harness.write("assets/art/notes.doc")
 
-    assert refusal(room, "art/notes.doc").reference.startswith("Search matched an existing file but it is not a source asset.")
-    assert refusal(room, "art/*").reference.startswith("Wildcard search matched one or more files but none are source assets")
+    assert refusal(harness, "art/notes.doc").reference.startswith("Search matched an existing file but it is not a source asset.")
+    assert refusal(harness, "art/*").reference.startswith("Wildcard search matched one or more files but none are source assets")
 
 
-def test_no_file_is_moved_if_one_of_the_files_cannot_be_moved(room: RelocationRoom) -> None:
-    room.source("assets/art/a.png")
-    room.source("assets/art/b.png").chmod(0o466)  # A file is read-only if its owner may not write to it.
+def test_no_file_is_moved_if_one_of_the_files_cannot_be_moved(harness: RelocationHarness) -> None:
+    harness.source("assets/art/a.png")
+    harness.source("assets/art/b.png").chmod(0o466)  # A file is read-only if its owner may not write to it.
 
-    report = room.do("art/*", "new/*")
+    report = harness.do("art/*", "new/*")
 
     assert report.refusals == ("'art/b.png': the file is read-only",)
     assert not report.is_performed
-    assert room.files() == ["art/a.png", "art/b.png"]
-    assert room.do("art/b.png").refusals == ("'art/b.png': the file is read-only",)
+    assert harness.files() == ["art/a.png", "art/b.png"]
+    assert harness.do("art/b.png").refusals == ("'art/b.png': the file is read-only",)
 
 
-def test_destination_that_exists_in_upper_or_lower_case_is_refused(room: RelocationRoom) -> None:
-    room.source("assets/a.png")
-    room.write("assets/sub/B.png")
+def test_destination_that_exists_in_upper_or_lower_case_is_refused(harness: RelocationHarness) -> None:
+    harness.source("assets/a.png")
+    harness.write("assets/sub/B.png")
 
-    assert room.do("a.png", "sub/B.png").items[0].problem == "the destination exists"
-    assert "exists as" in room.do("a.png", "sub/b.PNG").items[0].problem
-    assert "is a folder" in room.do("a.png", "sub").items[0].problem
-    assert room.files() == ["a.png", "sub/B.png"]
-
-
-def test_move_that_changes_only_the_case_of_a_name_is_refused(room: RelocationRoom) -> None:
-    room.source("assets/sub/a.png")
-
-    assert "more than case" in room.do("sub/a.png", "sub/A.png").items[0].problem
-    assert "more than case" in room.do("sub/*", "Sub/*").items[0].problem
+    assert harness.do("a.png", "sub/B.png").items[0].problem == "the destination exists"
+    assert "exists as" in harness.do("a.png", "sub/b.PNG").items[0].problem
+    assert "is a folder" in harness.do("a.png", "sub").items[0].problem
+    assert harness.files() == ["a.png", "sub/B.png"]
 
 
-def test_move_of_two_files_to_the_same_destination_is_refused(room: RelocationRoom) -> None:
-    room.source("assets/a1.png")
-    room.source("assets/a2.png")
+def test_move_that_changes_only_the_case_of_a_name_is_refused(harness: RelocationHarness) -> None:
+    harness.source("assets/sub/a.png")
 
-    report = room.do("a?.png", "b.png")
+    assert "more than case" in harness.do("sub/a.png", "sub/A.png").items[0].problem
+    assert "more than case" in harness.do("sub/*", "Sub/*").items[0].problem
+
+
+def test_move_of_two_files_to_the_same_destination_is_refused(harness: RelocationHarness) -> None:
+    harness.source("assets/a1.png")
+    harness.source("assets/a2.png")
+
+    report = harness.do("a?.png", "b.png")
 
     assert report.refusals == ("'a2.png': 'a1.png' has the same destination",)
-    assert room.files() == ["a1.png", "a2.png"]
+    assert harness.files() == ["a1.png", "a2.png"]
 
 
-def test_relocation_does_not_follow_links(room: RelocationRoom) -> None:
-    room.source("assets/a.png")
-    outside = room.write("outside/x.png").parent
-    (room.root / "assets/link").symlink_to(outside)
-    room.store.put(put_source=[(9, room.ids["game"], "link/x.png", b"9" * 16, "link/x.png", b"D" * 32, "", 0, 0)])
+def test_relocation_does_not_follow_links(harness: RelocationHarness) -> None:
+    harness.source("assets/a.png")
+    outside = harness.write("outside/x.png").parent
+    (harness.root / "assets/link").symlink_to(outside)
+    harness.store.put(put_source=[(9, harness.ids["game"], "link/x.png", b"9" * 16, "link/x.png", b"D" * 32, "", 0, 0)])
 
-    assert "leads over the link" in room.do("a.png", "link/a.png").items[0].problem
-    assert "is a link" in room.do("link/x.png", "b.png").items[0].problem
-    assert refusal(room, "link/*").reference == "Wildcard search did not match any files."
+    assert "leads over the link" in harness.do("a.png", "link/a.png").items[0].problem
+    assert "is a link" in harness.do("link/x.png", "b.png").items[0].problem
+    assert refusal(harness, "link/*").reference == "Wildcard search did not match any files."
     assert os.listdir(outside) == ["x.png"]
 
 
-def test_destination_in_the_cache_or_outside_scan_folders_is_refused(room: RelocationRoom) -> None:
-    room.source("assets/a.png")
+def test_destination_in_the_cache_or_outside_scan_folders_is_refused(harness: RelocationHarness) -> None:
+    harness.source("assets/a.png")
 
-    for place in (f"{room.root}/Cache/", f"{room.root}/a.png"):
-        assert refusal(room, "a.png", place).reference == "Destination must exist within a scanfolder."
-    assert refusal(room, f"{room.root}/Cache/assetdb.sqlite").reference.startswith("Path ")
+    for place in (f"{harness.root}/Cache/", f"{harness.root}/a.png"):
+        assert refusal(harness, "a.png", place).reference == "Destination must exist within a scanfolder."
+    assert refusal(harness, f"{harness.root}/Cache/assetdb.sqlite").reference.startswith("Path ")
 
 
-def test_move_warns_if_the_source_would_no_longer_be_processed(room: RelocationRoom) -> None:
-    room.source("assets/a.png")
-    room.source("assets/b.png")
-    room.source("shared/c.png")
-    room.write("assets/sub/d.png")
+def test_move_warns_if_the_source_would_no_longer_be_processed(harness: RelocationHarness) -> None:
+    harness.source("assets/a.png")
+    harness.source("assets/b.png")
+    harness.source("shared/c.png")
+    harness.write("assets/sub/d.png")
 
-    assert room.ask("a.png", "raw/").warnings == ("'raw/a.png': ignored at the destination, so no longer a source",)
-    assert room.ask("a.png", "a.bin").warnings == ("'a.bin': not matched by a builder at the destination, so no longer a source",)
-    assert "overridden by" in room.ask("c.png", "sub/d.png").warnings[0]
+    assert harness.ask("a.png", "raw/").warnings == ("'raw/a.png': ignored at the destination, so no longer a source",)
+    assert harness.ask("a.png", "a.bin").warnings == (
+        "'a.bin': not matched by a builder at the destination, so no longer a source",
+    )
+    assert "overridden by" in harness.ask("c.png", "sub/d.png").warnings[0]
 
 
 def test_relocation_without_a_database_is_refused(tmp_path: Path) -> None:
@@ -239,47 +241,47 @@ def test_relocation_without_a_database_is_refused(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------------------------- metadata
 
 
-def test_metadata_file_is_moved_and_renamed_with_its_source(room: RelocationRoom) -> None:
-    room.source("assets/a.png")
+def test_metadata_file_is_moved_and_renamed_with_its_source(harness: RelocationHarness) -> None:
+    harness.source("assets/a.png")
     for name in ("A.PNG.meta", "a.png.Info", "a.settings"):
-        room.write(f"assets/{name}", name)
+        harness.write(f"assets/{name}", name)
 
-    report = room.do("a.png", "new/b.png")
+    report = harness.do("a.png", "new/b.png")
 
     assert report.is_whole
-    assert room.files() == ["new/b.png", "new/b.png.Info", "new/b.png.meta", "new/b.settings"]
-    assert room.text("assets/new/b.settings") == "a.settings"
+    assert harness.files() == ["new/b.png", "new/b.png.Info", "new/b.png.meta", "new/b.settings"]
+    assert harness.text("assets/new/b.settings") == "a.settings"
     assert report.counts.metadata == 3
     assert item_of(report, "a.settings").owner == "a.png"
 
 
-def test_metadata_file_is_deleted_with_its_source(room: RelocationRoom) -> None:
-    room.source("assets/a.png")
-    room.write("assets/a.png.meta")
-    room.source("assets/b.png")
-    room.write("assets/b.png.meta")
+def test_metadata_file_is_deleted_with_its_source(harness: RelocationHarness) -> None:
+    harness.source("assets/a.png")
+    harness.write("assets/a.png.meta")
+    harness.source("assets/b.png")
+    harness.write("assets/b.png.meta")
 
-    assert room.do("a.png").is_whole
+    assert harness.do("a.png").is_whole
 
-    assert room.files() == ["b.png", "b.png.meta"]
+    assert harness.files() == ["b.png", "b.png.meta"]
 
 
-def test_excluded_metadata_file_is_not_moved(room: RelocationRoom) -> None:
-    room.source("assets/art/a.png")
-    room.write("assets/art/a.png.meta")
+def test_excluded_metadata_file_is_not_moved(harness: RelocationHarness) -> None:
+    harness.source("assets/art/a.png")
+    harness.write("assets/art/a.png.meta")
 
-    report = room.do("art/*", "new/*", excludes_metadata=True)
+    report = harness.do("art/*", "new/*", excludes_metadata=True)
 
-    assert room.files() == ["art/a.png.meta", "new/a.png"]
+    assert harness.files() == ["art/a.png.meta", "new/a.png"]
     assert [skipped.path for skipped in report.skipped] == ["art/a.png.meta"]
 
 
-def test_move_of_a_wildcard_moves_each_metadata_file_once(room: RelocationRoom) -> None:
-    room.source("assets/art/a.png")
-    room.write("assets/art/a.png.meta")
-    room.write("assets/art/lost.info")
+def test_move_of_a_wildcard_moves_each_metadata_file_once(harness: RelocationHarness) -> None:
+    harness.source("assets/art/a.png")
+    harness.write("assets/art/a.png.meta")
+    harness.write("assets/art/lost.info")
 
-    report = room.do("art/*", "new/*")
+    report = harness.do("art/*", "new/*")
 
     assert sorted(pairs(report)) == [
         ("art/a.png", "new/a.png"),
@@ -287,27 +289,27 @@ def test_move_of_a_wildcard_moves_each_metadata_file_once(room: RelocationRoom) 
         ("art/lost.info", "new/lost.info"),
     ]
     assert report.skipped == ()
-    assert room.do("/".join([str(room.root), "assets/new/lost.info"]), "x.info").is_whole
+    assert harness.do("/".join([str(harness.root), "assets/new/lost.info"]), "x.info").is_whole
 
 
-def test_source_moved_with_its_meta_file_keeps_its_uuid(room: RelocationRoom) -> None:
-    room.source("assets/a.png")
-    room.source("assets/b.png")
+def test_source_moved_with_its_meta_file_keeps_its_uuid(harness: RelocationHarness) -> None:
+    harness.source("assets/a.png")
+    harness.source("assets/b.png")
     braced = uuid_text(bytes.fromhex(uuid_hex(1)))
-    meta = room.write("assets/a.png.meta", f'{{"UUID": "{braced}"}}').read_bytes()
+    meta = harness.write("assets/a.png.meta", f'{{"UUID": "{braced}"}}').read_bytes()
 
-    report = room.do("*.png", "new/*.png")
+    report = harness.do("*.png", "new/*.png")
 
     assert item_of(report, "a.png").new_uuid == item_of(report, "a.png").uuid == braced
     assert item_of(report, "b.png").new_uuid == uuid_text(path_uuid("new/b.png"))
-    assert (room.root / "assets/new/a.png.meta").read_bytes() == meta
+    assert (harness.root / "assets/new/a.png.meta").read_bytes() == meta
 
 
-def test_source_moved_without_its_meta_file_gets_the_uuid_of_its_new_path(room: RelocationRoom) -> None:
-    room.source("assets/a.png")
-    room.write("assets/a.png.meta", uuid_hex(1))
+def test_source_moved_without_its_meta_file_gets_the_uuid_of_its_new_path(harness: RelocationHarness) -> None:
+    harness.source("assets/a.png")
+    harness.write("assets/a.png.meta", uuid_hex(1))
 
-    report = room.ask("a.png", "new/", excludes_metadata=True)
+    report = harness.ask("a.png", "new/", excludes_metadata=True)
 
     assert report.items[0].new_uuid == uuid_text(path_uuid("new/a.png"))
 
@@ -315,20 +317,20 @@ def test_source_moved_without_its_meta_file_gets_the_uuid_of_its_new_path(room: 
 # -------------------------------------------------------------------------------------------------------------- dependants
 
 
-def test_report_lists_dependants_by_path_uuid_and_product(room: RelocationRoom) -> None:
-    room.source("assets/a.png", product="linux/a.dds")
+def test_report_lists_dependants_by_path_uuid_and_product(harness: RelocationHarness) -> None:
+    harness.source("assets/a.png", product="linux/a.dds")
     for name in ("path", "uuid", "job", "asset", "unmet"):
-        room.source(f"assets/{name}.scene", product=f"linux/{name}.scene")
-    room.depend("assets/path.scene", "a.png")
-    room.depend("assets/uuid.scene", uuid_hex(1), EdgeKind.UUID)
-    room.depend("assets/job.scene", "a.png", EdgeKind.JOB)
-    room.need("assets/asset.scene", "assets/a.png")
-    room.need("assets/unmet.scene", "assets/a.png", by_uuid=False, path="A.dds")
+        harness.source(f"assets/{name}.scene", product=f"linux/{name}.scene")
+    harness.depend("assets/path.scene", "a.png")
+    harness.depend("assets/uuid.scene", uuid_hex(1), EdgeKind.UUID)
+    harness.depend("assets/job.scene", "a.png", EdgeKind.JOB)
+    harness.need("assets/asset.scene", "assets/a.png")
+    harness.need("assets/unmet.scene", "assets/a.png", by_uuid=False, path="A.dds")
 
-    report = room.ask("a.png", "new/")
+    report = harness.ask("a.png", "new/")
 
-    told = {edge.path: (edge.kind, edge.type_bits, edge.by_uuid, edge.needs) for edge in edges(report)}
-    assert told == {
+    reported = {edge.path: (edge.kind, edge.type_bits, edge.by_uuid, edge.needs) for edge in edges(report)}
+    assert reported == {
         "path.scene": ("source", 1, False, ""),
         "uuid.scene": ("source", 1, True, ""),
         "job.scene": ("job", 2, False, ""),
@@ -338,59 +340,59 @@ def test_report_lists_dependants_by_path_uuid_and_product(room: RelocationRoom) 
     assert report.counts.breaking == 5
 
 
-def test_source_that_depends_on_itself_can_be_moved(room: RelocationRoom) -> None:
-    room.source("assets/a.scene", product="linux/a.scene")
-    room.depend("assets/a.scene", "a.scene")
-    room.need("assets/a.scene", "assets/a.scene")
+def test_source_that_depends_on_itself_can_be_moved(harness: RelocationHarness) -> None:
+    harness.source("assets/a.scene", product="linux/a.scene")
+    harness.depend("assets/a.scene", "a.scene")
+    harness.need("assets/a.scene", "assets/a.scene")
 
-    assert room.do("a.scene", "b.scene").is_whole
+    assert harness.do("a.scene", "b.scene").is_whole
 
 
 @pytest.mark.parametrize("destination", ["new/", ""])
-def test_move_that_breaks_dependants_is_refused_by_default(room: RelocationRoom, destination: str) -> None:
-    room.source("assets/a.png")
-    room.source("assets/a.scene", "a.png")
-    room.depend("assets/a.scene", "a.png")
+def test_move_that_breaks_dependants_is_refused_by_default(harness: RelocationHarness, destination: str) -> None:
+    harness.source("assets/a.png")
+    harness.source("assets/a.scene", "a.png")
+    harness.depend("assets/a.scene", "a.png")
 
-    refused = room.do("a.png", destination)
-    files = room.files()
-    done = room.do("a.png", destination, allows_broken=True)
+    refused = harness.do("a.png", destination)
+    files = harness.files()
+    done = harness.do("a.png", destination, allows_broken=True)
 
     assert "one file depends" in refused.refusals[0]
     assert files == ["a.png", "a.scene"]
     assert done.is_whole
     assert fates(done) == {"a.scene": "breaks"}
-    assert room.text("assets/a.scene") == "a.png"
+    assert harness.text("assets/a.scene") == "a.png"
 
 
-def test_source_can_be_deleted_together_with_its_dependant(room: RelocationRoom) -> None:
-    room.source("assets/art/a.png")
-    room.source("assets/art/a.scene")
-    room.depend("assets/art/a.scene", "art/a.png")
+def test_source_can_be_deleted_together_with_its_dependant(harness: RelocationHarness) -> None:
+    harness.source("assets/art/a.png")
+    harness.source("assets/art/a.scene")
+    harness.depend("assets/art/a.scene", "art/a.png")
 
-    assert room.do("art/*").is_whole
+    assert harness.do("art/*").is_whole
 
-    assert room.files() == []
+    assert harness.files() == []
 
 
-def test_reference_by_uuid_stays_valid_if_the_meta_file_is_moved_too(room: RelocationRoom) -> None:
-    room.source("assets/a.png")
-    room.write("assets/a.png.meta", uuid_hex(1))
-    room.source("assets/a.scene", uuid_hex(1))
-    room.depend("assets/a.scene", uuid_hex(1), EdgeKind.UUID)
+def test_reference_by_uuid_stays_valid_if_the_meta_file_is_moved_too(harness: RelocationHarness) -> None:
+    harness.source("assets/a.png")
+    harness.write("assets/a.png.meta", uuid_hex(1))
+    harness.source("assets/a.scene", uuid_hex(1))
+    harness.depend("assets/a.scene", uuid_hex(1), EdgeKind.UUID)
 
-    report = room.do("a.png", "new/")
+    report = harness.do("a.png", "new/")
 
     assert report.is_whole
     assert fates(report) == {"a.scene": "holds"}
 
 
-def test_relative_references_stay_valid_if_both_files_move_together(room: RelocationRoom) -> None:
-    room.source("assets/art/a.png")
-    room.source("assets/art/a.scene", '(image "a.png")')
-    room.depend("assets/art/a.scene", "art/a.png")
+def test_relative_references_stay_valid_if_both_files_move_together(harness: RelocationHarness) -> None:
+    harness.source("assets/art/a.png")
+    harness.source("assets/art/a.scene", '(image "a.png")')
+    harness.depend("assets/art/a.scene", "art/a.png")
 
-    report = room.do("art/*", "new/place/*")
+    report = harness.do("art/*", "new/place/*")
 
     assert fates(report) == {"art/a.scene": "holds"}
     assert report.is_whole
@@ -399,14 +401,14 @@ def test_relative_references_stay_valid_if_both_files_move_together(room: Reloca
 # -------------------------------------------------------------------------------------------------------------- references
 
 
-def test_move_rewrites_references_and_keeps_all_other_bytes(room: RelocationRoom) -> None:
-    room.source("assets/art/a.png")
-    old = room.with_path_uuid("assets/art/a.png")
+def test_move_rewrites_references_and_keeps_all_other_bytes(harness: RelocationHarness) -> None:
+    harness.source("assets/art/a.png")
+    old = harness.with_path_uuid("assets/art/a.png")
     body = f"\ufeffart/a.png\r\nArt\\A.png {{{old}}} art/a.png.bak \r".encode() + b"\xff"
-    scene = room.source("assets/a.scene", body)
-    room.depend("assets/a.scene", "art/a.png")
+    scene = harness.source("assets/a.scene", body)
+    harness.depend("assets/a.scene", "art/a.png")
 
-    report = room.do("art/a.png", "new/b.png", updates_references=True)
+    report = harness.do("art/a.png", "new/b.png", updates_references=True)
 
     new = path_uuid("new/b.png").hex()
     assert scene.read_bytes() == f"\ufeffnew/b.png\r\nnew\\b.png {{{new}}} art/a.png.bak \r".encode() + b"\xff"
@@ -414,99 +416,99 @@ def test_move_rewrites_references_and_keeps_all_other_bytes(room: RelocationRoom
     assert (report.counts.updated, report.updates[0].count, fates(report)) == (1, 3, {"a.scene": "mended"})
 
 
-def test_reference_to_a_product_path_is_rewritten(room: RelocationRoom) -> None:
-    room.source("assets/Art/Rock.png", product="linux/art/rock.png.dds")
-    room.source("assets/a.scene", "art/rock.png.dds", product="linux/a.scene")
-    room.need("assets/a.scene", "assets/Art/Rock.png")
+def test_reference_to_a_product_path_is_rewritten(harness: RelocationHarness) -> None:
+    harness.source("assets/Art/Rock.png", product="linux/art/rock.png.dds")
+    harness.source("assets/a.scene", "art/rock.png.dds", product="linux/a.scene")
+    harness.need("assets/a.scene", "assets/Art/Rock.png")
 
-    room.do("Art/Rock.png", "new/Stone.png", updates_references=True)
+    harness.do("Art/Rock.png", "new/Stone.png", updates_references=True)
 
-    assert room.text("assets/a.scene") == "new/stone.png.dds"
+    assert harness.text("assets/a.scene") == "new/stone.png.dds"
 
 
-def test_references_in_a_moved_dependant_are_updated_at_its_new_path(room: RelocationRoom) -> None:
-    room.source("assets/art/a.png")
-    room.source("assets/art/a.scene", "art/a.png")
-    room.depend("assets/art/a.scene", "art/a.png")
+def test_references_in_a_moved_dependant_are_updated_at_its_new_path(harness: RelocationHarness) -> None:
+    harness.source("assets/art/a.png")
+    harness.source("assets/art/a.scene", "art/a.png")
+    harness.depend("assets/art/a.scene", "art/a.png")
 
-    report = room.do("art/*", "new/*", updates_references=True)
+    report = harness.do("art/*", "new/*", updates_references=True)
 
     assert report.is_whole
-    assert room.text("assets/new/a.scene") == "new/a.png"
+    assert harness.text("assets/new/a.scene") == "new/a.png"
 
 
-def test_relative_reference_in_a_moved_file_is_updated(room: RelocationRoom) -> None:
-    room.source("assets/art/a.png")
-    room.source("assets/art/a.scene", '"a.png" "art/a.png"')
-    room.depend("assets/art/a.scene", "art/a.png")
+def test_relative_reference_in_a_moved_file_is_updated(harness: RelocationHarness) -> None:
+    harness.source("assets/art/a.png")
+    harness.source("assets/art/a.scene", '"a.png" "art/a.png"')
+    harness.depend("assets/art/a.scene", "art/a.png")
 
-    preview = room.ask("art/a.scene", "scenes/")
-    report = room.do("art/a.scene", "scenes/", updates_references=True)
+    preview = harness.ask("art/a.scene", "scenes/")
+    report = harness.do("art/a.scene", "scenes/", updates_references=True)
 
     assert "paths relative to its folder" in preview.warnings[0]
     assert report.is_whole
-    assert room.text("assets/scenes/a.scene") == '"../art/a.png" "art/a.png"'
+    assert harness.text("assets/scenes/a.scene") == '"../art/a.png" "art/a.png"'
 
 
-def test_dependant_whose_text_has_no_reference_is_reported(room: RelocationRoom) -> None:
-    room.source("assets/a.png")
-    room.source("assets/a.scene", "images: [a]")
-    room.depend("assets/a.scene", "a.png")
+def test_dependant_whose_text_has_no_reference_is_reported(harness: RelocationHarness) -> None:
+    harness.source("assets/a.png")
+    harness.source("assets/a.scene", "images: [a]")
+    harness.depend("assets/a.scene", "a.png")
 
-    report = room.do("a.png", "new/", updates_references=True)
+    report = harness.do("a.png", "new/", updates_references=True)
 
     assert report.counts.done == 1
     assert report.updates[0].possible == (("a.png", "new/a.png"),)
     assert report.updates[0].action is RelocationAction.FAILED
     assert (report.is_whole, report.counts.update_failures) == (False, 1)
-    assert room.text("assets/a.scene") == "images: [a]"
+    assert harness.text("assets/a.scene") == "images: [a]"
 
 
-def test_read_only_dependant_prevents_the_move(room: RelocationRoom) -> None:
-    room.source("assets/a.png")
-    room.source("assets/a.scene", "a.png").chmod(0o444)
-    room.depend("assets/a.scene", "a.png")
+def test_read_only_dependant_prevents_the_move(harness: RelocationHarness) -> None:
+    harness.source("assets/a.png")
+    harness.source("assets/a.scene", "a.png").chmod(0o444)
+    harness.depend("assets/a.scene", "a.png")
 
-    report = room.do("a.png", "new/", updates_references=True)
+    report = harness.do("a.png", "new/", updates_references=True)
 
     assert report.refusals == ("'a.scene': it is read-only",)
-    assert room.files() == ["a.png", "a.scene"]
+    assert harness.files() == ["a.png", "a.scene"]
 
 
 # ------------------------------------------------------------------------------------------------------ failures half-way
 
 
-def test_failed_move_prints_the_result_of_each_file(room: RelocationRoom, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_move_prints_the_result_of_each_file(harness: RelocationHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "abc":
-        room.source(f"assets/art/{name}.png")
-    room.source("assets/x.scene", "art/a.png art/c.png")
-    room.depend("assets/x.scene", "art/a.png")
-    room.depend("assets/x.scene", "art/c.png")
+        harness.source(f"assets/art/{name}.png")
+    harness.source("assets/x.scene", "art/a.png art/c.png")
+    harness.depend("assets/x.scene", "art/a.png")
+    harness.depend("assets/x.scene", "art/c.png")
     really = relocate_files.move
     monkeypatch.setattr(relocate_files, "move", lambda old, new: full() if old.endswith("b.png") else really(old, new))
 
-    report = room.do("art/*", "new/*", updates_references=True)
+    report = harness.do("art/*", "new/*", updates_references=True)
 
     assert [item.action for item in report.items] == [RelocationAction.DONE, RelocationAction.FAILED, RelocationAction.LEFT]
     assert report.items[1].problem == "No space left on device"
     assert (report.counts.done, report.counts.failed, report.counts.left, report.is_whole) == (1, 1, 1, False)
-    assert room.files() == ["art/b.png", "art/c.png", "new/a.png", "x.scene"]
-    assert room.text("assets/x.scene") == "new/a.png art/c.png"
+    assert harness.files() == ["art/b.png", "art/c.png", "new/a.png", "x.scene"]
+    assert harness.text("assets/x.scene") == "new/a.png art/c.png"
 
 
 def full() -> None:
     raise OSError(28, os.strerror(28))
 
 
-def test_metadata_is_moved_back_if_its_source_cannot_be_moved(room: RelocationRoom, monkeypatch: pytest.MonkeyPatch) -> None:
-    room.source("assets/a.png")
-    room.write("assets/a.png.meta")
+def test_metadata_is_moved_back_if_its_source_cannot_be_moved(harness: RelocationHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.source("assets/a.png")
+    harness.write("assets/a.png.meta")
     really = relocate_files.move
     monkeypatch.setattr(relocate_files, "move", lambda old, new: full() if old.endswith("a.png") else really(old, new))
 
-    report = room.do("a.png", "new/")
+    report = harness.do("a.png", "new/")
 
-    assert room.files() == ["a.png", "a.png.meta"]
+    assert harness.files() == ["a.png", "a.png.meta"]
     assert {item.old: item.action for item in report.items} == {
         "a.png": RelocationAction.FAILED,
         "a.png.meta": RelocationAction.LEFT,
@@ -543,19 +545,19 @@ def test_file_is_moved_to_another_file_system(tmp_path: Path, monkeypatch: pytes
     assert ((tmp_path / "b").stat().st_mode & 0o777, (tmp_path / "b").read_text()) == (0o640, "a")
 
 
-def test_engine_cannot_start_during_a_move(room: RelocationRoom) -> None:
+def test_engine_cannot_start_during_a_move(harness: RelocationHarness) -> None:
     from aptui.config import load
 
-    settings = load.load(room.root)
+    settings = load.load(harness.root)
     with relocate.hold_engines_off(settings), pytest.raises(BusyError), relocate.hold_engines_off(settings):
         pass
 
 
-def test_shortened_relocation_report_keeps_the_total_counts(room: RelocationRoom) -> None:
+def test_shortened_relocation_report_keeps_the_total_counts(harness: RelocationHarness) -> None:
     for at in range(5):
-        room.source(f"assets/art/{at}.png").chmod(0o444 if at == 4 else 0o644)
+        harness.source(f"assets/art/{at}.png").chmod(0o444 if at == 4 else 0o644)
 
-    report = shorten_report(room.ask("art/*", "new/*"), 2)
+    report = shorten_report(harness.ask("art/*", "new/*"), 2)
 
     assert [item.old for item in report.items] == ["art/4.png", "art/0.png"]
     assert report.counts.sources == 5
@@ -565,21 +567,21 @@ def test_shortened_relocation_report_keeps_the_total_counts(room: RelocationRoom
 
 
 @pytest.fixture
-def git(room: RelocationRoom) -> RelocationRoom:
-    room.source("assets/a.png")
-    room.source("assets/b.png")
-    run_git(room, "init", "--quiet")
-    run_git(room, "add", "assets/a.png")
-    run_git(room, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "a")
-    return room
+def git(harness: RelocationHarness) -> RelocationHarness:
+    harness.source("assets/a.png")
+    harness.source("assets/b.png")
+    run_git(harness, "init", "--quiet")
+    run_git(harness, "add", "assets/a.png")
+    run_git(harness, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "a")
+    return harness
 
 
-def run_git(room: RelocationRoom, *words: str) -> str:
-    return subprocess.run(["git", "-C", str(room.root), *words], check=True, capture_output=True, text=True).stdout
+def run_git(harness: RelocationHarness, *words: str) -> str:
+    return subprocess.run(["git", "-C", str(harness.root), *words], check=True, capture_output=True, text=True).stdout
 
 
 @pytest.mark.real
-def test_git_moves_and_deletes_tracked_files_on_request(git: RelocationRoom) -> None:
+def test_git_moves_and_deletes_tracked_files_on_request(git: RelocationHarness) -> None:
     assert git.do("*.png", "new/*.png", uses_scm=True).is_whole
     moved = run_git(git, "status", "--short")
     assert git.files() == ["new/a.png", "new/b.png"]
@@ -588,14 +590,14 @@ def test_git_moves_and_deletes_tracked_files_on_request(git: RelocationRoom) -> 
 
 
 @pytest.mark.real
-def test_relocation_does_not_use_git_by_default(git: RelocationRoom) -> None:
+def test_relocation_does_not_use_git_by_default(git: RelocationHarness) -> None:
     git.do("a.png")
 
     assert run_git(git, "status", "--short").startswith(" D assets/a.png")
 
 
 @pytest.mark.real
-def test_error_of_git_during_a_move_is_reported(git: RelocationRoom) -> None:
+def test_error_of_git_during_a_move_is_reported(git: RelocationHarness) -> None:
     (git.root / "assets/a.png").write_text("changed")
 
     report = git.do("a.png", uses_scm=True)
@@ -705,8 +707,8 @@ def test_uuid_of_a_newer_identity_file_becomes_a_legacy_uuid(tmp_path: Path) -> 
 
     verbs._repair(verbs.Move("b.txt", "a.txt", str(left), str(belongs)))
 
-    kept = json.loads(belongs.read_text())["UUID"]
-    assert (kept["uuid"], kept["legacyUuids"]) == (OLD, [NEW[:-2] + "F}", NEW])
+    stored = json.loads(belongs.read_text())["UUID"]
+    assert (stored["uuid"], stored["legacyUuids"]) == (OLD, [NEW[:-2] + "F}", NEW])
     assert [path.name for path in tmp_path.iterdir()] == ["b.txt.meta"]
 
 

@@ -135,7 +135,7 @@ def test_existing_file_with_a_star_is_not_a_pattern(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ("subfolder1/**.tif", "Consecutive wildcards are not allowed."),
         ("duplicate/file1.tif", "Relative path matched multiple files/folders."),
@@ -157,8 +157,8 @@ def test_existing_file_with_a_star_is_not_a_pattern(disk: Disk) -> None:
         ("", "Invalid format for move command."),
     ],
 )
-def test_invalid_source_is_refused(disk: Disk, source: str, said: str) -> None:
-    assert disk.refusal_of(source).startswith(said)
+def test_invalid_source_is_refused(disk: Disk, source: str, message: str) -> None:
+    assert disk.refusal_of(source).startswith(message)
 
 
 def test_wildcard_inside_a_source_pattern_matches_one_folder_level(disk: Disk) -> None:
@@ -215,7 +215,7 @@ def test_wildcards_in_a_pattern_match_as_much_as_possible(
 
 
 @pytest.mark.parametrize(
-    ("source", "destination", "said"),
+    ("source", "destination", "message"),
     [
         ("a/b/c/*", "../a*", "Destination cannot contain any path navigation."),
         ("a/b/c/*", "/p", "Destination must exist within a scanfolder."),
@@ -227,8 +227,8 @@ def test_wildcards_in_a_pattern_match_as_much_as_possible(
         ("otherfile.tif", "", "Invalid format for move command."),
     ],
 )
-def test_invalid_destination_is_refused(disk: Disk, source: str, destination: str, said: str) -> None:
-    assert disk.refusal_of(source, destination).startswith(said)
+def test_invalid_destination_is_refused(disk: Disk, source: str, destination: str, message: str) -> None:
+    assert disk.refusal_of(source, destination).startswith(message)
 
 
 def test_wildcard_inside_a_destination_does_not_match_a_slash(disk: Disk) -> None:

@@ -51,7 +51,7 @@ def relocate(project: LiveProject, order: Relocate) -> RelocationReport:
 
 def begun(project: LiveProject, order: Relocate) -> Request:
     request = Request(order)
-    project.desk.take(request)
+    project.handler.take(request)
     return request
 
 
@@ -118,7 +118,7 @@ def test_relocation_requests_run_one_after_another(project: LiveProject) -> None
 def test_relocation_requests_are_limited_and_end_with_their_client(project: LiveProject) -> None:
     waiting = [begun(project, Relocate("other.txt", is_delete=True)) for _ in range(34)]
     assert [each.refused != "" for each in waiting] == [False] * 32 + [True] * 2
-    project.desk.forget_client(waiting[0].client)
+    project.handler.forget_client(waiting[0].client)
 
     project.until(lambda: waiting[0].is_over)
     last = begun(project, Relocate("other.txt", is_delete=True))

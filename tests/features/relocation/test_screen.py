@@ -9,7 +9,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 from textual.widgets import Input
 from tui.fake_panes import FakeSession
-from tui.shell_room import SMALL, text, until
+from tui.shell_harness import SMALL, text, until
 
 from aptui.core.notices import SourcesChanged
 from aptui.features.relocation.relocation_records import (
@@ -29,13 +29,13 @@ from aptui.tui.screens.assets.asset_panel import Panel
 from aptui.tui.widgets.cells import width_of
 from aptui.tui.widgets.menu import Menu, Prompt
 from tests.store.conftest import source_row
-from tests.tui.screens.assets import assets_room as room
-from tests.tui.screens.assets.assets_room import at, go, in_assets, press, shows
+from tests.tui.screens.assets import assets_harness as harness
+from tests.tui.screens.assets.assets_harness import at, go, in_assets, press, shows
 
 pytestmark = pytest.mark.real
 
-store = room.store
-_own_homes = room._own_homes
+store = harness.store
+_own_homes = harness._own_homes
 ROCK = "textures/rock.png"
 
 
@@ -69,9 +69,9 @@ class Mover(FakeSession):
         )
         if not order.is_confirmed or refusals:
             return count_report(RelocationReport(order, (item,), refusals=refusals))
-        deed = RelocationAction.FAILED if self.fails else RelocationAction.DONE
-        done = replace(item, action=deed, problem="no space" if self.fails else "")
-        updates = (Update("mesh/rock.fbx", "/p/mesh/rock.fbx", 2, action=deed),) if order.updates_references else ()
+        outcome = RelocationAction.FAILED if self.fails else RelocationAction.DONE
+        done = replace(item, action=outcome, problem="no space" if self.fails else "")
+        updates = (Update("mesh/rock.fbx", "/p/mesh/rock.fbx", 2, action=outcome),) if order.updates_references else ()
         return count_report(RelocationReport(order, (done,), updates, is_performed=True))
 
 

@@ -108,7 +108,7 @@ def test_move_command_resolves_paths_from_the_current_folder(run: Run, project: 
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("move", "sub", "new/"), "'sub' is a folder; use 'sub/*' for all files in it"),
         (("move", "sub/**", "new/"), "two wildcards in a row"),
@@ -120,11 +120,11 @@ def test_move_command_resolves_paths_from_the_current_folder(run: Run, project: 
         (("move", "sub/b.up"), "DST"),
     ],
 )
-def test_mistakes_in_a_relocation_command_exit_with_3(run: Run, words: tuple[str, ...], said: str) -> None:
+def test_mistakes_in_a_relocation_command_exit_with_3(run: Run, words: tuple[str, ...], message: str) -> None:
     code, _, err = run(*words)
 
     assert code == 3
-    assert said in err
+    assert message in err
 
 
 def test_relocation_report_is_printed_as_json(run: Run) -> None:

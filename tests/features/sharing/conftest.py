@@ -13,7 +13,7 @@ from aptui.features.sharing.record import Seal
 from aptui.features.sharing.stores.folder_store import FolderStore
 from aptui.features.sharing.stores.local import LocalStore
 from aptui.features.sharing.stores.remote_stores import HttpStore, ObjectStore
-from tests.features.sharing import room
+from tests.features.sharing import harness
 
 
 @contextlib.contextmanager
@@ -24,12 +24,12 @@ def serving(root, **options):
     root.mkdir(parents=True, exist_ok=True)
     started, stop, addresses = threading.Event(), threading.Event(), []
 
-    def tell(address):
+    def serve_address(address):
         addresses.append(address)
         started.set()
 
     thread = threading.Thread(
-        target=serve, args=(CacheServer(str(root), port=0, **options),), kwargs={"started": tell, "stop": stop.is_set}
+        target=serve, args=(CacheServer(str(root), port=0, **options),), kwargs={"started": serve_address, "stop": stop.is_set}
     )
     thread.start()
     try:
@@ -104,19 +104,19 @@ def _sealed(store):
 @pytest.fixture(scope="module")
 def moto(tmp_path_factory):
     pytest.importorskip("moto", reason=f"{MACHINE}moto cannot be imported")
-    with room.moto(tmp_path_factory.mktemp("moto")) as address:
+    with harness.moto(tmp_path_factory.mktemp("moto")) as address:
         yield address
 
 
 @pytest.fixture(scope="module")
 def nginx():
-    with tempfile.TemporaryDirectory() as folder, room.nginx(folder) as address:
+    with tempfile.TemporaryDirectory() as folder, harness.nginx(folder) as address:
         yield address, Path(folder, "www")
 
 
 @pytest.fixture(scope="module")
 def apache():
-    with tempfile.TemporaryDirectory() as folder, room.apache(folder) as address:  # `tmp_path` is not readable for Apache's user
+    with tempfile.TemporaryDirectory() as folder, harness.apache(folder) as address:  # `tmp_path` is not readable for Apache's user
         yield address, Path(folder, "www")
 
 

@@ -26,7 +26,7 @@ class LyingStore:
     def __init__(self):
         self.fault, self.kinds = "", ()
         self.turn = 0
-        self.kept = {}
+        self.stored = {}
         self.released = threading.Event()
         self._lock = threading.Lock()
 
@@ -37,7 +37,7 @@ class LyingStore:
     def put_record(self, key, data, *, if_absent=True):
         self._begin("ac")
         with self._lock:
-            if if_absent and ("ac", key) in self.kept:
+            if if_absent and ("ac", key) in self.stored:
                 return False
             self._take("ac", key, data)
             return True
@@ -52,11 +52,11 @@ class LyingStore:
 
     def has_blobs(self, digests):
         self._begin("cas")
-        return {digest for digest in digests if ("cas", digest) in self.kept}
+        return {digest for digest in digests if ("cas", digest) in self.stored}
 
     def put_blob(self, digest, source, *, replaces=False):
         self._begin("cas")
-        if not replaces and ("cas", digest) in self.kept:
+        if not replaces and ("cas", digest) in self.stored:
             return
         data = b"".join(read_verified(source, digest))
         with self._lock:
@@ -83,14 +83,14 @@ class LyingStore:
             case "lost":
                 return
             case "half" | "half and silent":
-                self.kept[kind, name] = data[: len(data) // 2]
+                self.stored[kind, name] = data[: len(data) // 2]
                 if fault == "half":
                     raise StoreError("the connection broke off", where=self.address)
             case _:
-                self.kept[kind, name] = data
+                self.stored[kind, name] = data
 
     def _answer(self, kind, name):
-        data = self.kept.get((kind, name))
+        data = self.stored.get((kind, name))
         match self._fault(kind):
             case "cut":
                 return data and data[: len(data) // 2]
@@ -98,7 +98,7 @@ class LyingStore:
                 self.turn += 211  # Each answer has a different wrong byte.
                 return data and bytes(byte ^ (at == self.turn % len(data)) for at, byte in enumerate(data))
             case "another":
-                return next((other for (of, at), other in self.kept.items() if of == kind and at != name), data)
+                return next((other for (of, at), other in self.stored.items() if of == kind and at != name), data)
             case "page":
                 return b"<html>please log in</html>"
             case "empty":

@@ -22,7 +22,7 @@ from aptui.features.sharing.stores.remote_stores import HttpStore
 from aptui.shared.errors import BusyError, UserError
 from aptui.shared.result_store import StoreRefused
 from tests.features.sharing.conftest import serving
-from tests.features.sharing.room import digest_of, facts, files_of, has, record
+from tests.features.sharing.harness import digest_of, facts, files_of, has, record
 
 pytestmark = pytest.mark.real
 

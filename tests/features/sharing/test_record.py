@@ -25,7 +25,7 @@ from aptui.features.sharing.record import (
 )
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch
-from tests.features.sharing.room import TEAM, facts, key_file, product, record
+from tests.features.sharing.harness import TEAM, facts, key_file, product, record
 
 BASE = base_key(facts())
 SEAL = Seal()

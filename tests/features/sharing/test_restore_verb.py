@@ -71,11 +71,11 @@ def row_of(run: Run) -> dict[str, object]:
 def test_restored_products_stay_until_the_source_changes(project: Path, twice: Path, run: Run) -> None:
     assert twice.read_text() == "TWO"
 
-    code, said, told = run("restore", "a.up", "--run", "2")
+    code, output, errors = run("restore", "a.up", "--run", "2")
 
-    assert told == ""
+    assert errors == ""
     assert (code, twice.read_text(), twice.with_suffix(".bak").read_text()) == (0, "ONE", "one")
-    assert "its result is that of its run of " in said
+    assert "its result is that of its run of " in output
     assert row_of(run)["restored"] is True
     assert "completed, restored" in run("jobs")[1]
     for words in (["batch"], ["batch", "--full-scan"]):
@@ -93,9 +93,9 @@ def test_restored_products_stay_until_the_source_changes(project: Path, twice: P
 def test_running_engine_keeps_restored_products_until_the_next_edit(project: Path, twice: Path, run: Run) -> None:
     run("start")
     try:
-        code, said, told = run("restore", "a.up", "--run", "2")
-        assert (code, told, twice.read_text()) == (0, "", "ONE")
-        assert "its result is that of its run of " in said
+        code, output, errors = run("restore", "a.up", "--run", "2")
+        assert (code, errors, twice.read_text()) == (0, "", "ONE")
+        assert "its result is that of its run of " in output
         assert row_of(run)["restored"] is True
         assert (run("batch")[0], twice.read_text()) == (0, "ONE")
 
@@ -132,10 +132,10 @@ def test_products_of_an_earlier_run_are_restored_for_a_failed_job(project: Path,
     (project / "aptui.yaml").write_text((project / "aptui.yaml").read_text().replace("tr a-z", "exit 3; tr a-z"))
     assert run("batch")[0] == 1
 
-    code, said, _ = run("restore", "a.up", "--run", "3", "--json")
+    code, output, _ = run("restore", "a.up", "--run", "3", "--json")
 
     assert code == 0
-    assert json.loads(said)["restored"] is True
+    assert json.loads(output)["restored"] is True
     assert twice.read_text() == "ONE"
     assert run("batch")[0] == 0
 
@@ -148,10 +148,10 @@ def test_impossible_restore_is_reported(project: Path, twice: Path, run: Run, tm
         if blob.is_file() and blob.read_bytes() == b"ONE":
             blob.unlink()
 
-    code, _, said = run("restore", "a.up", "--run", "2")
+    code, _, output = run("restore", "a.up", "--run", "2")
 
     assert code == 3
-    assert "'linux/a.txt' of the earlier run is not in this machine's store" in said
+    assert "'linux/a.txt' of the earlier run is not in this machine's store" in output
     assert twice.read_text() == "TWO"
 
 
@@ -162,9 +162,9 @@ def test_damaged_blob_is_not_restored(project: Path, twice: Path, run: Run, tmp_
             blob.chmod(0o644)
             blob.write_bytes(b"ONF")
 
-    code, said, _ = run("restore", "a.up", "--run", "2")
+    code, output, _ = run("restore", "a.up", "--run", "2")
 
     assert code == 1
-    assert "was not restored: the products cannot be restored:" in said
-    assert "is damaged" in said
+    assert "was not restored: the products cannot be restored:" in output
+    assert "is damaged" in output
     assert twice.read_text() == "TWO"

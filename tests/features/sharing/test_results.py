@@ -4,7 +4,7 @@ from aptui.features.sharing import publishing
 from aptui.features.sharing.publishing import SharedResult
 from aptui.features.sharing.record import Seal, Variants, base_key, decode_record, seal_record, variant_key
 from aptui.shared.result_store import Mismatch
-from tests.features.sharing.room import TEAM, all_here, facts, record
+from tests.features.sharing.harness import TEAM, all_here, facts, record
 
 SEAL = Seal()
 BASE = base_key(facts())

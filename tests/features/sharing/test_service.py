@@ -11,8 +11,8 @@ from aptui.features.sharing.record import Seal, base_key
 from aptui.features.sharing.service import Service
 from aptui.features.sharing.stores.local import LocalStore
 from aptui.shared.errors import UserError
-from tests.features.sharing import room
-from tests.features.sharing.room import Fault, HostileServer, all_here, facts, files_of, key_file, record, sharing
+from tests.features.sharing import harness
+from tests.features.sharing.harness import Fault, HostileServer, all_here, facts, files_of, key_file, record, sharing
 
 CONTENTS = (b"one" * 1000, b"two" * 20_000)
 
@@ -33,10 +33,10 @@ def machines(tmp_path):
         def __init__(self, name, store="", mode="server", **changes):
             self.folder = tmp_path / name
             self.folder.mkdir(exist_ok=True)
-            self.said, self.clock, self.numbers = [], Clock(), iter(range(1000))
+            self.messages, self.clock, self.numbers = [], Clock(), iter(range(1000))
             may_differ = changes.pop("may_differ", ())
             self.service = Service(
-                sharing(self.folder, store, mode, **changes), self.said.append, may_differ=may_differ, clock=self.clock
+                sharing(self.folder, store, mode, **changes), self.messages.append, may_differ=may_differ, clock=self.clock
             )
             made.append(self)
 
@@ -92,7 +92,7 @@ def test_stored_result_is_restored_on_another_machine_with_log_and_counts(machin
     assert hit.is_remote
     assert (other.account.remote_hits, other.account.built_ms) == (1, 2000)
     assert other.account.fetched_bytes == sum(map(len, CONTENTS))
-    assert other.said == []
+    assert other.messages == []
 
 
 @pytest.mark.parametrize("spare_bytes", [-1, 0])
@@ -106,7 +106,7 @@ def test_shared_result_that_would_fill_the_disk_is_not_fetched(machines, share, 
     hit = other.find()
 
     assert (hit is None) is (spare_bytes < 0)
-    assert [text.partition(" MiB")[0] for text in other.said] == ["a shared result of 0"] * (hit is None)
+    assert [text.partition(" MiB")[0] for text in other.messages] == ["a shared result of 0"] * (hit is None)
     assert not list(other.folder.glob("*.part-*"))
     monkeypatch.undo()
     assert other.find() is not None, "the failed copy did not damage the store"
@@ -121,13 +121,17 @@ def test_fetched_and_local_results_need_no_server(machines, share):
     for machine in (other, machines("maker")):
         hit = machine.find()
         assert (bytes_of(hit), hit.is_remote) == (CONTENTS, False)
-    assert other.said == []
+    assert other.messages == []
 
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_executable_bit_of_products_is_restored(machines, share, tmp_path, keeps):
     data, of = b"#!/bin/sh\n", facts()
-    products = (room.product(data, "tool", 1, is_executable=True), room.product(data, "text", 2), room.product(b"other", "more", 3))
+    products = (
+        harness.product(data, "tool", 1, is_executable=True),
+        harness.product(data, "text", 2),
+        harness.product(b"other", "more", 3),
+    )
     maker = machines("maker", share)
     files = files_of(tmp_path / "made", data, b"other")
     maker.service.put(of, replace(record(of), products=products), files)
@@ -228,7 +232,7 @@ def test_record_is_not_trusted_without_the_team_key(machines, share, tmp_path, w
     member = machines("member", share, "client", team_key_file=key_file(tmp_path))
 
     assert member.find() is None
-    assert "team's key" in member.said[0]
+    assert "team's key" in member.messages[0]
 
 
 def test_records_with_the_team_key_are_trusted(machines, share, tmp_path):
@@ -281,7 +285,7 @@ def test_record_whose_inputs_differ_from_its_key_is_deleted(machines, share):
 
     assert maker.find() is None
     assert machines("user", share, "client").find() is None
-    assert "reports inputs that do not match its key" in maker.said[0]
+    assert "reports inputs that do not match its key" in maker.messages[0]
 
 
 def test_product_changed_during_upload_is_not_published(machines, share):
@@ -302,7 +306,7 @@ def test_product_truncated_by_a_full_disk_is_not_stored(machines, share, text):
 
     assert maker.find() is None
     assert list(share.rglob("*")) == []
-    assert "full disk" in maker.said[0]
+    assert "full disk" in maker.messages[0]
 
 
 def test_first_writer_wins_and_differences_are_reported(machines, share):
@@ -315,7 +319,7 @@ def test_first_writer_wins_and_differences_are_reported(machines, share):
     assert bytes_of(machines("other", share, "client").find()) == (b"first",)
     assert machines("other", share, "client").find(facts("b.png")) is None
     assert second.account.differences == 1
-    assert "builder 'image' makes different products from the same inputs" in second.said[0]
+    assert "builder 'image' makes different products from the same inputs" in second.messages[0]
 
 
 def test_nondeterministic_results_are_uploaded_if_the_builder_may_differ(machines, share):
@@ -375,9 +379,9 @@ def test_wrong_or_slow_answer_of_a_store_is_a_cache_miss_and_is_reported_once(ma
 
     assert other.find() is None
 
-    assert len(other.said) == 1
+    assert len(other.messages) == 1
     assert list(other.folder.glob("staging0/*")) == []
-    room.until(lambda: not list(other.folder.glob("*.part-*")))
+    harness.until(lambda: not list(other.folder.glob("*.part-*")))
 
 
 @pytest.mark.real
@@ -422,7 +426,7 @@ def test_failing_store_is_paused_and_retried_later(machines, server):
 
     assert len(server.asked) == 5
     assert other.service._breaker.is_open
-    assert [text for text in other.said if "not used for some time" in text]
+    assert [text for text in other.messages if "not used for some time" in text]
     server.faults.clear()
     other.clock.shift = 31.0
     other.find(facts("x.png"))
@@ -454,7 +458,7 @@ def test_failing_uploads_are_reported_once_and_stop(machines, server, kind, aske
         maker.put(str(number).encode(), of=facts(f"{number}.png"))
 
     assert len([1 for method, _ in server.asked if method == "PUT"]) == asked
-    assert len(maker.said) == 1
+    assert len(maker.messages) == 1
     assert (maker.account.not_uploaded, maker.account.stored) == (8, 8)
     assert not maker.find(facts("0.png")).is_remote
 
@@ -475,7 +479,7 @@ def test_slow_store_does_not_block_uploads(machines, server):
     server.faults.append(Fault("silent", "/", "HEAD"))
     maker.put(*CONTENTS, settles=False)
 
-    room.until(lambda: maker.account.stored == 1)
+    harness.until(lambda: maker.account.stored == 1)
     assert not maker.find().is_remote
     assert not maker.service.settle(0.0)
     server.leaving.set()
@@ -486,7 +490,7 @@ def test_unusable_local_store_is_reported_and_skipped(machines, share, tmp_path)
     maker = machines("maker", share, local_store=str(tmp_path / "file" / "x"))
     maker.put(*CONTENTS)
 
-    assert "cannot be used" in maker.said[0]
+    assert "cannot be used" in maker.messages[0]
     assert bytes_of(machines("other", share, "client").find()) == CONTENTS
 
 
@@ -501,7 +505,7 @@ def test_modified_product_is_noticed_and_rebuilt(machines, tmp_path, monkeypatch
         file.write(b"scribble")
 
     assert maker.find() is None
-    assert "was changed" in maker.said[0]
+    assert "was changed" in maker.messages[0]
     files = files_of(tmp_path / "again", *CONTENTS)
     maker.service.put(facts(), record(facts(), *CONTENTS), files)
     assert maker.service.settle(20)
@@ -541,7 +545,7 @@ def test_threads_can_find_and_store_results_concurrently(machines, share):
         thread.join()
 
     assert maker.service.settle(20)
-    assert (failures, maker.said, maker.account.differences) == ([], [], 0)
+    assert (failures, maker.messages, maker.account.differences) == ([], [], 0)
     assert all(machines("other", share, "client").find(facts(f"{number}.png")) for number in range(30))
 
 
@@ -553,4 +557,4 @@ def test_exception_in_a_dependency_check_is_reported_and_is_a_cache_miss(machine
         raise ZeroDivisionError("a bug")
 
     assert maker.find(present=broken) is None
-    assert "a bug" in maker.said[0]
+    assert "a bug" in maker.messages[0]

@@ -200,10 +200,10 @@ def test_reprocessed_job_runs_its_builder_although_a_stored_result_exists(world:
     assert world.ran() == ["a"]
 
 
-@pytest.mark.parametrize("said", ["local_store: {enabled: false}\n", "shared_cache: {builders: {upper: false}}\n"])
-def test_disabled_local_store_keeps_nothing(world: Checkouts, said: str) -> None:
+@pytest.mark.parametrize("setting", ["local_store: {enabled: false}\n", "shared_cache: {builders: {upper: false}}\n"])
+def test_disabled_local_store_keeps_nothing(world: Checkouts, setting: str) -> None:
     for name in ("one", "two"):
-        world.checkout(name, settings=said).engine_run()
+        world.checkout(name, settings=setting).engine_run()
 
     assert world.ran() == ["a", "a", "b", "b"]
 
@@ -315,7 +315,7 @@ def test_invalid_stored_result_is_reported_and_its_job_runs_locally(world: Check
 
     assert world.ran() == ["a", "b"]
     assert products(second) == products(first)
-    assert how == "missing" or any("shared cache" in text for text in ran.said)
+    assert how == "missing" or any("shared cache" in text for text in ran.messages)
 
 
 def test_record_with_another_key_is_not_used(world: Checkouts, tmp_path: Path) -> None:
@@ -324,8 +324,8 @@ def test_record_with_another_key_is_not_used(world: Checkouts, tmp_path: Path) -
         (tmp_path / name).chmod(0o600)
     for machine, key in (("first", "theirs"), ("second", "ours")):
         world.on(machine)
-        said = f"shared_cache: {{mode: server, store: {world.share}, upload: complete, team_key_file: {tmp_path / key}}}\n"
-        world.checkout(machine + key, settings=said).engine_run()
+        setting = f"shared_cache: {{mode: server, store: {world.share}, upload: complete, team_key_file: {tmp_path / key}}}\n"
+        world.checkout(machine + key, settings=setting).engine_run()
 
     assert world.ran() == ["a", "a", "b", "b"]
 
@@ -339,7 +339,7 @@ def test_exception_in_sharing_is_a_cache_miss_and_is_reported_once(world: Checko
         ran = project.engine_run()
 
     assert world.ran() == ["a", "b"]
-    assert any("ZeroDivisionError" in text for text in ran.said)
+    assert any("ZeroDivisionError" in text for text in ran.messages)
     assert failed(ran) == {}
 
 

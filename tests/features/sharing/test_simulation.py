@@ -23,8 +23,8 @@ from aptui.features.sharing import namespaces
 from aptui.features.sharing.record import Seal, base_key, open_record
 from aptui.features.sharing.service import Service
 from aptui.shared.errors import KnownError
+from tests.features.sharing.harness import all_here, facts, files_of, record
 from tests.features.sharing.lying import FAULTS, KINDS, LyingStore
-from tests.features.sharing.room import all_here, facts, files_of, record
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +41,7 @@ class Machine:
     """A machine: its service, its messages and its expected results."""
 
     def __init__(self, name, folder):
-        self.name, self.folder, self.said, self.shift = name, folder, [], 0.0
+        self.name, self.folder, self.messages, self.shift = name, folder, [], 0.0
         self.own = {}
         """{job: its stored result}, until its store is damaged."""
         self.is_sound = name in KEEPERS
@@ -52,7 +52,7 @@ class Machine:
         sharing = SharedCacheSettings(
             mode="client" if name == READER else "server", store="/share", local_store=keeps, deadline_s=20.0
         )
-        self.service = Service(sharing, self.said.append, clock=lambda: time.monotonic() + self.shift)
+        self.service = Service(sharing, self.messages.append, clock=lambda: time.monotonic() + self.shift)
 
 
 class Sharers(RuleBasedStateMachine):
@@ -83,7 +83,7 @@ class Sharers(RuleBasedStateMachine):
     # ---------------------------------------------------------------------------------------------------- steps of the simulation
 
     @initialize(weather=WEATHERS)
-    def somebody_begins(self, weather):
+    def begin_change(self, weather):
         for job in JOBS:
             self.a_job_is_done(job, ("one",), False, weather)
 
@@ -108,7 +108,7 @@ class Sharers(RuleBasedStateMachine):
                 self._want(job, self.machines[name])
 
     @rule(name=st.sampled_from(KEEPERS), how=st.sampled_from(["cut", "changed", "gone"]), which=st.integers(0, 20))
-    def somebody_damages_what_a_machine_keeps(self, name, how, which):
+    def damage_stored_result(self, name, how, which):
         machine = self.machines[name]
         files = sorted(path for kind in ("ac", "cas") for path in (machine.folder / "store" / kind).rglob("*") if path.is_file())
         if files:
@@ -127,7 +127,7 @@ class Sharers(RuleBasedStateMachine):
     def a_record_comes_after_its_products(self):
         for job in () if self.has_lied else JOBS:
             there = self._there(job)
-            assert there is None or all(("cas", digest) in self.store.kept for digest in there.blobs)
+            assert there is None or all(("cas", digest) in self.store.stored for digest in there.blobs)
 
     @invariant()
     def every_find_is_counted(self):
@@ -151,8 +151,8 @@ class Sharers(RuleBasedStateMachine):
     def _want(self, job, machine):
         machine.finds += 1
         folder = machine.folder / f"staging{machine.finds}"
-        patience_s = SHORT_S if self.store.fault == "slow" else 20.0
-        with mock.patch.object(machine.service, "_deadline_s", patience_s):
+        timeout_s = SHORT_S if self.store.fault == "slow" else 20.0
+        with mock.patch.object(machine.service, "_deadline_s", timeout_s):
             hit = machine.service.find(job, all_here, str(folder))
         machine.is_calm = machine.is_calm and not self.store.fault
         left = [path for path in machine.folder.glob("staging*") if path != folder]
@@ -193,7 +193,7 @@ class Sharers(RuleBasedStateMachine):
 
     def _there(self, job):
         """Return the content of the shared store, None if it is absent or incomplete."""
-        data = self.store.kept.get(("ac", base_key(job)))
+        data = self.store.stored.get(("ac", base_key(job)))
         try:
             return open_record(data, Seal(), base_key(job)) if data is not None else None
         except KnownError:

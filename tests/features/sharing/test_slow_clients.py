@@ -19,7 +19,7 @@ from aptui.features.sharing import cache_server as servers
 from aptui.features.sharing.stores.folder_store import FolderStore
 from tests.features.gateway.live_served import CERTIFICATE, KEY
 from tests.features.sharing.conftest import serving
-from tests.features.sharing.room import digest_of, files_of
+from tests.features.sharing.harness import digest_of, files_of
 
 pytestmark = pytest.mark.real
 
@@ -39,16 +39,16 @@ def connect():
     """Opens connections with a partial request, and waits for the answer."""
     with contextlib.ExitStack() as stack:
 
-        def made(address, said=b""):
+        def made(address, first_bytes=b""):
             url = urlsplit(address)
             connection = stack.enter_context(socket.create_connection((url.hostname, url.port), timeout=10))
-            connection.sendall(said)
+            connection.sendall(first_bytes)
             return connection
 
         yield made
 
 
-def heard(connection):
+def received_from(connection):
     """Return all bytes until the other end closes."""
     found = b""
     with contextlib.suppress(ConnectionResetError):
@@ -63,10 +63,10 @@ def status(address, path=f"/cas/{DIGEST}"):
         return connection.getresponse().status
 
 
-@pytest.mark.parametrize("said", [b"", HALF_A_REQUEST])
-def test_client_without_a_complete_request_is_dropped(tmp_path, connect, said):
+@pytest.mark.parametrize("first_bytes", [b"", HALF_A_REQUEST])
+def test_client_without_a_complete_request_is_dropped(tmp_path, connect, first_bytes):
     with serving(tmp_path / "store", timeout_s=0.2) as address:
-        assert heard(connect(address, said)) == b""
+        assert received_from(connect(address, first_bytes)) == b""
 
 
 def test_idle_connection_between_requests_stays_open(tmp_path):
@@ -87,7 +87,7 @@ def test_idle_connection_between_requests_stays_open(tmp_path):
 
 def test_too_slow_upload_is_ended_and_leaves_no_file(tmp_path, connect):
     with serving(tmp_path / "store", is_writable=True, timeout_s=0.2) as address:
-        answer = heard(connect(address, HALF_AN_UPLOAD))
+        answer = received_from(connect(address, HALF_AN_UPLOAD))
 
         assert answer.startswith(b"HTTP/1.1 408 ")
         until(lambda: os.listdir(tmp_path / "store" / "tmp") == [])
@@ -116,7 +116,7 @@ def test_client_that_does_not_read_is_dropped(tmp_path, connect, monkeypatch):
         events.register(connection, select.POLLHUP | select.POLLERR)
 
         assert events.poll(10_000)
-        assert len(heard(connection)) < len(big)
+        assert len(received_from(connection)) < len(big)
 
 
 def test_incomplete_requests_do_not_block_other_clients(tmp_path, connect):
@@ -124,7 +124,7 @@ def test_incomplete_requests_do_not_block_other_clients(tmp_path, connect):
         slow = [connect(address, HALF_A_REQUEST) for _ in range(12)]
 
         assert status(address) == 404
-        assert all(heard(one).partition(b"\r")[0] in (b"", b"HTTP/1.1 503 Service Unavailable") for one in slow[:8])
+        assert all(received_from(one).partition(b"\r")[0] in (b"", b"HTTP/1.1 503 Service Unavailable") for one in slow[:8])
 
 
 def test_cache_server_answers_503_while_its_connection_limit_is_reached(tmp_path, connect):
@@ -146,7 +146,7 @@ def test_slow_uploads_of_one_token_do_not_block_uploads_of_another_token(tmp_pat
         until(lambda: os.path.isdir(tmp_path / "store" / "tmp") and len(os.listdir(tmp_path / "store" / "tmp")) == 2)
         slow += [connect(address, upload) for _ in range(20)]
 
-        assert b" 503 " in heard(slow[-1])
+        assert b" 503 " in received_from(slow[-1])
         connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
         connection.request("PUT", f"/ns/two/cas/{DIGEST}", DATA, {"Authorization": "Bearer modest"})
         assert connection.getresponse().status == 201
@@ -166,5 +166,5 @@ def test_silent_sockets_before_tls_do_not_block_other_clients(tmp_path, connect,
         connection.request("GET", f"/cas/{DIGEST}")
 
         assert connection.getresponse().status == 404
-        assert all(heard(one) == b"" for one in silent)
+        assert all(received_from(one) == b"" for one in silent)
         connection.close()

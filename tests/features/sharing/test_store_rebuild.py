@@ -11,8 +11,8 @@ from homes import own_project
 from verb_project import Run
 
 from aptui.features.sharing.namespaces import probe
-from tests.features.sharing import room
-from tests.features.sharing.room import sharing
+from tests.features.sharing import harness
+from tests.features.sharing.harness import sharing
 
 pytestmark = pytest.mark.real
 
@@ -61,14 +61,14 @@ def test_stored_results_are_rebuilt_and_identical(run: Run, project: Path) -> No
     build(run)
 
     code, out, _ = run("cache", "verify", "--rebuild", "100%")
-    told = rebuilt(run)
+    output = rebuilt(run)
 
     assert code == 0
     assert "4 of 4 jobs have a result in" in out
     assert "every result matches the stored one" in out
-    assert (told["jobs"], told["kept"], told["rebuilt"], told["removed"]) == (4, 4, 4, 0)
-    assert (told["left_out"], told["differences"]) == ([], [])
-    assert told["builders"] == {"first": 1, "glue": 1, "joined": 2}
+    assert (output["jobs"], output["kept"], output["rebuilt"], output["removed"]) == (4, 4, 4, 0)
+    assert (output["left_out"], output["differences"]) == ([], [])
+    assert output["builders"] == {"first": 1, "glue": 1, "joined": 2}
     assert list((project / "Cache" / ".aptui" / "temp").iterdir()) == []
 
 
@@ -90,10 +90,10 @@ def test_nondeterministic_builder_is_reported_and_its_results_stay(run: Run, pro
     (project / "assets" / "x.dice").write_text("x")
     build(run)
 
-    told = rebuilt(run)
+    output = rebuilt(run)
 
-    assert [(item["builder"], item["against"]) for item in told["differences"]] == [("dice", "second run")]
-    assert (told["removed"], rebuilt(run)["kept"]) == (0, 5)
+    assert [(item["builder"], item["against"]) for item in output["differences"]] == [("dice", "second run")]
+    assert (output["removed"], rebuilt(run)["kept"]) == (0, 5)
 
 
 @pytest.mark.parametrize("changed", ["assets/d.src", "assets/b.inc"])
@@ -101,10 +101,10 @@ def test_rebuild_skips_jobs_with_changed_inputs(run: Run, project: Path, changed
     build(run)
     (project / changed).write_text("other")
 
-    told = rebuilt(run)
+    output = rebuilt(run)
 
-    assert told["left_out"] == (["d.src"] if changed.endswith("src") else ["d.src", "e.src"])
-    assert (told["removed"], told["differences"]) == (0, [])
+    assert output["left_out"] == (["d.src"] if changed.endswith("src") else ["d.src", "e.src"])
+    assert (output["removed"], output["differences"]) == (0, [])
 
 
 def test_rebuild_skips_a_job_whose_builder_changed(run: Run, project: Path) -> None:
@@ -112,18 +112,18 @@ def test_rebuild_skips_a_job_whose_builder_changed(run: Run, project: Path) -> N
     settings = project / "aptui.yaml"
     settings.write_text(settings.read_text().replace("tr a-z A-Z", "cat"))
 
-    told = rebuilt(run)
+    output = rebuilt(run)
 
-    assert (told["left_out"], told["rebuilt"], told["removed"]) == (["a.up"], 3, 0)
+    assert (output["left_out"], output["rebuilt"], output["removed"]) == (["a.up"], 3, 0)
 
 
 def test_sample_of_stored_results_is_rebuilt(run: Run, project: Path) -> None:
     build(run)
 
-    told = rebuilt(run, "1")
+    output = rebuilt(run, "1")
 
-    assert (told["jobs"], told["rebuilt"]) == (4, 3)
-    assert told["builders"] == {"first": 1, "glue": 1, "joined": 1}
+    assert (output["jobs"], output["rebuilt"]) == (4, 3)
+    assert output["builders"] == {"first": 1, "glue": 1, "joined": 1}
 
 
 def test_rebuild_option_needs_cache_verify_and_a_local_store(run: Run, project: Path) -> None:
@@ -143,7 +143,7 @@ def test_reachable_and_writable_store_is_reported(tmp_path):
 
 
 def test_store_error_is_reported_once_without_the_address_of_the_store(tmp_path):
-    address = f"127.0.0.1:{room.free_port()}"
+    address = f"127.0.0.1:{harness.free_port()}"
 
     answer = probe(sharing(tmp_path, f"http://me:secret@{address}", "client"))
 

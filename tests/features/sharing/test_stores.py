@@ -10,7 +10,7 @@ from aptui.features.sharing.record import Seal, base_key, seal_record
 from aptui.features.sharing.stores.remote_stores import ObjectStore
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch, StoreError
-from tests.features.sharing.room import digest_of, facts, files_of, record
+from tests.features.sharing.harness import digest_of, facts, files_of, record
 
 KEY = base_key(facts())
 ONE, OTHER = (seal_record(record(facts(), data), Seal()) for data in (b"one", b"other"))

@@ -79,13 +79,13 @@ def test_cache_stats_show_stored_results_and_saved_time(run: Run, tmp_path: Path
     assert "upper" in run("cache", "stats")[1]
 
 
-@pytest.mark.parametrize(("lost_ms", "told"), [(3, "0.0 s"), (300, "-0.3 s"), (-300, "0.3 s")])
+@pytest.mark.parametrize(("lost_ms", "expected"), [(3, "0.0 s"), (300, "-0.3 s"), (-300, "0.3 s")])
 def test_lost_time_is_printed_with_a_minus_sign_unless_it_is_rounded_to_zero(
-    lost_ms: int, told: str, capsys: pytest.CaptureFixture[str]
+    lost_ms: int, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cache_verbs._print_totals({"upper": SharingSum(misses=1, built_ms=1000 - lost_ms, fetch_ms=1000)}, 1)
 
-    assert f" {told} " in capsys.readouterr().out
+    assert f" {expected} " in capsys.readouterr().out
 
 
 def test_cache_gc_removes_results_down_to_a_limit(run: Run, tmp_path: Path) -> None:
@@ -244,12 +244,12 @@ def test_cache_init_creates_the_team_key_once_and_prints_instructions(run: Run, 
 
 
 def test_doctor_reports_risks_of_a_shared_cache(run: Run, project: Path, tmp_path: Path) -> None:
-    def said(text: str, name: str = "shared cache") -> dict[str, str]:
+    def values_of(text: str, name: str = "shared cache") -> dict[str, str]:
         (project / "aptui.yaml").write_text(CONFIG + text)
         return next(check for check in json.loads(run("doctor", "--json")[1]) if check["name"] == name)
 
-    assert said("")["state"] == "ok"
-    open_one = said("shared_cache: {mode: client, store: 'http://cache.example/x', trust: unsealed}\n")
+    assert values_of("")["state"] == "ok"
+    open_one = values_of("shared_cache: {mode: client, store: 'http://cache.example/x', trust: unsealed}\n")
     assert open_one["state"] == "warn"
     assert "could replace your products" in open_one["said"]
     assert "it uses http, not https" in open_one["said"]
@@ -257,11 +257,11 @@ def test_doctor_reports_risks_of_a_shared_cache(run: Run, project: Path, tmp_pat
     (tmp_path / "key").chmod(0o644)
     assert (
         "other users can read the key"
-        in said(f"shared_cache: {{mode: client, store: 'https://x', team_key_file: {tmp_path / 'key'}}}\n")["said"]
+        in values_of(f"shared_cache: {{mode: client, store: 'https://x', team_key_file: {tmp_path / 'key'}}}\n")["said"]
     )
     (tmp_path / "key").chmod(0o600)
-    assert said(f"shared_cache: {{mode: client, store: 'https://x', team_key_file: {tmp_path / 'key'}}}\n")["state"] == "ok"
-    assert said("local_store: {links: hard}\n", "local store")["state"] == "warn"
+    assert values_of(f"shared_cache: {{mode: client, store: 'https://x', team_key_file: {tmp_path / 'key'}}}\n")["state"] == "ok"
+    assert values_of("local_store: {links: hard}\n", "local store")["state"] == "warn"
 
 
 def test_cache_ready_runs_code_of_a_commit_only_with_the_option(run: Run, project: Path, tmp_path: Path) -> None:

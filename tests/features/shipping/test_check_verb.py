@@ -44,12 +44,12 @@ def write(project: Path, checks: str) -> None:
 def test_findings_of_checks_are_shown_by_check_batch_and_status(project: Path, run: Run) -> None:
     write(project, "checks: {square: {files: [art/*], power_of_two: true}, names: {name: '[a-z.]+'}, all: {budget: 3}}")
 
-    batch, told, _ = run("batch")
+    batch, printed, _ = run("batch")
     code, listed, _ = run("check", "--json")
     found = json.loads(listed)
 
     assert (batch, code) == (0, 0)
-    assert "warn: square  linux/art/rock.png: width and height must be powers of two, but are 48x64" in told
+    assert "warn: square  linux/art/rock.png: width and height must be powers of two, but are 48x64" in printed
     assert found["counts"] == {"square": 1, "names": 1, "all": 1}
     assert [(each["check"], each["source"]) for each in found["findings"]] == [
         ("square", "art/Rock.png"), ("names", "art/Rock.png"), ("all", ""),
@@ -74,8 +74,8 @@ def test_failing_check_makes_every_batch_exit_with_1(project: Path, run: Run) ->
 @pytest.mark.real
 def test_check_ignores_platforms_that_are_not_processed(project: Path, run: Run) -> None:
     def platforms_of(*words: str) -> tuple[int, set[str]]:
-        code, told, _ = run(*words, "--json")
-        answer = json.loads(told)
+        code, printed, _ = run(*words, "--json")
+        answer = json.loads(printed)
         return code, {each["product"].partition("/")[0] for each in answer.get("findings", answer.get("checks", ()))}
 
     checks = "checks: {square: {files: [art/*], power_of_two: true, level: fail}}"
@@ -96,10 +96,10 @@ def test_failed_blocking_check_keeps_the_previous_products(project: Path, run: R
     before = product.read_bytes()
 
     Image.new("RGB", (99, 16)).save(project / "assets" / "art" / "small.png")
-    code, told, _ = run("batch")
+    code, printed, _ = run("batch")
 
     assert code == 1
-    assert "check 'wide': small.png: width is 99, wanted: <= 64" in told
+    assert "check 'wide': small.png: width is 99, wanted: <= 64" in printed
     assert product.read_bytes() == before
 
 
@@ -175,10 +175,10 @@ def test_check_whose_program_is_missing_is_reported(project: Path, run: Run) -> 
     write(project, "checks: {mine: {command: [no-such-program]}}")
     run("batch")
 
-    code, _, said = run("check")
+    code, _, errors = run("check")
 
     assert code == 3
-    assert "the check 'mine' runs 'no-such-program', which is not installed" in said
+    assert "the check 'mine' runs 'no-such-program', which is not installed" in errors
 
 
 @pytest.mark.real

@@ -44,7 +44,7 @@ builders: [{name: data, copy: ["*.txt", "*.png"]}]
 
 
 @dataclass
-class Room:
+class Harness:
     """A cache, a scan folder and a database; `add` makes a source with one product of the same name per platform."""
 
     root: Path
@@ -102,30 +102,33 @@ class Room:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
+def harness(tmp_path: Path) -> Iterator[Harness]:
     schema.prepare(tmp_path / "assetdb.sqlite")
     (tmp_path / "assets").mkdir()
     writer = Writer(tmp_path / "assetdb.sqlite", lambda _ticket: None)
     ids, _ = writer.sync_scan_folders([("game", str(tmp_path / "assets"), 0)])
-    yield Room(tmp_path, writer, ids["game"])
+    yield Harness(tmp_path, writer, ids["game"])
     writer.close()
 
 
 # --------------------------------------------------------------------------------------------------------------- findings
 
 
-def test_search_finds_paths_and_uuids_in_text(room: Room) -> None:
-    uuid = room.add("textures/my-rock-01.png")
-    tree = room.add("textures/tree.png")
+def test_search_finds_paths_and_uuids_in_text(harness: Harness) -> None:
+    uuid = harness.add("textures/my-rock-01.png")
+    tree = harness.add("textures/tree.png")
     text = (
         f"self levels/one-a.txt and ONE-A.TXT, a textures\\my-rock-01.png, {tree.hex()}, {uuid_of(3).hex()}:0 none.png {uuid.hex()}"
     )
-    room.add("levels/one-a.txt", text)
+    harness.add("levels/one-a.txt", text)
 
-    tally = room.scan("levels/*")
+    tally = harness.scan("levels/*")
 
     assert (tally.done, tally.flawed, tally.hits) == (1, 1, 2)
-    assert {meant for _, meant in room.missing("levels/one-a.txt")} == {"linux/textures/tree.png", "linux/textures/my-rock-01.png"}
+    assert {meant for _, meant in harness.missing("levels/one-a.txt")} == {
+        "linux/textures/tree.png",
+        "linux/textures/my-rock-01.png",
+    }
 
 
 @pytest.mark.parametrize(
@@ -133,96 +136,96 @@ def test_search_finds_paths_and_uuids_in_text(room: Room) -> None:
     ["sounds/bang.wav", "Sounds\\Bang.WAV", "/sounds//bang.wav", "./sounds/bang.wav", "sounds/bang.ogg", "bang.ogg",
      "linux/sounds/bang.ogg", "../sounds/bang.ogg"]
 )  # fmt: skip
-def test_path_in_a_text_refers_to_a_source_or_a_product(room: Room, name: str) -> None:
-    room.add("sounds/bang.wav", product="sounds/bang.ogg")
-    room.add("scripts/door.lua", f'play("{name}")')
+def test_path_in_a_text_refers_to_a_source_or_a_product(harness: Harness, name: str) -> None:
+    harness.add("sounds/bang.wav", product="sounds/bang.ogg")
+    harness.add("scripts/door.lua", f'play("{name}")')
 
-    room.scan("scripts/*")
+    harness.scan("scripts/*")
 
-    assert [meant for _, meant in room.missing("scripts/door.lua")] == ["linux/sounds/bang.ogg"]
+    assert [meant for _, meant in harness.missing("scripts/door.lua")] == ["linux/sounds/bang.ogg"]
 
 
-def test_relative_paths_in_one_text_are_resolved_separately(room: Room) -> None:
+def test_relative_paths_in_one_text_are_resolved_separately(harness: Harness) -> None:
     for name in "abc":
-        room.add(f"sprites/bag/{name}.png")
-    room.add("sprites/bag/bag.txt", "a.png b.png c.png sub/a.png")
+        harness.add(f"sprites/bag/{name}.png")
+    harness.add("sprites/bag/bag.txt", "a.png b.png c.png sub/a.png")
 
-    room.scan("*.txt")
+    harness.scan("*.txt")
 
-    assert [text for text, _ in room.missing("*.txt")] == ["a.png", "b.png", "c.png"]
-
-
-def test_uuid_in_a_text_refers_to_every_product_of_its_source(room: Room) -> None:
-    uuid = room.add("mesh/rock.fbx", platforms=("linux", "server"), sub_ids=2)
-    room.add("a.txt", uuid.hex())
-
-    room.scan("a.txt")
-
-    assert [meant for _, meant in room.missing("a.txt")] == ["linux/mesh/rock.fbx", "linux/mesh/rock.fbx.1"]
+    assert [text for text, _ in harness.missing("*.txt")] == ["a.png", "b.png", "c.png"]
 
 
-def test_asset_id_in_a_text_refers_to_one_product(room: Room) -> None:
-    uuid = room.add("mesh/rock.fbx", sub_ids=2)
-    room.add("a.txt", f"{{{uuid.hex()}}}:[1] {{{uuid.hex()}}}:[12345]")
+def test_uuid_in_a_text_refers_to_every_product_of_its_source(harness: Harness) -> None:
+    uuid = harness.add("mesh/rock.fbx", platforms=("linux", "server"), sub_ids=2)
+    harness.add("a.txt", uuid.hex())
 
-    room.scan("a.txt")
+    harness.scan("a.txt")
 
-    assert [meant for _, meant in room.missing("a.txt")] == ["linux/mesh/rock.fbx.1"]
+    assert [meant for _, meant in harness.missing("a.txt")] == ["linux/mesh/rock.fbx", "linux/mesh/rock.fbx.1"]
+
+
+def test_asset_id_in_a_text_refers_to_one_product(harness: Harness) -> None:
+    uuid = harness.add("mesh/rock.fbx", sub_ids=2)
+    harness.add("a.txt", f"{{{uuid.hex()}}}:[1] {{{uuid.hex()}}}:[12345]")
+
+    harness.scan("a.txt")
+
+    assert [meant for _, meant in harness.missing("a.txt")] == ["linux/mesh/rock.fbx.1"]
 
 
 @pytest.mark.parametrize("how", ["asset id", "path", "wildcard", "other product of the source"])
-def test_declared_dependency_is_not_missing(room: Room, how: str) -> None:
-    uuid = room.add("mesh/rock.fbx")
-    room.add("a.txt", f"mesh/rock.fbx and {uuid.hex()}")
+def test_declared_dependency_is_not_missing(harness: Harness, how: str) -> None:
+    uuid = harness.add("mesh/rock.fbx")
+    harness.add("a.txt", f"mesh/rock.fbx and {uuid.hex()}")
     uuid, sub_id, path = {
         "asset id": (uuid, 0, ""), "path": (bytes(16), 0, "Mesh/Rock.fbx"), "wildcard": (bytes(16), 0, "mesh/*"),
         "other product of the source": (uuid, 7, ""),
     }[how]  # fmt: skip
-    room.declare("linux/a.txt", uuid, sub_id, path)
+    harness.declare("linux/a.txt", uuid, sub_id, path)
 
-    room.scan("a.txt")
+    harness.scan("a.txt")
 
-    assert (room.missing("a.txt"), room.says("a.txt")) == ([], [NOTHING])
+    assert (harness.missing("a.txt"), harness.says("a.txt")) == ([], [NOTHING])
 
 
-def test_undeclared_reference_beside_a_declared_one_is_missing(room: Room) -> None:
-    room.add("one.png")
-    room.add("two.png")
-    room.add("a.txt", "one.png two.png")
-    room.declare("linux/a.txt", path="one.png")
+def test_undeclared_reference_beside_a_declared_one_is_missing(harness: Harness) -> None:
+    harness.add("one.png")
+    harness.add("two.png")
+    harness.add("a.txt", "one.png two.png")
+    harness.declare("linux/a.txt", path="one.png")
 
-    room.scan("a.txt")
+    harness.scan("a.txt")
 
-    assert [text for text, _ in room.missing("a.txt")] == ["two.png"]
+    assert [text for text, _ in harness.missing("a.txt")] == ["two.png"]
 
 
 # ---------------------------------------------------------------------------------------------------------------- results
 
 
-def test_unreadable_file_is_reported_and_scanned_later(room: Room) -> None:
-    room.add("a.txt", "b.txt")
-    room.add("b.txt")
-    file = room.root / "cache" / "linux" / "a.txt"
+def test_unreadable_file_is_reported_and_scanned_later(harness: Harness) -> None:
+    harness.add("a.txt", "b.txt")
+    harness.add("b.txt")
+    file = harness.root / "cache" / "linux" / "a.txt"
     data = file.read_bytes()
     file.unlink()
 
-    assert room.scan("a.txt").failed == 1
-    assert room.says("a.txt") == [UNREADABLE]
+    assert harness.scan("a.txt").failed == 1
+    assert harness.says("a.txt") == [UNREADABLE]
 
     file.write_bytes(data)
-    room.scan("a.txt")
-    assert (room.missing("a.txt"), room.says("a.txt")) == ([("b.txt", "linux/b.txt")], [])
+    harness.scan("a.txt")
+    assert (harness.missing("a.txt"), harness.says("a.txt")) == ([("b.txt", "linux/b.txt")], [])
 
 
-def test_file_with_too_many_names_in_a_line_is_marked_as_partially_scanned(room: Room) -> None:
-    room.add("b.png")
-    room.add("a.txt", " ".join(["x.png"] * 5 + ["b.png"]))
+def test_file_with_too_many_names_in_a_line_is_marked_as_partially_scanned(harness: Harness) -> None:
+    harness.add("b.png")
+    harness.add("a.txt", " ".join(["x.png"] * 5 + ["b.png"]))
 
-    tally = room.scan("a.txt", limit=5)
-    assert (tally.partial, room.missing("a.txt"), room.says("a.txt")) == (1, [], [PARTIAL])
+    tally = harness.scan("a.txt", limit=5)
+    assert (tally.partial, harness.missing("a.txt"), harness.says("a.txt")) == (1, [], [PARTIAL])
 
-    room.scan("a.txt", limit=0)
-    assert (room.missing("a.txt"), room.says("a.txt")) == ([("b.png", "linux/b.png")], [])
+    harness.scan("a.txt", limit=0)
+    assert (harness.missing("a.txt"), harness.says("a.txt")) == ([("b.png", "linux/b.png")], [])
 
 
 def test_killed_reader_process_affects_only_the_file_that_it_was_reading(tmp_path: Path) -> None:
@@ -258,40 +261,40 @@ def test_closed_readers_leave_no_process(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------------- reads
 
 
-def test_unchanged_product_is_not_read_again(room: Room) -> None:
-    room.add("a.txt", "b.txt later.txt")
-    room.add("b.txt")
-    assert room.scan("a.txt").read == 1
+def test_unchanged_product_is_not_read_again(harness: Harness) -> None:
+    harness.add("a.txt", "b.txt later.txt")
+    harness.add("b.txt")
+    assert harness.scan("a.txt").read == 1
 
-    room.add("later.txt")
-    tally = room.scan("a.txt")
+    harness.add("later.txt")
+    tally = harness.scan("a.txt")
 
-    assert (tally.read, [text for text, _ in room.missing("a.txt")]) == (0, ["b.txt", "later.txt"])
+    assert (tally.read, [text for text, _ in harness.missing("a.txt")]) == (0, ["b.txt", "later.txt"])
 
 
 @pytest.mark.parametrize("change", ["digest", "limit", "extension"])
-def test_file_is_read_again_if_its_bytes_or_the_scan_settings_change(room: Room, change: str) -> None:
-    room.add("a.txt", "b.txt c.new")
-    room.add("b.txt")
-    room.scan("a.txt")
+def test_file_is_read_again_if_its_bytes_or_the_scan_settings_change(harness: Harness, change: str) -> None:
+    harness.add("a.txt", "b.txt c.new")
+    harness.add("b.txt")
+    harness.scan("a.txt")
     match change:
         case "digest":
-            with closing(sqlite3.connect(room.place.database, isolation_level=None)) as database:
+            with closing(sqlite3.connect(harness.place.database, isolation_level=None)) as database:
                 database.execute("UPDATE aptui_products SET digest = x'00' WHERE product_id = 100")
         case "extension":
-            room.add("c.new")
+            harness.add("c.new")
 
-    assert room.scan("a.txt", limit=7 if change == "limit" else LINE_LIMIT).read == 1
+    assert harness.scan("a.txt", limit=7 if change == "limit" else LINE_LIMIT).read == 1
 
 
-def test_file_whose_bytes_differ_from_the_database_is_read_again(room: Room) -> None:
-    room.add("a.txt", "b.txt")
-    room.add("b.txt")
-    (room.root / "cache" / "linux" / "a.txt").write_text("something else, on its way")
+def test_file_whose_bytes_differ_from_the_database_is_read_again(harness: Harness) -> None:
+    harness.add("a.txt", "b.txt")
+    harness.add("b.txt")
+    (harness.root / "cache" / "linux" / "a.txt").write_text("something else, on its way")
 
-    room.scan("a.txt")
+    harness.scan("a.txt")
 
-    assert room.scan("a.txt").read == 1
+    assert harness.scan("a.txt").read == 1
 
 
 # ------------------------------------------------------------------------------------------------------------------- rules
@@ -311,46 +314,46 @@ TAGS = """<ObjectStream version="3"><Class name="FileTagAsset">
         ("*.lua", 1, "shader", False),
     ],
 )  # fmt: skip
-def test_file_tags_exclude_products(room: Room, pattern: str, form: int, tag: str, is_skipped: bool) -> None:
-    (room.root / "assets" / "exclude.filetag").write_text(TAGS.format(pattern=pattern, form=form, tag=tag))
-    room.add("sub/a.txt", "b.txt")
-    room.add("b.txt")
+def test_file_tags_exclude_products(harness: Harness, pattern: str, form: int, tag: str, is_skipped: bool) -> None:
+    (harness.root / "assets" / "exclude.filetag").write_text(TAGS.format(pattern=pattern, form=form, tag=tag))
+    harness.add("sub/a.txt", "b.txt")
+    harness.add("b.txt")
 
-    tally = room.scan("sub/a.txt")
+    tally = harness.scan("sub/a.txt")
 
     assert tally.ignored == is_skipped
-    assert room.missing("sub/a.txt") == ([] if is_skipped else [("b.txt", "linux/b.txt")])
-    assert room.says("sub/a.txt") == ([f"Ignored by its file tags: {tag.lower()}"] if is_skipped else [])
+    assert harness.missing("sub/a.txt") == ([] if is_skipped else [("b.txt", "linux/b.txt")])
+    assert harness.says("sub/a.txt") == ([f"Ignored by its file tags: {tag.lower()}"] if is_skipped else [])
 
 
-def test_engine_dependency_files_are_never_reported_as_missing(room: Room) -> None:
-    (room.root / "assets" / "Own_Dependencies.xml").write_text(
+def test_engine_dependency_files_are_never_reported_as_missing(harness: Harness) -> None:
+    (harness.root / "assets" / "Own_Dependencies.xml").write_text(
         '<EngineDependencies versionnumber="1.0.0"><Dependency path="libs\\*.XML" optional="true"/></EngineDependencies>'
     )
-    room.add("libs/sub/a.xml")
-    room.add("other/b.xml")
-    room.add("a.txt", "libs/sub/a.xml other/b.xml")
+    harness.add("libs/sub/a.xml")
+    harness.add("other/b.xml")
+    harness.add("a.txt", "libs/sub/a.xml other/b.xml")
 
-    room.scan("a.txt")
+    harness.scan("a.txt")
 
-    assert [text for text, _ in room.missing("a.txt")] == ["other/b.xml"]
+    assert [text for text, _ in harness.missing("a.txt")] == ["other/b.xml"]
 
 
-def test_unreadable_rules_are_reported(room: Room) -> None:
-    (room.root / "assets" / "Bad_Dependencies.xml").write_text("<oops")
-    (room.root / "assets" / "exclude.filetag").write_text(TAGS.format(pattern="(", form=2, tag="shader"))
+def test_unreadable_rules_are_reported(harness: Harness) -> None:
+    (harness.root / "assets" / "Bad_Dependencies.xml").write_text("<oops")
+    (harness.root / "assets" / "exclude.filetag").write_text(TAGS.format(pattern="(", form=2, tag="shader"))
 
-    rules = read_rules([str(room.root / "assets"), str(room.root / "nowhere")])
+    rules = read_rules([str(harness.root / "assets"), str(harness.root / "nowhere")])
 
     assert (rules.shipped, rules.excluded, len(rules.complaints)) == ([], [], 2)
 
 
 @pytest.mark.parametrize(("regex", "form"), [("(a|aa)*(a|aa)*b", 2), ("*?" * 60 + "!", 1)])
-def test_hostile_regex_in_scan_rules_takes_linear_time(room: Room, regex: str, form: int) -> None:
-    (room.root / "assets" / "exclude.filetag").write_text(TAGS.format(pattern=regex, form=form, tag="shader"))
+def test_hostile_regex_in_scan_rules_takes_linear_time(harness: Harness, regex: str, form: int) -> None:
+    (harness.root / "assets" / "exclude.filetag").write_text(TAGS.format(pattern=regex, form=form, tag="shader"))
     began = time.process_time()
 
-    rules = read_rules([str(room.root / "assets")])
+    rules = read_rules([str(harness.root / "assets")])
 
     assert rules.complaints == []
     assert rules.tags_of("a" * 400, is_product=True) == ()
@@ -360,17 +363,17 @@ def test_hostile_regex_in_scan_rules_takes_linear_time(room: Room, regex: str, f
 # ------------------------------------------------------------------------------------------------------------- other files
 
 
-def test_text_files_that_are_not_products_are_searched(room: Room) -> None:
-    room.add("used.png")
-    room.add("shown.png")
-    room.add("a.txt")
-    room.writer.run({"put_edge": [edge_row(0, "used.png", source_id=3)]}, durable=False)
-    source = room.root / "assets" / "a.txt"
+def test_text_files_that_are_not_products_are_searched(harness: Harness) -> None:
+    harness.add("used.png")
+    harness.add("shown.png")
+    harness.add("a.txt")
+    harness.writer.run({"put_edge": [edge_row(0, "used.png", source_id=3)]}, durable=False)
+    source = harness.root / "assets" / "a.txt"
     source.write_text("a.txt used.png shown.png")
-    elsewhere = room.root / "readme.md"
+    elsewhere = harness.root / "readme.md"
     elsewhere.write_text("look at used.png")
 
-    found, tally = MissingSearch(room.place).files([str(source), str(elsewhere), str(room.root / "gone")])
+    found, tally = MissingSearch(harness.place).files([str(source), str(elsewhere), str(harness.root / "gone")])
 
     assert {os.path.basename(file.path): [hit.text for hit in file.hits] or file.says for file in found} == {
         "a.txt": ["shown.png"], "readme.md": ["used.png"], "gone": UNREADABLE
@@ -378,16 +381,16 @@ def test_text_files_that_are_not_products_are_searched(room: Room) -> None:
     assert (tally.done, tally.read, tally.flawed, tally.failed) == (3, 2, 2, 1)
 
 
-def test_file_tags_exclude_files_that_are_not_products(room: Room) -> None:
-    (room.root / "assets" / "exclude.filetag").write_text(
+def test_file_tags_exclude_files_that_are_not_products(harness: Harness) -> None:
+    (harness.root / "assets" / "exclude.filetag").write_text(
         TAGS.format(pattern="*.log", form=1, tag="ignore").replace(
             '"ignore"/></Class>', '"ignore"/><Class field="element" value="ProductDependency"/></Class>'
         )
     )
-    room.add("b.txt")
-    (room.root / "assets" / "a.log").write_text("b.txt")
+    harness.add("b.txt")
+    (harness.root / "assets" / "a.log").write_text("b.txt")
 
-    found, tally = MissingSearch(room.place).files([str(room.root / "assets" / "a.log")])
+    found, tally = MissingSearch(harness.place).files([str(harness.root / "assets" / "a.log")])
 
     assert (found, tally.ignored) == ([], 1)
 
@@ -426,8 +429,8 @@ def test_busy_engine_refuses_a_search(project: LiveProject) -> None:
     with project.running() as live:
         project.until(lambda: live.watching.is_quiet)
         first, second = Request(ScanMissing()), Request(ScanMissing())
-        project.desk.take(first)
-        project.desk.take(second)
+        project.handler.take(first)
+        project.handler.take(second)
         project.until(lambda: first.is_over)
         assert "is running" in second.refused
         assert first.answered is not None
@@ -436,7 +439,7 @@ def test_busy_engine_refuses_a_search(project: LiveProject) -> None:
         project.write("assets/new.txt", "new")
         project.until(lambda: live.engine is not None and not live.engine.is_idle)
         third = Request(ScanMissing())
-        project.desk.take(third)
+        project.handler.take(third)
         assert "while work is pending" in third.refused
         project.ask(port.ResumeJobs())
         project.until_idle()
@@ -446,12 +449,12 @@ def test_search_ends_when_its_client_disconnects_or_the_engine_stops(project: Li
     with project.running() as live:
         project.until(lambda: live.watching.is_quiet)
         request = Request(ScanMissing(), client=5)
-        project.desk.take(request)
-        project.desk.forget_client(5)
+        project.handler.take(request)
+        project.handler.forget_client(5)
         project.until(lambda: request.is_over)
         assert found_by(project) in ([], ["sub/b.png"])
 
-        project.desk.take(Request(ScanMissing()))
+        project.handler.take(Request(ScanMissing()))
 
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("aptui-missing")]
 
@@ -465,14 +468,14 @@ def test_internal_error_ends_only_the_search(project: LiveProject, monkeypatch: 
         assert live.engine is not None
 
 
-def test_hanging_search_can_be_cancelled(room: Room) -> None:
-    room.add("a.txt", "b.txt")
-    file = room.root / "cache" / "linux" / "a.txt"
+def test_hanging_search_can_be_cancelled(harness: Harness) -> None:
+    harness.add("a.txt", "b.txt")
+    file = harness.root / "cache" / "linux" / "a.txt"
     file.unlink()
     os.mkfifo(file)
-    with closing(open_reader(room.place.database)) as reader:
+    with closing(open_reader(harness.place.database)) as reader:
         wanted = choose_scanned(reader)
 
-    tally = MissingSearch(room.place, is_given_up=lambda: True).products(wanted, lambda _rows: None)
+    tally = MissingSearch(harness.place, is_given_up=lambda: True).products(wanted, lambda _rows: None)
 
     assert (tally.is_given_up, tally.failed) == (True, 1)

@@ -43,9 +43,9 @@ def test_missing_dependencies_are_listed_and_counted(run: Run) -> None:
     code, out, _ = run("scan-missing")
 
     assert code == 0
-    door, picture = out.index("linux/door.lua"), out.index("'images/door.png' is linux/images/door.png")
-    assert out.index("linux/data.png") < door < out.rindex("'images/door.png'")
-    assert picture < door
+    script, picture = out.index("linux/door.lua"), out.index("'images/door.png' is linux/images/door.png")
+    assert out.index("linux/data.png") < script < out.rindex("'images/door.png'")
+    assert picture < script
     assert "4 products searched, 4 of them read: 2 missing dependencies in 2 files" in out
     assert "plain.txt" not in out
 

@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 from tui.fake_panes import FakeSession
-from tui.screens.assets.assets_room import _own_homes, at, go, in_assets, press, put_on_reference, shows, store  # noqa: F401  # fixtures too
-from tui.shell_room import LARGE, SMALL, lines, text, until
+from tui.screens.assets.assets_harness import _own_homes, at, go, in_assets, press, put_on_reference, shows, store  # noqa: F401  # fixtures too
+from tui.shell_harness import LARGE, SMALL, lines, text, until
 
 from aptui.core.notices import MissingScan, Progress
 from aptui.features.shipping.missing_rows import NO_UUID, NOTHING, PARTIAL, ClearMissing, ScanMissing
@@ -108,19 +108,19 @@ def test_busy_engine_refuses_to_scan_from_the_screen(tmp_path):
 
 @pytest.mark.usefixtures("store")
 def test_scan_is_disabled_without_an_engine(tmp_path):
-    async def look(_app, pilot, pane, _session):
+    async def script(_app, pilot, pane, _session):
         await go(pilot, pane, MODEL, Kind.PRODUCTS)
 
         assert not pane.check_action("row", ("scan_missing",))
         assert not pane.check_action("row", ("clear_missing",))
 
-    in_assets(tmp_path, look, session=FakeSession(tmp_path, SessionState.NONE))
+    in_assets(tmp_path, script, session=FakeSession(tmp_path, SessionState.NONE))
 
 
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 def test_scan_line_shows_the_progress_and_the_result_of_a_scan(tmp_path, size):
-    async def look(app, pilot, pane, session):
+    async def script(app, pilot, pane, session):
         session.say(MissingScan(1, "linux/levels", 40, 7, 3))
         await shows(app, pilot, "Scanning 40 files for linux/levels: 7 done, 3 missing")
         session.say(MissingScan(2, "linux/levels", 40, 40, 0, 1.25, is_over=True))
@@ -130,12 +130,12 @@ def test_scan_line_shows_the_progress_and_the_result_of_a_scan(tmp_path, size):
         await press(pilot, "j")
         await until(pilot, lambda: "ended: given up" not in text(app))
 
-    in_assets(tmp_path, look, size=size)
+    in_assets(tmp_path, script, size=size)
 
 
 @pytest.mark.usefixtures("store")
 def test_scan_results_are_listed_newest_first(tmp_path):
-    async def look(app, pilot, pane, session):
+    async def script(app, pilot, pane, session):
         put(tmp_path, (4, uuid_of(2), "mesh/rock.fbx", 90), (4, NO_UUID, PARTIAL, 90), (1, NO_UUID, NOTHING, 90))
         session.say(MissingScan(1, MODEL, 1, 1, 1, 0.1, is_over=True))
         await go(pilot, pane, MODEL, Kind.PRODUCTS)
@@ -155,4 +155,4 @@ def test_scan_results_are_listed_newest_first(tmp_path):
         await shows(app, pilot, "Missing dependencies (none, 7")
         assert "not scanned yet" not in text(app)
 
-    in_assets(tmp_path, look, size=LARGE)
+    in_assets(tmp_path, script, size=LARGE)

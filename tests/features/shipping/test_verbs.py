@@ -66,7 +66,7 @@ def test_asset_list_names_the_product_that_needs_each_product(run: Run, rows: Ro
     rows.need_path(1, "gone.dds")
 
     _, out, _ = run("assetlist", "s0", "--json")
-    _, told, _ = run("assetlist", "linux/p0")
+    _, output, _ = run("assetlist", "linux/p0")
 
     found = json.loads(out)
     assert [(item["name"], item["pulled_in_by"], item["size"]) for item in found["products"]] == [
@@ -74,7 +74,7 @@ def test_asset_list_names_the_product_that_needs_each_product(run: Run, rows: Ro
     ]  # fmt: skip
     assert found["total_bytes"] == 600
     assert [(end["kind"], end["product"], end["target"]) for end in found["loose_ends"]] == [("unmet", "linux/p1", "gone.dds")]
-    assert "3 products, 600 bytes, 1 unmet" in told
+    assert "3 products, 600 bytes, 1 unmet" in output
 
 
 @pytest.mark.parametrize("seed", ["s3", "linux/p3", "p3", "linux/*3", "cache/linux/p3", "{asset id}"])
@@ -124,13 +124,13 @@ def test_bundle_is_written_to_a_pipe(run: Run, rows: Rows) -> None:
     os.mkfifo("pipe")
     reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
     try:
-        code, said, _ = run("bundle", "s0", "-o", "pipe")
+        code, output, _ = run("bundle", "s0", "-o", "pipe")
         Path("a.zip").write_bytes(os.read(reader, 1 << 16))
     finally:
         os.close(reader)
 
     assert code == 0
-    assert f"-> pipe, {Path('a.zip').stat().st_size} bytes" in said
+    assert f"-> pipe, {Path('a.zip').stat().st_size} bytes" in output
     with zipfile.ZipFile("a.zip") as bundle:
         assert bundle.read("linux/p1") == CONTENT[1]
 
@@ -172,9 +172,9 @@ def test_bundle_refuses_a_cache_with_pending_work_by_default(run: Run, rows: Row
         database.execute("UPDATE Jobs SET Status = 2 WHERE JobID = 5")
 
     code, _, complaint = run("bundle", "s0", "-o", "a.zip")
-    told, _, _ = run("bundle", "s0", "-o", "a.zip", "--unsettled")
+    output, _, _ = run("bundle", "s0", "-o", "a.zip", "--unsettled")
 
-    assert (code, "1 failed, such as the jobs of s4" in complaint, told) == (3, True, 0)
+    assert (code, "1 failed, such as the jobs of s4" in complaint, output) == (3, True, 0)
 
 
 def test_bundle_of_an_asset_list_with_a_changed_product_is_refused(run: Run, rows: Rows) -> None:
@@ -218,7 +218,7 @@ def test_compare_prints_the_differences_of_two_asset_lists(run: Run, rows: Rows)
     run("bundle", "s0", "-o", "new.zip")
 
     code, out, _ = run("compare", "old.json", "new.json", "--json")
-    same, told, _ = run("compare", "new.zip", "new.json")
+    same, output, _ = run("compare", "new.zip", "new.json")
     _, table, _ = run("compare", "old.json", "new.json")
 
     found = json.loads(out)
@@ -226,7 +226,7 @@ def test_compare_prints_the_differences_of_two_asset_lists(run: Run, rows: Rows)
     assert code == 1
     assert names == {"added": [], "removed": ["linux/p4"], "grown": ["linux/p0"], "shrunk": ["linux/p1"], "changed": ["linux/p2"]}
     assert (found["old"]["total_bytes"], found["new"]["total_bytes"]) == (1100, 701)
-    assert (same, told.startswith("equal; 3 products")) == (0, True)
+    assert (same, output.startswith("equal; 3 products")) == (0, True)
     assert "1 removed, 1 grown, 1 shrunk, 1 changed" in table
 
 

@@ -80,11 +80,11 @@ def test_replace_bytes_writes_into_a_pipe_and_does_not_replace_the_pipe(tmp_path
 
 @pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}"])
 def test_open_file_named_by_its_descriptor_is_written_in_place(name, tmp_path):
-    kept = tmp_path / "kept"
-    with kept.open("wb") as opened:
+    target = tmp_path / "kept"
+    with target.open("wb") as opened:
         path = Path(name.format(opened.fileno()))
         refuse_unwritable(str(path))
         replace_bytes(path, b"new")
 
-        assert os.fstat(opened.fileno()).st_ino == kept.stat().st_ino
-    assert kept.read_bytes() == b"new"
+        assert os.fstat(opened.fileno()).st_ino == target.stat().st_ino
+    assert target.read_bytes() == b"new"

@@ -78,15 +78,15 @@ class Follower:
         if not change_tail.is_known(database, self.at):
             self.resyncs += 1
             self.state, self.at = whole(database), change_tail.latest(database)
-        heard = list(change_tail.entries(database, self.at, limit))
-        for entry in heard:
+        read_new = list(change_tail.entries(database, self.at, limit))
+        for entry in read_new:
             assert entry.seq > self.at
             add(self.state, entry)
             self.at = entry.seq
-        return heard
+        return read_new
 
 
-def heard(store: Store, follower: Follower) -> list[tuple[object, ...]]:
+def read_new(store: Store, follower: Follower) -> list[tuple[object, ...]]:
     """Read the new entries; return them as (kind, name, digest; None = removed)."""
     with looking(store.path) as database:
         found = follower.read(database)
@@ -94,7 +94,7 @@ def heard(store: Store, follower: Follower) -> list[tuple[object, ...]]:
     return [(entry.kind.name, entry.name, None if entry.is_removed else entry.digest) for entry in found]
 
 
-def told(store: Store) -> list[Change]:
+def changes_of(store: Store) -> list[Change]:
     with looking(store.path) as database:
         return list(change_tail.entries(database, 0))
 
@@ -105,7 +105,7 @@ def built(store: Store) -> tuple[Store, Follower]:
     follower = Follower()
     store.put(put_source=[source(1, "A.png")])
     store.put(put_job=[job_row(1, 1)], put_product=[product(1, 1, "linux/a.png")])
-    assert heard(store, follower) == [("SOURCE", "A.png", b"1"), ("PRODUCT", "linux/a.png", b"1")]
+    assert read_new(store, follower) == [("SOURCE", "A.png", b"1"), ("PRODUCT", "linux/a.png", b"1")]
     return store, follower
 
 
@@ -116,13 +116,13 @@ def test_change_log_has_no_entry_for_rows_replaced_by_equal_rows(built: tuple[St
     store, follower = built
 
     store.put(put_source=[source(1, "A.png")], drop_products=[(1,)], put_job=[job_row(1, 1, run_key=99)])
-    assert heard(store, follower) == [("PRODUCT", "linux/a.png", None)]
+    assert read_new(store, follower) == [("PRODUCT", "linux/a.png", None)]
 
     store.put(put_product=[product(2, 1, "linux/a.png")])
-    assert heard(store, follower) == [("PRODUCT", "linux/a.png", b"1")]
+    assert read_new(store, follower) == [("PRODUCT", "linux/a.png", b"1")]
 
     store.put(drop_products=[(1,)], put_job=[job_row(1, 1, run_key=100)], put_product=[product(3, 1, "linux/a.png")])
-    assert heard(store, follower) == []
+    assert read_new(store, follower) == []
 
 
 def test_change_log_has_one_entry_for_changed_bytes_of_a_product(built: tuple[Store, Follower]) -> None:
@@ -130,7 +130,7 @@ def test_change_log_has_one_entry_for_changed_bytes_of_a_product(built: tuple[St
 
     store.put(put_source=[source(1, "A.png", b"22")], drop_products=[(1,)], put_product=[product(2, 1, "linux/a.png", b"22")])
 
-    assert heard(store, follower) == [("SOURCE", "A.png", b"22"), ("PRODUCT", "linux/a.png", b"22")]
+    assert read_new(store, follower) == [("SOURCE", "A.png", b"22"), ("PRODUCT", "linux/a.png", b"22")]
 
 
 def test_rows_with_unchanged_identity_are_compared_without_fetching_them(
@@ -141,7 +141,7 @@ def test_rows_with_unchanged_identity_are_compared_without_fetching_them(
     monkeypatch.setattr(change_log, "_unpack_rows", lambda rows: fetched.extend(rows) or iter(()))
 
     store.put(put_source=[source(1, "A.png", b"22")], drop_products=[(1,)], put_product=[product(2, 1, "linux/a.png", b"22")])
-    assert heard(store, follower) == [("SOURCE", "A.png", b"22"), ("PRODUCT", "linux/a.png", b"22")]
+    assert read_new(store, follower) == [("SOURCE", "A.png", b"22"), ("PRODUCT", "linux/a.png", b"22")]
     assert fetched == []
 
     store.put(put_source=[source(1, "a.png", b"22")])
@@ -152,10 +152,10 @@ def test_product_with_changed_links_has_an_entry(built: tuple[Store, Follower]) 
     store, follower = built
 
     store.put(drop_products=[(1,)], put_product=[product(2, 1, "linux/a.png")], put_link=[link(2, "b.png")])
-    assert heard(store, follower) == [("PRODUCT", "linux/a.png", b"1")]
+    assert read_new(store, follower) == [("PRODUCT", "linux/a.png", b"1")]
 
     store.put(drop_products=[(1,)], put_product=[product(3, 1, "linux/a.png")], put_link=[link(3, "b.png")])
-    assert heard(store, follower) == []
+    assert read_new(store, follower) == []
 
 
 @pytest.mark.parametrize("drop", [{"drop_source": [(1,)]}, {"drop_job": [(1,)]}, {"drop_products": [(1,)]}])
@@ -167,7 +167,7 @@ def test_removal_has_an_entry_for_each_removed_source_and_product(
     store.put(**drop)
 
     gone = [("PRODUCT", "linux/a.png", None)]
-    assert heard(store, follower) == ([("SOURCE", "A.png", None), *gone] if "drop_source" in drop else gone)
+    assert read_new(store, follower) == ([("SOURCE", "A.png", None), *gone] if "drop_source" in drop else gone)
 
 
 def test_changed_uuid_of_a_source_removes_and_adds_its_entries(built: tuple[Store, Follower]) -> None:
@@ -175,7 +175,7 @@ def test_changed_uuid_of_a_source_removes_and_adds_its_entries(built: tuple[Stor
 
     store.put(put_source=[source(1, "A.png", uuid=77)])
 
-    assert heard(store, follower) == [
+    assert read_new(store, follower) == [
         ("SOURCE", "A.png", None), ("SOURCE", "A.png", b"1"), ("PRODUCT", "linux/a.png", None), ("PRODUCT", "linux/a.png", b"1"),
     ]  # fmt: skip
     assert {key[1] for key in follower.state} == {uuid_of(77)}
@@ -186,14 +186,14 @@ def test_removed_scan_folder_removes_its_sources(built: tuple[Store, Follower]) 
 
     store.writer.drop_scan_folder(store.scan_folder)
 
-    assert heard(store, follower) == [("SOURCE", "A.png", None), ("PRODUCT", "linux/a.png", None)]
+    assert read_new(store, follower) == [("SOURCE", "A.png", None), ("PRODUCT", "linux/a.png", None)]
 
 
 def test_change_log_has_no_entry_for_a_row_added_and_removed_together(store: Store) -> None:
     first = {"put_source": [source(1, "a")], "put_job": [job_row(1, 1)], "put_product": [product(1, 1, "linux/a")]}
     store.writer._ask(lambda: store.writer._transact([first, {"drop_source": [(1,)]}], durable=False))
 
-    assert told(store) == []
+    assert changes_of(store) == []
 
 
 def test_two_saves_in_one_transaction_have_one_entry(built: tuple[Store, Follower]) -> None:
@@ -202,7 +202,7 @@ def test_two_saves_in_one_transaction_have_one_entry(built: tuple[Store, Followe
 
     store.writer._ask(lambda: store.writer._transact(batches, durable=False))
 
-    assert heard(store, follower) == [("SOURCE", "A.png", b"4")]
+    assert read_new(store, follower) == [("SOURCE", "A.png", b"4")]
 
 
 def test_failed_transaction_has_no_entries(built: tuple[Store, Follower]) -> None:
@@ -210,16 +210,16 @@ def test_failed_transaction_has_no_entries(built: tuple[Store, Follower]) -> Non
     with pytest.raises(Exception, match="no row operation"):
         store.put(put_source=[source(2, "b")], oops=[(1,)])
 
-    assert heard(store, follower) == []
+    assert read_new(store, follower) == []
     store.put(put_source=[source(3, "c")])
-    assert heard(store, follower) == [("SOURCE", "c", b"1")]
+    assert read_new(store, follower) == [("SOURCE", "c", b"1")]
 
 
 def test_feed_entry_describes_a_change_or_a_deletion(built: tuple[Store, Follower]) -> None:
     store, _follower = built
     store.put(drop_job=[(1,)])
 
-    of_source, of_product, gone = (entry.record() for entry in told(store))
+    of_source, of_product, gone = (entry.record() for entry in changes_of(store))
     guid = "{00000000-0000-0000-0000-000000000001}"
     assert of_source == {"seq": of_source["seq"], "kind": "source", "id": guid, "name": "A.png", "digest": b"1".hex()}
     assert {**of_product, "seq": 0} == {
@@ -236,18 +236,18 @@ def test_client_gets_a_resync_if_the_next_entries_are_no_longer_stored(store: St
     monkeypatch.setattr(change_log, "MOST_CHANGES", 16)
     early = Follower()
     store.put(put_source=[source(1, "a")])
-    heard(store, early)
+    read_new(store, early)
 
     for number in range(2, 60):
         store.put(put_source=[source(number, f"{number}")])
 
     assert 16 <= store.count("aptui_changes") <= 18
     late, newcomer = Follower({**early.state}, early.at), Follower()
-    heard(store, late)
-    heard(store, newcomer)
+    read_new(store, late)
+    read_new(store, newcomer)
     assert (late.resyncs, newcomer.resyncs) == (1, 1)
     store.put(put_source=[source(60, "z")])
-    assert heard(store, late) == [("SOURCE", "z", b"1")]
+    assert read_new(store, late) == [("SOURCE", "z", b"1")]
 
 
 def test_client_ahead_of_a_truncated_feed_gets_a_resync(built: tuple[Store, Follower], tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_client_ahead_of_a_truncated_feed_gets_a_resync(built: tuple[Store, Foll
     with closing(sqlite3.connect(store.path)) as database:
         database.execute("VACUUM INTO ?", (str(tmp_path / "kept"),))
     store.put(put_source=[source(2, "lost")])
-    heard(store, follower)
+    read_new(store, follower)
     store.writer.close()
     for name in ("assetdb.sqlite", "assetdb.sqlite-wal", "assetdb.sqlite-shm"):
         (store.path.parent / name).unlink(missing_ok=True)
@@ -264,18 +264,18 @@ def test_client_ahead_of_a_truncated_feed_gets_a_resync(built: tuple[Store, Foll
 
     store.put(put_source=[source(number, "other") for number in range(2, 9)])
 
-    heard(store, follower)
+    read_new(store, follower)
     assert follower.resyncs == 1
 
 
 def test_client_gets_a_resync_if_the_database_was_replaced(make_store: Callable[[], Store]) -> None:
     first, second, follower = make_store(), make_store(), Follower()
     first.put(put_source=[source(1, "a")])
-    heard(first, follower)
+    read_new(first, follower)
 
     second.put(put_source=[source(number, f"{number}") for number in range(1, 9)])
 
-    heard(second, follower)
+    read_new(second, follower)
     assert follower.resyncs == 1
 
 
@@ -341,13 +341,13 @@ class World:
 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=st.lists(_transactions, min_size=1, max_size=12), slow=st.integers(1, 5), kept=st.sampled_from([4, 16, 1000]))
+@given(steps=st.lists(_transactions, min_size=1, max_size=12), slow=st.integers(1, 5), most_entries=st.sampled_from([4, 16, 1000]))
 def test_replayed_feed_equals_the_database_at_every_moment(
-    make_store: Callable[[], Store], steps: list[tuple[list[tuple[object, ...]], str]], slow: int, kept: int
+    make_store: Callable[[], Store], steps: list[tuple[list[tuple[object, ...]], str]], slow: int, most_entries: int
 ) -> None:
     store, world = make_store(), World()
     quick, behind, late = Follower(), Follower(), None
-    original, change_log.MOST_CHANGES = change_log.MOST_CHANGES, kept
+    original, change_log.MOST_CHANGES = change_log.MOST_CHANGES, most_entries
     try:
         for at, (transaction, outcome) in enumerate(steps):
             known = set(world.sources), world.product_id
@@ -376,7 +376,7 @@ def test_replayed_feed_equals_the_database_at_every_moment(
             for follower in filter(None, (behind, late)):
                 follower.read(database)
                 assert follower.state == whole(database)
-            assert quick.resyncs == 0 or kept < 1000
+            assert quick.resyncs == 0 or most_entries < 1000
     finally:
         change_log.MOST_CHANGES = original
         store.close()
@@ -420,7 +420,7 @@ def test_feed_has_no_gap_after_an_engine_is_killed(store: Store) -> None:
                     follower.read(database)
                     assert follower.state == whole(database)
             victim.send_signal(signal.SIGKILL)
-        heard(store, follower)
+        read_new(store, follower)
     assert follower.resyncs == 0
     assert follower.state
 

@@ -161,7 +161,7 @@ def test_database_that_is_set_aside_keeps_the_data_of_its_write_ahead_log(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("version", "extra", "said"),
+    ("version", "extra", "message"),
     [
         (35, "", "has version 35; this aptui reads 36 to 40"),
         (41, "", "has version 41; this aptui reads 36 to 40"),
@@ -169,10 +169,10 @@ def test_database_that_is_set_aside_keeps_the_data_of_its_write_ahead_log(tmp_pa
         (40, "DROP TABLE Stats", "its table 'Stats' has no column 'StatName'"),
     ],
 )
-def test_foreign_database_with_an_unsupported_schema_is_refused(tmp_path: Path, version: int, extra: str, said: str) -> None:
+def test_foreign_database_with_an_unsupported_schema_is_refused(tmp_path: Path, version: int, extra: str, message: str) -> None:
     path = o3de.make(tmp_path / "assetdb.sqlite", version, extra=extra)
 
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         open_reader(path)
 
 

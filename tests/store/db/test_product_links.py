@@ -16,7 +16,7 @@ from aptui.core.rows import ROW_OPERATIONS, product_rows
 
 from ..conftest import BUILDER, DIGEST, Store, job_row, uuid_of
 
-NOBODY = bytes(16)
+NO_UUID = bytes(16)
 SOURCE, PRODUCT = LinkKind.SOURCE_FILE, LinkKind.PRODUCT_FILE
 
 
@@ -93,7 +93,7 @@ def resolved(number: int, sub_id: int = 0, flags: int = 2, by_id: int = 0) -> tu
 
 
 def unmet(path: str, kind: LinkKind, flags: int = 2) -> tuple[object, ...]:
-    return (NOBODY, 0, path, int(kind), flags, 0)
+    return (NO_UUID, 0, path, int(kind), flags, 0)
 
 
 @pytest.fixture
@@ -392,12 +392,12 @@ def expected(store: Store) -> set[tuple[object, ...]]:
         if kind == LinkKind.ASSET:
             continue
         if is_exclusion:
-            found[owner, ":" + path, kind] = (owner, NOBODY, 0, platform, flags, ":" + path, kind, 0)
+            found[owner, ":" + path, kind] = (owner, NO_UUID, 0, platform, flags, ":" + path, kind, 0)
             continue
         excluded = [(other[1], _regex(other[3])) for other in links if other[0] == owner and other[4]]
         matches = [target for target in targets if target[3] == platform and _regex(path).fullmatch(target[4 + (kind == SOURCE)])]
         if is_wildcard(path) or not matches:
-            found[owner, path, kind] = (owner, NOBODY, 0, platform, flags, path, kind, 0)
+            found[owner, path, kind] = (owner, NO_UUID, 0, platform, flags, path, kind, 0)
         for target in matches:
             is_out = is_wildcard(path) and any(regex.fullmatch(target[4 + (of == SOURCE)]) for of, regex in excluded)
             if own[owner] != target[1:3] and not is_out:

@@ -125,11 +125,11 @@ def test_product_that_moves_to_another_job_gets_a_new_row(made: Store) -> None:
 
 def test_reuse_of_rows_does_not_change_the_given_rows(made: Store) -> None:
     rows = again(product(8, "linux/a", b"22"), product(9, "linux/c"), **DECLARED)
-    told = {operation: list(listed) for operation, listed in rows.items()}
+    copied_rows = {operation: list(listed) for operation, listed in rows.items()}
 
     made.put(**rows)
 
-    assert rows == told
+    assert rows == copied_rows
 
 
 # --------------------------------------------------------------------------------------- compared with deleting and inserting

@@ -110,7 +110,7 @@ def test_empty_database_file_is_prepared_like_a_missing_one(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("sql", "said"),
+    ("sql", "message"),
     [
         ("UPDATE dbinfo SET version = 39", "old version 39"),
         ("DROP TABLE dbinfo", "not an asset database"),
@@ -118,12 +118,12 @@ def test_empty_database_file_is_prepared_like_a_missing_one(tmp_path: Path) -> N
         ("UPDATE aptui_state SET value = 'x'", "old schema -1"),
     ],
 )
-def test_unusable_database_is_set_aside_and_reported(path: Path, sql: str, said: str) -> None:
+def test_unusable_database_is_set_aside_and_reported(path: Path, sql: str, message: str) -> None:
     change(path, sql)
 
     note = schema.prepare(path)
 
-    assert said in note
+    assert message in note
     assert "everything is rebuilt" in note
     assert path.with_name("assetdb.sqlite.1.old").exists()
     assert schema.prepare(path) == ""
@@ -161,7 +161,7 @@ def test_a_database_that_is_a_folder_is_a_host_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("SQLITE_FULL", "ENOSPC"),
         ("SQLITE_IOERR_WRITE", "EIO"),
@@ -169,11 +169,11 @@ def test_a_database_that_is_a_folder_is_a_host_error(tmp_path: Path) -> None:
         ("SQLITE_MISMATCH", "MISMATCH"),
     ],
 )
-def test_sqlite_errors_are_reported_with_the_names_of_system_errors(tmp_path: Path, name: str, said: str) -> None:
+def test_sqlite_errors_are_reported_with_the_names_of_system_errors(tmp_path: Path, name: str, message: str) -> None:
     error = sqlite3.OperationalError("x")
     error.sqlite_errorname = name
 
-    assert said in str(schema.host_error(tmp_path, error))
+    assert message in str(schema.host_error(tmp_path, error))
 
 
 def test_new_database_cannot_be_opened_by_other_users(tmp_path: Path) -> None:
@@ -204,11 +204,11 @@ def test_sqlite_errors_on_a_full_disk_are_not_reported_as_damage(
     error.sqlite_errorname = name
     monkeypatch.setattr(schema.os, "statvfs", lambda _path: os.statvfs_result((4096, 4096, 100, 3, 3, 1, 1, 1, 0, 255)))
 
-    told = schema.host_error(tmp_path / "assetdb.sqlite", error)
+    translated = schema.host_error(tmp_path / "assetdb.sqlite", error)
 
-    assert not isinstance(told, schema.DamagedError)
-    assert "no space left" in str(told)
-    assert "set aside" not in str(told)
+    assert not isinstance(translated, schema.DamagedError)
+    assert "no space left" in str(translated)
+    assert "set aside" not in str(translated)
 
 
 def test_invalid_database_on_a_full_disk_is_not_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

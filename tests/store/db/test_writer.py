@@ -289,19 +289,19 @@ def test_waiting_saves_are_merged_into_one_transaction(store: Store) -> None:
 
 def statements_of(store: Store) -> list[str]:
     """Return a list that receives the SQL of every transaction from now on."""
-    said: list[str] = []
-    store.writer._ask(lambda: store.writer._database.set_trace_callback(said.append))
-    return said
+    logged: list[str] = []
+    store.writer._ask(lambda: store.writer._database.set_trace_callback(logged.append))
+    return logged
 
 
 def test_earlier_saves_share_the_transaction_of_the_next_commit(store: Store) -> None:
-    said = statements_of(store)
+    logged = statements_of(store)
 
     store.writer.save(1, {"put_source": [source_row()]})
     store.writer.save(2, {"put_state": [("seq", "2")]})
     store.writer.record_intents([Intent(5, 1, "linux/a", DIGEST, 3, "[]")])()
 
-    assert said.count("COMMIT") == 1
+    assert logged.count("COMMIT") == 1
     assert store.saved == [2]
     assert (store.count("Sources"), store.count("aptui_intents")) == (1, 1)
 
@@ -338,12 +338,12 @@ def test_only_operations_that_delete_products_are_synced(
 ) -> None:
     fill(store)
     store.put()
-    said = statements_of(store)
+    logged = statements_of(store)
 
     store.writer.save(1, {operation: [row]})
     store.writer._ask(bool)
 
-    assert ("PRAGMA synchronous = FULL" in said) is is_synced
+    assert ("PRAGMA synchronous = FULL" in logged) is is_synced
 
 
 def test_later_save_can_delete_a_row_of_an_earlier_save(store: Store) -> None:
@@ -356,14 +356,14 @@ def test_later_save_can_delete_a_row_of_an_earlier_save(store: Store) -> None:
 
 def test_announcement_records_an_intent_for_each_product_and_run_of_a_source(store: Store) -> None:
     fill(store)
-    said = statements_of(store)
+    logged = statements_of(store)
 
     recorded = store.writer.announce_intents([(PathKey("textures/ärger.png"), (7, 8)), (PathKey("nobody"), (9,))])
 
     name = "linux/textures/ärger.png"
     assert recorded() == {"textures/ärger.png": {(1, name)}, "nobody": set()}
     assert store.writer.intents() == [Intent(run_key, 1, name, b"", 0, "[]") for run_key in (7, 8)]
-    assert "PRAGMA synchronous = FULL" in said
+    assert "PRAGMA synchronous = FULL" in logged
 
 
 def test_failed_announcement_returns_no_products(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

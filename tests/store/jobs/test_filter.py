@@ -230,7 +230,7 @@ def test_term_stores_the_column_of_its_pattern_in_the_filter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "said", "hint"),
+    ("text", "column", "message", "hint"),
     [
         ('a "open', 3, "the closing quote is missing", "…"), ('"a"b', 4, "space is missing", ""),
         ("status:", 8, "a pattern is missing after", ""),
@@ -246,11 +246,11 @@ def test_term_stores_the_column_of_its_pattern_in_the_filter() -> None:
         ("ab**", 3, "repetition of a repetition", ""), (r"a\q", 2, "unrecognized escape", ""),
     ],
 )  # fmt: skip
-def test_filter_error_has_the_column_of_the_mistake(text: str, column: int, said: str, hint: str) -> None:
+def test_filter_error_has_the_column_of_the_mistake(text: str, column: int, message: str, hint: str) -> None:
     with pytest.raises(FilterError) as error:
         parse(text, NOW_MS).check()
 
-    assert said in error.value.what
+    assert message in error.value.what
     assert (error.value.column, error.value.where) == (column, f"filter:{column}")
     assert hint in error.value.hint
 

@@ -32,7 +32,7 @@ def rows_of(table: JobTable) -> Iterator[tuple[object, ...]]:
         yield (max(0, table.value("id", row)), words[table.value("status", row)], *texts, *numbers)
 
 
-def told(row: JobRow) -> tuple[object, ...]:
+def values_of(row: JobRow) -> tuple[object, ...]:
     return (
         row.job_id, row.status, row.source, row.scan_folder, row.platform, describe_key(row.job_key), row.reason, row.error,
         row.failure_cause, row.warnings, row.errors, row.completed_ms, round(row.duration_s * 1000), row.run_key, row.source_id,
@@ -53,7 +53,7 @@ def test_job_table_has_the_same_values_as_the_rows_of_the_reader(
         table = read_job_table(reader, {})
         rows = list(reader.jobs())
 
-    assert sorted(rows_of(table), key=repr) == sorted(map(told, rows), key=repr)
+    assert sorted(rows_of(table), key=repr) == sorted(map(values_of, rows), key=repr)
     assert table.moment == (1, 5000)
     assert {row.status for row in rows} == {"completed", "failed", "pending", "cancelled"}
     assert any(not row.job_id for row in rows)

@@ -18,9 +18,9 @@ FACT = FileFact(1, RelPath("a/x"), 1, 2, 3, 4)
 
 def test_sqlite_version_is_the_version_of_the_loaded_library() -> None:
     with closing(sqlite3.connect(":memory:")) as database:
-        said = database.execute("SELECT sqlite_version()").fetchone()[0]
+        reported = database.execute("SELECT sqlite_version()").fetchone()[0]
 
-    assert ".".join(map(str, checks.sqlite_version())) == said
+    assert ".".join(map(str, checks.sqlite_version())) == reported
 
 
 @pytest.mark.parametrize(

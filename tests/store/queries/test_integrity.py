@@ -53,14 +53,14 @@ def test_damaged_and_missing_products_are_found_with_their_source(store):
 
 def test_product_made_again_during_the_check_is_not_a_finding(store):
     put(store, "linux/a.png", "linux/b.png")
-    looks = examine_products(store.reader(), store.path.parent)
-    next(looks)
+    examination = examine_products(store.reader(), store.path.parent)
+    next(examination)
     (store.path.parent / "linux/b.png").write_bytes(b"anew")
     row = list(product_row(2, 1, "linux/b.png"))
     row[-2:] = [hashlib.sha256(b"anew").digest(), 4]
     store.put(put_product=[tuple(row)])
 
-    assert [finding for _, finding in looks] == [None]
+    assert [finding for _, finding in examination] == [None]
 
 
 def test_all_products_beyond_one_page_are_checked(store, monkeypatch):

@@ -41,8 +41,8 @@ def test_folder_shows_problem_counts_of_all_files_below_it() -> None:
     tree = tree_of(PATHS)
     health = health_of(tree, [(2, "pending", 2), (3, "warnings", 1), (4, "failed", 1), (99, "failed", 5)])
 
-    said = {tree.path(node): health.counts(node) for node in range(len(tree)) if health.counts(node)}
-    assert said == {
+    shown = {tree.path(node): health.counts(node) for node in range(len(tree)) if health.counts(node)}
+    assert shown == {
         "b": {"failed": 1, "warnings": 1, "pending": 2},
         "b/d": {"failed": 1, "warnings": 1},
         "b/c.txt": {"pending": 2},
@@ -70,8 +70,8 @@ def test_no_health_cell_is_wider_than_the_calculated_width(rows: list[tuple[int,
     tree = tree_of(PATHS)
     health = health_of(tree, rows)
 
-    said = [len(health_cell(health.counts(node)).text) for node in range(len(tree))]
-    assert max(said) <= health.most_cells()
+    shown = [len(health_cell(health.counts(node)).text) for node in range(len(tree))]
+    assert max(shown) <= health.most_cells()
     assert bool(rows) == bool(health.most_cells())
 
 

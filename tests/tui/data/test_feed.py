@@ -59,7 +59,7 @@ class World:
         self.epoch, self.seq = 1, 0
         self.known: dict[int, str] = {}
         self.running: set[int] = set()
-        self.rests: dict[int, str] = {}
+        self.stored: dict[int, str] = {}
         self.moment = (1, 0)
         self.line: list[tuple[int, int, Notice]] | None = None
         self.meanwhile: list[Any] = []
@@ -68,7 +68,7 @@ class World:
         self.parts: list[Batch] = []
 
     def _read(self) -> JobTable:
-        found = table(self.rests, self.moment)
+        found = table(self.stored, self.moment)
         steps, self.meanwhile = self.meanwhile, []
         for step in steps:
             self.do(step)
@@ -105,12 +105,12 @@ class World:
             self._say(job_id, "")
 
     def commit(self) -> None:
-        self.rests, self.moment = dict(self.known), (self.epoch, self.seq)
+        self.stored, self.moment = dict(self.known), (self.epoch, self.seq)
 
     def restart(self) -> None:
         self.lose()
         self.epoch, self.seq = self.epoch + 1, 0
-        self.known = dict(self.rests)
+        self.known = dict(self.stored)
         self.running.clear()
 
     def subscribe(self) -> None:
@@ -143,7 +143,7 @@ class World:
             self.part()
         self.store.apply(self.feed.drain())
 
-    def look(self) -> None:
+    def draw(self) -> None:
         self.deliver(1000)
         self.frame()
 
@@ -169,15 +169,15 @@ MOVES = st.one_of(
     st.tuples(st.just("settle"), JOBS, st.sampled_from(("completed", "failed"))),
     JOBS.map(lambda job_id: ("drop", job_id)),
 )
-LOOKS = st.sampled_from([("look",), ("look",), ("deliver", 1), ("frame",), ("part",), ("commit",)])
-READS = st.lists(st.one_of(MOVES, LOOKS), max_size=5).map(lambda steps: ("read", *steps))
+STEPS = st.sampled_from([("look",), ("look",), ("deliver", 1), ("frame",), ("part",), ("commit",)])
+READS = st.lists(st.one_of(MOVES, STEPS), max_size=5).map(lambda steps: ("read", *steps))
 BREAKS = st.sampled_from([("subscribe",), ("subscribe",), ("lose",), ("restart",)])
 
 
 @settings(max_examples=250, deadline=None)
 @example([("read",), ("look",), ("drop", 2), ("look",), ("read",)])  # the rows were read before the drained notices were saved
 @example([("read",), ("look",), ("read", ("drop", 2), ("look",))])  # the notices are drained while the rows are being read
-@given(st.lists(st.one_of(MOVES, MOVES, LOOKS, LOOKS, READS, READS, BREAKS), min_size=6, max_size=30))
+@given(st.lists(st.one_of(MOVES, MOVES, STEPS, STEPS, READS, READS, BREAKS), min_size=6, max_size=30))
 def test_rows_equal_the_database_after_any_order_of_events(steps: list[Any]) -> None:
     world = World()
     try:
@@ -186,7 +186,7 @@ def test_rows_equal_the_database_after_any_order_of_events(steps: list[Any]) -> 
         world.end()
 
         assert world.seen() == {
-            job_id: "processing" if job_id in world.running else status for job_id, status in world.rests.items()
+            job_id: "processing" if job_id in world.running else status for job_id, status in world.stored.items()
         }
     finally:
         world.store.close()
@@ -280,7 +280,11 @@ def test_newest_notice_of_each_kind_is_kept(feed: Feed) -> None:
         feed.receive([NoticeLine(1, 1, item)])
 
     batch = feed.drain()
-    assert (batch.progress, batch.connections, [said.text for said in batch.messages]) == (progress[1], connections, ["one", "two"])
+    assert (batch.progress, batch.connections, [message.text for message in batch.messages]) == (
+        progress[1],
+        connections,
+        ["one", "two"],
+    )
     assert batch.health == Health(is_paused=True)
     assert not batch.are_assets_stale
 

@@ -154,14 +154,14 @@ def test_cells_of_the_jobs_table_have_readable_text(jobs: JobsStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("errors", "warnings", "said"), [(2, 1, "✗ 2 errors, 1 warning"), (1, 12, "✗ 1 error, 12 warnings"), (1, 0, "✗ 1 error")]
+    ("errors", "warnings", "shown_text"), [(2, 1, "✗ 2 errors, 1 warning"), (1, 12, "✗ 1 error, 12 warnings"), (1, 0, "✗ 1 error")]
 )
-def test_completed_job_shows_errors_and_warnings(jobs: JobsStore, errors: int, warnings: int, said: str) -> None:
+def test_completed_job_shows_errors_and_warnings(jobs: JobsStore, errors: int, warnings: int, shown_text: str) -> None:
     jobs.apply(news(notice(3, "textures/sand.PNG", errors=errors, warnings=warnings)))
     resort(jobs)
 
-    assert jobs.cell(shown(jobs).index(3), "status").text == said
-    assert jobs.needs["status"] >= len(said)
+    assert jobs.cell(shown(jobs).index(3), "status").text == shown_text
+    assert jobs.needs["status"] >= len(shown_text)
 
 
 def test_failed_jobs_come_first_in_the_order_failed_first(jobs: JobsStore) -> None:
@@ -536,7 +536,7 @@ def read_first_and_all(path: Path) -> tuple[JobTable, JobTable]:
     return build_first_table(first, {}, ANALYSES), build_job_table(others, {}, ANALYSES)
 
 
-def look(store: JobsStore, lines: int) -> tuple[object, ...]:
+def visible_rows(store: JobsStore, lines: int) -> tuple[object, ...]:
     columns = ("status", "source", "completed", "platform", "key", "reason")
     shown = [(store.key(line), *(store.cell(line, column) for column in columns)) for line in range(lines)]
     return shown, store.total, store.source_count, store.has_failed, store.alike, store.needs
@@ -554,14 +554,14 @@ def test_rows_of_the_first_jobs_are_unchanged_after_all_jobs_are_read(
     store.apply(Batch(first=first))
     store.settle()
 
-    looks, row_count = look(store, 150), store.row_count()
+    visible, row_count = visible_rows(store, 150), store.row_count()
     assert (store.has_rows, store.is_loaded) == (True, False)
 
     store.apply(Batch(table=table))
     store.settle()
 
     assert (store.has_rows, store.is_loaded) == (True, True)
-    assert look(store, 150) == looks
+    assert visible_rows(store, 150) == visible
     assert store.row_count() > row_count
     store.close()
 

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 from aptui.core.notices import EngineMessage, Progress
 
@@ -23,11 +23,11 @@ BUSY = Progress(0, 1234, 100, 114, 3390, 12, 812, 3, False)
 
 
 @pytest.fixture(scope="module")
-def link_room():
+def link_harness():
     """The room of the link's own tests, whose engine answers over a real socket."""
-    spec = importlib.util.spec_from_file_location("link_room", Path(__file__).parents[2] / "link" / "link_room.py")
-    module = sys.modules.get("link_room") or importlib.util.module_from_spec(spec)
-    if "link_room" not in sys.modules:
+    spec = importlib.util.spec_from_file_location("link_harness", Path(__file__).parents[2] / "link" / "link_harness.py")
+    module = sys.modules.get("link_harness") or importlib.util.module_from_spec(spec)
+    if "link_harness" not in sys.modules:
         spec.loader.exec_module(module)
     return module
 
@@ -55,7 +55,7 @@ class RecordingListener:
 
     def wait_until(self, is_so) -> None:
         with self.changed:
-            assert self.changed.wait_for(lambda: is_so(self.calls), PATIENCE_S), self.calls
+            assert self.changed.wait_for(lambda: is_so(self.calls), TIMEOUT_S), self.calls
 
 
 def opened(socket: str, start=None, holder=int, **options) -> tuple[LinkSession, RecordingListener]:
@@ -77,11 +77,11 @@ def test_answer_to_a_subscription_contains_durations_of_running_jobs():
     assert listener.calls == [("subscribed", 7, 1, {4: 18_000, 9: 20}), ("subscribed", 7, 1, {4: 0})]
 
 
-def test_session_subscribes_and_passes_notices_in_order(link_room):
-    with link_room.running() as engine:
-        session, listener = opened(engine.room.server.path)
+def test_session_subscribes_and_passes_notices_in_order(link_harness):
+    with link_harness.running() as engine:
+        session, listener = opened(engine.harness.server.path)
         until(lambda: session.state is SessionState.ATTACHED)
-        engine.do(lambda: [engine.room.server.publish(notice, 7, 1) for notice in (BUSY, EngineMessage(0, 1, "hello"))])
+        engine.do(lambda: [engine.harness.server.publish(notice, 7, 1) for notice in (BUSY, EngineMessage(0, 1, "hello"))])
         listener.wait_until(lambda calls: ("notice", 7, 1, EngineMessage(0, 1, "hello")) in calls)
 
         assert listener.calls[0] == ("subscribed", 7, 0, {})
@@ -90,39 +90,39 @@ def test_session_subscribes_and_passes_notices_in_order(link_room):
         session.close()
 
 
-def test_session_returns_the_answer_or_the_refusal_of_a_request(link_room):
-    with link_room.running() as engine:
-        session, _ = opened(engine.room.server.path)
+def test_session_returns_the_answer_or_the_refusal_of_a_request(link_harness):
+    with link_harness.running() as engine:
+        session, _ = opened(engine.harness.server.path)
         until(lambda: session.state is SessionState.ATTACHED)
 
-        assert session.ask(PingEngine()).result(PATIENCE_S) == {"verb": "PingEngine"}
+        assert session.ask(PingEngine()).result(TIMEOUT_S) == {"verb": "PingEngine"}
         with pytest.raises(KnownError, match="no scan now"):
-            session.ask(RescanSources()).result(PATIENCE_S)
+            session.ask(RescanSources()).result(TIMEOUT_S)
         session.close()
 
 
-def test_session_reconnects_after_it_has_lost_the_engine(link_room):
-    with link_room.running() as engine:
-        session, listener = opened(engine.room.server.path)
+def test_session_reconnects_after_it_has_lost_the_engine(link_harness):
+    with link_harness.running() as engine:
+        session, listener = opened(engine.harness.server.path)
         until(lambda: session.state is SessionState.ATTACHED)
     listener.wait_until(lambda calls: ("lost",) in calls)
     until(lambda: session.state is SessionState.REATTACHING)
 
     with pytest.raises(HostError, match="cannot ping: no engine is running"):
-        session.ask(PingEngine()).result(PATIENCE_S)
+        session.ask(PingEngine()).result(TIMEOUT_S)
     session.close()
     assert session.connections == ()
 
 
-def test_session_reconnects_when_the_engine_is_back(link_room):
-    with link_room.running() as engine:
-        paths = ["/nowhere/engine.sock", engine.room.server.path]
+def test_session_reconnects_when_the_engine_is_back(link_harness):
+    with link_harness.running() as engine:
+        paths = ["/nowhere/engine.sock", engine.harness.server.path]
         session, _ = opened("", connect=lambda _path: EngineClient.connect(paths.pop(0) if len(paths) > 1 else paths[0], "tui"))
         until(lambda: session.state is SessionState.ATTACHED)
         session.close()
 
 
-def test_session_starts_an_engine_only_once_if_no_engine_is_listening(link_room):
+def test_session_starts_an_engine_only_once_if_no_engine_is_listening(link_harness):
     started = []
 
     def refuse() -> None:
@@ -139,15 +139,15 @@ def test_session_starts_an_engine_only_once_if_no_engine_is_listening(link_room)
     assert len(started) == 2
 
 
-def test_start_request_is_dropped_while_an_engine_is_running(link_room):
+def test_start_request_is_dropped_while_an_engine_is_running(link_harness):
     started, tries = [], []
 
     def connect(path: str) -> EngineClient:
         tries.append(path)
         return EngineClient.connect(path, "tui")
 
-    with link_room.running() as engine:
-        session, listener = opened(engine.room.server.path, lambda: started.append(1), connect=connect)
+    with link_harness.running() as engine:
+        session, listener = opened(engine.harness.server.path, lambda: started.append(1), connect=connect)
         until(lambda: session.state is SessionState.ATTACHED)
         session.start_engine()
     listener.wait_until(lambda calls: ("lost",) in calls)
@@ -171,7 +171,7 @@ def test_session_starts_an_engine_after_another_run_has_ended():
     assert (started, listener.calls) == ([], [("subscribed", 0, 0, {})]), "settled rows can be read"
     assert "4711" in session.trouble
     with pytest.raises(HostError, match="wait: an engine starts when the other run has ended"):
-        session.ask(PingEngine()).result(PATIENCE_S)
+        session.ask(PingEngine()).result(TIMEOUT_S)
     session.start_engine()  # this request has no effect, because the session starts an engine in any case
     holders[0] = 0
     until(lambda: started)
@@ -242,7 +242,7 @@ def test_read_only_session_sends_no_requests():
     listener.wait_until(lambda calls: calls)
     assert listener.calls == [("subscribed", 0, 0, {})], "the rows of an idle database are read once"
     with pytest.raises(KnownError, match="read-only"):
-        session.ask(StopEngine()).result(PATIENCE_S)
+        session.ask(StopEngine()).result(TIMEOUT_S)
     session.close()
     assert started == []
 
@@ -254,14 +254,14 @@ def test_session_without_engine_reads_the_database_and_refuses_requests(tmp_path
 
     assert listener.calls == [("subscribed", 0, 0, {})]
     with pytest.raises(KnownError, match="which has no engine"):
-        session.ask(PingEngine()).result(PATIENCE_S)
+        session.ask(PingEngine()).result(TIMEOUT_S)
     session.close()
 
 
-def test_database_is_read_beside_an_engine_of_another_protocol(link_room, monkeypatch):
+def test_database_is_read_beside_an_engine_of_another_protocol(link_harness, monkeypatch):
     monkeypatch.setattr("aptui.link.port.PROTOCOL", -1)
-    with link_room.running() as engine:
-        session, listener = opened(engine.room.server.path)
+    with link_harness.running() as engine:
+        session, listener = opened(engine.harness.server.path)
         listener.wait_until(lambda calls: ("subscribed", 0, 0, {}) in calls)
 
         assert session.state is SessionState.DETACHED

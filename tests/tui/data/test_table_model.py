@@ -93,7 +93,7 @@ STEPS = st.one_of(
 )
 
 
-def told(row: Row) -> JobNews:
+def news_of(row: Row) -> JobNews:
     changes = {"platform": row.platform, "completed_ms": row.completed_ms, "duration_ms": row.duration_ms, "warnings": row.warnings}
     return JobNews(notice(row.key, row.source, row.status, **changes), is_later=True, received_ms=NOW_MS)
 
@@ -118,7 +118,7 @@ class Played:
         for step in steps:
             match step:
                 case list():
-                    store.apply(Batch(jobs=tuple(map(told, {row.key: row for row in step}.values()))))
+                    store.apply(Batch(jobs=tuple(map(news_of, {row.key: row for row in step}.values()))))
                     self.rows |= {row.key: row for row in step}
                 case int():
                     store.apply(Batch(jobs=(JobNews(notice(step, status=""), is_later=True, received_ms=NOW_MS),)))
@@ -244,7 +244,7 @@ class Followed:
         self.store.apply(Batch(table=table))
         self.store.settle()
 
-    def look(self, part: int) -> None:
+    def apply_news(self, part: int) -> None:
         """Apply what the engine reported since the last call, `part` jobs at a time."""
         newest: dict[object, JobChanged] = {}
         for item in [*self.world.notices, *self.world.pipeline.jobs.reports.latest(list(self.world.pipeline.jobs.running))]:
@@ -310,9 +310,9 @@ def test_rows_updated_by_notices_equal_the_database(batches: list[list[tuple[str
             for _ in range(world.rng.randrange(12)):
                 if moves := world._moves():
                     world.rng.choice(moves)()
-            followed.look(part)
+            followed.apply_news(part)
             world.run()
-            followed.look(part)
+            followed.apply_news(part)
             followed.store.resort()
             followed.store.settle()
 

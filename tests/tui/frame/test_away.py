@@ -14,7 +14,7 @@ import pytest
 from tools import needs
 
 from aptui.tui.frame.terminal_control import has_shell
-from tests.tui.tmux_room import Home, Pane, Tmux
+from tests.tui.tmux_harness import Home, Pane, Tmux
 
 pytestmark = [pytest.mark.real, needs("tmux")]
 

@@ -34,9 +34,9 @@ def session(tmp_path: Path) -> FakeSession:
 
 
 def test_status_line_has_the_progress_as_a_sentence(session: FakeSession) -> None:
-    said = "".join(part.text for part in StatusLine(session).parts(140))
+    shown = "".join(part.text for part in StatusLine(session).parts(140))
 
-    assert "● building 38 %  38 of 100 jobs · 3 failed · 9.0 s left · 2 running · 3.8 a second" in said
+    assert "● building 38 %  38 of 100 jobs · 3 failed · 9.0 s left · 2 running · 3.8 a second" in shown
 
 
 def test_estimate_below_a_second_has_no_milliseconds(session: FakeSession) -> None:
@@ -47,66 +47,66 @@ def test_estimate_below_a_second_has_no_milliseconds(session: FakeSession) -> No
 
 def test_job_rate_gives_the_remaining_time_until_the_engine_estimates_it(session: FakeSession) -> None:
     session.latest_progress, session.project_name = progress(analyses_waiting=4555, eta_ms=0), "game"
-    said = ["".join(part.text for part in StatusLine(session).parts(width)) for width in (80, 140)]
+    shown = ["".join(part.text for part in StatusLine(session).parts(width)) for width in (80, 140)]
 
-    assert said[0].rstrip().endswith("3 failed · about 20 min left"), "the engine has no estimate yet"
-    assert "· 4,555 to analyse · 2 running" in said[1]
+    assert shown[0].rstrip().endswith("3 failed · about 20 min left"), "the engine has no estimate yet"
+    assert "· 4,555 to analyse · 2 running" in shown[1]
 
 
 @pytest.mark.parametrize("changes", [{}, {"analyses_waiting": 1780}, {"analyses_running": 3, "jobs_waiting": 900}])
 def test_percentage_in_line_1_equals_the_share_of_its_job_counts(session: FakeSession, changes: dict[str, int]) -> None:
     session.latest_progress = progress(**changes)
-    said = "".join(part.text for part in StatusLine(session).parts(140))
+    shown = "".join(part.text for part in StatusLine(session).parts(140))
 
     percent, done, total = (
         int(each.replace(",", ""))
-        for each in re.search(r"building (\d+) %  ([\d,]+) of (?:about )?([\d,]+) jobs", said).groups()  # type: ignore[union-attr]
+        for each in re.search(r"building (\d+) %  ([\d,]+) of (?:about )?([\d,]+) jobs", shown).groups()  # type: ignore[union-attr]
     )
     assert percent == 100 * done // total
-    assert ("about" in said) == bool(changes)
+    assert ("about" in shown) == bool(changes)
 
 
 @pytest.mark.parametrize("state", [SessionState.REATTACHING, SessionState.DETACHED, SessionState.WAITING])
 def test_status_lines_show_no_activity_while_no_engine_is_connected(session: FakeSession, state: SessionState) -> None:
     session.state = state
     session.latest_health = Health(roots=(WatchedRoot("/game", WatchMode.NATIVE),))
-    said = "".join(part.text for part in StatusLine(session).parts(140))
+    shown = "".join(part.text for part in StatusLine(session).parts(140))
 
     tabs = "".join(part.text for part in TabBar(session, list_panes(), []).parts(140))
 
-    assert not re.search(r"running|a second|left|of \d|%", said)
+    assert not re.search(r"running|a second|left|of \d|%", shown)
     assert "watched" not in tabs
-    assert "3 failed" in said
+    assert "3 failed" in shown
     assert {part.role for part in Rule(session, name="bar").parts(102)[1:5] if part.text} == {"rule"}
 
 
-def test_line_1_shows_engine_root_and_ports_if_there_is_room(session: FakeSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_1_shows_engine_root_and_ports_if_there_is_harness(session: FakeSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
     session.latest_progress = progress(jobs_waiting=0, jobs_running=0, scan_ms=400)
     session.engine = replace(session.engine, ports={"control": 51234, "listening": 45643})
     session.gateway = SimpleNamespace(port=8484, turned_away=())
 
-    said = ["".join(part.text for part in StatusLine(session, lambda: "/home/ada/o3de").parts(width)) for width in (80, 116, 160)]
-    assert "engine ~/o3de  control 51234  port 45643  gateway 8484  scan 0.4 s" in said[2]
-    assert "engine" not in said[1]
-    assert "gateway 8484" in said[1]
-    assert "port" not in said[0]
+    shown = ["".join(part.text for part in StatusLine(session, lambda: "/home/ada/o3de").parts(width)) for width in (80, 116, 160)]
+    assert "engine ~/o3de  control 51234  port 45643  gateway 8484  scan 0.4 s" in shown[2]
+    assert "engine" not in shown[1]
+    assert "gateway 8484" in shown[1]
+    assert "port" not in shown[0]
 
 
-@pytest.mark.parametrize(("took_ms", "said"), [(76_000, "0.5 a second"), (86_000, "26.5 a minute"), (3_800_000, "0.6 a minute")])
-def test_low_rate_of_finished_jobs_is_shown_per_minute(session: FakeSession, took_ms: int, said: str) -> None:
+@pytest.mark.parametrize(("took_ms", "shown"), [(76_000, "0.5 a second"), (86_000, "26.5 a minute"), (3_800_000, "0.6 a minute")])
+def test_low_rate_of_finished_jobs_is_shown_per_minute(session: FakeSession, took_ms: int, shown: str) -> None:
     session.latest_progress = progress(processing_ms=took_ms)
 
-    assert f" · {said}" in "".join(part.text for part in StatusLine(session).parts(140))
+    assert f" · {shown}" in "".join(part.text for part in StatusLine(session).parts(140))
 
 
 @pytest.mark.parametrize("width", range(90, 150))
 def test_three_blanks_separate_the_status_sentence_from_each_timer(session: FakeSession, width: int) -> None:
     session.latest_progress = progress(scan_ms=400, analysis_ms=900, analyses_waiting=1456)
 
-    said = "".join(part.text for part in StatusLine(session).parts(width))
+    shown = "".join(part.text for part in StatusLine(session).parts(width))
 
-    before, timer, _ = said.partition("scan 0.4 s") if "scan" in said else said.partition("processing 10.0 s")
+    before, timer, _ = shown.partition("scan 0.4 s") if "scan" in shown else shown.partition("processing 10.0 s")
     assert not timer or before.endswith("   ")
 
 

@@ -32,27 +32,27 @@ def test_scan_folders_are_listed_in_order(tmp_path: Path) -> None:
     session = FakeSession(tmp_path)
     session.gateway = SimpleNamespace(address="127.0.0.1", port=45643)
 
-    said = ["".join(part.text for part in line) for line in info_lines(session, config, [])]
+    shown = ["".join(part.text for part in line) for line in info_lines(session, config, [])]
 
     first, second = (
-        next(at for at, line in enumerate(said) if name in line) for name in ("game          /p/assets", "gems of all   /g")
+        next(at for at, line in enumerate(shown) if name in line) for name in ("game          /p/assets", "gems of all   /g")
     )
     assert first < second
-    assert said[first].startswith(" Scan folders (2)   0  game ")
-    assert all(len(line) <= 78 for line in said if "counts" in line or "explain" in line)
-    assert said[first].index("/p/assets") == said[second].index("/g")
-    assert "without subfolders" in said[first]
-    assert said[second].endswith("pc")
-    assert not any("/c/i" in line for line in said)
-    assert any(".png, .fbx   a new source waits up to 300 ms" in line for line in said)
-    assert any("127.0.0.1:45643" in line for line in said)
+    assert shown[first].startswith(" Scan folders (2)   0  game ")
+    assert all(len(line) <= 78 for line in shown if "counts" in line or "explain" in line)
+    assert shown[first].index("/p/assets") == shown[second].index("/g")
+    assert "without subfolders" in shown[first]
+    assert shown[second].endswith("pc")
+    assert not any("/c/i" in line for line in shown)
+    assert any(".png, .fbx   a new source waits up to 300 ms" in line for line in shown)
+    assert any("127.0.0.1:45643" in line for line in shown)
 
 
 def test_engine_root_is_shown_after_the_project(tmp_path: Path) -> None:
-    said = ["".join(part.text for part in line) for line in info_lines(FakeSession(tmp_path), None, [("Engine root", "/o3de")])]
+    shown = ["".join(part.text for part in line) for line in info_lines(FakeSession(tmp_path), None, [("Engine root", "/o3de")])]
 
-    at = next(at for at, line in enumerate(said) if "/o3de" in line)
-    assert said[at - 1].startswith(" Project")
+    at = next(at for at, line in enumerate(shown) if "/o3de" in line)
+    assert shown[at - 1].startswith(" Project")
 
 
 def test_info_sheet_shows_why_there_is_no_sandbox(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ def shown(pixels, columns=40, rows=20, manner=Manner.COLOURS, ground=DARK, **mor
     for line in draw_picture(pixels, columns, rows, manner, ground, **more):
         cells = []
         for text, style, _ in line:
-            looks = [tuple(each.triplet) if each else None for each in (style.color, style.bgcolor)]
-            cells += [(letter, *looks) for letter in text]
+            styles = [tuple(each.triplet) if each else None for each in (style.color, style.bgcolor)]
+            cells += [(letter, *styles) for letter in text]
         found.append(cells)
     return found
 
@@ -33,7 +33,7 @@ def text(pixels, columns=40, rows=20, manner=Manner.SHADES, ground=DARK, **more)
 
 
 @pytest.mark.parametrize(
-    ("picture", "room", "expected"),
+    ("picture", "area", "expected"),
     [
         ((640, 320), (80, 60), (80, 40)),
         ((320, 640), (80, 60), (30, 60)),
@@ -44,8 +44,8 @@ def text(pixels, columns=40, rows=20, manner=Manner.SHADES, ground=DARK, **more)
         ((64, 64), (64, 64), (64, 64)),
     ],
 )
-def test_picture_fills_its_area_and_keeps_its_aspect_ratio(picture, room, expected):
-    assert fit_size(*picture, *room) == expected
+def test_picture_fills_its_area_and_keeps_its_aspect_ratio(picture, area, expected):
+    assert fit_size(*picture, *area) == expected
 
 
 def test_cell_shows_two_pixels_by_a_half_block_or_equal_pixels_by_a_blank():
@@ -78,10 +78,10 @@ def test_picture_uses_at_most_256_colours():
     gradient = Pixels(64, 32, b"".join(bytes((x * 4, y * 8, 90, 255)) for y in range(32) for x in range(64)))
     console = Console(color_system="256", force_terminal=True)
 
-    told = {each for line in shown(gradient, 64, 16, Manner.PALETTE) for _, *looks in line for each in looks}
+    colours = {each for line in shown(gradient, 64, 16, Manner.PALETTE) for _, *styles in line for each in styles}
 
-    assert told <= {*PALETTE, (192, 192, 192)}
-    assert len(told) > 20
+    assert colours <= {*PALETTE, (192, 192, 192)}
+    assert len(colours) > 20
     for line in draw_picture(gradient, 64, 16, Manner.PALETTE, DARK):
         for _, style, _ in line:
             assert style.bgcolor.downgrade(console._color_system).type is ColorType.EIGHT_BIT

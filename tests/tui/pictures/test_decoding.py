@@ -150,9 +150,9 @@ def test_truncated_picture_is_reported(tmp_path, form):
 def test_huge_picture_is_refused_by_parent_and_decoder(tmp_path):
     (tmp_path / "a.png").write_bytes(png_of(50_000, 50_000))
 
-    told = "50,000 × 50,000 pixels are too many for a preview; the limit is 33,554,432 pixels"
-    assert objection(Facts("PNG", 50_000, 50_000, ""), 100) == told
-    assert decoded(tmp_path / "a.png", "PNG") == told
+    reported = "50,000 × 50,000 pixels are too many for a preview; the limit is 33,554,432 pixels"
+    assert objection(Facts("PNG", 50_000, 50_000, ""), 100) == reported
+    assert decoded(tmp_path / "a.png", "PNG") == reported
 
 
 def in_process(code: str, stdin=subprocess.DEVNULL) -> bytes:
@@ -165,9 +165,9 @@ def test_decoder_that_exceeds_its_memory_limit_is_reported(tmp_path):
     (tmp_path / "a.png").write_bytes(png_of(4000, 4000, bytes(4000 * (4000 * 4 + 1))))
 
     with open(tmp_path / "a.png", "rb") as file:
-        said = in_process("decoder.MOST_MEMORY_BYTES = 64 << 20\ndecoder.main(decoder.PictureView('PNG'))", file)
+        process = in_process("decoder.MOST_MEMORY_BYTES = 64 << 20\ndecoder.main(decoder.PictureView('PNG'))", file)
 
-    assert json.loads(said) == {"why": "decoding the picture takes more than 64 MiB of memory"}
+    assert json.loads(process) == {"why": "decoding the picture takes more than 64 MiB of memory"}
     assert decoded(tmp_path / "a.png", "PNG") == Pixels(MOST_HIGH, MOST_HIGH, bytes(MOST_HIGH * MOST_HIGH * CHANNELS))
 
 
@@ -231,20 +231,20 @@ def test_decoder_that_hangs_or_floods_is_killed(tmp_path, monkeypatch):
 
 
 def test_only_the_last_picture_is_decoded_while_the_cursor_moves(monkeypatch):
-    began, told = [], []
+    began, reported = [], []
     monkeypatch.setattr(decoding, "decode", lambda path, view, _stop: began.append(path) or f"{path} {view.form}")
     monkeypatch.setattr(decoding, "REST_S", 0.3)
     made = Decoder(lambda then, what: then(what))
     try:
         for number in range(20):
-            made.want(((f"a{number}", PictureView("PNG")),), told.append)
-        until(lambda: told)
-        assert (began, told) == (["a19"], ["a19 PNG"])
-        made.want((("b", PictureView("PNG")),), told.append)
+            made.want(((f"a{number}", PictureView("PNG")),), reported.append)
+        until(lambda: reported)
+        assert (began, reported) == (["a19"], ["a19 PNG"])
+        made.want((("b", PictureView("PNG")),), reported.append)
         made.want_none()
-        made.want((("c", PictureView("GIF")),), told.append)
-        until(lambda: len(told) == 2)
-        assert (began[1:], told[1:]) == (["c"], ["c GIF"])
+        made.want((("c", PictureView("GIF")),), reported.append)
+        until(lambda: len(reported) == 2)
+        assert (began[1:], reported[1:]) == (["c"], ["c GIF"])
     finally:
         made.close()
 
@@ -267,16 +267,16 @@ def test_pictures_are_put_beside_each_other_with_a_line_between_them():
 
 
 def test_second_picture_that_cannot_be_decoded_is_reported(monkeypatch):
-    told = []
+    reported = []
     monkeypatch.setattr(decoding, "decode", lambda path, _view, _stop: Pixels(1, 1, bytes(4)) if path == "a" else f"bad {path}")
     monkeypatch.setattr(decoding, "REST_S", 0)
     made = Decoder(lambda then, what: then(what))
     try:
         for number, paths in enumerate(("ab", "ba", "aa"), 1):
-            made.want(tuple((path, PictureView("PNG")) for path in paths), told.append)
-            until(lambda number=number: len(told) == number)
+            made.want(tuple((path, PictureView("PNG")) for path in paths), reported.append)
+            until(lambda number=number: len(reported) == number)
     finally:
         made.close()
 
-    assert told[:2] == ["bad b", "bad b"]
-    assert told[2].width == 5
+    assert reported[:2] == ["bad b", "bad b"]
+    assert reported[2].width == 5

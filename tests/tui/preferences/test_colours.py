@@ -14,7 +14,7 @@ from aptui.tui.preferences.theming import LEAST_CONTRAST, contrast, fit_colours,
 from aptui.tui.terminal import safety
 from aptui.tui.widgets.cells import Painter
 
-LOOKS = theming.load_themes().by_name
+THEMES = theming.load_themes().by_name
 DEPTHS = (16, 256, safety.TRUECOLOUR)
 
 
@@ -40,32 +40,32 @@ def colours_of(style: Style, *, is_dark: bool, colours: int) -> float:
 
 @pytest.mark.usefixtures("_facts")
 @pytest.mark.parametrize("colours", DEPTHS)
-@pytest.mark.parametrize("name", LOOKS)
+@pytest.mark.parametrize("name", THEMES)
 def test_text_of_every_colour_role_is_legible_on_the_selected_row(name: str, colours: int) -> None:
     safety.install(safety.TerminalFacts(colours=colours))
-    look = LOOKS[name]
-    styles = theming.Roles(look.roles)
-    ground = theming.rich_style(f"{styles.text('value') or 'ansi_default'} on {fit_colours(look.colors['background'], colours)}")
+    theme = THEMES[name]
+    styles = theming.Roles(theme.roles)
+    ground = theming.rich_style(f"{styles.text('value') or 'ansi_default'} on {fit_colours(theme.colors['background'], colours)}")
     painter = Painter(styles, ground)
 
     poor = {
         (role, is_match): round(found, 1)
         for role in (*theming.ROLES, "")
         for is_match in (False, True)
-        if (found := colours_of(painter.style(role, is_cursor=True, is_match=is_match), is_dark=look.is_dark, colours=colours))
+        if (found := colours_of(painter.style(role, is_cursor=True, is_match=is_match), is_dark=theme.is_dark, colours=colours))
         < LEAST_CONTRAST
     }
     assert poor == {}
 
 
 @pytest.mark.usefixtures("_facts")
-@pytest.mark.parametrize("name", LOOKS)
+@pytest.mark.parametrize("name", THEMES)
 def test_muted_text_has_no_more_contrast_than_plain_text_with_16_colours(name: str) -> None:
     """The default text of a terminal is often a little less than white or black."""
     safety.install(safety.TerminalFacts(colours=16))
-    look = LOOKS[name]
-    grey, ground = (170, 0) if look.is_dark else (85, 255)
-    styles = [theming.rich_style(look.roles[role]) for role in ("muted", "value")]
+    theme = THEMES[name]
+    grey, ground = (170, 0) if theme.is_dark else (85, 255)
+    styles = [theming.rich_style(theme.roles[role]) for role in ("muted", "value")]
     muted, plain = (
         ColorTriplet(grey, grey, grey) if style.color is None or style.color.is_default else show_colour(style.color, 16)
         for style in styles

@@ -24,7 +24,7 @@ from aptui.tui.preferences.keymap import (
     show_key,
 )
 from aptui.tui.preferences.state import UiMemory, person_memory, project_memory
-from tui.shell_room import in_shell, text, until
+from tui.shell_harness import in_shell, text, until
 
 pytestmark = pytest.mark.real
 
@@ -111,14 +111,14 @@ def test_rebound_key_works_and_its_old_key_does_not(tmp_path):
 def test_two_actions_on_one_key_are_reported_at_start_and_on_reload(tmp_path):
     own_file().write_text("app.quit: i\n")
 
-    async def look(app, pilot, _session):
-        told = app.query_one(Toasts).remembered
-        await until(pilot, lambda: any("'i' is bound to both 'app.info' and 'app.quit'" in each[1] for each in told))
+    async def script(app, pilot, _session):
+        messages = app.query_one(Toasts).remembered
+        await until(pilot, lambda: any("'i' is bound to both 'app.info' and 'app.quit'" in each[1] for each in messages))
         own_file().write_text("app.quit: f5\n")
         await pilot.press("colon", *"keymap", "enter")
         await until(pilot, lambda: "keys read" in text(app) and "F5 quit" in text(app))
 
-    in_shell(tmp_path, look, size=(140, 40))
+    in_shell(tmp_path, script, size=(140, 40))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from aptui.shared.errors import UserError
 from aptui.tui.frame import theme_manager
 from aptui.tui.frame.sheets import Toasts
 from aptui.tui.preferences import theming, yaml_files
-from tui.shell_room import in_shell, text, until
+from tui.shell_harness import in_shell, text, until
 
 pytestmark = pytest.mark.real
 
@@ -26,19 +26,21 @@ def own(tmp_path, monkeypatch):
 
 
 def test_every_shipped_theme_is_complete():
-    looks = theming.load_themes()
+    themes = theming.load_themes()
 
-    assert looks.mistakes == []
-    assert set(looks.by_name) == SHIPPED
-    assert all(set(look.roles) == set(theming.ROLES) and look.description for look in looks.by_name.values())
-    assert all(theming.rich_style(style) is not None for look in looks.by_name.values() for style in look.roles.values())
+    assert themes.mistakes == []
+    assert set(themes.by_name) == SHIPPED
+    assert all(set(definition.roles) == set(theming.ROLES) and definition.description for definition in themes.by_name.values())
+    assert all(
+        theming.rich_style(style) is not None for definition in themes.by_name.values() for style in definition.roles.values()
+    )
 
 
 def test_monochrome_theme_has_only_attributes():
-    look = theming.load_themes().by_name["monochrome"]
+    definition = theming.load_themes().by_name["monochrome"]
 
-    assert set(look.colors.values()) == {"ansi_default"}
-    assert not [style for style in look.roles.values() if set(style.split()) - theming.ATTRIBUTES - {"ansi_default"}]
+    assert set(definition.colors.values()) == {"ansi_default"}
+    assert not [style for style in definition.roles.values() if set(style.split()) - theming.ATTRIBUTES - {"ansi_default"}]
 
 
 @pytest.mark.parametrize(
@@ -58,22 +60,22 @@ def test_monochrome_theme_has_only_attributes():
 def test_mistake_in_a_theme_of_the_user_is_reported_with_its_position(own, body, at, what):
     (own / "mine.yaml").write_text(body)
 
-    looks = theming.load_themes()
+    themes = theming.load_themes()
 
-    assert set(looks.by_name) == SHIPPED
-    assert [f"mine.yaml:{at}" in mistake.where and what in mistake.what for mistake in looks.mistakes] == [True]
+    assert set(themes.by_name) == SHIPPED
+    assert [f"mine.yaml:{at}" in mistake.where and what in mistake.what for mistake in themes.mistakes] == [True]
 
 
 def test_theme_of_the_user_extends_or_replaces_a_shipped_one(own):
     (own / "mine.yaml").write_text("extends: light\nroles: {failed: 'bold #ff0000'}\n")
     (own / "dark.yaml").write_text("extends: monochrome\n")
 
-    looks = theming.load_themes()
+    themes = theming.load_themes()
 
-    assert looks.by_name["mine"].roles["failed"] == "bold #ff0000"
-    assert looks.by_name["mine"].roles["warning"] == looks.by_name["light"].roles["warning"]
-    assert not looks.by_name["mine"].is_dark
-    assert looks.by_name["dark"].is_ansi
+    assert themes.by_name["mine"].roles["failed"] == "bold #ff0000"
+    assert themes.by_name["mine"].roles["warning"] == themes.by_name["light"].roles["warning"]
+    assert not themes.by_name["mine"].is_dark
+    assert themes.by_name["dark"].is_ansi
 
 
 def test_unchanged_theme_file_is_not_parsed(own, monkeypatch):
@@ -116,20 +118,20 @@ def test_suitable_theme_depends_on_the_chosen_theme_and_the_terminal(wanted, env
 
 @pytest.mark.parametrize("name", sorted(SHIPPED))
 def test_app_starts_with_every_shipped_theme(tmp_path, name):
-    async def look(app, pilot, _session):
+    async def definition(app, pilot, _session):
         assert app.theme == name
         assert theming.roles(app)["failed"].bold
         await pilot.press("colon", *"th")
 
         await until(pilot, lambda: "theme" in text(app))
 
-    in_shell(tmp_path, look, theme=name)
+    in_shell(tmp_path, definition, theme=name)
 
 
 def test_no_colour_is_sent_to_a_terminal_without_colours(tmp_path, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
 
-    async def look(app, _pilot, _session):
+    async def definition(app, _pilot, _session):
         colours = {
             colour.name
             for strip in app.screen._compositor.render_strips()
@@ -141,7 +143,7 @@ def test_no_colour_is_sent_to_a_terminal_without_colours(tmp_path, monkeypatch):
 
         assert colours <= {"default"}
 
-    in_shell(tmp_path, look)
+    in_shell(tmp_path, definition)
 
 
 def test_theme_picker_previews_a_theme_and_then_restores_or_keeps_it(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from tools import MACHINE, needs
 
 from aptui.tui.terminal.clipboard import MOST_COPIES, SAFE_BYTES, Clipboard
-from tests.tui.pty_room import Terminal
+from tests.tui.pty_harness import Terminal
 
 COPY = (
     "import sys; from aptui.tui.terminal.clipboard import Clipboard; "

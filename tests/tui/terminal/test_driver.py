@@ -18,7 +18,7 @@ from textual.app import App
 from aptui.tui.terminal import driver
 from aptui.tui.terminal.driver import Terminal, as_meant
 from aptui.tui.terminal.pixels import PixelQuestion, PixelScreen, Protocol
-from tests.tui import pty_room
+from tests.tui import pty_harness
 
 
 def test_terminal_size_ignores_exported_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +41,7 @@ def test_terminal_size_has_a_default_without_a_terminal(monkeypatch: pytest.Monk
 @pytest.mark.real
 @pytest.mark.parametrize("output", ["", "stock"])
 def test_last_of_two_quick_resizes_is_applied(output: str) -> None:
-    with pty_room.Terminal([sys.executable, "-m", "tests.tui.terminal.late_size"], environ={"APTUI_OUTPUT": output}) as term:
+    with pty_harness.Terminal([sys.executable, "-m", "tests.tui.terminal.late_size"], environ={"APTUI_OUTPUT": output}) as term:
         term.wait_for("size 80 24.")
         term.resize(90, 25)
         term.columns, term.lines = 100, 20
@@ -52,24 +52,24 @@ def test_last_of_two_quick_resizes_is_applied(output: str) -> None:
 
 
 def test_waiting_for_a_key_inspects_no_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[object] = []
+    inspected: list[object] = []
     passed: list[str] = []
 
-    class Room(App[None]):
+    class Harness(App[None]):
         def on_key(self, event: events.Key) -> None:
             passed.append(event.key)
 
     async def run() -> None:
-        app = Room()
+        app = Harness()
         async with app.run_test():
             await driver._handle(app, events.Key("a", "a"))
-            monkeypatch.setattr(_callback, "signature", lambda func: (looks.append(func), inspect.signature(func))[1])
+            monkeypatch.setattr(_callback, "signature", lambda func: (inspected.append(func), inspect.signature(func))[1])
             await driver._handle(app, events.Key("b", "b"))
             monkeypatch.undo()  # undone before the app closes, because closing the app inspects signatures
 
     asyncio.run(run())
 
-    assert (passed, looks) == (["a", "b"], [])
+    assert (passed, inspected) == (["a", "b"], [])
 
 
 @pytest.mark.parametrize(("resumes", "started"), [(False, 0), (True, 1)])

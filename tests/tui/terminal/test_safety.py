@@ -12,7 +12,7 @@ from textual.strip import Strip
 
 from aptui.shared.errors import InternalError
 from aptui.tui.terminal import safety, skeleton
-from tests.tui.pty_room import Terminal
+from tests.tui.pty_harness import Terminal
 from tests.tui.widget_zoo import PAYLOADS, Zoo
 
 pytestmark = pytest.mark.real

@@ -4,34 +4,34 @@ import pytest
 from textual.widgets import Input, Static
 
 from aptui.tui.widgets.filterbox import FilterBox, fitting
-from tests.tui.widgets.widgets_room import drawn, play
-from tui.shell_room import layouts_of
+from tests.tui.widgets.widgets_harness import drawn, play
+from tui.shell_harness import layouts_of
 
 pytestmark = pytest.mark.real
 
 
 def test_filter_line_reports_each_key_and_escape_restores_the_filter():
-    box, told = FilterBox(history=["failed platform:pc", "png"]), []
+    box, reported = FilterBox(history=["failed platform:pc", "png"]), []
 
     async def script(app, pilot):
         box.post_message = lambda message, send=box.post_message: (
-            told.append((type(message).__name__, getattr(message, "text", None))) or send(message)
+            reported.append((type(message).__name__, getattr(message, "text", None))) or send(message)
         )
         box.focus()
         await pilot.press("f", "a")
-        assert [entry for entry in told if entry[0] == "Changed" and entry[1]] == [("Changed", "f"), ("Changed", "fa")]
+        assert [entry for entry in reported if entry[0] == "Changed" and entry[1]] == [("Changed", "f"), ("Changed", "fa")]
         await pilot.pause(0.05)
         await pilot.press("right")
         assert box.text == "failed platform:pc"
         await pilot.press("up", "up")
         assert box.text == "png"
         await pilot.press("enter")
-        assert ("FilterLeft", "png") in told
+        assert ("FilterLeft", "png") in reported
         assert box.history.texts == ["png", "failed platform:pc"]
         box.begin()
         await pilot.press("x", "escape")
         assert box.text == "png"
-        assert told[-2:] == [("Changed", "png"), ("FilterLeft", "png")]
+        assert reported[-2:] == [("Changed", "png"), ("FilterLeft", "png")]
 
     play(box, script)
 
@@ -68,8 +68,8 @@ def test_long_filter_mistake_is_wrapped_and_the_count_stays_visible():
     async def script(app, pilot):
         box.show_mistake(0, "look-around is not supported, it says at length", "`!` inverts a term", count="37 of 12,408")
         await pilot.pause()
-        said = "".join(box.query_one(".mistake", Static).render_line(at).text for at in range(box.size.height - 1))
-        assert " ".join(said.split()) == "^ look-around is not supported, it says at length; `!` inverts a term"
+        shown = "".join(box.query_one(".mistake", Static).render_line(at).text for at in range(box.size.height - 1))
+        assert " ".join(shown.split()) == "^ look-around is not supported, it says at length; `!` inverts a term"
         assert str(box.query_one(".count", Static).content) == "37 of 12,408"
         box.text = "a" * 16 + "("
         box.show_mistake(16, "unclosed group of which much more can be said than there is room for", count="")

@@ -6,9 +6,9 @@ import pytest
 
 from aptui.tui.widgets.log_sources import BLOCK_BYTES, FileLines, LogPaneLine, MemoryLines
 from aptui.tui.widgets.logpane import LogPane
-from tests.tui.widgets.widgets_room import lines_of, play
+from tests.tui.widgets.widgets_harness import lines_of, play
 
-from .views_room import log
+from .views_harness import log
 
 pytestmark = pytest.mark.real
 

@@ -5,9 +5,9 @@ from textual.widgets import Static
 
 from aptui.tui.widgets.menu import Confirm, Menu, Prompt
 from aptui.tui.widgets.table import Table
-from tests.tui.widgets.widgets_room import COLUMNS, Numbers, play
+from tests.tui.widgets.widgets_harness import COLUMNS, Numbers, play
 
-from .views_room import ITEMS
+from .views_harness import ITEMS
 
 pytestmark = pytest.mark.real
 

@@ -11,8 +11,8 @@ from aptui.tui.terminal.pixels import PixelScreen, Protocol
 from aptui.tui.terminal.safety import FIRST_COLUMN, TRUECOLOUR, TerminalFacts, picture_row
 from aptui.tui.widgets import picture_drawing
 from aptui.tui.widgets.textview import TextPreview, TextView
-from tests.tui.shell_room import until
-from tests.tui.widgets.widgets_room import drawn
+from tests.tui.shell_harness import until
+from tests.tui.widgets.widgets_harness import drawn
 
 pytestmark = pytest.mark.real
 
@@ -20,19 +20,19 @@ STRIPES = Pixels(2, 2, (bytes((250, 10, 10, 255)) + bytes((10, 10, 240, 255))) *
 PREVIEW = TextPreview("PNG 2 × 2", (), is_numbered=False, pixels=STRIPES)
 
 
-class Room(DiffRenderingApp):
+class Harness(DiffRenderingApp):
     """A view of a picture on a line that takes `byte_s` seconds for a byte."""
 
     def __init__(self, theme: str, byte_s: float) -> None:
         super().__init__()
-        self.look, self.byte_s, self.output = theme, byte_s, None
+        self.shown_theme, self.byte_s, self.output = theme, byte_s, None
 
     def compose(self):
         yield TextView()
 
     def on_mount(self):
-        self.register_theme(theming.theme_of(theming.load_themes().by_name[self.look]))
-        self.theme = self.look
+        self.register_theme(theming.theme_of(theming.load_themes().by_name[self.shown_theme]))
+        self.theme = self.shown_theme
 
     @property
     def output_layer(self):
@@ -64,7 +64,7 @@ class FakeOutput:
 
 def play(script, *, theme="dark", byte_s=0.0, size=(21, 10), output=None):
     async def run():
-        app = Room(theme, byte_s)
+        app = Harness(theme, byte_s)
         app.output = output
         async with app.run_test(size=size) as pilot:
             app.query_one(TextView).show_preview(PREVIEW)
@@ -85,10 +85,10 @@ def colours_of(view, y=1):
 def test_picture_uses_colours_of_terminal(monkeypatch, colours, expected):
     monkeypatch.setattr(picture_drawing, "facts", lambda: TerminalFacts(colours))
 
-    async def look(_app, _pilot, view):
+    async def shown_theme(_app, _pilot, view):
         assert colours_of(view) == expected
 
-    play(look)
+    play(shown_theme)
 
 
 @pytest.mark.parametrize(
@@ -97,36 +97,36 @@ def test_picture_uses_colours_of_terminal(monkeypatch, colours, expected):
 def test_picture_uses_shades_on_a_terminal_with_few_or_no_colours(monkeypatch, colours, theme):
     monkeypatch.setattr(picture_drawing, "facts", lambda: TerminalFacts(colours))
 
-    async def look(_app, _pilot, view):
+    async def shown_theme(_app, _pilot, view):
         letters = set(view.render_line(1).text.strip())
         assert letters
         assert letters <= set("░▒▓█")
         assert {each.style.color.name for each in view.render_line(1) if each.text.strip()} == {"default"}
 
-    play(look, theme=theme)
+    play(shown_theme, theme=theme)
 
 
 @pytest.mark.parametrize(("byte_s", "is_coloured"), [(0.0, True), (0.0001, True), (0.1, False)])
 def test_picture_on_slow_line_uses_fewer_bytes(byte_s, is_coloured):
-    async def look(_app, _pilot, view):
+    async def shown_theme(_app, _pilot, view):
         assert bool(colours_of(view)) is is_coloured
         assert bool(view.render_line(1).text.strip("▌ ")) is not is_coloured
 
-    play(look, byte_s=byte_s)
+    play(shown_theme, byte_s=byte_s)
 
 
 def test_picture_gets_colours_once_speed_of_line_is_known(monkeypatch):
     monkeypatch.setattr(picture_drawing, "_RETRY_S", 0.01)
     monkeypatch.setattr(picture_drawing, "_RETRIES", 10_000)
 
-    async def look(app, pilot, view):
+    async def shown_theme(app, pilot, view):
         assert not colours_of(view)
         assert view.render_line(1).text.strip("▌ ")
         app.byte_s = 0.0
         await until(pilot, lambda: colours_of(view))
         assert colours_of(view) == ["#f90909", "#0909f0"]
 
-    play(look, byte_s=None)
+    play(shown_theme, byte_s=None)
 
 
 def test_replaced_picture_is_not_drawn_again(monkeypatch):
@@ -134,18 +134,18 @@ def test_replaced_picture_is_not_drawn_again(monkeypatch):
     drawings, draw = [], picture_drawing.Picture._draw
     monkeypatch.setattr(picture_drawing.Picture, "_draw", lambda self, *arguments: (drawings.append(self), draw(self, *arguments)))
 
-    async def look(app, pilot, view):
+    async def shown_theme(app, pilot, view):
         before = view._picture
         drawings.clear()
         view.show_preview(PREVIEW)
         await until(pilot, lambda: drawings.count(view._picture) > 1)
         assert before not in drawings
 
-    play(look, byte_s=None)
+    play(shown_theme, byte_s=None)
 
 
 def test_picture_follows_size_theme_and_focus():
-    async def look(app, pilot, view):
+    async def shown_theme(app, pilot, view):
         assert view.count_rows() == 0
         before, colours = view.render_line(1), colours_of(view)
         view.focus()
@@ -164,7 +164,7 @@ def test_picture_follows_size_theme_and_focus():
         await drawn(app, pilot)
         assert view.render_line(1).text.strip() == ""
 
-    play(look)
+    play(shown_theme)
 
 
 def pixels_of(view, y=1):
@@ -177,7 +177,7 @@ def pixels_of(view, y=1):
 def test_picture_is_drawn_with_pixels_if_the_terminal_supports_pixels(protocol):
     output = FakeOutput(protocol)
 
-    async def look(app, pilot, view):
+    async def shown_theme(app, pilot, view):
         await until(pilot, lambda: pixels_of(view))
         picture = output.all[-1]
         assert (picture.columns, picture.rows) == (19, 10)
@@ -188,28 +188,28 @@ def test_picture_is_drawn_with_pixels_if_the_terminal_supports_pixels(protocol):
         view.show_preview(TextPreview("", ()))
         assert output.shown == {}
 
-    play(look, output=output)
+    play(shown_theme, output=output)
 
 
 def test_pixels_are_removed_with_their_view():
     output = FakeOutput(Protocol.KITTY)
 
-    async def look(_app, pilot, view):
+    async def shown_theme(_app, pilot, view):
         await until(pilot, lambda: pixels_of(view))
         await view.remove()
         assert output.shown == {}
 
-    play(look, output=output)
+    play(shown_theme, output=output)
 
 
 def test_picture_on_a_slow_line_or_without_colours_is_drawn_with_cells():
-    async def look(_app, _pilot, view):
+    async def shown_theme(_app, _pilot, view):
         assert view.render_line(1).text.strip("▌ ")
         assert not pixels_of(view)
 
     for options in ({"byte_s": 0.1}, {"theme": "monochrome"}):
         output = FakeOutput(Protocol.SIXEL)
-        play(look, output=output, **options)
+        play(shown_theme, output=output, **options)
         assert output.all == []
 
 
@@ -217,29 +217,29 @@ def test_picture_becomes_pixels_once_the_line_is_known_to_be_fast(monkeypatch):
     monkeypatch.setattr(picture_drawing, "_RETRY_S", 0.01)
     monkeypatch.setattr(picture_drawing, "_RETRIES", 10_000)
 
-    async def look(app, pilot, view):
+    async def shown_theme(app, pilot, view):
         assert not pixels_of(view)
         app.byte_s = 0.0
         await until(pilot, lambda: pixels_of(view))
 
-    play(look, byte_s=None, output=FakeOutput(Protocol.SIXEL))
+    play(shown_theme, byte_s=None, output=FakeOutput(Protocol.SIXEL))
 
 
 def test_picture_with_too_many_bytes_of_pixels_is_drawn_with_blocks(monkeypatch):
     monkeypatch.setattr(picture_drawing, "_PIXELS_A_BYTE", 1_000_000)
     output = FakeOutput(Protocol.KITTY)
 
-    async def look(_app, pilot, view):
+    async def shown_theme(_app, pilot, view):
         await until(pilot, lambda: view.render_line(1).text.strip("▌ "))
         assert output.all == []
 
-    play(look, byte_s=0.01, output=output)
+    play(shown_theme, byte_s=0.01, output=output)
 
 
 def test_picture_is_drawn_again_when_pixels_are_turned_off():
     output = FakeOutput(Protocol.SIXEL)
 
-    async def look(app, pilot, view):
+    async def shown_theme(app, pilot, view):
         await until(pilot, lambda: pixels_of(view))
         output.pixels = None
         view.refresh()
@@ -247,4 +247,4 @@ def test_picture_is_drawn_again_when_pixels_are_turned_off():
         assert colours_of(view) == ["#f90909", "#0909f0"]
         assert output.shown == {}
 
-    play(look, output=output)
+    play(shown_theme, output=output)

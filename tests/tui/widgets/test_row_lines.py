@@ -50,14 +50,14 @@ class Theirs(Widget):
 
 
 def draw(widget: Widget, css: str, ask: Callable[[Widget], Any]) -> Any:
-    class Room(App[None]):
+    class Harness(App[None]):
         CSS = f"{type(widget).__name__} {{ width: 20; height: 6; {css} }}"
 
         def compose(self) -> Any:
             yield widget
 
     async def run() -> Any:
-        async with Room().run_test(size=(40, 12)):
+        async with Harness().run_test(size=(40, 12)):
             return ask(widget)
 
     return asyncio.run(run())

@@ -4,9 +4,9 @@ from textual import events
 
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import KeyValue, Table
-from tui.shell_room import layouts_of
+from tui.shell_harness import layouts_of
 
-from .widgets_room import COLUMNS, Numbers, drawn, lines_of, play
+from .widgets_harness import COLUMNS, Numbers, drawn, lines_of, play
 
 
 def test_only_visible_rows_are_read_after_a_key():
@@ -60,7 +60,7 @@ def test_keys_move_the_cursor_of_a_row_list():
             await pilot.press(key)
             at.append(table.cursor_key)
         assert at == [1, 2, 1, 24, 12, 999_999, 999_998, 0, 999_999, 0]
-        assert app.told[-1] == ("highlighted", 0)
+        assert app.reported[-1] == ("highlighted", 0)
 
     play(table, script)
 
@@ -96,7 +96,7 @@ def test_cursor_goes_to_the_next_row_when_its_row_is_removed():
         table.refresh_model()
         await pilot.pause()
         assert table.cursor_key == 51
-        assert app.told[-1] == ("highlighted", 51)
+        assert app.reported[-1] == ("highlighted", 51)
         model.show([])
         table.refresh_model()
         await pilot.press("j", "G", "space", "v", "u", "enter")
@@ -188,13 +188,13 @@ def test_mouse_can_move_the_cursor_open_a_menu_or_sort():
 
     async def script(app, pilot):
         await pilot.click(table, offset=(20, 5))
-        assert app.told[-1] == ("highlighted", 4)
+        assert app.reported[-1] == ("highlighted", 4)
         await pilot.click(table, offset=(20, 7), times=2)
-        assert app.told[-1] == ("opened", 6)
+        assert app.reported[-1] == ("opened", 6)
         await pilot.click(table, offset=(20, 9), button=3)
-        assert app.told[-1] == ("menu", 8, 20, 9)
+        assert app.reported[-1] == ("menu", 8, 20, 9)
         await pilot.click(table, offset=(15, 0))
-        assert app.told[-1] == ("header", "source")
+        assert app.reported[-1] == ("header", "source")
         await pilot._post_mouse_events([events.MouseScrollDown], table, offset=(3, 3))
         await pilot.pause()
         assert (table.top, table.cursor_key) == (3, 8)
@@ -212,11 +212,11 @@ def test_every_binding_can_be_rebound_by_id():
 def test_change_of_theme_changes_the_styles_of_rows():
     from aptui.tui.preferences import theming
 
-    table, looks = Table(COLUMNS, Numbers(10)), theming.load_themes().by_name
+    table, themes = Table(COLUMNS, Numbers(10)), theming.load_themes().by_name
 
     async def script(app, pilot):
         for name in ("dark", "light"):
-            app.register_theme(theming.theme_of(looks[name]))
+            app.register_theme(theming.theme_of(themes[name]))
         app.theme = "dark"
         await pilot.pause()
         before = table.render_line(2)._segments

@@ -4,7 +4,7 @@ import pytest
 
 from aptui.tui.widgets.table import Column, KeyValue, Table, lay_out
 
-from .widgets_room import COLUMNS, WIDE, Numbers, drawn, lines_of, play
+from .widgets_harness import COLUMNS, WIDE, Numbers, drawn, lines_of, play
 
 
 def test_table_with_automatic_height_grows_with_its_rows():

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from aptui.tui.widgets.textview import TextView, make_preview, read_preview
-from tests.tui.widgets.widgets_room import lines_of, play
+from tests.tui.widgets.widgets_harness import lines_of, play
 
 pytestmark = pytest.mark.real
 

@@ -5,9 +5,9 @@ import pytest
 
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.tree import Branch, LazyTree, VTree
-from tests.tui.widgets.widgets_room import lines_of, play
+from tests.tui.widgets.widgets_harness import lines_of, play
 
-from .views_room import NAME, Folders, brute_view
+from .views_harness import NAME, Folders, brute_view
 
 pytestmark = pytest.mark.real
 
@@ -64,7 +64,7 @@ def test_keys_open_close_and_walk_the_nodes_of_a_tree():
         await pilot.press("right", "right", "right", "right")
         assert (tree.node, int(model.depth[2])) == (2, 2)
         await pilot.press("enter")
-        assert app.told[-1] == ("opened", 1002)
+        assert app.reported[-1] == ("opened", 1002)
         await pilot.press("left", "left", "left")
         assert tree.node == 0
         await pilot.press("asterisk", "G")

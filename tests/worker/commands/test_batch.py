@@ -11,7 +11,7 @@ import pytest
 from disk_project import Project
 from homes import own_homes
 from msgspec.structs import replace
-from run_room import PLATFORMS, Room
+from run_harness import PLATFORMS, Harness
 
 from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.project import Builder, BuilderKind, CommandRule
@@ -45,7 +45,7 @@ class Starts:
     """Runs that one worker gets in one message."""
 
     def __init__(self, folder: Path) -> None:
-        self.room, self.tool = Room(folder), folder / "tool.py"
+        self.harness, self.tool = Harness(folder), folder / "tool.py"
         self.tool.write_text(TOOL)
         self.sharing = BatchSharing(ReusableWorkspace(), lambda **_: None, lambda _builder: dict(os.environ))
         rule = CommandRule(f"{sys.executable} {self.tool} {{products_dir}} {{manifest}} {{sources}}", batch=64)
@@ -62,8 +62,8 @@ class Starts:
 
     def orders(self, sources: dict[str, str], **more: object) -> list[ProcessOrder]:
         for rel, text in sources.items():
-            self.room.source(rel, text.encode())
-        return [self.room.order(rel, is_batched=True, **more) for rel in sources]
+            self.harness.source(rel, text.encode())
+        return [self.harness.order(rel, is_batched=True, **more) for rel in sources]
 
     def run(self, sources: dict[str, str], orders: Sequence[ProcessOrder] = (), **more: object) -> dict[str, RunResult]:
         """Return {source: result} of runs, as a worker makes them."""
@@ -72,7 +72,7 @@ class Starts:
         found = {order.rel: builder_run.process(order, self.builder, PLATFORMS, lambda _: None, self.sharing) for order in orders}
         self.sharing.starts.clear()
         self.sharing.folders.remove()
-        assert not [each for each in os.listdir(self.room.staging) if each.startswith("worker-")]
+        assert not [each for each in os.listdir(self.harness.staging) if each.startswith("worker-")]
         return found
 
     def counts(self) -> list[int]:
@@ -98,7 +98,7 @@ def test_batch_command_makes_the_products_of_all_files_with_one_start(starts: St
     assert made(results) == {"a.txt": ["a.out"], "x/b c.txt": ["x/b c.more.out", "x/b c.out"], "$d.txt": ["$d.out"]}
     assert starts.counts() == [3]
     assert all(result.peak_rss_bytes for result in results.values())
-    assert results["x/b c.txt"].command_line.endswith(f" '{starts.room.root}/x/b c.txt'")
+    assert results["x/b c.txt"].command_line.endswith(f" '{starts.harness.root}/x/b c.txt'")
 
 
 def test_bad_file_of_a_batch_command_fails_with_its_own_log(starts: Starts) -> None:
@@ -143,7 +143,7 @@ def test_line_of_a_batch_command_is_in_the_log_of_the_file_that_it_names(starts:
 
     results = starts.run({"a.txt": WRITES, "b.txt": warns, "c.txt": f"{WRITES}; print('read c.txt')"})
 
-    assert [[each.text.replace(str(starts.room.root), "") for each in result.log] for result in results.values()] == [
+    assert [[each.text.replace(str(starts.harness.root), "") for each in result.log] for result in results.values()] == [
         ["banner"], ["thin /b.txt"], ["read c.txt"],
     ]  # fmt: skip
     assert [result.warnings for result in results.values()] == [0, 1, 0]
@@ -151,7 +151,7 @@ def test_line_of_a_batch_command_is_in_the_log_of_the_file_that_it_names(starts:
 
 def test_manifest_lists_products_dependencies_facts_and_errors(starts: Starts) -> None:
     starts.with_manifest()
-    starts.room.source("other.h", b"1")
+    starts.harness.source("other.h", b"1")
     sources = {
         "a.txt": "write('first', ''); note(products=['first'], dependencies=['other.h'], facts={'first': {'width': 7}})",
         "b.txt": f"{WRITES}; note(log=['said'])",
@@ -204,7 +204,7 @@ def test_runs_with_other_parameters_are_started_separately(starts: Starts) -> No
 
 
 def test_source_that_changes_during_a_start_is_stale(starts: Starts) -> None:
-    changes = f"open({str(starts.room.root / 'a.txt')!r}, 'a').write('#')"
+    changes = f"open({str(starts.harness.root / 'a.txt')!r}, 'a').write('#')"
 
     results = starts.run({"a.txt": WRITES, "b.txt": f"{WRITES}; {changes}"})
 

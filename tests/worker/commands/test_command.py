@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from run_room import Room
+from run_harness import Harness
 from waiting import until
 
 from aptui.core.notices import LogLevel
@@ -84,12 +84,12 @@ def output_of(command):
 def test_hostile_file_name_stays_one_word_of_the_command(tmp_path, monkeypatch, template):
     monkeypatch.chdir(tmp_path)
 
-    said = [bytes(output_of(invocation(TEMPLATES[template], {"source": name})).head) for name in HOSTILE]
+    printed = [bytes(output_of(invocation(TEMPLATES[template], {"source": name})).head) for name in HOSTILE]
 
     if template == "here-document":
-        assert said == [b"x" + os.fsencode(name).replace(b"\n", b"") + b"x" for name in HOSTILE]
+        assert printed == [b"x" + os.fsencode(name).replace(b"\n", b"") + b"x" for name in HOSTILE]
     else:
-        assert said == [os.fsencode(name) for name in HOSTILE]
+        assert printed == [os.fsencode(name) for name in HOSTILE]
     assert not (tmp_path / "pwned").exists()
 
 
@@ -132,9 +132,9 @@ def test_command_line_in_the_log_can_be_pasted_into_a_shell(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     line = invocation("true && printf %s {source}", {"source": name}).line
 
-    said = execute(commands.Invocation("/bin/sh", ("/bin/sh", "-c", line), line), dict(os.environ))
+    printed = execute(commands.Invocation("/bin/sh", ("/bin/sh", "-c", line), line), dict(os.environ))
 
-    assert bytes(said.output.head) == os.fsencode(name)
+    assert bytes(printed.output.head) == os.fsencode(name)
     assert not (tmp_path / "pwned").exists()
     assert invocation("true && cat {source}", {"source": "/a/b.up"}).line == "true && cat /a/b.up"
 
@@ -213,12 +213,12 @@ def test_error_about_a_program_that_cannot_be_started_names_the_program():
 
 
 @pytest.mark.real
-def test_program_that_the_shell_did_not_find_is_named_in_the_error(room):
-    result = room.run(builder("no-such-tool-here {source}"))
+def test_program_that_the_shell_did_not_find_is_named_in_the_error(harness):
+    result = harness.run(builder("no-such-tool-here {source}"))
 
     assert result.outcome == Outcome.FAILED
-    said = "command exited with status 127 (program 'no-such-tool-here' was not found in the PATH that aptui was started with)"
-    assert result.error.startswith(said)
+    printed = "command exited with status 127 (program 'no-such-tool-here' was not found in the PATH that aptui was started with)"
+    assert result.error.startswith(printed)
     assert "no-such-tool-here: not found" in "".join(record.text for record in result.log)
 
 
@@ -270,11 +270,11 @@ def test_product_glob_that_reaches_a_link_to_a_folder_is_refused(tmp_path, globs
 
 
 @pytest.mark.real
-def test_sub_id_of_a_product_depends_only_on_its_name(room):
+def test_sub_id_of_a_product_depends_only_on_its_name(harness):
     three = builder("touch {products_dir}/a.x {products_dir}/B.x {products_dir}/c.x")
     two = builder("mkdir {products_dir}/d && touch {products_dir}/d/b.x {products_dir}/z.x")
 
-    first, second = room.run(three), room.run(two)
+    first, second = harness.run(three), harness.run(two)
 
     ids = {product.name: product.sub_id for product in first.products}
     others = {product.name: product.sub_id for product in second.products}
@@ -284,8 +284,8 @@ def test_sub_id_of_a_product_depends_only_on_its_name(room):
 
 
 @pytest.mark.real
-def test_single_product_has_sub_id_0_and_the_asset_type_of_its_builder(room):
-    result = room.run(replace(builder("cp {source} {products_dir}/{stem}.{ext}.{platform}"), asset_type=bytes(range(16))))
+def test_single_product_has_sub_id_0_and_the_asset_type_of_its_builder(harness):
+    result = harness.run(replace(builder("cp {source} {products_dir}/{stem}.{ext}.{platform}"), asset_type=bytes(range(16))))
 
     (product,) = result.products
     assert (product.name, product.sub_id, product.asset_type, product.flags) == ("a.txt.linux", 0, bytes(range(16)), 1)
@@ -294,32 +294,32 @@ def test_single_product_has_sub_id_0_and_the_asset_type_of_its_builder(room):
 
 
 @pytest.mark.real
-def test_products_of_the_common_platform_are_intermediates(room):
-    result = room.run(builder("cp {source} {products_dir}"), room.order(platform="common"))
+def test_products_of_the_common_platform_are_intermediates(harness):
+    result = harness.run(builder("cp {source} {products_dir}"), harness.order(platform="common"))
 
     assert [product.flags for product in result.products] == [2]
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("name", ["two words.txt", "it's.txt", "$(x).txt", "[a].txt", "-v.txt", "caf\udce9.txt"])
-def test_command_runs_with_any_source_name(room, name):
-    order = replace(room.order(name), rel=name.replace("\udce9", "\U0010ffe9"))
+def test_command_runs_with_any_source_name(harness, name):
+    order = replace(harness.order(name), rel=name.replace("\udce9", "\U0010ffe9"))
 
-    result = room.run(builder('cp {source} "{products_dir}/{stem}.out"', "{stem}.out"), order)
+    result = harness.run(builder('cp {source} "{products_dir}/{stem}.out"', "{stem}.out"), order)
 
     assert (result.outcome, result.error) == (Outcome.SUCCEEDED, "")
     assert Path(os.fsdecode(result.products[0].staged.replace("\U0010ffe9", "\udce9"))).read_bytes() == b"hello"
 
 
 @pytest.mark.real
-def test_parameters_of_builder_platform_and_job_reach_the_command(room):
+def test_parameters_of_builder_platform_and_job_reach_the_command(harness):
     tool = replace(
         builder("echo {params.a} {params.b} {params.c} {params.d} > {products_dir}/x"),
         params='{"a":true,"b":1.5,"c":"x y"}',
         platform_params=(("linux", '{"b":2}'), ("mars", '{"b":3}')),
     )
 
-    result = room.run(tool, room.order(params='{"d":"$(job)"}'))
+    result = harness.run(tool, harness.order(params='{"d":"$(job)"}'))
 
     assert Path(result.products[0].staged).read_text() == "true 2 x y $(job)\n"
 
@@ -371,21 +371,21 @@ def test_lines_of_a_dependency_file_without_a_colon_are_found(text, lines):
 
 
 @pytest.mark.real
-def test_dependency_file_without_a_colon_causes_a_warning(room):
-    result = room.run(builder("cp {source} {products_dir} && echo a.h b.h > {depfile}"))
+def test_dependency_file_without_a_colon_causes_a_warning(harness):
+    result = harness.run(builder("cp {source} {products_dir} && echo a.h b.h > {depfile}"))
 
     assert (result.outcome, result.warnings) == (Outcome.SUCCEEDED, 1)
     assert result.log[0].text.endswith("has a line without a colon, which is ignored: 'a.h b.h'")
 
 
 @pytest.mark.real
-def test_files_in_a_dependency_file_are_hashed(room):
-    header = room.source("some where/b.h")
+def test_files_in_a_dependency_file_are_hashed(harness):
+    header = harness.source("some where/b.h")
     tool = builder("cp {source} {products_dir} && printf 'x: %s here\\\\ too.h' \"$(echo {source}/../b.h)\" > {depfile}")
 
-    result = room.run(tool, room.order())
+    result = harness.run(tool, harness.order())
     escaped = str(header).replace(" ", "\\\\ ")
-    other = room.run(builder(f"cp {{source}} {{products_dir}} && printf 'x: {escaped}' > {{depfile}}"))
+    other = harness.run(builder(f"cp {{source}} {{products_dir}} && printf 'x: {escaped}' > {{depfile}}"))
 
     # both files are missing, and the run reports them, because the job must run again when they exist
     assert [path.rpartition("/")[2] for path, _ in result.discovered] == ["b.h", "here too.h"]
@@ -393,8 +393,8 @@ def test_files_in_a_dependency_file_are_hashed(room):
 
 
 @pytest.mark.real
-def test_missing_dependency_file_causes_a_warning(room):
-    result = room.run(builder("cp {source} {products_dir}", depfile="{stem}.d"))
+def test_missing_dependency_file_causes_a_warning(harness):
+    result = harness.run(builder("cp {source} {products_dir}", depfile="{stem}.d"))
 
     assert (result.outcome, result.warnings) == (Outcome.SUCCEEDED, 1)
     assert "wrote no dependency file 'a.d'" in result.log[0].text
@@ -405,10 +405,10 @@ def test_missing_dependency_file_causes_a_warning(room):
 @pytest.mark.parametrize(
     ("writes", "why"), [("printf '\\0'", "contains a NUL"), ("head -c 200 /dev/zero | tr '\\0' x", "more than 100 characters")]
 )
-def test_answer_file_of_a_command_must_be_text_of_limited_size(room, monkeypatch, key, writes, why):
+def test_answer_file_of_a_command_must_be_text_of_limited_size(harness, monkeypatch, key, writes, why):
     monkeypatch.setattr(answers, "MOST_CHARS", 100)
 
-    result = room.run(builder(f"cp {{source}} {{products_dir}}; {writes} > {{products_dir}}/../temp/told", **{key: "told"}))
+    result = harness.run(builder(f"cp {{source}} {{products_dir}}; {writes} > {{products_dir}}/../temp/told", **{key: "told"}))
 
     assert result.outcome == Outcome.FAILED
     assert "'told' that the command wrote" in result.error
@@ -417,21 +417,21 @@ def test_answer_file_of_a_command_must_be_text_of_limited_size(room, monkeypatch
 
 @pytest.mark.real
 @pytest.mark.parametrize("regex", [r"^note: including (?P<path>.*)", r"^note: including (.*)", r"(?<=^note: including ).*"])
-def test_dependency_lines_of_the_output_are_removed_from_the_log(room, regex):
-    header = room.source("b.h")
+def test_dependency_lines_of_the_output_are_removed_from_the_log(harness, regex):
+    header = harness.source("b.h")
     tool = builder(f"cp {{source}} {{products_dir}}; echo compiling; echo 'note: including {header} '", dependency_regex=regex)
 
-    result = room.run(tool)
+    result = harness.run(tool)
 
     assert [path for path, _ in result.discovered] == [str(header)]
     assert [record.text for record in result.log] == ["compiling"]
 
 
 @pytest.mark.real
-def test_a_run_fails_if_its_output_is_too_long_to_find_all_dependencies(room, monkeypatch):
+def test_a_run_fails_if_its_output_is_too_long_to_find_all_dependencies(harness, monkeypatch):
     monkeypatch.setattr(commands, "DEPENDENCY_OUTPUT_BYTES", 1000)
 
-    result = room.run(builder("cp {source} {products_dir}; seq 10000", dependency_regex="^x"))
+    result = harness.run(builder("cp {source} {products_dir}; seq 10000", dependency_regex="^x"))
 
     assert result.outcome == Outcome.FAILED
     assert "too long to find all dependencies" in result.error
@@ -441,15 +441,15 @@ def test_a_run_fails_if_its_output_is_too_long_to_find_all_dependencies(room, mo
 
 
 @pytest.mark.real
-def test_errors_and_warnings_in_output_are_logged_with_file_and_line(room):
+def test_errors_and_warnings_in_output_are_logged_with_file_and_line(harness):
     tool = builder(
         "cat {source}; exit 2",
         error_regex=r"(?P<file>\S+):(?P<line>\d+): fatal (?P<message>.*)",
         warning_regex=r"^odd",
     )
-    room.source("a.txt", b"fine\nodd thing\na.c:12: fatal no such thing\nwarning: as usual\n")
+    harness.source("a.txt", b"fine\nodd thing\na.c:12: fatal no such thing\nwarning: as usual\n")
 
-    result = room.run(tool)
+    result = harness.run(tool)
 
     assert [(record.level, record.text, record.context) for record in result.log] == [
         (LogLevel.INFO, "fine", ()),
@@ -463,8 +463,8 @@ def test_errors_and_warnings_in_output_are_logged_with_file_and_line(room):
 
 
 @pytest.mark.real
-def test_logged_lines_have_the_time_at_which_they_arrived(room):
-    result = room.run(builder("cp {source} {products_dir}; echo one; sleep 0.3; echo two"))
+def test_logged_lines_have_the_time_at_which_they_arrived(harness):
+    result = harness.run(builder("cp {source} {products_dir}; echo one; sleep 0.3; echo two"))
 
     one, two = (record.time_ms for record in result.log)
     assert {type(record.text) for record in result.log} == {str}, "the worker's protocol accepts only plain strings"
@@ -482,23 +482,23 @@ def test_truncated_output_keeps_the_time_of_each_line():
 
 
 @pytest.mark.real
-def test_a_run_fails_and_names_the_regular_expression_that_is_wrong(room):
-    result = room.run(builder("cp {source} {products_dir}; echo x", error_regex="(["))
+def test_a_run_fails_and_names_the_regular_expression_that_is_wrong(harness):
+    result = harness.run(builder("cp {source} {products_dir}; echo x", error_regex="(["))
 
     assert result.outcome == Outcome.FAILED
     assert "the regular expression '([' is wrong" in result.error
 
 
 @pytest.mark.real
-def test_undecodable_bytes_are_escaped(room):
-    result = room.run(builder(r"cp {source} {products_dir}; printf 'caf\351\n'"))
+def test_undecodable_bytes_are_escaped(harness):
+    result = harness.run(builder(r"cp {source} {products_dir}; printf 'caf\351\n'"))
 
     assert [record.text for record in result.log] == [r"caf\xe9"]
 
 
 @pytest.mark.real
-def test_the_log_of_a_command_with_many_lines_is_limited(room):
-    result = room.run(builder("cp {source} {products_dir}; seq 10000"))
+def test_the_log_of_a_command_with_many_lines_is_limited(harness):
+    result = harness.run(builder("cp {source} {products_dir}; seq 10000"))
 
     texts = [record.text for record in result.log]
     assert (len(texts), texts[0], texts[-1]) == (2001, "1", "10000")
@@ -509,20 +509,20 @@ def test_the_log_of_a_command_with_many_lines_is_limited(room):
 def test_child_process_that_existed_before_the_run_does_not_fail_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with subprocess.Popen(["sleep", "3600"]) as left:
-        result = Room(tmp_path).run(builder("cp {source} {products_dir}", "*.txt"))
+        result = Harness(tmp_path).run(builder("cp {source} {products_dir}", "*.txt"))
 
         assert (result.outcome, result.error) == (Outcome.SUCCEEDED, "")
     assert left.returncode is not None
 
 
 @pytest.mark.real
-def test_interrupted_command_is_killed_with_its_group_and_keeps_its_output(room, monkeypatch, capfdbinary):
-    read, heard = commands._read, []
+def test_interrupted_command_is_killed_with_its_group_and_keeps_its_output(harness, monkeypatch, capfdbinary):
+    read, received = commands._read, []
 
     def interrupted(reader, output):
         read(reader, output)
         if output.head.endswith(b"\n"):
-            heard.append(bytes(output.head))
+            received.append(bytes(output.head))
             raise KeyboardInterrupt
 
     monkeypatch.setattr(commands, "_read", interrupted)
@@ -530,8 +530,8 @@ def test_interrupted_command_is_killed_with_its_group_and_keeps_its_output(room,
     with pytest.raises(KeyboardInterrupt):
         output_of(invocation("sleep 3600 & echo $$ $!; wait", {}))
 
-    assert capfdbinary.readouterr().out.startswith(heard[0])
-    assert [pid for pid in heard[0].split() if not has_ended(int(pid))] == []
+    assert capfdbinary.readouterr().out.startswith(received[0])
+    assert [pid for pid in received[0].split() if not has_ended(int(pid))] == []
 
 
 def has_ended(pid):

@@ -11,7 +11,7 @@ import pytest
 from disk_project import HOST, Project
 from homes import own_homes
 from msgspec.structs import replace
-from run_room import PLATFORMS, Room
+from run_harness import PLATFORMS, Harness
 from tools import needs
 from waiting import until
 
@@ -46,17 +46,17 @@ open(f"{job['products_dir']}/{job['stem']}.out", "w").write(f"{os.getpid()} {job
 class Programs:
     """A worker's persistent programs, and the runs that use them."""
 
-    def __init__(self, room: Room, tool: Path) -> None:
-        self.room, self.tool = room, tool
+    def __init__(self, harness: Harness, tool: Path) -> None:
+        self.harness, self.tool = harness, tool
         self.running = PersistentPrograms()
         self.sharing = BatchSharing(ReusableWorkspace(), lambda **_: None, lambda _builder: dict(os.environ), self.running)
         rule = CommandRule(f"{sys.executable} {tool}", is_persistent=True)
         self.builder = Builder(b"b" * 16, "tool", BuilderKind.COMMAND, command=rule, code_files=((str(tool), "00"),))
 
     def run(self, source: str, builder: Builder | None = None) -> RunResult:
-        self.room.source("a.txt", source.encode())
+        self.harness.source("a.txt", source.encode())
         return builder_run.process(
-            self.room.order("a.txt"), builder or self.builder, PLATFORMS, lambda _builder: None, self.sharing
+            self.harness.order("a.txt"), builder or self.builder, PLATFORMS, lambda _builder: None, self.sharing
         )
 
     def pid(self) -> int:
@@ -67,10 +67,10 @@ class Programs:
 
 
 @pytest.fixture
-def programs(room: Room, tmp_path: Path):
+def programs(harness: Harness, tmp_path: Path):
     tool = tmp_path / "tool.py"
     tool.write_text(TOOL)
-    programs = Programs(room, tool)
+    programs = Programs(harness, tool)
     yield programs
     programs.running.end()
     assert processes.end_children() == []
@@ -81,7 +81,7 @@ def test_persistent_program_runs_several_jobs_in_one_process(programs: Programs)
 
 
 def test_answer_of_a_persistent_program_lists_products_and_dependencies(programs: Programs) -> None:
-    (programs.room.root / "other.h").write_text("1")
+    (programs.harness.root / "other.h").write_text("1")
     answer = (
         "answer |= {'products': ['a.out'], 'dependencies': ['other.h'], 'facts': {'a.out': {'width': 7}}, 'log': ['warning: thin']}"
     )
@@ -273,11 +273,11 @@ def test_shipped_adapter_has_at_most_60_lines(adapter: str) -> None:
     assert (data_dir() / "config" / "persistent" / adapter).read_text().count("\n") <= 60
 
 
-def test_progress_lines_before_the_answer_reach_the_log_of_the_run(room: Room, tmp_path: Path) -> None:
+def test_progress_lines_before_the_answer_reach_the_log_of_the_run(harness: Harness, tmp_path: Path) -> None:
     tool = tmp_path / "tool.py"
     tool.write_text(TOOL)
-    programs = Programs(room, tool)
-    room.source(
+    programs = Programs(harness, tool)
+    harness.source(
         "a.txt",
         (
             WRITES
@@ -290,7 +290,7 @@ print(json.dumps({"progress": 1.0, "id": job["id"]}))
     )
     log, shares = RunLog("tool"), []
     log.on_progress = lambda: shares.append(log.percent)
-    result = builder_run.process(room.order("a.txt"), programs.builder, PLATFORMS, lambda _: None, programs.sharing, log)
+    result = builder_run.process(harness.order("a.txt"), programs.builder, PLATFORMS, lambda _: None, programs.sharing, log)
 
     assert (result.outcome, shares) == (Outcome.SUCCEEDED, [25, 50, 100])
     programs.running.end()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from run_room import made, write
+from run_harness import made, write
 
 from aptui.core.model import LinkKind, ProductLink
 from aptui.core.notices import LogLevel
@@ -17,23 +17,23 @@ ROCK = UUID(int=7)
 PRODUCT = PathDependencyKind.PRODUCT_FILE
 
 
-def run(room, handled=True, order=None, **declared):
+def run(harness, handled=True, order=None, **declared):
     def process_job(request):
         write(request.product_path("a.out"))
         return made(JobProduct("a.out", 3, dependencies_handled=handled, **declared))
 
-    return room.process(process_job, order)
+    return harness.process(process_job, order)
 
 
-def told(result, level):
+def messages_of(result, level):
     return [record.text for record in result.log if record.level == level]
 
 
-def test_declared_dependencies_are_sent_to_the_engine_with_their_flags(room):
+def test_declared_dependencies_are_sent_to_the_engine_with_their_flags(harness):
     result = run(
-        room,
+        harness,
         dependencies=[ProductDependency(ROCK, 9, LoadBehavior.PRE_LOAD), ProductDependency(ROCK, 10, 0x12)],
-        path_dependencies=[PathDependency("Tex\\A.psd"), PathDependency(f"{room.root}/B.psd"), PathDependency("!x/*", PRODUCT)],
+        path_dependencies=[PathDependency("Tex\\A.psd"), PathDependency(f"{harness.root}/B.psd"), PathDependency("!x/*", PRODUCT)],
         legacy_sub_ids=(5, 4, 3, 5),
     )
 
@@ -46,34 +46,38 @@ def test_declared_dependencies_are_sent_to_the_engine_with_their_flags(room):
         ProductLink(LinkKind.PRODUCT_FILE, "x/*", is_exclusion=True),
     )
     assert product.legacy_sub_ids == (4, 5)
-    assert told(result, LogLevel.WARNING) == []
+    assert messages_of(result, LogLevel.WARNING) == []
 
 
-def test_incomplete_declaration_of_dependencies_warns_once(room):
-    assert len(told(run(room, False, path_dependencies=[PathDependency("x"), PathDependency("y")]), LogLevel.WARNING)) == 1
-    assert told(run(room, False), LogLevel.WARNING) == []
+def test_incomplete_declaration_of_dependencies_warns_once(harness):
+    assert (
+        len(messages_of(run(harness, False, path_dependencies=[PathDependency("x"), PathDependency("y")]), LogLevel.WARNING)) == 1
+    )
+    assert messages_of(run(harness, False), LogLevel.WARNING) == []
 
 
-def test_dependency_of_a_product_on_itself_is_omitted_with_a_warning(room):
-    order = room.order(source_uuid=ROCK.bytes)
+def test_dependency_of_a_product_on_itself_is_omitted_with_a_warning(harness):
+    order = harness.order(source_uuid=ROCK.bytes)
     itself = [PathDependency("A.out", PRODUCT), PathDependency("a.TXT"), PathDependency("other")]
-    result = run(room, order=order, dependencies=[ProductDependency(ROCK, 3), ProductDependency(ROCK, 4)], path_dependencies=itself)
+    result = run(
+        harness, order=order, dependencies=[ProductDependency(ROCK, 3), ProductDependency(ROCK, 4)], path_dependencies=itself
+    )
 
     (product,) = result.products
     assert [(link.kind, link.path, link.sub_id) for link in product.links] == [
         (LinkKind.ASSET, "", 4), (LinkKind.SOURCE_FILE, "a.txt", 0), (LinkKind.SOURCE_FILE, "other", 0),
     ]  # fmt: skip
-    warnings = told(result, LogLevel.WARNING)
+    warnings = messages_of(result, LogLevel.WARNING)
     assert sum("depends on itself; this dependency is left out" in text for text in warnings) == 2
     assert sum("depends on its own source; this dependency is kept" in text for text in warnings) == 1
 
 
-def test_path_that_is_both_needed_and_excluded_causes_an_error(room):
-    result = run(room, path_dependencies=[PathDependency("a/*"), PathDependency("!A/*"), PathDependency("b")])
+def test_path_that_is_both_needed_and_excluded_causes_an_error(harness):
+    result = run(harness, path_dependencies=[PathDependency("a/*"), PathDependency("!A/*"), PathDependency("b")])
 
     assert result.outcome is Outcome.SUCCEEDED
     assert [link.path for link in result.products[0].links] == ["b"]
-    (text,) = told(result, LogLevel.ERROR)
+    (text,) = messages_of(result, LogLevel.ERROR)
     assert "the dependency 'a/*' is ignored, because the product also excludes it" in text
 
 
@@ -92,8 +96,8 @@ def test_path_that_is_both_needed_and_excluded_causes_an_error(room):
         ({"legacy_sub_ids": ("x",)}, "has 'x' in place of a legacy sub id of 32 bits"),
     ],
 )
-def test_invalid_dependency_fails_the_job_and_names_the_product(room, declared, why):
-    result = run(room, **declared)
+def test_invalid_dependency_fails_the_job_and_names_the_product(harness, declared, why):
+    result = run(harness, **declared)
 
     assert result.outcome is Outcome.FAILED
     assert result.error.startswith("product 'a.out' ")

@@ -17,11 +17,11 @@ TEXTURE = ReferenceRule(r'"texture": "([^"]*)"')
 SOURCE, PRODUCT = LinkKind.SOURCE_FILE, LinkKind.PRODUCT_FILE
 
 
-def copied(room, text, *rules, rel="Levels/a.lvl"):
+def copied(harness, text, *rules, rel="Levels/a.lvl"):
     """Copy a source with this text, and return the run's result."""
-    room.source(rel, text.encode() if isinstance(text, str) else text)
+    harness.source(rel, text.encode() if isinstance(text, str) else text)
     builder = Builder(b"b" * 16, "copies", BuilderKind.COPY, references=rules or (TEXTURE,), asset_type=b"t" * 16)
-    return room.run(builder, room.order(rel))
+    return harness.run(builder, harness.order(rel))
 
 
 def links(result):
@@ -29,24 +29,24 @@ def links(result):
     return [item.links for item in result.products]
 
 
-def told(result, level=LogLevel.WARNING):
+def messages_of(result, level=LogLevel.WARNING):
     return [record.text for record in result.log if record.level == level]
 
 
-def commanded(room, command, links_file="", **more):
-    return room.run(Builder(b"b" * 16, "tool", BuilderKind.COMMAND, command=CommandRule(command, links_file=links_file), **more))
+def commanded(harness, command, links_file="", **more):
+    return harness.run(Builder(b"b" * 16, "tool", BuilderKind.COMMAND, command=CommandRule(command, links_file=links_file), **more))
 
 
 # --------------------------------------------------------------------------------------------------------------- references
 
 
-def test_paths_in_the_text_of_a_copy_become_dependencies(room):
-    result = copied(room, '{"texture": "Tex\\\\Rock.PNG"}\n{"texture": "sky.dds"}{"texture": "sky.dds"}')
+def test_paths_in_the_text_of_a_copy_become_dependencies(harness):
+    result = copied(harness, '{"texture": "Tex\\\\Rock.PNG"}\n{"texture": "sky.dds"}{"texture": "sky.dds"}')
 
     assert links(result) == [(ProductLink(SOURCE, "tex/rock.png", 1), ProductLink(SOURCE, "sky.dds", 1))]
     (product,) = result.products
     assert (product.name, product.sub_id, product.asset_type) == ("levels/a.lvl", 0, b"t" * 16)
-    assert told(result) == []
+    assert messages_of(result) == []
 
 
 @pytest.mark.parametrize(
@@ -63,68 +63,68 @@ def test_paths_in_the_text_of_a_copy_become_dependencies(room):
     ],
     ids=["group", "template", "product", "beside", "exclusion"],
 )
-def test_reference_rule_sets_the_path_and_the_kind_of_a_dependency(room, rule, expected):
-    assert links(copied(room, "first\nuse tree of forest", rule)) == [(expected,)]
+def test_reference_rule_sets_the_path_and_the_kind_of_a_dependency(harness, rule, expected):
+    assert links(copied(harness, "first\nuse tree of forest", rule)) == [(expected,)]
 
 
-def test_invalid_path_gets_a_warning_and_is_left_out(room):
-    result = copied(room, '"texture": "../../../up.png" "texture": "fine.png" "texture": " "')
+def test_invalid_path_gets_a_warning_and_is_left_out(harness):
+    result = copied(harness, '"texture": "../../../up.png" "texture": "fine.png" "texture": " "')
 
     assert links(result) == [(ProductLink(SOURCE, "fine.png", 1),)]
-    assert told(result) == ["the reference '../../../up.png' leads out of its folder with '..'; it is left out"]
+    assert messages_of(result) == ["the reference '../../../up.png' leads out of its folder with '..'; it is left out"]
 
 
-def test_warnings_about_missing_targets_are_limited(room):
-    result = copied(room, "\n".join(f'"texture": "../{number}"' for number in range(30)))
+def test_warnings_about_missing_targets_are_limited(harness):
+    result = copied(harness, "\n".join(f'"texture": "../{number}"' for number in range(30)))
 
-    assert len(told(result)) == 21
-    assert told(result)[-1] == "10 more references are invalid"
+    assert len(messages_of(result)) == 21
+    assert messages_of(result)[-1] == "10 more references are invalid"
 
 
-def test_a_file_that_contains_its_own_name_has_no_dependency(room):
-    result = copied(room, '"texture": "levels/A.lvl"', TEXTURE, ReferenceRule(TEXTURE.regex, kind=1))
+def test_a_file_that_contains_its_own_name_has_no_dependency(harness):
+    result = copied(harness, '"texture": "levels/A.lvl"', TEXTURE, ReferenceRule(TEXTURE.regex, kind=1))
 
     assert links(result) == [()]
-    assert told(result) == []
+    assert messages_of(result) == []
 
 
-def test_references_are_found_in_text_with_undecodable_bytes(room):
-    assert links(copied(room, '"texture": "é.png" \udcff'.encode("utf-8", "surrogateescape"))) == [
+def test_references_are_found_in_text_with_undecodable_bytes(harness):
+    assert links(copied(harness, '"texture": "é.png" \udcff'.encode("utf-8", "surrogateescape"))) == [
         (ProductLink(SOURCE, "é.png", 1),)
     ]
 
 
-def test_text_that_is_too_large_to_search_for_references_causes_a_warning(room, monkeypatch):
+def test_text_that_is_too_large_to_search_for_references_causes_a_warning(harness, monkeypatch):
     monkeypatch.setattr(declared_dependencies, "LARGEST_TEXT_BYTES", 1 << 20)
 
-    result = copied(room, b" " * (2 << 20))
+    result = copied(harness, b" " * (2 << 20))
 
     assert links(result) == [()]
-    assert told(result) == ["'levels/a.lvl' is not searched for references, because it has 2 MiB; the limit is 1 MiB"]
+    assert messages_of(result) == ["'levels/a.lvl' is not searched for references, because it has 2 MiB; the limit is 1 MiB"]
 
 
 @pytest.mark.real
-def test_references_in_a_source_apply_to_all_products(room):
-    room.source("a.txt", b"all sky.png")
+def test_references_in_a_source_apply_to_all_products(harness):
+    harness.source("a.txt", b"all sky.png")
     rules = (ReferenceRule(r"one (\S+)"), ReferenceRule(r"all (\S+)", is_in_source=True))
 
-    result = commanded(room, "cd {products_dir}; echo one a.png > 1; echo one b.png > 2; echo none > 3", references=rules)
+    result = commanded(harness, "cd {products_dir}; echo one a.png > 1; echo one b.png > 2; echo none > 3", references=rules)
 
     assert [[link.path for link in found] for found in links(result)] == [["sky.png", "a.png"], ["sky.png", "b.png"], ["sky.png"]]
 
 
-def test_copy_of_a_source_that_changed_before_the_run_is_stale(room):
-    order = room.order("a.txt")
-    room.source("a.txt", b"longer than before")
+def test_copy_of_a_source_that_changed_before_the_run_is_stale(harness):
+    order = harness.order("a.txt")
+    harness.source("a.txt", b"longer than before")
 
-    assert room.run(Builder(b"b" * 16, "c", BuilderKind.COPY, references=(TEXTURE,)), order).outcome == Outcome.STALE
+    assert harness.run(Builder(b"b" * 16, "c", BuilderKind.COPY, references=(TEXTURE,)), order).outcome == Outcome.STALE
 
 
 # ------------------------------------------------------------------------------------------------- dependencies listed in a file
 
 
 @pytest.mark.real
-def test_command_declares_dependencies_of_its_products(room):
+def test_command_declares_dependencies_of_its_products(harness):
     lines = [
         "# a comment",
         "",
@@ -132,29 +132,29 @@ def test_command_declares_dependencies_of_its_products(room):
         json.dumps({"path": "sky/*", "kind": "product", "load": "pre", "product": "2"}),
         json.dumps({"uuid": str(UUID(int=7)), "sub_id": 3, "load": "none", "product": "1"}),
     ]
-    room.source("a.txt", "\n".join(lines).encode())
+    harness.source("a.txt", "\n".join(lines).encode())
 
-    result = commanded(room, "cd {products_dir}; echo x > 1; echo y > 2; cp {source} {product_dependencies}")
+    result = commanded(harness, "cd {products_dir}; echo x > 1; echo y > 2; cp {source} {product_dependencies}")
 
     rock = ProductLink(SOURCE, "rock.obj", 1)
     asset = ProductLink(LinkKind.ASSET, "", 2, UUID(int=7).bytes, 3)
     assert links(result) == [(asset, rock), (rock, ProductLink(PRODUCT, "sky/*", 0))]
-    assert told(result) == []
+    assert messages_of(result) == []
 
 
 @pytest.mark.real
-def test_dependency_file_has_the_configured_name(room):
-    result = commanded(room, "cp {source} {products_dir}/x; echo rock.obj > {temp_dir}/{stem}.needs", "{stem}.needs")
+def test_dependency_file_has_the_configured_name(harness):
+    result = commanded(harness, "cp {source} {products_dir}/x; echo rock.obj > {temp_dir}/{stem}.needs", "{stem}.needs")
 
     assert links(result) == [(ProductLink(SOURCE, "rock.obj", 1),)]
 
 
 @pytest.mark.real
-def test_dependency_file_that_the_command_did_not_write_causes_a_warning(room):
-    result = commanded(room, "cp {source} {products_dir}/x", "x.needs")
+def test_dependency_file_that_the_command_did_not_write_causes_a_warning(harness):
+    result = commanded(harness, "cp {source} {products_dir}/x", "x.needs")
 
     assert links(result) == [()]
-    assert told(result) == ["the command wrote no file 'x.needs', so the run-time dependencies of its products are unknown"]
+    assert messages_of(result) == ["the command wrote no file 'x.needs', so the run-time dependencies of its products are unknown"]
 
 
 @pytest.mark.real
@@ -171,28 +171,28 @@ def test_dependency_file_that_the_command_did_not_write_causes_a_warning(room):
         ('{"path":', "Expecting value: line 1 column 9 (char 8)"),
     ],
 )
-def test_dependency_file_with_an_invalid_line_fails_the_job(room, line, reason):
-    room.source("a.txt", f"fine.png\n{line}".encode())
+def test_dependency_file_with_an_invalid_line_fails_the_job(harness, line, reason):
+    harness.source("a.txt", f"fine.png\n{line}".encode())
 
-    result = commanded(room, "cp {source} {products_dir}/x; cp {source} {product_dependencies}")
+    result = commanded(harness, "cp {source} {products_dir}/x; cp {source} {product_dependencies}")
 
     assert (result.outcome, result.error) == (Outcome.FAILED, f"product_dependencies.txt:2: {reason}")
 
 
 @pytest.mark.real
-def test_job_fails_if_a_dependency_has_an_invalid_path(room):
-    room.source("a.txt", b"../up")
+def test_job_fails_if_a_dependency_has_an_invalid_path(harness):
+    harness.source("a.txt", b"../up")
 
-    result = commanded(room, "cp {source} {products_dir}/x; cp {source} {product_dependencies}")
+    result = commanded(harness, "cp {source} {products_dir}/x; cp {source} {product_dependencies}")
 
     assert result.outcome == Outcome.FAILED
     assert "leads out of its folder with '..'" in result.error
 
 
 @pytest.mark.real
-def test_command_reports_facts_of_its_products(room):
-    room.source("a.txt", b'{"facts": {"seconds": 1.5}, "product": "x"}')
+def test_command_reports_facts_of_its_products(harness):
+    harness.source("a.txt", b'{"facts": {"seconds": 1.5}, "product": "x"}')
 
-    result = commanded(room, "cp {source} {products_dir}/x; cp {source} {products_dir}/y; cp {source} {product_dependencies}")
+    result = commanded(harness, "cp {source} {products_dir}/x; cp {source} {products_dir}/y; cp {source} {product_dependencies}")
 
     assert [product.facts and product.facts.seconds for product in result.products] == [1.5, None]

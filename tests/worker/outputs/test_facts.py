@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from run_room import made, write
+from run_harness import made, write
 
 from aptui.core.orders import Outcome
 from aptui.core.run_report import ContentFacts, content_facts, fault_of_others, together
@@ -13,36 +13,36 @@ from aptui.sdk import JobProduct
 from aptui.worker.wire import FrameKind, decode, encode
 
 
-def run(room, facts):
+def run(harness, facts):
     def process_job(request):
         write(request.product_path("a.out"))
         return made(JobProduct("a.out", 3, facts=facts))
 
-    return room.process(process_job, None)
+    return harness.process(process_job, None)
 
 
-def test_facts_of_a_product_are_sent_to_the_engine(room):
-    result = run(room, {"width": 4096, "seconds": 2, "format": "png"})
+def test_facts_of_a_product_are_sent_to_the_engine(harness):
+    result = run(harness, {"width": 4096, "seconds": 2, "format": "png"})
 
     (product,) = decode(FrameKind.RAN, encode(FrameKind.RAN, result)[5:]).products
     assert product.facts == ContentFacts(width=4096, seconds=2.0, format="png")
 
 
-def test_facts_may_have_any_name_and_a_number_or_a_text_as_value(room):
+def test_facts_may_have_any_name_and_a_number_or_a_text_as_value(harness):
     facts = {"width": 8, "offset": -1.5, "bones": 12, "rig": "Humanoid ä"}
 
-    (product,) = decode(FrameKind.RAN, encode(FrameKind.RAN, run(room, facts))[5:]).products
+    (product,) = decode(FrameKind.RAN, encode(FrameKind.RAN, run(harness, facts))[5:]).products
 
     assert product.facts.all == facts
     assert fault_of_others(product.facts.more) == ""
 
 
-def test_product_without_facts_has_no_facts_record(room):
-    assert [product.facts for product in run(room, {}).products] == [None]
+def test_product_without_facts_has_no_facts_record(harness):
+    assert [product.facts for product in run(harness, {}).products] == [None]
 
 
 @pytest.mark.parametrize(
-    ("facts", "said"),
+    ("facts", "message"),
     [
         ({"Bones": 1}, "its Bones is 1, which is a fact whose name has other characters than lower-case letters, digits and _"),
         ({"bones": True}, "its bones is True, which is not a number or a text"),
@@ -61,12 +61,12 @@ def test_product_without_facts_has_no_facts_record(room):
         (["width"], "has a list as its facts, not a dict"),
     ],
 )
-def test_job_fails_and_names_the_invalid_fact(room, facts, said):
-    result = run(room, facts)
+def test_job_fails_and_names_the_invalid_fact(harness, facts, message):
+    result = run(harness, facts)
 
     assert result.outcome == Outcome.FAILED
     assert "product 'a.out'" in result.error
-    assert said in result.error
+    assert message in result.error
 
 
 def test_facts_of_a_job_are_the_maxima_of_its_products():

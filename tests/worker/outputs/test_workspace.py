@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from run_room import PLATFORMS, Room
+from run_harness import PLATFORMS, Harness
 
 from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.project import Builder, BuilderKind, CommandRule
@@ -23,28 +23,28 @@ pytestmark = pytest.mark.real
 class Shared:
     """Runs of commands in one worker."""
 
-    def __init__(self, room: Room) -> None:
-        self.room = room
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
         self.folders = ReusableWorkspace()
-        self.told: list[bool] = []
+        self.reported: list[bool] = []
         self._sharing = BatchSharing(
-            self.folders, lambda *, takes_long=False: self.told.append(takes_long), lambda _builder: dict(os.environ)
+            self.folders, lambda *, takes_long=False: self.reported.append(takes_long), lambda _builder: dict(os.environ)
         )
 
     def run(self, command: str, order: ProcessOrder | None = None) -> RunResult:
         builder = Builder(b"b" * 16, "tool", BuilderKind.COMMAND, command=CommandRule(command, ("x", "y")))
-        return worker_run.process(order or self.room.order(), builder, PLATFORMS, lambda _builder: None, self._sharing)
+        return worker_run.process(order or self.harness.order(), builder, PLATFORMS, lambda _builder: None, self._sharing)
 
     def left(self) -> list[str]:
-        return sorted(os.path.relpath(path, self.room.staging) for path in self.room.staging.rglob("*"))
+        return sorted(os.path.relpath(path, self.harness.staging) for path in self.harness.staging.rglob("*"))
 
 
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shared:
     monkeypatch.chdir(tmp_path)
-    room = Room(tmp_path)
-    room.staging.mkdir()
-    return Shared(room)
+    harness = Harness(tmp_path)
+    harness.staging.mkdir()
+    return Shared(harness)
 
 
 OURS = f"worker-{os.getpid()}-0"
@@ -56,8 +56,8 @@ def test_single_product_is_staged_as_a_file_and_several_in_a_folder(shared: Shar
     one = shared.run("cp {source} {products_dir}/x")
     two = shared.run("sh -c 'cp $0 $1/x; cp $0 $1/y' {source} {products_dir}")
 
-    assert [product.staged for product in one.products] == [f"{shared.room.staging}/1"]
-    assert [product.staged for product in two.products] == [f"{shared.room.staging}/2/0", f"{shared.room.staging}/2/1"]
+    assert [product.staged for product in one.products] == [f"{shared.harness.staging}/1"]
+    assert [product.staged for product in two.products] == [f"{shared.harness.staging}/2/0", f"{shared.harness.staging}/2/1"]
     assert [product.name for product in two.products] == ["x", "y"]
     assert Path(one.products[0].staged).read_bytes() == b"hello"
     assert shared.left() == ["1", "2", "2/0", "2/1", *EMPTY]
@@ -89,15 +89,15 @@ def test_workspace_folders_that_a_run_damaged_are_created_again(shared: Shared, 
     after = shared.run("sh -c 'cp $0 $1/x; stat -c %a $1 >&2; find .. >&2' {source} {products_dir}")
 
     assert after.outcome is Outcome.SUCCEEDED
-    ours = os.stat(shared.room.staging / NEXT / "products")
+    ours = os.stat(shared.harness.staging / NEXT / "products")
     assert {record.text for record in after.log} == {f"{ours.st_mode & 0o777:o}", "..", "../products", "../products/x", "../temp"}
     assert ours.st_mode & 0o002 == 0
-    assert not os.path.lexists(shared.room.staging / OURS)
+    assert not os.path.lexists(shared.harness.staging / OURS)
 
 
 @pytest.mark.parametrize("ending", ["fails", "claims what is not there", "has a stale source"])
 def test_failed_run_leaves_no_files(shared: Shared, ending: str) -> None:
-    order = shared.room.order()
+    order = shared.harness.order()
     command = {
         "fails": "sh -c 'cp $0 $1/x; exit 1' {source} {products_dir}",
         "claims what is not there": "sh -c 'ln -s /etc/passwd $1/x' {source} {products_dir}",
@@ -125,31 +125,31 @@ def test_replaced_run_folder_is_refused(shared: Shared, tmp_path: Path, folder: 
 
 def test_worker_is_called_back_after_the_start_of_a_command(shared: Shared) -> None:
     shared.run("cp {source} {products_dir}/x")
-    begun = [*shared.told]
+    begun = [*shared.reported]
     shared.run("sh -c 'for i in 1 2 3 4 5 6 7 8 9; do echo $i; sleep 0.01; done; cp $0 $1/x' {source} {products_dir}")
 
     assert begun[0] is False
-    assert shared.told[len(begun) :] == [False, True]
+    assert shared.reported[len(begun) :] == [False, True]
 
 
 def test_kept_temporary_files_stay_in_their_run_folder(shared: Shared) -> None:
-    result = shared.run("sh -c 'echo 1 >note; cp $0 $1/x' {source} {products_dir}", shared.room.order(keeps_temp=True))
+    result = shared.run("sh -c 'echo 1 >note; cp $0 $1/x' {source} {products_dir}", shared.harness.order(keeps_temp=True))
 
-    assert result.products[0].staged == f"{shared.room.staging}/1/products/x"
+    assert result.products[0].staged == f"{shared.harness.staging}/1/products/x"
     assert shared.left() == ["1", "1/products", "1/products/x", "1/temp", "1/temp/note"]
 
 
 def test_a_run_with_another_staging_folder_uses_separate_folders(shared: Shared) -> None:
-    result = shared.run("cp {source} {products_dir}/x", shared.room.order(staging=str(shared.room.staging / "out")))
+    result = shared.run("cp {source} {products_dir}/x", shared.harness.order(staging=str(shared.harness.staging / "out")))
 
-    assert result.products[0].staged == f"{shared.room.staging}/out/products/x"
+    assert result.products[0].staged == f"{shared.harness.staging}/out/products/x"
 
 
 def test_next_worker_removes_the_folders_of_killed_workers(shared: Shared) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
     for pid in (dead.pid, 1):
-        (shared.room.staging / f"worker-{pid}-0" / "products").mkdir(parents=True)
+        (shared.harness.staging / f"worker-{pid}-0" / "products").mkdir(parents=True)
 
     shared.run("cp {source} {products_dir}/x")
 
@@ -166,7 +166,7 @@ def test_a_worker_that_ends_removes_its_folders(shared: Shared) -> None:
 
 
 def test_workspace_folders_that_were_removed_are_created_again(shared: Shared) -> None:
-    folders = StagingFolders(str(shared.room.staging / OURS))
+    folders = StagingFolders(str(shared.harness.staging / OURS))
     shared.folders.prepare(folders)
     shutil.rmtree(folders.staging)
     shared.folders.release()

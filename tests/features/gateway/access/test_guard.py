@@ -48,7 +48,7 @@ KNOCK = {
     "Sec-WebSocket-Version": "13",
     "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
 }
-DOOR = "/v1/protocol"
+ENDPOINT = "/v1/protocol"
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_sec_8_unknown_host_names_are_refused(there: Served) -> None:
     port = there.port
 
     for host in (f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"):
-        assert there.get(DOOR, Host=host).status == 200
+        assert there.get(ENDPOINT, Host=host).status == 200
     for host in (
         "evil.example",
         f"evil.example:{port}",
@@ -95,7 +95,7 @@ def test_sec_8_unknown_host_names_are_refused(there: Served) -> None:
         f"127.0.0.1.evil.example:{port}",
         "localhost",
     ):
-        assert there.get(DOOR, Host=host).status == 421
+        assert there.get(ENDPOINT, Host=host).status == 421
         assert knock(there, Host=host, Authorization=bearer(there)) == 421
 
 
@@ -103,14 +103,14 @@ def test_sec_8_other_origins_are_refused(there: Served) -> None:
     """`Origin` and `Sec-Fetch-Site` are checked on plain requests and on WebSockets."""
     own = f"http://127.0.0.1:{there.port}"
 
-    assert there.get(DOOR, Origin=own).status == 200
+    assert there.get(ENDPOINT, Origin=own).status == 200
     assert knock(there, Origin=own, Authorization=bearer(there)) == 101
     for origin in ("http://evil.example", "null", f"https://127.0.0.1:{there.port}", "http://127.0.0.1:1", "http://localhost:3000"):
-        assert there.get(DOOR, Origin=origin).status == 403
+        assert there.get(ENDPOINT, Origin=origin).status == 403
         assert knock(there, Origin=origin, Authorization=bearer(there)) == 403
     for site in ("cross-site", "same-site"):
-        assert there.get(DOOR, Sec_Fetch_Site=site).status == 403
-    assert there.get(DOOR, Sec_Fetch_Site="same-origin").status == there.get(DOOR, Sec_Fetch_Site="none").status == 200
+        assert there.get(ENDPOINT, Sec_Fetch_Site=site).status == 403
+    assert there.get(ENDPOINT, Sec_Fetch_Site="same-origin").status == there.get(ENDPOINT, Sec_Fetch_Site="none").status == 200
 
 
 def test_sec_8_every_request_needs_a_token(there: Served) -> None:
@@ -118,7 +118,7 @@ def test_sec_8_every_request_needs_a_token(there: Served) -> None:
     wrong = "Bearer " + there.token[:-1] + ("A" if there.token[-1] != "A" else "B")
 
     for words in ("", wrong, "Bearer", "Bearer ", f"Basic {there.token}", there.token):
-        assert there.get(DOOR, Authorization=words).status == 401
+        assert there.get(ENDPOINT, Authorization=words).status == 401
         assert knock(there, **({"Authorization": words} if words else {})) == 401
     assert knock(there, Authorization=bearer(there)) == 101
 
@@ -126,26 +126,26 @@ def test_sec_8_every_request_needs_a_token(there: Served) -> None:
 def test_browser_sends_its_token_as_subprotocol_or_cookie(there: Served) -> None:
     assert knock(there, Sec_WebSocket_Protocol=f"aptui.v1, aptui.token.{there.token}") == 101
     assert knock(there, Sec_WebSocket_Protocol="aptui.v1, aptui.token.wrong") == 401
-    assert there.get(DOOR, Authorization="", Cookie=f"aptui-token={there.token}").status == 200
+    assert there.get(ENDPOINT, Authorization="", Cookie=f"aptui-token={there.token}").status == 200
 
 
 def test_sec_8_answers_forbid_cors_and_requests_of_html_forms_are_refused(there: Served) -> None:
     """Answers have no CORS header and have `X-Content-Type-Options`; the `Content-Type` of requests is checked."""
-    reply = there.get(DOOR, Origin=f"http://127.0.0.1:{there.port}")
-    refused = there.get(DOOR, Authorization="")
+    reply = there.get(ENDPOINT, Origin=f"http://127.0.0.1:{there.port}")
+    refused = there.get(ENDPOINT, Authorization="")
 
     assert not [name for name in reply.headers if name.lower().startswith("access-control")]
     assert reply["X-Content-Type-Options"] == refused["X-Content-Type-Options"] == "nosniff"
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
-        assert there.ask("POST", DOOR, b"{}", Content_Type=kind).status == 415
-    assert there.ask("POST", DOOR, b"{}", Content_Type="application/json").status == 405
+        assert there.ask("POST", ENDPOINT, b"{}", Content_Type=kind).status == 415
+    assert there.ask("POST", ENDPOINT, b"{}", Content_Type="application/json").status == 405
 
 
 def test_configured_origins_are_accepted(tmp_path: Path) -> None:
     project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, hosts: [editor.lan], origins: ['https://tools.lan']}\n")
     with served(project, tmp_path / "tokens.json") as there:
-        assert there.get(DOOR, Host=f"editor.lan:{there.port}").status == 200
-        assert there.get(DOOR, Origin="https://tools.lan", Sec_Fetch_Site="cross-site").status == 200
+        assert there.get(ENDPOINT, Host=f"editor.lan:{there.port}").status == 200
+        assert there.get(ENDPOINT, Origin="https://tools.lan", Sec_Fetch_Site="cross-site").status == 200
 
 
 # -------------------------------------------------------------------------------------------------------- TCP, TLS, tokens
@@ -219,10 +219,10 @@ def test_sec_7_token_is_limited_to_its_scopes_and_revocable(there: Served) -> No
     token = there.with_scopes(Scope.CONTROL)
     reader = there.with_scopes(Scope.READ)
 
-    assert there.get(DOOR, Authorization=token).status == 403
-    assert there.get(DOOR, Authorization=reader).status == 200
+    assert there.get(ENDPOINT, Authorization=token).status == 403
+    assert there.get(ENDPOINT, Authorization=reader).status == 200
     tokens.revoke(there.token_file, there.name_of(reader))
-    assert there.get(DOOR, Authorization=reader).status == 401
+    assert there.get(ENDPOINT, Authorization=reader).status == 401
 
 
 def test_token_names_are_unique_and_unknown_ones_cannot_be_revoked(tmp_path: Path) -> None:
@@ -253,14 +253,14 @@ def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Se
 
 def ask_over_tls(there: Served, trusting: ssl.SSLContext) -> int:
     with closing(http.client.HTTPSConnection("127.0.0.1", there.port, context=trusting, timeout=8)) as connection:
-        connection.request("GET", DOOR, headers={"Authorization": bearer(there)})
+        connection.request("GET", ENDPOINT, headers={"Authorization": bearer(there)})
         return connection.getresponse().status
 
 
 def test_gateway_with_tls_refuses_connections_without_tls(secure: tuple[Served, ssl.SSLContext]) -> None:
     assert ask_over_tls(*secure) == 200
     with pytest.raises((http.client.HTTPException, ConnectionError)):
-        secure[0].get(DOOR)
+        secure[0].get(ENDPOINT)
 
 
 def test_client_closes_its_socket_even_if_the_gateway_does_not_answer(
@@ -284,11 +284,11 @@ def test_refused_and_dropped_clients_receive_the_reason_over_tls(secure: tuple[S
     there, trusting = secure
     url = f"https://127.0.0.1:{there.port}"
     with Client.connect(url, token=there.token, tls=trusting) as client:
-        (session,) = there.room.sessions
+        (session,) = there.context.sessions
         asyncio.run_coroutine_threadsafe(session.close(1008, "by a person"), there.loop)
         with pytest.raises(Disconnected, match=r"\(code 1008\): by a person"):
             client.next_notice(20)
-    there.room.guard.admissions.append(lambda address: f"{address} may not")
+    there.context.guard.admissions.append(lambda address: f"{address} may not")
     with pytest.raises(Refusal, match=r"refused the connection: 127\.0\.0\.1 may not"):
         Client.connect(url, token=there.token, tls=trusting)
 
@@ -296,17 +296,17 @@ def test_refused_and_dropped_clients_receive_the_reason_over_tls(secure: tuple[S
 def test_client_that_is_refused_during_its_request_receives_the_whole_reason(
     there: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(there.room.guard, "admissions", [lambda _address: "nobody may"])
+    monkeypatch.setattr(there.context.guard, "admissions", [lambda _address: "nobody may"])
     with socket.create_connection(("127.0.0.1", there.port), 10) as wire:
         assert wire.recv(1, socket.MSG_PEEK)
         wire.sendall(b"GET /v1/connect HTTP/1.1\r\n" + b"x" * 100_000)
-        said = b""
+        data = b""
         while piece := wire.recv(1_000):
-            said += piece
+            data += piece
         wire.sendall(b"more")
 
-        assert said.endswith(b"nobody may\n")
-    until(lambda: not there.room.connections.all)
+        assert data.endswith(b"nobody may\n")
+    until(lambda: not there.context.connections.all)
 
 
 # -------------------------------------------------------------------------------------------- gateways that cannot start
@@ -335,22 +335,22 @@ def test_connection_with_regular_requests_is_not_closed(there: Served) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", there.port, timeout=10)
 
     def ask() -> None:
-        connection.request("GET", DOOR, headers={"Authorization": bearer(there)})
+        connection.request("GET", ENDPOINT, headers={"Authorization": bearer(there)})
         assert connection.getresponse().read()
 
     async def grow_old() -> None:
-        there.room.connections.close()  # After this, no other thread reads the start times of connections.
-        for door in there.room.connections.all:
-            door.began_s = -1e9
+        there.context.connections.close()  # After this, no other thread reads the start times of connections.
+        for held in there.context.connections.all:
+            held.began_s = -1e9
 
-    async def look() -> None:
-        there.room.connections.check()
+    async def watch() -> None:
+        there.context.connections.check()
 
     connection.connect()
-    until(lambda: there.room.connections.all)
+    until(lambda: there.context.connections.all)
     asyncio.run_coroutine_threadsafe(grow_old(), there.loop).result(10)
     ask()
-    asyncio.run_coroutine_threadsafe(look(), there.loop).result(10)
+    asyncio.run_coroutine_threadsafe(watch(), there.loop).result(10)
     wire = connection.sock
     ask()
     assert connection.sock is wire
@@ -359,7 +359,7 @@ def test_connection_with_regular_requests_is_not_closed(there: Served) -> None:
 
 def test_sec_10_socket_without_a_complete_request_is_dropped(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Single bytes do not extend the timeout for a request's header."""
-    connections = there.room.connections
+    connections = there.context.connections
     monkeypatch.setattr(connections, "_header_limit_s", 0.3)
 
     with socket.create_connection(("127.0.0.1", there.port)) as silent, socket.create_connection(("127.0.0.1", there.port)) as slow:
@@ -383,12 +383,12 @@ def test_sec_10_socket_without_a_complete_request_is_dropped(there: Served, monk
 
 def test_sec_10_new_connection_replaces_the_oldest_unauthenticated_socket(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sockets are limited; incomplete requests do not block clients."""
-    connections = there.room.connections
+    connections = there.context.connections
     monkeypatch.setattr(connections, "_unknown_limit", 8)
 
     crowd = [socket.create_connection(("127.0.0.1", there.port)) for _ in range(60)]
     try:
-        assert there.get(DOOR).status == 200
+        assert there.get(ENDPOINT).status == 200
         assert len(connections.all) <= 9
     finally:
         for each in crowd:
@@ -410,13 +410,13 @@ def test_sec_10_silent_sockets_before_tls_do_not_block_clients(secure: tuple[Ser
 
 
 def test_burst_of_unauthenticated_clients_above_the_limit_is_answered(there: Served) -> None:
-    said = (
-        f"GET {DOOR} HTTP/1.1\r\nHost: 127.0.0.1:{there.port}\r\nAuthorization: {bearer(there)}\r\nConnection: close\r\n\r\n"
+    data = (
+        f"GET {ENDPOINT} HTTP/1.1\r\nHost: 127.0.0.1:{there.port}\r\nAuthorization: {bearer(there)}\r\nConnection: close\r\n\r\n"
     ).encode()
 
     async def ask() -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", there.port)
-        writer.write(said)
+        writer.write(data)
         answer = await reader.read(12)
         writer.close()
         with contextlib.suppress(ConnectionError):
@@ -433,18 +433,18 @@ def test_burst_of_unauthenticated_clients_above_the_limit_is_answered(there: Ser
 
 
 def test_closed_unauthenticated_socket_receives_the_reason(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(there.room.connections, "_unknown_limit", 1)
+    monkeypatch.setattr(there.context.connections, "_unknown_limit", 1)
     with socket.create_connection(("127.0.0.1", there.port), 10) as first, socket.create_connection(("127.0.0.1", there.port), 10):
         assert first.recv(1000).startswith(b"HTTP/1.1 503 ")
 
 
 def test_sec_10_one_token_cannot_use_connections_reserved_for_the_owner(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(there.room.connections, "_limit", 40)
+    monkeypatch.setattr(there.context.connections, "_limit", 40)
     with contextlib.ExitStack() as stack:
 
         def ask(bearer: str) -> int:
             connection = stack.enter_context(contextlib.closing(http.client.HTTPConnection("127.0.0.1", there.port, timeout=10)))
-            connection.request("GET", DOOR, headers={"Authorization": bearer})
+            connection.request("GET", ENDPOINT, headers={"Authorization": bearer})
             return connection.getresponse().status
 
         reader, another = there.with_scopes(Scope.READ), there.with_scopes(Scope.READ, Scope.ESCALATE)
@@ -457,14 +457,14 @@ def test_sec_10_one_token_cannot_use_connections_reserved_for_the_owner(there: S
 def test_client_that_does_not_read_its_answer_is_dropped(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.features.gateway.access.guard.UNREAD_LIMIT_S", 0.5)
     with socket.create_connection(("127.0.0.1", there.port), 10) as deaf:
-        said = f"GET {DOOR} HTTP/1.1\r\nHost: 127.0.0.1:{there.port}\r\nAuthorization: {bearer(there)}\r\n\r\n".encode()
-        until(lambda: there.room.connections.all)
+        data = f"GET {ENDPOINT} HTTP/1.1\r\nHost: 127.0.0.1:{there.port}\r\nAuthorization: {bearer(there)}\r\n\r\n".encode()
+        until(lambda: there.context.connections.all)
         deaf.settimeout(0.2)
         with contextlib.suppress(TimeoutError, ConnectionError):
             while True:
-                deaf.sendall(said)
+                deaf.sendall(data)
 
-        until(lambda: not there.room.connections.all)
+        until(lambda: not there.context.connections.all)
 
 
 def test_sec_10_number_of_clients_is_limited(tmp_path: Path) -> None:
@@ -472,14 +472,14 @@ def test_sec_10_number_of_clients_is_limited(tmp_path: Path) -> None:
     assert GatewaySettings().clients_limit == 64
     project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, clients_limit: 2}\n")
     with served(project, tmp_path / "tokens.json") as there:
-        kept = []
+        stored = []
         for _ in range(2):
             connection = http.client.HTTPConnection("127.0.0.1", there.port, timeout=10)
             connection.request("GET", "/v1/connect", headers=KNOCK | {"Authorization": bearer(there)})
             assert connection.getresponse().status == 101
-            kept.append(connection)
+            stored.append(connection)
         assert knock(there, Authorization=bearer(there)) == 503
-        for connection in kept:
+        for connection in stored:
             connection.close()
 
 

@@ -99,7 +99,7 @@ def test_ranges_are_always_disjoint_and_inside_the_file(text: str, size: int) ->
 
 
 @pytest.mark.parametrize(
-    ("moment_s", "told"), [(10**12, "Fri, 31 Dec 9999 23:59:59 GMT"), (-(10**12), "Thu, 01 Jan 1970 00:00:00 GMT")]
+    ("moment_s", "expected"), [(10**12, "Fri, 31 Dec 9999 23:59:59 GMT"), (-(10**12), "Thu, 01 Jan 1970 00:00:00 GMT")]
 )
-def test_file_time_outside_the_calendar_becomes_the_nearest_http_date(moment_s: int, told: str) -> None:
-    assert http_date(moment_s) == told
+def test_file_time_outside_the_calendar_becomes_the_nearest_http_date(moment_s: int, expected: str) -> None:
+    assert http_date(moment_s) == expected

@@ -252,7 +252,7 @@ def test_logs_need_scope_control(place: Served) -> None:
 
 
 def test_symlink_among_logs_is_not_followed(place: Served) -> None:
-    logs = place.room.config.log_dir  # type: ignore[attr-defined]
+    logs = place.context.config.log_dir  # type: ignore[attr-defined]
     (logs / "link").symlink_to("/etc/passwd")
     (logs / "folder").symlink_to("/etc")
     os.mkfifo(logs / "pipe")
@@ -312,7 +312,7 @@ def test_modified_product_is_not_sent(own: Served, monkeypatch: pytest.MonkeyPat
 
 
 def test_small_product_is_reopened_only_after_a_modification(place: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    opener, url, file = place.room.app[PRODUCT_OPENER], "/v1/products/linux/sub/a.txt", place.project.cache / "linux/sub/a.txt"
+    opener, url, file = place.context.app[PRODUCT_OPENER], "/v1/products/linux/sub/a.txt", place.project.cache / "linux/sub/a.txt"
     opened: list[bytes] = []
     open_file = confinement.open_confined_file
     monkeypatch.setattr(confinement, "open_confined_file", lambda folder, path: opened.append(path) or open_file(folder, path))
@@ -326,10 +326,10 @@ def test_small_product_is_reopened_only_after_a_modification(place: Served, monk
     assert opened == [b"linux/sub/a.txt"]
     os.utime(file)
 
-    kept = list(opener._open_files.values())
+    stored = list(opener._open_files.values())
     place.loop.call_soon_threadsafe(opener._close_files)
     assert place.get("/v1/products/linux/none").status == 404
-    assert [(each.users, each.descriptor) for each in kept] == [(0, -1)] * len(kept)
+    assert [(each.users, each.descriptor) for each in stored] == [(0, -1)] * len(stored)
 
 
 def test_product_of_a_killed_engine_is_verified_before_sending(own: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,7 +413,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": root}, stdout=subprocess.DEVNULL) as engine:
             try:
                 with served(project, folder / "tokens.json") as place:
-                    until(lambda: place.room.engine.is_here)  # type: ignore[attr-defined]
+                    until(lambda: place.context.engine.is_here)  # type: ignore[attr-defined]
                     yield place
             finally:
                 engine.send_signal(signal.SIGTERM)

@@ -40,7 +40,7 @@ from tests.features.gateway.live_served import CERTIFICATE, KEY, garden
 pytestmark = pytest.mark.real
 
 FAR = "198.51.100.7"
-NOBODY = frozenset()
+NO_CLIENTS = frozenset()
 
 
 def admission(settings: PeerSettings = PeerSettings(), names: dict[str, str] | None = None) -> Admission:
@@ -49,7 +49,7 @@ def admission(settings: PeerSettings = PeerSettings(), names: dict[str, str] | N
             raise OSError("unknown")
         return {ip_address(word) for word in names[name].split()}
 
-    return Admission(settings, resolve=resolve, local=lambda: NOBODY)
+    return Admission(settings, resolve=resolve, local=lambda: NO_CLIENTS)
 
 
 def listed(allowed: str = "", rejected: str = "", **more) -> PeerSettings:
@@ -66,7 +66,7 @@ async def admitted(settings: PeerSettings, remote: str, names: dict[str, str] | 
 
 
 @pytest.mark.parametrize(
-    ("said", "entry"),
+    ("text", "entry"),
     [
         ("Tablet.Local.", "tablet.local"), ("192.168.1.20", "192.168.1.20"), ("192.168.1.20/24", "192.168.1.0/24"),
         ("[::1]", "::1"),
@@ -74,15 +74,15 @@ async def admitted(settings: PeerSettings, remote: str, names: dict[str, str] | 
         ("0.0.0.0/0", "0.0.0.0/0"), ("fe80::1%eth0", "fe80::1"), ("localhost", "localhost"),
     ],
 )  # fmt: skip
-def test_access_list_entry_is_converted_to_its_canonical_form(said, entry):
-    assert canonical(said) == entry
+def test_access_list_entry_is_converted_to_its_canonical_form(text, entry):
+    assert canonical(text) == entry
     assert canonical(entry) == entry
 
 
-@pytest.mark.parametrize("said", ["", "300.1.1.1", "1.2.3", "10.0.0.0/33", "a b", "-x", "a..b", "x/8", "evil;rm", "a" * 300])
-def test_invalid_access_list_entry_is_refused(said):
+@pytest.mark.parametrize("text", ["", "300.1.1.1", "1.2.3", "10.0.0.0/33", "a b", "-x", "a..b", "x/8", "evil;rm", "a" * 300])
+def test_invalid_access_list_entry_is_refused(text):
     with pytest.raises(UserError):
-        canonical(said)
+        canonical(text)
 
 
 def test_access_list_text_is_split_at_commas_and_white_space_like_in_o3de():
@@ -149,7 +149,7 @@ def test_this_machine_is_always_allowed_with_any_of_its_addresses(tmp_path):
     (tmp_path / "if_inet6").write_text("20010db8000000000000000000000002 04 40 00 82     eth0\n")
 
     assert local_addresses(tmp_path) == {ip_address("192.0.2.2"), ip_address("2001:db8::2")}
-    assert local_addresses(tmp_path / "absent") == NOBODY
+    assert local_addresses(tmp_path / "absent") == NO_CLIENTS
 
     lists = Admission(listed("", "/0"), local=lambda: local_addresses(tmp_path))
     assert lists.why_not("192.0.2.2") == ""
@@ -249,13 +249,13 @@ def test_damaged_connections_file_is_renamed_and_reported(tmp_path, data):
     file = tmp_path / "connections.json"
     file.write_bytes(data)
 
-    only_looked = peer_settings.read_stored(file, puts_aside=False)
-    assert only_looked.settings is None
+    unchanged = peer_settings.read_stored(file, puts_aside=False)
+    assert unchanged.settings is None
     assert file.read_bytes() == data
 
-    kept = peer_settings.read_stored(file)
-    assert kept.settings is None
-    assert "damaged" in kept.trouble
+    stored = peer_settings.read_stored(file)
+    assert stored.settings is None
+    assert "damaged" in stored.trouble
     assert (tmp_path / "connections.json.damaged").read_bytes() == data
     assert peer_settings.read_stored(file) == peer_settings.PeerLists(None)
 
@@ -275,7 +275,7 @@ def test_refused_change_leaves_the_connections_file_unchanged(tmp_path):
 # ------------------------------------------------------------------------------------------------------- a running gateway
 
 
-class EngineTold:
+class EngineStub:
     """Simulates the gateway's connection to the engine, and stores the reports of the gateway."""
 
     def __init__(self) -> None:
@@ -293,8 +293,8 @@ async def gateway(tmp_path, serve: GatewaySettings = GatewaySettings()):
     project = SimpleNamespace(platforms=(SimpleNamespace(id="linux"),))
     config = SimpleNamespace(serve=serve, cache_dir=tmp_path, name="Garden", project=project)
     tokens = SimpleNamespace(holds=lambda *_: False)
-    room = GatewayContext(config, None, EngineTold(), SimpleNamespace(admissions=[], tokens=tokens), NewsPulse(), port=7)
-    there = Peers(room, WireSessions(4, answer), admission(peer_settings.read_peer_settings(serve)))
+    context = GatewayContext(config, None, EngineStub(), SimpleNamespace(admissions=[], tokens=tokens), NewsPulse(), port=7)
+    there = Peers(context, WireSessions(4, answer), admission(peer_settings.read_peer_settings(serve)))
     await there.open()
     try:
         yield there
@@ -580,7 +580,7 @@ def test_engine_forwards_orders_to_the_gateway_and_its_reports_to_clients(tmp_pa
             for _ in range(1000):
                 viewer.next_notice(10)
 
-        there.served.room.engine.close()
+        there.served.context.engine.close()
         live_until(lambda: report() == {}, "no gateway is there any more")
         with pytest.raises(KnownError, match="no gateway is running"):
             order(PeerAction.LIST_OFF)
@@ -588,14 +588,14 @@ def test_engine_forwards_orders_to_the_gateway_and_its_reports_to_clients(tmp_pa
 
 def test_rejected_client_is_refused_before_its_request_is_read(tmp_path):
     with garden(tmp_path) as there:
-        there.served.room.guard.admissions.append(lambda address: f"{address} may not")
-        with socket.create_connection(("127.0.0.1", there.served.port), 10) as stranger:
-            said = b""
-            while piece := stranger.recv(1000):
-                said += piece
+        there.served.context.guard.admissions.append(lambda address: f"{address} may not")
+        with socket.create_connection(("127.0.0.1", there.served.port), 10) as outsider:
+            text = b""
+            while piece := outsider.recv(1000):
+                text += piece
 
-        assert said.startswith(b"HTTP/1.1 403 ")
-        assert said.endswith(b"\r\n\r\n127.0.0.1 may not\n")
+        assert text.startswith(b"HTTP/1.1 403 ")
+        assert text.endswith(b"\r\n\r\n127.0.0.1 may not\n")
 
 
 def test_device_certificates_are_read_from_the_configuration(tmp_path):

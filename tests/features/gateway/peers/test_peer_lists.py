@@ -31,8 +31,8 @@ def project(tmp_path, monkeypatch):
 
 
 def do(project, order, sets=()):
-    said = peer_settings.read_peer_settings(load(project, sets=sets).serve)
-    return peer_settings.change_settings(project / "Cache" / peer_settings.PLACE, said, order, project)
+    stored_settings = peer_settings.read_peer_settings(load(project, sets=sets).serve)
+    return peer_settings.change_settings(project / "Cache" / peer_settings.PLACE, stored_settings, order, project)
 
 
 def test_access_list_change_is_written_to_the_configured_list(project):
@@ -85,8 +85,8 @@ def test_access_list_change_is_an_override_without_a_writable_configuration(proj
     monkeypatch.setattr(edit, "rewrite", refuse)
     change = do(project, PeerOrder(PeerAction.REJECT, entry="5.6.7.8"))
 
-    kept = peer_settings.read_stored(project / "Cache" / peer_settings.PLACE)
-    assert kept.effective_settings(change.configured) == change.settings
+    stored = peer_settings.read_stored(project / "Cache" / peer_settings.PLACE)
+    assert stored.effective_settings(change.configured) == change.settings
     assert change.configured.rejected == ("1.2.3.4", "10.0.0.0/8")
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CONFIG_HOME", str(project.parent / "XDG_CONFIG_HOME"))
@@ -96,10 +96,12 @@ def test_access_list_change_is_an_override_without_a_writable_configuration(proj
 
 
 def test_project_without_a_configuration_file_stores_changes_as_overrides(project):
-    said = peer_settings.read_peer_settings(load(project).serve)
+    stored_settings = peer_settings.read_peer_settings(load(project).serve)
     (project / "aptui.yaml").unlink()
 
-    change = peer_settings.change_settings(project / "Cache" / peer_settings.PLACE, said, PeerOrder(PeerAction.LIST_OFF), project)
+    change = peer_settings.change_settings(
+        project / "Cache" / peer_settings.PLACE, stored_settings, PeerOrder(PeerAction.LIST_OFF), project
+    )
 
     assert not (project / "aptui.yaml").exists()
     assert peer_settings.read_stored(project / "Cache" / peer_settings.PLACE).settings == change.settings

@@ -37,19 +37,19 @@ class Service:
     """A server that returns configured answers and records requests."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.received: list[tuple[str, str, dict[str, str], bytes]] = []
         self.answer = web.Response
         self.gate = asyncio.Event()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.heard.append((request.method, request.raw_path, dict(request.headers), b""))
+        self.received.append((request.method, request.raw_path, dict(request.headers), b""))
         with contextlib.suppress(Exception):
-            self.heard[-1] = (*self.heard[-1][:3], await request.read())
+            self.received[-1] = (*self.received[-1][:3], await request.read())
         answer = self.answer()
         return await answer if asyncio.iscoroutine(answer) else answer
 
 
-class Room:
+class Harness:
     """A gateway whose only client is `READER`."""
 
     def __init__(self, port: int, service: Service, app: web.Application, http: aiohttp.ClientSession) -> None:
@@ -84,7 +84,7 @@ async def raw(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Non
 
 
 @asynccontextmanager
-async def room(limits: ProxyLimits = LIMITS, is_connected: bool = True):
+async def harness(limits: ProxyLimits = LIMITS, is_connected: bool = True):
     service = Service()
     upstream = web.Application(client_max_size=0)
     upstream.router.add_route("*", "/{rest:.*}", service.handle)
@@ -108,30 +108,30 @@ async def room(limits: ProxyLimits = LIMITS, is_connected: bool = True):
         proxy.add_routes(app)
         app[PROXY].limits = limits
         async with serving(app) as gateway_port, aiohttp.ClientSession(auto_decompress=False) as http:
-            yield Room(gateway_port, service, app, http)
+            yield Harness(gateway_port, service, app, http)
 
 
 # ----------------------------------------------------------------------------------------------------------------- requests
 
 
 async def test_request_is_forwarded_without_hop_by_hop_headers():
-    async with room() as there:
+    async with harness() as there:
         headers = {
             "X-Mine": "1", "Connection": "keep-alive, X-Hop", "X-Hop": "2", "Cookie": "aptui-token=secret", "Origin": there.url,
             "X-Forwarded-For": "8.8.8.8", "TE": "trailers", "Content-Type": "application/octet-stream",
         }  # fmt: skip
         async with there.ask("/v1/proxy/tool/a%20b/c%2Bd?q=%2F&r", "POST", data=b"bytes", headers=headers) as reply:
             assert reply.status == 200
-        method, path, heard, body = there.service.heard[0]
+        method, path, received, body = there.service.received[0]
         assert (method, path, body) == ("POST", "/base/a%20b/c%2Bd?q=%2F&r", b"bytes")
-        assert heard["X-Mine"] == "1"
-        assert heard["X-Forwarded-For"] == "127.0.0.1"
+        assert received["X-Mine"] == "1"
+        assert received["X-Forwarded-For"] == "127.0.0.1"
         for name in ("X-Hop", "Cookie", "Origin", "Authorization", "TE"):
-            assert name not in heard
+            assert name not in received
 
 
 async def test_proxied_answer_keeps_no_cookies_or_cors_headers_of_the_service():
-    async with room() as there:
+    async with harness() as there:
         there.service.answer = lambda: web.Response(
             status=418, body=b"\x1f\x8bzipped",
             headers={"Content-Encoding": "gzip", "X-Theirs": "1", "Set-Cookie": "aptui-token=x",
@@ -171,14 +171,14 @@ async def test_proxied_answer_keeps_no_cookies_or_cors_headers_of_the_service():
     ],
 )
 async def test_forbidden_request_is_not_forwarded(more, path, status):
-    async with room() as there:
+    async with harness() as there:
         async with there.ask(f"/v1/proxy/{path}", **more) as reply:
             assert reply.status == status
-        assert there.service.heard == []
+        assert there.service.received == []
 
 
 async def test_proxy_request_needs_an_open_websocket_of_the_same_client():
-    async with room(is_connected=False) as there:
+    async with harness(is_connected=False) as there:
         async with there.ask("/v1/proxy/tool/x") as reply:
             assert reply.status == 403
         there.app[SESSIONS].append(SimpleNamespace(identity=replace(READER, address="198.51.100.7")))
@@ -190,7 +190,7 @@ async def test_proxy_request_needs_an_open_websocket_of_the_same_client():
 
 
 async def test_request_body_of_unknown_length_is_streamed_up_to_the_limit():
-    async with room() as there:
+    async with harness() as there:
 
         async def pieces(count):
             for _ in range(count):
@@ -198,13 +198,13 @@ async def test_request_body_of_unknown_length_is_streamed_up_to_the_limit():
 
         async with there.ask("/v1/proxy/tool/x", "PUT", data=pieces(9)) as reply:
             assert reply.status == 200
-        assert len(there.service.heard[0][3]) == 9000
+        assert len(there.service.received[0][3]) == 9000
         async with there.ask("/v1/proxy/tool/x", "PUT", data=pieces(50)) as reply:
             assert reply.status == 413
 
 
 async def test_redirect_to_another_host_is_not_followed():
-    async with room() as there:
+    async with harness() as there:
 
         async def sent_to(place):
             there.service.answer = lambda: web.Response(status=302, headers={"Location": place})
@@ -221,14 +221,14 @@ async def test_redirect_to_another_host_is_not_followed():
         )  # fmt: skip
         for place in elsewhere:
             assert (await sent_to(place))[0] == 502
-        assert len(there.service.heard) == 2 + len(elsewhere)
+        assert len(there.service.received) == 2 + len(elsewhere)
 
 
 # ----------------------------------------------------------------------------------------------------------- failing services
 
 
 async def test_silent_service_times_out():
-    async with room() as there:
+    async with harness() as there:
 
         async def wait():
             await there.service.gate.wait()
@@ -248,7 +248,7 @@ async def test_silent_service_times_out():
     ],
 )
 async def test_client_recognizes_an_incomplete_answer_of_a_service(words):
-    async with room() as there, sick(there, words), there.ask("/v1/proxy/sick/x") as reply:
+    async with harness() as there, sick(there, words), there.ask("/v1/proxy/sick/x") as reply:
         with pytest.raises(aiohttp.ClientError):
             await reply.read()
 
@@ -264,12 +264,12 @@ async def test_client_recognizes_an_incomplete_answer_of_a_service(words):
     ],
 )
 async def test_invalid_answer_of_a_service_returns_502(words):
-    async with room() as there, sick(there, words), there.ask("/v1/proxy/sick/x") as reply:
+    async with harness() as there, sick(there, words), there.ask("/v1/proxy/sick/x") as reply:
         assert reply.status == 502
 
 
 @asynccontextmanager
-async def sick(there: Room, words: bytes):
+async def sick(there: Harness, words: bytes):
     async def answer(reader, writer):
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             await reader.readuntil(b"\r\n\r\n")
@@ -283,7 +283,7 @@ async def sick(there: Room, words: bytes):
 
 
 async def test_endless_answer_of_a_service_is_cut_off():
-    async with room() as there:
+    async with harness() as there:
 
         async def pour():
             endless = there.app[PROXY]
@@ -304,7 +304,7 @@ async def test_endless_answer_of_a_service_is_cut_off():
 
 
 async def test_number_of_forwarded_requests_is_limited():
-    async with room(limits=replace(LIMITS, quiet_s=10)) as there:
+    async with harness(limits=replace(LIMITS, quiet_s=10)) as there:
 
         async def wait():
             await there.service.gate.wait()
@@ -312,7 +312,7 @@ async def test_number_of_forwarded_requests_is_limited():
 
         there.service.answer = wait
         first = [asyncio.ensure_future(there.ask("/v1/proxy/tool/x").__aenter__()) for _ in range(2)]
-        while len(there.service.heard) < 2:
+        while len(there.service.received) < 2:
             await asyncio.sleep(0.005)
         async with there.ask("/v1/proxy/tool/x") as reply:
             assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
@@ -327,12 +327,12 @@ async def test_number_of_forwarded_requests_is_limited():
 # -------------------------------------------------------------------------------------------------------------------- raw TCP
 
 
-def relayed(there: Room, name: str = "compiler"):
+def relayed(there: Harness, name: str = "compiler"):
     return there.http.ws_connect(f"{there.url}/v1/proxy/{name}", headers={"Authorization": "Bearer right"})
 
 
 async def test_bytes_are_forwarded_in_both_directions_until_the_service_ends():
-    async with room() as there, relayed(there) as socket:
+    async with harness() as there, relayed(there) as socket:
         big = b"x" * 60_000
         for piece in (b"hel", b"lo\n", big + b"\n"):
             await socket.send_bytes(piece)
@@ -347,21 +347,21 @@ async def test_bytes_are_forwarded_in_both_directions_until_the_service_ends():
 
 
 async def test_text_frame_on_a_forwarded_connection_is_refused():
-    async with room() as there, relayed(there) as socket:
+    async with harness() as there, relayed(there) as socket:
         await socket.send_str("hello\n")
         assert (await socket.receive()).type is WSMsgType.CLOSE
         assert socket.close_code == 1003
 
 
 async def test_missing_tcp_service_is_reported_before_the_websocket_opens():
-    async with room() as there:
+    async with harness() as there:
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await relayed(there, "deaf")
         assert refused.value.status == 502
 
 
 async def test_disconnected_websocket_releases_its_tcp_connection_to_the_service():
-    async with room() as there:
+    async with harness() as there:
         for _ in range(4):
             async with relayed(there) as socket:
                 await socket.send_bytes(b"hello\n")
@@ -371,7 +371,7 @@ async def test_disconnected_websocket_releases_its_tcp_connection_to_the_service
 
 
 async def test_service_that_reads_nothing_causes_a_timeout():
-    async with room() as there:
+    async with harness() as there:
 
         async def deaf(_reader, writer):
             await there.service.gate.wait()
@@ -417,11 +417,11 @@ def test_invalid_target_is_refused(url):
 
 def test_compressed_body_is_forwarded_unchanged(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    packed, heard = gzip.compress(b"x" * 10_000), []
+    packed, received = gzip.compress(b"x" * 10_000), []
 
     class Upstream(BaseHTTPRequestHandler):
         def do_POST(self):
-            heard.append((self.headers["Content-Encoding"], self.rfile.read(int(self.headers["Content-Length"]))))
+            received.append((self.headers["Content-Encoding"], self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -447,4 +447,4 @@ serve: {{port: 0, proxies: {{tool: "http://127.0.0.1:{upstream.server_port}"}}}}
         upstream.shutdown()
         thread.join()
 
-    assert (reply.status, heard) == (200, [("gzip", packed)])
+    assert (reply.status, received) == (200, [("gzip", packed)])

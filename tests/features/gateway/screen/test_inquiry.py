@@ -23,7 +23,7 @@ IDLE = Progress(0, 12, 0, 0, 0, 0, 8, 0, False)
 BUSY = Progress(0, 12, 0, 0, 3, 2, 8, 0, False)
 
 
-class Room:
+class Harness:
     """A shell with a simulated engine and a stopped clock."""
 
     def __init__(self, monkeypatch) -> None:
@@ -52,87 +52,87 @@ class Room:
 
 
 @pytest.fixture
-def room(monkeypatch):
-    return Room(monkeypatch)
+def harness(monkeypatch):
+    return Harness(monkeypatch)
 
 
-def test_idle_engine_is_queried_once(room):
-    room.inquiry.show(is_visible=True)
-    room.inquiry.ask_if_due()
-    room.answer()
-    room.inquiry.ask_if_due()
+def test_idle_engine_is_queried_once(harness):
+    harness.inquiry.show(is_visible=True)
+    harness.inquiry.ask_if_due()
+    harness.answer()
+    harness.inquiry.ask_if_due()
 
-    assert len(room.asked) == 2  # one query for the status and one for the clients
-    assert (room.inquiry.status.pid, room.inquiry.connections, room.inquiry.workers[0].number) == (4711, (CLIENT,), 1)
-    assert not room.timers
+    assert len(harness.asked) == 2  # one query for the status and one for the clients
+    assert (harness.inquiry.status.pid, harness.inquiry.connections, harness.inquiry.workers[0].number) == (4711, (CLIENT,), 1)
+    assert not harness.timers
 
 
-def test_busy_engine_is_queried_every_second(room):
-    room.inquiry.show(is_visible=True)
-    room.inquiry.ask_if_due()
-    room.answer("working")
+def test_busy_engine_is_queried_every_second(harness):
+    harness.inquiry.show(is_visible=True)
+    harness.inquiry.ask_if_due()
+    harness.answer("working")
 
-    ((wait_s, due),) = room.timers
+    ((wait_s, due),) = harness.timers
     assert wait_s == screen.ASK_S
-    room.now_s += wait_s
+    harness.now_s += wait_s
     due()
-    room.inquiry.ask_if_due()
-    assert len(room.asked) == 4
+    harness.inquiry.ask_if_due()
+    assert len(harness.asked) == 4
 
 
-def test_notices_within_one_second_cause_only_one_query(room):
-    room.inquiry.show(is_visible=True)
-    room.inquiry.ask_if_due()
-    room.answer()
-    room.now_s += 0.3
-    room.inquiry.note(Batch(progress=BUSY))
-    room.inquiry.ask_if_due()
+def test_notices_within_one_second_cause_only_one_query(harness):
+    harness.inquiry.show(is_visible=True)
+    harness.inquiry.ask_if_due()
+    harness.answer()
+    harness.now_s += 0.3
+    harness.inquiry.note(Batch(progress=BUSY))
+    harness.inquiry.ask_if_due()
 
-    assert len(room.asked) == 2
-    assert room.inquiry.is_armed
-    assert room.timers[0][0] == pytest.approx(0.7)
-
-
-def test_hidden_page_sends_no_queries(room):
-    room.inquiry.show(is_visible=True)
-    room.inquiry.ask_if_due()
-    room.answer("working")
-    room.inquiry.show(is_visible=False)
-    before = room.woken
-    room.timers[0][1]()
-
-    assert room.woken == before
-    assert not room.inquiry.is_armed
+    assert len(harness.asked) == 2
+    assert harness.inquiry.is_armed
+    assert harness.timers[0][0] == pytest.approx(0.7)
 
 
-def test_refused_query_keeps_the_last_state_on_the_connections_screen(room):
-    room.inquiry.show(is_visible=True)
-    room.inquiry.ask_if_due()
-    room.answer()
-    room.inquiry.force()
-    room.inquiry.ask_if_due()
-    for _, answer in room.asked[-2:]:
+def test_hidden_page_sends_no_queries(harness):
+    harness.inquiry.show(is_visible=True)
+    harness.inquiry.ask_if_due()
+    harness.answer("working")
+    harness.inquiry.show(is_visible=False)
+    before = harness.woken
+    harness.timers[0][1]()
+
+    assert harness.woken == before
+    assert not harness.inquiry.is_armed
+
+
+def test_refused_query_keeps_the_last_state_on_the_connections_screen(harness):
+    harness.inquiry.show(is_visible=True)
+    harness.inquiry.ask_if_due()
+    harness.answer()
+    harness.inquiry.force()
+    harness.inquiry.ask_if_due()
+    for _, answer in harness.asked[-2:]:
         answer.set_exception(RuntimeError("the engine is busy"))
 
-    assert room.inquiry.connections == (CLIENT,)
+    assert harness.inquiry.connections == (CLIENT,)
 
 
-def test_screen_without_an_engine_sends_no_query(room):
-    room.inquiry.note(Batch(connections=(CLIENT,), progress=IDLE))
-    room.session.state = SessionState.REATTACHING
-    room.inquiry.ask_if_due()
+def test_screen_without_an_engine_sends_no_query(harness):
+    harness.inquiry.note(Batch(connections=(CLIENT,), progress=IDLE))
+    harness.session.state = SessionState.REATTACHING
+    harness.inquiry.ask_if_due()
 
-    assert not room.asked
-    assert (room.inquiry.connections, room.inquiry.workers, room.inquiry.status.pid) == ((), (), 0)
+    assert not harness.asked
+    assert (harness.inquiry.connections, harness.inquiry.workers, harness.inquiry.status.pid) == ((), (), 0)
 
 
-def test_read_only_screen_sends_no_queries(room):
-    room.session.is_read_only = True
-    room.inquiry.note(Batch(connections=(CLIENT,)))
-    room.inquiry.ask_if_due()
+def test_read_only_screen_sends_no_queries(harness):
+    harness.session.is_read_only = True
+    harness.inquiry.note(Batch(connections=(CLIENT,)))
+    harness.inquiry.ask_if_due()
 
-    assert not room.asked
-    assert room.inquiry.connections == (CLIENT,)
+    assert not harness.asked
+    assert harness.inquiry.connections == (CLIENT,)
 
 
 BOTH = ("linux", "server")
@@ -148,7 +148,7 @@ def project(*folders: ScanFolder) -> Project:
     return Project((Platform("linux"), Platform("server")), "linux", folders, ())
 
 
-def told(health: Health | None, project: Project | None) -> list[tuple[str, ...]]:
+def rows_of(health: Health | None, project: Project | None) -> list[tuple[str, ...]]:
     names = ("mode", "order", "name", "path", "watches", "detail")
     return [tuple(row.cells[name].text for name in names) for row in root_rows(health, project, "/cache")]
 
@@ -157,7 +157,7 @@ def test_scan_folders_are_listed_first_in_order_of_priority() -> None:
     art = ScanFolder(2, "art", "/art", -5, platforms=BOTH)
     game = ScanFolder(1, "game", "/game", 10, platforms=BOTH)
 
-    assert told(HEALTH, project(art, game)) == [
+    assert rows_of(HEALTH, project(art, game)) == [
         ("! polling", "-5", "art", "/art", "", "no notifications on nfs"),
         ("✓ native", "10", "game", "/game", "9", ""),
         ("✓ native", "", "(products)", "/cache/linux", "4", ""),
@@ -168,14 +168,14 @@ def test_scan_folders_are_listed_first_in_order_of_priority() -> None:
 def test_nested_scan_folder_is_shown_with_the_watch_mode_of_its_parent_folder() -> None:
     inner = ScanFolder(3, "inner", "/game/more/inner", 1, recursive=False, platforms=("linux",))
 
-    row = told(HEALTH, project(inner, ScanFolder(1, "game", "/game", 10, platforms=BOTH)))[0]
+    row = rows_of(HEALTH, project(inner, ScanFolder(1, "game", "/game", 10, platforms=BOTH)))[0]
 
     assert row == ("✓ native", "1", "inner", "/game/more/inner", "", "without its subfolders; only for platforms linux")
 
 
 @pytest.mark.parametrize("health", [None, Health()])
 def test_watched_folders_are_not_listed_without_an_engine(health: Health | None) -> None:
-    assert told(health, project(ScanFolder(1, "game", "/game"))) == []
+    assert rows_of(health, project(ScanFolder(1, "game", "/game"))) == []
 
 
 def test_all_watched_folders_are_listed_without_a_configuration() -> None:

@@ -10,7 +10,7 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 from tui.fake_panes import FakeSession
-from tui.shell_room import LARGE, lines, shell, text, until
+from tui.shell_harness import LARGE, lines, shell, text, until
 from tui.widget_zoo import PAYLOADS
 
 from aptui.core.notices import ConnectionsChanged, EngineMessage, HealthChanged, LogLevel, Progress
@@ -88,7 +88,7 @@ class Engine(FakeSession):
         return answer
 
     @property
-    def told(self) -> list:
+    def requests(self) -> list:
         """Requests of the user."""
         return [verb for verb in self.asked if not isinstance(verb, Connections | ReadStatus)]
 
@@ -132,13 +132,13 @@ async def visit(tmp_path, *, session=None, size=LARGE):
 async def test_engine_page_shows_the_engine_clients_workers_and_folders(tmp_path):
     async with visit(tmp_path) as (app, pilot, _session, _pane):
         await until(pilot, lambda: "up 1h 02m" in text(app))
-        said = text(app)
+        shown = text(app)
 
         for part in (
             "pid 4711", "idle", "up 1h 02m", "35 MiB", "/run/engine.sock", "(this screen)", "bench", "1.0 MiB", "65 MiB",
             "✓ native", "! polling", "no notifications on nfs", "✗ gone", "1,234",
         ):  # fmt: skip
-            assert part in said
+            assert part in shown
 
 
 async def test_details_column_of_watched_folders_appears_only_with_details(tmp_path):
@@ -195,21 +195,21 @@ async def test_client_on_the_page_is_dropped_after_confirmation(tmp_path):
         await pilot.press("j", "c")
         await until(pilot, lambda: "disconnect cli 2, bench?" in text(app))
         await pilot.press("n")
-        assert session.told == []
+        assert session.requests == []
         await pilot.press("c", "y")
-        await until(pilot, lambda: session.told == [Disconnect(2)])
+        await until(pilot, lambda: session.requests == [Disconnect(2)])
         await until(pilot, lambda: "client 2 is disconnected" in text(app))
 
 
 async def test_only_a_busy_worker_needs_confirmation_before_its_restart(tmp_path):
     async with visit(tmp_path, session=Engine(tmp_path / "cache", (worker(1), AT_WORK))) as (app, pilot, session, _pane):
         await pilot.press("tab", "r")
-        await until(pilot, lambda: session.told == [RestartWorker(1)])
+        await until(pilot, lambda: session.requests == [RestartWorker(1)])
         await pilot.press("j", "r")
         question = "worker 2 runs images: textures/rock.png (linux, image): restart the worker when the job has ended?"
         await until(pilot, lambda: question in text(app))
         await pilot.press("y")
-        await until(pilot, lambda: session.told == [RestartWorker(1), RestartWorker(2)])
+        await until(pilot, lambda: session.requests == [RestartWorker(1), RestartWorker(2)])
         await until(pilot, lambda: "worker 2 restarts when its job has ended" in text(app))
 
 
@@ -223,13 +223,13 @@ async def test_second_restart_ends_a_busy_worker_at_once_after_confirmation(tmp_
         )
         await pilot.press("y")
         await until(pilot, lambda: "worker 2 is ended; its job runs again" in text(app))
-        assert session.told == [RestartWorker(2)]
+        assert session.requests == [RestartWorker(2)]
 
 
 async def test_keys_of_the_engine_page_act_only_in_their_own_table(tmp_path):
     async with visit(tmp_path) as (app, pilot, session, _pane):
         await pilot.press("r", "tab", "c", "tab", "c", "r")
-        assert session.told == []
+        assert session.requests == []
         await until(pilot, lambda: "disconnect cli" not in text(app))
 
 
@@ -252,7 +252,7 @@ async def test_engine_page_executes_its_commands_and_keys(tmp_path):
             next(command for command in pane.commands() if command.name == name).run(rest)
         await until(pilot, lambda: "there is no client 9" in text(app) and "there is no worker 9" in text(app))
         await pilot.press("y")
-        await until(pilot, lambda: session.told == [RestartWorker(2), Disconnect(2)])
+        await until(pilot, lambda: session.requests == [RestartWorker(2), Disconnect(2)])
         await pilot.click("#connections-clients", offset=(4, 0))
         await pilot.click("#connections-clients", offset=(4, 0))
         await until(pilot, lambda: [row.key for row in pane.engine.lists["clients"].records] == [2, 1])
@@ -394,7 +394,7 @@ async def test_high_screen_shows_both_pages_and_zoom_shows_one(tmp_path):
 @pytest.mark.parametrize("size", [LARGE, (80, 24)])
 async def test_gateway_page_shows_connections_and_access_lists(tmp_path, size):
     async with visit_gateway(tmp_path, size=size) as (app, pilot, _session, _page):
-        said = text(app)
+        shown = text(app)
         for part in (
             "127.0.0.1:45650", "1 of 3 connected", "phone", "22229", "tablet", "[x]", "[ ]", "viewer", "10.0.0.5", "1.2 MiB",
             "87 KiB",
@@ -402,7 +402,7 @@ async def test_gateway_page_shows_connections_and_access_lists(tmp_path, size):
             "only these may connect",
             "10.9.0.1", FAR,
         ):  # fmt: skip
-            assert part in said
+            assert part in shown
         await pilot.press("G")
         await until(
             pilot, lambda: "token  artist" in text(app) and "may  read, escalate" in text(app) and "platforms  linux" in text(app)
@@ -442,24 +442,24 @@ async def test_valid_connection_is_added(tmp_path):
         await pilot.press("backspace", "backspace", *"70", "tab", "backspace", "backspace", "backspace", *"maybe", "enter")
         await until(pilot, lambda: "auto: expected yes or no" in text(app))
         await pilot.press(*["backspace"] * 5, *"no", "enter")
-        await until(pilot, lambda: session.told == [order(PeerAction.ADD, dial=Dial("phone2", "1.2.3.4", 70, is_auto=False))])
+        await until(pilot, lambda: session.requests == [order(PeerAction.ADD, dial=Dial("phone2", "1.2.3.4", 70, is_auto=False))])
         await until(pilot, lambda: "connection 'phone2' is added" in text(app))
 
 
 async def test_connection_is_edited_enabled_disconnected_and_removed_by_keys(tmp_path):
     async with visit_gateway(tmp_path) as (app, pilot, session, page):
         await pilot.press("O", "tab", "tab", *["backspace"] * 5, *"81", "enter")
-        await until(pilot, lambda: session.told == [order(PeerAction.EDIT, "phone", Dial("phone", "192.168.1.20", 81))])
+        await until(pilot, lambda: session.requests == [order(PeerAction.EDIT, "phone", Dial("phone", "192.168.1.20", 81))])
         await pilot.press("A", "c")
-        assert session.told[1:] == [order(PeerAction.DISABLE, "phone")]
+        assert session.requests[1:] == [order(PeerAction.DISABLE, "phone")]
         await pilot.press("j", "A", "enter", "escape", "D")
         await until(pilot, lambda: "remove the connection 'tablet'?" in text(app))
         await pilot.press("y")
-        assert session.told[2:] == [order(PeerAction.ENABLE, "tablet"), order(PeerAction.REMOVE, "tablet")]
+        assert session.requests[2:] == [order(PeerAction.ENABLE, "tablet"), order(PeerAction.REMOVE, "tablet")]
         await pilot.press("j", "O", "A", "D", "c")
         await until(pilot, lambda: "disconnect viewer?" in text(app))
         await pilot.press("y")
-        assert session.told[4:] == [order(PeerAction.DISCONNECT, number=7)]
+        assert session.requests[4:] == [order(PeerAction.DISCONNECT, number=7)]
         await pilot.press("y")
         assert app.copied[0].split("\t")[1:3] == ["viewer", "10.0.0.5"]
         await until(pilot, lambda: page.focused == "peers")
@@ -470,14 +470,14 @@ async def test_access_list_entries_are_added_moved_and_removed_by_keys(tmp_path)
         await pilot.press("tab", "m", "D", "a", *"10.0.0.0/99", "enter")
         await until(pilot, lambda: "is not a range of addresses" in text(app))
         await pilot.press("backspace", "backspace", *"8, tv.local", "enter")
-        assert session.told == [order(PeerAction.ALLOW, entry="10.0.0.0/8"), order(PeerAction.ALLOW, entry="tv.local")]
+        assert session.requests == [order(PeerAction.ALLOW, entry="10.0.0.0/8"), order(PeerAction.ALLOW, entry="tv.local")]
         await pilot.press("j", "m")
-        assert session.told[2:] == [order(PeerAction.REJECT, entry="10.0.0.0/8")]
+        assert session.requests[2:] == [order(PeerAction.REJECT, entry="10.0.0.0/8")]
         await pilot.press("tab", "j", "m")
         await until(pilot, lambda: page.focused == "rejected")
-        assert session.told[3:] == [order(PeerAction.ALLOW, entry=FAR)]
+        assert session.requests[3:] == [order(PeerAction.ALLOW, entry=FAR)]
         await pilot.press("k", "D", "y")
-        assert session.told[4:] == [order(PeerAction.FORGET, entry="10.9.0.1")]
+        assert session.requests[4:] == [order(PeerAction.FORGET, entry="10.9.0.1")]
         await pilot.press("a", *"127.0.0.1", "enter")
         await until(pilot, lambda: "connections from this machine cannot be rejected" in text(app))
         await pilot.press("escape")
@@ -488,21 +488,21 @@ async def test_allowed_list_is_switched_off_after_confirmation(tmp_path):
         await pilot.press("L")
         await until(pilot, lambda: "Switch the allowed list off?" in text(app))
         await pilot.press("enter")
-        assert session.told == []
+        assert session.requests == []
         await pilot.press("L", "y")
-        assert session.told == [order(PeerAction.LIST_OFF)]
+        assert session.requests == [order(PeerAction.LIST_OFF)]
         session.gateway = replace(REPORT, settings=replace(SETTINGS, has_allow_list=False))
         session.say(ConnectionsChanged(0, CLIENTS, session.gateway))
         await until(pilot, lambda: "off: all clients may connect" in text(app))
         await pilot.press("L")
-        assert session.told == [order(PeerAction.LIST_OFF), order(PeerAction.LIST_ON)]
+        assert session.requests == [order(PeerAction.LIST_OFF), order(PeerAction.LIST_ON)]
 
 
 async def test_gateway_page_executes_its_commands_and_keys(tmp_path):
     async with visit_gateway(tmp_path) as (app, pilot, session, page):
         for name, rest in (("allow", "a.local, b.local"), ("reject", "?"), ("forget", "10.9.0.1")):
             next(command for command in app.pane.commands() if command.name == name).run(rest)
-        assert [each.order.entry for each in session.told] == ["a.local", "b.local", "10.9.0.1"]
+        assert [each.order.entry for each in session.requests] == ["a.local", "b.local", "10.9.0.1"]
         await until(pilot, lambda: "'?' is neither a host name nor an address" in text(app))
         await pilot.press("z")
         await until(pilot, lambda: "Allowed" not in text(app))
@@ -529,7 +529,7 @@ async def test_changes_without_a_gateway_are_stored_in_the_connections_file(tmp_
         await pilot.press("A", "tab", "a", *"10.0.0.1", "enter")
         await until(pilot, lambda: page.lists["allowed"].row_count() == 2)
         assert peer_settings.read_stored(file).settings == PeerSettings((Dial("phone", "tv.local", is_auto=False),), ("10.0.0.1",))
-        assert session.told == []
+        assert session.requests == []
         file.write_text("{")
         await pilot.press("ctrl+l")
         await until(pilot, lambda: "was damaged" in text(app))

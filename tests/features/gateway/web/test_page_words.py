@@ -27,14 +27,14 @@ def test_demo_page_shows_current_only_without_pending_or_failed_jobs(tmp_path: P
     shutil.copy(Path(web_screen.__file__).parent / "page" / "words.js", tmp_path / "words.mjs")
     (tmp_path / "asked.mjs").write_text(ASKED)
 
-    said = json.loads(subprocess.check_output([str(NODE), "asked.mjs"], cwd=tmp_path, text=True, timeout=60))
+    words = json.loads(subprocess.check_output([str(NODE), "asked.mjs"], cwd=tmp_path, text=True, timeout=60))
 
-    assert said["states"] == [
+    assert words["states"] == [
         ["everything is current", "good"],
         ["3 jobs to do", "busy"],
         ["1 job to do", "busy"],
         ["1 job failed, everything else is current", "wrong"],
         ["4 jobs failed, everything else is current", "wrong"],
     ]
-    assert said["kinds"] == ["pictures", "meshes", "sounds", "others", "pictures", "textures", "sounds"]
-    assert said["sizes"] == ["0 B", "1023 B", "1.0 KiB", "1.5 KiB"]
+    assert words["kinds"] == ["pictures", "meshes", "sounds", "others", "pictures", "textures", "sounds"]
+    assert words["sizes"] == ["0 B", "1023 B", "1.0 KiB", "1.5 KiB"]

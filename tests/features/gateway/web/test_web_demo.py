@@ -82,7 +82,7 @@ def here(tmp_path_factory) -> Iterator[Garden]:
     root = tmp_path_factory.mktemp("demo")
     write_sources(root)
     with garden(root, SETTINGS) as opened:
-        opened.served.room.draw_texture = verbs.draw_texture
+        opened.served.context.draw_texture = verbs.draw_texture
         yield opened
 
 
@@ -114,7 +114,7 @@ def pixel(page: chromium.Page, path: str, x: float = 0.5, y: float = 0.5) -> tup
 
 
 def until_pixel(page: chromium.Page, path: str, is_it) -> tuple[int, ...]:
-    deadline = time.monotonic() + chromium.PATIENCE_S
+    deadline = time.monotonic() + chromium.TIMEOUT_S
     while not is_it(seen := pixel(page, path)):
         assert time.monotonic() < deadline, f"{path} keeps the colour {seen}; {page.complaints}"
     return seen
@@ -242,7 +242,7 @@ def test_demo_page_redraws_a_picture_when_its_source_is_saved(here, browser, rec
 @needs_browser
 def test_demo_page_shows_a_decoded_texture_or_the_reason_for_not_showing_it(here, browser):
     page = opened_page(here, browser)
-    page.look(1180, 2000, "light")
+    page.set_view(1180, 2000, "light")
     until_pixel(page, "sign.ktx2", lambda colour: colour == RED)
     here.project.write("assets/sign.ktx2", ktx2(BLUE))
     until_pixel(page, "sign.ktx2", lambda colour: colour == BLUE)
@@ -354,7 +354,7 @@ def test_demo_page_button_switches_to_products_of_the_other_platform(here, brows
 @pytest.mark.parametrize("width", [360, 1180])
 def test_demo_page_fits_the_window_and_uses_the_color_scheme_of_the_browser(here, browser, scheme, width):
     page = opened_page(here, browser)
-    page.look(width, 800, scheme)
+    page.set_view(width, 800, scheme)
 
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")

@@ -21,7 +21,7 @@ import pytest
 from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError
 from processes import has_ended
 from tools import needs
-from waiting import PATIENCE_S
+from waiting import TIMEOUT_S
 
 from aptui.features.gateway.web import web_screen as serve_web
 from aptui.features.gateway.web import web_terminal
@@ -60,11 +60,11 @@ async def opened(tmp_path: Path, command: list[str] = ECHO) -> AsyncIterator[Cal
     stage = TerminalPage(command, tmp_path / "audit.log")
     address = await stage.open()
     try:
-        async with ClientSession() as http, asyncio.timeout(PATIENCE_S):
+        async with ClientSession() as http, asyncio.timeout(TIMEOUT_S):
             yield Caller(http, address, tmp_path)
     finally:
         await stage.close()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await children_are_gone(before)
 
 
@@ -224,9 +224,9 @@ def test_terminal_has_its_size_before_the_screen_program_starts():
 
     with subprocess.Popen([sys.executable, "-c", _LATE], env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
-        said = process.stdout.read()
+        output = process.stdout.read()
 
-    assert b"20 70" in said
+    assert b"20 70" in output
 
 
 async def test_web_screen_that_has_ended_closes_its_socket(tmp_path):
@@ -264,12 +264,12 @@ def test_web_screen_runs_in_its_own_terminal():
 
 
 def test_web_terminal_reads_only_complete_packets():
-    heard = bytearray(web_terminal.packet(b"D", b"one") + web_terminal.packet(b"M", b"")[:-1])
-    assert list(web_terminal.packets(heard)) == [(b"D", b"one")]
-    heard += b"\0"
+    received = bytearray(web_terminal.packet(b"D", b"one") + web_terminal.packet(b"M", b"")[:-1])
+    assert list(web_terminal.packets(received)) == [(b"D", b"one")]
+    received += b"\0"
 
-    assert list(web_terminal.packets(heard)) == [(b"M", b"")]
-    assert not heard
+    assert list(web_terminal.packets(received)) == [(b"M", b"")]
+    assert not received
 
 
 def test_packet_with_a_length_of_gigabytes_ends_the_web_terminal():

@@ -27,7 +27,7 @@ from aptui.features.gateway.ws import client_sessions
 from aptui.features.gateway.ws.routing import answer
 from aptui.link import places
 from aptui.link.client import EngineClient
-from tests.features.gateway.live_served import SETTINGS, Garden, garden, hear
+from tests.features.gateway.live_served import SETTINGS, Garden, garden, receive
 
 pytestmark = pytest.mark.real
 
@@ -42,7 +42,7 @@ def catalog(client: Client) -> dict[str, Asset]:
     """Return the client's catalog of all assets, up to the last part."""
     assets, parts = {}, []
     while not parts or not parts[-1].is_last:
-        parts.append(hear(client, lambda notice: isinstance(notice, wire_records.Catalog)))
+        parts.append(receive(client, lambda notice: isinstance(notice, wire_records.Catalog)))
         assets.update({f"{asset.platform}/{asset.path}": asset for asset in parts[-1].assets})
     assert [part.is_first for part in parts] == [True] + [False] * (len(parts) - 1)
     return assets
@@ -61,7 +61,7 @@ def test_hello_identifies_client_and_gateway(there: Garden) -> None:
 
 def test_long_client_name_and_repeated_platforms_in_hello_are_shortened(there: Garden) -> None:
     client = there.client(client="n" * 500_000, platforms=("linux",) * 10_000)
-    session = there.served.room.sessions.all[client.welcome.connection]
+    session = there.served.context.sessions.all[client.welcome.connection]
 
     assert (session.hello.client, session.hello.platforms) == ("n" * 80, ("linux",))
 
@@ -84,14 +84,14 @@ def test_project_name_is_compared_without_case(there: Garden) -> None:
 
 
 def test_first_request_must_be_hello_with_a_known_protocol_version(there: Garden) -> None:
-    for said, why in (
+    for request_text, why in (
         ({"id": 1, "request": "hello", "protocol": 99, "client": "x"}, "the client uses version 99"),
         ({"id": 1, "request": "ping"}, "the first request must be 'hello'"),
         ({"id": 1, "request": "helo"}, "there is no request"),
     ):
         with Bare(there) as bare:
-            bare.say(json.dumps(said))
-            assert why in bare.hear()
+            bare.say(json.dumps(request_text))
+            assert why in bare.receive()
             assert bare.is_ended()
 
 
@@ -112,7 +112,7 @@ def test_revoked_token_ends_the_connection_at_the_next_request(there: Garden) ->
     with pytest.raises(Refusal, match="revoked"):
         client.ask(wire_records.Ping())
     with pytest.raises(Disconnected):
-        hear(client, lambda _notice: False)
+        receive(client, lambda _notice: False)
 
 
 # ----------------------------------------------------------------------------------------------------- catalog and changes
@@ -126,7 +126,7 @@ def test_revoked_token_ends_a_connection_without_requests(there: Garden) -> None
     token_files.add(there.served.token_file, name, [Scope.READ])
 
     with pytest.raises(Disconnected, match="revoked"):
-        hear(client, lambda _notice: False)
+        receive(client, lambda _notice: False)
 
 
 def test_expired_token_ends_the_connection(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,11 +150,11 @@ def test_catalog_is_sent_before_changes(there: Garden, monkeypatch: pytest.Monke
 
     first = catalog(client)
     there.write("a/rose.txt", "red red")
-    changed = hear(client, lambda notice: isinstance(notice, wire_records.AssetChanged)).asset
+    changed = receive(client, lambda notice: isinstance(notice, wire_records.AssetChanged)).asset
     there.write("a/new.txt", "new")
-    fresh = hear(client, lambda notice: isinstance(notice, wire_records.AssetChanged)).asset
+    fresh = receive(client, lambda notice: isinstance(notice, wire_records.AssetChanged)).asset
     there.project.path("assets/a/new.txt").unlink()
-    removed = hear(client, lambda notice: isinstance(notice, wire_records.AssetRemoved))
+    removed = receive(client, lambda notice: isinstance(notice, wire_records.AssetRemoved))
 
     assert first.keys() >= {"linux/a/rose.txt", "linux/a/tulip.txt", "linux/x.out"}
     assert all(name.startswith("linux/") for name in first)
@@ -165,16 +165,16 @@ def test_catalog_is_sent_before_changes(there: Garden, monkeypatch: pytest.Monke
 
 def test_catalog_sent_to_a_client_equals_the_catalog_file_of_the_engine(there: Garden) -> None:
     client = there.client(wants_catalog=True)
-    told = catalog(client)
+    catalog_assets = catalog(client)
     client.ask(wire_records.SaveCatalog())
 
     for platform in ("linux", "server"):
         lines = [json.loads(line) for line in (there.cache / f"{platform}.catalog.jsonl").read_text().splitlines()[1:]]
-        ours = [told[f"{platform}/{line['path']}"] for line in lines]
+        ours = [catalog_assets[f"{platform}/{line['path']}"] for line in lines]
         assert [(asset.id, asset.type, asset.size, asset.digest) for asset in ours] == [
             (line["id"], line["type"], line["size"], line["digest"]) for line in lines
         ]
-        assert len(lines) == sum(name.startswith(f"{platform}/") for name in told)
+        assert len(lines) == sum(name.startswith(f"{platform}/") for name in catalog_assets)
 
 
 def test_catalog_can_be_requested_again(there: Garden) -> None:
@@ -189,29 +189,29 @@ def test_sources_and_jobs_are_notified_from_start_to_end(there: Garden) -> None:
     there.gate.touch()
     there.write("told.slow", "told")
 
-    hear(
+    receive(
         client,
         lambda notice: (
             notice == wire_records.SourceChanged("told.slow", notice.uuid) if isinstance(notice, wire_records.SourceChanged) else 0
         ),
     )
-    started = hear(client, lambda notice: isinstance(notice, wire_records.JobStarted)).job
+    started = receive(client, lambda notice: isinstance(notice, wire_records.JobStarted)).job
     there.gate.unlink()
-    ended = hear(client, lambda notice: isinstance(notice, wire_records.JobCompleted)).job
+    ended = receive(client, lambda notice: isinstance(notice, wire_records.JobCompleted)).job
     assert (started.source, started.status, started.job_id) == ("told.slow", "processing", ended.job_id)
     assert (ended.builder, ended.status) == ("slow", "completed")
 
     there.write("told.slow", "told fail")
-    changed = hear(client, lambda notice: isinstance(notice, wire_records.SourceChanged))
-    failed = hear(client, lambda notice: isinstance(notice, wire_records.JobFailed)).job
-    source = hear(client, lambda notice: isinstance(notice, wire_records.SourceFailed))
+    changed = receive(client, lambda notice: isinstance(notice, wire_records.SourceChanged))
+    failed = receive(client, lambda notice: isinstance(notice, wire_records.JobFailed)).job
+    source = receive(client, lambda notice: isinstance(notice, wire_records.SourceFailed))
     assert changed.uuid.startswith("{")
     assert failed.error
     assert (source.path, source.platform) == ("told.slow", "linux")
 
     there.project.path("assets/told.slow").unlink()
-    assert hear(client, lambda notice: isinstance(notice, wire_records.SourceRemoved)).path == "told.slow"
-    assert hear(client, lambda notice: isinstance(notice, wire_records.Counts)).eta_ms >= -1
+    assert receive(client, lambda notice: isinstance(notice, wire_records.SourceRemoved)).path == "told.slow"
+    assert receive(client, lambda notice: isinstance(notice, wire_records.Counts)).eta_ms >= -1
 
 
 def test_progress_of_a_running_job_is_notified_and_listed(there: Garden) -> None:
@@ -219,15 +219,15 @@ def test_progress_of_a_running_job_is_notified_and_listed(there: Garden) -> None
     there.gate.touch()
     there.write("told.adv", "told")
 
-    started = hear(client, lambda notice: isinstance(notice, wire_records.JobStarted)).job
-    progressed = hear(client, lambda notice: isinstance(notice, wire_records.JobProgressed)).job
+    started = receive(client, lambda notice: isinstance(notice, wire_records.JobStarted)).job
+    progressed = receive(client, lambda notice: isinstance(notice, wire_records.JobProgressed)).job
     assert (started.percent, progressed) == (-1, replace(started, percent=40))
     (listed,) = client.ask(wire_records.JobsInfo(term="told.adv")).jobs
     assert (listed.status, listed.percent) == ("processing", 40)
     assert running_jobs(there.project.load()) == {started.job_id: 40}
 
     there.gate.unlink()
-    assert hear(client, lambda notice: isinstance(notice, wire_records.JobCompleted)).job.percent == -1
+    assert receive(client, lambda notice: isinstance(notice, wire_records.JobCompleted)).job.percent == -1
     assert running_jobs(there.project.load()) == {}
 
 
@@ -237,9 +237,9 @@ def test_clients_receive_only_requested_platforms_and_notifications(there: Garde
     there.write("both.txt", "both")
 
     for _ in range(2):
-        hear(everything, lambda notice: isinstance(notice, wire_records.AssetChanged) and notice.asset.path == "both.txt")
-    heard = [each.notice for each in server.notices(0.2)]
-    assert [(type(each), each.asset.platform) for each in heard if each.asset.path == "both.txt"] == [
+        receive(everything, lambda notice: isinstance(notice, wire_records.AssetChanged) and notice.asset.path == "both.txt")
+    received = [each.notice for each in server.notices(0.2)]
+    assert [(type(each), each.asset.platform) for each in received if each.asset.path == "both.txt"] == [
         (wire_records.AssetChanged, "server")
     ]
 
@@ -247,9 +247,9 @@ def test_clients_receive_only_requested_platforms_and_notifications(there: Garde
 def test_client_is_notified_after_hello_that_no_critical_job_is_pending(there: Garden) -> None:
     watching, _ = there.client(platforms=("linux",)), there.client()
 
-    assert hear(watching, lambda notice: isinstance(notice, wire_records.CriticalReady)).platform == "linux"
+    assert receive(watching, lambda notice: isinstance(notice, wire_records.CriticalReady)).platform == "linux"
     later = there.client(platforms=("linux",))
-    assert hear(later, lambda notice: isinstance(notice, wire_records.CriticalReady)).platform == "linux"
+    assert receive(later, lambda notice: isinstance(notice, wire_records.CriticalReady)).platform == "linux"
 
 
 def test_show_in_editor_request_is_sent_to_a_connected_editor(there: Garden) -> None:
@@ -257,7 +257,7 @@ def test_show_in_editor_request_is_sent_to_a_connected_editor(there: Garden) -> 
     with engine(there) as screen:
         screen.ask(ShowSource("a/rose.txt", "linux/a/rose.txt"), 5)
 
-    shown = hear(editor, lambda notice: isinstance(notice, wire_records.Show))
+    shown = receive(editor, lambda notice: isinstance(notice, wire_records.Show))
     assert (shown.source, shown.product, shown.platform) == ("a/rose.txt", "a/rose.txt", "linux")
     assert shown.source_file == str(there.project.root / "assets/a/rose.txt")
     assert shown.uuid.startswith("{")
@@ -287,7 +287,7 @@ class Bare:
         size = bytes([0x80 | len(data)]) if len(data) < 126 else b"\xfe" + struct.pack(">H", len(data))
         self.socket.sendall(bytes([0x80 | kind]) + size + b"\0\0\0\0" + data)
 
-    def hear(self) -> str:
+    def receive(self) -> str:
         """Return the next frame's payload."""
         _kind, size = self._read(2)
         length = (
@@ -306,7 +306,7 @@ class Bare:
     def is_ended(self) -> bool:
         """Wait until the gateway closes the connection, and return True; other frames are ignored."""
         try:
-            while (heard := self.socket.recv(65_536)) and b"\x88" not in heard:
+            while (received := self.socket.recv(65_536)) and b"\x88" not in received:
                 pass
         except ConnectionError:
             pass
@@ -327,7 +327,7 @@ def test_sec_10_huge_frame_is_refused_by_its_header(there: Garden) -> None:
     """The maximum length of a frame is 1 MiB."""
     with Bare(there) as bare:
         bare.say(HELLO)
-        bare.hear()
+        bare.receive()
         bare.socket.sendall(b"\x81\xff" + struct.pack(">Q", 1 << 30) + b"\0\0\0\0")
         assert bare.is_ended()
     assert there.client().ask(wire_records.Ping()) == wire_records.Done()
@@ -337,12 +337,12 @@ def test_sec_10_only_a_frame_beyond_the_size_limit_is_refused(there: Garden) -> 
     """The maximum length of a frame is 1 MiB."""
     with Bare(there) as bare:
         bare.say(HELLO)
-        bare.hear()
+        bare.receive()
         for size in ((1 << 20) - 100, (1 << 20) + 100):
             data = json.dumps({"id": 2, "request": "ping", "x": "y" * size}).encode()
             bare.socket.sendall(b"\x81\xff" + struct.pack(">Q", len(data)) + b"\0\0\0\0" + data)
             if size < 1 << 20:
-                while "has no field 'x'" not in bare.hear():
+                while "has no field 'x'" not in bare.receive():
                     pass
         assert bare.is_ended()
 
@@ -383,8 +383,8 @@ def test_sec_10_slow_client_loses_its_queue_and_gets_resync(there: Garden) -> No
 
     async def scene() -> tuple[int, list[str]]:
         deaf = Deaf()
-        room, every = SimpleNamespace(engine=SimpleNamespace(epoch=1, seq=9)), client_sessions.WireSessions(1, answer)
-        session = client_sessions.WireSession(room, every, deaf, ClientIdentity("x", frozenset(Scope), ""), 1)
+        context, every = SimpleNamespace(engine=SimpleNamespace(epoch=1, seq=9)), client_sessions.WireSessions(1, answer)
+        session = client_sessions.WireSession(context, every, deaf, ClientIdentity("x", frozenset(Scope), ""), 1)
         session.hello = wire_records.Hello(1, "deaf")
         every.all[1] = session
         writer = asyncio.create_task(session._write())
@@ -405,10 +405,10 @@ def test_sec_10_slow_client_loses_its_queue_and_gets_resync(there: Garden) -> No
     most, taken = asyncio.run(scene())
 
     assert most <= wire_codec.QUEUE_LIMIT
-    told = [wire_codec.record_of(each) for text in taken for each in wire_codec.decode_message(text).notices]
-    at = next(index for index, notice in enumerate(told) if isinstance(notice, wire_records.Resync))
-    after = [int(notice.path) for notice in told[at + 1 : -1]]
-    assert told[-1] == wire_records.AssetRemoved("", "linux", "last")
+    catalog_assets = [wire_codec.record_of(each) for text in taken for each in wire_codec.decode_message(text).notices]
+    at = next(index for index, notice in enumerate(catalog_assets) if isinstance(notice, wire_records.Resync))
+    after = [int(notice.path) for notice in catalog_assets[at + 1 : -1]]
+    assert catalog_assets[-1] == wire_records.AssetRemoved("", "linux", "last")
     assert after == list(range(5_000 - len(after), 5_000))
     assert len(after) <= wire_codec.QUEUE_LIMIT
 
@@ -418,15 +418,15 @@ def test_sec_10_client_that_does_not_read_uses_limited_memory(there: Garden) -> 
     with Bare(there) as deaf:
         deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         deaf.say(HELLO)
-        deaf.hear()
+        deaf.receive()
         listener = there.client(platforms=("linux",), notices=("asset_changed",))
-        session = next(each for each in there.served.room.sessions if each.hello.client == "bare")
+        session = next(each for each in there.served.context.sessions if each.hello.client == "bare")
         big = wire_records.SourceFailed("x", "linux", "y" * 2_000)
         for number in range(3_000):
-            there.served.loop.call_soon_threadsafe(there.served.room.sessions.publish, 1, number, [big])
+            there.served.loop.call_soon_threadsafe(there.served.context.sessions.publish, 1, number, [big])
         there.write("a/through.txt", "through")
-        heard = hear(listener, lambda notice: isinstance(notice, wire_records.AssetChanged))
-        assert heard.asset.path == "a/through.txt"
+        received = receive(listener, lambda notice: isinstance(notice, wire_records.AssetChanged))
+        assert received.asset.path == "a/through.txt"
         assert session.waiting_count <= wire_codec.QUEUE_LIMIT
 
 
@@ -437,17 +437,17 @@ def test_engine_restart_is_notified_and_causes_a_new_catalog(tmp_path_factory: p
     with garden(tmp_path_factory.mktemp("garden"), SETTINGS, {"a.txt": "a"}) as there:
         client = there.client(platforms=("linux",), wants_catalog=True)
         assert catalog(client).keys() == {"linux/a.txt"}
-        there.served.room.engine._client.hang_up()  # The gateway sees the same disconnection as after a crash of the engine.
+        there.served.context.engine._client.hang_up()  # The gateway sees the same disconnection as after a crash of the engine.
 
-        assert not hear(client, lambda notice: isinstance(notice, wire_records.EngineChanged)).is_here
-        hear(client, lambda notice: isinstance(notice, wire_records.Resync))
+        assert not receive(client, lambda notice: isinstance(notice, wire_records.EngineChanged)).is_here
+        receive(client, lambda notice: isinstance(notice, wire_records.Resync))
         assert catalog(client).keys() == {"linux/a.txt"}
-        assert hear(client, lambda notice: isinstance(notice, wire_records.EngineChanged)).is_here
+        assert receive(client, lambda notice: isinstance(notice, wire_records.EngineChanged)).is_here
 
 
 def test_client_gets_stored_data_without_an_engine(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
     client = there.client()
-    monkeypatch.setattr(there.served.room.engine, "is_here", False)
+    monkeypatch.setattr(there.served.context.engine, "is_here", False)
 
     state = client.ask(wire_records.AssetStatus(term="a/rose.txt"))
     assert (state.status, state.is_fenced) == ("compiled", False)
@@ -459,12 +459,12 @@ def test_client_gets_stored_data_without_an_engine(there: Garden, monkeypatch: p
 
 def test_client_reconnects_and_reports_resync(there: Garden) -> None:
     client = there.client(platforms=("linux",), wants_catalog=True)
-    hear(client, lambda notice: isinstance(notice, wire_records.Catalog) and notice.is_last)
+    receive(client, lambda notice: isinstance(notice, wire_records.Catalog) and notice.is_last)
     number = client.welcome.connection
-    asyncio.run_coroutine_threadsafe(there.served.room.sessions.all[number].close(1001, "bye"), there.served.loop).result(5)
+    asyncio.run_coroutine_threadsafe(there.served.context.sessions.all[number].close(1001, "bye"), there.served.loop).result(5)
 
-    hear(client, lambda notice: isinstance(notice, wire_records.Resync))
-    hear(client, lambda notice: isinstance(notice, wire_records.Catalog) and notice.is_last)
+    receive(client, lambda notice: isinstance(notice, wire_records.Resync))
+    receive(client, lambda notice: isinstance(notice, wire_records.Catalog) and notice.is_last)
     assert client.ask(wire_records.Ping()) == wire_records.Done()
     assert client.welcome.connection != number
 
@@ -472,7 +472,7 @@ def test_client_reconnects_and_reports_resync(there: Garden) -> None:
 def test_client_gives_up_after_its_timeout(there: Garden) -> None:
     client = there.client(reconnect_s=0.6, place=lambda: ("http://127.0.0.1:9", "token"))
     number = client.welcome.connection
-    asyncio.run_coroutine_threadsafe(there.served.room.sessions.all[number].close(1001, "bye"), there.served.loop).result(5)
+    asyncio.run_coroutine_threadsafe(there.served.context.sessions.all[number].close(1001, "bye"), there.served.loop).result(5)
 
     with pytest.raises(Disconnected, match="no gateway answers"):
         while client.next_notice(10) is not None:
@@ -484,11 +484,11 @@ def test_client_gives_up_after_its_timeout(there: Garden) -> None:
 def test_client_reports_the_end_of_the_connection(there: Garden) -> None:
     client = there.client(reconnect_s=0)
     number = client.welcome.connection
-    asyncio.run_coroutine_threadsafe(there.served.room.sessions.all[number].close(1001, "bye"), there.served.loop).result(5)
+    asyncio.run_coroutine_threadsafe(there.served.context.sessions.all[number].close(1001, "bye"), there.served.loop).result(5)
 
     with pytest.raises(Disconnected):
         while client.next_notice(5) is not None:
             pass
     with pytest.raises(Disconnected):
         client.ask(wire_records.Ping())
-    until(lambda: number not in there.served.room.sessions.all)
+    until(lambda: number not in there.served.context.sessions.all)

@@ -19,7 +19,7 @@ from aptui.features.gateway import wire_codec, wire_records
 from aptui.features.gateway.ws import news
 from aptui.features.gateway.ws.client_sessions import FrameMessage
 from aptui.link.codec import NoticeLine
-from tests.features.gateway.live_served import Garden, hear
+from tests.features.gateway.live_served import Garden, receive
 
 pytestmark = pytest.mark.real
 
@@ -50,7 +50,7 @@ def test_long_text_frames_are_compressed_independently() -> None:
 @pytest.mark.parametrize("window", [0, 9, 15])
 def test_compression_changes_no_content(there: Garden, window: int) -> None:
 
-    async def heard() -> tuple[list[dict[str, Any]], int]:
+    async def received() -> tuple[list[dict[str, Any]], int]:
         headers = {"Authorization": f"Bearer {there.served.token}"}
         async with (
             aiohttp.ClientSession() as http,
@@ -71,9 +71,9 @@ def test_compression_changes_no_content(there: Garden, window: int) -> None:
             await socket.receive_bytes()
             await socket.send_json({"id": 3, "request": "asset_status", "term": "a.txt", "x" * 600: 1})
             texts.append(await socket.receive_json())
-            return texts, next(each.sent_bytes for each in there.served.room.sessions if each.hello.client == f"window {window}")
+            return texts, next(each.sent_bytes for each in there.served.context.sessions if each.hello.client == f"window {window}")
 
-    texts, sent_bytes = asyncio.run(heard())
+    texts, sent_bytes = asyncio.run(received())
     assert len(texts[1]["notices"][0]["assets"]) == 41
     assert texts[2]["answer"]["length"] == 1
     assert "has no field" in texts[3]["refusal"]["what"]
@@ -83,13 +83,13 @@ def test_compression_changes_no_content(there: Garden, window: int) -> None:
 
 def burst(there: Garden) -> list[JobChanged]:
     """Simulate a burst of notices of the engine."""
-    room = there.served.room
+    context = there.served.context
     done = [
         JobChanged(1, 1_000 + number, "a.txt", 1, "linux", "texts", "texts", "completed", "", "", 0, 0, 1, "", 7)
         for number in range(BURST)
     ]
     there.served.loop.call_soon_threadsafe(
-        room.publisher.take_news, [NoticeLine(room.engine.epoch, room.engine.seq, each) for each in done]
+        context.publisher.take_news, [NoticeLine(context.engine.epoch, context.engine.seq, each) for each in done]
     )
     return done
 
@@ -98,29 +98,31 @@ def test_burst_of_notices_does_not_disconnect_a_client_that_reads(there: Garden)
     client = there.client(notices=("job_completed", "resync"))
     done = burst(there)
 
-    heard: list[object] = []
-    while len(heard) < BURST:
-        heard.append(hear(client, lambda notice: isinstance(notice, (wire_records.JobCompleted, wire_records.Resync))))
-        assert isinstance(heard[-1], wire_records.JobCompleted)
-    assert [each.job.job_id for each in heard] == [each.job_id for each in done]
+    received: list[object] = []
+    while len(received) < BURST:
+        received.append(receive(client, lambda notice: isinstance(notice, (wire_records.JobCompleted, wire_records.Resync))))
+        assert isinstance(received[-1], wire_records.JobCompleted)
+    assert [each.job.job_id for each in received] == [each.job_id for each in done]
     assert client.ask(wire_records.Ping()) == wire_records.Done()
 
 
 def test_notices_of_an_ended_engine_are_dropped(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
-    teller, client = there.served.room.publisher, there.client()
+    notifier, client = there.served.context.publisher, there.client()
 
     async def go_meanwhile(_sessions: object, _limit_s: float) -> None:
         monkeypatch.undo()
-        teller.on_engine_change(False)
+        notifier.on_engine_change(False)
 
     monkeypatch.setattr(news, "wait_until_taken", go_meanwhile)
     burst(there)
-    hear(client, lambda notice: notice == wire_records.EngineChanged(False))
+    receive(client, lambda notice: notice == wire_records.EngineChanged(False))
     there.write("after.txt", "after")
 
-    told: list[object] = []
-    hear(
+    reported: list[object] = []
+    receive(
         client,
-        lambda notice: told.append(notice) or (isinstance(notice, wire_records.JobCompleted) and notice.job.source == "after.txt"),
+        lambda notice: (
+            reported.append(notice) or (isinstance(notice, wire_records.JobCompleted) and notice.job.source == "after.txt")
+        ),
     )
-    assert not [each for each in told if isinstance(each, wire_records.JobCompleted) and each.job.source == "a.txt"]
+    assert not [each for each in reported if isinstance(each, wire_records.JobCompleted) and each.job.source == "a.txt"]

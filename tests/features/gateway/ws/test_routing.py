@@ -16,7 +16,7 @@ from aptui.features.gateway.wire_codec import REQUESTS, Scope
 from aptui.features.gateway.wire_records import Match, Reach, Status
 from aptui.link import places
 from aptui.link.client import EngineClient
-from tests.features.gateway.live_served import Garden, garden, hear
+from tests.features.gateway.live_served import Garden, garden, receive
 
 pytestmark = pytest.mark.real
 
@@ -66,7 +66,7 @@ def test_running_job_is_found_by_each_form_of_a_search_term_and_by_asset_id(ther
     there.gate.touch()
     there.write("deep/apple_1024.slow", "held")
     uuid = client.ask(wire_records.SourceInfo(path="deep/apple_1024.slow")).uuid
-    ask = lambda **wish: client.ask(wire_records.AssetStatus(**wish)).status
+    ask = lambda **fields: client.ask(wire_records.AssetStatus(**fields)).status
 
     until(lambda: ask(term="deep/apple_1024.slow") is Status.PROCESSING)
     assert ask(term="apple_1024.slow", match=Match.EXACT) is Status.PROCESSING
@@ -160,7 +160,7 @@ def test_status_of_a_saved_source_is_known_while_all_workers_are_busy(there: Gar
     there.gate.touch()
     for number in range(4):
         there.write(f"long{number}.slow", "long")
-    until(lambda: len(there.served.room.engine.running) >= 2, "all workers run jobs")
+    until(lambda: len(there.served.context.engine.running) >= 2, "all workers run jobs")
 
     there.write("late.slow", "late")
     state = client.ask(wire_records.AssetStatus(term="late.slow"))
@@ -311,7 +311,7 @@ def test_sec_9_product_replaced_by_a_symlink_is_not_followed(there: Garden) -> N
 
 def test_sec_11_changing_requests_need_scopes_and_are_audited(there: Garden) -> None:
     """Reprocessing, log paths and shutdown need scope control; each call is in the audit log, even if it is refused."""
-    reader, keeper = there.client(Scope.READ), there.client(Scope.READ, Scope.CONTROL)
+    reader, controller = there.client(Scope.READ), there.client(Scope.READ, Scope.CONTROL)
     log = there.cache / ".aptui" / "logs" / "gateway-audit.log"
 
     for request in (
@@ -323,8 +323,8 @@ def test_sec_11_changing_requests_need_scopes_and_are_audited(there: Garden) -> 
         with pytest.raises(Refusal, match="lacks the scope"):
             reader.ask(request)
     with pytest.raises(Refusal, match="'shutdown'"):
-        keeper.ask(wire_records.Shutdown())
-    keeper.ask(wire_records.Reprocess(("a/rose.txt",)))
+        controller.ask(wire_records.Shutdown())
+    controller.ask(wire_records.Reprocess(("a/rose.txt",)))
 
     lines = log.read_text().splitlines()
     assert log.stat().st_mode & 0o077 == 0
@@ -397,11 +397,11 @@ def test_every_request_has_a_handler() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_here", "scopes", "is_told"),
+    ("is_here", "scopes", "is_reported"),
     [(False, (Scope.READ,), False), (False, (Scope.READ, Scope.CONTROL), True), (True, (Scope.READ,), True)],
 )
 def test_absolute_paths_are_returned_only_to_local_clients_or_with_control(
-    there: Garden, monkeypatch: pytest.MonkeyPatch, is_here: bool, scopes: tuple[Scope, ...], is_told: bool
+    there: Garden, monkeypatch: pytest.MonkeyPatch, is_here: bool, scopes: tuple[Scope, ...], is_reported: bool
 ) -> None:
     monkeypatch.setattr("aptui.features.gateway.access.guard.is_loopback", lambda _address: is_here)
     client = there.client(*scopes)
@@ -414,10 +414,10 @@ def test_absolute_paths_are_returned_only_to_local_clients_or_with_control(
     ]
     with EngineClient.connect(places.socket_path(there.cache), kind="tui") as screen:
         screen.ask(ShowSource("a/rose.txt", "linux/a/rose.txt"), 5)
-    said = [repr(each) for each in (*answers, hear(client, lambda notice: isinstance(notice, wire_records.Show)))]
+    texts = [repr(each) for each in (*answers, receive(client, lambda notice: isinstance(notice, wire_records.Show)))]
 
-    assert [str(there.project.root) in each for each in said] == [is_told] * 5
-    assert all("a/rose.txt" in each for each in said if "ScanFolder" not in each)
+    assert [str(there.project.root) in each for each in texts] == [is_reported] * 5
+    assert all("a/rose.txt" in each for each in texts if "ScanFolder" not in each)
 
 
 DRAFT_SETTINGS = """
@@ -443,7 +443,7 @@ def test_asset_with_a_new_draft_is_ready_while_its_final_job_runs(tmp_path: Path
         there.gate.touch()
         there.write("a.slow", "new")
         waited = there.ready(client, "a.slow")
-        until(lambda: bool(there.served.room.engine.running), "the final is being made")
+        until(lambda: bool(there.served.context.engine.running), "the final is being made")
         by_term = client.ask(wire_records.AssetStatus(term="a.slow"))
         by_id = client.ask(wire_records.AssetStatus(asset=before.assets[0].id))
         (drawn,) = client.ask(wire_records.JobsInfo(term="a.slow")).jobs

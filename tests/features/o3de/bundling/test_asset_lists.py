@@ -18,7 +18,7 @@ A, B, C, NEW_B = asset("a"), asset("b"), asset("c"), asset("b", "1")
 
 
 @pytest.mark.parametrize(
-    ("kind", "kept"),
+    ("kind", "expected"),
     [
         (ComparisonKind.DELTA, [NEW_B, C]),
         (ComparisonKind.UNION, [A, NEW_B, C]),
@@ -26,8 +26,8 @@ A, B, C, NEW_B = asset("a"), asset("b"), asset("c"), asset("b", "1")
         (ComparisonKind.COMPLEMENT, [C]),
     ],
 )
-def test_each_comparison_kind_keeps_the_expected_assets(kind: ComparisonKind, kept: list[ListedAsset]) -> None:
-    assert compare_lists(kind, [A, B], [NEW_B, C]) == kept
+def test_each_comparison_kind_keeps_the_expected_assets(kind: ComparisonKind, expected: list[ListedAsset]) -> None:
+    assert compare_lists(kind, [A, B], [NEW_B, C]) == expected
 
 
 def test_asset_paths_match_a_wildcard_or_regex_in_upper_or_lower_case() -> None:

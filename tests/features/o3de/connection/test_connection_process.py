@@ -77,7 +77,7 @@ def garden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
         project.write("assets/first.txt", "first")
         project.write("assets/sub/Second.txt", "second")
         with project.running() as live:
-            live.server = LinkServer(places.socket_path(project.cache), live.selector, project.desk, version=__version__)
+            live.server = LinkServer(places.socket_path(project.cache), live.selector, project.handler, version=__version__)
             live.server.listen()
             supervisor = ConnectionSupervisor(live)
             thread = threading.Thread(target=live.run)
@@ -428,7 +428,7 @@ def test_engine_reports_a_port_in_use_and_continues(tmp_path: Path, monkeypatch:
         project.write("assets/a.txt", "a")
         with project.running() as live:
             supervisor = ConnectionSupervisor(live)
-            project.until(lambda: any(f"port {port} is used by another program" in text for text in project.said))
+            project.until(lambda: any(f"port {port} is used by another program" in text for text in project.messages))
 
             assert (supervisor.port, supervisor.pid) == (0, 0)
             project.write("assets/a.txt", "b")

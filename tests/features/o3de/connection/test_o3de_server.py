@@ -275,9 +275,9 @@ GARBAGE = {
 
 @pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE.keys())
 def test_garbage_before_the_negotiation_ends_the_connection(serving: Serving, data: bytes) -> None:
-    with O3deClient(serving.port) as stranger:
-        stranger.channel.sendall(data)
-        assert has_ended(stranger)
+    with O3deClient(serving.port) as outsider:
+        outsider.channel.sendall(data)
+        assert has_ended(outsider)
 
     with serving.connect() as editor:
         assert editor.ask("AssetSystem::RequestPing", PING)

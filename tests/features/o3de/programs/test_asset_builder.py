@@ -49,18 +49,18 @@ def test_asset_builder_exits_with_1_for_a_broken_source(project: O3deProject, ca
     good, bad = project.source("sub/good.json", '{"a": 1}'), project.source("sub/bad.json", "{")
 
     assert asset_builder.main([f'-debug="{good}"', "-port=45643", "-gamename=AutomatedTesting"]) == 0
-    said = capsys.readouterr().out
-    assert 'good.json" failed' not in said
+    output = capsys.readouterr().out
+    assert 'good.json" failed' not in output
     for line in ("Source = sub/good.json", "Platforms = linux", "S: 0 errors, 0 warnings"):
-        assert f"AssetBuilder: {line}" in said
-    assert "good.json, sub id 0, " in said
-    kept = Path(said.rpartition("stored in ")[2].strip())
-    assert [path.name for path in kept.rglob("*.json")] == ["good.json"]
+        assert f"AssetBuilder: {line}" in output
+    assert "good.json, sub id 0, " in output
+    stored_in = Path(output.rpartition("stored in ")[2].strip())
+    assert [path.name for path in stored_in.rglob("*.json")] == ["good.json"]
 
     assert asset_builder.main([f"-debug={bad}"]) == 1
-    said = capsys.readouterr().out
-    assert 'bad.json" failed' in said
-    assert "AssetBuilder: E: " in said
+    output = capsys.readouterr().out
+    assert 'bad.json" failed' in output
+    assert "AssetBuilder: E: " in output
     assert not project.cache.exists()
 
 
@@ -84,10 +84,10 @@ def test_project_around_the_source_is_used_if_the_named_project_is_wrong(
 
     code = asset_builder.main([f"-debug={text}", f"--project-path={project.project.name}", f"--engine-path={project.root}"])
 
-    said = capsys.readouterr().out
-    assert code == 0, said
-    assert "AssetBuilder: Source = a.txt" in said
-    assert f"its own project '{project.project}' is used" in said
+    output = capsys.readouterr().out
+    assert code == 0, output
+    assert "AssetBuilder: Source = a.txt" in output
+    assert f"its own project '{project.project}' is used" in output
 
 
 @pytest.mark.real
@@ -95,9 +95,9 @@ def test_debug_create_switch_only_analyses_the_source(project: O3deProject, caps
     text = project.source("a.txt", "text")
 
     assert asset_builder.main([f"-debug_create={text}", f"--project-path={project.project}"]) == 0
-    said = capsys.readouterr().out
-    assert "AssetBuilder: Job 'txt' for linux by builder 'txt'" in said
-    assert "Processing" not in said
+    output = capsys.readouterr().out
+    assert "AssetBuilder: Job 'txt' for linux by builder 'txt'" in output
+    assert "Processing" not in output
 
     assert asset_builder.main([f"-debug={text}"]) == 0
     assert "AssetBuilder: Product = a.txt, sub id 0, 4 bytes" in capsys.readouterr().out
@@ -112,10 +112,10 @@ def test_asset_builder_applies_folder_settings_and_keeps_the_job_log(
 
     assert asset_builder.main([f"-debug={source}"]) == 0
 
-    said = capsys.readouterr().out
-    assert f"AssetBuilder: Settings = {settings}\n" in said
-    kept = Path(said.rpartition("stored in ")[2].strip())
-    assert next(kept.rglob("good.json")).read_text() == '{\n   "a": 1\n}\n'
+    output = capsys.readouterr().out
+    assert f"AssetBuilder: Settings = {settings}\n" in output
+    stored_in = Path(output.rpartition("stored in ")[2].strip())
+    assert next(stored_in.rglob("good.json")).read_text() == '{\n   "a": 1\n}\n'
 
     settings.write_text("builders: {data: {params: {indent: wide}}}")
     bad = project.source("bad.json", "{")
@@ -135,9 +135,9 @@ def test_asset_builder_lists_each_job_dependency_with_its_status(project: O3dePr
     project.source("b.txt", "text")
 
     assert asset_builder.main([f"-debug_create={source}"]) == 0
-    said = capsys.readouterr().out
-    assert "AssetBuilder: Source dependency = b.txt\n" in said
-    assert "AssetBuilder: W: Job 'needy' needs job 'txt' of 'b.txt' for linux, which is not processed yet\n" in said
+    output = capsys.readouterr().out
+    assert "AssetBuilder: Source dependency = b.txt\n" in output
+    assert "AssetBuilder: W: Job 'needy' needs job 'txt' of 'b.txt' for linux, which is not processed yet\n" in output
 
     assert asset_processor_batch.main([f"--project-path={project.project}", "--randomListeningPort"]) == 0
     capsys.readouterr()

@@ -46,7 +46,7 @@ def test_processor_can_be_started_controlled_and_stopped_by_tools(project: O3deP
         assert [each["StringData"].text for each in bulk["Messages"].children] == ["first.txt"]
     gui.send("signalidle")
     project.source("second.txt", "2")
-    assert gui.heard() == "idle"
+    assert gui.received() == "idle"
     assert project.product("linux/second.txt") == "2"
     project.source("third.txt", "3")
     until(lambda: (project.cache / "linux/third.txt").exists() and gui.ask("isidle") == "true", "the third")
@@ -59,10 +59,10 @@ def test_processor_can_be_started_controlled_and_stopped_by_tools(project: O3deP
 
 
 @pytest.mark.parametrize(
-    ("said", "switch", "is_full"), [("false", "", True), ("false", "--zeroAnalysisMode", False), ("true", "", False)]
+    ("message", "switch", "is_full"), [("false", "", True), ("false", "--zeroAnalysisMode", False), ("true", "", False)]
 )
 def test_first_scan_reads_every_file_unless_settings_trust_file_times(
-    project: O3deProject, monkeypatch: pytest.MonkeyPatch, said: str, switch: str, is_full: bool
+    project: O3deProject, monkeypatch: pytest.MonkeyPatch, message: str, switch: str, is_full: bool
 ) -> None:
     project.source("a.txt", "text")
     scans: list[bool] = []
@@ -73,7 +73,7 @@ def test_first_scan_reads_every_file_unless_settings_trust_file_times(
         start(engine, retries=retries, is_full=is_full)
 
     monkeypatch.setattr(Engine, "start_scan", noted)
-    setting = f"--regset=/O3DE/AssetProcessor/UserSettings/zeroAnalysisMode={said}"
+    setting = f"--regset=/O3DE/AssetProcessor/UserSettings/zeroAnalysisMode={message}"
 
     assert asset_processor.main(project.arguments("--quitonidle", setting, *filter(None, [switch]), is_fast=False)) == 0
 

@@ -197,8 +197,8 @@ def test_error_without_a_project_suggests_the_project_path_switch(
 
     assert asset_processor_batch.main(["/platforms=pc", *words]) != 0
 
-    said = capsys.readouterr().out
-    assert f"no 'project.json' in '{tmp_path / 'Samples'}'; name the folder of the project: --project-path=DIR" in said
+    printed = capsys.readouterr().out
+    assert f"no 'project.json' in '{tmp_path / 'Samples'}'; name the folder of the project: --project-path=DIR" in printed
 
 
 def test_batch_accepts_the_older_switches_that_name_the_project(batch: Batch) -> None:
@@ -389,8 +389,8 @@ def test_newer_database_is_deleted_only_on_request(batch: Batch, is_wanted: bool
 def test_batch_reports_switches_without_effect_and_unknown_arguments_once(batch: Batch) -> None:
     batch.run("--start-hidden", "-ap_disableAssetTreeView=true", "--noSuchThing=1", "/somewhere")
 
-    said = [line for line in batch.output.splitlines() if "ignored" in line]
-    assert [re.split(r" (?:is|belongs) ", line.removeprefix("AssetProcessor: "))[0] for line in said] == [
+    printed = [line for line in batch.output.splitlines() if "ignored" in line]
+    assert [re.split(r" (?:is|belongs) ", line.removeprefix("AssetProcessor: "))[0] for line in printed] == [
         "--start-hidden",
         "--ap_disableAssetTreeView",
         "--noSuchThing=1",
@@ -437,7 +437,7 @@ def test_batch_replies_to_requests_on_the_control_channel(batch: Batch, driven: 
     driven.send("waitforidle")
     batch.write("gate", "")
 
-    assert driven.heard() == "idle"
+    assert driven.received() == "idle"
     assert driven.end() == 0
     assert batch.product("linux/out.bin") == "text"
 
@@ -515,20 +515,20 @@ def test_refusal_of_an_invalid_move_has_the_wording_of_o3de(batch: Batch, switch
 
     run = batch.run(*switches)
 
-    assert any(said.startswith(line) for said in run.lines)
+    assert any(printed.startswith(line) for printed in run.lines)
     assert (batch.project / "a.txt").exists()
 
 
 def test_move_switches_without_move_or_delete_are_refused(batch: Batch) -> None:
-    said = [line for line in batch.run("--updateReferences", "--confirm").lines if line.startswith("Command ")]
-    assert said == ["Command --updateReferences must be used with command --move"]
+    printed = [line for line in batch.run("--updateReferences", "--confirm").lines if line.startswith("Command ")]
+    assert printed == ["Command --updateReferences must be used with command --move"]
 
-    said = [
+    printed = [
         line
         for line in batch.run("--allowBrokenDependencies", "--leaveEmptyFolders", "--confirm").lines
         if line.startswith("Command ")
     ]
-    assert said == [
+    assert printed == [
         f"Command --{name} must be used with command --move or --delete"
         for name in ("confirm", "leaveEmptyFolders", "allowBrokenDependencies")
     ]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 from aptui.features.o3de.programs.control import COMMANDS, HOST, ControlChannel, RefusingPort, commands_in, listener
 from aptui.link import places
@@ -60,7 +60,7 @@ class Fake:
         self.is_over = True
 
 
-class Room:
+class Harness:
     """A control channel that the test polls."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Room:
         self.clients: list[socket.socket] = []
 
     def connect(self) -> socket.socket:
-        client = socket.create_connection((HOST, self.channel.port), timeout=PATIENCE_S)
+        client = socket.create_connection((HOST, self.channel.port), timeout=TIMEOUT_S)
         self.clients.append(client)
         return client
 
@@ -97,17 +97,17 @@ class Room:
 
     def answer(self, client: socket.socket) -> str:
         client.setblocking(False)
-        heard: list[bytes] = []
+        received: list[bytes] = []
 
         def has_come() -> bool:
             try:
-                heard.append(client.recv(100))
+                received.append(client.recv(100))
             except BlockingIOError:
                 return False
             return True
 
         self.until(has_come)
-        return heard[0].decode()
+        return received[0].decode()
 
     def close(self) -> None:
         for client in self.clients:
@@ -117,82 +117,83 @@ class Room:
 
 
 @pytest.fixture
-def room() -> Iterator[Room]:
-    room = Room()
-    yield room
-    room.close()
+def harness() -> Iterator[Harness]:
+    harness = Harness()
+    yield harness
+    harness.close()
 
 
 @pytest.mark.real
 @pytest.mark.parametrize(("command", "answer"), [("ping", "pong"), ("isidle", "false"), ("windowid", "0")])
-def test_commands_with_an_immediate_answer_are_answered(room: Room, command: str, answer: str) -> None:
-    client = room.connect()
+def test_commands_with_an_immediate_answer_are_answered(harness: Harness, command: str, answer: str) -> None:
+    client = harness.connect()
 
     client.sendall(command.encode())
 
-    assert room.answer(client) == answer
+    assert harness.answer(client) == answer
 
 
 @pytest.mark.real
-def test_isidle_command_is_answered_with_true_when_the_engine_is_idle(room: Room) -> None:
-    client = room.connect()
-    room.processor.idle = True
+def test_isidle_command_is_answered_with_true_when_the_engine_is_idle(harness: Harness) -> None:
+    client = harness.connect()
+    harness.processor.idle = True
 
     client.sendall(b"isidle")
 
-    assert room.answer(client) == "true"
+    assert harness.answer(client) == "true"
 
 
 @pytest.mark.real
 @pytest.mark.parametrize(("command", "list_name"), [("waitforidle", "waiting"), ("signalidle", "signalled")])
-def test_waitforidle_is_answered_when_the_engine_becomes_idle(room: Room, command: str, list_name: str) -> None:
-    client = room.connect()
+def test_waitforidle_is_answered_when_the_engine_becomes_idle(harness: Harness, command: str, list_name: str) -> None:
+    client = harness.connect()
     client.sendall(command.encode())
-    waiting = getattr(room.processor, list_name)
-    room.until(lambda: waiting)
+    waiting = getattr(harness.processor, list_name)
+    harness.until(lambda: waiting)
     client.sendall(b"ping")
-    assert room.answer(client) == "pong"
+    assert harness.answer(client) == "pong"
 
     waiting[0]()
 
-    assert room.answer(client) == "idle"
+    assert harness.answer(client) == "idle"
 
 
 @pytest.mark.real
-def test_control_command_may_arrive_in_two_parts(room: Room) -> None:
-    client = room.connect()
+def test_control_command_may_arrive_in_two_parts(harness: Harness) -> None:
+    client = harness.connect()
     client.sendall(b"pi")
     for _ in range(3):
-        for key, mask in room.selector.select(0.01):
+        for key, mask in harness.selector.select(0.01):
             key.data(mask)
     client.sendall(b"ng")
 
-    assert room.answer(client) == "pong"
+    assert harness.answer(client) == "pong"
 
 
 @pytest.mark.real
 @pytest.mark.parametrize(
-    "said", [b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9000\r\n\r\n", b"GET / HTTP/1.1\r\n", b"\x16\x03\x01", b"P"]
+    "first_bytes",
+    [b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9000\r\n\r\n", b"GET / HTTP/1.1\r\n", b"\x16\x03\x01", b"P"],
 )
-def test_http_and_tls_clients_are_disconnected(room: Room, said: bytes) -> None:
-    client = room.connect()
+def test_http_and_tls_clients_are_disconnected(harness: Harness, first_bytes: bytes) -> None:
+    client = harness.connect()
 
-    client.sendall(said)
+    client.sendall(first_bytes)
 
-    assert room.is_hung_up_on(client)
-    assert not room.processor.is_over
+    assert harness.is_hung_up_on(client)
+    assert not harness.processor.is_over
 
 
 @pytest.mark.real
-def test_connection_of_another_user_is_closed(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room.channel, "_user_of", lambda _channel: 65534)
-    stranger = room.connect()
-    assert room.is_hung_up_on(stranger)
+def test_connection_of_another_user_is_closed(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness.channel, "_user_of", lambda _channel: 65534)
+    outsider = harness.connect()
+    assert harness.is_hung_up_on(outsider)
     monkeypatch.undo()
-    client = room.connect()
+    client = harness.connect()
     client.sendall(b"ping")
 
-    assert room.answer(client) == "pong"
+    assert harness.answer(client) == "pong"
 
 
 @pytest.mark.real
@@ -207,23 +208,23 @@ def test_user_of_a_control_connection_is_read_from_the_kernel(tmp_path: Path) ->
 
 
 @pytest.mark.real
-def test_control_channel_limits_its_clients_and_their_waiting_answers(room: Room) -> None:
-    crowd = [room.connect() for _ in range(17)]
-    assert room.is_hung_up_on(crowd[-1])
+def test_control_channel_limits_its_clients_and_their_waiting_answers(harness: Harness) -> None:
+    crowd = [harness.connect() for _ in range(17)]
+    assert harness.is_hung_up_on(crowd[-1])
     crowd[0].sendall(b"waitforidle" * 9)
 
-    assert room.is_hung_up_on(crowd[0])
-    assert len(room.processor.waiting) == 8
-    for tell in room.processor.waiting:
-        tell()
+    assert harness.is_hung_up_on(crowd[0])
+    assert len(harness.processor.waiting) == 8
+    for send_answer in harness.processor.waiting:
+        send_answer()
 
 
 @pytest.mark.real
-def test_exhausted_file_descriptors_do_not_cause_a_busy_loop(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    clients = [room.connect() for _ in range(3)]
-    room.turn()
+def test_exhausted_file_descriptors_do_not_cause_a_busy_loop(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    clients = [harness.connect() for _ in range(3)]
+    harness.turn()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    crowd = [socket.create_connection((HOST, room.channel.port)) for _ in range(5)]
+    crowd = [socket.create_connection((HOST, harness.channel.port)) for _ in range(5)]
     highest = max(map(int, os.listdir("/proc/self/fd")))
     fillers = [os.open(os.devnull, os.O_RDONLY)]
     while fillers[-1] <= highest:
@@ -233,8 +234,8 @@ def test_exhausted_file_descriptors_do_not_cause_a_busy_loop(room: Room, monkeyp
         with pytest.raises(OSError, match="Too many open files"):
             os.open(os.devnull, os.O_RDONLY)
         turns = 0
-        while room.selector.select(0) and turns < 100:
-            room.turn()
+        while harness.selector.select(0) and turns < 100:
+            harness.turn()
             turns += 1
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -247,57 +248,57 @@ def test_exhausted_file_descriptors_do_not_cause_a_busy_loop(room: Room, monkeyp
 
 
 @pytest.mark.real
-def test_quit_command_of_the_control_channel_gets_no_answer(room: Room) -> None:
-    client = room.connect()
+def test_quit_command_of_the_control_channel_gets_no_answer(harness: Harness) -> None:
+    client = harness.connect()
 
     client.sendall(b"quit")
 
-    room.until(lambda: room.processor.is_over)
+    harness.until(lambda: harness.processor.is_over)
 
 
 @pytest.mark.real
-def test_control_client_that_closed_its_connection_gets_no_answer(room: Room) -> None:
-    client = room.connect()
+def test_control_client_that_closed_its_connection_gets_no_answer(harness: Harness) -> None:
+    client = harness.connect()
     client.sendall(b"waitforidle")
-    room.until(lambda: room.processor.waiting)
+    harness.until(lambda: harness.processor.waiting)
     client.close()
-    other = room.connect()
+    other = harness.connect()
     other.sendall(b"ping")
-    assert room.answer(other) == "pong"
+    assert harness.answer(other) == "pong"
 
-    room.processor.waiting[0]()
+    harness.processor.waiting[0]()
 
     other.sendall(b"ping")
-    assert room.answer(other) == "pong"
+    assert harness.answer(other) == "pong"
 
 
 @pytest.mark.real
 def test_only_the_first_refused_connection_is_reported() -> None:
-    told: list[str] = []
+    reported: list[str] = []
     with selectors.DefaultSelector() as selector:
-        door = RefusingPort(selector, 0, lambda: told.append("once"))
+        port_listener = RefusingPort(selector, 0, lambda: reported.append("once"))
         try:
             for _ in range(2):
-                with socket.create_connection((HOST, door.port), timeout=PATIENCE_S) as client:
+                with socket.create_connection((HOST, port_listener.port), timeout=TIMEOUT_S) as client:
                     for key, mask in until(lambda: selector.select(0.1)):
                         key.data(mask)
 
                     assert client.recv(10) == b""
         finally:
-            door.close()
+            port_listener.close()
 
-    assert told == ["once"]
+    assert reported == ["once"]
 
 
 @pytest.mark.real
 def test_next_port_is_used_if_the_first_port_is_in_use() -> None:
     with selectors.DefaultSelector() as selector, listener(0) as taken:
         port = taken.getsockname()[1]
-        door = RefusingPort(selector, port)
+        port_listener = RefusingPort(selector, port)
         try:
-            assert door.port > port
+            assert port_listener.port > port
         finally:
-            door.close()
+            port_listener.close()
 
 
 def test_listener_fails_if_no_port_is_free() -> None:

@@ -25,20 +25,20 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 
 
 def start_of(project: LiveProject) -> Any:
-    said = SimpleNamespace(say=bool, say_all=bool, started_ms=0)
+    printer = SimpleNamespace(say=bool, say_all=bool, started_ms=0)
     given = SimpleNamespace(has=lambda _switch: False)
     facts = SimpleNamespace(user=SimpleNamespace(zero_analysis=None, skips_start_scan=False))
-    return SimpleNamespace(console=said, config=SimpleNamespace(log_dir=project.root / "logs"), given=given, facts=facts)
+    return SimpleNamespace(console=printer, config=SimpleNamespace(log_dir=project.root / "logs"), given=given, facts=facts)
 
 
 def test_second_check_of_a_recently_changed_file_does_not_report_idle(project: LiveProject) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     with project.running() as live:
         processor = asset_processor._Processor(live, start_of(project))
         first = project.write("assets/first.txt", "1")
         os.utime(first, (ahead := time.time() + 1000.0, ahead))  # so late that every check treats the file as just changed
-        processor.when_idle(lambda: told.append("first"))
-        project.until(lambda: told, "the first")
+        processor.when_idle(lambda: reported.append("first"))
+        project.until(lambda: reported, "the first")
         project.settle()  # so that a late notification is not counted as requested work
         project.until_idle()
         watching, engine = live.watching, live.engine
@@ -47,11 +47,11 @@ def test_second_check_of_a_recently_changed_file_does_not_report_idle(project: L
         watching.poll(1.0)
         assert not engine.is_idle
 
-        processor.at_next_idle(lambda: told.append("second"))
+        processor.at_next_idle(lambda: reported.append("second"))
         project.until_idle()
         project.until_idle()
-        assert told == ["first"]
+        assert reported == ["first"]
         project.write("assets/second.txt", "2")
-        project.until(lambda: len(told) > 1, "the second")
+        project.until(lambda: len(reported) > 1, "the second")
 
         assert project.product("linux/second.txt") == b"2"

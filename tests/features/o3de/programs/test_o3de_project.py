@@ -78,9 +78,9 @@ def test_build_server_script_makes_the_bundles_of_an_o3de_project(tmp_path: Path
     project = O3deProject(tmp_path / "engine", monkeypatch)
     game(project)
 
-    said = run(project, tmp_path)
+    output = run(project, tmp_path)
 
-    assert "Number of Assets Failed to Process: 0." in said
+    assert "Number of Assets Failed to Process: 0." in output
     products = {str(path.relative_to(project.cache)) for path in project.cache.glob("pc/**/*") if path.is_file()}
     assert {"pc/icon.cfg", "pc/client.cfg", "pc/scripts/door.scriptcanvas_compiled", "pc/art/floor.png.streamingimage"} < products
     assert project.product("Intermediate Assets/scripts/door.luacanvas") == "open"
@@ -102,9 +102,9 @@ def test_build_server_script_makes_the_bundles_of_an_o3de_project(tmp_path: Path
     for platform in ("pc", "server"):
         shutil.copy(out / f"game_{platform}.assetlist", tmp_path / f"v1_{platform}.assetlist")
     project.source("models/rock.fbx.assetinfo", json.dumps({"values": [{"name": "pebble"}]}))
-    said = run(project, tmp_path, str(tmp_path / "v1.assetlist"))
+    output = run(project, tmp_path, str(tmp_path / "v1.assetlist"))
 
-    assert "Number of Assets Successfully Processed: 2." in said
+    assert "Number of Assets Successfully Processed: 2." in output
     with zipfile.ZipFile(out / "patch_pc.pak") as archive:
         assert archive.namelist() == ["models/rock.azmodel", "DeltaCatalog.xml", "manifest.xml"]
         assert archive.read("models/rock.azmodel") == b"pebble"

@@ -190,7 +190,7 @@ def test_scan_folder_that_is_missing_or_inside_another_is_reported(engine: Small
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("given", "expected"),
     [
         ({}, [("Project/Assets", 0), ("Out/Assets", 103), ("Out/Registry", 104)]),
         ({"GemScanFolderStartingPriorityOrder": 7}, [("Project/Assets", 0), ("Out/Assets", 10), ("Out/Registry", 11)]),
@@ -204,14 +204,14 @@ def test_scan_folder_that_is_missing_or_inside_another_is_reported(engine: Small
         ),
     ],
 )
-def test_gems_add_scan_folders(engine: SmallEngine, said: dict[str, Any], expected: list[tuple[str, int]]) -> None:
+def test_gems_add_scan_folders(engine: SmallEngine, given: dict[str, Any], expected: list[tuple[str, int]]) -> None:
     engine.write("engine.json", {"external_subdirectories": ["Gems/Out"], "gem_names": ["Out"]})
     engine.write("Game/project.json", {"project_name": "Game", "external_subdirectories": ["In"], "gem_names": ["In"]})
     for gem in ("Gems/Out", "Game/In"):
         engine.write(f"{gem}/gem.json", {"gem_name": Path(gem).name})
         engine.write(f"{gem}/Assets/a.txt", "")
         engine.write(f"{gem}/Registry/a.setreg", {})
-    engine.add(said)
+    engine.add(given)
 
     assert [each for each in folders(engine.load()) if each[0] not in ("Root", "Engine")] == expected
 
@@ -222,8 +222,8 @@ def test_missing_gems_are_reported_once_if_they_are_not_optional(engine: SmallEn
     engine.write("Here/gem.json", {"gem_name": "Here"})
     engine.write("Game/project.json", {"project_name": "Game", "gem_names": names})
 
-    said = [text for text in engine.load().warnings if "gems" in text]
-    assert said == ["gems were not found: Gone, Lost; the settings and assets of these gems are missing"]
+    given = [text for text in engine.load().warnings if "gems" in text]
+    assert given == ["gems were not found: Gone, Lost; the settings and assets of these gems are missing"]
     assert not any("gems" in text for text in engine.load(options=Options(has_gem_scan_folders=False)).warnings)
 
     engine.write("Game/project.json", {"project_name": "Game", "gem_names": [names[0], names[-1]]})
@@ -330,14 +330,14 @@ def test_rule_selects_platforms(engine: SmallEngine, rule: dict[str, Any], platf
 
 
 def test_rule_sets_priority_version_and_asset_type(engine: SmallEngine) -> None:
-    said = {
+    given = {
         "priority": "7",
         "version": 2,
         "lockSource": True,
         "checkServer": True,
         "productAssetType": "a471b2a9-85fc-4993-842d-1881cbc03a2b",
     }
-    engine.add({"SJ it": {"glob": "*.it", "params": "copy", **said}})
+    engine.add({"SJ it": {"glob": "*.it", "params": "copy", **given}})
 
     it, txt = builder(engine.load(), "it"), builder(engine.load(), "txt")
 
@@ -402,8 +402,8 @@ def test_exclude_pattern_matches_the_relative_path_of_a_source(engine: SmallEngi
     is_ignored = ignore_matcher(config.project.ignore_regex)
 
     ignored = ["User/a", "user/b/c", "$tmp1_x", "a/$TMP_/b", "l/_savebackup/x/y"]
-    kept = ["x/user/a", "user", "_savebackup/x", "tmp1_x", "never", "a.tmp", ".git"]
-    assert [path for path in ignored + kept if is_ignored(path)] == ignored
+    included = ["x/user/a", "user", "_savebackup/x", "tmp1_x", "never", "a.tmp", ".git"]
+    assert [path for path in ignored + included if is_ignored(path)] == ignored
     assert [warning.partition(": ")[2] for warning in config.warnings] == [
         "exclude 'd' is ignored, because it has neither 'glob' nor 'pattern'"
     ]
@@ -424,10 +424,10 @@ def test_metadata_type_is_an_extension_or_a_path(engine: SmallEngine) -> None:
 
     config = engine.load()
 
-    def said(companion: Companion) -> tuple[str, str, str, str]:
+    def given(companion: Companion) -> tuple[str, str, str, str]:
         return companion.source.text, companion.suffix, companion.replaces, companion.file
 
-    assert [said(companion) for companion in config.project.companions] == [
+    assert [given(companion) for companion in config.project.companions] == [
         ("*", "exportsettings", "", ""),
         ("*.abc", "cbc", "abc", ""),
         ("*.fbx", "assetinfo", "", ""),
@@ -437,13 +437,13 @@ def test_metadata_type_is_an_extension_or_a_path(engine: SmallEngine) -> None:
     assert "'lost/path.xml' is ignored, because it names no extension of sources" in config.warnings[0]
 
 
-@pytest.mark.parametrize(("said", "cores", "count"), [(0, 2, 2), (1, 4, 3), (0, 6, 5), (0, 16, 14), (5, 2, 5), ("x", 2, 2)])
+@pytest.mark.parametrize(("given", "cores", "count"), [(0, 2, 2), (1, 4, 3), (0, 6, 5), (0, 16, 14), (5, 2, 5), ("x", 2, 2)])
 def test_maxjobs_setting_sets_the_number_of_workers(
-    engine: SmallEngine, monkeypatch: pytest.MonkeyPatch, said: object, cores: int, count: int
+    engine: SmallEngine, monkeypatch: pytest.MonkeyPatch, given: object, cores: int, count: int
 ) -> None:
     monkeypatch.setattr("aptui.config.dirs.core_count", lambda: cores)
     monkeypatch.setattr("aptui.features.o3de.project.o3de_settings.core_count", lambda: cores)
-    engine.add({"Jobs": {"maxJobs": said}})
+    engine.add({"Jobs": {"maxJobs": given}})
 
     assert engine.load().workers == count
 
@@ -541,8 +541,8 @@ def test_settings_of_the_project_override_settings_of_its_build(engine: SmallEng
     engine.settings({"Jobs": {"maxJobs": 8}}, "Game/Registry/a.other.setreg")
 
     assert engine.load().workers == 6
-    said = explain(engine.project, "GemScanFolderStartingPriorityOrder")
-    assert said[-1].where.startswith(f"{engine.root}/{build}/a.setreg")
+    given = explain(engine.project, "GemScanFolderStartingPriorityOrder")
+    assert given[-1].where.startswith(f"{engine.root}/{build}/a.setreg")
 
 
 def test_regset_and_regremove_take_effect_in_command_line_order(engine: SmallEngine) -> None:

@@ -173,7 +173,7 @@ def test_engine_path_of_an_earlier_regset_option_is_used_by_later_commands(engin
 
 
 @pytest.mark.parametrize(
-    ("pattern", "is_said"),
+    ("pattern", "is_reported"),
     [
         ({"glob": "*.txt"}, True),
         ({"name": "txt", "glob": "*.other"}, True),
@@ -183,16 +183,16 @@ def test_engine_path_of_an_earlier_regset_option_is_used_by_later_commands(engin
 )
 @pytest.mark.parametrize("mode", ["server", "inactive"])
 def test_warning_is_given_if_shared_cache_patterns_match_plain_copies(
-    engine: SmallEngine, tmp_path: Path, pattern: dict[str, object], is_said: bool, mode: str
+    engine: SmallEngine, tmp_path: Path, pattern: dict[str, object], is_reported: bool, mode: str
 ) -> None:
     server = {"cacheServerAddress": str(tmp_path), "assetCacheServerMode": mode, "ACS Text": pattern}
     engine.write("Game/Registry/acs.setreg", {"O3DE": {"AssetProcessor": {"Settings": {"Server": server}}}})
 
-    said = [text for text in engine.load().warnings if "results of builders that only copy are not shared" in text]
+    explanation = [text for text in engine.load().warnings if "results of builders that only copy are not shared" in text]
 
-    assert said == (
+    assert explanation == (
         ["results of builders that only copy are not shared, because fetching takes as long as copying: 'txt'"]
-        if is_said and mode == "server"
+        if is_reported and mode == "server"
         else []
     )
 
@@ -240,20 +240,20 @@ names = ("ruamel.yaml", "jsonschema", "pathspec", "aptui.features.o3de.project.o
 print([name for name in names if name in sys.modules])
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(aptui.__file__).parents[1])}  # so that the process imports this package
-    told = subprocess.run([sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True, check=True)
+    process = subprocess.run([sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True, check=True)
 
-    assert told.stdout.strip() == "[]"
+    assert process.stdout.strip() == "[]"
 
 
 def test_registry_key_is_explained(rich: SmallEngine) -> None:
     rich.add({"RC txt": {"params": "skip"}})
     key = "/Amazon/AssetProcessor/Settings/RC txt/params"
 
-    said = load.explain(rich.project, key, ["/Amazon/AssetProcessor/Settings/RC txt/params=copy"])
+    explanation = load.explain(rich.project, key, ["/Amazon/AssetProcessor/Settings/RC txt/params=copy"])
 
-    assert [each.text for each in said] == ['"copy"', '"skip"', '"copy"']
-    assert said[1].where.startswith(f"{rich.project}/Registry/own.setreg:")
-    assert load.explain(rich.project, "RC txt/params") == said[:2]
+    assert [each.text for each in explanation] == ['"copy"', '"skip"', '"copy"']
+    assert explanation[1].where.startswith(f"{rich.project}/Registry/own.setreg:")
+    assert load.explain(rich.project, "RC txt/params") == explanation[:2]
 
 
 def test_yaml_key_is_explained_in_an_o3de_project(rich: SmallEngine) -> None:
@@ -276,10 +276,10 @@ def test_ignored_key_is_explained_with_its_reason(rich: SmallEngine, key: str, v
     section, name = key.split("/")
     rich.add({section: {name: value}})
 
-    said = load.explain(rich.project, key)
+    explanation = load.explain(rich.project, key)
 
-    assert said[-1].text == json.dumps(value)
-    assert said[-1].where.partition(" (accepted and ignored: ")[2].removesuffix(")") == why
+    assert explanation[-1].text == json.dumps(value)
+    assert explanation[-1].where.partition(" (accepted and ignored: ")[2].removesuffix(")") == why
 
 
 def test_unknown_key_gets_a_hint(rich: SmallEngine) -> None:
@@ -291,10 +291,10 @@ def test_yaml_key_is_explained_with_its_value_in_every_layer(engine: SmallEngine
     (tmp_path / "assets").mkdir()
     (tmp_path / "aptui.yaml").write_text("workers: 3\nscan_folders: [{name: a, path: assets}]\n")
 
-    said = load.explain(tmp_path, "workers", ["workers=5"])
+    explanation = load.explain(tmp_path, "workers", ["workers=5"])
 
-    assert [each.text for each in said] == ["0", "3", "5"]
-    assert said[1:] == [ConfigMessage(f"{tmp_path}/aptui.yaml:1:10", "3"), ConfigMessage("--set workers:1:1", "5")]
+    assert [each.text for each in explanation] == ["0", "3", "5"]
+    assert explanation[1:] == [ConfigMessage(f"{tmp_path}/aptui.yaml:1:10", "3"), ConfigMessage("--set workers:1:1", "5")]
     with pytest.raises(UserError, match="no file sets 'wokers'; did you mean 'workers'"):
         load.explain(tmp_path, "wokers")
 

@@ -66,8 +66,8 @@ def test_engine_whose_folder_contains_the_project_is_found(engine: SmallEngine) 
 def test_engine_path_comes_from_a_switch_or_the_project_json_of_the_user(engine: SmallEngine) -> None:
     folder = lone(engine)
 
-    said = find(engine, folder, Options(regset=(f"/Amazon/AzCore/Bootstrap/engine_path={engine.root}",)))
-    assert said.engine == str(engine.root)
+    message = find(engine, folder, Options(regset=(f"/Amazon/AzCore/Bootstrap/engine_path={engine.root}",)))
+    assert message.engine == str(engine.root)
 
     (folder / "user").mkdir()
     (folder / "user" / "project.json").write_text(f'{{"engine_path": "{engine.root}"}}')
@@ -193,11 +193,11 @@ def test_gem_list_of_the_build_is_read_in_its_new_and_old_format(engine: SmallEn
     build = engine.root.parent / "build"
     options = Options(regset=(f"/Amazon/Project/Settings/Build/project_build_path={build}",))
 
-    for said, folder, gem in (
+    for message, folder, gem in (
         (today, f"bin/{os_name()}/profile", Gem("B", str(engine.root / "Gems" / "B"))),
         (older, "bin/profile", Gem("Old", str(engine.root / "Gems" / "Old"))),
     ):
-        engine.write(str(build / folder / "Registry" / "cmake_dependencies.assetprocessor.setreg"), said)
+        engine.write(str(build / folder / "Registry" / "cmake_dependencies.assetprocessor.setreg"), message)
         places = find(engine, options=options)
 
         assert (places.gems, places.program) == ((gem,), str(build / folder))

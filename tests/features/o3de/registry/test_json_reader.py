@@ -83,10 +83,10 @@ def test_json_error_names_the_line_and_column(text: str, message: str | None) ->
 
 
 def test_invalid_utf8_is_replaced_with_a_warning() -> None:
-    said: list[str] = []
+    messages: list[str] = []
 
-    assert read_json(b'{"a": 1,\n "name": "caf\xe9"}', "f", said.append).plain() == {"a": 1, "name": "caf\ufffd"}
-    assert said == ["f:2:14: byte 0xe9 is not valid UTF-8, and is read as '\ufffd'; save the file as UTF-8"]
+    assert read_json(b'{"a": 1,\n "name": "caf\xe9"}', "f", messages.append).plain() == {"a": 1, "name": "caf\ufffd"}
+    assert messages == ["f:2:14: byte 0xe9 is not valid UTF-8, and is read as '\ufffd'; save the file as UTF-8"]
 
 
 def test_file_in_another_encoding_is_refused() -> None:

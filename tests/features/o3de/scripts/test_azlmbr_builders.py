@@ -14,7 +14,7 @@ from aptui.shared.errors import UserError
 from aptui.store import joblog
 from aptui.store.queries.logs import path_of
 from aptui.store.queries.reader import open_reader
-from tests.features.o3de.scripts_room import BUS_ID, CREATE, HEAD, MOCK, PROCESS, REGISTER, ScriptedProject, processing
+from tests.features.o3de.scripts_harness import BUS_ID, CREATE, HEAD, MOCK, PROCESS, REGISTER, ScriptedProject, processing
 
 pytestmark = pytest.mark.real
 
@@ -51,7 +51,7 @@ def test_script_makes_the_product_and_sub_id_of_o3de(project):
 
     ran = project.engine_run()
 
-    assert (dict(ran.runs), ran.said) == ({f"{SOURCE.removeprefix('assets/')}:Mock": 1}, [])
+    assert (dict(ran.runs), ran.messages) == ({f"{SOURCE.removeprefix('assets/')}:Mock": 1}, [])
     assert project.products() == {PRODUCT: b"made"}
     assert rows(project, "SELECT ProductName, SubID, hex(AssetType) FROM Products") == [
         (PRODUCT, 0x528CCA58, "7B1F0E526C3D4A8E9D2751C0A2E4B6F8")
@@ -164,8 +164,8 @@ def test_job_log_has_the_lines_that_a_script_prints(project):
 
     project.engine_run()
 
-    told = log_of(project)[:-1]
-    assert told == [(1, "first"), (1, "half line"), (3, "bad things")]
+    log_lines = log_of(project)[:-1]
+    assert log_lines == [(1, "first"), (1, "half line"), (3, "bad things")]
     assert project.errors() == {}
 
 
@@ -177,7 +177,7 @@ def test_python_warning_of_a_script_is_logged_as_one_warning(project):
     ((level, text),) = log_of(project)[:-1]
     assert (level, text.partition(" (")[0]) == (2, "UserWarning: odd")
     assert "bootstrap.py:" in text
-    assert (project.errors(), ran.said) == ({}, [])
+    assert (project.errors(), ran.messages) == ({}, [])
     assert rows(project, "SELECT ErrorCount, WarningCount FROM Jobs") == [(0, 1)]
 
 
@@ -261,14 +261,15 @@ def test_broken_script_does_not_affect_other_scripts(tmp_path):
     ran = project.engine_run()
 
     assert dict(ran.runs) == {"a.other:Mock": 1}
-    said = [text.removeprefix(f"'{tmp_path}/") for text in ran.said]
+    messages = [text.removeprefix(f"'{tmp_path}/") for text in ran.messages]
     assert (
-        said[0] == "Gems/Scene/Editor/Scripts/bootstrap.py', line 2: the script needs 'azlmbr.scene', the scene API that exists "
+        messages[0]
+        == "Gems/Scene/Editor/Scripts/bootstrap.py', line 2: the script needs 'azlmbr.scene', the scene API that exists "
         "only in O3DE's "
         "own programs"
     )
-    assert said[1].startswith("Gems/Slip/Editor/Scripts/bootstrap.py', line 1: SyntaxError: ")
-    assert said[2:] == ["Editor/Scripts/bootstrap.py': another builder has the name 'Crate Builder'; this one is ignored"]
+    assert messages[1].startswith("Gems/Slip/Editor/Scripts/bootstrap.py', line 1: SyntaxError: ")
+    assert messages[2:] == ["Editor/Scripts/bootstrap.py': another builder has the name 'Crate Builder'; this one is ignored"]
 
 
 def test_engine_does_not_start_if_a_script_with_known_builders_is_broken(project):

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from scripts_room import BUS_ID, MOCK
+from scripts_harness import BUS_ID, MOCK
 
 from aptui.cli import main
 from aptui.cli.read_access import all_builders

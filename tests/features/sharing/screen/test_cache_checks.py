@@ -10,7 +10,7 @@ from aptui.features.sharing.screen import cache_contents
 from aptui.features.sharing.screen.cache_contents import CacheExamination, CacheProblem, CheckProgress
 from aptui.shared.errors import HostError
 
-STRAY = CacheProblem("unowned", "linux/stray.tmp", "", 2, is_watched=True)
+ORPHAN = CacheProblem("unowned", "linux/stray.tmp", "", 2, is_watched=True)
 LONELY = CacheProblem("unowned", "linux/lonely/x", "", 1)
 
 
@@ -42,83 +42,93 @@ class Task:
 
 
 @pytest.fixture
-def room(monkeypatch, tmp_path):
+def harness(monkeypatch, tmp_path):
     monkeypatch.setattr(cache_contents, "BackgroundTask", Task)
     monkeypatch.setattr(cache_contents, "refuse_unreadable", lambda _cache_dir: None)
-    room = SimpleNamespace(found=[], turns=0, ends=0, told=[])
+    harness = SimpleNamespace(found=[], turns=0, ends=0, reported=[])
     shell = SimpleNamespace(
-        in_ui=lambda do, *given: do(*given), show_toast=lambda text, *_: room.told.append(text), config=None,
+        in_ui=lambda do, *given: do(*given), show_toast=lambda text, *_: harness.reported.append(text), config=None,
         session=SimpleNamespace(cache_dir=tmp_path),
     )  # fmt: skip
-    room.look = CacheExamination(
-        shell, room.found.append, lambda: setattr(room, "turns", room.turns + 1), lambda: setattr(room, "ends", room.ends + 1)
+    harness.examination = CacheExamination(
+        shell,
+        harness.found.append,
+        lambda: setattr(harness, "turns", harness.turns + 1),
+        lambda: setattr(harness, "ends", harness.ends + 1),
     )
-    return room
+    return harness
 
 
-def said(look: CacheExamination, **more: bool) -> str:
-    left, right = look.verdict(100, **more)
+def summary(examination: CacheExamination, **more: bool) -> str:
+    left, right = examination.verdict(100, **more)
     return "".join(part.text for part in (*left, *right))
 
 
 def finds(monkeypatch, *steps: CheckProgress) -> None:
-    def look(_task, _cache_dir, _platforms, tell):
+    def check(_task, _cache_dir, _platforms, report):
         for step in steps[:-1]:
-            tell(step)
+            report(step)
         return steps[-1]
 
-    monkeypatch.setattr(cache_contents, "find_unowned", look)
+    monkeypatch.setattr(cache_contents, "find_unowned", check)
 
 
-def test_check_findings_are_reported_before_the_check_ends(room, monkeypatch):
-    finds(monkeypatch, CheckProgress(1, problems=(STRAY,)), CheckProgress(2, problems=(STRAY, LONELY)))
-    room.look.find_unowned()
-    assert said(room.look) == "Unowned files  0 folders checkedc cancels"
-    room.look._task.run()
+def test_check_findings_are_reported_before_the_check_ends(harness, monkeypatch):
+    finds(monkeypatch, CheckProgress(1, problems=(ORPHAN,)), CheckProgress(2, problems=(ORPHAN, LONELY)))
+    harness.examination.find_unowned()
+    assert summary(harness.examination) == "Unowned files  0 folders checkedc cancels"
+    harness.examination._task.run()
 
-    assert [each.problems for each in room.found] == [(), (STRAY,), (STRAY, LONELY)]
-    assert (room.turns, room.ends) == (2, 1)
-    assert said(room.look).startswith("Unowned files  2 files, 3 B")
-    assert room.look.has_found("unowned")
-    assert not room.look.has_found("damaged", "missing")
+    assert [each.problems for each in harness.found] == [(), (ORPHAN,), (ORPHAN, LONELY)]
+    assert (harness.turns, harness.ends) == (2, 1)
+    assert summary(harness.examination).startswith("Unowned files  2 files, 3 B")
+    assert harness.examination.has_found("unowned")
+    assert not harness.examination.has_found("damaged", "missing")
 
 
-def test_second_cache_check_is_refused_while_the_first_one_runs(room, monkeypatch):
+def test_second_cache_check_is_refused_while_the_first_one_runs(harness, monkeypatch):
     finds(monkeypatch, CheckProgress(1))
-    room.look.find_unowned()
-    room.look.verify()
+    harness.examination.find_unowned()
+    harness.examination.verify()
 
-    assert room.look.kind == "unowned"
-    assert room.told == ["the cache is being read already; press 'c' to cancel"]
+    assert harness.examination.kind == "unowned"
+    assert harness.reported == ["the cache is being read already; press 'c' to cancel"]
 
 
-def test_cancelled_check_keeps_its_findings(room, monkeypatch):
+def test_cancelled_check_keeps_its_findings(harness, monkeypatch):
     monkeypatch.setattr(cache_contents, "verify", lambda *_: CheckProgress(count=7))
-    room.look.verify()
-    room.look._take(CheckProgress(count=5))
-    room.look.cancel()
+    harness.examination.verify()
+    harness.examination._take(CheckProgress(count=5))
+    harness.examination.cancel()
 
-    assert said(room.look) == "Verify  5 products match their records so farcancelled"
-    assert room.ends == 0
+    assert summary(harness.examination) == "Verify  5 products match their records so farcancelled"
+    assert harness.ends == 0
 
 
-def test_failed_check_reports_the_reason(room, monkeypatch):
+def test_failed_check_reports_the_reason(harness, monkeypatch):
     def fail(*_):
         raise HostError("cannot be read")
 
     monkeypatch.setattr(cache_contents, "verify", fail)
-    room.look.verify()
-    room.look._task.run()
+    harness.examination.verify()
+    harness.examination._task.run()
 
-    assert (room.look.kind, room.look.progress, room.told, said(room.look)) == ("", None, ["cannot be read"], "")
+    assert (harness.examination.kind, harness.examination.progress, harness.reported, summary(harness.examination)) == (
+        "",
+        None,
+        ["cannot be read"],
+        "",
+    )
 
 
-def test_deleted_files_are_removed_from_the_findings(room, monkeypatch):
-    finds(monkeypatch, CheckProgress(2, problems=(STRAY, LONELY)))
-    room.look.find_unowned()
-    room.look._task.run()
-    assert said(room.look, are_going=True).startswith("Unowned files  2 files not deleted yet; the engine will delete them")
-    room.look.forget({STRAY.name})
+def test_deleted_files_are_removed_from_the_findings(harness, monkeypatch):
+    finds(monkeypatch, CheckProgress(2, problems=(ORPHAN, LONELY)))
+    harness.examination.find_unowned()
+    harness.examination._task.run()
+    assert summary(harness.examination, are_going=True).startswith(
+        "Unowned files  2 files not deleted yet; the engine will delete them"
+    )
+    harness.examination.forget({ORPHAN.name})
 
-    assert room.look.problems == (LONELY,)
-    assert room.ends == 1
+    assert harness.examination.problems == (LONELY,)
+    assert harness.ends == 1

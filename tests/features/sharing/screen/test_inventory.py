@@ -18,8 +18,8 @@ BUSY = Progress(0, 1, 0, 0, 5, 1, 0, 0, False)
 
 
 @pytest.fixture
-def room(monkeypatch, tmp_path):
-    room = SimpleNamespace(reads=[], taken=[], changes=0)
+def harness(monkeypatch, tmp_path):
+    harness = SimpleNamespace(reads=[], taken=[], changes=0)
 
     class Task:
         def __init__(self, *_) -> None:
@@ -28,85 +28,85 @@ def room(monkeypatch, tmp_path):
         def start(self, _work, took, failed) -> bool:
             if not self.is_busy:
                 self.is_busy = True
-                room.reads.append((took, failed))
+                harness.reads.append((took, failed))
                 return True
             return False
 
     monkeypatch.setattr(cache_contents, "BackgroundTask", Task)
-    room.session = SimpleNamespace(latest_progress=None, cache_dir=tmp_path)
-    shell = SimpleNamespace(in_ui=None, config=None, session=room.session)
-    room.reader = InventoryReader(shell, room.taken.append, lambda: setattr(room, "changes", room.changes + 1))
-    return room
+    harness.session = SimpleNamespace(latest_progress=None, cache_dir=tmp_path)
+    shell = SimpleNamespace(in_ui=None, config=None, session=harness.session)
+    harness.reader = InventoryReader(shell, harness.taken.append, lambda: setattr(harness, "changes", harness.changes + 1))
+    return harness
 
 
-def end(room, held: CacheInventory = HELD) -> None:
-    room.reader._task.is_busy = False
-    room.reads[-1][0](held)
+def end(harness, held: CacheInventory = HELD) -> None:
+    harness.reader._task.is_busy = False
+    harness.reads[-1][0](held)
 
 
-def said(room, width: int = 120) -> str:
-    left, right = room.reader.summary(width)
+def summary_text(harness, width: int = 120) -> str:
+    left, right = harness.reader.summary(width)
     return "".join(part.text for part in (*left, *right))
 
 
-def test_inventory_is_not_read_again_without_changes(room):
-    room.reader.read_if_stale()
-    assert "reading" in said(room)
-    end(room)
-    room.reader.note(Batch())
-    room.reader.read_if_stale()
-    assert (len(room.reads), room.taken) == (1, [HELD])
+def test_inventory_is_not_read_again_without_changes(harness):
+    harness.reader.read_if_stale()
+    assert "reading" in summary_text(harness)
+    end(harness)
+    harness.reader.note(Batch())
+    harness.reader.read_if_stale()
+    assert (len(harness.reads), harness.taken) == (1, [HELD])
 
-    room.reader.note(Batch(are_assets_stale=True))
-    room.reader.read_if_stale()
-    assert len(room.reads) == 2
-
-
-def test_inventory_during_jobs_is_marked_as_outdated(room):
-    room.reader.read_if_stale()
-    end(room)
-    room.session.latest_progress = BUSY
-    room.reader.note(Batch(are_assets_stale=True))
-    room.reader.read_if_stale()
-
-    assert len(room.reads) == 1
-    assert "as of" in said(room)
+    harness.reader.note(Batch(are_assets_stale=True))
+    harness.reader.read_if_stale()
+    assert len(harness.reads) == 2
 
 
-def test_first_inventory_does_not_wait_for_an_idle_engine(room):
-    room.session.latest_progress = BUSY
-    room.reader.read_if_stale()
+def test_inventory_during_jobs_is_marked_as_outdated(harness):
+    harness.reader.read_if_stale()
+    end(harness)
+    harness.session.latest_progress = BUSY
+    harness.reader.note(Batch(are_assets_stale=True))
+    harness.reader.read_if_stale()
 
-    assert len(room.reads) == 1
-
-
-def test_inventory_is_read_again_if_assets_change_while_it_is_read(room):
-    room.reader.read_if_stale()
-    room.reader.note(Batch(are_assets_stale=True))
-    end(room)
-
-    assert len(room.reads) == 2
+    assert len(harness.reads) == 1
+    assert "as of" in summary_text(harness)
 
 
-def test_failed_inventory_is_retried_only_on_request(room):
-    room.reader.read_if_stale()
-    room.reader._task.is_busy = False
-    room.reads[-1][1](HostError("there is no asset database"))
-    room.reader.note(Batch(are_assets_stale=True))
-    room.reader.read_if_stale()
-    assert (len(room.reads), said(room)) == (1, " there is no asset database")
+def test_first_inventory_does_not_wait_for_an_idle_engine(harness):
+    harness.session.latest_progress = BUSY
+    harness.reader.read_if_stale()
 
-    room.reader.read()
-    assert len(room.reads) == 2
+    assert len(harness.reads) == 1
+
+
+def test_inventory_is_read_again_if_assets_change_while_it_is_read(harness):
+    harness.reader.read_if_stale()
+    harness.reader.note(Batch(are_assets_stale=True))
+    end(harness)
+
+    assert len(harness.reads) == 2
+
+
+def test_failed_inventory_is_retried_only_on_request(harness):
+    harness.reader.read_if_stale()
+    harness.reader._task.is_busy = False
+    harness.reads[-1][1](HostError("there is no asset database"))
+    harness.reader.note(Batch(are_assets_stale=True))
+    harness.reader.read_if_stale()
+    assert (len(harness.reads), summary_text(harness)) == (1, " there is no asset database")
+
+    harness.reader.read()
+    assert len(harness.reads) == 2
 
 
 @pytest.mark.parametrize(
     ("made", "width", "words"),
     [(5, 120, "all made in the last 24 h"), (0, 80, "none made in the last 24 h"), (2, 120, "2 made in the last 24 h, 2.9 KiB")],
 )
-def test_summary_shows_the_number_of_new_products(room, made, width, words):
-    room.reader.read_if_stale()
-    end(room, replace(HELD, made=made))
+def test_summary_shows_the_number_of_new_products(harness, made, width, words):
+    harness.reader.read_if_stale()
+    end(harness, replace(HELD, made=made))
 
-    assert words in said(room, width)
-    assert ("of 3.8 MiB free" in said(room, width)) == (width > 100)
+    assert words in summary_text(harness, width)
+    assert ("of 3.8 MiB free" in summary_text(harness, width)) == (width > 100)

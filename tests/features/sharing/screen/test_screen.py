@@ -23,7 +23,7 @@ from aptui.tui.widgets.menu import Menu
 from tests.store.conftest import job_row, product_row, source_row
 from tests.tui.database import database
 from tests.tui.fake_panes import PROBES, FakeSession
-from tests.tui.shell_room import LARGE, SMALL, shell, text, until
+from tests.tui.shell_harness import LARGE, SMALL, shell, text, until
 
 pytestmark = pytest.mark.real
 
@@ -81,7 +81,7 @@ def damage(tmp_path) -> None:
     (tmp_path / "cache" / NAMES[2]).unlink()
 
 
-async def looked(app, pilot, key: str) -> None:
+async def press_and_wait(app, pilot, key: str) -> None:
     await pilot.press(key)
     await until(pilot, lambda: not app.pane.examination.is_busy and app.pane.examination.ended_ms)
     await pilot.pause()
@@ -128,7 +128,7 @@ async def test_cache_screen_without_a_database_offers_no_checks(tmp_path):
 async def test_cache_check_finds_and_repairs_damaged_and_missing_products(tmp_path, store):
     damage(tmp_path)
     async with in_cache(tmp_path) as (app, pilot, session):
-        await looked(app, pilot, "V")
+        await press_and_wait(app, pilot, "V")
         await until(pilot, lambda: "2 of 5 products differ from their record" in text(app))
         await until(pilot, lambda: "✗ damaged    linux/textures/a.png" in text(app))
         await until(pilot, lambda: "! missing    linux/data/c.json" in text(app))
@@ -155,7 +155,7 @@ async def test_cache_check_finds_and_repairs_damaged_and_missing_products(tmp_pa
 async def test_cache_check_without_findings_reports_a_valid_cache(tmp_path, store):
     async with in_cache(tmp_path, size=SMALL) as (app, pilot, _session):
         assert not app.pane.query_one("#cache-look").display
-        await looked(app, pilot, "V")
+        await press_and_wait(app, pilot, "V")
 
         await until(pilot, lambda: "5 products match their records" in text(app))
         await until(pilot, lambda: not app.pane.has_class("-found"))
@@ -209,7 +209,7 @@ async def test_unowned_files_are_listed_and_deleted_after_confirmation(tmp_path,
     (cache / "linux/lonely/x").write_bytes(b"1")
     os.utime(cache / "linux/data", ns=(5, 5))
     async with in_cache(tmp_path) as (app, pilot, session):
-        await looked(app, pilot, "U")
+        await press_and_wait(app, pilot, "U")
         await until(pilot, lambda: "2 files, 3 B" in text(app))
         await until(pilot, lambda: "○ unowned    linux/data/stray.tmp" in text(app))
         await pilot.press("D")
@@ -234,7 +234,7 @@ async def test_findings_are_listed_but_not_repaired_without_an_engine(tmp_path, 
     session = NoSession("game", tmp_path / "cache")
     session.done = ["open"]
     async with in_cache(tmp_path, session=session) as (app, pilot, _session):
-        await looked(app, pilot, "V")
+        await press_and_wait(app, pilot, "V")
         await pilot.press("r")
         await until(pilot, lambda: "run the jobs again" not in text(app))
         assert "cache.repair" not in {name for _, name, _ in app.actions_here()}
@@ -242,7 +242,7 @@ async def test_findings_are_listed_but_not_repaired_without_an_engine(tmp_path, 
         await until(pilot, lambda: "Copy its path" in text(app))
         assert "Run its jobs" not in text(app)
         await pilot.press("escape")
-        await looked(app, pilot, "U")
+        await press_and_wait(app, pilot, "U")
         await pilot.press("D")
 
         assert "delete" not in text(app).splitlines()[-1]
@@ -254,7 +254,7 @@ async def test_the_menu_of_a_finding_repairs_and_copies(tmp_path, store):
     async with in_cache(tmp_path) as (app, pilot, session):
         copied = []
         app.copy_text = copied.append
-        await looked(app, pilot, "V")
+        await press_and_wait(app, pilot, "V")
         for keys in (["enter", "r"], ["full_stop", "y"], ["enter", "s"], ["y"]):
             await pilot.press(*keys)
         app.query_one("#cache-platforms").focus()
@@ -274,7 +274,7 @@ async def test_enter_key_on_a_finding_shows_the_job_of_the_finding(tmp_path, sto
     probe = import_module("tui.fake_panes").JobsProbe
     monkeypatch.setattr(probe, "reveal", lambda _pane, text: shown.append(text), raising=False)
     async with in_cache(tmp_path, panes=[PANES[0], PROBES[0]]) as (app, pilot, _session):
-        await looked(app, pilot, "V")
+        await press_and_wait(app, pilot, "V")
         await pilot.press("enter", "j")
         await until(pilot, lambda: shown == ["#2"])
 
@@ -313,7 +313,7 @@ async def test_tables_are_sorted_and_the_order_is_saved(tmp_path, store):
 async def test_zoom_enlarges_the_findings(tmp_path, store):
     damage(tmp_path)
     async with in_cache(tmp_path) as (app, pilot, _session):
-        await looked(app, pilot, "V")
+        await press_and_wait(app, pilot, "V")
         await pilot.press("z")
         await until(pilot, lambda: not app.pane.query_one("#cache-columns").display)
         await pilot.press("z")
@@ -357,7 +357,7 @@ async def test_hostile_names_are_drawn_as_text(tmp_path, store):
     damage(tmp_path)
     install(TerminalFacts())
     async with in_cache(tmp_path, size=(200, 40)) as (app, pilot, _session):
-        await looked(app, pilot, "V")
+        await press_and_wait(app, pilot, "V")
 
         await until(pilot, lambda: "[/oops]" in text(app))
         assert "\x1b" not in text(app)
@@ -373,14 +373,14 @@ async def test_unreadable_cache_is_not_shown_as_empty(tmp_path, store, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("made", "is_told"), [((4, 2), False), ((0, 0), False), ((4, 0), True), ((1, 2), True)], ids=["all", "none", "one", "some"]
+    ("made", "is_reported"), [((4, 2), False), ((0, 0), False), ((4, 0), True), ((1, 2), True)], ids=["all", "none", "one", "some"]
 )
-def test_column_of_new_products_is_shown_only_if_platforms_differ(made, is_told):
+def test_column_of_new_products_is_shown_only_if_platforms_differ(made, is_reported):
     platforms = [
         cache_contents.CacheShare(name, of, 10, 20, new, 5) for name, of, new in zip(("linux", "server"), (4, 2), made, strict=True)
     ]
 
-    assert ("made" in {column.id for column in rows.platform_columns(platforms)}) is is_told
+    assert ("made" in {column.id for column in rows.platform_columns(platforms)}) is is_reported
 
 
 async def test_empty_cache_is_shown_as_one_sentence_without_tables(tmp_path):

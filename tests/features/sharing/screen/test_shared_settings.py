@@ -12,7 +12,7 @@ from aptui.shared.result_store import Account
 from aptui.tui.pane import PaneSpec
 from aptui.tui.widgets.menu import Menu, Prompt
 from tests.tui.database import database
-from tests.tui.shell_room import LARGE, SMALL, shell, text, until
+from tests.tui.shell_harness import LARGE, SMALL, shell, text, until
 
 pytestmark = pytest.mark.real
 
@@ -64,10 +64,10 @@ async def choose(app, pilot, *keys):
         await pilot.pause()
 
 
-async def fill(app, pilot, said):
+async def fill(app, pilot, entry):
     """Answer a prompt."""
     await until(pilot, lambda: app.query(Prompt))
-    app.query_one(Prompt).query_one("Input").value = said
+    app.query_one(Prompt).query_one("Input").value = entry
     await pilot.pause()
     await pilot.press("enter")
     await pilot.pause()
@@ -81,11 +81,11 @@ async def test_settings_are_written_to_the_project_file_with_its_comments(tmp_pa
         await choose(app, pilot, "m", "s", "a", "s")
         await until(pilot, lambda: not app.pane.sharing.is_dirty)
 
-    said = (project / "aptui.yaml").read_text()
+    entry = (project / "aptui.yaml").read_text()
     sharing = load(project).sharing
     assert (sharing.mode, sharing.store) == ("server", str(tmp_path / "share"))
     assert [(each.name, each.pattern.text) for each in sharing.patterns] == [("pictures", "*.png"), ("New Name", "*")]
-    assert all(comment in said for comment in ("# ours", "# all of it", "# for now"))
+    assert all(comment in entry for comment in ("# ours", "# all of it", "# for now"))
 
 
 async def test_pattern_edits_can_be_discarded(tmp_path, project):
@@ -93,15 +93,15 @@ async def test_pattern_edits_can_be_discarded(tmp_path, project):
     async with in_cache(tmp_path, project) as (app, pilot):
         shared = app.pane.sharing
         await choose(app, pilot, "O")
-        for key, said in (("e", ""), ("n", "art"), ("p", ".*png"), ("t", ""), ("r", "")):
+        for key, entry in (("e", ""), ("n", "art"), ("p", ".*png"), ("t", ""), ("r", "")):
             await until(pilot, lambda: asking(app))
             await pilot.press("escape")
             await until(pilot, lambda: not asking(app))
             shared._open_pattern(0)
             await pilot.pause()
             await choose(app, pilot, key)
-            if said:
-                await fill(app, pilot, said)
+            if entry:
+                await fill(app, pilot, entry)
             drafts.append([(row.name, row.kind, row.text, row.is_enabled) for row in shared.draft.patterns])
         assert "not saved" in text(app)
         await choose(app, pilot, "d")

@@ -14,8 +14,8 @@ class Clock:
 
 def opened(clock, failures=5):
     breaker = Breaker(failures, 30.0, clock=clock)
-    told = [breaker.note_failure() for _ in range(failures)]
-    assert told == [False] * (failures - 1) + [True]
+    reported = [breaker.note_failure() for _ in range(failures)]
+    assert reported == [False] * (failures - 1) + [True]
     return breaker
 
 
@@ -48,15 +48,15 @@ def test_open_breaker_admits_one_call_after_its_pause():
 def test_pause_grows_with_each_failure_up_to_a_limit():
     clock = Clock()
     breaker = opened(clock)
-    rests = []
+    pauses = []
     for _ in range(7):
         began = clock.now
         while not breaker.allows():
             clock.now += 10.0
-        rests.append(clock.now - began)
+        pauses.append(clock.now - began)
         breaker.note_failure()
 
-    assert rests == [30.0, 60.0, 120.0, 240.0, 480.0, 600.0, 600.0]
+    assert pauses == [30.0, 60.0, 120.0, 240.0, 480.0, 600.0, 600.0]
 
 
 def test_permanent_error_opens_the_breaker_at_once():
@@ -67,37 +67,37 @@ def test_permanent_error_opens_the_breaker_at_once():
 
 
 @pytest.fixture
-def askers():
-    askers = DeadlineExecutor("test", 2)
-    yield askers
-    askers.close()
+def executor():
+    executor = DeadlineExecutor("test", 2)
+    yield executor
+    executor.close()
 
 
-def test_call_with_a_deadline_returns_its_result_or_raises_its_error(askers):
-    assert askers.wait(lambda: 7, 5) == 7
+def test_call_with_a_deadline_returns_its_result_or_raises_its_error(executor):
+    assert executor.wait(lambda: 7, 5) == 7
     with pytest.raises(ZeroDivisionError):
-        askers.wait(lambda: 1 / 0, 5)
+        executor.wait(lambda: 1 / 0, 5)
 
 
-def test_hanging_call_ends_at_the_deadline(askers):
+def test_hanging_call_ends_at_the_deadline(executor):
     release = threading.Event()
 
     with pytest.raises(TooSlow):
-        askers.wait(release.wait, 0.01)
+        executor.wait(release.wait, 0.01)
     release.set()
 
 
-def test_call_that_was_abandoned_in_the_queue_is_not_started(askers):
+def test_call_that_was_abandoned_in_the_queue_is_not_started(executor):
     release, done = threading.Event(), []
-    hanging = [askers.ask(release.wait) for _ in range(2)]
+    hanging = [executor.ask(release.wait) for _ in range(2)]
     with pytest.raises(TooSlow):
-        askers.wait(lambda: done.append("late"), 0.01)
+        executor.wait(lambda: done.append("late"), 0.01)
     release.set()
     for answer in hanging:
         answer.result(5)
 
-    assert askers.wait(lambda: list(done), 5) == []
+    assert executor.wait(lambda: list(done), 5) == []
 
 
-def test_threads_of_store_calls_do_not_keep_the_process_alive(askers):
-    assert askers.wait(threading.current_thread, 5).daemon
+def test_threads_of_store_calls_do_not_keep_the_process_alive(executor):
+    assert executor.wait(threading.current_thread, 5).daemon

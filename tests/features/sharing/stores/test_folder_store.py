@@ -11,7 +11,7 @@ from waiting import until
 from aptui.features.sharing.stores.folder_store import ABANDONED_AFTER_S, FolderStore, prefix_of, sweep
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch, StoreError, StoreFull, StoreRefused
-from tests.features.sharing.room import digest_of, files_of
+from tests.features.sharing.harness import digest_of, files_of
 
 KEY = "ab" * 32
 

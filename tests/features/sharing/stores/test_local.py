@@ -12,7 +12,7 @@ from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.local import LocalStore
 from aptui.shared.errors import HostError
 from aptui.shared.result_store import Mismatch
-from tests.features.sharing.room import TEAM, digest_of, facts, files_of, record
+from tests.features.sharing.harness import TEAM, digest_of, facts, files_of, record
 
 KEY = base_key(facts())
 RECORD = seal_record(record(facts(), b"one"), Seal())
@@ -21,15 +21,15 @@ DIGEST = digest_of(DATA).hex()
 
 
 @pytest.fixture
-def said():
+def messages():
     return []
 
 
 @pytest.fixture
-def local(tmp_path, said, monkeypatch):
+def local(tmp_path, messages, monkeypatch):
     """A store on a file system with hard links and without reflinks, the usual case."""
     monkeypatch.setattr(placing, "reflink", lambda _source, _target: False)
-    return LocalStore(str(tmp_path / "store"), Seal(), links=True, say=said.append)
+    return LocalStore(str(tmp_path / "store"), Seal(), links=True, say=messages.append)
 
 
 def adopted(local, tmp_path, data=DATA):
@@ -83,7 +83,7 @@ def test_executable_bit_is_kept_with_every_kind_of_copy(tmp_path, monkeypatch, s
 
 
 @pytest.mark.parametrize("damage", [b"PRODUCT" * 1000, b"product" * 999, b""])
-def test_blob_modified_through_a_product_is_removed_and_reported(local, tmp_path, said, damage):
+def test_blob_modified_through_a_product_is_removed_and_reported(local, tmp_path, messages, damage):
     """A blob has the digest of its name whenever it is used, also on this machine."""
     path = adopted(local, tmp_path)
     os.chmod(path, 0o644)
@@ -94,7 +94,7 @@ def test_blob_modified_through_a_product_is_removed_and_reported(local, tmp_path
         local.get_blob(DIGEST, str(tmp_path / "target"), len(DATA))
     assert not (tmp_path / "target").exists()
     assert local.has_blobs([DIGEST]) == set()
-    assert "was changed" in said[0]
+    assert "was changed" in messages[0]
 
     adopted(local, tmp_path / "again")
     assert local.get_blob(DIGEST, str(tmp_path / "target"), len(DATA))
@@ -124,7 +124,7 @@ def test_products_are_hard_links_only_if_configured(tmp_path, monkeypatch):
 
 @pytest.mark.real
 @pytest.mark.parametrize("through", ["product", "another", "blob"])
-def test_restored_modification_time_does_not_hide_damage(local, tmp_path, said, through):
+def test_restored_modification_time_does_not_hide_damage(local, tmp_path, messages, through):
     path = adopted(local, tmp_path)
     assert local.get_blob(DIGEST, str(tmp_path / "another"), len(DATA))
     time.sleep(placing._SLACK_NS / 1e9 + 0.02)
@@ -134,7 +134,7 @@ def test_restored_modification_time_does_not_hide_damage(local, tmp_path, said, 
     with pytest.raises(Mismatch):
         local.get_blob(DIGEST, str(tmp_path / "target"), len(DATA))
     assert not (tmp_path / "target").exists()
-    assert "was changed" in said[0]
+    assert "was changed" in messages[0]
 
 
 def test_blob_is_verified_again_only_after_a_possible_change(local, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from aptui.features.sharing.stores import local as maintenance
 from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.local import LocalStore
 from aptui.features.sharing.stores.placing import Lease, living
-from tests.features.sharing.room import digest_of, facts, files_of, record
+from tests.features.sharing.harness import digest_of, facts, files_of, record
 
 
 class Clock:
@@ -81,8 +81,8 @@ def test_cleanup_removes_record_and_blob_although_the_product_was_read(tmp_path,
     assert jobs[-1] in left
     assert left == jobs[-len(left) :]
     assert len(left) >= 4
-    kept = {digest_of(data).hex() for job in left for data in contents[job]}
-    assert local.has_blobs({digest_of(data).hex() for made in contents.values() for data in made}) == kept
+    stored = {digest_of(data).hex() for job in left for data in contents[job]}
+    assert local.has_blobs({digest_of(data).hex() for made in contents.values() for data in made}) == stored
 
 
 def test_cleanup_below_the_size_limit_removes_nothing(local, tmp_path, clock):

@@ -8,7 +8,7 @@ from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.folder_store import FolderStore
 from aptui.features.sharing.stores.placing import read_verified, write_verified
 from aptui.shared.result_store import Mismatch
-from tests.features.sharing.room import digest_of
+from tests.features.sharing.harness import digest_of
 
 DATA = os.urandom(3 << 20)
 

@@ -13,7 +13,7 @@ from aptui.features.sharing.record import MAX_RECORD_BYTES, Seal, base_key, open
 from aptui.features.sharing.stores.remote_stores import HttpStore
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch, StoreError, StoreFull, StoreRefused
-from tests.features.sharing.room import Fault, HostileServer, digest_of, facts, files_of, free_port, record
+from tests.features.sharing.harness import Fault, HostileServer, digest_of, facts, files_of, free_port, record
 
 pytestmark = pytest.mark.real
 
@@ -26,9 +26,9 @@ DIGEST = digest_of(DATA).hex()
 @pytest.fixture
 def server():
     with HostileServer() as server:
-        server.kept[f"/ac/{KEY}"] = RECORD
-        server.kept[f"/cas/{DIGEST}"] = DATA
-        server.kept[f"/cas/{'ab' * 32}"] = b"y" * 50_000
+        server.stored[f"/ac/{KEY}"] = RECORD
+        server.stored[f"/cas/{DIGEST}"] = DATA
+        server.stored[f"/cas/{'ab' * 32}"] = b"y" * 50_000
         yield server
 
 
@@ -86,14 +86,14 @@ def test_unverified_server_receives_nothing(tmp_path):
     subprocess.run([*command, *names, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    with HostileServer(kept={f"/ac/{KEY}": RECORD}) as server:
+    with HostileServer(stored={f"/ac/{KEY}": RECORD}) as server:
         server._server.socket = context.wrap_socket(server._server.socket, server_side=True)
         address = server.address.replace("http://127.0.0.1", "https://localhost")
-        stranger = HttpStore(address, limit_s=30.0)
+        outsider = HttpStore(address, limit_s=30.0)
         friend = HttpStore(address, limit_s=30.0, context=ssl.create_default_context(cafile=certificate))
 
         with pytest.raises(StoreError, match="certificate"):
-            stranger.get_record(KEY)
+            outsider.get_record(KEY)
         assert friend.get_record(KEY) == RECORD
         friend.close()
 

@@ -23,9 +23,9 @@ from aptui.tui.screens.assets.asset_readers import QueryWorker
 from aptui.tui.widgets.menu import Menu
 from aptui.tui.words import size_text
 from tests.store.conftest import uuid_of
-from tui.shell_room import LARGE, SMALL, lines, text, until
+from tui.shell_harness import LARGE, SMALL, lines, text, until
 
-from .assets_room import BYTES, EVIL, go, in_assets, on_assets, press, put_on_reference, shows
+from .assets_harness import BYTES, EVIL, go, in_assets, on_assets, press, put_on_reference, shows
 
 pytestmark = pytest.mark.real
 
@@ -37,7 +37,7 @@ def test_zoom_key_waits_until_the_preview_of_the_row_is_read(tmp_path, monkeypat
     read = asset_detail.preview_of
     monkeypatch.setattr(asset_detail, "preview_of", lambda path: may_read.wait() and read(path))
 
-    async def look(app, pilot, pane, _session):
+    async def script(app, pilot, pane, _session):
         await go(pilot, pane, "scripts/door.lua")
         await until(pilot, lambda: app.keyboard.name_awaited("z") == "" and not pane.readers.queries.is_busy)
         may_read.clear()
@@ -52,7 +52,7 @@ def test_zoom_key_waits_until_the_preview_of_the_row_is_read(tmp_path, monkeypat
         await until(pilot, lambda: app.focused is pane.query_one(FilePreview))
         assert app.keyboard.name_awaited("j") == ""
 
-    in_assets(tmp_path, look, size=SMALL)
+    in_assets(tmp_path, script, size=SMALL)
 
 
 @pytest.mark.usefixtures("store")
@@ -149,7 +149,7 @@ async def test_quickly_typed_keys_act_on_the_row_under_the_cursor(app, pilot, pa
 
 @pytest.mark.usefixtures("store")
 def test_hostile_names_are_displayed_safely_and_copied_byte_for_byte(tmp_path):
-    async def look(app, pilot, pane, _session):
+    async def script(app, pilot, pane, _session):
         await until(pilot, lambda: r"\xff.png" in text(app))
         await until(pilot, lambda: "[red]x" in text(app))
         assert "\x1b" not in text(app)
@@ -164,7 +164,7 @@ def test_hostile_names_are_displayed_safely_and_copied_byte_for_byte(tmp_path):
         await until(pilot, lambda: app.copied)
         assert app.copied.pop() == (EVIL, False)
 
-    in_assets(tmp_path, look)
+    in_assets(tmp_path, script)
 
 
 @pytest.mark.usefixtures("store")
@@ -210,13 +210,13 @@ def test_engine_actions_are_not_offered_without_an_engine(tmp_path):
     class Alone(NoSession):
         done = ("open",)
 
-    async def look(app, pilot, pane, _session):
+    async def script(app, pilot, pane, _session):
         await go(pilot, pane, "scripts/door.lua")
         assert "run again" not in lines(app)[-1]
         await press(pilot, "r", ".")
         await until(pilot, lambda: "Run again" in text(app))
 
-    in_assets(tmp_path, look, session=Alone("x", tmp_path))
+    in_assets(tmp_path, script, session=Alone("x", tmp_path))
 
 
 @pytest.mark.usefixtures("store")
@@ -226,7 +226,7 @@ def test_picture_under_the_cursor_is_decoded_after_a_delay(tmp_path, monkeypatch
     decode = decoding.decode
     monkeypatch.setattr(decoding, "decode", lambda path, *more: begun.append(os.path.basename(path)) or decode(path, *more))
 
-    async def look(app, pilot, pane, _session):
+    async def script(app, pilot, pane, _session):
         await go(pilot, pane, "scripts/door.lua")
         await go(pilot, pane, "textures/rock.png")
         await until(pilot, lambda: begun == ["rock.png"])
@@ -244,7 +244,7 @@ def test_picture_under_the_cursor_is_decoded_after_a_delay(tmp_path, monkeypatch
         await shows(app, pilot, "local a")
         assert begun == ["rock.png"]
 
-    in_assets(tmp_path, look, size=LARGE)
+    in_assets(tmp_path, script, size=LARGE)
 
 
 @pytest.mark.usefixtures("store")
@@ -253,7 +253,7 @@ def test_late_picture_does_not_replace_newer_preview(tmp_path, monkeypatch):
     came, may_end = threading.Event(), threading.Event()
     monkeypatch.setattr(decoding, "decode", lambda *_: came.set() or (may_end.wait(30) and Pixels(1, 1, bytes(4))))
 
-    async def look(app, pilot, pane, _session):
+    async def script(app, pilot, pane, _session):
         try:
             await go(pilot, pane, "textures/rock.png")
             await until(pilot, came.is_set)
@@ -265,7 +265,7 @@ def test_late_picture_does_not_replace_newer_preview(tmp_path, monkeypatch):
         await press(pilot, "l")
         assert "── Why" in text(app)
 
-    in_assets(tmp_path, look, size=LARGE)
+    in_assets(tmp_path, script, size=LARGE)
 
 
 @pytest.mark.parametrize(
@@ -293,15 +293,15 @@ def test_jobs_filter_of_a_source_matches_only_this_source():
 
 def test_missing_program_is_reported(tmp_path, monkeypatch):
     assert "cannot be started" in terminal_control.run_in_front([str(tmp_path / "none")])
-    told = []
+    reported = []
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr("shutil.which", lambda _: str(tmp_path / "no-browser"))
-    terminal_control.show_folder(SimpleNamespace(show_toast=lambda text, _severity: told.append(text)), str(tmp_path))
-    assert told == [f"'{tmp_path}/no-browser' cannot be started: no such file or directory"]
+    terminal_control.show_folder(SimpleNamespace(show_toast=lambda text, _severity: reported.append(text)), str(tmp_path))
+    assert reported == [f"'{tmp_path}/no-browser' cannot be started: no such file or directory"]
 
 
 def test_only_the_newest_query_of_each_kind_is_answered(store):
-    gate, told, failures = threading.Event(), [], []
+    gate, reported, failures = threading.Event(), [], []
     begun, done = threading.Event(), threading.Event()
 
     def deliver(what, *arguments):
@@ -315,15 +315,15 @@ def test_only_the_newest_query_of_each_kind_is_answered(store):
         raise UserError("no")
 
     queries = QueryWorker(store.path, deliver, lambda kind, error: failures.append((kind, isinstance(error, KnownError))))
-    queries.request("a", waits, told.append)
+    queries.request("a", waits, reported.append)
     assert begun.wait(20)  # Without this wait, the query might never begin and the later requests would not have to wait.
-    queries.request("a", lambda _: 2, told.append)
-    queries.request("preview", lambda _: 4, lambda answer: (told.append(answer), done.set()))
-    queries.request("b", lambda reader: reader.ask("SELECT nonsense"), told.append)
-    queries.request("c", fails, told.append)
+    queries.request("a", lambda _: 2, reported.append)
+    queries.request("preview", lambda _: 4, lambda answer: (reported.append(answer), done.set()))
+    queries.request("b", lambda reader: reader.ask("SELECT nonsense"), reported.append)
+    queries.request("c", fails, reported.append)
     gate.set()
     assert done.wait(20)
     queries.close()
 
-    assert told == [2, 4]
+    assert reported == [2, 4]
     assert failures == [("b", True), ("c", True)]

@@ -30,9 +30,9 @@ from aptui.tui.widgets.table import lay_out
 from tests.store.conftest import job_row, source_row, uuid_of
 from tui.database import database
 from tui.fake_panes import FakeSession
-from tui.shell_room import LARGE, SMALL, in_shell, lines, text, until
+from tui.shell_harness import LARGE, SMALL, in_shell, lines, text, until
 
-from .assets_room import MEDIUM, PANES, at, changed, cursor_on, go, in_assets, on_assets, press, put_on_reference, row_of, shows
+from .assets_harness import MEDIUM, PANES, at, changed, cursor_on, go, in_assets, on_assets, press, put_on_reference, row_of, shows
 
 pytestmark = pytest.mark.real
 
@@ -125,7 +125,7 @@ async def test_asset_trees_can_be_switched_by_key_or_click_or_command(app, pilot
 def test_notices_update_tree_and_details_without_moving_cursor(tmp_path, store, monkeypatch):
     monkeypatch.setattr(live, "STALE_S", 0.05)
 
-    async def hear(app, pilot, pane, session):
+    async def script(app, pilot, pane, session):
         await go(pilot, pane, "textures/rock.png")
         put_on_reference(pane, "server")
         references = pane.query_one(ReferenceTree)
@@ -150,24 +150,24 @@ def test_notices_update_tree_and_details_without_moving_cursor(tmp_path, store, 
         await until(pilot, lambda: "2 of 7" in text(app))
         pane.reload()
 
-    in_assets(tmp_path, hear, size=LARGE)
+    in_assets(tmp_path, script, size=LARGE)
 
 
 def test_empty_tree_explains_what_it_would_list(tmp_path):
-    async def look(app, pilot, _pane, _session):
+    async def script(app, pilot, _pane, _session):
         for words in ("no sources yet", "no intermediates; products that become sources", "no products yet"):
             await shows(app, pilot, words)
             await press(pilot, "t")
 
     with database(tmp_path):
-        in_assets(tmp_path, look, size=SMALL)
+        in_assets(tmp_path, script, size=SMALL)
 
 
 @pytest.mark.parametrize(("size", "theme"), [(LARGE, "dark"), (SMALL, "monochrome")])
 def test_folder_row_counts_the_problems_below_it_and_is_updated_by_notices(tmp_path, store, monkeypatch, size, theme):
     monkeypatch.setattr(live, "STALE_S", 0.05)
 
-    async def look(app, pilot, pane, _session):
+    async def script(app, pilot, pane, _session):
         await until(pilot, lambda: "✗ 1 failed" in row_of(app, "rock.png"))
         assert "✗ 1 failed  ! 1" in row_of(app, "textures")
         assert "✗ 1 with errors" in row_of(app, "scripts")
@@ -188,13 +188,13 @@ def test_folder_row_counts_the_problems_below_it_and_is_updated_by_notices(tmp_p
         pane.shell.wake()
         await until(pilot, lambda: "✗ 1 failed" in row_of(app, "scripts"))
 
-    in_assets(tmp_path, look, size=size, theme=theme)
+    in_assets(tmp_path, script, size=size, theme=theme)
 
 
 def test_problems_are_read_again_until_the_database_agrees_with_the_notices(tmp_path, store, monkeypatch):
     monkeypatch.setattr(live, "STALE_S", 0.02)
 
-    async def look(app, pilot, pane, _session):
+    async def script(app, pilot, pane, _session):
         await until(pilot, lambda: "with errors" in row_of(app, "scripts"))
         before = pane.readers.store.unwell
         pane.on_news(changed("failed", moment=(1 << 40, 1)))
@@ -205,7 +205,7 @@ def test_problems_are_read_again_until_the_database_agrees_with_the_notices(tmp_
         await until(pilot, lambda: pane.live.is_at_rest)
 
     monkeypatch.setattr(live, "_MOST_READS", 100)
-    in_assets(tmp_path, look, size=LARGE)
+    in_assets(tmp_path, script, size=LARGE)
 
 
 @pytest.mark.usefixtures("store")
@@ -323,7 +323,7 @@ def test_keys_wait_for_the_first_tree_unless_they_leave_the_pane(tmp_path, monke
 
 @pytest.mark.usefixtures("store")
 def test_cursor_begins_on_the_first_problem_and_later_problems_do_not_move_it(tmp_path):
-    async def look(app, pilot, _session):
+    async def script(app, pilot, _session):
         pane = app.pane
         await until(pilot, lambda: cursor_on(pane) == "scripts/door.lua")
         assert "door.lua" in text(app)
@@ -333,14 +333,14 @@ def test_cursor_begins_on_the_first_problem_and_later_problems_do_not_move_it(tm
         await until(pilot, lambda: pane.live.is_at_rest)
         assert pane.trees.view.cursor == 0
 
-    in_shell(tmp_path, look, size=MEDIUM, session=FakeSession(tmp_path), panes=PANES)
+    in_shell(tmp_path, script, size=MEDIUM, session=FakeSession(tmp_path), panes=PANES)
 
 
 @pytest.mark.usefixtures("store")
 def test_search_finds_a_uuid_by_its_abbreviation(tmp_path):
     shown = f"{uuid_text(uuid_of(2))[:9]}…}}"
 
-    async def look_for(_app, pilot, pane, _session):
+    async def search_for(_app, pilot, pane, _session):
         pane.box.text = shown
         await until(pilot, lambda: not pane.search.is_under_way and pane.search.found is not None)
         assert pane.search.found.file_count == 5, "all five UUIDs begin with the searched text"
@@ -350,7 +350,7 @@ def test_search_finds_a_uuid_by_its_abbreviation(tmp_path):
         hits = pane.search.found
         assert [hits.tree.path(node) for node in hits.hits.tolist()] == ["common/mesh/rock.model"]
 
-    in_assets(tmp_path, look_for)
+    in_assets(tmp_path, search_for)
 
 
 @pytest.mark.usefixtures("store")
@@ -485,8 +485,8 @@ def test_chosen_tree_and_its_search_are_remembered(tmp_path):
         pane.box.text = "model"
         await press(pilot, "<", "q")
 
-    async def look(app, pilot, pane, _session):
+    async def script(app, pilot, pane, _session):
         await until(pilot, lambda: pane.trees.kind is Kind.PRODUCTS and "1 of 3" in text(app))
 
     in_assets(tmp_path, leave)
-    in_assets(tmp_path, look)
+    in_assets(tmp_path, script)

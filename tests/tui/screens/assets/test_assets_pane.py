@@ -17,9 +17,9 @@ from aptui.tui.screens.assets.asset_detail import FilePreview, ReferenceTree
 from tests.store.conftest import uuid_of
 from tests.tools import MACHINE
 from tui.fake_panes import FakeSession
-from tui.shell_room import LARGE, SMALL, in_shell, lines, text, until
+from tui.shell_harness import LARGE, SMALL, in_shell, lines, text, until
 
-from .assets_room import PANES, FakeJobs, at, go, in_assets, on_assets, press, put_on_reference, shows
+from .assets_harness import PANES, FakeJobs, at, go, in_assets, on_assets, press, put_on_reference, shows
 
 pytestmark = pytest.mark.real
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.real
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(("size", "theme"), [(LARGE, "dark"), (SMALL, "monochrome")])
 def test_source_details_show_facts_and_references(tmp_path, size, theme):
-    async def look(app, pilot, pane, _session):
+    async def script(app, pilot, pane, _session):
         await go(pilot, pane, "textures/rock.png")
         if size == SMALL:
             await until(pilot, lambda: "rock.png" in text(app))
@@ -50,7 +50,7 @@ def test_source_details_show_facts_and_references(tmp_path, size, theme):
         await press(pilot, "escape")
         await until(pilot, lambda: app.focused is pane.trees.view)
 
-    in_assets(tmp_path, look, size=size, theme=theme)
+    in_assets(tmp_path, script, size=size, theme=theme)
 
 
 @pytest.mark.usefixtures("store")
@@ -213,20 +213,20 @@ async def test_reference_to_an_unknown_asset_shows_a_message(app, pilot, pane):
 
 
 def test_missing_asset_database_is_reported_in_place_of_the_tree(tmp_path):
-    async def look(app, pilot, _session):
+    async def script(app, pilot, _session):
         await until(pilot, lambda: "there is no asset database" in text(app))
         await press(pilot, "enter", "y", ".", "x", "J", "o", "n", "p", "[", "r")
 
-    in_shell(tmp_path, look, session=FakeSession(tmp_path, SessionState.NONE), panes=PANES)
+    in_shell(tmp_path, script, session=FakeSession(tmp_path, SessionState.NONE), panes=PANES)
 
 
 @pytest.mark.parametrize("state", [SessionState.ATTACHING, SessionState.ATTACHED])
 def test_missing_database_that_an_engine_may_create_is_shown_as_empty(tmp_path, state):
-    async def look(app, pilot, _session):
+    async def script(app, pilot, _session):
         await until(pilot, lambda: "nothing was processed yet" in text(app))
         assert "no asset database" not in text(app)
 
-    in_shell(tmp_path, look, session=FakeSession(tmp_path, state), panes=PANES)
+    in_shell(tmp_path, script, session=FakeSession(tmp_path, state), panes=PANES)
 
 
 @pytest.mark.usefixtures("store")
@@ -235,7 +235,7 @@ def test_parentheses_step_through_the_levels_of_a_texture(tmp_path):
     levels = [[red * 16], [blue * 4], [red], [red], [red]]
     (tmp_path / "textures" / "rock.png").write_bytes(encode_dds(Texture("bc1", 16, 16, levels, is_srgb=False)))
 
-    async def look(app, pilot, pane, _session):
+    async def script(app, pilot, pane, _session):
         await go(pilot, pane, "textures/rock.png")
         for key, level, size in ((")", 2, "8 × 8, 32 B"), (")", 3, "4 × 4, 8 B"), ("(", 2, "8 × 8"), ("(", 1, "16 × 16")):
             await shows(app, pilot, "level 1 of 5" if key == ")" and level == 2 else "level ")
@@ -246,7 +246,7 @@ def test_parentheses_step_through_the_levels_of_a_texture(tmp_path):
         await press(pilot, ")")
         await shows(app, pilot, "no levels: this is not a texture with mip levels")
 
-    in_assets(tmp_path, look, size=LARGE)
+    in_assets(tmp_path, script, size=LARGE)
 
 
 def commit(folder: Path, name: str) -> None:
@@ -264,7 +264,7 @@ def test_braces_step_through_the_faces_of_a_cube_map(tmp_path):
     levels = [[block * 4] * 6, [block] * 6]
     (tmp_path / "textures" / "rock.png").write_bytes(encode_ktx2(Texture("bc1", 8, 8, levels, is_srgb=False, face_count=6)))
 
-    async def look(app, pilot, pane, _session):
+    async def script(app, pilot, pane, _session):
         await go(pilot, pane, "textures/rock.png")
         await shows(app, pilot, "face +X, level 1 of 2: 8 × 8, 32 B, KTX 2")
         for key, title in (
@@ -280,7 +280,7 @@ def test_braces_step_through_the_faces_of_a_cube_map(tmp_path):
         await press(pilot, "}")
         await shows(app, pilot, "no faces or layers: this is not a cube map or an array")
 
-    in_assets(tmp_path, look, size=LARGE)
+    in_assets(tmp_path, script, size=LARGE)
 
 
 @pytest.mark.usefixtures("store")
@@ -290,7 +290,7 @@ def test_equals_sign_shows_the_committed_and_the_current_picture_together(tmp_pa
     commit(tmp_path, "textures/rock.png")
     Image.new("RGB", (16, 8), "blue").save(tmp_path / "textures" / "rock.png")
 
-    async def look(app, pilot, pane, _session):
+    async def script(app, pilot, pane, _session):
         await go(pilot, pane, "textures/rock.png")
         await shows(app, pilot, "PNG 16 × 8")
         await press(pilot, "=")
@@ -303,7 +303,7 @@ def test_equals_sign_shows_the_committed_and_the_current_picture_together(tmp_pa
         await press(pilot, "=")
         await shows(app, pilot, "no earlier version: Git has no earlier version of the source")
 
-    in_assets(tmp_path, look, size=LARGE)
+    in_assets(tmp_path, script, size=LARGE)
 
 
 @pytest.mark.usefixtures("store")
@@ -312,7 +312,7 @@ def test_equals_sign_shows_the_differences_of_a_text_and_leaves_why(tmp_path):
     commit(tmp_path, "scripts/door.lua")
     (tmp_path / "scripts" / "door.lua").write_text("local a = 2\n")
 
-    async def look(app, pilot, pane, _session):
+    async def script(app, pilot, pane, _session):
         await go(pilot, pane, "scripts/door.lua")
         await shows(app, pilot, "lua  1 line")
         for _ in range(2):
@@ -330,7 +330,7 @@ def test_equals_sign_shows_the_differences_of_a_text_and_leaves_why(tmp_path):
         await press(pilot, "x")
         await shows(app, pilot, "lua  1 line")
 
-    in_assets(tmp_path, look, size=LARGE)
+    in_assets(tmp_path, script, size=LARGE)
 
 
 @pytest.mark.usefixtures("store")
@@ -340,7 +340,7 @@ def test_equals_sign_leaves_why_of_a_picture(tmp_path):
     commit(tmp_path, "textures/rock.png")
     Image.new("RGB", (16, 8), "blue").save(tmp_path / "textures" / "rock.png")
 
-    async def look(app, pilot, pane, _session):
+    async def script(app, pilot, pane, _session):
         await go(pilot, pane, "textures/rock.png")
         await shows(app, pilot, "PNG 16 × 8")
         await press(pilot, "=")
@@ -354,4 +354,4 @@ def test_equals_sign_leaves_why_of_a_picture(tmp_path):
         await press(pilot, "x")
         await shows(app, pilot, "Preview  PNG 16 × 8")
 
-    in_assets(tmp_path, look, size=LARGE)
+    in_assets(tmp_path, script, size=LARGE)

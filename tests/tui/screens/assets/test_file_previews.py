@@ -37,12 +37,12 @@ def test_picture_preview_is_empty_until_decoded(tmp_path):
 def test_preview_of_a_damaged_picture_shows_the_reason_before_the_facts(tmp_path):
     Image.new("RGB", (64, 32)).save(tmp_path / "a.png")
 
-    told = lines(preview_of(str(tmp_path / "a.png")).with_picture("the file ends too early"))
+    preview_lines = lines(preview_of(str(tmp_path / "a.png")).with_picture("the file ends too early"))
 
-    assert told[0] == "Picture not shown: the file ends too early"
-    assert told[1].startswith("File    ")
-    assert told[2] == ""
-    assert told[3].startswith("00000")
+    assert preview_lines[0] == "Picture not shown: the file ends too early"
+    assert preview_lines[1].startswith("File    ")
+    assert preview_lines[2] == ""
+    assert preview_lines[3].startswith("00000")
 
 
 def test_preview_of_a_refused_picture_shows_the_reason_at_once(tmp_path):

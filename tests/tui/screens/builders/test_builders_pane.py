@@ -29,7 +29,7 @@ from aptui.tui.widgets.table import fit_columns, lay_out
 from tests.store.conftest import BUILDER, analysis_row, job_row, source_row
 from tests.tui.database import database
 from tui.fake_panes import FakeSession
-from tui.shell_room import LARGE, in_shell, lines, text, until
+from tui.shell_harness import LARGE, in_shell, lines, text, until
 from tui.widget_zoo import PAYLOADS
 
 pytestmark = pytest.mark.real
@@ -135,7 +135,7 @@ def tree_names(pane) -> list[str]:
 
 
 def test_builders_are_listed_by_cost(tmp_path, store):
-    async def look(app, pilot, _session, pane):
+    async def script(app, pilot, _session, pane):
         assert names(pane)[:2] == ["Image", "upper"]
         assert len(names(pane)) == 3
         row = next(line for line in lines(app) if line.startswith("▌Image")).split()
@@ -143,7 +143,7 @@ def test_builders_are_listed_by_cost(tmp_path, store):
         assert row[-3:-1] == ["3.21", "s"]
         assert set(row[-1]) <= {"━", "╸"}  # the builder's share of all time
 
-    visit(tmp_path, look)
+    visit(tmp_path, script)
 
 
 def test_builder_list_shows_reading_before_its_first_read(tmp_path, store, monkeypatch):
@@ -151,7 +151,7 @@ def test_builder_list_shows_reading_before_its_first_read(tmp_path, store, monke
     find = builder_facts.find
     monkeypatch.setattr(reading, "find", lambda places: may_read.wait(20) and find(places))
 
-    async def look(app, pilot, _session):
+    async def script(app, pilot, _session):
         await pilot.press("5", "m")
         await until(pilot, lambda: "reading the builders" in text(app) and "reading its metrics" in text(app))
         assert "this builder has not run" not in text(app)
@@ -164,7 +164,7 @@ def test_builder_list_shows_reading_before_its_first_read(tmp_path, store, monke
         app.all_builders = None
 
     try:
-        in_shell(tmp_path, look, size=LARGE, panes=HERE, before=before, session=FakeSession(tmp_path / "cache"))
+        in_shell(tmp_path, script, size=LARGE, panes=HERE, before=before, session=FakeSession(tmp_path / "cache"))
     finally:
         may_read.set()
 
@@ -175,7 +175,7 @@ def test_filter_typed_before_the_first_read_applies_to_the_first_rows(tmp_path, 
     monkeypatch.setattr(reading, "find", lambda places: may_read.wait(20) and find(places))
     copied = []
 
-    async def look(app, pilot, _session):
+    async def script(app, pilot, _session):
         app.copy_text = lambda words, **_: copied.append(words)
         await pilot.press("5")
         await until(pilot, lambda: "reading the builders" in text(app))
@@ -195,7 +195,7 @@ def test_filter_typed_before_the_first_read_applies_to_the_first_rows(tmp_path, 
         app.config = config_of(tmp_path, IMAGES, UPPER)
 
     try:
-        in_shell(tmp_path, look, size=LARGE, panes=HERE, before=before, session=FakeSession(tmp_path / "cache"))
+        in_shell(tmp_path, script, size=LARGE, panes=HERE, before=before, session=FakeSession(tmp_path / "cache"))
     finally:
         may_read.set()
     assert copied == ["*.up\tglob\taptui.yaml:9:3"]
@@ -224,7 +224,7 @@ def test_builder_names_patterns_and_platforms_are_not_cut_if_they_fit(tmp_path, 
     patterns = ("stone/*.png", "textures/*.tga")
     long = structs.replace(UPPER, uuid=b"L" * 16, name=name, patterns=tuple(glob(each) for each in patterns))
 
-    async def look(app, pilot, _session, _pane):
+    async def script(app, pilot, _session, _pane):
         await until(pilot, lambda: name in text(app) and ", ".join(patterns) in text(app))
 
     async def open_narrow_metrics(app, pilot, _session, _pane):
@@ -234,12 +234,12 @@ def test_builder_names_patterns_and_platforms_are_not_cut_if_they_fit(tmp_path, 
         assert "rock_3.png  pc Mips" in shown, "a column that is cut is followed by one blank"
 
     async def open_metrics(app, pilot, session, pane):
-        await look(app, pilot, session, pane)
+        await script(app, pilot, session, pane)
         await pilot.press("m", "m")
         await until(pilot, lambda: "pc Mips of all levels" in text(app))
 
     visit(tmp_path, open_narrow_metrics, size=(80, 24), builders=(IMAGES, long))
-    visit(tmp_path, look, size=(200, 60), builders=(IMAGES, long))
+    visit(tmp_path, script, size=(200, 60), builders=(IMAGES, long))
     visit(tmp_path, open_metrics, size=(160, 40), builders=(IMAGES, long))
 
 
@@ -256,7 +256,7 @@ def test_metrics_table_drops_averages_and_bars_before_it_cuts_names():
 def test_builder_list_gets_the_lines_that_few_patterns_leave_free(tmp_path, store):
     many = [replace(UPPER, uuid=bytes([at]) * 16, name=f"upper{at}") for at in range(16)]
 
-    async def look(_app, pilot, _session, pane):
+    async def script(_app, pilot, _session, pane):
         await until(pilot, lambda: pane.widgets.list.size.height >= 14)
         before = pane.widgets.list.size.height
         await pilot.press("m")
@@ -264,7 +264,7 @@ def test_builder_list_gets_the_lines_that_few_patterns_leave_free(tmp_path, stor
         await pilot.press("p", "j", "j")
         await until(pilot, lambda: pane.widgets.list.size.height == before)
 
-    visit(tmp_path, look, size=(80, 24), builders=many)
+    visit(tmp_path, script, size=(80, 24), builders=many)
 
 
 def test_cursor_in_the_builder_list_selects_patterns_details_and_metrics(tmp_path, store):
@@ -383,11 +383,11 @@ def test_chosen_order_of_the_builder_list_is_remembered(tmp_path, store):
         await pilot.click("#builders-list", offset=(4, 0))
         await until(pilot, lambda: names(pane)[-1] == "Image")
 
-    async def look(_app, pilot, _session, pane):
+    async def script(_app, pilot, _session, pane):
         assert names(pane)[-1] == "Image"
 
     visit(tmp_path, sort)
-    visit(tmp_path, look)
+    visit(tmp_path, script)
 
 
 def test_keys_show_the_jobs_of_the_builder_or_of_the_selected_metric(tmp_path, store):
@@ -465,41 +465,41 @@ def test_broken_builder_shows_the_reason_of_its_failure(tmp_path, store):
 def test_builders_of_the_configuration_get_details_from_their_code(tmp_path, store):
     bare = Builder(BUILDER, "Image", BuilderKind.PYTHON, origin="entry:image")
 
-    async def look(app, pilot, _session, _pane):
+    async def script(app, pilot, _session, _pane):
         await until(pilot, lambda: "*.png" in text(app))
         await until(pilot, lambda: "aptui.builders.image_builder" in text(app))
 
-    visit(tmp_path, look, builders=(bare,), complete=lambda: (IMAGES,))
+    visit(tmp_path, script, builders=(bare,), complete=lambda: (IMAGES,))
 
 
 def test_error_of_completing_builders_is_reported_and_other_facts_are_shown(tmp_path, store):
     def complete():
         raise UserError("the builder cannot be loaded: [/oops]")
 
-    async def look(app, pilot, _session, pane):
+    async def script(app, pilot, _session, pane):
         await until(pilot, lambda: "cannot be loaded: [/oops]" in text(app))
         await until(pilot, lambda: "Image" in names(pane))
 
-    visit(tmp_path, look, complete=complete)
+    visit(tmp_path, script, complete=complete)
 
 
 def test_builders_of_the_database_are_shown_without_a_configuration(tmp_path, store):
-    async def look(app, pilot, _session, pane):
+    async def script(app, pilot, _session, pane):
         assert len(names(pane)) == 3
         await until(pilot, lambda: "this builder is only in the database" in text(app))
         await pilot.press("d")
         await until(pilot, lambda: "only the asset database" in text(app))
 
-    visit(tmp_path, look, has_config=False)
+    visit(tmp_path, script, has_config=False)
 
 
 def test_builders_of_the_configuration_are_shown_without_a_database(tmp_path):
-    async def look(app, pilot, _session, pane):
+    async def script(app, pilot, _session, pane):
         assert names(pane) == ["Image", "upper"]
         await pilot.press("m")
         await until(pilot, lambda: "this builder has not run yet" in text(app))
 
-    visit(tmp_path, look)
+    visit(tmp_path, script)
 
 
 def test_builders_screen_handles_the_keys_for_copying_zoom_and_going_back(tmp_path, store):
@@ -570,7 +570,7 @@ def test_version_in_the_builder_list_has_no_packages(version, shown):
 
 
 @pytest.mark.parametrize(
-    ("limit_s", "said"), [(45, "45 s"), (0.5, "0.5 s"), (120, "2m"), (150, "2m 30s"), (3600, "1h"), (5400, "1h 30m")]
+    ("limit_s", "duration_text"), [(45, "45 s"), (0.5, "0.5 s"), (120, "2m"), (150, "2m 30s"), (3600, "1h"), (5400, "1h 30m")]
 )
-def test_time_limits_of_a_builder_are_formatted_as_durations(limit_s, said):
-    assert builder_facts._limit(limit_s) == said
+def test_time_limits_of_a_builder_are_formatted_as_durations(limit_s, duration_text):
+    assert builder_facts._limit(limit_s) == duration_text

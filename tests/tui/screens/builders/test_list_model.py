@@ -16,7 +16,7 @@ from aptui.shared.health import Health
 from aptui.store.queries.metrics import BuilderSpent, Spent
 from aptui.tui.screens.builders import builder_facts
 from aptui.tui.screens.builders.builder_facts import FoundBuilders, KnownBuilder
-from tui.shell_room import until
+from tui.shell_harness import until
 
 from .test_builders_pane import _own_homes, visit  # noqa: F401  # the fixture is used by being there
 

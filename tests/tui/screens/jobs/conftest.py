@@ -1,3 +1,3 @@
 """Fixtures for tests of the Jobs screen."""
 
-from .jobs_pane_room import _own_homes  # noqa: F401
+from .jobs_pane_harness import _own_homes  # noqa: F401

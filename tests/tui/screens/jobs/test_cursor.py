@@ -8,7 +8,7 @@ from aptui.store.joblog import JobLogLine
 from aptui.tui.screens.jobs.event_log import LogCursor
 
 TALLY = JobLogLine(1, "aptui", "0 errors, 0 warnings", 0)
-SAID = JobLogLine(1, "Builder", "made it", 0)
+LINE = JobLogLine(1, "Builder", "made it", 0)
 
 
 class FakePane:
@@ -35,7 +35,7 @@ def test_log_cursor_starts_on_the_first_error_or_else_on_the_last_line(has_error
     pane = FakePane(has_error=has_error)
     cursor = LogCursor(lambda: pane)
 
-    cursor.go_to_main_line(SimpleNamespace(records=(SAID, TALLY), running_key=running_key))
+    cursor.go_to_main_line(SimpleNamespace(records=(LINE, TALLY), running_key=running_key))
 
     assert pane.moves == moves
 

@@ -14,10 +14,10 @@ from aptui.tui.screens.jobs.jobs_table import Causes
 from aptui.tui.screens.jobs.selection import CursorGoal, LastVisit
 from tests.store.conftest import job_row, source_row
 from tests.store.queries.test_session_history import run_row, session_row
-from tests.tui.jobs_room import NOW_MS, fill, in_jobs, notice
-from tests.tui.shell_room import LARGE, SMALL, until
+from tests.tui.jobs_harness import NOW_MS, fill, in_jobs, notice
+from tests.tui.shell_harness import LARGE, SMALL, until
 
-from .jobs_pane_room import sees
+from .jobs_pane_harness import sees
 
 FAILED = {"state": "failed", "status": 2, "errors": 1, "error": "broken", "last_log": ""}
 
@@ -89,9 +89,9 @@ def test_cursor_is_placed_on_the_first_row_only_once(screen):
     assert screen.done == ["first"]
 
 
-@pytest.mark.parametrize(("kept", "done"), [(2, []), (3, ["first"]), (None, [])])
-def test_cursor_goes_to_the_first_hit_if_the_filter_hides_its_row(screen, kept, done):
-    screen.goal.keep_row(kept)
+@pytest.mark.parametrize(("passing", "done"), [(2, []), (3, ["first"]), (None, [])])
+def test_cursor_goes_to_the_first_hit_if_the_filter_hides_its_row(screen, passing, done):
+    screen.goal.keep_row(passing)
     screen.store.is_busy = True
     screen.goal.apply()
     assert not screen.done
@@ -118,7 +118,7 @@ def test_changed_failures_since_the_last_visit_are_counted_and_listed(tmp_path, 
         store.put(put_run=[run_row(2, 11, outcome=1, completed_ms=NOW_MS - 2000)])
         store.put(put_session=[session_row(NOW_MS - 3000, NOW_MS - 1000, commit="b" * 40)])
 
-    async def look(app, pilot, pane):
+    async def script(app, pilot, pane):
         await sees(
             pilot, app, "1 newly failed since bbbbbbb (Bea), 1 fixed", "type ':news' to see what changed since your last visit"
         )
@@ -132,7 +132,7 @@ def test_changed_failures_since_the_last_visit_are_counted_and_listed(tmp_path, 
         await until(pilot, lambda: pane.table.cursor_key == 2 and not app.switcher.sheet)
         pane.deactivate()
 
-    app = in_jobs(tmp_path, look, memory=memory, filler=filler)
+    app = in_jobs(tmp_path, script, memory=memory, filler=filler)
     assert app.memory.get("jobs.failed", []) == [1, 2]
     assert app.memory.get("jobs.left_ms", 0) >= NOW_MS
 
@@ -142,7 +142,7 @@ def test_job_that_runs_again_counts_as_fixed_only_after_it_succeeded(tmp_path):
     memory.put("jobs.failed", [1, 2, 3, 4])  # Job 4 is pending.
     memory.put("jobs.left_ms", NOW_MS - 90_000)
 
-    async def look(app, pilot, pane):
+    async def script(app, pilot, pane):
         await pilot.press(*":news", "enter")
         await sees(pilot, app, "the news appear when the scan has ended and failed jobs have run again")
         pane.deactivate()
@@ -153,17 +153,17 @@ def test_job_that_runs_again_counts_as_fixed_only_after_it_succeeded(tmp_path):
         await pilot.press(*":news", "enter")
         await sees(pilot, app, "Fixed (1)", "textures/sand.png")
 
-    in_jobs(tmp_path, look, memory=memory)
+    in_jobs(tmp_path, script, memory=memory)
 
 
 class Visit:
-    """A visit during which job 1, which had failed at the last visit, has the status `status`; `said` has what is shown."""
+    """A visit during which job 1, which had failed at the last visit, has the status `status`; `messages` has the shown texts."""
 
     def __init__(self, tmp_path, *, left_ms=NOW_MS - 90_000):
         memory = UiMemory(tmp_path / "project.json")
         memory.put("jobs.failed", [1])
         memory.put("jobs.left_ms", left_ms)
-        self.status, self.said = "failed", []
+        self.status, self.messages = "failed", []
         self.failed_too: set[int] = set()
         self.memory = memory
         self.session = SimpleNamespace(
@@ -171,8 +171,9 @@ class Visit:
         )
         shell = SimpleNamespace(
             memory=memory, session=self.session, config=None, can_ask=True, app=SimpleNamespace(size=SimpleNamespace(width=80)),
-            set_news=self.said.append, show_toast=lambda text, **_: self.said.append(text), in_ui=lambda do, *args: do(*args),
-            sheets=SimpleNamespace(show_news=lambda lines: self.said.append(lines[1][0].text.strip())),
+            set_news=self.messages.append, show_toast=lambda text, **_: self.messages.append(text),
+            in_ui=lambda do, *args: do(*args),
+            sheets=SimpleNamespace(show_news=lambda lines: self.messages.append(lines[1][0].text.strip())),
         )  # fmt: skip
         store = SimpleNamespace(
             is_loaded=True,
@@ -208,12 +209,12 @@ def test_changes_since_the_last_visit_are_shown_after_scan_and_analyses(tmp_path
     visit.session.state = SessionState.ATTACHED
     visit.session.latest_progress = Progress(1, 9, 0, 0, 1, 0, 0, 0, is_scanning=False)
     visit.last.compare()
-    assert not visit.said
+    assert not visit.messages
 
     visit.status = "completed"
     visit.last.compare()
 
-    assert visit.said[0] == "1 fixed"
+    assert visit.messages[0] == "1 fixed"
 
 
 @pytest.mark.usefixtures("at_once")
@@ -222,13 +223,13 @@ def test_paused_queue_does_not_delay_the_changes_since_the_last_visit(tmp_path):
     visit.status = "pending"
     visit.last.compare()
     visit.last.keep()
-    assert (visit.said, visit.memory.get("jobs.left_ms", 0)) == ([], NOW_MS - 90_000)
+    assert (visit.messages, visit.memory.get("jobs.left_ms", 0)) == ([], NOW_MS - 90_000)
     visit.session.latest_health = SimpleNamespace(is_paused=True)
     visit.failed_too = {2}
     visit.last.compare()
     visit.last.keep()
 
-    assert visit.said[0] == "1 newly failed"
+    assert visit.messages[0] == "1 newly failed"
     assert visit.memory.get("jobs.left_ms", 0) == NOW_MS
     assert visit.memory.get("jobs.failed", []) == [1, 2]  # job 1 has not run since its failure
 
@@ -238,11 +239,11 @@ def test_job_that_was_cancelled_is_not_reported_as_fixed(tmp_path):
     visit = Visit(tmp_path)
     visit.status = "cancelled"
     visit.last.compare()
-    assert not visit.said
+    assert not visit.messages
 
     visit.last.show()
 
-    assert visit.said == ["", "no job failed or was fixed since your last visit"]
+    assert visit.messages == ["", "no job failed or was fixed since your last visit"]
 
 
 def test_sheet_of_changes_of_a_first_visit_does_not_claim_that_no_job_failed(tmp_path):
@@ -250,7 +251,7 @@ def test_sheet_of_changes_of_a_first_visit_does_not_claim_that_no_job_failed(tmp
     visit.last.compare()
     visit.last.show()
 
-    assert visit.said == ["", "this is your first visit; your next visit will have news"]
+    assert visit.messages == ["", "this is your first visit; your next visit will have news"]
 
 
 def test_list_of_causes_keeps_its_times_while_more_jobs_fail(monkeypatch):
@@ -314,9 +315,9 @@ def test_log_head_and_causes_name_the_commit_since_which_a_job_has_failed(tmp_pa
         store.put(put_run=[run_row(1, 2, outcome=1, completed_ms=NOW_MS - 7_300_000)])
         store.put(put_session=[session_row(NOW_MS - 7_400_000, NOW_MS - 7_000_000, commit="b" * 40)])
 
-    async def look(app, pilot):
+    async def script(app, pilot):
         await sees(pilot, app, words)
         await pilot.press("f")
         await sees(pilot, app, "Failing since", "  bbbbbbb (Bea Smith)", "quests/")
 
-    in_jobs(tmp_path, lambda app, pilot, _pane: look(app, pilot), filler=filler, size=size)
+    in_jobs(tmp_path, lambda app, pilot, _pane: script(app, pilot), filler=filler, size=size)

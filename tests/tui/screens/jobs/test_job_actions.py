@@ -18,10 +18,10 @@ from aptui.tui.frame import terminal_control
 from aptui.tui.pane import PANES
 from aptui.tui.widgets.menu import Menu
 from tests.tui.fake_panes import PROBES
-from tests.tui.jobs_room import LOG, in_jobs, notice
-from tests.tui.shell_room import lines, text, until
+from tests.tui.jobs_harness import LOG, in_jobs, notice
+from tests.tui.shell_harness import lines, text, until
 
-from .jobs_pane_room import on_jobs, papers_of, sees
+from .jobs_pane_harness import details_of, on_jobs, sees
 
 pytestmark = pytest.mark.real
 
@@ -54,7 +54,7 @@ async def test_marked_jobs_can_be_run_again_or_cancelled_or_run_next(app, pilot,
 async def test_cancelled_jobs_are_no_longer_shown_as_running(app, pilot, pane):
     for job_id in (3, 4):  # Job 3 is running and job 4 is pending.
         pane.table.move_to_key(job_id)
-        await papers_of(pilot, pane, job_id)
+        await details_of(pilot, pane, job_id)
         app.session.say(notice(job_id, "processing" if job_id == 3 else "pending"), 2 * job_id)
         await until(pilot, lambda job_id=job_id: pane.store.info(job_id).status in ("processing", "pending"))
         await until(pilot, lambda: not pane.resting.has_just_flipped)
@@ -205,7 +205,7 @@ def test_log_source_and_folder_of_a_job_open_in_other_programs(tmp_path, monkeyp
 
         monkeypatch.setattr(terminal_control, "lend", lambda _host, command, folder=None, note="": run(command, folder))
         source, log = str(tmp_path / "cache/textures/rock_01.png"), str(tmp_path / "logs/JobLogs/rock-9.log")
-        await papers_of(pilot, pane, 1)
+        await details_of(pilot, pane, 1)
         await pilot.press("o")
         await pilot.press("O")
         await until(pilot, lambda: len(ran) == 2)
@@ -228,7 +228,7 @@ def test_log_source_and_folder_of_a_job_open_in_other_programs(tmp_path, monkeyp
 
 def test_job_rows_are_copied_in_each_offered_form(tmp_path):
     async def copy(app, pilot, pane):
-        await papers_of(pilot, pane, 1)
+        await details_of(pilot, pane, 1)
         await pilot.press("y", "enter")  # Two keys copy the first error.
         assert app.copied.pop()[0].endswith("IDAT chunk\n[Chunk] = IDAT\n[Offset] = 0x0012F3A0\n[Trace] = png.py(212): decode")
         for key in "ypuctrb":
@@ -259,7 +259,7 @@ def test_job_rows_are_copied_in_each_offered_form(tmp_path):
 @on_jobs()
 async def test_log_line_is_copied_in_each_offered_form(app, pilot, pane):
     await pilot.press("enter")
-    await papers_of(pilot, pane, 1)
+    await details_of(pilot, pane, 1)
     for key in "ydab":
         await pilot.press("y", key)
     line, with_details, everything, report = (words for words, _ in app.copied)

@@ -22,25 +22,25 @@ from aptui.tui.screens.jobs.log_lines import LogColumns, search
 from aptui.tui.widgets.log_sources import LogPaneLine, MemoryLines
 from tests.store.conftest import job_row, source_row
 from tests.tui.database import database
-from tests.tui.jobs_room import NOW_MS, Session
-from tests.tui.shell_room import in_shell, text, until
+from tests.tui.jobs_harness import NOW_MS, Session
+from tests.tui.shell_harness import in_shell, text, until
 
-from .jobs_pane_room import INFO, on_jobs, papers_of, sees
+from .jobs_pane_harness import INFO, details_of, on_jobs, sees
 
 pytestmark = pytest.mark.real
 
 
 def test_exit_code_of_a_command_does_not_repeat_its_error_message():
-    said = ("no dialogue", "command exited with status 3: no dialogue", "command exited with status 3: other")
+    shown = ("no dialogue", "command exited with status 3: no dialogue", "command exited with status 3: other")
 
-    drawn = [line.text for line in draw_records(joblog.JobLogLine(LogLevel.ERROR, "", text, 0) for text in said)]
+    drawn = [line.text for line in draw_records(joblog.JobLogLine(LogLevel.ERROR, "", text, 0) for text in shown)]
 
     assert drawn == ["no dialogue", "exit status 3", "command exited with status 3: other"]
 
 
 @on_jobs()
 async def test_running_job_shows_facts_of_its_previous_run_as_last_run(app, pilot, pane):
-    await papers_of(pilot, pane, 1)
+    await details_of(pilot, pane, 1)
     job_details = pane.event_log.job_details
     ended = texts.job_facts(job_details)
     infos = {status: replace(job_details.info, status=status, reason="asked for") for status in ("processing", "pending")}
@@ -77,9 +77,9 @@ def test_why_sheet_has_two_blanks_behind_the_longest_kind_of_input():
 async def test_why_sheet_wraps_long_lines(app, pilot):
     await pilot.press("x")
     await until(pilot, lambda: "Inputs of the last" in text(app))
-    said = " ".join(text(app).split())
-    assert "its last run failed; it ran because: the source changed" in said
-    assert "IDAT chunk is broken" in said
+    shown = " ".join(text(app).split())
+    assert "its last run failed; it ran because: the source changed" in shown
+    assert "IDAT chunk is broken" in shown
 
 
 def test_only_the_last_of_many_requested_jobs_is_read(tmp_path):
@@ -156,12 +156,12 @@ def test_unreadable_database_is_reported_in_place_of_rows(tmp_path: Path):
     with database(cache) as made, closing(sqlite3.connect(made.path)) as connection, connection:
         connection.execute("UPDATE aptui_state SET value = '1' WHERE key = ?", (VERSION_KEY,))
 
-    async def look(app, pilot, _session):
+    async def script(app, pilot, _session):
         await until(pilot, lambda: "was written by an older aptui" in " ".join(text(app).split()))
         await until(pilot, lambda: "moves it aside and rebuilds it" in " ".join(text(app).split()))
         assert "reading the jobs" not in text(app)
 
-    in_shell(tmp_path, look, panes=[PANES[0]], session=Session(cache))
+    in_shell(tmp_path, script, panes=[PANES[0]], session=Session(cache))
 
 
 def test_refused_job_shows_its_reason_only_once():

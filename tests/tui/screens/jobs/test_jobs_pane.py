@@ -8,17 +8,17 @@ import pytest
 
 from aptui.store import joblog
 from tests.store.conftest import job_row
-from tests.tui.jobs_room import LOG, NOW_MS, fill, in_jobs, notice
-from tests.tui.shell_room import SMALL, layouts_of, lines, text, until
+from tests.tui.jobs_harness import LOG, NOW_MS, fill, in_jobs, notice
+from tests.tui.shell_harness import SMALL, layouts_of, lines, text, until
 
-from .jobs_pane_room import on_jobs, papers_of, sees, settled
+from .jobs_pane_harness import details_of, on_jobs, sees, settled
 
 pytestmark = pytest.mark.real
 
 
 @on_jobs()
 async def test_jobs_screen_shows_the_log_and_the_details_of_the_first_error(app, pilot, pane):
-    await papers_of(pilot, pane, 1)
+    await details_of(pilot, pane, 1)
     await sees(
         pilot,
         app,
@@ -34,14 +34,14 @@ async def test_jobs_screen_shows_the_log_and_the_details_of_the_first_error(app,
     await until(pilot, lambda: app.focused is pane.table)
 
     await pilot.press("j", "j", "j")  # The cursor moves past the other failed job and the failed analysis.
-    await papers_of(pilot, pane, 3)
+    await details_of(pilot, pane, 3)
     await sees(pilot, app, "sand is warm")
     await until(pilot, lambda: "Heat" in text(app))  # the log has no error, so the cursor is on its first warning
 
 
 @on_jobs()
 async def test_log_line_without_details_shows_facts_about_the_job(app, pilot, pane):
-    await papers_of(pilot, pane, 1)
+    await details_of(pilot, pane, 1)
     await sees(pilot, app, "── Details of this line ──", "Offset  0x0012F3A0")
     await pilot.press("tab", "g")
     await sees(pilot, app, "── About this job ──", "Ran because  the source changed", "Error        IDAT chunk is broken")
@@ -115,15 +115,15 @@ def test_jobs_screen_is_usable_at_any_size(tmp_path, size):
 
 @on_jobs()
 async def test_brace_keys_step_through_the_runs_of_a_job(app, pilot, pane):
-    await papers_of(pilot, pane, 1, 9)
+    await details_of(pilot, pane, 1, 9)
     await pilot.press("left_curly_bracket")
-    await papers_of(pilot, pane, 1, 7)
+    await details_of(pilot, pane, 1, 7)
     await sees(pilot, app, "run 2 of 2")
     await sees(pilot, app, "the run before")
     await pilot.press("left_curly_bracket")
     await until(pilot, lambda: "there is no earlier stored run" in text(app))
     await pilot.press("right_curly_bracket")
-    await papers_of(pilot, pane, 1, 9)
+    await details_of(pilot, pane, 1, 9)
 
 
 @on_jobs()
@@ -141,7 +141,7 @@ async def test_empty_details_have_no_title(app, pilot, pane):
 async def test_event_log_can_be_searched_and_filtered_by_level(app, pilot, pane):
     log = pane.event_log
     await pilot.press("enter")
-    await papers_of(pilot, pane, 1)
+    await details_of(pilot, pane, 1)
     await pilot.press("slash", *"open|giving")
     await until(pilot, lambda: "2 hits" in text(app))
     await pilot.press("enter", "n")
@@ -165,7 +165,7 @@ async def test_event_log_can_be_searched_and_filtered_by_level(app, pilot, pane)
 def test_log_is_read_again_after_a_run_even_before_the_new_row_is_stored(tmp_path):
     async def run(app, pilot, pane):
         pane.table.move_to_key(3)
-        await papers_of(pilot, pane, 3)
+        await details_of(pilot, pane, 3)
         app.session.say(notice(3, "processing"), 2)
         await until(pilot, lambda: "▶ processing" in text(app) and "▶ running" in text(app))
         assert pane.table.cursor_key == 3
@@ -199,11 +199,11 @@ async def test_lost_engine_ends_the_running_state_of_jobs_on_the_screen(app, pil
 
 @on_jobs()
 async def test_cursor_moves_and_notices_cause_no_layout_of_the_screen(app, pilot, pane):
-    await papers_of(pilot, pane, pane.table.cursor_key)
+    await details_of(pilot, pane, pane.table.cursor_key)
     await pilot.pause(0.3)
     layouts = layouts_of(app)
     await pilot.press("j", "j", "k")
-    await papers_of(pilot, pane, pane.table.cursor_key)
+    await details_of(pilot, pane, pane.table.cursor_key)
     app.session.say(notice(3, "processing"), 2)
     await until(pilot, lambda: "▶ processing" in text(app))
     app.session.say(notice(3, "failed"), 3)
@@ -231,7 +231,7 @@ async def test_durations_are_updated_only_while_jobs_run(app, pilot, pane):
 @on_jobs()
 async def test_untrusted_text_is_shown_without_escape_sequences_and_markup(app, pilot, pane):
     pane.table.move_to_key(6)
-    await papers_of(pilot, pane, 6)
+    await details_of(pilot, pane, 6)
     await pilot.press("x")
     await until(pilot, lambda: "it last ran because" in text(app))
     assert "\x1b" not in text(app)
@@ -241,10 +241,10 @@ async def test_untrusted_text_is_shown_without_escape_sequences_and_markup(app, 
     assert "\x1b" not in text(app)
     await pilot.press("escape")
     pane.table.move_to_key(1)
-    await papers_of(pilot, pane, 1)
+    await details_of(pilot, pane, 1)
     await sees(pilot, app, "[/oops] [red]x[/red]")
     pane.table.move_to_key(5)
-    await papers_of(pilot, pane, 5)
+    await details_of(pilot, pane, 5)
     await sees(pilot, app, "textures/bad\\xe9name.png · linux")
     assert "\x1b" not in text(app)
     assert "EVIL" not in text(app)

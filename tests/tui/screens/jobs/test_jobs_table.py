@@ -8,10 +8,10 @@ from aptui.tui.preferences.state import UiMemory
 from aptui.tui.screens.jobs.jobs_table import USUAL, choose_columns
 from aptui.tui.widgets.menu import Menu
 from aptui.tui.widgets.table import lay_out
-from tests.tui.jobs_room import in_jobs
-from tests.tui.shell_room import SMALL, lines, text, until
+from tests.tui.jobs_harness import in_jobs
+from tests.tui.shell_harness import SMALL, lines, text, until
 
-from .jobs_pane_room import INFO, many, on_jobs, sees, settled, sources, typed
+from .jobs_pane_harness import INFO, many, on_jobs, sees, settled, sources, typed
 
 pytestmark = pytest.mark.real
 
@@ -60,13 +60,13 @@ def test_columns_that_the_user_added_are_dropped_last():
 
 
 def test_narrow_table_without_failures_drops_reasons_before_durations():
-    def kept(width: int) -> set[str]:
+    def columns_at(width: int) -> set[str]:
         columns = choose_columns(USUAL, has_failed=False, alike={"platform"}, needs={"source": 24, "reason": 14})
         return {column.id for column, _ in lay_out(columns, width)}
 
-    assert "duration" in kept(78)
-    assert "reason" not in kept(78)
-    assert {"duration", "reason"} <= kept(110)
+    assert "duration" in columns_at(78)
+    assert "reason" not in columns_at(78)
+    assert {"duration", "reason"} <= columns_at(110)
 
 
 @on_jobs()

@@ -10,10 +10,10 @@ from aptui.tui.data.source_lines import is_source_key
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.words import moment_text
 from tests.store.conftest import job_row
-from tests.tui.jobs_room import NOW_MS, fill, in_jobs, notice
-from tests.tui.shell_room import until
+from tests.tui.jobs_harness import NOW_MS, fill, in_jobs, notice
+from tests.tui.shell_harness import until
 
-from .jobs_pane_room import on_jobs, papers_of, sees, settled, sources, typed
+from .jobs_pane_harness import details_of, on_jobs, sees, settled, sources, typed
 
 pytestmark = pytest.mark.real
 ROCK, SAND = "textures/rock_01.png", "textures/sand.png"
@@ -62,7 +62,7 @@ async def test_arrows_show_and_hide_the_jobs_of_a_source(app, pilot, pane):
         ["✗ failed", f"▾ {ROCK}", "2 of 2"], ["✗ failed", "    Image Compile", "linux"], ["✗ failed", "    Image", "pc"],
     ]  # fmt: skip
     await pilot.press("j", "j")
-    await papers_of(pilot, pane, 2)
+    await details_of(pilot, pane, 2)
     await pilot.press("left")
     assert (pane.store.row_count(), pane.table.cursor, pane.selection.key) == (6, 0, 2)
     await pilot.click(pane.table, offset=(17, 1))
@@ -75,7 +75,7 @@ async def test_arrows_show_and_hide_the_jobs_of_a_source(app, pilot, pane):
 async def test_going_to_a_job_expands_the_line_of_its_source(app, pilot, pane):
     pane.reveal("#2")
     await until(pilot, lambda: pane.table.cursor_key == 2)
-    await papers_of(pilot, pane, 2)
+    await details_of(pilot, pane, 2)
     assert status(pane)[1] == f"▾ {ROCK}"
     pane.reveal("#3")
     await until(pilot, lambda: pane.table.cursor_key == 3)
@@ -96,7 +96,7 @@ async def test_filter_shows_only_passing_jobs_of_a_source(app, pilot, pane):
 
 @on_two_platforms
 async def test_actions_and_copies_of_a_source_include_all_its_jobs(app, pilot, pane):
-    await papers_of(pilot, pane, 1)
+    await details_of(pilot, pane, 1)
     await pilot.press("r")
     await until(pilot, lambda: app.session.asked == [ReprocessJobs(job_ids=(1, 2))])
     await pilot.press("full_stop")
@@ -139,27 +139,27 @@ def three(store, log_dir) -> None:
 
 @on_jobs(platforms=("linux", "pc"), filler=three)
 async def test_log_stays_on_its_job_until_another_job_of_the_source_is_worse(app, pilot, pane):
-    def tell(job_id: int, word: str, **changes: object) -> None:
+    def report(job_id: int, word: str, **changes: object) -> None:
         pane.store.apply(Batch(jobs=(JobNews(notice(job_id, word, **changes), is_later=True, received_ms=NOW_MS),)))
         app.wake()
 
     pane.reveal("sand")
-    await papers_of(pilot, pane, 3)  # the log of job 3 has a warning
+    await details_of(pilot, pane, 3)  # the log of job 3 has a warning
     assert status(pane) == ["! 1 warning", f"▸ {SAND}", "1 of 3 jobs"]
     assert [pane.store.cell(0, column).text for column in ("key", "number")] == ["3 keys", ""]
-    tell(3, "processing", warnings=1)
-    tell(21, "processing", platform="pc")
+    report(3, "processing", warnings=1)
+    report(21, "processing", platform="pc")
     await until(pilot, lambda: status(pane)[::2] == ["▶ processing", "2 of 3 jobs"])
-    tell(3, "completed")
+    report(3, "completed")
     await until(pilot, lambda: status(pane)[::2] == ["▶ processing", "1 of 3 jobs"])
-    await papers_of(pilot, pane, 3)
+    await details_of(pilot, pane, 3)
     assert pane.selection.key == 3
-    tell(21, "pending", platform="pc")
+    report(21, "pending", platform="pc")
     await until(pilot, lambda: status(pane)[::2] == ["· pending", "1 of 3 jobs"])
     assert pane.store.cell(0, "completed").text == moment_text(NOW_MS, NOW_MS)
     assert pane.store.cell(0, "duration").text == "1.50 s"
-    tell(21, "failed", platform="pc", error="boom", errors=1)
-    await papers_of(pilot, pane, 21)
+    report(21, "failed", platform="pc", error="boom", errors=1)
+    await details_of(pilot, pane, 21)
     assert pane.store.cell(0, "reason").text == "boom"
     assert is_source_key(pane.table.cursor_key)
 

@@ -17,9 +17,9 @@ from aptui.tui.screens.jobs.jobs_pane import RunningStrip
 from aptui.tui.screens.jobs.selection import Resting
 from aptui.tui.terminal import driver
 
-from ...jobs_room import NOW_MS, in_jobs, notice
-from ...shell_room import text, until
-from .jobs_pane_room import many, on_jobs
+from ...jobs_harness import NOW_MS, in_jobs, notice
+from ...shell_harness import text, until
+from .jobs_pane_harness import many, on_jobs
 
 
 class Clock:

@@ -17,10 +17,10 @@ from aptui.tui.frame import terminal_control
 from aptui.tui.screens.jobs.job_details import AGAIN_S, FIRST_S, RunningLog
 from aptui.tui.screens.jobs.jobs_pane import JobsPane
 from tests.store.conftest import job_row
-from tests.tui.jobs_room import NOW_MS, fill, in_jobs, notice
-from tests.tui.shell_room import lines, text, until
+from tests.tui.jobs_harness import NOW_MS, fill, in_jobs, notice
+from tests.tui.shell_harness import lines, text, until
 
-from .jobs_pane_room import on_jobs
+from .jobs_pane_harness import on_jobs
 
 RUN = 77
 
@@ -33,7 +33,7 @@ class Runs:
     """An engine that reports the lines that a run has logged so far."""
 
     def __init__(self, app, job_id: int = 3) -> None:
-        self.said: tuple[str, ...] = ()
+        self.logged: tuple[str, ...] = ()
         self.asked: list[ReadRunLog] = []
         self._job_id, self._ask = job_id, app.session.ask
         app.session.ask = self.ask
@@ -46,9 +46,9 @@ class Runs:
         if verb.job_id != self._job_id:
             answer.set_result({"run_key": 0, "stamp": -1, "records": []})
         else:
-            stamp = len(self.said)
+            stamp = len(self.logged)
             is_known = (verb.run_key, verb.seen) == (RUN, stamp)
-            answer.set_result({"run_key": RUN, "stamp": stamp, "records": None if is_known else records(*self.said)})
+            answer.set_result({"run_key": RUN, "stamp": stamp, "records": None if is_known else records(*self.logged)})
         return answer
 
 
@@ -66,7 +66,7 @@ async def at_work(app, pilot, pane) -> Runs:
     """Select a job whose run begins and logs one line."""
     runs = Runs(app)
     await select(pilot, pane, 3)
-    runs.said = ("one",)
+    runs.logged = ("one",)
     app.session.say(notice(3, "processing"), 2)
     await until(pilot, lambda: "image  one" in text(app))
     return runs
@@ -74,8 +74,8 @@ async def at_work(app, pilot, pane) -> Runs:
 
 async def end_run(pilot, app, pane, log_dir, *texts: str) -> None:
     """End the run of job 3 with these lines in its log, and wait until the screen shows them."""
-    said = [LogRecord(LogLevel.INFO, "image", text, NOW_MS) for text in texts]
-    joblog.write(log_dir / "JobLogs/sand-2.log", said, 0, 0)
+    log_records = [LogRecord(LogLevel.INFO, "image", text, NOW_MS) for text in texts]
+    joblog.write(log_dir / "JobLogs/sand-2.log", log_records, 0, 0)
     pane.test_store.put(
         put_job=[job_row(3, 2, run_key=RUN, completed_ms=NOW_MS, last_log="JobLogs/sand-2.log")],
         put_run=[(3, RUN, NOW_MS, 5, 0, "changed", "", "JobLogs/sand-2.log", 1, "1", b"", "", "")],
@@ -94,7 +94,7 @@ def test_lines_of_a_running_job_are_replaced_by_its_log_without_moving(tmp_path)
         await select(pilot, pane, 3)
         await until(pilot, lambda: "sand is warm" in text(app))
         await pilot.press("enter")  # Without Enter, the cursor stays on the first row, even if another job moves to it.
-        runs.said = ("one", "two")
+        runs.logged = ("one", "two")
         app.session.say(notice(3, "processing"), 2)
         await until(pilot, lambda: "two" in text(app))
         assert "sand is warm" not in text(app), "the lines of the earlier run were removed"
@@ -102,16 +102,16 @@ def test_lines_of_a_running_job_are_replaced_by_its_log_without_moving(tmp_path)
         log = pane.event_log.log_pane
         assert log.cursor == 1
 
-        runs.said = ("one", "two", "three")
+        runs.logged = ("one", "two", "three")
         await until(pilot, lambda: "three" in text(app))
         assert log.cursor == 2, "the cursor stays at the end"
         log.move_cursor(0)
-        runs.said = ("one", "two", "three", "four")
+        runs.logged = ("one", "two", "three", "four")
         await until(pilot, lambda: "four" in text(app))
         assert log.cursor == 0, "the cursor stays where the user put it"
         before = [line[:80] for line in lines(app) if " image  " in line]
 
-        await end_run(pilot, app, pane, tmp_path / "logs", *runs.said)
+        await end_run(pilot, app, pane, tmp_path / "logs", *runs.logged)
 
         assert log.cursor == 0
         assert [line[:80] for line in lines(app) if " image  " in line] == before
@@ -128,7 +128,7 @@ def test_cursor_on_the_last_line_of_a_log_stays_last_when_the_run_ends(tmp_path)
         runs = Runs(app)
         await select(pilot, pane, 3)
         await pilot.press("enter")
-        runs.said = ("one", "two")
+        runs.logged = ("one", "two")
         app.session.say(notice(3, "processing"), 2)
         await until(pilot, lambda: "two" in text(app))
 
@@ -164,7 +164,7 @@ async def test_earlier_run_of_a_job_can_be_shown_while_its_next_run_is_active(ap
     await select(pilot, pane, 1)
     await until(pilot, lambda: "giving up" in text(app))
     await pilot.press("enter", "escape")  # after these keys, the cursor stays on the job, because the user acted on it
-    runs.said = ("now",)
+    runs.logged = ("now",)
     app.session.say(notice(1, "processing", source="textures/rock_01.png"), 2)
     await until(pilot, lambda: "image  now" in text(app))
 
@@ -187,7 +187,7 @@ async def test_log_search_finds_new_lines_of_a_running_job(app, pilot, pane):
     await pilot.press("slash")
     await pilot.press(*"needle")
     await pilot.press("enter")
-    runs.said = ("one", "a needle")
+    runs.logged = ("one", "a needle")
     await until(pilot, lambda: "1 hit" in text(app))
 
 
@@ -197,7 +197,7 @@ def test_pager_shows_lines_of_running_job(tmp_path, monkeypatch):
     async def run(app, pilot, pane):
         runs = Runs(app)
         await select(pilot, pane, 3)
-        runs.said = ("one", "two")
+        runs.logged = ("one", "two")
         app.session.say(notice(3, "processing"), 2)
         await until(pilot, lambda: "image  two" in text(app))
         read: list[str] = []
@@ -234,7 +234,7 @@ class Asking:
     def accept_running(self, running) -> None:
         self.shown.append([line.text for line in running.lines])
 
-    def look(self, after_s: float = 0.0) -> None:
+    def poll(self, after_s: float = 0.0) -> None:
         self.now_s += after_s
         self.log.ask()
 
@@ -245,19 +245,19 @@ class Asking:
 @pytest.fixture
 def asking() -> Asking:
     found = Asking()
-    found.look()
-    found.look(FIRST_S)
+    found.poll()
+    found.poll(FIRST_S)
     return found
 
 
 def test_next_request_for_running_lines_waits_for_the_answer_and_the_interval(asking: Asking) -> None:
     assert asking.asked == [ReadRunLog(5)]
-    asking.look(60)
+    asking.poll(60)
     assert len(asking.asked) == 1
     asking.answer(7, 2, "one", "two")
-    asking.look(AGAIN_S / 2)
+    asking.poll(AGAIN_S / 2)
     assert len(asking.asked) == 1
-    asking.look(AGAIN_S / 2)
+    asking.poll(AGAIN_S / 2)
     assert asking.asked[1:] == [ReadRunLog(5, 7, 2)]
     asking.answer(7, 2)
 
@@ -266,7 +266,7 @@ def test_next_request_for_running_lines_waits_for_the_answer_and_the_interval(as
 
 def test_lines_of_a_new_run_replace_the_lines_of_the_previous_run(asking: Asking) -> None:
     asking.answer(7, 2, "one", "two")
-    asking.look(AGAIN_S)
+    asking.poll(AGAIN_S)
     asking.answer(8, 1, "anew")
     assert asking.shown[-1] == ["anew"]
 
@@ -274,32 +274,32 @@ def test_lines_of_a_new_run_replace_the_lines_of_the_previous_run(asking: Asking
 def test_cursor_that_passes_running_jobs_causes_no_request(asking: Asking) -> None:
     for job_id in range(10, 30):
         asking.running_id = job_id
-        asking.look(FIRST_S / 2)
+        asking.poll(FIRST_S / 2)
     assert len(asking.asked) == 1
-    asking.look(FIRST_S)
+    asking.poll(FIRST_S)
     assert len(asking.asked) == 1, "the next request waits for the answer"
     asking.answer(7, 1, "one")
-    asking.look(AGAIN_S)
+    asking.poll(AGAIN_S)
     assert asking.asked[1:] == [ReadRunLog(29)]
     assert asking.shown == []
 
 
 def test_running_lines_are_not_requested_from_an_engine_without_support(asking: Asking) -> None:
     asking.answers[-1].set_exception(UserError("there is no verb 'read_run_log'"))
-    asking.look(60)
-    asking.look(60)
+    asking.poll(60)
+    asking.poll(60)
     assert len(asking.asked) == 1
 
     asking.session.engine = EngineFacts(4712)
-    asking.look()
+    asking.poll()
     asking.session.state = SessionState.REATTACHING
-    asking.look(60)
+    asking.poll(60)
     assert len(asking.asked) == 1
 
     asking.session.state = SessionState.ATTACHED
-    asking.look()
-    asking.look(FIRST_S)
+    asking.poll()
+    asking.poll(FIRST_S)
     assert len(asking.asked) == 2
     asking.answers[-1].set_exception(HostError("the connection to the engine has ended"))
-    asking.look(AGAIN_S)
+    asking.poll(AGAIN_S)
     assert len(asking.asked) == 3

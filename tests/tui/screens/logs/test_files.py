@@ -4,9 +4,9 @@ from types import SimpleNamespace
 from aptui.tui.screens.logs.logs_pane import LogFiles
 
 
-def log_files(folder, told=None):
+def log_files(folder, reported=None):
     config = SimpleNamespace(log_dir=folder)
-    shell = SimpleNamespace(config=config, show_toast=lambda text, *_rest: (told if told is not None else []).append(text))
+    shell = SimpleNamespace(config=config, show_toast=lambda text, *_rest: (reported if reported is not None else []).append(text))
     shown = []
     files = LogFiles(shell, lambda: shown.append(files.path and files.path.name))
     return files, shown
@@ -44,8 +44,8 @@ def test_current_log_is_shown_when_the_displayed_older_log_is_deleted(tmp_path):
 
 
 def test_stepping_beyond_the_newest_or_oldest_log_shows_a_message(tmp_path):
-    told = []
-    files, shown = log_files(tmp_path, told)
+    reported = []
+    files, shown = log_files(tmp_path, reported)
     assert not files.find()
     put(tmp_path, "aptui.log")
     assert files.find()
@@ -53,5 +53,5 @@ def test_stepping_beyond_the_newest_or_oldest_log_shows_a_message(tmp_path):
     files.step(1)
     files.step(-1)
 
-    assert told == ["there is no older stored log", "this is the newest log"]
+    assert reported == ["there is no older stored log", "this is the newest log"]
     assert shown == []

@@ -139,9 +139,9 @@ def test_log_lines_match_a_reference_model_after_any_tab_and_search(steps: list[
         for step in steps:
             match step:
                 case "come", list(lines), int(cut_at):
-                    kept = list(rows.starts)
+                    before = list(rows.starts)
                     screen.come(lines, cut_at)
-                    assert list(rows.starts)[: len(kept)] == kept, "rows before the new lines do not change"
+                    assert list(rows.starts)[: len(before)] == before, "rows before the new lines do not change"
                 case "replaced", list(lines), _:
                     screen.replace(lines)
                 case bool():

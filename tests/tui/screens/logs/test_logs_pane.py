@@ -18,7 +18,7 @@ from aptui.tui.screens.logs.log_reader import LogReader, LogView, RecordLines
 from aptui.tui.screens.logs.log_tabs import STANDARD, LogTab, mistake_in, parse_filter, tab_of, tabs_of, values_of
 from aptui.tui.widgets.log_sources import FileLines
 from tui.fake_panes import PROBES
-from tui.shell_room import LARGE, SMALL, in_shell, layouts_of, lines, text, until
+from tui.shell_harness import LARGE, SMALL, in_shell, layouts_of, lines, text, until
 
 pytestmark = pytest.mark.real
 
@@ -124,7 +124,7 @@ def test_click_selects_a_tab_of_the_logs_screen(tmp_path, log):
 
 
 def test_new_messages_appear_at_once_and_are_followed(tmp_path, log):
-    async def hear(app, pilot, session, pane):
+    async def script(app, pilot, session, pane):
         log.append(record(W, "the disk is nearly full"))
         session.say(EngineMessage(0, W, "the disk is nearly full"))
         await until(pilot, lambda: "the disk is nearly full" in text(app))
@@ -137,11 +137,11 @@ def test_new_messages_appear_at_once_and_are_followed(tmp_path, log):
         await pilot.press("ctrl+s", "f")
         await until(pilot, lambda: pane.pane.current().text == "two")
 
-    visit(tmp_path, hear)
+    visit(tmp_path, script)
 
 
 def test_new_log_lines_cause_no_layout_of_the_screen(tmp_path, log):
-    async def hear(app, pilot, session, pane):
+    async def script(app, pilot, session, pane):
         layouts = layouts_of(app)
         await pilot.press("j", "k")
         for word in ("one", "two", "three"):
@@ -150,7 +150,7 @@ def test_new_log_lines_cause_no_layout_of_the_screen(tmp_path, log):
             await until(pilot, lambda word=word: f"line {word}" in text(app))
         assert layouts == []
 
-    visit(tmp_path, hear)
+    visit(tmp_path, script)
 
 
 def test_incomplete_log_line_is_completed_by_a_later_read(tmp_path, log):
@@ -217,7 +217,7 @@ def test_logs_screen_has_keys_for_levels_wrapping_and_errors(tmp_path, log):
 
 
 def test_log_search_finds_all_matching_lines_and_n_walks_the_hits(tmp_path, log):
-    async def look(app, pilot, _session, pane):
+    async def script(app, pilot, _session, pane):
         await find(pilot, pane, "line$")
         await until(pilot, lambda: "2 of 8" in text(app))
         await until(pilot, lambda: len(shown(pane)) == 8)
@@ -233,11 +233,11 @@ def test_log_search_finds_all_matching_lines_and_n_walks_the_hits(tmp_path, log)
         await pilot.press("slash", "up")
         await until(pilot, lambda: pane.query_one(Input).value == "line$")
 
-    visit(tmp_path, look)
+    visit(tmp_path, script)
 
 
 def test_invalid_filter_keeps_view_and_shows_position(tmp_path, log):
-    async def look(app, pilot, _session, pane):
+    async def script(app, pilot, _session, pane):
         await find(pilot, pane, "ro(")
         await pilot.press("enter")
         await until(pilot, lambda: "unclosed group" in text(app))
@@ -248,7 +248,7 @@ def test_invalid_filter_keeps_view_and_shows_position(tmp_path, log):
         pane.box.text = "platform:pc"
         await until(pilot, lambda: "lines of a log do not have this field" in text(app))
 
-    visit(tmp_path, look)
+    visit(tmp_path, script)
 
 
 def test_search_of_the_logs_screen_is_remembered(tmp_path, log):
@@ -256,12 +256,12 @@ def test_search_of_the_logs_screen_is_remembered(tmp_path, log):
         await find(pilot, pane, "rock")
         await pilot.press("enter")
 
-    async def look(app, pilot, _session, pane):
+    async def script(app, pilot, _session, pane):
         assert pane.box.text == "rock"
         await until(pilot, lambda: "1 of 8" in text(app))
 
     visit(tmp_path, begin)
-    visit(tmp_path, look)
+    visit(tmp_path, script)
 
 
 def test_context_of_line_is_shown_and_copied(tmp_path, log):
@@ -286,7 +286,7 @@ def test_context_of_line_is_shown_and_copied(tmp_path, log):
 
 
 def test_line_that_is_cut_off_is_shown_whole_below_the_log(tmp_path, log):
-    async def look(app, pilot, _session, pane):
+    async def script(app, pilot, _session, pane):
         log.append(record(I, f"{'word ' * 30}the end"))
         pane.reload()
         await pilot.press("G")
@@ -302,7 +302,7 @@ def test_line_that_is_cut_off_is_shown_whole_below_the_log(tmp_path, log):
         await pilot.press("k")
         await until(pilot, lambda: "the end" not in text(app))
 
-    visit(tmp_path, look, size=SMALL)
+    visit(tmp_path, script, size=SMALL)
 
 
 def test_marked_lines_and_all_lines_are_copied(tmp_path, log):
@@ -369,7 +369,7 @@ def test_tab_form_refuses_a_used_name_and_closes_with_escape(tmp_path, log):
 
 
 def test_engine_messages_are_shown_while_there_is_no_log_file(tmp_path):
-    async def hear(app, pilot, session, pane):
+    async def script(app, pilot, session, pane):
         await until(pilot, lambda: "no log yet in" in text(app))
         session.say(EngineMessage(0, E, "[/oops]\x1b]0;x\x07 the disk is full"))
         await until(pilot, lambda: "the disk is full" in text(app))
@@ -381,13 +381,13 @@ def test_engine_messages_are_shown_while_there_is_no_log_file(tmp_path):
         session.say(EngineMessage(0, I, "x"))
         await count_is(pilot, pane, 3)
 
-    visit(tmp_path, hear)
+    visit(tmp_path, script)
 
 
 def test_too_large_log_is_shown_unparsed_and_cannot_be_searched(tmp_path, log, monkeypatch):
     monkeypatch.setattr(logs_lines, "LARGEST_BYTES", 100)
 
-    async def look(app, pilot, session, pane):
+    async def script(app, pilot, session, pane):
         await until(pilot, lambda: isinstance(pane.pane.source, FileLines))
         await until(pilot, lambda: "the last line" in text(app))
         log.append(record(I, "one more"))
@@ -398,7 +398,7 @@ def test_too_large_log_is_shown_unparsed_and_cannot_be_searched(tmp_path, log, m
         await find(pilot, pane, "x")
         await until(pilot, lambda: "too large to search here" in text(app))
 
-    visit(tmp_path, look)
+    visit(tmp_path, script)
 
 
 def test_menu_and_commands_of_the_logs_screen_do_the_same_as_its_keys(tmp_path, log):
@@ -466,9 +466,11 @@ def test_spans_of_filter_matches_count_characters():
 def test_invalid_remembered_tabs_are_dropped():
     own = LogTab("mine", "WE", "scan", "rock", is_own=True)
 
-    kept = tabs_of([*values_of([*STANDARD, own]), {"name": 1}, "x", {"name": "bad", "levels": "E", "source": "(", "text": ""}])
+    valid_tabs = tabs_of(
+        [*values_of([*STANDARD, own]), {"name": 1}, "x", {"name": "bad", "levels": "E", "source": "(", "text": ""}]
+    )
 
-    assert kept == [own]
+    assert valid_tabs == [own]
     assert mistake_in(tab_of({"name": "a" * 25, "levels": "", "source": "", "text": ""}))[0] == "name"
     assert mistake_in(LogTab("a", "", "", ""))[0] == "levels"
     assert mistake_in(LogTab("a", "E", "", "x("))[0] == "text"
@@ -476,7 +478,7 @@ def test_invalid_remembered_tabs_are_dropped():
 
 
 def test_key_after_search_waits_for_the_search_result(tmp_path, log):
-    async def look(app, pilot, _session, pane):
+    async def script(app, pilot, _session, pane):
         continues_run, serve = threading.Event(), pane._reader._serve
         pane._reader._serve = lambda *wanted, **how: continues_run.wait(20) and serve(*wanted, **how)
         assert app.keyboard.name_awaited("y") == ""
@@ -491,7 +493,7 @@ def test_key_after_search_waits_for_the_search_result(tmp_path, log):
         await pilot.press("slash", *"first(", "enter")
         await until(pilot, lambda: app.keyboard.name_awaited("y") == "")
 
-    visit(tmp_path, look)
+    visit(tmp_path, script)
 
 
 def test_end_of_a_long_log_is_delivered_before_the_whole_log(tmp_path):

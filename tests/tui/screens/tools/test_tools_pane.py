@@ -25,7 +25,7 @@ from aptui.tui.widgets.menu import Menu, Prompt
 from tests.store.conftest import analysis_row, job_row, source_row
 from tests.tui.database import database
 from tests.tui.fake_panes import PROBES, FakeSession
-from tests.tui.shell_room import LARGE, SMALL, in_shell, text, until
+from tests.tui.shell_harness import LARGE, SMALL, in_shell, text, until
 
 pytestmark = pytest.mark.real
 
@@ -62,7 +62,7 @@ class Engine(FakeSession):
         )
         return found
 
-    def said(self):
+    def requests(self):
         """Requests except for the state."""
         return [verb for verb in self.asked if not isinstance(verb, ReadStatus)]
 
@@ -119,7 +119,7 @@ async def say(app, pilot, line: str, *keys: str) -> None:
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 def test_every_tool_shows_name_state_and_purpose(tmp_path, project, size):
-    async def look(app, pilot, _session):
+    async def steps(app, pilot, _session):
         await until(pilot, lambda: "debug" in ids(app))
         await pilot.pause()
         shown = text(app)
@@ -130,21 +130,21 @@ def test_every_tool_shows_name_state_and_purpose(tmp_path, project, size):
                 assert part in shown
         assert "Running jobs finish" in shown
 
-    in_tools(tmp_path, look, project=project, size=size)
+    in_tools(tmp_path, steps, project=project, size=size)
 
 
 def test_metadata_settings_and_faster_scanning_are_explained(tmp_path, project):
     more = "metadata_types: [.png, .tif]\nmeta_delay: 7s\n"
     (project / "aptui.yaml").write_text(PROJECT + more, encoding="utf-8")
 
-    async def look(app, pilot, _session):
+    async def steps(app, pilot, _session):
         await until(pilot, lambda: {"faster", "set:metadata_types", "set:meta_delay"} <= set(ids(app)))
         rows = {tool.id: tool for tool in app.pane._rows}
         assert "every byte of every file" in rows["faster"].note
         assert rows["set:metadata_types"].now == ".png .tif"
         assert (rows["set:meta_delay"].now, rows["set:meta_delay"].origin) == ("7s", "project")
 
-    in_tools(tmp_path, look, project=project, size=LARGE)
+    in_tools(tmp_path, steps, project=project, size=LARGE)
 
 
 def test_switches_on_the_tools_screen_send_requests_to_the_engine(tmp_path):
@@ -159,7 +159,7 @@ def test_switches_on_the_tools_screen_send_requests_to_the_engine(tmp_path):
         await use(app, pilot, "reload")
         await use(app, pilot, "debug", "n")
         await use(app, pilot, "debug", "y")
-        await until(pilot, lambda: session.said() == [
+        await until(pilot, lambda: session.requests() == [
             PauseJobs(), Drain(), RescanSources(), RescanSources(is_full=True), ReloadConfig(),
             SetOption("debug_output", value=True),
         ])  # fmt: skip
@@ -187,7 +187,7 @@ def test_paused_queue_can_run_the_next_job_or_resume(tmp_path):
         await until(pilot, lambda: "running a" in text(app))
         await use(app, pilot, "resume")
 
-        await until(pilot, lambda: session.said() == [RunNext(), ResumeJobs()])
+        await until(pilot, lambda: session.requests() == [RunNext(), ResumeJobs()])
 
     in_tools(tmp_path, walk)
 
@@ -200,7 +200,7 @@ def test_draining_queue_can_be_resumed(tmp_path):
         assert "drain" not in ids(app)
         await use(app, pilot, "resume")
 
-        await until(pilot, lambda: session.said() == [ResumeJobs()])
+        await until(pilot, lambda: session.requests() == [ResumeJobs()])
 
     in_tools(tmp_path, end, session=session)
 
@@ -220,7 +220,7 @@ def test_failed_jobs_are_counted_and_run_again_after_confirmation(tmp_path):
             await use(app, pilot, "retry")
             await until(pilot, lambda: "run 2 failed jobs again?" in text(app))
             await pilot.press("y")
-            await until(pilot, lambda: session.said() == [ReprocessJobs(("b.png",), (7,))])
+            await until(pilot, lambda: session.requests() == [ReprocessJobs(("b.png",), (7,))])
             store.put(put_job=[job_row(7, 1, job_key="x")], put_analysis=[analysis_row(2)])
             session.say(JobChanged(0, 7, "a.png", 1, "linux", "x", "", "completed", "", "", 0, 0, 5, "", 6))
             await until(pilot, lambda: app.pane._failed.total == 0)
@@ -337,12 +337,12 @@ def test_read_only_screen_offers_no_engine_tools_or_settings(tmp_path, project):
     session = Engine(tmp_path / "cache")
     session.is_read_only = True
 
-    async def look(app, _pilot, session):
+    async def steps(app, _pilot, session):
         assert ids(app) == ["theme", "mouse", "keymap", "keys", "doctor"]
         assert session.asked == []
         assert "native, 3 folders" in text(app)
 
-    in_tools(tmp_path, look, project=project, session=session)
+    in_tools(tmp_path, steps, project=project, session=session)
 
 
 def test_engine_can_be_started_and_is_queried_after_attaching(tmp_path):
@@ -367,11 +367,11 @@ def doctor(monkeypatch, script: str) -> None:
 
 
 def test_doctor_checks_are_listed_below_engine_checks(tmp_path, project, monkeypatch):
-    said = [
+    requests = [
         {"name": "disk", "state": "warn", "said": f"little left {EVIL}", "advice": "free some"},
         {"name": "sqlite", "state": "ok", "said": "3.40.1", "advice": ""},
     ]
-    doctor(monkeypatch, f"print({json.dumps(json.dumps(said))})")
+    doctor(monkeypatch, f"print({json.dumps(json.dumps(requests))})")
 
     async def ask(app, pilot, _session):
         await pilot.press("K")
@@ -438,13 +438,13 @@ def test_commands_do_the_same_as_the_rows_of_the_tools_screen(tmp_path):
         await until(pilot, lambda: "debug output is off already" in text(app))
         await say(app, pilot, "debug on", "y")
 
-        await until(pilot, lambda: session.said() == [SetOption("debug_output", value=True)])
+        await until(pilot, lambda: session.requests() == [SetOption("debug_output", value=True)])
         await say(app, pilot, "faster off")
-        await until(pilot, lambda: session.said()[-1] == SetOption("fast_scan", value=False))
+        await until(pilot, lambda: session.requests()[-1] == SetOption("fast_scan", value=False))
         await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "faster") == "off")
         assert "faster scanning is off" in text(app)
         await use(app, pilot, "faster")
-        await until(pilot, lambda: session.said()[-1] == SetOption("fast_scan", value=True))
+        await until(pilot, lambda: session.requests()[-1] == SetOption("fast_scan", value=True))
 
     in_tools(tmp_path, command)
 

@@ -16,7 +16,7 @@ from aptui.tui.drawing import FrameClock
 from aptui.tui.terminal.output.cell_rows import Abilities
 from aptui.tui.terminal.output.layer import OutputLayer
 from tests.tui.model_terminal import ModelTerminal
-from tests.tui.terminal.output.room import picture
+from tests.tui.terminal.output.harness import picture
 
 COLUMNS, LINES = 160, 45
 _TOP, ROWS = 5, 20
@@ -113,7 +113,7 @@ class FarScreen:
         self._layer.open()
         while self._draw():
             pass
-        self.loop.call_later(1.0, self._tell)
+        self.loop.call_later(1.0, self._report)
 
     def press(self) -> None:
         """Press a key at the far end that moves the cursor."""
@@ -133,13 +133,13 @@ class FarScreen:
         old, self._cursor = self._cursor, self._wanted
         self._show(min(old, self._cursor), max(old, self._cursor))
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         self._news += 1
         self._cells[self._random.randrange(ROWS)] = (
             f"{self._random.choice(_STATUSES):<12}{self._news:>9}{self._random.random():>12.8f}"
         )
         self._clock.wake_for_news()
-        self.loop.call_later(self._news_s, self._tell)
+        self.loop.call_later(self._news_s, self._report)
 
     def _draw(self) -> bool:
         self.loop.now_s += self._frame_s / self._most_parts

@@ -31,7 +31,7 @@ class Part(Static):
         return super().render_lines(crop)
 
 
-class Room(Screen):
+class Harness(Screen):
     def __init__(self) -> None:
         super().__init__()
         self._compositor = ChangedLines()
@@ -53,11 +53,11 @@ class Stage(App):
     Room { layers: below above; }
     """
 
-    def get_default_screen(self) -> Room:
-        return Room()
+    def get_default_screen(self) -> Harness:
+        return Harness()
 
 
-def drawn(screen: Room, kind: type[Compositor], regions: set[Region]) -> list[tuple[int, str]]:
+def drawn(screen: Harness, kind: type[Compositor], regions: set[Region]) -> list[tuple[int, str]]:
     """Return (line, texts with their columns) drawn for these regions, without texts beside the regions."""
     compositor = screen._compositor
     compositor._dirty_regions = set(regions)

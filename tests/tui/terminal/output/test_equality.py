@@ -10,7 +10,7 @@ from rich.style import Style
 
 from aptui.tui.terminal import safety
 from aptui.tui.terminal.output.cell_rows import Abilities
-from tests.tui.terminal.output.room import SideBySide, picture, pieces
+from tests.tui.terminal.output.harness import SideBySide, picture, pieces
 
 WIDTH, HEIGHT = 24, 9
 _COLOURS = [None, "red", "bright_blue", "#123456", "#ffaa00", "default"]

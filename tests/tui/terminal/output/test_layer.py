@@ -6,7 +6,7 @@ from rich.style import Style
 
 from aptui.tui.terminal import safety
 from aptui.tui.terminal.pixels import PixelPicture, placeholder
-from tests.tui.terminal.output.room import SideBySide, picture, pieces
+from tests.tui.terminal.output.harness import SideBySide, picture, pieces
 
 
 def text(*lines: str):
@@ -167,9 +167,9 @@ def with_picture(shown, above: str = "", y: int = 1, lines: int = 5):
     """Return an update with a picture in the first columns."""
     rows = {y + row: row for row in range(shown.rows)}
     cells = "".join(chr(safety.FIRST_COLUMN + column) for column in range(shown.columns))
-    looks = [Style.parse("red on #101418") + Style.from_meta({safety.PICTURE: (shown.number, row)}) for row in range(2)]
+    styles = [Style.parse("red on #101418") + Style.from_meta({safety.PICTURE: (shown.number, row)}) for row in range(2)]
     return picture([
-        [Segment(cells, looks[rows[at]]), Segment("."), Segment(" " * 8)] if at in rows else [Segment(above.ljust(12))]
+        [Segment(cells, styles[rows[at]]), Segment("."), Segment(" " * 8)] if at in rows else [Segment(above.ljust(12))]
         for at in range(lines)
     ])  # fmt: skip
 

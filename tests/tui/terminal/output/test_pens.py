@@ -7,10 +7,10 @@ import pytest
 
 from aptui.tui.terminal.output.cell_rows import StyleCache
 
-LOOKS = ["", "1", "1;31", "4;38;2;1;2;3;48;5;9", "7;31;42", "1;2;3", "48;2;1;2;3", "9;97;104", "21;31", "38;5;7", "39;49"]
+PENS = ["", "1", "1;31", "4;38;2;1;2;3;48;5;9", "7;31;42", "1;2;3", "48;2;1;2;3", "9;97;104", "21;31", "38;5;7", "39;49"]
 
 
-def look(*sequences):
+def pens_of(*sequences):
     screen = pyte.Screen(2, 1)
     pyte.Stream(screen).feed("".join(sequences) + "x")
     return screen.buffer[0][0]
@@ -20,10 +20,10 @@ def look(*sequences):
 def test_sequence_for_a_pen_change_always_results_in_the_new_pen(one_by_one):
     case = StyleCache()
 
-    for old, new in itertools.product(LOOKS, LOOKS):
+    for old, new in itertools.product(PENS, PENS):
         change = case.change(case.pen(old), case.pen(new), one_by_one=one_by_one)
 
-        assert look(f"\x1b[0;{old}m", change) == look(f"\x1b[0;{new}m"), (old, new)
+        assert pens_of(f"\x1b[0;{old}m", change) == pens_of(f"\x1b[0;{new}m"), (old, new)
 
 
 def test_sequence_for_a_pen_change_contains_only_differences():

@@ -10,7 +10,7 @@ import pytest
 from tools import needs
 
 from tests.tui.model_terminal import Cell, ModelTerminal
-from tests.tui.tmux_room import Home, Pane, Tmux, wait
+from tests.tui.tmux_harness import Home, Pane, Tmux, wait
 
 pytestmark = [
     pytest.mark.real,
@@ -45,7 +45,7 @@ class Person:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._fed = 0
 
-    def looks_at(self, pane: Pane) -> list[list[Cell]]:
+    def screen_of(self, pane: Pane) -> list[list[Cell]]:
         """Return the screen while tmux shows a pane."""
         before = len(self._outer.seen)
         pane.tmux.say("select-window", "-t", pane.name, ";", "refresh-client")
@@ -74,7 +74,7 @@ def test_screen_has_the_same_cells_with_stock_output_and_our_output(
                 pane.keys(*keys)
 
             def are_alike() -> bool:
-                stock, ours = map(person.looks_at, panes)
+                stock, ours = map(person.screen_of, panes)
                 return stock == ours
 
             wait(are_alike, f"the same cells after {keys}", lambda: "\n".join(pane.screen() for pane in panes))

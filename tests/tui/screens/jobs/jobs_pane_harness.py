@@ -8,8 +8,8 @@ import pytest
 
 from aptui.tui.data.job_infos import JobRowInfo
 from tests.store.conftest import job_row, source_row
-from tests.tui.jobs_room import NOW_MS, fill, in_jobs
-from tests.tui.shell_room import text, until
+from tests.tui.jobs_harness import NOW_MS, fill, in_jobs
+from tests.tui.shell_harness import text, until
 
 INFO = JobRowInfo(1, "a.png", "project", "linux", "Image", "image", "failed", 0, 1, NOW_MS, 5, "new", "boom `x`", "", 9, 1)
 
@@ -45,7 +45,7 @@ async def sees(pilot, app, *parts: str) -> None:
         raise AssertionError(f"not on the screen: {missing}\n{text(app)}") from error
 
 
-async def papers_of(pilot, pane, key: int, run_key: int | None = None) -> None:
+async def details_of(pilot, pane, key: int, run_key: int | None = None) -> None:
     def is_there() -> bool:
         job_details = pane.event_log.job_details
         return bool(

@@ -19,7 +19,7 @@ from tests.store.conftest import BUILDER, Store, analysis_row, edge_row, job_row
 
 from .database import database
 from .fake_panes import FakeSession
-from .shell_room import LARGE, opened, until
+from .shell_harness import LARGE, opened, until
 
 NOW_MS = int(time.time() * 1000)
 EVIL = "[/oops] [red]x[/red] \x1b]0;EVIL\x07\x1b[31mred"

@@ -20,7 +20,7 @@ from tui.fake_panes import PROBES, FakeSession
 SMALL, LARGE = (80, 24), (140, 40)
 _TURNS = 4
 """Number of turns of the event loop after which updates from threads and resumed tasks have reached the widgets."""
-_MOST_LOOKS = 50
+_MOST_CHECKS = 50
 """Maximum number of checks of a screen that does not stop drawing."""
 _refresh = Screen._compositor_refresh
 
@@ -71,7 +71,7 @@ class Hands:
             await self._handled()
             self._draw()
         await self._handled()
-        for _ in range(_MOST_LOOKS):
+        for _ in range(_MOST_CHECKS):
             if not self._draw():
                 if self._is_still():
                     break

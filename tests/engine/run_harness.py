@@ -18,7 +18,7 @@ PLATFORMS = {"linux": Platform("linux", ("tools",)), "common": Platform("common"
 PYTHON = Builder(b"b" * 16, "tool", BuilderKind.PYTHON, analysis_fingerprint="1")
 
 
-class Room:
+class Harness:
     """A project below `folder`; `assets/` is its scan folder.
 
     A run ends all children of its process, and fails if a child is left. Here this process is the process of the tests. So children

@@ -29,7 +29,7 @@ cache: Cache
 """
 
 
-class RelocationRoom:
+class RelocationHarness:
     """A project whose sources are numbered in the order of creation; `uuid_of` gives the UUID of a number."""
 
     def __init__(self, root: Path, settings: str = SETTINGS) -> None:
@@ -138,10 +138,10 @@ def edges(report: RelocationReport) -> Sequence[Dependant]:
 
 
 @contextmanager
-def relocation_room(folder: Path, settings: str = SETTINGS) -> Iterator[RelocationRoom]:
+def relocation_harness(folder: Path, settings: str = SETTINGS) -> Iterator[RelocationHarness]:
     """Make a project; leave the block to close its database."""
-    room = RelocationRoom(folder / "project", settings)
+    harness = RelocationHarness(folder / "project", settings)
     try:
-        yield room
+        yield harness
     finally:
-        room.store.close()
+        harness.store.close()

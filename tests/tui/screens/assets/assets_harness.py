@@ -23,7 +23,7 @@ from aptui.tui.screens.assets.asset_detail import ReferenceTree
 from tests.store.conftest import analysis_row, edge_row, job_row, source_row, uuid_of
 from tui.database import database
 from tui.fake_panes import FakeSession
-from tui.shell_room import in_shell, lines, text, until
+from tui.shell_harness import in_shell, lines, text, until
 
 MEDIUM = (116, 32)
 
@@ -53,7 +53,7 @@ class FakeJobs(Pane):
 
 PANES = [
     PaneSpec("assets", 2, "Assets", "Assets", "aptui.tui.screens.assets.assets_pane:AssetsPane"),
-    PaneSpec("jobs", 1, "Jobs", "Jobs", "tui.screens.assets.assets_room:FakeJobs"),
+    PaneSpec("jobs", 1, "Jobs", "Jobs", "tui.screens.assets.assets_harness:FakeJobs"),
 ]
 
 

@@ -109,7 +109,7 @@ class HostileServer:
     """An HTTP server in a thread with optional `faults`; `kept` is its content, `asked` its requests."""
 
     faults: list = field(default_factory=list)
-    kept: dict = field(default_factory=dict)
+    stored: dict = field(default_factory=dict)
     asked: list = field(default_factory=list)
 
     def __enter__(self):
@@ -167,16 +167,16 @@ class _Hostile(BaseHTTPRequestHandler):
         elif self.command == "PUT":
             self._take(self._body())
         else:
-            self._give(self.world.kept.get(self.path))
+            self._give(self.world.stored.get(self.path))
 
     def _body(self):
         return self.rfile.read(int(self.headers["Content-Length"]))
 
     def _take(self, data):
-        if self.headers.get("If-None-Match") == "*" and self.path in self.world.kept:
+        if self.headers.get("If-None-Match") == "*" and self.path in self.world.stored:
             self._say(412)
             return
-        self.world.kept[self.path] = data
+        self.world.stored[self.path] = data
         self._say(201)
 
     def _give(self, data, **headers):
@@ -220,12 +220,12 @@ class _Hostile(BaseHTTPRequestHandler):
         self._say(200, b"\x1f\x8b" + b"\0" * 5000, Content_Encoding="gzip")
 
     def cut(self):
-        data = self.world.kept[self.path]
+        data = self.world.stored[self.path]
         self._say(200, data[: len(data) // 2], length=len(data))
         self.close_connection = True
 
     def short(self):
-        self._say(200, self.world.kept[self.path][:-1])
+        self._say(200, self.world.stored[self.path][:-1])
 
     def endless(self):
         self.send_response(200)
@@ -236,13 +236,13 @@ class _Hostile(BaseHTTPRequestHandler):
                 self.wfile.write(b"\0" * 65536)
 
     def flipped(self):
-        data = bytearray(self.world.kept[self.path])
+        data = bytearray(self.world.stored[self.path])
         data[-1] ^= 1
         self._say(200, bytes(data))
 
     def another(self):
         others = [
-            data for path, data in self.world.kept.items() if path != self.path and path.split("/")[1] == self.path.split("/")[1]
+            data for path, data in self.world.stored.items() if path != self.path and path.split("/")[1] == self.path.split("/")[1]
         ]
         self._say(200, others[0])
 
@@ -275,12 +275,12 @@ class _Hostile(BaseHTTPRequestHandler):
 
     def closes(self):
         """Answer correctly and close the connection, as servers do after some answers."""
-        self._give(self.world.kept.get(self.path), Connection="close")
+        self._give(self.world.stored.get(self.path), Connection="close")
         self.close_connection = True
 
     def half_taken(self):
         """Store the received part of an upload, as some servers do, and close the connection."""
-        self.world.kept[self.path] = self._body()[:100]
+        self.world.stored[self.path] = self._body()[:100]
         self.close_connection = True
 
     def lost(self):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from tests.tui.model_terminal import ModelTerminal
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import TIMEOUT_S, until
 
 _QUESTION = b"\x1b[6n"
 _ANSWER = b"\x1b[1;4R"
@@ -104,7 +104,7 @@ class Terminal:
     def _resize(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
-    def wait(self, is_so: Callable[["Terminal"], object], what: str = "it", timeout_s: float = PATIENCE_S) -> None:
+    def wait(self, is_so: Callable[["Terminal"], object], what: str = "it", timeout_s: float = TIMEOUT_S) -> None:
         """Wait for a condition; fail with the screen after the timeout."""
 
         def seen() -> str:
@@ -118,14 +118,14 @@ class Terminal:
             time.sleep(min(left_s, _REST_S))  # Output may arrive in several reads.
             self._news.clear()
 
-    def wait_for(self, text: str | bytes, timeout_s: float = PATIENCE_S) -> None:
+    def wait_for(self, text: str | bytes, timeout_s: float = TIMEOUT_S) -> None:
         """Wait until a text was written (bytes) or is on the screen (str)."""
         if isinstance(text, bytes):
             self.wait(lambda term: text in term.seen, repr(text), timeout_s)
         else:
             self.wait(lambda term: text in term.screen(), repr(text), timeout_s)
 
-    def settle(self, quiet_s: float = 0.15, timeout_s: float = PATIENCE_S) -> None:
+    def settle(self, quiet_s: float = 0.15, timeout_s: float = TIMEOUT_S) -> None:
         """Wait until there was no output for `quiet_s` seconds; fail after the timeout."""
         size, since, deadline = -1, time.monotonic(), time.monotonic() + timeout_s
         while time.monotonic() - since < quiet_s:
@@ -134,7 +134,7 @@ class Terminal:
                 size, since = len(self.seen), time.monotonic()
             time.sleep(0.01)
 
-    def wait_until_ended(self, timeout_s: float = PATIENCE_S) -> int:
+    def wait_until_ended(self, timeout_s: float = TIMEOUT_S) -> int:
         """Wait for the end of the command and return its exit code."""
         return self.process.wait(timeout_s)
 

@@ -6,7 +6,7 @@ from textual.app import App
 
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.table import Column
-from tui.shell_room import opened
+from tui.shell_harness import opened
 
 COLUMNS = (
     Column("status", "Status", 10),
@@ -45,10 +45,10 @@ class Numbers:
         }[column_id]
 
 
-class Room(App[None]):
+class Harness(App[None]):
     def __init__(self, *widgets):
         super().__init__()
-        self.widgets, self.told = widgets, []
+        self.widgets, self.reported = widgets, []
 
     def compose(self):
         yield from self.widgets
@@ -60,23 +60,23 @@ class Room(App[None]):
         self.widgets[0].focus()
 
     def on_rows_opened(self, event):
-        self.told.append(("opened", event.key))
+        self.reported.append(("opened", event.key))
 
     def on_rows_highlighted(self, event):
-        self.told.append(("highlighted", event.key))
+        self.reported.append(("highlighted", event.key))
 
     def on_rows_context_menu(self, event):
-        self.told.append(("menu", event.key, event.x, event.y))
+        self.reported.append(("menu", event.key, event.x, event.y))
 
     def on_table_header_clicked(self, event):
-        self.told.append(("header", event.column_id))
+        self.reported.append(("header", event.column_id))
 
 
 def play(widget, script, size=(80, 24)):
     """Run a script, `async def (app, pilot)`, over a widget."""
 
     async def run():
-        app = Room(widget)
+        app = Harness(widget)
         async with opened(app, size) as pilot:
             await pilot.pause()
             await script(app, pilot)

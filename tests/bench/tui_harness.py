@@ -31,7 +31,7 @@ from aptui.link.port import PROTOCOL, EngineHello, Subscribe
 from aptui.link.server import ClientRequest, LinkServer
 from aptui.store.queries.reader import open_reader
 from tests.tui.model_terminal import ModelTerminal
-from tests.tui.pty_room import Terminal
+from tests.tui.pty_harness import Terminal
 
 COLUMNS, LINES = 160, 45
 _TICK_S = 0.02
@@ -69,14 +69,14 @@ class TimedTerminal(Terminal):
             except (OSError, ValueError):
                 return
 
-    def stroke(self, data: str, quiet_s: float = 0.04, patience_s: float = 3.0) -> tuple[float, int]:
+    def stroke(self, data: str, quiet_s: float = 0.04, timeout_s: float = 3.0) -> tuple[float, int]:
         """Type, and wait until the output ends; return the time of typing and the number of earlier chunks."""
         before, sent_s = len(self.chunks), time.perf_counter()
         self.send(data)
         while True:
             time.sleep(0.002)
             now = time.perf_counter()
-            last_s = self.chunks[-1].at_s if len(self.chunks) > before else sent_s + patience_s
+            last_s = self.chunks[-1].at_s if len(self.chunks) > before else sent_s + timeout_s
             if now - last_s > quiet_s:
                 return sent_s, before
 
@@ -118,9 +118,9 @@ class Replay:
             pass
         return self._screen.display
 
-    def first(self, is_so: Callable[[list[str]], object], patience_s: float = 30.0) -> tuple[float, int]:
+    def first(self, is_so: Callable[[list[str]], object], timeout_s: float = 30.0) -> tuple[float, int]:
         """Wait until the screen meets a condition; return the time and the number of bytes received by then."""
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             for at_s, lines in self.steps():
                 if is_so(lines):
@@ -132,7 +132,7 @@ class Replay:
 # ---------------------------------------------------------------------------------------------------- an engine of news only
 
 
-class _Desk:
+class _Handler:
     """A request handler that answers the requests of a starting screen."""
 
     def __init__(self, cache: Path, moment: tuple[int, int]) -> None:
@@ -175,26 +175,26 @@ def serve(cache: Path, rate: int) -> None:
     """
     database = cache / "assetdb.sqlite"
     with closing(open_reader(database)) as reader:
-        desk = _Desk(cache, reader.moment())
+        handler = _Handler(cache, reader.moment())
     visible, others = _jobs_of(database)
-    rng, told, tells, ends = random.Random(4), 0, [], []
-    signal.signal(signal.SIGUSR1, lambda *_: tells.append(time.monotonic()))
+    rng, sent, sends, ends = random.Random(4), 0, [], []
+    signal.signal(signal.SIGUSR1, lambda *_: sends.append(time.monotonic()))
     signal.signal(signal.SIGTERM, lambda *_: ends.append(True))
     with selectors.DefaultSelector() as selector:
-        server = desk.server = LinkServer(places.socket_path(cache), selector, desk, version=__version__)
+        server = handler.server = LinkServer(places.socket_path(cache), selector, handler, version=__version__)
         server.listen()
         while not ends:
             for key, mask in selector.select(_TICK_S):
                 key.data(mask)
-            due = int((time.monotonic() - tells[0]) * rate) if tells else 0
-            for _ in range(told, due):
-                desk.seq += 1
-                server.publish(_notice(rng, visible, others), desk.epoch, desk.seq)
-            told = max(told, due)
+            due = int((time.monotonic() - sends[0]) * rate) if sends else 0
+            for _ in range(sent, due):
+                handler.seq += 1
+                server.publish(_notice(rng, visible, others), handler.epoch, handler.seq)
+            sent = max(sent, due)
             server.flush()
             if due:
                 time.sleep(_TICK_S)
-        print(f"{told} told, {sum(each.is_subscribed for each in server.connections())} listening", flush=True)
+        print(f"{sent} sent, {sum(each.is_subscribed for each in server.connections())} listening", flush=True)
         server.close()
 
 
@@ -211,7 +211,7 @@ class EngineOfNews:
 
     def __init__(self, cache: Path, rate: int) -> None:
         self._rate = rate
-        command = [sys.executable, "-m", "tests.bench.tui_room", str(cache), str(rate)]
+        command = [sys.executable, "-m", "tests.bench.tui_harness", str(cache), str(rate)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 30
         while not os.path.exists(places.socket_path(cache)):
@@ -230,9 +230,9 @@ class EngineOfNews:
     def end(self) -> None:
         """Stop the engine; raise an error if the app disconnected, because the measured figure would be wrong."""
         self._process.terminate()
-        said = self._process.communicate(timeout=30)[0].strip()
-        if not said.endswith(" 1 listening"):
-            raise SystemExit(f"the app lost the engine of news ({said}): no figure")
+        output = self._process.communicate(timeout=30)[0].strip()
+        if not output.endswith(" 1 listening"):
+            raise SystemExit(f"the app lost the engine of news ({output}): no figure")
 
     def __enter__(self) -> Self:
         return self

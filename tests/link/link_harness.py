@@ -17,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 from aptui.core import notices
 from aptui.core.notices import JobChanged
@@ -49,7 +49,7 @@ class Clock:
         return self.now
 
 
-class Desk:
+class Handler:
     """Answers the requests of tests, except that the test itself answers `Settle`, and `Rescan` is refused."""
 
     def __init__(self) -> None:
@@ -80,16 +80,18 @@ class Desk:
         self.gone.append(client)
 
 
-class Room:
+class Harness:
     """The server in this thread; `turn` is one turn of the engine's loop."""
 
     def __init__(self, folder, limits=None, **options) -> None:
         self.path = str(Path(folder, "engine", "socket"))
         self.clock = Clock()
-        self.desk = Desk()
+        self.handler = Handler()
         self.selector = selectors.DefaultSelector()
         options.setdefault("clock", self.clock)
-        self.server = self.desk.server = LinkServer(self.path, self.selector, self.desk, version="1.2.3", limits=limits, **options)
+        self.server = self.handler.server = LinkServer(
+            self.path, self.selector, self.handler, version="1.2.3", limits=limits, **options
+        )
         self.server.listen()
         self._open = []
 
@@ -111,13 +113,13 @@ class Room:
         """Return a bare client that has said hello."""
         bare = self.bare()
         bare.say(id=1, verb="hello", **{"protocol": PROTOCOL, "version": "1", "kind": "test", "pid": 1, **fields})
-        assert bare.hear()["answer"]["version"] == "1.2.3"
+        assert bare.receive()["answer"]["version"] == "1.2.3"
         return bare
 
     def subscriber(self, **fields) -> "Bare":
         bare = self.guest()
         bare.say(id=2, verb="subscribe", **fields)
-        assert bare.hear()["id"] == 2
+        assert bare.receive()["id"] == 2
         return bare
 
     def close(self) -> None:
@@ -130,10 +132,10 @@ class Room:
 class Bare:
     """A client as a bare socket; each receive also runs a turn of the server."""
 
-    def __init__(self, room: Room) -> None:
-        self.room = room
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.connect(room.path)
+        self.socket.connect(harness.path)
         self.socket.setblocking(False)
         self.begun = b""
         self.is_over = False
@@ -144,7 +146,7 @@ class Bare:
             try:
                 data = data[self.socket.send(data) :]
             except BlockingIOError:
-                self.room.turn()
+                self.harness.turn()
 
     def say(self, **message) -> None:
         self.send(json.dumps(message).encode() + b"\n")
@@ -161,32 +163,32 @@ class Bare:
         self.begun += data
         return True
 
-    def hear(self):
+    def receive(self):
         """Return the next message; None at the end."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while b"\n" not in self.begun:
             if self.is_over:
                 return None
             assert time.monotonic() < deadline, "no message arrived in time"
             if not self.read():
-                self.room.turn(0.01)
+                self.harness.turn(0.01)
         line, self.begun = self.begun.split(b"\n", 1)
         return json.loads(line)
 
-    def hear_all(self) -> list:
+    def receive_all(self) -> list:
         """Return all lines until the end of the connection."""
-        return list(iter(self.hear, None))
+        return list(iter(self.receive, None))
 
 
 class Engine:
     """A server whose loop runs in a thread; `do` calls a function in that thread."""
 
-    def __init__(self, room: Room) -> None:
-        self.room = room
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
         self._calls = []
         self._is_over = False
         self._read, self._write = os.pipe()
-        room.selector.register(self._read, selectors.EVENT_READ, lambda _mask: os.read(self._read, 100))
+        harness.selector.register(self._read, selectors.EVENT_READ, lambda _mask: os.read(self._read, 100))
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -195,20 +197,20 @@ class Engine:
             while self._calls:
                 call, done = self._calls.pop(0)
                 call()
-                self.room.server.flush()
+                self.harness.server.flush()
                 done.set()
-            self.room.turn(1.0)
+            self.harness.turn(1.0)
 
     def do(self, call) -> None:
         done = threading.Event()
         self._calls.append((call, done))
         os.write(self._write, b"x")
-        assert done.wait(PATIENCE_S)
+        assert done.wait(TIMEOUT_S)
 
     def await_request(self, kind):
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
-            found = [request for request in list(self.room.desk.taken) if isinstance(request.verb, kind)]
+            found = [request for request in list(self.harness.handler.taken) if isinstance(request.verb, kind)]
             if found:
                 return found[-1]
             assert time.monotonic() < deadline, "no request arrived in time"
@@ -218,7 +220,7 @@ class Engine:
         self._is_over = True
         os.write(self._write, b"x")
         self._thread.join()
-        self.room.selector.unregister(self._read)
+        self.harness.selector.unregister(self._read)
         os.close(self._read)
         os.close(self._write)
 
@@ -232,15 +234,15 @@ def short_folder():
 
 @contextlib.contextmanager
 def opened(limits: LinkLimits | None = None, **options):
-    with short_folder() as folder, contextlib.closing(Room(folder, limits, **options)) as room:
-        yield room
+    with short_folder() as folder, contextlib.closing(Harness(folder, limits, **options)) as harness:
+        yield harness
 
 
 @contextlib.contextmanager
 def running(limits: LinkLimits | None = None):
-    with opened(limits, clock=time.monotonic) as room:
-        room.clock = type("Real", (), {"now": property(lambda _self: time.monotonic())})()
-        with contextlib.closing(Engine(room)) as engine:
+    with opened(limits, clock=time.monotonic) as harness:
+        harness.clock = type("Real", (), {"now": property(lambda _self: time.monotonic())})()
+        with contextlib.closing(Engine(harness)) as engine:
             yield engine
 
 

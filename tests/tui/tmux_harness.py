@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from tests.tui.pty_room import Terminal
-from tests.waiting import PATIENCE_S, until
+from tests.tui.pty_harness import Terminal
+from tests.waiting import TIMEOUT_S, until
 
 _LONGEST_S = 0.2
 """Interval of checks of a pane that may be hidden or cut off (seconds)."""
@@ -162,16 +162,16 @@ class Pane:
         """Type a text, letter by letter."""
         self.tmux.say("send-keys", "-t", self.name, "-l", text)
 
-    def wait(self, is_so: Callable[[str], object], what: str, patience_s: float = PATIENCE_S) -> str:
+    def wait(self, is_so: Callable[[str], object], what: str, timeout_s: float = TIMEOUT_S) -> str:
         """Wait for a condition of the screen and return the screen."""
         found = ""
 
-        def look() -> bool:
+        def is_met() -> bool:
             nonlocal found
             found = self.screen()
             return bool(is_so(found))
 
-        until(look, lambda: f"{what}\n{found}", patience_s, self._pause)
+        until(is_met, lambda: f"{what}\n{found}", timeout_s, self._pause)
         return found
 
     def _pause(self, left_s: float) -> None:
@@ -201,9 +201,9 @@ class Pane:
         wait(lambda: not _lives(self.pid), "the end of the screen", self.screen)
 
 
-def wait(is_so: Callable[[], object], what: str, picture: Callable[[], str] = str, patience_s: float = PATIENCE_S) -> None:
+def wait(is_so: Callable[[], object], what: str, picture: Callable[[], str] = str, timeout_s: float = TIMEOUT_S) -> None:
     """Wait for a condition; fail with the screen after the timeout."""
-    until(is_so, lambda: f"{what}\n{picture()}", patience_s)
+    until(is_so, lambda: f"{what}\n{picture()}", timeout_s)
 
 
 def _lives(pid: int) -> bool:

@@ -15,7 +15,7 @@ from aptui.shared.health import WatchedRoot, WatchMode
 QUICK = WatchTimings(beat_s=0.02, poll_interval_s=0.02, overlay_interval_s=0.05, root_check_every_s=0.03)
 
 
-class Room:
+class Harness:
     """The notifications of a watcher."""
 
     def __init__(self) -> None:
@@ -24,12 +24,12 @@ class Room:
         self.watcher: Watcher
         self._news = threading.Condition()
 
-    def tell(self, hint: ChangeNotification) -> None:
+    def report(self, hint: ChangeNotification) -> None:
         with self._news:
             self.hints.append(hint)
             self._news.notify_all()
 
-    def tell_health(self, health: tuple[WatchedRoot, ...]) -> None:
+    def report_health(self, health: tuple[WatchedRoot, ...]) -> None:
         with self._news:
             self.health.append(health)
             self._news.notify_all()
@@ -66,7 +66,7 @@ class Room:
     def uncovered(self, paths: Iterable[bytes]) -> list[bytes]:
         if self.losses():
             return []
-        told, trees = self.paths(), self.trees()
+        named, trees = self.paths(), self.trees()
         covered: dict[bytes, bool] = {b"": False}
 
         def is_below(folder: bytes) -> bool:
@@ -74,25 +74,25 @@ class Room:
                 covered[folder] = folder in trees or is_below(folder.rpartition(b"/")[0])
             return covered[folder]
 
-        return [path for path in paths if path not in told and path.rpartition(b"/")[0] not in told and not is_below(path)]
+        return [path for path in paths if path not in named and path.rpartition(b"/")[0] not in named and not is_below(path)]
 
 
 @contextmanager
 def watching(*roots: NotifiedRoot, settings: WatchTimings = QUICK, is_settled: bool = True, kind: type[Watcher] = Watcher):
-    """Yield a room whose watcher watches `roots`.
+    """Yield a harness whose watcher watches `roots`.
 
     With `is_settled`, all roots are watched already and their first hints are forgotten.
     """
-    room = Room()
-    room.watcher = kind(roots, room.tell, room.tell_health, settings=settings)
-    room.watcher.start()
+    harness = Harness()
+    harness.watcher = kind(roots, harness.report, harness.report_health, settings=settings)
+    harness.watcher.start()
     try:
         if is_settled:
-            room.until(lambda: len(room.losses()) >= len(roots), "the beginning of watching")
-            room.forget()
-        yield room
+            harness.until(lambda: len(harness.losses()) >= len(roots), "the beginning of watching")
+            harness.forget()
+        yield harness
     finally:
-        room.watcher.close()
+        harness.watcher.close()
 
 
 def put(path: bytes, text: bytes = b"x") -> bytes:
