@@ -377,6 +377,14 @@ def order(*given, **named) -> OrderPeers:
     return OrderPeers(PeerOrder(*given, **named))
 
 
+async def test_engine_page_does_not_deny_workers_while_a_busy_engine_does_not_answer(tmp_path):
+    session = Engine(tmp_path / "cache", workers=())
+    session.latest_progress, session.refusal = BUSY, "busy"
+    async with visit(tmp_path, session=session) as (app, pilot, _session, _pane):
+        await until(pilot, lambda: "the engine has not answered yet" in text(app))
+        assert "workers start with the first job" not in text(app)
+
+
 async def test_high_screen_shows_both_pages_and_zoom_shows_one(tmp_path):
     async with visit_gateway(tmp_path, size=(200, 60)) as (app, pilot, _session, page):
         for part in ("── Connections ──", "── Allowed ──", "── Clients ──", "── Workers ──", "Gateway▾"):
