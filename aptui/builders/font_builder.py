@@ -10,7 +10,7 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
 from typing import Any, ClassVar
@@ -340,7 +340,7 @@ def _cut(font: Any, options: Mapping[str, Any], report: FontReport) -> None:
         text, glyphs = options["text"] or "", options["glyphs"] or []
         _refuse_unknown_glyphs(font, glyphs)
         warn_of_missing_characters(font, text, report)
-        cutter.populate(text=text, unicodes=code_points(options["unicodes"] or []), glyphs=glyphs)
+        cutter.populate(text=text, unicodes=code_points(options["unicodes"] or [], "unicodes"), glyphs=glyphs)
     try:
         count_drawing(font)
         cutter.subset(font)
@@ -352,14 +352,18 @@ def _cut(font: Any, options: Mapping[str, Any], report: FontReport) -> None:
         ) from None
 
 
-def code_points(ranges: list[str]) -> list[int]:
-    """Return the code points of characters and ranges such as U+41 or U+20-7E."""
+def code_points(ranges: Iterable[str], parameter: str) -> list[int]:
+    """Return the code points of characters and ranges such as U+41 or U+20-7E.
+
+    Raises:
+        ParamError: a range ends before it begins; the error names the `parameter`.
+    """
     found: list[int] = []
     for text in ranges:
         first, _, last = re.sub(r"[Uu]\+", "", text).partition("-")
         begin, end = int(first, 16), int(last or first, 16)
         if begin > end:
-            raise ParamError(f"the range {text} in parameter 'unicodes' ends before it begins")
+            raise ParamError(f"the range {text} in parameter '{parameter}' ends before it begins")
         found += range(begin, min(end, 0x10FFFF) + 1)
     return found
 

@@ -240,7 +240,7 @@ def choose_characters(
     known = font.getBestCmap() or {}
     warn_of_missing_characters(font, "".join(sorted(wanted)), report)
     # Missing characters of a range give no warning, because a range usually is a whole block of Unicode.
-    codes = sorted(({ord(character) for character in wanted} | set(code_points([*options.ranges]))) & known.keys())
+    codes = sorted(({ord(character) for character in wanted} | set(code_points(options.ranges, "ranges"))) & known.keys())
     if not codes:
         raise BrokenFontError("the font does not have any of the characters that the parameters name")
     if len(codes) > MOST_CHARACTERS:

@@ -108,6 +108,7 @@ def test_characters_are_collected_from_the_parameters_and_from_files(bench):
     assert bench.warnings == ["ui/lantern.ttf: the font has no glyphs for U+00E4"]
     assert bench.fail(source, strict=True, **params) == "ui/lantern.ttf: the font has no glyphs for U+00E4"
     assert "no file matches 'x/*.po'" in bench.fail(source, strict=True, files=["x/*.po"])
+    assert "the range U+7E-20 in parameter 'ranges' ends before it begins" in bench.fail(source, ranges=["U+7E-20"])
     assert (
         bench.fail(source, ranges=["U+3040-309F"])
         == "ui/lantern.ttf: the font does not have any of the characters that the parameters name"
