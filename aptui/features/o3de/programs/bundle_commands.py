@@ -24,6 +24,7 @@ from aptui.features.o3de.bundling.bundle_files import (
 )
 from aptui.features.o3de.programs.bundler_project import BundlerOutput, BundlerProject, for_platform
 from aptui.features.o3de.programs.bundler_switches import HELP, BundlerSwitches
+from aptui.shared import printing
 from aptui.shared.errors import UserError
 
 
@@ -98,7 +99,7 @@ def bundles(given: BundlerSwitches, project: BundlerProject, output: BundlerOutp
     for name, listed_values in (("bundleSettingsFile", settings), ("assetListFile", lists), ("outputBundlePath", targets)):
         if len(listed_values) not in (0, count):
             raise UserError(
-                f"--{name} has {len(listed_values)} values, but other switches have {count}",
+                f"--{name} has {printing.count(len(listed_values), 'value')}, but other switches have {count}",
                 hint="give each switch one value for each bundle",
             )
     orders = []
@@ -292,7 +293,7 @@ def _steps(given: BundlerSwitches) -> list[ComparisonStep]:
     for name, values in (("filePattern", patterns), ("filePatternType", types)):
         if len(values) != wanted:
             raise UserError(
-                f"--{name} has {len(values)} values for {wanted} comparisons by filePattern",
+                f"--{name} has {printing.count(len(values), 'value')} for {printing.count(wanted, 'comparison')} by filePattern",
                 hint="give one value for each comparison",
             )
     if any(word not in ("0", "1") for word in types):
