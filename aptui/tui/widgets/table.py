@@ -271,6 +271,10 @@ class Table(Rows):
             return ""
         return "\t".join(self._model.cell(index, each.id).text.strip() for each in self._columns if not each.is_picture)
 
+    def join_selected_rows(self) -> str:
+        """Return the marked rows, or the row under the cursor, as text for copying: one row per line."""
+        return "\n".join(self.row_text(key) for key in self.list_selected_keys())
+
     # ------------------------------------------------------------------------------------------------------ methods of `Rows`
 
     def count_rows(self) -> int:

@@ -192,8 +192,7 @@ class ConnectionTables(Container):
     def action_copy(self) -> None:
         """Copy the marked rows or the row under the cursor."""
         if self.focused and self.current(self.focused) is not None:
-            table = self.table(self.focused)
-            self._shell.copy_text("\n".join(table.row_text(key) for key in table.list_selected_keys()))
+            self._shell.copy_text(self.table(self.focused).join_selected_rows())
 
     @on(Rows.ContextMenu)
     def _open_menu(self, event: Rows.ContextMenu) -> None:

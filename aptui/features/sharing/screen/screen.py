@@ -469,9 +469,8 @@ class CachePane(Pane):
     def action_copy(self) -> None:
         """Copy the marked rows or the row under the cursor."""
         table = self.shell.app.focused
-        if isinstance(table, Table):
-            lines = [table.row_text(key) for key in table.list_selected_keys()]
-            self.shell.copy_text("\n".join(lines)) if lines else None
+        if isinstance(table, Table) and (text := table.join_selected_rows()):
+            self.shell.copy_text(text)
 
     def action_zoom(self) -> None:
         """Show the findings only, or everything."""

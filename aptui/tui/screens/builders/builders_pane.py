@@ -57,7 +57,7 @@ def ask_what_to_copy(shell: Shell, widgets: BuilderWidgets, builder: str) -> Non
     if offer_pair(shell, widgets.details):
         return
     part = next((part for part in (widgets.list, widgets.patterns, widgets.spent) if part.has_focus), widgets.list)
-    row: Copy = ("Row", "y", lambda: "\n".join(part.row_text(key) for key in part.list_selected_keys()))
+    row: Copy = ("Row", "y", part.join_selected_rows)
     everything = "\n".join(as_lines(widgets.details.pairs))
     offer_copies(shell, [row, ("Name", "n", lambda: builder), ("All details", "a", lambda: everything)])
 

@@ -410,8 +410,7 @@ class ToolsPane(Pane):
         """Copy the marked rows, or the row under the cursor."""
         table = self.shell.app.focused
         if isinstance(table, Table):
-            lines = [table.row_text(key) for key in table.list_selected_keys()]
-            self.shell.copy_text("\n".join(lines))
+            self.shell.copy_text(table.join_selected_rows())
 
     def action_zoom(self) -> None:
         """Give the focused table all the room, or divide the room again."""
