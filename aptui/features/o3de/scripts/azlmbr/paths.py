@@ -1,6 +1,6 @@
 """`azlmbr.paths`: the folders of the engine and the project; `script_runner` sets them.
 
-Tests: `tests/features/o3de/scripts/test_azlmbr_answers.py`.
+Tests: `tests/features/o3de/scripts/test_azlmbr_project.py`.
 """
 
 from __future__ import annotations
