@@ -189,7 +189,7 @@ def _list_tokens(tokens: list[Any], *, is_json: bool) -> int:
 # ------------------------------------------------------------------------------------------------------------------ client
 
 _NEED_TERM = {"status": "asset_status", "wait": "wait_ready"}
-"""{action that takes the name of an asset: its request}."""
+"""{action of `aptui client` that needs the name of an asset: name of the request}."""
 _ACTIONS = "watch, catalog, get PATH, status TERM, wait TERM, or the name of any request with field=value …"
 
 

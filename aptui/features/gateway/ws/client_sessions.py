@@ -209,11 +209,11 @@ class RequestAnswer(NamedTuple):
 
 
 class WireSession:
-    """One client.
+    """The session of one client: its WebSocket, its subscription, and the notifications that wait for it.
 
     Args:
         context: shared objects of the gateway.
-        sessions: all clients.
+        sessions: the sessions of all clients.
         socket: the WebSocket.
         identity: identity of the client.
         number: number of the connection.
@@ -469,11 +469,11 @@ Answering: TypeAlias = Callable[[WireSession, str, Any], Awaitable[RequestAnswer
 
 
 class WireSessions:
-    """All clients.
+    """The sessions of all clients of a gateway.
 
     Args:
         limit: maximum number of clients.
-        answer: answers their requests.
+        answer: answers the requests of the clients.
     """
 
     def __init__(self, limit: int, answer: Answering) -> None:
