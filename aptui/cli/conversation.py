@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, BinaryIO, NoReturn, TextIO, cast
 from aptui.cli import main
 from aptui.cli.read_verbs import FILTER_PLACE, find_unsettled_jobs, job_lines
 from aptui.cli.verbs import all_verbs
-from aptui.link.port import Cancel, EscalateJobs
+from aptui.link.port import Answer, Cancel, EscalateJobs, Verb
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
 from aptui.tui.plain import Stream, follow
 
 if TYPE_CHECKING:
-    from aptui.link.port import Answer, Verb
     from aptui.tui.data.session import Session
 
 PAGE_LINES = 20

@@ -28,7 +28,7 @@ from aptui.tui import shell_commands
 from aptui.tui.background import run_in_background
 from aptui.tui.drawing import FrameClock, FrameDrawing, MainScreen
 from aptui.tui.frame.commandline import Candidates, Choice, Command, CommandLine
-from aptui.tui.frame.engine_control import EngineControl
+from aptui.tui.frame.engine_control import EngineControl, TrustQuestion
 from aptui.tui.frame.sheets import ENGINE_ROOT, KeyTester, Sheet, Sheets, Toasts, actions_of
 from aptui.tui.frame.statusline import Banner, Hints, Rule, StatusLine, TabBar
 from aptui.tui.frame.terminal_control import Copying, TerminalControl
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from aptui.link.port import Answer, Verb
     from aptui.tui.data.feed import Feed
     from aptui.tui.data.session import Session
-    from aptui.tui.frame.engine_control import TrustQuestion
 
 
 _FIRST_ROWS_WITHIN_S = 0.4

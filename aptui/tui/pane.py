@@ -12,7 +12,7 @@ from msgspec import Struct
 from textual.containers import Container
 
 from aptui import feature
-from aptui.tui.frame.commandline import Host
+from aptui.tui.frame.commandline import Command, Host
 
 if TYPE_CHECKING:
     from textual.widget import Widget
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from aptui.feature import Feature
     from aptui.link.port import Answer, Verb
     from aptui.tui.data.feed import Batch, Feed
-    from aptui.tui.frame.commandline import Command
     from aptui.tui.frame.engine_control import EngineControl
     from aptui.tui.frame.sheets import Sheets
     from aptui.tui.frame.terminal_control import TerminalControl

@@ -12,7 +12,7 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from queue import Empty, Queue
 from typing import TYPE_CHECKING, TextIO
@@ -23,8 +23,6 @@ from aptui.shared.printing import count
 from aptui.shared.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from aptui.link.codec import NoticeLine
     from aptui.tui.data.session import Session
 

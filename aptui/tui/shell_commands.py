@@ -142,6 +142,10 @@ def _start(app: Shell, _rest: str) -> None:
 
 
 def _restart(app: Shell, rest: str) -> None:
+    if app.session.state is not SessionState.ATTACHED:
+        app.show_toast("no engine is running; one starts now")
+        app.session.start_engine()
+        return
     app.session.restart_engine(is_when_idle=rest != "now")
     app.show_toast("the engine restarts" if rest == "now" else "the engine restarts when it is idle")
 

@@ -374,6 +374,18 @@ def test_older_engine_is_shown_in_the_banner_without_a_question(tmp_path):
     in_shell(tmp_path, answer, session=session)
 
 
+def test_restart_without_a_running_engine_starts_one(tmp_path):
+    session = FakeSession(tmp_path / "cache", SessionState.DETACHED)
+
+    async def restart(app, pilot, _session):
+        await pilot.press("colon", *"restart", "enter")
+        await until(pilot, lambda: "no engine is running; one starts now" in text(app))
+        assert "start" in session.done
+        assert not [each for each in session.done if each[0] == "restart"]
+
+    in_shell(tmp_path, restart, session=session)
+
+
 def test_banner_cuts_a_long_path_in_its_middle_so_that_the_remedy_is_visible(tmp_path):
     session = FakeSession(tmp_path / "cache", SessionState.DETACHED)
     path = f"/work/{'long-name-of-a-project/' * 4}Cache/assetdb.sqlite"

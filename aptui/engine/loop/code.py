@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Protocol
 from aptui.config import packing
 from aptui.config.configuration import Config
 from aptui.config.dirs import builders_record
-from aptui.core.project import Builder
+from aptui.core.project import Builder, Project
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
     from aptui.core.pipeline.pipeline import Pipeline
-    from aptui.core.project import Project
     from aptui.engine.loop.dispatch import RunDispatcher
     from aptui.engine.loop.scans import Scans
 

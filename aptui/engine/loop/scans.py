@@ -28,7 +28,7 @@ from aptui.engine.scan.freshness import FileClocks, FreshReads
 from aptui.engine.scan.metadata import FolderSettings
 from aptui.engine.scan.scanner import Scanner, SettingsNotReadError
 from aptui.engine.scan.settled_platforms import PLATFORMS_STATE, SettledPlatforms
-from aptui.engine.scan.walk import ROOTS_STATE, FileLinks, Walk
+from aptui.engine.scan.walk import ROOTS_STATE, Digests, FileLinks, Walk
 from aptui.shared.files.clocks import RACY_NS
 from aptui.worker.file_access import os_path
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from aptui.core.state.working_set import Parts, PendingFolder, WorkingSet
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.loop.opening import PreparedSession
-    from aptui.engine.scan.walk import Digests
     from aptui.store.db.last_run import FolderArchive
 
 

@@ -19,18 +19,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 import aptui
-from aptui.config.configuration import SANDBOX_VARIABLE
+from aptui.config.configuration import SANDBOX_VARIABLE, Config
 from aptui.config.dirs import own_folder
 from aptui.shared.errors import HostError
-
-if TYPE_CHECKING:
-    from aptui.config.configuration import Config
 
 PROGRAM = "bwrap"
 VARIABLE = SANDBOX_VARIABLE

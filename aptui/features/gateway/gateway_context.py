@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,8 +19,6 @@ from aiohttp import web
 from aptui.features.gateway.wire_codec import RequestMistake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aptui.config.configuration import Config
     from aptui.features.gateway.access.guard import ConnectionLimits, Guard
     from aptui.link.engine_link import EngineLink, NewsPulse

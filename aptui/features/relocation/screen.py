@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 from textual import events
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.geometry import Size
@@ -32,8 +32,6 @@ from aptui.tui.widgets.menu import MenuItem, Prompt, _PopUp
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-
-    from textual.app import App
 
     from aptui.link.port import Answer
     from aptui.tui.screens.assets.asset_panel import Panel

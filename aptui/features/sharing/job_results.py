@@ -30,7 +30,7 @@ from aptui.core.retry import FailureKind
 from aptui.core.run_report import code_digest
 from aptui.features.sharing.record import Discovered, JobFacts, Record, as_discovered, base_key
 from aptui.features.sharing.stores.folder_store import FolderStore
-from aptui.link.port import FeatureRequest
+from aptui.link.port import FeatureRequest, Request
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.shared.files import clocks
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from aptui.config.configuration import Config
     from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.features.sharing.service import CacheHit
-    from aptui.link.port import Request
 
 
 _ABI = "1"

@@ -6,7 +6,7 @@ Tests: `tests/features/sharing/test_verbs.py`, `tests/features/sharing/test_rest
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, _ArgumentGroup
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,6 @@ from aptui.shared.files.replacing import read_private
 from aptui.shared.health import DoctorCheck
 
 if TYPE_CHECKING:
-    from argparse import _ArgumentGroup
-
     from aptui.config.configuration import Config
     from aptui.features.sharing.stores.local import StoreMaintenance
     from aptui.shared.result_store import SharingSum

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from msgspec import Struct
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.message import Message
@@ -21,8 +21,6 @@ from textual.widgets import Input
 from aptui.tui.frame.line import Line, Part, Parts, strip_of
 
 if TYPE_CHECKING:
-    from textual.app import App
-
     from aptui.tui.data.session import Session
 
 _MOST_CANDIDATES = 8

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from rich.cells import cell_len
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import ActiveBinding, Binding, BindingType
 from textual.containers import Vertical
 from textual.geometry import Size
 from textual.message import Message
@@ -35,16 +35,13 @@ from aptui.tui.widgets.cells import width_of, wrap
 from aptui.tui.words import clock, shorten
 
 if TYPE_CHECKING:
-    from textual import events
     from textual.app import App
-    from textual.binding import ActiveBinding
     from textual.screen import Screen
 
     from aptui.config.configuration import Config
     from aptui.shared.health import Health
     from aptui.tui.data.session import Session
     from aptui.tui.frame.commandline import Command
-    from aptui.tui.preferences.keymap import Keymap
 
 
 BREAK = Part("\n")

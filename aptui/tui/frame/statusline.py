@@ -17,7 +17,7 @@ from textual.widgets import Input
 from aptui.shared.health import Health, WatchMode
 from aptui.shared.printing import count as counted
 from aptui.shared.sanitize import sanitize
-from aptui.tui.data.session import SessionState, is_older
+from aptui.tui.data.session import Session, SessionState, is_older
 from aptui.tui.frame.line import Line, Part, Parts, spread, strip_of, width_of
 from aptui.tui.preferences.keymap import show_key
 from aptui.tui.terminal.safety import glyph
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from aptui.core.notices import Progress
-    from aptui.shared.health import Health
-    from aptui.tui.data.session import Session
 
 
 _BANNER_LINES, _TALL = 3, 20

@@ -21,7 +21,7 @@ import signal
 import sys
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent import futures
 from contextlib import suppress
 from contextvars import copy_context
@@ -39,17 +39,14 @@ from aptui.tui.background import run_in_background
 from aptui.tui.terminal.output.cell_rows import abilities_of
 from aptui.tui.terminal.output.display import is_supported
 from aptui.tui.terminal.output.layer import OutputLayer
-from aptui.tui.terminal.pixels import PixelQuestion, read_cell
+from aptui.tui.terminal.pixels import PixelQuestion, PixelScreen, read_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
     from typing import TextIO
 
     from textual.app import App
     from textual.message import Message
     from textual.message_pump import MessagePump
-
-    from aptui.tui.terminal.pixels import PixelScreen
 
 
 # The input decoder returns text that Textual understands, whatever bytes arrive and wherever a read ends.

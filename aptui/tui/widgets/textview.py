@@ -23,13 +23,12 @@ from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
 from aptui.tui.terminal.safety import glyph, make_safe
-from aptui.tui.widgets.cells import pad, width_of
+from aptui.tui.widgets.cells import Painter, pad, width_of
 from aptui.tui.widgets.picture_drawing import Picture
 from aptui.tui.widgets.row_list import Rows
 
 if TYPE_CHECKING:
     from aptui.tui.pictures.decoder import Pixels
-    from aptui.tui.widgets.cells import Painter
 
 
 READ_BYTES = 256 * 1024

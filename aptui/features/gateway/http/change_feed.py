@@ -12,19 +12,15 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from aptui.features.gateway import gateway_context
-from aptui.features.gateway.access.guard import require
+from aptui.features.gateway.access.guard import ClientIdentity, require
 from aptui.features.gateway.gateway_context import CONTEXT
 from aptui.features.gateway.wire_codec import Scope
 from aptui.shared.errors import KnownError
 from aptui.store.queries.change_tail import ChangeTail, CurrentDatabase, Moment, Record, parse_number
-
-if TYPE_CHECKING:
-    from aptui.features.gateway.access.guard import ClientIdentity
 
 CHECK_S = 0.05
 """Interval of checks for changes, in seconds; one check serves all followers."""

@@ -18,7 +18,7 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -32,10 +32,10 @@ from msgspec.structs import replace
 from aptui.core.notices import PeerOrdered
 from aptui.features.gateway import engine_requests, gateway_context, wire_codec
 from aptui.features.gateway.access.guard import ClientIdentity
-from aptui.features.gateway.gateway_context import CONTEXT, HttpSession
+from aptui.features.gateway.gateway_context import CONTEXT, GatewayContext, HttpSession
 from aptui.features.gateway.peers import peer_settings
 from aptui.features.gateway.wire_codec import Scope
-from aptui.features.gateway.ws.client_sessions import SESSIONS
+from aptui.features.gateway.ws.client_sessions import SESSIONS, WireSession, WireSessions
 from aptui.shared.connections.addresses import (
     Address,
     canonical,
@@ -61,11 +61,7 @@ from aptui.shared.errors import KnownError, UserError
 from aptui.shared.files.replacing import file_stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from aptui.config.settings import GatewaySettings
-    from aptui.features.gateway.gateway_context import GatewayContext
-    from aptui.features.gateway.ws.client_sessions import WireSession, WireSessions
     from aptui.link.codec import NoticeLine
 
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from urllib.parse import unquote, urlsplit
 
 import aiohttp
@@ -23,17 +22,11 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from aptui.features.gateway import gateway_context
-from aptui.features.gateway.access.guard import require
+from aptui.features.gateway.access.guard import ClientIdentity, require
 from aptui.features.gateway.gateway_context import CONTEXT, HttpSession
 from aptui.features.gateway.wire_codec import FRAME_LIMIT_BYTES, Scope
 from aptui.features.gateway.ws.client_sessions import SESSIONS
 from aptui.shared.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from aptui.features.gateway.access.guard import ClientIdentity
-
 
 # Forwards raw TCP through a WebSocket, for example to a remote shader compiler. In both directions, each binary frame contains the
 # next bytes of the stream.

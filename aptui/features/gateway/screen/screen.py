@@ -18,13 +18,13 @@ from textual.binding import Binding, BindingType
 from aptui.features.gateway.screen import connection_rows
 from aptui.features.gateway.screen.connection_rows import ConnectionTables, Fact
 from aptui.features.gateway.screen.gateway_page import GatewayPage
-from aptui.link.port import Connections, Disconnect, ReadStatus, RestartWorker
+from aptui.link.port import Answer, Connections, Disconnect, ReadStatus, RestartWorker
 from aptui.shared.health import Connection, WorkerInfo
 from aptui.shared.sanitize import sanitize
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Bar, Part, TabLine
-from aptui.tui.pane import Pane
+from aptui.tui.pane import Pane, Shell
 from aptui.tui.screens.jobs.job_texts import term
 from aptui.tui.widgets.listing import ListedRow
 from aptui.tui.widgets.row_list import Rows
@@ -33,9 +33,7 @@ from aptui.tui.words import brief, shorten, size_text
 
 if TYPE_CHECKING:
     from aptui.core.notices import Progress
-    from aptui.link.port import Answer
     from aptui.tui.data.feed import Batch
-    from aptui.tui.pane import Shell
 
 
 ASK_S = 1.0

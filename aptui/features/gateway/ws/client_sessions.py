@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from aptui import __version__
 from aptui.features.gateway import gateway_context, wire_codec
 from aptui.features.gateway.access.guard import SUBPROTOCOL, ClientIdentity, require
-from aptui.features.gateway.gateway_context import CONTEXT
+from aptui.features.gateway.gateway_context import CONTEXT, GatewayContext
 from aptui.features.gateway.wire_codec import RequestMistake, Scope, without_paths
 from aptui.features.gateway.wire_mappers import asset_of
 from aptui.features.gateway.wire_records import AssetChanged, AssetRemoved, Catalog, Hello, Resync, Welcome
@@ -36,7 +36,6 @@ from aptui.store.queries.reader import Reader
 from aptui.store.queries.serving import Served, catalog_page
 
 if TYPE_CHECKING:
-    from aptui.features.gateway.gateway_context import GatewayContext
     from aptui.store.queries.reader_pool import Database
 
 

@@ -16,9 +16,9 @@ from aptui.core.notices import JobChanged, JobProgress, ProductsChanged, Progres
 from aptui.core.paths import from_text
 from aptui.features.gateway import engine_requests, gateway_context, wire_codec, wire_records
 from aptui.features.gateway.wire_mappers import asset_of, job_of_news
-from aptui.features.gateway.ws.client_sessions import frame_of, is_wanted, wait_until_taken
+from aptui.features.gateway.ws.client_sessions import WireSession, WireSessions, frame_of, is_wanted, wait_until_taken
 from aptui.link.codec import NoticeLine
-from aptui.link.engine_link import NewsPulse
+from aptui.link.engine_link import EngineLink, NewsPulse
 from aptui.shared.errors import KnownError
 from aptui.store.db.schema import uuid_text, wire_asset_id
 from aptui.store.queries.reader import Reader, SourceRow
@@ -26,8 +26,6 @@ from aptui.store.queries.serving import Served, asset_ids
 
 if TYPE_CHECKING:
     from aptui.config.configuration import Config
-    from aptui.features.gateway.ws.client_sessions import WireSession, WireSessions
-    from aptui.link.engine_link import EngineLink
     from aptui.store.queries.reader_pool import Database
 
 _MOST = 20_000

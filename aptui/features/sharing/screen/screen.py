@@ -6,7 +6,7 @@ Tests: `tests/features/sharing/screen/test_screen.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from textual import events
 from textual.app import ComposeResult
@@ -29,7 +29,7 @@ from aptui.shared.printing import count
 from aptui.tui.data.feed import Batch
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Bar, Part
-from aptui.tui.pane import Pane
+from aptui.tui.pane import Pane, Shell
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, share_bar
 from aptui.tui.widgets.listing import ListedRow, ListedRows, Listing
@@ -37,10 +37,6 @@ from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import Column, SideTable, Table
 from aptui.tui.words import size_text
-
-if TYPE_CHECKING:
-    from aptui.tui.pane import Shell
-
 
 # Functions for the columns, cells and sort keys of the tables.
 

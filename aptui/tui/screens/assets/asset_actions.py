@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from aptui.link.port import ReprocessJobs
+from aptui.link.port import Answer, ReprocessJobs
 from aptui.shared.printing import count
 from aptui.tui.data.assets_store import AssetModel, Kind
 from aptui.tui.frame import terminal_control
@@ -21,7 +21,6 @@ from aptui.tui.widgets.menu import Confirm, Menu, MenuItem
 from aptui.tui.widgets.textview import TextView
 
 if TYPE_CHECKING:
-    from aptui.link.port import Answer
     from aptui.tui.data.feed import Batch
     from aptui.tui.frame.commandline import Command
     from aptui.tui.frame.line import Line

@@ -21,7 +21,7 @@ from textual.message import Message
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.frame.line import Line, Part, Parts, width_of
 from aptui.tui.screens.assets.asset_panel import Panel, Ref, ReferenceGroup, read_links
-from aptui.tui.screens.assets.asset_readers import PREVIEW
+from aptui.tui.screens.assets.asset_readers import PREVIEW, QueryWorker
 from aptui.tui.screens.assets.earlier_versions import VersionPair
 from aptui.tui.screens.assets.file_previews import FIRST, Preview, TexturePlace, preview_of
 from aptui.tui.terminal.output.display import DiffRenderingApp
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from aptui.tui.pictures.decoder import PictureView, Pixels
     from aptui.tui.pictures.decoding import Decoder
-    from aptui.tui.screens.assets.asset_readers import QueryWorker
 
 
 COLUMNS = (

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input
@@ -18,7 +18,7 @@ from aptui.tui.background import run_in_background
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part, TabLine
 from aptui.tui.frame.statusline import Rule
-from aptui.tui.pane import Pane
+from aptui.tui.pane import Pane, Shell
 from aptui.tui.screens.builders import builder_facts as known
 from aptui.tui.screens.builders.builder_facts import (
     BUILDERS,
@@ -45,11 +45,9 @@ from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import Table, fit_columns
 
 if TYPE_CHECKING:
-    from textual.app import App
     from textual.widget import Widget
 
     from aptui.tui.data.feed import Batch
-    from aptui.tui.pane import Shell
 
 
 def ask_what_to_copy(shell: Shell, widgets: BuilderWidgets, builder: str) -> None:

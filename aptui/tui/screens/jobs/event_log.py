@@ -45,8 +45,6 @@ from aptui.tui.widgets.table import KeyValue
 
 if TYPE_CHECKING:
     from aptui.tui.pane import Shell
-    from aptui.tui.screens.jobs.job_details import JobDetails
-    from aptui.tui.widgets.logpane import LogPane
 
 
 class LineContext(Vertical):

@@ -41,7 +41,6 @@ from aptui.tui.words import size_text
 
 if TYPE_CHECKING:
     from aptui.link.port import Answer
-    from aptui.tui.data.job_infos import JobRowInfo
     from aptui.tui.pane import Shell
 
 

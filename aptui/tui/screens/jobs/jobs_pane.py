@@ -32,7 +32,7 @@ from aptui.tui.screens.jobs.job_actions import RowActions
 from aptui.tui.screens.jobs.job_details import DetailsReader
 from aptui.tui.screens.jobs.job_texts import CheckMarks
 from aptui.tui.screens.jobs.jobs_table import FAILED_FIRST, Causes, CausesTable, Choices, JobsTableView
-from aptui.tui.screens.jobs.selection import CursorGoal, FixedJobs, LastVisit, Resting, SelectedJob, TableChanges
+from aptui.tui.screens.jobs.selection import CursorGoal, FixedJobs, JobsView, LastVisit, Resting, SelectedJob, TableChanges
 from aptui.tui.screens.jobs.three_panes import BESIDE, CausesView, ThreePanes
 from aptui.tui.terminal.safety import glyph, terminal_facts
 from aptui.tui.widgets.cells import fit
@@ -43,10 +43,6 @@ from aptui.tui.words import brief
 
 if TYPE_CHECKING:
     from textual.strip import Strip
-
-    from aptui.tui.data.jobs_store import JobsStore
-    from aptui.tui.screens.jobs.jobs_table import Causes, Choices
-    from aptui.tui.screens.jobs.selection import JobsView
 
 
 _ROOMY, _LEAST = 100, 60

@@ -19,7 +19,7 @@ from aptui.tui.data.job_infos import SIGN_CELLS, CauseGroup, short_error
 from aptui.tui.data.jobs_store import JobsStore
 from aptui.tui.frame.commandline import Command
 from aptui.tui.screens.jobs.job_texts import commit_text
-from aptui.tui.screens.jobs.selection import read_changes
+from aptui.tui.screens.jobs.selection import JobsView, read_changes
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.filterbox import FilterBox
@@ -28,10 +28,8 @@ from aptui.tui.widgets.table import GAP, Column, Table
 from aptui.tui.words import ROLES, moment_text
 
 if TYPE_CHECKING:
-    from aptui.tui.data.jobs_store import JobsStore
     from aptui.tui.pane import Shell
     from aptui.tui.preferences.state import UiMemory
-    from aptui.tui.screens.jobs.selection import JobsView
 
 
 _RAN_OR_FAILED = "Why it ran, or failed"

@@ -21,12 +21,12 @@ from aptui.shared.errors import KnownError
 from aptui.shared.files.git import author_of
 from aptui.shared.files.git import head as git_head
 from aptui.shared.sanitize import sanitize
-from aptui.store.queries.reader import open_reader
+from aptui.store.queries.reader import Reader, open_reader
 from aptui.store.queries.session_history import OutcomeChange, outcome_change
 from aptui.tui.background import run_in_background
-from aptui.tui.data.job_infos import short_error
+from aptui.tui.data.job_infos import JobRowInfo, short_error
 from aptui.tui.data.session import SessionState
-from aptui.tui.frame.line import Part
+from aptui.tui.frame.line import Part, Parts
 from aptui.tui.frame.sheets import BREAK
 from aptui.tui.screens.jobs.job_texts import commit_text
 from aptui.tui.terminal.safety import glyph
@@ -37,11 +37,8 @@ from aptui.tui.words import age_text, moment_text, shorten
 if TYPE_CHECKING:
     from textual.screen import Screen
 
-    from aptui.store.queries.reader import Reader
     from aptui.tui.data.feed import Batch
-    from aptui.tui.data.job_infos import JobRowInfo
     from aptui.tui.data.jobs_store import JobsStore
-    from aptui.tui.frame.line import Parts
     from aptui.tui.pane import Shell
     from aptui.tui.screens.jobs.event_log import EventLog
     from aptui.tui.widgets.row_list import Rows

@@ -13,12 +13,11 @@ from textual import events
 from aptui.tui.pane import Pane
 from aptui.tui.screens.jobs.event_log import EventLog
 from aptui.tui.screens.jobs.job_texts import term
-from aptui.tui.screens.jobs.jobs_table import CausesTable, JobsTableView
+from aptui.tui.screens.jobs.jobs_table import Causes, CausesTable, Choices, JobsTableView
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.table import Table
 
 if TYPE_CHECKING:
-    from aptui.tui.screens.jobs.jobs_table import Causes, Choices
     from aptui.tui.screens.jobs.selection import CursorGoal, SelectedJob
 
 

@@ -19,13 +19,12 @@ from msgspec.structs import replace
 
 from aptui.shared.errors import KnownError
 from aptui.store.jobs.filter import Filter, FilterError, TextMatch, parse
-from aptui.store.jobs.regex import contains
+from aptui.store.jobs.regex import Mask, contains
 from aptui.tui.widgets.cells import Spans
 from aptui.tui.widgets.log_sources import LEVEL_WORDS, LEVELS
 from aptui.tui.widgets.menu import Field, Form, Menu, MenuItem
 
 if TYPE_CHECKING:
-    from aptui.store.jobs.regex import Mask
     from aptui.tui.pane import Shell
 
 

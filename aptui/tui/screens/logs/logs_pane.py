@@ -18,7 +18,7 @@ from aptui.tui.background import run_in_background
 from aptui.tui.frame import terminal_control
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Bar, Part, TabLine
-from aptui.tui.pane import Pane
+from aptui.tui.pane import Pane, Shell
 from aptui.tui.screens.external_programs import editor, offer_pair, pager
 from aptui.tui.screens.jobs.job_texts import log_text
 from aptui.tui.screens.logs.log_reader import LogPiece, LogReader, LogRecords, LogView, RecordLines
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from aptui.tui.data.feed import Batch
-    from aptui.tui.pane import Shell
 
 
 class LogsSearch:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from aptui.link.port import Drain, ReadStatus, ReloadConfig, RescanSources, ResumeJobs, RunNext, SetOption
+from aptui.link.port import Answer, Drain, ReadStatus, ReloadConfig, RescanSources, ResumeJobs, RunNext, SetOption
 from aptui.shared.errors import HostError, KnownError
-from aptui.shared.health import WatchMode
+from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.shared.printing import count
 from aptui.tui.background import BackgroundTask
 from aptui.tui.frame.commandline import Choice
@@ -28,8 +28,6 @@ from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.table import Column
 
 if TYPE_CHECKING:
-    from aptui.link.port import Answer
-    from aptui.shared.health import Health, WatchedRoot
     from aptui.tui.pane import Shell
 
 

@@ -25,7 +25,7 @@ from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Bar, Part
-from aptui.tui.pane import Pane
+from aptui.tui.pane import Pane, Shell
 from aptui.tui.preferences.keymap import show_key
 from aptui.tui.screens.tools import engine_tools
 from aptui.tui.screens.tools import tool_rows as listed
@@ -39,7 +39,6 @@ from aptui.tui.widgets.table import SideTable, Table
 
 if TYPE_CHECKING:
     from aptui.tui.data.feed import Batch
-    from aptui.tui.pane import Shell
 
 
 class FailedJobs:

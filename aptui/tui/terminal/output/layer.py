@@ -22,19 +22,16 @@ from typing import TYPE_CHECKING
 from textual._compositor import ChopsUpdate, LayoutUpdate
 
 from aptui.tui.terminal import safety
-from aptui.tui.terminal.output.cell_rows import Pen, Row, StyleCache
+from aptui.tui.terminal.output.cell_rows import Abilities, Pen, Row, StyleCache
 from aptui.tui.terminal.output.pace import Pace
-from aptui.tui.terminal.output.painter import REPEATS_ALL, REPEATS_ASCII, SCROLLS_COLUMNS, FramePainter
-from aptui.tui.terminal.pixels import PixelPicture, placeholder
+from aptui.tui.terminal.output.painter import REPEATS_ALL, REPEATS_ASCII, SCROLLS_COLUMNS, Columns, FramePainter
+from aptui.tui.terminal.pixels import PixelPicture, PixelScreen, placeholder
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.style import Style
     from textual.strip import Strip
 
-    from aptui.tui.terminal.output.cell_rows import Abilities
-    from aptui.tui.terminal.output.painter import Columns
-    from aptui.tui.terminal.pixels import PixelScreen
 
 _QUESTION = "\x1b[6n"
 """Query for the place of the cursor; the terminal replies after it has handled all earlier output."""
