@@ -445,7 +445,7 @@ class Jobs:
             job.fingerprint = 0
             self.waiters.add_all(assembly.waits, job)
             self.hash(assembly.unread.items())
-        elif late := self.chains.came_since(job.run_key, job.edges):
+        elif late := self.chains.find_changed(job.run_key, job.edges):
             job.fingerprint, job.is_forced, job.reason = 0, True, f"'{late}' appeared or changed during the analysis"
             self.todo.append((job, True))
         elif changed := self.stale_results.find_unsealed(job, assembly.manifest):

@@ -574,7 +574,7 @@ class Pipeline:
         if self.jobs.is_idle:
             if not self.jobs.memory.unstable:  # the next check of an unstable file may continue a cycle of runs
                 self.plans.forget_rounds()
-            self.jobs.chains.came.clear()
+            self.jobs.chains.changed.clear()
             self._compare_heads()
 
     def _compare_heads(self) -> None:

@@ -4,7 +4,7 @@ The workers and the cache belong to `engine`.
 
 The result of a run that is not the current run of its job has no effect, and its staged files are deleted: the run was cancelled or
 lost, or the job was planned again. A result is stale if an input changed while the run ran
-(`core.state.stale_results`): the job is planned again. A run whose worker died is tried once more (`_run_came_back`).
+(`core.state.stale_results`): the job is planned again. A run whose worker died is tried once more (`_discard_run`).
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def _warn(builder: Builder, text: str) -> LogRecord:
     return LogRecord(LogLevel.WARNING, builder.name, text, 0)
 
 
-_CAME_BACK = frozenset({int(Outcome.LOST), int(Outcome.RETURNED), int(Outcome.STALE)})
+_WITHOUT_RESULT = frozenset({int(Outcome.LOST), int(Outcome.RETURNED), int(Outcome.STALE)})
 
 
 class Runs(PipelinePart):
@@ -252,13 +252,13 @@ class Runs(PipelinePart):
                 self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
                 continue
             self._note_end(job, result, event.now_ms)
-            if result.outcome in _CAME_BACK:  # a run without a result may not have loaded its code, so the code is not compared
-                self._run_came_back(job, result, Outcome(result.outcome), event.now_ms)
+            if result.outcome in _WITHOUT_RESULT:  # the run may not have loaded its code, so the code is not compared
+                self._discard_run(job, result, Outcome(result.outcome), event.now_ms)
             elif is_of_other_code(self._builders[job.builder].code_files, result.used):
                 self._had_other_code(job, result, event.now_ms)
             elif changed := self._find_changed(job, result):
                 stale = replace(result, used=replace(result.used, changed=changed))
-                self._run_came_back(job, stale, Outcome.STALE, event.now_ms)
+                self._discard_run(job, stale, Outcome.STALE, event.now_ms)
             elif result.outcome != Outcome.SUCCEEDED and self._is_tried_again(job, result, event.now_ms):
                 continue
             elif isinstance(result, AnalyseResult):
@@ -345,11 +345,11 @@ class Runs(PipelinePart):
             return
         self._jobs.is_outdated = True
         self._ledger.order(DescribeBuilder(self._ledger.cause, builder))
-        self._run_came_back(job, result, Outcome.RETURNED, now_ms)
+        self._discard_run(job, result, Outcome.RETURNED, now_ms)
 
     def _with_reads(self, result: AnalyseResult | RunResult, now_ms: int) -> AnalyseResult | RunResult:
         job = self._running.get(result.run_key) if isinstance(result, RunResult) and result.reads else None
-        if job is None or isinstance(result, AnalyseResult) or result.outcome in _CAME_BACK:
+        if job is None or isinstance(result, AnalyseResult) or result.outcome in _WITHOUT_RESULT:
             return result
         return self._reads.of_run(job, self._builders[job.builder], result, now_ms)
 
@@ -357,7 +357,7 @@ class Runs(PipelinePart):
         """Whether to commit a successful run. If the result is False, this method has already handled the job."""
         fact = job.source.fact
         if fact is None or (result.source_digest and result.source_digest != fact.digest):
-            self._run_came_back(job, result, Outcome.STALE, now_ms)
+            self._discard_run(job, result, Outcome.STALE, now_ms)
             return False
         if blocked := self._jobs.find_block(job, result.products):
             self._note_failed(job, result, blocked, now_ms, kind=CHECK)
@@ -375,7 +375,7 @@ class Runs(PipelinePart):
             self._note_failed(job, result, text, now_ms, keeps_claims=True, drops_products=True)
         return bool(text)
 
-    def _run_came_back(self, job: Job, result: AnalyseResult | RunResult, outcome: Outcome, now_ms: int) -> None:
+    def _discard_run(self, job: Job, result: AnalyseResult | RunResult, outcome: Outcome, now_ms: int) -> None:
         """Handle a run whose result does not count: its job is pending again, or fails because its worker died too often."""
         self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
         if outcome is Outcome.STALE:
@@ -419,7 +419,7 @@ class Runs(PipelinePart):
             if commit.result.reprocess:
                 commit.requested = tuple(job for job in self._find_requested(commit) if self._plans.can_force(job))
         for job, result in prepared.ended:
-            self._run_came_back(job, result, Outcome.STALE, now_ms)
+            self._discard_run(job, result, Outcome.STALE, now_ms)
         again = self._commits.begin(prepared)
         for job, result, text in prepared.lost:
             self._note_failed(job, result, text, now_ms, keeps_claims=True)

@@ -28,7 +28,7 @@ class Chains:
         self._ledger = ledger
         self._folder = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)
         self._has_any = memory.archive.has_intermediates()
-        self.came: dict[PathKey, int] = {}
+        self.changed: dict[PathKey, int] = {}
         """{intermediate that was added, changed or removed since everything was settled: the first run key after its change}."""
         self._remade: dict[PathKey, list[Job]] = {}
         """{intermediate that another program overwrote: the jobs that must make it again}.
@@ -45,22 +45,22 @@ class Chains:
         keys = [PathKey(name[len(COMMON_PREFIX) :]) for name in names if name.startswith(COMMON_PREFIX)]
         if keys:
             self._has_any = True
-            self.came |= dict.fromkeys(keys, self._ledger.run_key)
+            self.changed |= dict.fromkeys(keys, self._ledger.run_key)
             self._memory.awaited.update(keys)
             self._ledger.order(RecheckFiles(self._ledger.cause, tuple(keys)))
 
-    def came_since(self, run_key: int, edges: Iterable[SourceEdge]) -> PathKey | None:
+    def find_changed(self, run_key: int, edges: Iterable[SourceEdge]) -> PathKey | None:
         """Return an intermediate that is the target of one of `edges`, and that changed after the run with this key began.
 
         The run may have read the earlier bytes of the intermediate. None if no intermediate changed.
         """
-        for edge in edges if self.came else ():
+        for edge in edges if self.changed else ():
             if edge.kind is EdgeKind.WILDCARD:
-                keys: Iterable[PathKey] = filter(wildcard(edge.target).fullmatch, self.came)
+                keys: Iterable[PathKey] = filter(wildcard(edge.target).fullmatch, self.changed)
             else:
                 keys = (key_of(RelPath(edge.target)),)
             for key in keys:
-                if self.came.get(key, run_key) > run_key:
+                if self.changed.get(key, run_key) > run_key:
                     return key
         return None
 
