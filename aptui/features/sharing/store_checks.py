@@ -206,7 +206,8 @@ def _git(folder: Path, *words: str) -> str:
     try:
         done = run_git(folder, *words)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise HostError(f"git cannot be run: {error}", hint="install git") from None
+        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "it did not answer in time"
+        raise HostError(f"git cannot be run: {why}", hint="install git, and run 'git status' in the project") from None
     if done.returncode:
         output = os.fsdecode(done.stderr).strip().splitlines()
         raise UserError(output[-1].lower() if output else f"'{words[-1].partition('^')[0]}' is not a commit", where=str(folder))

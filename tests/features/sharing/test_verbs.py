@@ -13,8 +13,9 @@ import pytest
 from homes import own_project
 from verb_project import Run
 
+from aptui.features.sharing import store_checks
 from aptui.features.sharing import verbs as cache_verbs
-from aptui.shared.errors import UserError
+from aptui.shared.errors import HostError, UserError
 from aptui.shared.result_store import SharingSum
 
 pytestmark = pytest.mark.real
@@ -303,3 +304,10 @@ def test_token_file_readable_by_other_users_is_refused(tmp_path: Path) -> None:
     file.chmod(0o600)
 
     assert _tokens(str(file)) == {"secret": "team"}
+
+
+def test_commit_of_cache_ready_needs_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(HostError, match="git cannot be run: no such file or directory"):
+        store_checks._git(tmp_path, "rev-parse", "HEAD")
