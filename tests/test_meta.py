@@ -219,6 +219,19 @@ def test_identifiers_contain_no_banned_word() -> None:
     assert sorted(found) == [], "use the replacement in `BANNED_WORDS`"
 
 
+def test_identifiers_of_tests_contain_no_banned_word() -> None:
+    banned = {word for words in BANNED_WORDS for word in words.split()}
+    found = {
+        f"{path}:{line} {name}"
+        for path in Path(__file__).parent.rglob("*.py")
+        if "stories" not in path.parts and path.name != "disk_project.py"  # the stories have their own words
+        for name, line in _list_identifiers(path, ast.parse(path.read_text(encoding="utf-8")))
+        if banned.intersection(_split_words(name)) and not name.startswith("test_") and name not in WORDS_WITH_A_REASON
+    }
+
+    assert sorted(found) == [], "use the replacement in `BANNED_WORDS`"
+
+
 def test_every_exception_to_the_banned_words_is_still_needed() -> None:
     names = {name for path, tree in _read_trees() for name, _line in _list_identifiers(path, tree)}
 

@@ -606,7 +606,7 @@ def test_palette_closes_an_open_question(tmp_path):
 
 
 def test_hints_below_the_palette_name_the_keys_of_the_palette(tmp_path):
-    async def look(app, pilot, _session):
+    async def script(app, pilot, _session):
         hints = app.screen.query_one("#hints")
         await until(pilot, lambda: "palette" in hints.render_line(0).text)
         await pilot.press("ctrl+p")
@@ -614,7 +614,7 @@ def test_hints_below_the_palette_name_the_keys_of_the_palette(tmp_path):
         await pilot.press("escape")
         await until(pilot, lambda: "palette" in hints.render_line(0).text)
 
-    in_shell(tmp_path, look)
+    in_shell(tmp_path, script)
 
 
 def test_closing_the_palette_twice_leaves_the_screen_open(tmp_path):
