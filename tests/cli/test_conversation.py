@@ -56,7 +56,7 @@ class Talk:
         return "copied"
 
     def __call__(self, question: str) -> list[str]:
-        before = self.out.report()
+        before = self.out.tell()
         self.goes_on = self._talk.take(question + "\n")
         self.out.seek(before)
         return self.out.read().splitlines()

@@ -271,7 +271,7 @@ class LeaksFiles(Base):
     held: ClassVar[list[int]] = []
 
     def act(self, request):
-        self.stored += [os.open("/dev/null", os.O_RDONLY) for _ in range(300)]
+        self.held += [os.open("/dev/null", os.O_RDONLY) for _ in range(300)]
 
 
 class KillsGroup(Base):
@@ -322,7 +322,7 @@ class Truncates(Base):
         file = open(request.product_path("t.out"), "wb")  # noqa: SIM115  # it stays open, that is the point
         file.write(b"data" * 1000)
         file.flush()
-        self.stored.append(file)
+        self.held.append(file)
         threading.Timer(0.2, file.truncate, (3,)).start()
         return _made(request, JobProduct("t.out"))
 

@@ -169,14 +169,14 @@ MOVES = st.one_of(
     st.tuples(st.just("settle"), JOBS, st.sampled_from(("completed", "failed"))),
     JOBS.map(lambda job_id: ("drop", job_id)),
 )
-STEPS = st.sampled_from([("look",), ("look",), ("deliver", 1), ("frame",), ("part",), ("commit",)])
+STEPS = st.sampled_from([("draw",), ("draw",), ("deliver", 1), ("frame",), ("part",), ("commit",)])
 READS = st.lists(st.one_of(MOVES, STEPS), max_size=5).map(lambda steps: ("read", *steps))
 BREAKS = st.sampled_from([("subscribe",), ("subscribe",), ("lose",), ("restart",)])
 
 
 @settings(max_examples=250, deadline=None)
-@example([("read",), ("look",), ("drop", 2), ("look",), ("read",)])  # the rows were read before the drained notices were saved
-@example([("read",), ("look",), ("read", ("drop", 2), ("look",))])  # the notices are drained while the rows are being read
+@example([("read",), ("draw",), ("drop", 2), ("draw",), ("read",)])  # the rows were read before the drained notices were saved
+@example([("read",), ("draw",), ("read", ("drop", 2), ("draw",))])  # the notices are drained while the rows are being read
 @given(st.lists(st.one_of(MOVES, MOVES, STEPS, STEPS, READS, READS, BREAKS), min_size=6, max_size=30))
 def test_rows_equal_the_database_after_any_order_of_events(steps: list[Any]) -> None:
     world = World()

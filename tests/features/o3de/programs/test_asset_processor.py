@@ -46,7 +46,7 @@ def test_processor_can_be_started_controlled_and_stopped_by_tools(project: O3deP
         assert [each["StringData"].text for each in bulk["Messages"].children] == ["first.txt"]
     gui.send("signalidle")
     project.source("second.txt", "2")
-    assert gui.received() == "idle"
+    assert gui.receive() == "idle"
     assert project.product("linux/second.txt") == "2"
     project.source("third.txt", "3")
     until(lambda: (project.cache / "linux/third.txt").exists() and gui.ask("isidle") == "true", "the third")

@@ -437,7 +437,7 @@ def test_batch_replies_to_requests_on_the_control_channel(batch: Batch, driven: 
     driven.send("waitforidle")
     batch.write("gate", "")
 
-    assert driven.received() == "idle"
+    assert driven.receive() == "idle"
     assert driven.end() == 0
     assert batch.product("linux/out.bin") == "text"
 
