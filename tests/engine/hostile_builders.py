@@ -316,7 +316,7 @@ class Missing(Base):
 class Truncates(Base):
     """Keeps its product open, to change the product after the last check."""
 
-    stored: ClassVar[list[object]] = []
+    held: ClassVar[list[object]] = []
 
     def act(self, request):
         file = open(request.product_path("t.out"), "wb")  # noqa: SIM115  # it stays open, that is the point
