@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 
+from msgspec import Struct
+
 from aptui.core import fingerprint, rows
 from aptui.core.asset_checks import CheckedProduct, find_block
 from aptui.core.identity import names_of
@@ -24,10 +26,10 @@ from aptui.core.project import COMMON_PLATFORM, Project
 from aptui.core.rows import Archive, PlainCopy
 from aptui.core.run_report import NOTHING_USED, Ties
 from aptui.core.settings import SettingsTree
-from aptui.core.state.chains import Chains
+from aptui.core.state.chains import CHAINS_END, Chains
 from aptui.core.state.commits import Commit, Commits
 from aptui.core.state.conflicts import Conflicts
-from aptui.core.state.graph import Graph, is_named
+from aptui.core.state.graph import SCAN_END, Graph, is_named
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.stale_results import StaleResultCheck
 from aptui.core.state.working_set import WorkingSet, may_add_sources, targets_of
@@ -61,11 +63,27 @@ class Todo:
         return (self._adders or self._others).popleft()
 
 
+_FEW_KEYS = 8
+"""Maximum number of awaited keys for which a job is evaluated again after each of them."""
+
+
+class _Countdown(Struct):
+    """The keys of a job that waits for many: how many of them must be known before its next evaluation, and how many are known."""
+
+    left: int
+    known: int = 0
+
+
 class Waiters:
-    """Jobs by the key they wait for: the key of a source, `SCAN_END` or `CHAINS_END`. One job may wait for many keys."""
+    """Jobs by the key they wait for: the key of a source, `SCAN_END` or `CHAINS_END`. One job may wait for many keys.
+
+    An evaluation of a job with hundreds of dependencies takes milliseconds. If it were evaluated after each of them, a build would
+    take time that grows with the square of their number. So it is evaluated when half of them are known, then half of the rest.
+    """
 
     def __init__(self) -> None:
         self._by_key: dict[PathKey, dict[Job, None]] = {}
+        self._countdowns: dict[Job, _Countdown] = {}
 
     def __contains__(self, key: PathKey) -> bool:
         return key in self._by_key
@@ -79,19 +97,42 @@ class Waiters:
     def add(self, key: PathKey, job: Job) -> None:
         """Make `job` wait for `key`."""
         self._by_key.setdefault(key, {})[job] = None
+        self._countdowns.pop(job, None)
 
-    def add_all(self, keys: Iterable[PathKey], job: Job) -> None:
+    def add_all(self, keys: Collection[PathKey], job: Job) -> None:
         """Make `job` wait for each of `keys`."""
         for key in keys:
             self.add(key, job)
+        if len(keys) > _FEW_KEYS:
+            self._countdowns[job] = _Countdown(len(keys) // 2)
 
     def of(self, key: PathKey) -> Collection[Job]:
         """Return the jobs that wait for `key`, in the order in which they were added."""
         return self._by_key.get(key, {})
 
-    def pop(self, key: PathKey) -> Collection[Job]:
-        """Return the jobs that wait for `key`, and remove them."""
-        return self._by_key.pop(key, {})
+    def pop(self, key: PathKey) -> list[Job]:
+        """Remove the jobs that wait for `key`; return those to be evaluated now, without jobs that wait for many other keys."""
+        return [job for job in self._by_key.pop(key, {}) if key in (SCAN_END, CHAINS_END) or self._is_due(job)]
+
+    def _is_due(self, job: Job) -> bool:
+        countdown = self._countdowns.get(job)
+        if countdown is None:
+            return True
+        countdown.left -= 1
+        countdown.known += 1
+        if countdown.left <= 0:
+            del self._countdowns[job]
+        return countdown.left <= 0
+
+    def pop_deferred(self) -> list[Job]:
+        """Return the jobs that were not evaluated although keys of theirs became known; each is returned once.
+
+        When no work is pending, these jobs must be evaluated: one of the known keys may have made the other keys unnecessary.
+        """
+        found = [job for job, countdown in self._countdowns.items() if countdown.known]
+        for job in found:
+            del self._countdowns[job]
+        return found
 
     def list_awaited(self) -> list[PathKey]:
         """Return all keys that jobs wait for."""
@@ -427,7 +468,14 @@ class Jobs:
 
     def wake(self, key: PathKey) -> None:
         """Re-evaluate the jobs that wait for `key`, which is now known to exist or to be missing."""
-        for job in self.waiters.pop(key):
+        self._evaluate_later(self.waiters.pop(key))
+
+    def wake_deferred(self) -> None:
+        """Re-evaluate the jobs that wait for many keys, of which some are known."""
+        self._evaluate_later(self.waiters.pop_deferred())
+
+    def _evaluate_later(self, jobs: Iterable[Job]) -> None:
+        for job in jobs:
             if job.is_analysis and job.state is JobState.COMPLETED and not job.fingerprint:
                 self._reseal(job)
             elif job.state is JobState.WAITING or job.state is None:

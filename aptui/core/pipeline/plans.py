@@ -188,7 +188,13 @@ class Plans(PipelinePart):
                     self._jobs.save(job)
 
     def end_chains(self) -> None:
-        """Evaluate the jobs that wait for missing intermediates, if no chain can grow any more, so that no job will make them."""
+        """Evaluate the jobs that wait for missing intermediates, if no chain can grow any more, so that no job will make them.
+
+        If no work is pending, jobs that wait for many keys are evaluated before.
+        """
+        if self._jobs.is_idle and not self._todo:
+            self._jobs.wake_deferred()
+            self.evaluate_todo()
         while CHAINS_END in self._waiters and self._are_chains_still() and not self._committing:
             self._memory.has_grown = True
             self._jobs.wake(CHAINS_END)

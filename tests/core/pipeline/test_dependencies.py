@@ -10,9 +10,10 @@ from fakes import Setup, scripter, sha
 from msgspec.structs import replace
 
 from aptui.core.messages import KillRuns, RequestReceived, StartRuns
-from aptui.core.model import PathKey
+from aptui.core.model import Job, PathKey
 from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.paths import path_uuid
+from aptui.core.state.graph import Assembly, Graph
 
 
 def runs_of(world: World) -> list[str]:
@@ -461,6 +462,27 @@ def test_wildcard_dependency_reruns_the_job_once_for_each_changed_match(world: W
         assert world.settle(restart=restart).ran() == ["a.s@linux:main"]
 
     assert world.apply({"x.bin": "1"}, restart=restart).ran() == []
+
+
+def test_job_with_many_dependencies_is_not_evaluated_after_each_of_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated: list[str] = []
+    assemble = Graph.job
+
+    def count(graph: Graph, job: Job) -> Assembly:
+        evaluated.append(job.source.key)
+        return assemble(graph, job)
+
+    monkeypatch.setattr(Graph, "job", count)
+    names = [f"sub/{number:03}.s" for number in range(200)]
+    world.held = {f"{name}:analyse" for name in names}
+    world.slots = 1_000
+    world.apply({"a.s": "glob sub/*.s", **dict.fromkeys(names, "x")})
+    for name in names:
+        world.held.discard(f"{name}:analyse")
+        world.run()
+
+    assert world.ran().count("a.s@linux:main") == 1
+    assert 1 < evaluated.count("a.s") < 30
 
 
 def test_wildcard_dependency_that_has_no_star_matches_only_its_own_text(world: World) -> None:

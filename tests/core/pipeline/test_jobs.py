@@ -10,7 +10,8 @@ from aptui.core.machine import TABLE, Effect, Trigger
 from aptui.core.messages import Command, DiscardStaging, DropLogs, KillRuns
 from aptui.core.model import ANALYSIS_KEY, Job, JobState, PathKey, RelPath, RunKey, Source, SourceUuid
 from aptui.core.pipeline.failures import Failures
-from aptui.core.pipeline.jobs import Jobs
+from aptui.core.pipeline.jobs import Jobs, Waiters
+from aptui.core.state.graph import SCAN_END
 from tests.fakes import FakeArchive, Setup, scripter
 
 FILLED = [(state, trigger) for state, row in TABLE.items() for trigger in row]
@@ -35,6 +36,31 @@ def job_in(jobs: Jobs, state: JobState | None, key: str = "main") -> Job:
         job.run_key = RunKey(99)
         jobs.running[99] = job
     return job
+
+
+def test_job_that_waits_for_many_keys_is_due_when_half_of_them_are_known() -> None:
+    waiters, job = Waiters(), job_in(some_jobs(), JobState.WAITING)
+    keys = [PathKey(f"{number:02}") for number in range(20)]
+    waiters.add_all(keys, job)
+
+    assert [waiters.pop(key) for key in keys[:10]] == [[]] * 9 + [[job]]
+    waiters.add_all(keys[10:], job)
+    assert [waiters.pop(key) for key in keys[10:15]] == [[]] * 4 + [[job]]
+    waiters.add_all(keys[15:], job)
+    assert [waiters.pop(key) for key in keys[15:]] == [[job]] * 5
+
+
+def test_job_that_waits_for_many_keys_is_due_when_a_scan_ends_or_no_work_is_pending() -> None:
+    waiters, job = Waiters(), job_in(some_jobs(), JobState.WAITING)
+    keys = [PathKey(f"{number:02}") for number in range(20)]
+
+    waiters.add_all([*keys, SCAN_END], job)
+    assert waiters.pop(SCAN_END) == [job]
+    assert waiters.pop_deferred() == [], "no key became known without an evaluation"
+    assert waiters.pop(keys[0]) == []
+    assert waiters.pop_deferred() == [job]
+    assert waiters.pop_deferred() == []
+    assert waiters.pop(keys[1]) == [job]
 
 
 def of_kind(jobs: Jobs, kind: type[Command]) -> list[Command]:
