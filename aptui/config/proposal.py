@@ -14,10 +14,11 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -280,7 +281,7 @@ def propose(folder: Path, copy_patterns: Sequence[str] = ()) -> Proposal:
     own = _read_own_patterns(folder / "builders")
     names = [name for name in _files(folder / root, ignore) if not any(fnmatchcase(name.lower(), each) for each in own)]
     art = game_art.inspect(folder / root, names) if engine.name in _OWN_LOADERS else game_art.Art()
-    rules, left = _rules(names, engine, art, has_own=bool(own))
+    rules, left = _rules(names, engine, art, has_own=bool(own), foreign=_find_foreign_extensions(folder / root, names))
     return Proposal(folder, engine, root, rules, ignore, left, has_mobile=art.is_game, atlases=art.atlases)
 
 
@@ -384,11 +385,11 @@ def _patterns_of(statement: ast.stmt) -> Iterator[str]:
 
 
 def _rules(
-    names: Sequence[str], engine: GameEngine, art: game_art.Art, *, has_own: bool
+    names: Sequence[str], engine: GameEngine, art: game_art.Art, *, has_own: bool, foreign: Collection[str]
 ) -> tuple[tuple[ProposedRule, ...], Counter[str]]:
     """Return a rule for each shipped builder that has work, and a rule that copies other files.
 
-    The second result is {unused extension: number of files}.
+    The second result is {unused extension: number of files}. Files with `foreign` extensions are copied.
     """
     counts = _count_extensions(names)
     rest = Counter({name: count for name, count in counts.items() if name not in engine.own})
@@ -396,7 +397,7 @@ def _rules(
     rules: list[ProposedRule] = []
     rest["atlas"] += len(art.atlases)
     for builder in BUILDERS:
-        here = [name for name in builder.extensions if rest[name]]
+        here = [name for name in builder.extensions if rest[name] and name not in foreign]
         tables = art.text_tables if builder.uses == "locale" else ()
         if here or tables:
             count = sum(rest.pop(name) for name in here) + len(tables)
@@ -413,6 +414,29 @@ def _rules(
         patterns = tuple(f"*.{name}" for name in copied or ["txt"])
         rules.append(ProposedRule("files", "copy", patterns, sum(rest.values())))
     return tuple(rules), +left
+
+
+_MOST_OPENED = 8
+"""Maximum number of files whose contents decide whether an extension has its usual meaning."""
+
+
+def _find_foreign_extensions(root: Path, names: Iterable[str]) -> set[str]:
+    """Return extensions that have another meaning in this folder, because the contents of the first files do not fit.
+
+    SuperTux's levels are texts named `*.stl`, so they are not meshes.
+    """
+    meshes = list(islice((name for name in names if name.lower().endswith(".stl")), _MOST_OPENED))
+    return {"stl"} if meshes and not any(_is_mesh(root / name) for name in meshes) else set()
+
+
+def _is_mesh(file: Path) -> bool:
+    """Return whether a file may be an STL: text that begins with "solid", or 80 bytes, a count, and 50 bytes for each triangle."""
+    try:
+        with file.open("rb") as opened:
+            head, size = opened.read(84), os.fstat(opened.fileno()).st_size
+    except OSError:
+        return False
+    return head.lstrip().startswith(b"solid") or (len(head) == 84 and size >= 84 + 50 * int.from_bytes(head[80:], "little"))
 
 
 def _exclude_doubles(rule: ProposedRule, names: Sequence[str]) -> ProposedRule:

@@ -65,6 +65,20 @@ def test_a_folder_of_art_gets_builders_for_sprites_maps_and_texts(tmp_path: Path
     }
 
 
+@pytest.mark.parametrize(
+    ("content", "rule"),
+    [
+        (b'(supertux-level\n  (version 3)\n  (name (_ "Welcome to Antarctica"))' + b" " * 80, "files"),
+        (b"solid cube\n", "meshes"),
+        (bytes(80) + b"\x01\0\0\0" + bytes(50), "meshes"),
+    ],
+)
+def test_extension_whose_files_have_other_contents_is_copied(tmp_path: Path, content: bytes, rule: str) -> None:
+    (tmp_path / "a.stl").write_bytes(content)
+
+    assert [each.name for each in proposal.propose(tmp_path).rules] == [rule]
+
+
 def test_proposal_excludes_files_that_would_make_the_product_of_another_file(tmp_path: Path) -> None:
     names = {"art/Sky.jpg", "art/sky.png", "sounds/grow.ogg", "sounds/grow.wav", "sounds/hop.ogg", "ui/a.png", "icons/ui.ogg"}
 

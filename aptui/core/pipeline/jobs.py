@@ -471,7 +471,7 @@ class Jobs:
         self._evaluate_later(self.waiters.pop(key))
 
     def wake_deferred(self) -> None:
-        """Re-evaluate the jobs that wait for many keys, of which some are known."""
+        """Re-evaluate the jobs that wait for many keys if some of their keys are known."""
         self._evaluate_later(self.waiters.pop_deferred())
 
     def _evaluate_later(self, jobs: Iterable[Job]) -> None:
