@@ -34,11 +34,6 @@ class Ran(Struct):
     analysed: int = 0
     news: list[Notice] = field(default_factory=list)
 
-    @property
-    def said(self) -> list[str]:
-        """The name of `messages` in the stories."""
-        return self.messages
-
 
 class Project:
     """A project below `root`: `root/aptui.yaml`, `root/assets`, and all other files that a test writes."""

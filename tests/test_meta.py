@@ -224,7 +224,6 @@ def test_identifiers_of_tests_contain_no_banned_word() -> None:
     found = {
         f"{path}:{line} {name}"
         for path in Path(__file__).parent.rglob("*.py")
-        if "stories" not in path.parts and path.name != "disk_project.py"  # the stories have their own words
         for name, line in _list_identifiers(path, ast.parse(path.read_text(encoding="utf-8")))
         if banned.intersection(_split_words(name)) and not name.startswith("test_") and name not in WORDS_WITH_A_REASON
     }

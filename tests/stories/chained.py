@@ -42,13 +42,13 @@ class Chained:
         stem, extension = os.path.splitext(os.path.basename(request.source))
         names = [line[3:] for line in lines if line.startswith("as ")] or [stem + NEXT[extension]]
         names += [line[5:] for line in lines if line.startswith("also ")]
-        said = [line for line in lines if line.split()[0] not in ("as", "also", "after", "#")]
-        for line in [line for line in said if line.startswith("read ")]:
-            said += self._read(os.path.join(request.scan_folder, line[5:]))
+        texts = [line for line in lines if line.split()[0] not in ("as", "also", "after", "#")]
+        for line in [line for line in texts if line.startswith("read ")]:
+            texts += self._read(os.path.join(request.scan_folder, line[5:]))
         products = []
         for number, name in enumerate(() if "none" in lines else names):
             with open(request.product_path(name), "w") as file:
-                file.write("\n".join(line for line in said if not line.startswith("read ")))
+                file.write("\n".join(line for line in texts if not line.startswith("read ")))
             flags = sdk.ProductFlag.INTERMEDIATE if request.platform.id == "common" else sdk.ProductFlag.PRODUCT
             products.append(sdk.JobProduct(name, number, flags=flags))
         return sdk.ProcessJobResponse(sdk.Result.SUCCESS, products)

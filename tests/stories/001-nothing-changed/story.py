@@ -12,7 +12,7 @@ builders:
 FILES = {"assets/a.txt": "alpha", "assets/deep/b.txt": "beta", "assets/c.up": "gamma", "assets/unwanted.bin": "x"}
 
 
-def look(story):
+def cache_state(story):
     return {
         str(path): (path.stat().st_mtime_ns, path.read_bytes())
         for folder, _below, names in os.walk(story.cache)
@@ -23,11 +23,11 @@ def look(story):
 
 def play(story):
     story.run("a.txt:data", "deep/b.txt:data", "c.up:upper")
-    before = look(story)
+    before = cache_state(story)
     assert story.texts() == {"a.txt": "alpha", "deep/b.txt": "beta", "c.out": "GAMMA"}
 
     story.run()
-    assert look(story) == before
+    assert cache_state(story) == before
 
     story.run(is_full_scan=True)
     story.run()

@@ -21,7 +21,7 @@ def play(story):
 
     story.write("Cache/linux/f/stranger.txt", "who")
     ran = story.run()
-    assert any("stranger.txt" in text for text in ran.said)
+    assert any("stranger.txt" in text for text in ran.messages)
 
     story.delete("Cache/linux/a.txt")
     story.delete("assets/a.txt")

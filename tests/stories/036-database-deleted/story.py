@@ -19,7 +19,7 @@ def play(story):
         story.path(f"Cache/assetdb.sqlite{suffix}").unlink(missing_ok=True)
     story.write("Cache/assetdb.sqlite", b"SQLite format 3\0" + b"\xff" * 5000)
     ran = story.run("a.txt:data", "f/b.txt:data")
-    assert any("damaged" in text for text in ran.said)
+    assert any("damaged" in text for text in ran.messages)
     assert story.path("Cache/assetdb.sqlite.1.old").exists()
 
     for suffix in ("-wal", "-shm"):

@@ -17,12 +17,12 @@ def play(story):
     story.path("assets/dangling.txt").symlink_to("nowhere")
     story.path("assets/self.txt").symlink_to("self.txt")
     ran = story.run("real/a.txt:data")
-    assert sum("link.txt' leads out of the scan folders" in text for text in ran.said) == 1
+    assert sum("link.txt' leads out of the scan folders" in text for text in ran.messages) == 1
 
     story.config(f"{CONFIG}linked_folders: [elsewhere]\n")
     ran = story.run("link.txt:data")
-    assert sum("are not sources" in text for text in ran.said) == 2
-    assert sum("its target does not exist" in text for text in ran.said) == 2
+    assert sum("are not sources" in text for text in ran.messages) == 2
+    assert sum("its target does not exist" in text for text in ran.messages) == 2
     assert not story.path("Cache/linux/link.txt").is_symlink()
     story.run()
 

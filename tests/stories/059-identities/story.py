@@ -16,8 +16,8 @@ TWO = "99999999-2222-4333-8444-555555555555"
 
 
 def meta(uuid: str, original: str = "a.txt", **more: object) -> str:
-    said = {"uuid": f"{{{uuid}}}", "legacyUuids": [], "originalPath": original, "creationUnixEpochMS": 1, **more}
-    return json.dumps({"FileVersion": 1, "UUID": said})
+    document = {"uuid": f"{{{uuid}}}", "legacyUuids": [], "originalPath": original, "creationUnixEpochMS": 1, **more}
+    return json.dumps({"FileVersion": 1, "UUID": document})
 
 
 FILES = {

@@ -36,6 +36,6 @@ def play(story):
     story.run("two/c.up:mark")
     story.write("shared/two/.aptui.yaml", "builders: {mark: {params: {mark: x}}}")
     ran = story.run("two/c.up:mark")
-    assert any("differ only in case, so none of these files is used" in said for said in ran.said)
+    assert any("differ only in case, so none of these files is used" in text for text in ran.messages)
     story.delete("shared/two")
     story.run()

@@ -23,8 +23,15 @@ MID, LOW = "Cache/Intermediate Assets/sub/a.mid", "Cache/Intermediate Assets/sub
 
 
 def meta(uuid: str, original: str, **more: object) -> str:
-    said = {"__version": 0, "uuid": f"{{{uuid}}}", "legacyUuids": [], "originalPath": original, "creationUnixEpochMS": 5, **more}
-    return json.dumps({"FileVersion": 1, "UUID": said})
+    document = {
+        "__version": 0,
+        "uuid": f"{{{uuid}}}",
+        "legacyUuids": [],
+        "originalPath": original,
+        "creationUnixEpochMS": 5,
+        **more,
+    }
+    return json.dumps({"FileVersion": 1, "UUID": document})
 
 
 FILES = {

@@ -57,12 +57,12 @@ def warnings(story, source):
     """Return the warnings in the log of a source's job; check that the job has the same number of warnings."""
     with closing(open_reader(story.cache / "assetdb.sqlite")) as reader:
         job = next(job for job in reader.jobs() if job.source == source)
-    said = said_in(story, job.log) if job.log else []
-    assert job.warnings == len(said)
-    return said
+    lines = lines_in(story, job.log) if job.log else []
+    assert job.warnings == len(lines)
+    return lines
 
 
-def said_in(story, log):
+def lines_in(story, log):
     return [
         line.text
         for line in joblog.parse(Path(load(story.root).log_dir, log))
@@ -71,7 +71,7 @@ def said_in(story, log):
 
 
 def analysis_warnings(story, source):
-    return said_in(story, joblog.analysis_log_name(source, name_uuid(b"aptui:builder:gather")))
+    return lines_in(story, joblog.analysis_log_name(source, name_uuid(b"aptui:builder:gather")))
 
 
 def play(story):

@@ -66,12 +66,12 @@ def play(story):
     story.write("assets/meshes/rock.lnk", "source level.lnk 0\ntext rock")
     ran = story.run("level.lnk:linked", "meshes/rock.lnk:linked")
     assert dependencies(story, "level.out") == [resolved(ROCK, 0)]
-    (said,) = ran.said
-    assert said.split(": ")[1] == "{0}/level.out -> {0}/meshes/rock.out -> {0}/level.out".format(
-        said.split(": ")[1].partition("/")[0]
+    (message,) = ran.messages
+    assert message.split(": ")[1] == "{0}/level.out -> {0}/meshes/rock.out -> {0}/level.out".format(
+        message.split(": ")[1].partition("/")[0]
     )
     story.write("assets/textures/fog.bin", "more fog")
-    assert story.run("textures/fog.bin:copies").said == []
+    assert story.run("textures/fog.bin:copies").messages == []
 
     work = story.root / "elsewhere"
     story.engine_run(sets=[f"cache={work}"])

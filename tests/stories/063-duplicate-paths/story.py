@@ -16,11 +16,11 @@ builders:
 
 
 def meta(uuid: str, original: str) -> str:
-    said = {
+    document = {
         "uuid": f"{{{uuid * 8}-{uuid * 4}-4{uuid * 3}-8{uuid * 3}-{uuid * 12}}}",
         "legacyUuids": ["{11111111-0000-0000-0000-000000000000}"],
     }
-    return json.dumps({"FileVersion": 1, "UUID": {**said, "originalPath": original, "creationUnixEpochMS": 1}})
+    return json.dumps({"FileVersion": 1, "UUID": {**document, "originalPath": original, "creationUnixEpochMS": 1}})
 
 
 FILES = {

@@ -20,8 +20,8 @@ def play(story):
         (Path(__file__).parent.parent / "chained.py")
         .read_text()
         .replace(
-            "said = [line",
-            'names = {"back.mid": ["back.top"], "ring.low": ["ring.mid"]}.get(request.source, names)\n        said = [line',
+            "texts = [line",
+            'names = {"back.mid": ["back.top"], "ring.low": ["ring.mid"]}.get(request.source, names)\n        texts = [line',
         )
         .replace('request.source.endswith(".low")', 'request.source == "never"'),
     )
