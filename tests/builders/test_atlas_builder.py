@@ -75,6 +75,14 @@ def test_frame_list_gives_the_position_of_every_sprite_on_the_pages(bench: Build
         assert (found[name][visible] == pixels[visible]).all(), name
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_atlas_file_with_a_byte_order_mark_is_read(bench: BuilderBench, encoding: str) -> None:
+    draw_sprites(bench, 2)
+    bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}'.encode(encoding))
+
+    assert len(json.loads(bench.build("hud.atlas")["hud.json"])["frames"]) == 2
+
+
 def test_sprites_fill_at_least_85_percent_of_the_pages(bench: BuilderBench) -> None:
     draw_sprites(bench, 120, border=0)
     bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}')

@@ -85,6 +85,15 @@ def test_vertices_of_different_colours_are_not_merged(bench):
     ]
 
 
+@pytest.mark.parametrize("corner", ["1_0", "1/2/3/4", "/1", "one", "1/x"])
+def test_corner_of_a_face_that_is_not_valid_fails_with_its_line(bench, corner):
+    text = f"{SQUARE}f 1 2 {corner}\n"
+
+    assert bench.fail(bench.write("a.obj", text)).startswith(
+        f"a.obj:{text.count(chr(10))}: {corner!r} is not a valid corner of a face; write corners like 1, 1/2 or 1/2/3"
+    )
+
+
 def test_error_names_a_missing_package_that_trimesh_needs(bench, monkeypatch):
     def load_scene(*_arguments, **_options):
         raise ModuleNotFoundError("No module named 'scipy'", name="scipy")
