@@ -1,5 +1,7 @@
 import io
 import json
+import os
+import shutil
 import sys
 
 import pytest
@@ -436,8 +438,14 @@ shutil.copyfile("{model}", re.findall(r"[^ ']+[.]glb", words)[-1])
 
 @pytest.fixture
 def imports(tmp_path, monkeypatch):
+    """The project of the example; a program that this machine lacks is one that fails, because the configuration names all."""
     own_homes(tmp_path, monkeypatch)
-    return Project(tmp_path / "p", (data_dir() / "config/examples/imports/aptui.yaml").read_text(encoding="utf-8"))
+    project = Project(tmp_path / "p", (data_dir() / "config/examples/imports/aptui.yaml").read_text(encoding="utf-8"))
+    for program in ("assimp", "blender"):
+        if shutil.which(program) is None:
+            project.write(f"missing/{program}", "#!/bin/sh\nexit 1\n").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{tmp_path / 'p/missing'}")
+    return project
 
 
 @pytest.mark.real
@@ -450,7 +458,7 @@ def test_imports_example_runs_its_jobs_again_after_its_program_changed(tmp_path,
         f"bin/{program}", CONVERTER.format(python=sys.executable, source=source, model=tmp_path / "model.glb")
     )
     converter.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{converter.parent}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", f"{converter.parent}:{os.environ['PATH']}")
     imports.write(f"assets/{source}", "model")
 
     imports.engine_run()
