@@ -180,7 +180,7 @@ class AudioBuilder(SourceBuilder):
                 "maximum": 4000,
                 "default": MOST_MIB,
                 "is_trusted_only": True,
-                "description": "maximum size of the sound as a WAV in MiB; the job of a larger sound fails",
+                "description": "maximum size of the sound as a WAV in MiB; if a sound is larger, its job fails",
             },
         },
     }

@@ -113,7 +113,7 @@ class ImageBuilder(SourceBuilder):
                 "maximum": 100_000,
                 "default": MOST_MEGAPIXELS,
                 "is_trusted_only": True,
-                "description": "maximum size in millions of pixels; the job of a larger picture fails before it uses much memory",
+                "description": "maximum size in millions of pixels; a larger picture fails before it uses much memory",
             },
             "mips": {
                 "type": "boolean",

@@ -56,7 +56,9 @@ class TableParams(Struct, frozen=True, kw_only=True):
         Literal["auto", ",", ";", "|", "tab"],
         Meta(description="character between the cells of a CSV; auto: the most frequent of these characters in the first line"),
     ] = "auto"
-    max_mib: Annotated[int, Meta(ge=1, le=64, description="maximum size of the source in MiB; the job of a larger file fails")] = 16
+    max_mib: Annotated[
+        int, Meta(ge=1, le=64, description="maximum size of the source in MiB; if a file is larger, its job fails")
+    ] = 16
 
 
 class TableBuilder(SourceBuilder):

@@ -141,7 +141,7 @@ class TextureParams(Struct, frozen=True, kw_only=True):
         Meta(
             gt=0,
             le=100_000,
-            description="maximum size in millions of pixels; the job of a larger picture fails",
+            description="maximum size in millions of pixels; a larger picture fails",
             extra_json_schema={"is_trusted_only": True},
         ),
     ] = MOST_MEGAPIXELS

@@ -57,7 +57,7 @@ class YamlBuilder(SourceBuilder):
                 "minimum": 1,
                 "maximum": 64,
                 "default": 1,
-                "description": "maximum size of the source in MiB; the job of a larger file fails",
+                "description": "maximum size of the source in MiB; if a file is larger, its job fails",
             },
         },
     }

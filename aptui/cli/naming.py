@@ -56,7 +56,7 @@ def meanings(word: str, config: Config) -> list[NamedPath]:
     seen_from_here.sort(key=lambda named: -len(named.root))
     if os.path.isabs(word):
         return seen_from_here
-    # The word may be a path of Linux, a path of Windows with backslashes, or a name that is not UTF-8 as `--json` prints that name.
+    # The word may be a path with slashes, a path of Windows with backslashes, or a name that is not UTF-8, in the form of `--json`.
     rels = dict.fromkeys(
         (text, normalize(text), *([normalize(word)] if any(character >= "\U0010ff00" for character in word) else []))
     )

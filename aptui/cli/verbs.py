@@ -219,7 +219,7 @@ VERBS: Mapping[str, VerbInfo] = {
     ),
     "hold": VerbInfo(
         "aptui.cli.engine_verbs",
-        "run a command, and process the changes that it made when it has ended",
+        "run a command, and process its changes together when it has ended",
         "steer",
         ("aptui hold -- git checkout main", "aptui hold -- make assets"),
     ),

@@ -22,13 +22,13 @@ from aptui.core.state.chains import intermediates
 from aptui.core.state.graph import Assembly
 from aptui.core.state.working_set import Unsettled, WorkingSet
 
-# If a builder supports drafts, its job makes a draft first when an input changes. The final of the job is then *pending*. When no
-# other work is left, the jobs with pending finals are *due*: they are planned again, behind all other jobs, and clients get their
-# drafts until the finals are made. If an input changes before the final is made, the job makes a new draft first.
+# A builder that supports drafts makes two results: a quick draft when an input changes, and the final result (the *final*) later.
+# While a job has made only its draft, its final is *pending*, and clients get the draft. When no other work is left, jobs with
+# pending finals are *due*: they are planned again. If an input changes before that, the job makes a new draft first.
 #
-# A final is made from finals: a job is not due while the final of one of its inputs is pending. An input that changes from draft
-# to final causes no new draft. So a chain of jobs makes each of its drafts and finals once. If a job cannot make its final, for
-# example because its platform is disabled, the jobs that depend on this job use its draft.
+# The inputs of a final are finals. So a job is not due while one of its inputs has a pending final, and an input that changes from
+# draft to final causes no new draft. A chain of jobs therefore makes each draft and each final once. There is one exception: a job
+# may be unable to make its final, for example because its platform is disabled. Then the jobs that depend on it use its draft.
 #
 # Pending finals are not stored. A job has a pending final if its committed manifest is the manifest of a draft, so the next
 # engine finds the job even after a crash. When all finals are made, no product depends on a draft any more.

@@ -453,10 +453,13 @@ class Starts(PipelinePart):
 class PipelineStatus(Struct, frozen=True):
     """State of all work, at this moment.
 
-    `run`, `failed` and `done`: the number of runs, failed runs and successful runs that have ended since the engine opened.
-    `ready_*`: the number of queued jobs or analyses; `running_*`: of running ones; `reading`: of files whose bytes are being read.
-    `is_scanned`: whether the end of the last scan was reported. `failing`: the number of jobs and analyses that are failed now,
-    minus their number when the engine opened.
+    Args:
+        run, failed, done: numbers of runs, failed runs and successful runs that have ended since the engine opened.
+        ready_analyses, ready_jobs: numbers of queued analyses and jobs.
+        running_analyses, running_jobs: numbers of running analyses and jobs.
+        reading: number of files whose bytes are being read.
+        is_scanned: whether the end of the last scan was reported.
+        failing: change of the number of failed jobs and analyses since the engine opened.
     """
 
     run: int

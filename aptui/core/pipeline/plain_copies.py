@@ -247,7 +247,7 @@ class PlainCopies(PipelinePart):
         self._reports.report(job, is_settled=True)
 
     def end(self, copies: Iterable[PlainCopy]) -> None:
-        """Release the rows of the folders that waited for these copies, because the commit has ended."""
+        """Note that the commit of these copies has ended: the rows of their folders can be saved."""
         keys = [copy.key for copy in copies]
         self._memory.end_placing(keys)
         for key in keys if self._waiters else ():

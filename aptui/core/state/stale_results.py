@@ -64,7 +64,7 @@ class StaleResultCheck:
     def find_changed(self, job: Job, used: Used) -> tuple[str, ...]:
         """Return the paths of files that changed during the run; () means that the result of the run is valid."""
         if not (used.files or used.found):
-            return ()  # a copy reads only its source, which the worker has checked; this saves time for thousands of copies
+            return ()  # a copy reads only its source, and its worker has checked that; a second check would take time for each copy
         known = job.ties.known if job.ties is not None else {}
         bad = [file.path for file in used.files if known.get(file.path) and is_other(known[file.path], file.stamp)]
         bad += self._find_appeared(job, known, used)

@@ -465,7 +465,8 @@ class WorkingSet:
             self.edges.remove(source)
             self._forget_uuids(source)
             del self.sources[source.key]
-            source.jobs = {}  # jobs and source refer to each other; without this cycle, Python frees both at once
+            # A source refers to its jobs, and they refer to it. This ends the cycle, so that Python frees all of them immediately.
+            source.jobs = {}
 
     def _is_settled_source(self, source: Source) -> bool:
         return all(

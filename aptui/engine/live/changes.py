@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 # Intermediate products that another program changed must not be used: the engine checks them, and their jobs make them again.
 #
-# The watcher also reports intermediates that the engine wrote. The engine recognizes an intermediate that it wrote by the stamp of
-# the file, which it stored when it placed the file (`Cache.placed`), so one `stat` for each file is enough. Reported paths are
-# gathered for 0.1 s, or longer while a scan or a commit is in progress.
+# The watcher also reports intermediates that the engine itself wrote. When the engine places a file, it stores the stamp of this
+# file (`Cache.placed`). If a reported file has this stamp, the engine wrote it, so one `stat` for each file is enough. Reported
+# paths are gathered for 0.1 s, or longer while a scan or a commit is in progress.
 
 _GATHER_S = 0.1
 

@@ -494,9 +494,9 @@ class RunDispatcher:
             self._run(orders)
 
     def _discard_if_being_written(self, result: RunResult) -> RunResult:
-        """Return a result unchanged, or as discarded (`STALE`) if its source is being written now.
+        """Return a result, marked as `STALE` if its source is being written now; order a check of that source.
 
-        The source of a discarded result is checked again.
+        A stale result is discarded.
         """
         context = self._context
         job = context.pipeline.jobs.running.get(result.run_key)

@@ -37,7 +37,7 @@ _CHECK_EVERY_S = 1.0
 
 
 def are_unchanged(known: Mapping[str, OutsideFile]) -> bool:
-    """Whether all these outside files have their recorded stamps."""
+    """Return whether size and time of all these files outside the scan folders are as recorded."""
     return all(_stamp(path) == file.stamp for path, file in known.items())
 
 

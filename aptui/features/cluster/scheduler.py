@@ -579,9 +579,9 @@ class Scheduler:
             self._post(task, result, stays)
 
     def _is_orphaned_twice(self, order: ProcessOrder) -> bool:
-        """Whether the job has lost all its workers before.
+        """Return whether all workers of the job have ended during an earlier submission, too.
 
-        Such a job runs on this machine, because Dask does not count failures of earlier submissions.
+        Dask counts lost workers only within a submission, so such a job is not submitted again: it runs on this machine.
         """
         identity = identity_of(order)
         is_again = identity in self._orphans

@@ -140,7 +140,7 @@ def addresses() -> tuple[Address, ...]:
         Address("/v1/protocol", "/v1/protocol", send_protocol, kind="application/json"),
         Address("/v1/openapi", "/v1/openapi", send_document, kind="application/json"),
         Address("/v1/proxy/{name}", "/v1/proxy/{name}", proxy.Proxy.handle, methods, answers=forwarded,
-                more="The address of a `tcp://` service is a WebSocket of binary frames."),
+                more="For a `tcp://` service, this path opens a WebSocket that carries the bytes in binary frames."),
         Address("/v1/proxy/{name}/{rest}", "/v1/proxy/{name}/{path}", proxy.Proxy.handle, methods, answers=forwarded),
     )  # fmt: skip
 

@@ -323,8 +323,8 @@ def _compare(chosen: list[WorkSession], project: OpenedProject, arguments: Names
     for one in chosen:
         printing.say(f"session {one.number}: {printing.when(one.started_ms)}, {printing.line(why(one))}")
     printing.say(
-        f"{printing.count(found.jobs_run, 'job')} ran between the sessions; {old.failing:,} had failed "
-        f"before, {new.failing:,} after"
+        f"{printing.count(found.jobs_run, 'job')} ran between the sessions; "
+        f"failed jobs: {old.failing:,} before, {new.failing:,} after"
     )
     for kind in KINDS:
         if changes := found.changes.get(kind):

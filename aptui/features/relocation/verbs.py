@@ -245,9 +245,9 @@ def _is_left_behind(path: str) -> bool:
 
 
 def _repair(move: Move) -> None:
-    """Move the identity file to its source.
+    """Move an identity file beside its source, which was moved without it.
 
-    If a new identity file was created beside the source, the new file's UUID becomes an earlier UUID of the source.
+    If a new identity file was made there, its UUID is added to the earlier UUIDs of the source, so that both UUIDs find the source.
     """
     left, belongs = from_text(move.left), from_text(move.belongs)
     try:

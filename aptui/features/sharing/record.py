@@ -393,7 +393,7 @@ def difference(ours: Record, theirs: Record) -> str:
 def flaw_of_report(record: Record, facts: JobFacts) -> str:
     """Return how the inputs that a run reported differ from the inputs of this job, "" = they do not differ."""
     if record.code != facts.code:
-        return f"the record of a job of '{facts.builder_name}' reports code or a tool that does not match its key"
+        return f"the record of a job of '{facts.builder_name}' names code or a tool that differs from the record's key"
     if record.inputs != facts.known:
         return f"the record of a job of '{facts.builder_name}' reports inputs that do not match its key"
     kind = ProductFlag.INTERMEDIATE if facts.platform == COMMON_PLATFORM else ProductFlag.PRODUCT

@@ -52,13 +52,13 @@ def cache_arguments(parser: ArgumentParser, action: str = "") -> None:
         parser.add_argument("action", choices=list(CACHE_ACTIONS), metavar="ACTION", help=actions)
     if action in ("", "ready"):
         parser.add_argument(
-            "commit", metavar="COMMIT", nargs="?", default="", help="with ready: a commit, branch or tag of the repository"
+            "commit", metavar="COMMIT", nargs="?", default="", help="for 'ready': a commit, branch or tag of the repository"
         )
         parser.add_argument(
-            "--trust-code", action="store_true", help="with ready: allow the commit's builder code to run on this machine"
+            "--trust-code", action="store_true", help="for 'ready': allow the commit's builder code to run on this machine"
         )
     if action in ("", "ready", "prefetch"):
-        parser.add_argument("--platforms", metavar="A,B", help="with ready and prefetch: only these platforms")
+        parser.add_argument("--platforms", metavar="A,B", help="for 'ready' and 'prefetch': only these platforms")
     if action in ("", "verify"):
         _rebuild_arguments(parser)
     if action in ("", "gc"):

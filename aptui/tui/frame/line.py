@@ -117,7 +117,7 @@ class Bar(Line):
             left = _cut(left, width - width_of(right) - 2)
             return (*left, Part(" " * max(1, width - width_of(left) - width_of(right) - 1)), *right)
         rule = glyph("rule")
-        if not width_of((*left, *right)):  # with no text at both ends, the rule has no gap
+        if not width_of((*left, *right)):  # if both ends have no text, the rule has no gap
             return (Part(f" {rule * (width - 2)}", "rule"),)
         left = _cut(left, width - width_of(right) - FRAME_CELLS)
         fill = max(0, width - width_of(left) - width_of(right) - 2 * _RULE_CELLS - (4 if right else 2) - 2)

@@ -76,7 +76,8 @@ class TabBar(Line):
         if health.role not in {"", "muted"} or state.role != "muted":
             middle = _join(health, state)
             less = least = _join(state if state.role != "muted" else health)
-        else:  # without a problem, the text about the connection is dropped first, because line 1 implies the connection
+        else:
+            # All is well. On a narrow screen the connection is left out before the platforms, because line 1 implies it.
             middle, less, least = _join(platforms, health), _join(platforms), _join(state)
         for gap, is_short, right in (
             (3, False, full), (2, False, full), (2, False, middle), (2, True, full), (2, True, middle), (2, False, less),

@@ -90,7 +90,7 @@ def _describe(tree: Object) -> list[tuple[str, str]]:
 
 
 def _extent(tree: Object) -> list[float]:
-    """Return the lengths of the sides of the box around all meshes as nodes place them; [] if it is not known."""
+    """Return the lengths of the sides of the box around all meshes at the places that nodes give them; [] = the box is unknown."""
     accessors = as_objects(tree.get("accessors"))
     low, high = [float("inf")] * 3, [float("-inf")] * 3
     for here, primitive in place_primitives(tree):

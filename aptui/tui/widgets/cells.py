@@ -185,7 +185,7 @@ def _break(text: str, start: int, count: int, width: int) -> int:
         word = text[max(blank, start) : start + 2 * width + 1].lstrip(" ").partition(" ")[0]
         if blank < 0 or width_of(word) > width:
             slash = text.rfind("/", half, start + count)
-            if slash < 0:  # a slash in the first half is used if the rest of the word then fits into the next row
+            if slash < 0:  # the row breaks after a slash in its first half if the rest of the word fits into the next row
                 slash = text.rfind("/", start + 1, half)
                 slash = slash if width_of(text[slash + 1 : slash + 2 + width].partition(" ")[0]) <= width else -1
             return slash + 1 if slash > 0 else start + count

@@ -236,7 +236,7 @@ def _spawn(command: Invocation, environment: Mapping[str, str], writer: int) -> 
         {**environment, **dict(command.environment)} if command.environment else environment,
         file_actions=actions,
         setpgroup=0,
-        # Python ignores these two signals, and the command would ignore them, too, without their default actions
+        # Python ignores these two signals. The command would inherit that, so their default actions are restored here.
         setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
     )
 

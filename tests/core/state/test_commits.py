@@ -95,7 +95,7 @@ def test_claims_of_product_names_survive_a_restart() -> None:
     }  # fmt: skip
 
 
-def test_product_that_another_job_took_over_outlives_its_former_job() -> None:
+def test_product_that_another_job_took_over_stays_when_its_former_job_is_deleted() -> None:
     world = World(Setup(builders=(scripter(),))).apply({"a.s": "make same.bin"})
     world.configure(builders=(scripter("twin"),))
 

@@ -324,7 +324,7 @@ def test_affected_lists_every_job_that_the_next_batch_runs(
 
 
 @needs_git
-def test_affected_finds_deleted_renamed_and_committed_files(run: Run, repository: Path) -> None:
+def test_affected_verb_lists_deleted_and_renamed_files_of_the_work_tree_and_of_commits(run: Run, repository: Path) -> None:
     git(repository, "mv", "assets/lonely.txt", "assets/alone.txt")
     git(repository, "commit", "-qm", "moved")
     (repository / "assets/b.txt").unlink()

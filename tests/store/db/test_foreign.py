@@ -243,7 +243,7 @@ def test_product_flags_distinguish_products_and_intermediates(reader: Reader) ->
     assert [row.sub_id for row in reader.products_of(1)] == [0xFFFF_FFFF]
 
 
-def test_products_list_dependencies_and_missing_dependencies(reader: Reader) -> None:
+def test_details_of_a_product_have_its_dependencies_and_its_missing_dependencies(reader: Reader) -> None:
     found = assets.product_details(reader, 1)
 
     assert found is not None

@@ -348,7 +348,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_chunks")
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), max_size=18), st.sets(st.integers(0, 17)))
-def test_text_column_finds_matches_and_ranks_texts_like_a_plain_search(words: list[str], some: set[int]) -> None:
+def test_text_column_finds_and_ranks_the_same_texts_as_a_search_in_a_plain_list(words: list[str], some: set[int]) -> None:
     column = Texts(words[:7])
     column.extend(words[7:])
     expected = [word.replace("\0", "␀") for word in words]

@@ -214,7 +214,7 @@ def test_notices_are_kept_until_the_rows_are_read(feed: Feed) -> None:
     assert not feed.drain()
 
 
-def test_notice_that_the_rows_already_contain_is_not_marked_as_later(feed: Feed) -> None:
+def test_only_notices_that_are_newer_than_the_rows_are_marked_as_later(feed: Feed) -> None:
     feed.note_subscription(1, 3, {})
     feed.receive([NoticeLine(1, 5, notice(1))])
     feed.receive([NoticeLine(1, 6, notice(2))])

@@ -70,10 +70,13 @@ COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
         **_PLATFORM,
     },
     "assetLists": {
-        "assetListFile": (Takes.ONE, "the list to write, one for each platform (.assetlist); an empty one fails"),
-        "seedListFile": (Takes.MANY, "seed lists to start with"),
+        "assetListFile": (
+            Takes.ONE,
+            "the asset list to write (.assetlist), a file for each platform; the command fails if a list would be empty",
+        ),
+        "seedListFile": (Takes.MANY, "the seed lists whose assets are listed"),
         **_SEEDS,
-        "addDefaultSeedListFiles": (Takes.NOTHING, "also start with the default seeds of engine, gems and project"),
+        "addDefaultSeedListFiles": (Takes.NOTHING, "also list the assets of the default seeds of engine, gems and project"),
         "skip": (Takes.MANY, "products to omit, with dependencies that only they need; * and ? are wildcards"),
         "print": (Takes.NOTHING, "print the list"),
         "dryRun": (Takes.NOTHING, "write nothing"),

@@ -157,7 +157,7 @@ def _engine(project: str, own: Node, early: Registry, options: Options, known: N
     if around and (
         not (wanted and registered) or _plain(read_manifest(os.path.join(around, "engine.json"), recorder), "engine_name") == wanted
     ):
-        return around  # the project does not name another registered engine, so the project uses the engine around it
+        return around  # the project is inside the folder of this engine, and does not name another registered engine
     found = registered or (_engine_among(_program_roots(options.program), recorder) if options.program else "")
     if found:
         return found

@@ -324,7 +324,7 @@ class AssetsPane(Pane):
         self.navigation.reveal(text, came_from)
 
     def name_awaited(self, focused: Widget | None) -> str:
-        """Return what the next key waits for: the first rows, the search result or the requested asset."""
+        """Return what must be shown before the next key press can act: the first rows, the search result or the requested asset."""
         queries = self.readers.queries
         if (self.trees.model.tree is None or not self.live.is_placed) and self.readers.store.error is None:
             return "the first rows"

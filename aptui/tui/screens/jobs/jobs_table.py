@@ -241,7 +241,7 @@ class Causes:
         return index
 
     def index_of(self, key: int) -> int | None:
-        """Return the index of a key, which is the same number; None if the list is shorter."""
+        """Return the index of the row with a key. Keys are indices here, so that is the key, or None beyond the end of the list."""
         return key if 0 <= key < len(self.groups) else None
 
     def cell(self, index: int, column_id: str) -> Cell:

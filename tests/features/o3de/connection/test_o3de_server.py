@@ -181,7 +181,7 @@ def test_branch_token_equals_the_token_of_o3de() -> None:
         ("", False, "the address of a client is unknown"),
     ],
 )  # fmt: skip
-def test_only_programs_of_this_user_and_allowed_addresses_are_served(remote: str, is_local: bool, why: str) -> None:
+def test_only_programs_of_this_user_and_programs_at_allowed_addresses_are_served(remote: str, is_local: bool, why: str) -> None:
     given = settings(allowed=canonical_entries(["10.0.0.0/8", "not an address!"]), rejected=canonical_entries(["10.9.0.0/16"]))
     server = O3deServer(given, lambda _session: _Answers(asyncio.Event()), _do_nothing)
 
