@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import compileall
 import os
+import re
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -30,13 +32,31 @@ def run(arguments: list[str], cwd: Path | None = None) -> Cost:
     began = time.perf_counter()
     process = subprocess.Popen(arguments, cwd=cwd, stdout=write, stderr=subprocess.STDOUT)
     os.close(write)
+    peak = [0.0]
+    watch = threading.Thread(target=_watch_peak, args=(process.pid, peak))
+    watch.start()
     with os.fdopen(read, encoding="utf-8", errors="replace") as stream:
         output = stream.read()
     _pid, status, usage = os.wait4(process.pid, 0)
+    watch.join()
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         raise RuntimeError(f"{arguments[:6]} ended with {process.returncode}:\n{output[-2000:]}")
-    return Cost(time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output)
+    return Cost(time.perf_counter() - began, usage.ru_utime + usage.ru_stime, peak[0], output)
+
+
+def _watch_peak(pid: int, peak: list[float]) -> None:
+    """Store the peak memory of a process (MiB) in `peak[0]` until the process ends.
+
+    `ru_maxrss` is not used: a new program keeps the peak of the process that started it, and this process lists all sources.
+    """
+    status = Path(f"/proc/{pid}/status")
+    try:
+        while found := re.search(r"VmHWM:\s+(\d+)", status.read_text()):
+            peak[0] = int(found[1]) / 1024
+            time.sleep(0.02)
+    except OSError:
+        return
 
 
 def median(costs: list[Cost]) -> Cost:
