@@ -48,16 +48,16 @@ def test_forked_process_is_a_child_of_the_test_and_uses_the_given_pipes(tmp_path
 
 
 def test_forked_process_has_its_own_command_line_and_environment_in_proc(tmp_path: Path) -> None:
-    with started(tmp_path, env=python_environment({"APTUI_WORKER": "4711-mark"})) as process:
-        until(lambda: b"describe" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
+    environment = python_environment({"APTUI_WORKER": "4711-mark"})
+    words = sorted(f"{name}={value}".encode() for name, value in environment.items())
+
+    with started(tmp_path, env=environment) as process:
+        # The process writes its command line first, then its environment.
+        until(lambda: sorted(Path(f"/proc/{process.pid}/environ").read_bytes().rstrip(b"\0").split(b"\0")) == words)
         command = Path(f"/proc/{process.pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-        environment = Path(f"/proc/{process.pid}/environ").read_bytes().rstrip(b"\0").split(b"\0")
         process.communicate(b"[]")
 
     assert command == [word.encode() for word in DESCRIBE]
-    assert sorted(environment) == sorted(
-        f"{name}={value}".encode() for name, value in python_environment({"APTUI_WORKER": "4711-mark"}).items()
-    )
 
 
 def test_forked_process_leaves_no_child_behind(tmp_path: Path) -> None:
