@@ -8,7 +8,6 @@ from __future__ import annotations
 import codecs
 import os
 import random
-import select
 import selectors
 import signal
 import sqlite3
@@ -55,19 +54,9 @@ class TimedTerminal(Terminal):
         self.began_s = time.perf_counter()
         super().__init__(command, columns, LINES, {"TMUX": "", "COLORTERM": "truecolor", **environ})
 
-    def _read(self) -> None:
-        while True:
-            try:
-                ready, _, _ = select.select([self._fd], [], [], 0.2)
-                if ready:
-                    data = os.read(self._fd, 65536)
-                    if not data:
-                        return
-                    self.seen += data
-                    self.chunks.append(Chunk(time.perf_counter(), len(self.seen)))
-                    self._answer()
-            except (OSError, ValueError):
-                return
+    def _receive(self, data: bytes) -> None:
+        super()._receive(data)
+        self.chunks.append(Chunk(time.perf_counter(), len(self.seen)))
 
     def stroke(self, data: str, quiet_s: float = 0.04, timeout_s: float = 3.0) -> tuple[float, int]:
         """Type, and wait until the output ends; return the time of typing and the number of earlier chunks."""

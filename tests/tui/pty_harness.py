@@ -76,11 +76,15 @@ class Terminal:
                     data = os.read(self._fd, 65536)
                     if not data:
                         return
-                    self.seen += data
-                    self._news.set()
+                    self._receive(data)
                     self._answer()
             except (OSError, ValueError):
                 return
+
+    def _receive(self, data: bytes) -> None:
+        """Add bytes that arrived together to `seen`."""
+        self.seen += data
+        self._news.set()
 
     def _answer(self) -> None:
         """Reply to the queries that arrived since the last call."""
