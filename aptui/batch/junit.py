@@ -43,8 +43,8 @@ _NOT_XML = {0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
 def write_junit(file: str, config: Config, summary: Summary, fail_on: str | None = None) -> None:
     """Write the report atomically; jobs of platforms that were not selected are left out.
 
-    `fail_on` is the value of `--fail-on`: completed jobs whose logs have warnings or errors may also be failures, as for the exit
-    code.
+    `fail_on` is the value of `--fail-on`. It can make failures of completed jobs whose logs have warnings or errors; the exit code
+    follows the same rule.
     """
     with replacing(Path(os.path.abspath(file)), what=f"'{file}'") as stream:
         stream.writelines(f"{text}\n".encode() for text in _lines(config, summary, fail_on))

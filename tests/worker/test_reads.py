@@ -339,7 +339,7 @@ def test_builder_fails_if_it_opens_an_outside_file_that_content_names(run_bench,
     assert (result.outcome, result.error) == (Outcome.FAILED, message)
 
 
-def test_builder_can_open_an_outside_file_that_it_names_by_itself(run_bench, tmp_path):
+def test_builder_may_open_outside_file_that_its_source_does_not_name(run_bench, tmp_path):
     write(tmp_path / "settings.json")
     run_bench.source("a.txt", b"settings.json")
 

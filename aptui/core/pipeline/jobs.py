@@ -125,7 +125,7 @@ class Waiters:
         return countdown.left <= 0
 
     def pop_deferred(self) -> list[Job]:
-        """Return the jobs that were not evaluated although keys of theirs became known; each is returned once.
+        """Return the jobs that still wait although some of their keys became known; the next call does not return them again.
 
         When no work is pending, these jobs must be evaluated: one of the known keys may have made the other keys unnecessary.
         """
