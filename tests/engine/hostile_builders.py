@@ -27,6 +27,7 @@ from aptui.sdk import (
     Result,
     SourceDependency,
 )
+from aptui.worker.processes import command_name
 
 FLOOD_BYTES = 50 << 20
 
@@ -236,12 +237,18 @@ class Grandchild(Base):
 
 class Daemon(Base):
     def act(self, request):
+        reader, writer = os.pipe()
         if os.fork() == 0:
             os.setsid()
-            if os.fork() == 0:
+            pid = os.fork()
+            if pid == 0:
                 os.execve("/bin/sleep", ["sleep", "3601"], {})
+            os.write(writer, b"%d" % pid)
             os._exit(0)
         os.wait()
+        pid = int(os.read(reader, 20))
+        while command_name(pid) != "sleep":  # until then, the process has the name of this worker
+            time.sleep(0.001)
 
 
 class ForkMany(Base):
