@@ -23,6 +23,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from aptui.config import packing
 from aptui.config.configuration import Config, ConfigErrors, ToolSettings
 from aptui.core import run_report
 from aptui.core.paths import builder_uuid
@@ -322,6 +323,24 @@ def distrust(cache_file: Path) -> None:
     for answer in answers:
         answer.files = [(path, size, 0, code) for path, size, _mtime_ns, code in answer.files]
     _remember(cache_file, memory, before)
+
+
+def describe_again(config: Config, cache_file: Path) -> tuple[Config, tuple[Builder, ...]]:
+    """Return the configuration with the present state of its tools, and its builders, described by the bytes of their files.
+
+    Raises:
+        UserError: a tool is gone, or a builder cannot be loaded.
+    """
+    distrust(cache_file)
+    now = packing.refresh_tools(config)
+    if now is None:
+        raise UserError("a tool of a builder was removed", hint="check 'tools' in aptui.yaml")
+    return now, complete(now, cache_file)
+
+
+def code_of(builders: tuple[Builder, ...]) -> dict[str, tuple[bytes, tuple[tuple[str, str], ...]]]:
+    """Return {builder: (digest of its code, (path, digest) of its files)}."""
+    return {builder.name: (builder.code_digest, builder.code_files) for builder in builders}
 
 
 # ------------------------------------------------------------------------------------------------------------------ versions

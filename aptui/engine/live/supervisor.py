@@ -28,8 +28,7 @@ from aptui.engine import registry
 from aptui.engine.live.changes import ChangeTracker
 from aptui.engine.live.reload import ConfigurationReload, LoadedConfiguration, ReloadCallback, Tools
 from aptui.engine.live.roots import WatchedRoots
-from aptui.engine.loop import code
-from aptui.engine.loop.engine import Engine
+from aptui.engine.loop.engine import ENDLESS_CHANGES, MOST_CODE_CHANGES, Engine
 from aptui.engine.loop.engine_reports import Listener
 from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.scan import up_to_date
@@ -478,8 +477,8 @@ class EngineSupervisor:
         if self.is_reopening:
             return
         self._outdated_count += 1
-        if self._outdated_count > code.MOST_TIMES:
-            code.resume(engine, code.ENDLESS)
+        if self._outdated_count > MOST_CODE_CHANGES:
+            engine.use_new_workers(ENDLESS_CHANGES)
             return
         registry.distrust(dirs.builders_record(self.config.cache_dir))
         self._rereading.want_now(None)
@@ -505,7 +504,7 @@ class EngineSupervisor:
             self._say(f"the configuration was not reloaded: {error}", LogLevel.ERROR)
         self.configuration_error = error
         if self.engine is not None and not is_changed:
-            code.note_described(self.engine, error)
+            self.engine.note_described(error)
         for listener in loaded.callbacks:
             listener(error, is_changed or is_reported)
         if is_changed and loaded.config is not None:

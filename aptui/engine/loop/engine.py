@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec.structs import replace
 
 from aptui.config.configuration import Config
-from aptui.config.dirs import asset_database
+from aptui.config.dirs import asset_database, builders_record
 from aptui.core.messages import OutsideSeen, RequestReceived, RowsSaved
 from aptui.core.model import PathKey
 from aptui.core.notices import Progress
@@ -29,7 +29,6 @@ from aptui.core.paths import parent
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.rows import SessionKind
 from aptui.core.state.stale_results import with_default
-from aptui.engine.loop.code import CodeWatch
 from aptui.engine.loop.commands import CommandExecutor
 from aptui.engine.loop.context import ChangeSource, EngineContext, Inbox
 from aptui.engine.loop.dispatch import RunDispatcher
@@ -176,6 +175,11 @@ _GC_THRESHOLDS = (50_000, 20, 50)
 _PROGRESS_S = 0.1
 _SLICE_S = 0.004
 """Time limit (seconds) of handling events in one turn; then the engine answers clients."""
+MOST_CODE_CHANGES = 10
+"""Number of times in a row that the code of a builder may change during runs before the jobs of these runs fail."""
+ENDLESS_CHANGES = f"it changed {MOST_CODE_CHANGES} times in a row while its jobs ran"
+_WINDING_DOWN_S = 10.0
+"""Time limit for running jobs of other builders to end before changed builders are described again."""
 _LAST = 1 << 30
 """Sort order of the folder of intermediates among the scan folders: its row is the last."""
 
@@ -227,7 +231,9 @@ class Engine:
         """Whether scans read the bytes of every file; the default of `start_scan`."""
         self._opening = opening
         self._owns_selector = selector is None
-        self._code_watch = CodeWatch()
+        self._code_changes = 0
+        """Number of times that builders were described again."""
+        self._outdated_since_s: float | None = None
         self._waker: Waker | None = None
         self._saved = SavedRows(self.wake)
 
@@ -425,11 +431,57 @@ class Engine:
     def _run_until_idle(self) -> None:
         while not self.is_stopping:
             self.turn(self.longest_wait_s())
-            self._code_watch.go_on(self)
+            if self.pipeline.jobs.is_outdated:
+                self._describe_builders_again()
             if self.is_idle:
                 self._rest.refuse_stuck()
                 break
         self.settle()
+
+    def _describe_builders_again(self) -> None:
+        """Describe builders again, because a run used other code, as soon as running jobs have ended.
+
+        If the builders are unchanged, new workers are enough, because they load the present code; otherwise another pipeline over
+        the same cache plans all jobs again.
+        """
+        from aptui.engine import registry  # imported here, because projects without Python builders do not need the module
+
+        now_s = time.monotonic()
+        self._outdated_since_s = self._outdated_since_s or now_s
+        if self.pipeline.jobs.running and now_s < self._outdated_since_s + _WINDING_DOWN_S:
+            return
+        self._outdated_since_s = None
+        self._code_changes += 1
+        config, builders = registry.describe_again(self.config, builders_record(self.config.cache_dir))
+        if registry.code_of(builders) == registry.code_of(self.project.builders):
+            self.use_new_workers()
+        else:
+            self.reopen(config)
+        if self._code_changes >= MOST_CODE_CHANGES:
+            self.pipeline.jobs.code_problem = ENDLESS_CHANGES
+
+    def note_described(self, error: str) -> None:
+        """Note that the builders of an engine that stays up were described again.
+
+        The new descriptions equal the old ones or, if `error` is not empty, could not be made.
+        """
+        jobs = self.pipeline.jobs
+        if jobs.is_outdated:
+            self.use_new_workers(error)
+        elif jobs.code_problem and not error:
+            self.use_new_workers()
+            if not self.scans.is_scanning:
+                self.start_scan()  # some jobs failed only because of the code
+
+    def use_new_workers(self, problem: str = "") -> None:
+        """Keep the present descriptions of builders, and use new workers.
+
+        Args:
+            problem: why builders cannot be described again, "" if they can. With a problem, runs that use other code fail.
+        """
+        self.pipeline.jobs.code_problem, self.pipeline.jobs.is_outdated = problem, False
+        if self.runs.pool_if_any is not None:
+            self.runs.pool_if_any.reconfigure(self.project.builders, self.project.platforms)
 
     def stop(self) -> None:
         """Kill running jobs and end the loop; they are pending at the next start."""

@@ -14,7 +14,7 @@ from live_project import LiveProject
 from scripted_source import one_product
 
 from aptui.core.orders import AnalyseOrder, ProcessOrder
-from aptui.engine.loop import code
+from aptui.engine import registry
 from aptui.engine.loop.dispatch import RunDispatcher
 from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.pool.process import WorkerProcess
@@ -173,15 +173,15 @@ def test_analysis_is_discarded_if_its_source_changed_before_it_ran(tmp_path: Pat
 
 def test_builder_code_that_was_changed_back_only_needs_new_workers(tmp_path: Path) -> None:
     project = coded(Project(tmp_path, CONFIG))
-    described = code.describe_again
+    described = registry.describe_again
 
-    def back(config):
+    def back(*arguments):
         project.write("builders/b.py", BUILDER)
-        return described(config)
+        return described(*arguments)
 
     with (
         before_workers(lambda: project.write("builders/b.py", BUILDER.replace("CODE1", "CODE2"))),
-        mock.patch.object(code, "describe_again", back),
+        mock.patch.object(registry, "describe_again", back),
     ):
         project.engine_run()
 
