@@ -7,7 +7,6 @@ Tests: `tests/engine/live/test_supervisor.py`.
 
 from __future__ import annotations
 
-import math
 import queue
 import threading
 import time
@@ -24,15 +23,11 @@ from aptui.core.project import Builder
 from aptui.engine import registry
 from aptui.shared.errors import KnownError
 
-# A live engine checks the tools of all commands with `stat`: every second, and whenever a client requests a check of all changes.
-#
-# The folders of tools are not watched: a tool may be anywhere, behind several links, and a check costs only one `stat` per tool.
-
-_CHECK_EVERY_S = 1.0
-
 
 class Tools:
-    """Checks whether the tools of the present configuration have changed.
+    """Checks with `stat` whether the tools of the present configuration have changed.
+
+    The folders of tools are not watched: a tool may be anywhere, behind several links, and a check costs only one `stat` per tool.
 
     Args:
         changed: called when a tool differs from the last check, or is gone.
@@ -42,20 +37,6 @@ class Tools:
         self._changed = changed
         self._config: Config | None = None
         self._seen: tuple[ToolSettings, ...] | None = ()
-        self._due_s = math.inf
-
-    def next_deadline(self, config: Config) -> float:
-        """Return when (monotonic) the next check is due: 0 for a new configuration, infinity for a configuration without tools."""
-        if not config.tools:
-            return math.inf
-        return self._due_s if config is self._config else 0.0
-
-    def poll(self, config: Config, now_s: float) -> None:
-        """Check the tools if the check is due."""
-        if now_s < self.next_deadline(config):
-            return
-        self.check(config)
-        self._due_s = now_s + _CHECK_EVERY_S
 
     def check(self, config: Config) -> None:
         """Check the tools now."""

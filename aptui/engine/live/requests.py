@@ -443,7 +443,7 @@ class RequestHandler:
     # ------------------------------------------------------------------------------------------ requests about the queue
 
     def _pause(self, request: Request, is_paused: bool) -> None:
-        """Pause or resume the start of jobs (`loop.pause`); running jobs continue."""
+        """Pause or resume the start of jobs (`dispatch.QueuePause`); running jobs continue."""
         self._live.pause(is_paused)
         if not is_paused and self._live.watching.is_draining:
             self._live.watching.is_draining = False
@@ -458,7 +458,7 @@ class RequestHandler:
         if job is None:
             request.answer(job_id=0)
             return
-        engine.pause.run_next(job.id)
+        engine.pause.next_ids.append(job.id)
         request.answer(job_id=job.id, source=job.source.rel)
 
     def _drain(self, request: Request, verb: port.Drain) -> None:

@@ -31,7 +31,6 @@ from aptui.engine.live.roots import WatchedRoots
 from aptui.engine.loop.engine import ENDLESS_CHANGES, MOST_CODE_CHANGES, Engine
 from aptui.engine.loop.engine_reports import Listener
 from aptui.engine.loop.opening import PreparedSession
-from aptui.engine.scan import up_to_date
 from aptui.engine.waking import Waker
 from aptui.link.notice_feed import UNSETTLED
 from aptui.shared.errors import HostError, InternalError, KnownError
@@ -41,42 +40,10 @@ from aptui.store.db import schema
 if TYPE_CHECKING:
     from aptui.link.server import LinkServer
     from aptui.shared.connections.peers import GatewayReport
-    from aptui.store.db.writer import Writer
 
 
-# Periodic check whether the path of the asset database still leads to the open file: writes to a deleted file raise no error.
-#
-# The writer checks before each transaction (`store/db/writer`), but an idle engine writes nothing, and readers would not find the
-# file.
-
-_CHECK_EVERY_S = 5.0
 _GONE = "the asset database was deleted: restore the file, or run 'aptui rescan' to rebuild everything"
 _REPLACED = "the asset database was replaced: run 'aptui rescan' to continue with the new database"
-
-
-class DatabaseFileCheck:
-    """Checks the database file at intervals; `trouble` is the problem that the last check found, "" = no problem."""
-
-    def __init__(self) -> None:
-        self.trouble = ""
-        self._due_s = 0.0
-
-    def next_deadline(self, writer: Writer | None) -> float:
-        """Return when (monotonic) the next check is due, infinite without an open database."""
-        return self._due_s if writer is not None else math.inf
-
-    def poll(self, writer: Writer | None, now_s: float) -> bool:
-        """Check the database file if the check is due; return whether there is a new problem."""
-        if writer is None:
-            self.trouble, self._due_s = "", 0.0
-        elif now_s >= self._due_s:
-            self._due_s = now_s + _CHECK_EVERY_S
-            before, has_name = self.trouble, writer.has_its_name
-            self.trouble = "" if has_name else _GONE if has_name is None else _REPLACED
-            return self.trouble not in ("", before)
-        return False
-
-
 _LATEST_DELAY_S = 0.05
 """Delay (seconds) before clients are notified of pending and running jobs.
 
@@ -91,6 +58,9 @@ _WINDING_DOWN_S = 10.0
 _SETTLE_AFTER_S = 1.0
 _RETRY_S = (1.0, 30.0)
 _DISK_CHECK_S = 1.0
+_DATABASE_CHECK_S = 5.0
+_UNWATCHED_CHECK_S = 1.0
+"""Interval of checks of files that are not watched: tools, and files outside the scan folders that runs read."""
 _PLACE_CHECK_S = 5.0
 """Interval of checks whether the cache still has its path; a client's hello checks it, too."""
 _MOVED_S = 10.0
@@ -152,8 +122,6 @@ class EngineSupervisor:
         self.gateway_report: GatewayReport | None = None  # None = no gateway runs
         self._rereading = ConfigurationReload(lambda: self._as_switched(load()), self.wake)
         self._tools = Tools(lambda: self._rereading.want_now(None))
-        self._outside = up_to_date.OutsideFileChecks()
-        self._database = DatabaseFileCheck()
         self._skips_start_scan = skips_start_scan
         self._builders: tuple[Builder, ...] = ()
         self._waker = Waker(self.selector)
@@ -166,9 +134,9 @@ class EngineSupervisor:
         self._is_first_scan = self._is_displaced = False
         self._outdated_count = 0
         # `configuration_error` is the error of the configuration on the disk, while an older configuration is used; "" = no error
-        self._trouble = self.configuration_error = self._moved_to = ""
+        self._trouble = self.configuration_error = self._moved_to = self._database_trouble = ""
         self._retry_at, self._retry_s = math.inf, _RETRY_S[0]
-        self._tried_at = self._disk_at = self._place_at = self._latest_s = 0.0
+        self._tried_at = self._disk_at = self._place_at = self._database_at = self._unwatched_at = self._latest_s = 0.0
         self._end_at = math.inf
         self._latest_due_s: float | None = None
         """When (monotonic) clients are notified of the latest state of pending and running jobs, None if no job changed."""
@@ -291,18 +259,13 @@ class EngineSupervisor:
                     now = time.monotonic()
                     self.watching.poll(now)
                     self._after_turn(now)
-                    self._tools.poll(self.config, now)
-                    self._outside.poll(self.engine, now)
+                    self._check_tools_and_outside_files(now)
         except KnownError as error:
             self._break_down(error)
         except Exception as error:  # noqa: BLE001  # a bug of ours: clients are notified, and the next engine may be spared
             traceback.print_exception(error)
             self._break_down(InternalError(f"internal error: {type(error).__name__}: {error}", hint="please report this"))
         self._poll_parts()
-
-    @property
-    def _writer(self) -> Writer | None:
-        return self.engine.writer if self.engine is not None else None
 
     def _poll_parts(self) -> None:
         for part in self.parts:
@@ -312,8 +275,11 @@ class EngineSupervisor:
         times = [part.next_deadline(now) for part in self.parts]
         if self.engine is None or not self.engine.is_committing:
             times += [self._retry_at, self._end_at, self._reopen_by, self._latest_due_s, self._rereading.deadline]
-            times += [self.watching.next_deadline(now), self._tools.next_deadline(self.config)]
-            times += [self._outside.next_deadline(self.engine), self._database.next_deadline(self._writer)]
+            times += [
+                self.watching.next_deadline(now),
+                self._unwatched_due_s,
+                self._database_at if self.engine is not None else None,
+            ]
             if self._idle_since is not None and not self._is_settled:
                 times.append(self._idle_since + _SETTLE_AFTER_S)
         return min((due for due in times if due is not None), default=math.inf)
@@ -343,9 +309,35 @@ class EngineSupervisor:
         if self._reopen_by is not None and (engine is None or not engine.pipeline.jobs.running or now >= self._reopen_by):
             self._reopen()
         self._publish_latest(now)
-        if self._database.poll(self._writer, now):
-            self._say(self._database.trouble, LogLevel.ERROR)
+        self._check_database(now)
         self._notify_health()
+
+    def _check_database(self, now: float) -> None:
+        """Check at intervals whether the path of the asset database still leads to the open file.
+
+        The writer checks before each transaction, but an idle engine writes nothing, and writes to a deleted file raise no error.
+        """
+        if self.engine is None:
+            self._database_trouble, self._database_at = "", 0.0
+        elif now >= self._database_at:
+            self._database_at = now + _DATABASE_CHECK_S
+            before, has_name = self._database_trouble, self.engine.writer.has_its_name
+            self._database_trouble = "" if has_name else _GONE if has_name is None else _REPLACED
+            if self._database_trouble not in ("", before):
+                self._say(self._database_trouble, LogLevel.ERROR)
+
+    @property
+    def _unwatched_due_s(self) -> float:
+        """When (monotonic) tools and outside files are checked next; infinity without such files."""
+        has_any = self.config.tools or (self.engine is not None and self.engine.knows_outside_files)
+        return self._unwatched_at if has_any else math.inf
+
+    def _check_tools_and_outside_files(self, now: float) -> None:
+        if now >= self._unwatched_due_s:
+            self._unwatched_at = now + _UNWATCHED_CHECK_S
+            self._tools.check(self.config)
+            if self.engine is not None:
+                self.engine.check_outside_files()
 
     def _check_place(self, now: float) -> None:
         """End an engine that was asked to stop or whose project is gone; release a cache that is no longer at its path."""
@@ -570,6 +562,8 @@ class EngineSupervisor:
         self.is_paused = is_paused
         if self.engine is not None:
             self.engine.pause.is_on = is_paused
+            if not is_paused:
+                self.engine.pause.next_ids.clear()  # a `run-next` is valid only for the pause in which the client requested it
 
     def _say(self, text: str, level: LogLevel) -> None:
         if self.engine is not None:
@@ -622,7 +616,7 @@ class EngineSupervisor:
             pool=pool.fault if pool is not None else "",
             broken_builders=tuple(sorted(pool.list_broken_builders().items())) if pool is not None else (),
             disk=self._trouble or ("; ".join(engine.scans.unknown.values()) if engine is not None else ""),
-            database=self._database.trouble,
+            database=self._database_trouble,
             configuration=self.configuration_error,
             is_paused=self.is_paused,
             is_draining=self.watching.is_draining,

@@ -1,7 +1,7 @@
 """Dispatch of runs: looks up the stored result of an order, or sends the order to a worker.
 
 Results are held for a moment, so that several results share a commit. `RunDispatcher.offer_slots` says how many jobs may start,
-also while the queue is paused (`pause`).
+also while the queue is paused.
 
 Tests: `tests/engine/loop/test_engine.py`.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,7 +24,6 @@ from aptui.core.notices import JobProgress
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashResult, Outcome, ProcessOrder, RunResult
 from aptui.core.retry import FailureKind
 from aptui.core.run_report import Stamp, UsedFile
-from aptui.engine.loop.pause import QueuePause
 from aptui.shared import trace
 from aptui.shared.files import lfs
 from aptui.worker import file_access
@@ -191,6 +191,18 @@ class StoredResults(Protocol):
         ...
 
 
+class QueuePause(Struct):
+    """Whether the queue of one engine is paused, and which jobs may start during the pause; running jobs continue.
+
+    The supervisor (`live.supervisor`) remembers that a client asked for a pause, and pauses each engine that it opens. It also
+    pauses an engine before it closes that engine.
+    """
+
+    is_on: bool = False
+    next_ids: deque[int] = field(default_factory=deque)
+    """Ids of the jobs that may start during the pause; if one of them is not pending, the next pending job starts instead."""
+
+
 _GRACE_S = 2.0
 _RESULTS_PER_COMMIT = 256
 _RESULTS_PER_LIVE_COMMIT = 64
@@ -346,8 +358,8 @@ class RunDispatcher:
         inbox = self._context.inbox
         if not pause.is_on and (free > 0 or (critical > 0 and self._is_first_urgent())):
             return SlotsFree(inbox.next_seq(), max(0, free), critical=critical)
-        if pause.lets_one_start and free > 0:
-            return SlotsFree(inbox.next_seq(), 1, 1, pause.take_next())
+        if pause.next_ids and free > 0:
+            return SlotsFree(inbox.next_seq(), 1, 1, pause.next_ids.popleft())
         return None
 
     def _is_first_urgent(self) -> bool:

@@ -31,11 +31,10 @@ from aptui.core.rows import SessionKind
 from aptui.core.state.stale_results import with_default
 from aptui.engine.loop.commands import CommandExecutor
 from aptui.engine.loop.context import ChangeSource, EngineContext, Inbox
-from aptui.engine.loop.dispatch import RunDispatcher
+from aptui.engine.loop.dispatch import QueuePause, RunDispatcher
 from aptui.engine.loop.engine_reports import Forecaster, Listener, NoticePublisher, SessionRecorder
 from aptui.engine.loop.hashing import CopyStaging, HashQueue
 from aptui.engine.loop.opening import PreparedSession
-from aptui.engine.loop.pause import QueuePause
 from aptui.engine.loop.rest import CatalogPublisher, RestRecorder
 from aptui.engine.loop.scans import Scans
 from aptui.engine.scan.metadata import Metadata

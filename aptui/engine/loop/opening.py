@@ -21,7 +21,7 @@ from aptui.config.own_files import OwnFiles
 from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, Project, ScanFolder
 from aptui.engine.cache.cache import Cache
 from aptui.engine.cache.catalog import mark_of, platforms_of
-from aptui.engine.scan.up_to_date import UpToDateCheck, are_unchanged, check, signature
+from aptui.engine.scan.up_to_date import PLATFORMS_STATE, SettledPlatforms, UpToDateCheck, are_unchanged, check, signature
 from aptui.engine.scan.walk import ROOTS_STATE, RootGuard, Walk
 from aptui.shared.errors import UserError
 from aptui.store.db import schema
@@ -29,7 +29,6 @@ from aptui.store.db.last_run import LastRun
 
 if TYPE_CHECKING:
     from aptui.engine.pool.spawning import EarlyWorker
-    from aptui.engine.scan.verification import Verification
 
 _FEW_FOLDERS = 4
 """Maximum number of changed folders whose files the engine reads itself instead of starting workers."""
@@ -178,7 +177,7 @@ class PreparedSession:
         finally:
             archive.close()
         self.walk = Walk(replace(self.project, scan_folders=folders), self.own)
-        opens = contextlib.nullcontext if self._trusts_times else self._verification
+        opens = contextlib.nullcontext if self._trusts_times else self._open_digests
         self.check = check(self.walk, digests, opens, files)
         self.is_current = is_settled and self.check is not None and self.check.is_clean
         if texts and self.is_current:
@@ -190,15 +189,11 @@ class PreparedSession:
         """Whether the last run of each platform in `asked` had this configuration, and no later run found a change."""
         if self.asked is None:
             return False
-        from aptui.engine.scan.settled_platforms import PLATFORMS_STATE, SettledPlatforms
-
         stored = archive.state(PLATFORMS_STATE)
         return SettledPlatforms(self.config.project, self.config.project_dir, self.builders, stored).include(self.asked)
 
-    def _verification(self) -> Verification:
-        from aptui.engine.scan.verification import Verification
-
-        return Verification(self.database)
+    def _open_digests(self) -> contextlib.closing[LastRun]:
+        return contextlib.closing(LastRun(self.database, {}))
 
     def _has_catalogs(self, mark: str | None) -> bool:
         platforms = platforms_of(self.config.project)

@@ -2,38 +2,43 @@
 
 It compares the configuration's signature, the jobs' states, the cache folders' times, and every folder of the sources with the
 records of the last run. Two processes walk a tree with many folders, because most of the time goes into one `stat` for each file.
-If bytes have to be compared as well, one process per core reads them.
+If bytes have to be compared as well, one process per core reads them: a file whose bytes have the stored SHA-256 is unchanged, even
+if its times differ.
 
 This module is imported by runs that find nothing to do: it must stay light.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import marshal
-import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aptui.core.fingerprint import short
-from aptui.core.model import RelPath
+from aptui.core.model import Digest, FileFact, RelPath
 from aptui.core.paths import from_text, key_of
 from aptui.core.project import Builder, Project
-from aptui.core.run_report import OutsideFile, Stamp, outside_file
-from aptui.engine.scan.walk import Below, Digests, Entry, FolderPart, Walk, digests_of, stamp_of
+from aptui.core.run_report import OUTSIDE_STATE, OutsideFile, Stamp, outside_file
+from aptui.engine.scan.walk import Below, Digests, Entry, FolderPart, Walk, digests_of, stamp_of, text_of
+from aptui.shared.files import lfs
+
+if TYPE_CHECKING:
+    from aptui.core.messages import Rows
+    from aptui.store.db.last_run import FolderArchive, LastRun
 
 # Checks of outside files: files outside the scan folders that runs read. A check is one `stat` for each file, and a hash if the
 # `stat` differs.
-#
-# This module is imported by runs that find nothing to do: it must stay light.
-
-_CHECK_EVERY_S = 1.0
 
 
 def are_unchanged(known: Mapping[str, OutsideFile]) -> bool:
@@ -63,36 +68,6 @@ def find_changed_files(known: Mapping[str, OutsideFile], *, trusts_times: bool =
     return tuple(changed)
 
 
-class OutsideWatcher(Protocol):
-    """The methods of an engine that `OutsideFileChecks` calls."""
-
-    @property
-    def knows_outside_files(self) -> bool:
-        """Whether runs read any files outside the scan folders."""
-        ...
-
-    def check_outside_files(self, *, trusts_times: bool = True) -> None:
-        """Report changed outside files to the pipeline."""
-        ...
-
-
-class OutsideFileChecks:
-    """Checks outside files at intervals while an engine runs."""
-
-    def __init__(self) -> None:
-        self._due_s = 0.0
-
-    def next_deadline(self, engine: OutsideWatcher | None) -> float:
-        """Return the time (monotonic) of the next check, infinity without outside files."""
-        return self._due_s if engine is not None and engine.knows_outside_files else math.inf
-
-    def poll(self, engine: OutsideWatcher | None, now_s: float) -> None:
-        """Check the outside files if the check is due."""
-        if engine is not None and now_s >= self.next_deadline(engine):
-            self._due_s = now_s + _CHECK_EVERY_S
-            engine.check_outside_files()
-
-
 def _path(text: str) -> str:
     return os.fsdecode(from_text(text))
 
@@ -109,6 +84,8 @@ One process walks a smaller tree before a second process has started.
 _FOLDERS_FOR_READERS = 16
 _MOST_READERS = 16
 """Maximum number of processes that read files. More processes would only wait for the disk and for each other."""
+_CHUNK_BYTES = 1 << 20
+_READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _MOST_DIFFERING = 256
 """Maximum number of differing folders that the scan is given.
 
@@ -138,16 +115,9 @@ Met = tuple[str, list[tuple[FolderPart, list[Entry]]]]
 """(relative folder, its parts with their files)."""
 
 
-class Verifies(Protocol):
-    """Compares the bytes of files with their stored digests (`verification`)."""
-
-    def is_same(self, folder: str, entries: list[tuple[FolderPart, list[Entry]]]) -> bool:
-        """Whether the files of a folder have the remembered bytes."""
-        ...
-
-
-Opens = Callable[[], AbstractContextManager[Verifies | None]]
-"""Opens the object that compares bytes, in the process that will use it; `nullcontext` if bytes are not compared."""
+Opens = Callable[[], AbstractContextManager["LastRun | None"]]
+"""Opens the database that has the stored digests of files, in the process that will use it, because a connection must not be used
+across a fork; `nullcontext` if bytes are not compared."""
 
 
 class _Comparison(Struct, frozen=True):
@@ -196,7 +166,7 @@ def check(walk: Walk, digests: Digests, opens: Opens = nullcontext, files: int =
     Args:
         walk: the walk through the scan folders.
         digests: the stored digests of the folders.
-        opens: returns the object that also compares the bytes of files in folders whose digest is unchanged.
+        opens: opens the database for comparing also the bytes of files in folders whose digest is unchanged.
         files: approximate number of stored files.
     """
     frontier = [("", walk.roots())]
@@ -214,14 +184,43 @@ def check(walk: Walk, digests: Digests, opens: Opens = nullcontext, files: int =
 
 
 def _compare(walk: Walk, met: Iterable[Met], known: _Comparison, check: UpToDateCheck) -> None:
-    with known.opens() as content:
+    with known.opens() as archive:
         for folder, entries in met:
             is_unknown = any((part.scan_folder.id, key_of(RelPath(part.rel))) in walk.unknown for part, _files in entries)
             is_same = not is_unknown and dict(known.digests.get(folder, ())) == digests_of(entries)
-            if is_same and (content is None or content.is_same(folder, entries)):
+            if is_same and (archive is None or are_bytes_same(archive.folders, folder, entries)):
                 check.unchanged.append(folder)
             else:
                 check.differing.append((folder, [part for part, _files in entries]))
+
+
+def are_bytes_same(archive: FolderArchive, folder: str, entries: list[tuple[FolderPart, list[Entry]]]) -> bool:
+    """Return whether every file of a relative folder still has its stored digest; files without a stored digest are ignored."""
+    digests: dict[tuple[int, str], Digest] = {
+        (scan_folder, fact.rel): fact.digest
+        for scan_folder, (_digest, facts) in archive.folder_parts(folder).items()
+        for fact in facts
+        if fact.digest
+    }
+    for part, files in entries:
+        prefix, scan_folder = (f"{part.rel}/" if part.rel else ""), part.scan_folder.id
+        for name, size, *_stat in files:
+            digest = digests.get((scan_folder, prefix + text_of(name)))
+            if digest and not has_digest(f"{part.path}/{name}", size, digest):
+                return False
+    return True
+
+
+def has_digest(path: str, size: int, digest: Digest) -> bool:
+    """Return whether the file at `path`, of `size` bytes, has this SHA-256, or is a Git LFS pointer that names it."""
+    try:
+        with open(os.open(path, _READ_FLAGS), "rb", buffering=0) as file:
+            if size >= _CHUNK_BYTES:
+                return hashlib.file_digest(file, "sha256").digest() == digest
+            data = file.read(size + 1)
+            return len(data) == size and (hashlib.sha256(data).digest() == digest or lfs.read_pointed(data) == digest)
+    except OSError:
+        return False
 
 
 def _walk_by_many(
@@ -319,3 +318,94 @@ class _Child:
             data = pipe.read()
         _pid, status = os.waitpid(self._pid, 0)
         return data if status == 0 else b""
+
+
+# Which platforms are up to date with the stored sources, so that a platform can be checked without the others.
+#
+# The signature of the last run covers all its platforms. If platforms are processed one by one, the database also stores for each
+# of them the configuration of its last run, until a run of other platforms finds a changed input.
+
+PLATFORMS_STATE = "platforms"
+"""Key in `aptui_state` of the platforms that are up to date, as JSON: {platform: result of `platform_signature`}."""
+
+
+def platform_signature(project: Project, project_dir: Path, builders: Sequence[Builder], platform: str) -> str:
+    """Return one digest over everything in the configuration that affects the jobs of a platform, including code."""
+    only = tuple(
+        replace(item, platforms=(platform,), platform_params=tuple(each for each in item.platform_params if each[0] == platform))
+        for item in builders
+        if platform in item.platforms
+    )
+    folders = tuple(replace(folder, platforms=(platform,)) for folder in project.scan_folders if platform in folder.platforms)
+    platforms = tuple(item for item in project.platforms if item.id == platform)
+    from aptui.config.packing import sign_project  # imported here, because most runs compare no single platforms
+
+    alone = replace(project, platforms=platforms, scan_folders=folders, builders=only, resting_platforms=())
+    return signature(sign_project(alone, project_dir), only)
+
+
+class SettledPlatforms:
+    """The platforms that are up to date, while an engine runs. A project with one platform stores nothing.
+
+    Args:
+        project: of this run; its platforms are processed, its resting platforms are not.
+        project_dir: the project's folder.
+        builders: all builders, with the digests of their code.
+        stored: the value of `PLATFORMS_STATE`.
+    """
+
+    def __init__(self, project: Project, project_dir: Path, builders: Sequence[Builder], stored: str | None) -> None:
+        self._project, self._project_dir, self._builders = project, project_dir, builders
+        self._resting = project.resting_platforms
+        self._stored: dict[str, str] = json.loads(stored or "{}")
+
+    @cached_property
+    def _now(self) -> dict[str, str]:
+        """Signatures of the platforms of this run. The first use computes them, which is usually after all jobs are settled."""
+        ids = [platform.id for platform in self._project.platforms]
+        if len(ids) + len(self._resting) < 2:
+            return {}
+        return {name: platform_signature(self._project, self._project_dir, self._builders, name) for name in ids}
+
+    def include(self, platforms: Iterable[str]) -> bool:
+        """Whether all these platforms are up to date with the stored sources, in this configuration."""
+        return all(name in self._now and self._now[name] == self._stored.get(name) for name in platforms)
+
+    def begin(self) -> list[tuple[str, str]]:
+        """Return the rows to save before a run that changes the configuration of some platforms."""
+        return self._keep({name: mark for name, mark in self._stored.items() if self._now.get(name, mark) == mark})
+
+    def end(self) -> list[tuple[str, str]]:
+        """Return the rows to save when all jobs of the processed platforms are settled."""
+        return self._keep({**{name: self._stored[name] for name in self._resting if name in self._stored}, **self._now})
+
+    def note(self, rows: Rows, archive: LastRun) -> list[tuple[str, str]]:
+        """Return what to save with these rows: resting platforms are no longer up to date if an input changed."""
+        states: Iterable[tuple[str, str]] = rows.get("put_state", ())  # type: ignore[assignment]  # rows of one operation have one form
+        if self._stored and ("signature", "") in states:  # the settings of a folder changed
+            return self._keep({})
+        if not any(name in self._stored for name in self._resting):
+            return []
+        is_changed = any(key.startswith(OUTSIDE_STATE) and archive.state(key) not in (None, value) for key, value in states)
+        if is_changed or any(
+            _is_changed(row, archive.folders) for row in (*rows.get("put_folder", ()), *rows.get("drop_folder", ()))
+        ):
+            return self._keep({name: mark for name, mark in self._stored.items() if name not in self._resting})
+        return []
+
+    def _keep(self, platforms: dict[str, str]) -> list[tuple[str, str]]:
+        if platforms == self._stored:
+            return []
+        self._stored = platforms
+        return [(PLATFORMS_STATE, json.dumps(platforms))]
+
+
+def _is_changed(row: Sequence[object], folders: FolderArchive) -> bool:
+    """Whether a row of a folder adds, removes or changes a file. A file whose bytes were never needed is not compared."""
+    scan_folder, folder, *rest = row
+    facts: Iterable[FileFact] = rest[1] if rest else ()  # type: ignore[assignment]  # rows of one operation have one form
+    _digest, stored = folders.folder_parts(str(folder)).get(int(str(scan_folder)), (b"", ()))
+    before, now = ({fact.rel: fact for fact in each} for each in (stored, facts))
+    return before.keys() != now.keys() or any(
+        fact.digest and (fact.digest, fact.size) != (now[name].digest, now[name].size) for name, fact in before.items()
+    )

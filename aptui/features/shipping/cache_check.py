@@ -11,7 +11,7 @@ from contextlib import closing
 from aptui.config import load, trust
 from aptui.config.configuration import Config
 from aptui.engine.loop.opening import PreparedSession
-from aptui.engine.scan.verification import Verification
+from aptui.engine.scan.up_to_date import are_bytes_same
 from aptui.engine.scan.walk import text_of
 from aptui.shared.errors import BusyError, UserError
 from aptui.shared.printing import line
@@ -64,7 +64,7 @@ def _find_changed(opening: PreparedSession) -> Iterator[str]:
     assert opening.check is not None
     assert opening.walk is not None
     walked = {folder.id for folder in opening.walk.scan_folders}
-    with Verification(opening.database) as bytes_of, closing(DatabaseArchive(opening.database, {})) as archive:
+    with closing(DatabaseArchive(opening.database, {})) as archive:
         for folder, parts in opening.check.differing:
             entries, _below = opening.walk.read_folders(parts)
             here = {
@@ -78,6 +78,6 @@ def _find_changed(opening: PreparedSession) -> Iterator[str]:
                 if number in walked
                 for fact in facts
             }
-            if here != known or not bytes_of.is_same(folder, entries):
+            if here != known or not are_bytes_same(archive.folders, folder, entries):
                 yield folder
     yield from sorted(opening.check.vanished)

@@ -549,7 +549,7 @@ def test_engine_continues_when_an_unwritable_cache_is_writable_again(
 
 def test_deleted_or_replaced_database_is_reported_when_idle(retrying: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     project = retrying
-    monkeypatch.setattr(supervisor, "_CHECK_EVERY_S", 0.01)
+    monkeypatch.setattr(supervisor, "_DATABASE_CHECK_S", 0.01)
     with project.running() as live:
         database = asset_database(live.config.cache_dir)
         away = database.rename(database.with_name("away"))

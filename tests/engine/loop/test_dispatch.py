@@ -10,8 +10,7 @@ import pytest
 from aptui.core.orders import Outcome, RunResult
 from aptui.engine.loop import dispatch
 from aptui.engine.loop.context import Inbox
-from aptui.engine.loop.dispatch import RunDispatcher
-from aptui.engine.loop.pause import QueuePause
+from aptui.engine.loop.dispatch import QueuePause, RunDispatcher
 
 
 def dispatcher(*, is_live: bool, ready: int, has_resources: bool = False, running: int = 8) -> RunDispatcher:

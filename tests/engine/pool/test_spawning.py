@@ -11,9 +11,9 @@ from aptui.config import load
 from aptui.engine import registry
 from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.opening import PreparedSession
+from aptui.engine.loop.scans import FileClocks
 from aptui.engine.pool import spawning
 from aptui.engine.pool.spawning import SpawnedWorker
-from aptui.engine.scan.freshness import FileClocks
 from aptui.shared.errors import UserError
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from disk_project import HOST, Project
 
 from aptui.core.model import Digest
-from aptui.engine.scan import up_to_date, verification
+from aptui.engine.scan import up_to_date
 from aptui.engine.scan.walk import Walk
+from aptui.store.db.last_run import LastRun
 
 CONFIG = 'scan_folders: [{name: game, path: assets}]\nbuilders: [{name: all, copy: ["*.txt"]}]\n'
 FOLDERS = [f"f{number}/deep" for number in range(9)]
@@ -87,26 +88,24 @@ def test_full_scan_reads_the_files_that_a_dead_child_process_did_not_read(
     monkeypatch.setattr(up_to_date, "_FOLDERS_FOR_READERS", 1)
     parent = os.getpid()
 
-    @contextmanager
-    def opens(self):
+    def open_digests(self):
         if os.getpid() != parent:
             os._exit(1)
-        with verification.Verification(self.database) as opened:
-            yield opened
+        return contextlib.closing(LastRun(self.database, {}))
 
-    monkeypatch.setattr("aptui.engine.loop.opening.PreparedSession._verification", opens)
+    monkeypatch.setattr("aptui.engine.loop.opening.PreparedSession._open_digests", open_digests)
 
     assert project.engine_run(is_full_scan=True).runs == {"f5/deep/a.txt:all": 1}
 
 
-@pytest.mark.parametrize("size", [0, 5, verification._CHUNK_BYTES, verification._CHUNK_BYTES + 1])
+@pytest.mark.parametrize("size", [0, 5, up_to_date._CHUNK_BYTES, up_to_date._CHUNK_BYTES + 1])
 def test_digest_of_a_file_of_any_size_is_verified(tmp_path: Path, size: int) -> None:
     path = tmp_path / "a"
     path.write_bytes(os.urandom(size))
     digest = Digest(hashlib.sha256(path.read_bytes()).digest())
 
-    assert verification.has_digest(str(path), size, digest)
-    assert not verification.has_digest(str(path), size, Digest(bytes(32)))
+    assert up_to_date.has_digest(str(path), size, digest)
+    assert not up_to_date.has_digest(str(path), size, Digest(bytes(32)))
 
 
 def test_a_file_that_grew_or_is_missing_or_is_irregular_has_no_digest(tmp_path: Path) -> None:
@@ -114,9 +113,9 @@ def test_a_file_that_grew_or_is_missing_or_is_irregular_has_no_digest(tmp_path: 
     path.write_bytes(b"hello")
     digest = Digest(hashlib.sha256(b"hell").digest())
 
-    assert not verification.has_digest(str(path), 4, digest)
-    assert not verification.has_digest(str(tmp_path / "gone"), 4, digest)
-    assert not verification.has_digest(str(tmp_path), 4, digest)
+    assert not up_to_date.has_digest(str(path), 4, digest)
+    assert not up_to_date.has_digest(str(tmp_path / "gone"), 4, digest)
+    assert not up_to_date.has_digest(str(tmp_path), 4, digest)
 
 
 def test_git_lfs_pointer_counts_as_a_file_with_the_digest_in_the_pointer(tmp_path: Path) -> None:
@@ -124,4 +123,4 @@ def test_git_lfs_pointer_counts_as_a_file_with_the_digest_in_the_pointer(tmp_pat
     digest = hashlib.sha256(b"large")
     path.write_text(POINTER.format(digest.hexdigest()))
 
-    assert verification.has_digest(str(path), path.stat().st_size, Digest(digest.digest()))
+    assert up_to_date.has_digest(str(path), path.stat().st_size, Digest(digest.digest()))

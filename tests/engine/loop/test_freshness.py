@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aptui.core.model import FileFact, RelPath
-from aptui.engine.scan.freshness import FINE_RACY_NS, FileClocks, FreshReads
+from aptui.engine.loop.scans import FINE_RACY_NS, FileClocks, FreshReads
 from aptui.shared.files.clocks import RACY_NS
 
 SECOND_NS = 1_000_000_000
