@@ -2,7 +2,7 @@
 
 Sounds are read, mixed, resampled and written in blocks, so that memory does not grow with their length; the product has at most
 `max_mib`, whatever the header of the source says. This module rounds samples to integers, because libsndfile's conversion of floats
-truncates samples, and wraps samples above 1. libsndfile draws a random serial number for an Ogg file, which `files.ogg_file`
+truncates samples, and wraps samples above 1. libsndfile draws a random serial number for an Ogg file, which `set_serial`
 replaces.
 """
 
@@ -11,24 +11,23 @@ from __future__ import annotations
 import math
 import os
 import re
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from msgspec import Struct
 
 from aptui.builders.common import SourceBuilder, SourceError, one_job_per_platform, show_count
-from aptui.builders.files import lfs_source
 from aptui.builders.files.json_text import write_json
 from aptui.builders.files.kinds import describe_kind
 from aptui.builders.files.loudness import SoundMeter
-from aptui.builders.files.ogg_file import set_serial
 from aptui.builders.files.sound_marks import UNKNOWN_SIZE, Marks, PlainWav, WavLayout, read_layout, read_marks, set_frame_count
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
-    JobError,
     ProcessJobRequest,
     library_versions,
     same_for_all_sources,
@@ -199,8 +198,6 @@ class AudioBuilder(SourceBuilder):
 
         options = request.options
         name = f"{request.stem}.{FORMATS[options['format']].extension}"
-        if lfs_source.is_pointer_file(request.full_path):
-            raise JobError(lfs_source.pointer_error(request.source))
         with open(request.full_path, "rb") as file:
             try:
                 layout = read_layout(file)
@@ -575,3 +572,51 @@ def _report_clipping(clipping: _Clipping, source: Any, request: ProcessJobReques
         request.log.warning(text)
     else:
         request.log.info(text)
+
+
+# ---------------------------------------------------------------------------------------------- serial numbers of Ogg files
+SERIAL = 1
+_HEADER = struct.Struct("<4sBBqIIIB")
+"""Capture pattern, version, type, granule position, serial number, page number, checksum, number of segments."""
+_SERIAL_AT, _CHECKSUM_AT = 14, 22
+_POLYNOMIAL = 0x04C11DB7
+
+
+def set_serial(path: str) -> None:
+    """Write the serial number `SERIAL` into all pages of a file with one logical stream.
+
+    Raises:
+        ValueError: the file does not consist of Ogg pages.
+    """
+    with open(path, "r+b") as file:
+        at = 0
+        while head := file.read(_HEADER.size):
+            if len(head) < _HEADER.size or head[:4] != b"OggS":
+                raise ValueError(f"there is no Ogg page at byte {at}")
+            segments = file.read(head[-1])
+            page = bytearray(head + segments + file.read(sum(segments)))
+            struct.pack_into("<I", page, _SERIAL_AT, SERIAL)
+            struct.pack_into("<I", page, _CHECKSUM_AT, 0)
+            struct.pack_into("<I", page, _CHECKSUM_AT, checksum(page))
+            file.seek(at)
+            file.write(page)
+            at += len(page)
+
+
+def checksum(page: bytes | bytearray) -> int:
+    """Return the checksum of a page whose checksum field is 0: a CRC without bit reflection, so zlib's CRC cannot be used."""
+    table, value = _table(), 0
+    for byte in page:
+        value = ((value << 8) & 0xFFFFFFFF) ^ table[(value >> 24) ^ byte]
+    return value
+
+
+@cache
+def _table() -> list[int]:
+    table = []
+    for byte in range(256):
+        value = byte << 24
+        for _ in range(8):
+            value = ((value << 1) ^ (_POLYNOMIAL if value & 0x80000000 else 0)) & 0xFFFFFFFF
+        table.append(value)
+    return table

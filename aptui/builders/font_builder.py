@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.common import SourceBuilder, SourceError, describe_damage, one_job_per_platform, one_line, summarize_errors
-from aptui.builders.files import lfs_source
-from aptui.builders.font.work import (
+from aptui.builders.files.font_work import (
     TooMuchWorkError,
     check_unpacked_size,
     count_composites,
@@ -125,7 +124,7 @@ class FontBuilder(SourceBuilder):
 
     def build(self, request: ProcessJobRequest) -> None:
         """Check the source and write its one product."""
-        options, data = request.options, lfs_source.source_bytes(request)
+        options, data = request.options, request.read_source()
         with fonttools_logged(request.log, request.source):
             name, product = _product(data, options, request)
         request.write_product(name, product, sub_id=0, asset_type=FONT_ASSET_TYPE)

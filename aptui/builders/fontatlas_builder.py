@@ -14,7 +14,7 @@ import contextlib
 import ctypes
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from io import BytesIO
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from uuid import UUID
@@ -23,11 +23,9 @@ from msgspec import Meta, Struct
 
 from aptui.builders.atlas_builder import PAGE_ASSET_TYPE, AtlasParams, PageTextures, Sprite, pack, write_page_list, write_pages
 from aptui.builders.common import SourceBuilder, one_line, show_count
-from aptui.builders.files import lfs_source
 from aptui.builders.files.catalogs import read_catalogs
 from aptui.builders.files.json_text import BrokenTextError, decode_text, write_json
 from aptui.builders.files.references import place_parameter
-from aptui.builders.font.kerning import MOST_PAIRS, Pairs, read_kerning
 from aptui.builders.font_builder import (
     UNICODES,
     BrokenFontError,
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Pixels = NDArray[np.uint8]
+
 
 METRICS_ASSET_TYPE = UUID("b5e4a082-6d3f-5c71-90ba-28f1d7e6430e")
 """Asset type of the metrics and kerning of glyphs, in JSON or in the text form of BMFont."""
@@ -119,7 +118,7 @@ class FontAtlasBuilder(SourceBuilder):
     def build(self, request: ProcessJobRequest) -> None:
         """Draw the glyphs of one font."""
         options: FontAtlasParams = request.options
-        data = lfs_source.source_bytes(request)
+        data = request.read_source()
         with _open_font(data, options, request) as (font, codes, report):
             metrics = _read_metrics(font)
             glyphs = list(_draw_glyphs(data, font, codes, options, request))
@@ -174,7 +173,7 @@ class MsdfBuilder(SourceBuilder):
         """Draw the glyphs of one font."""
         options: MsdfParams = request.options
         charset, page = os.path.join(request.temp_dir, "charset.txt"), f"{request.stem}.png"
-        with _open_font(lfs_source.source_bytes(request), options, request) as (font, codes, report):
+        with _open_font(request.read_source(), options, request) as (font, codes, report):
             units, names = _read_metrics(font).units, font.getBestCmap()
             glyphs = [Glyph(code, names[code], 0.0) for code in codes]
             kerning = _kern(font, glyphs, report) if options.kerning else {}
@@ -428,3 +427,73 @@ def _describe_bmfont(
     scaled = [(one, other, round(distance * size / metrics.units)) for one, other, distance in _pair_codes(glyphs, kerning)]
     pairs = [f"kerning first={one} second={other} amount={amount}" for one, other, amount in scaled if amount]
     return "\n".join([*lines, f"kernings count={len(pairs)}", *pairs]) + "\n"
+
+
+# ------------------------------------------------------------------------------------------------------------------ kerning
+MOST_PAIRS = 100_000
+_PAIRS, _EXTENSION = 2, 9
+"""Types of lookups in GPOS."""
+
+Pairs = dict[tuple[str, str], int]
+
+
+def read_kerning(font: Any, glyphs: Collection[str]) -> Pairs:
+    """Return {(first glyph, second glyph): change of their distance in font units} of all pairs of `glyphs` with kerning.
+
+    Args:
+        font: an opened font of fontTools.
+        glyphs: names of glyphs.
+
+    Raises:
+        OverflowError: the font has more than `MOST_PAIRS` pairs.
+        Exception: any exception that damaged bytes cause.
+    """
+    found: Pairs = {}
+    if "GPOS" in font:
+        for lookup in _kerning_lookups(font["GPOS"].table):
+            _add_lookup(lookup, glyphs, found)
+    if not found and "kern" in font:
+        chosen = set(glyphs)
+        for table in font["kern"].kernTables:
+            if getattr(table, "kernTable", None) and getattr(table, "coverage", 1) & 1:
+                found.update({pair: value for pair, value in table.kernTable.items() if chosen.issuperset(pair)})
+    return {pair: value for pair, value in sorted(found.items()) if value}
+
+
+def _kerning_lookups(table: Any) -> Iterator[list[Any]]:
+    """Yield the subtables of each lookup of the feature `kern`.
+
+    The script is the default script; if that is missing, Latin; if Latin is missing, the first script.
+    """
+    if not table.FeatureList or not table.LookupList or not table.ScriptList:
+        return
+    scripts = {record.ScriptTag: record.Script for record in table.ScriptList.ScriptRecord}
+    script = scripts.get("DFLT") or scripts.get("latn") or next(iter(scripts.values()), None)
+    system = script and (script.DefaultLangSys or next((each.LangSys for each in script.LangSysRecord), None))
+    features = [table.FeatureList.FeatureRecord[number] for number in system.FeatureIndex] if system else []
+    numbers = sorted({number for each in features if each.FeatureTag == "kern" for number in each.Feature.LookupListIndex})
+    for number in numbers:
+        subtables = [
+            each.ExtSubTable if each.LookupType == _EXTENSION else each for each in table.LookupList.Lookup[number].SubTable
+        ]
+        yield [each for each in subtables if each.LookupType == _PAIRS]
+
+
+def _add_lookup(subtables: Iterable[Any], glyphs: Collection[str], found: Pairs) -> None:
+    """Add the pairs of one lookup. If several subtables have the same pair, the first one is used."""
+    waiting = {first: set(glyphs) for first in glyphs}
+    for subtable in subtables:
+        for first in sorted(waiting.keys() & set(subtable.Coverage.glyphs)):
+            if subtable.Format == 1:
+                records = subtable.PairSet[subtable.Coverage.glyphs.index(first)].PairValueRecord
+                values = {each.SecondGlyph: each.Value1 for each in records if each.SecondGlyph in waiting[first]}
+            else:
+                row = subtable.Class1Record[subtable.ClassDef1.classDefs.get(first, 0)].Class2Record
+                classes = subtable.ClassDef2.classDefs
+                values = {second: row[classes.get(second, 0)].Value1 for second in waiting[first]}
+            waiting[first] -= values.keys()
+            for second, value in values.items():
+                if distance := getattr(value, "XAdvance", 0) or 0:
+                    found[first, second] = found.get((first, second), 0) + distance
+                if len(found) > MOST_PAIRS:
+                    raise OverflowError

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.common import SourceBuilder, one_job_per_platform, show_count
-from aptui.builders.files import lfs_source
 from aptui.builders.files.json_schema import SCHEMA_PARAM, declare_schemas, hold_against_schema
 from aptui.builders.files.json_text import (
     DEPTH,
@@ -85,7 +84,7 @@ class JsonBuilder(SourceBuilder):
     def build(self, request: ProcessJobRequest) -> None:
         """Validate the source and write its one product, which has the name of the source."""
         options = request.options
-        product = _product_text(_decode(lfs_source.source_bytes(request), request), options, request)
+        product = _product_text(_decode(request.read_source(), request), options, request)
         request.write_product(os.path.basename(request.source), product, sub_id=0, asset_type=JSON_ASSET_TYPE)
 
 

@@ -21,7 +21,6 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from aptui.builders.common import SourceBuilder, shorten, show_count, summarize_errors
-from aptui.builders.files import lfs_source
 from aptui.builders.files.catalogs import MOST_FORMS, Message, TextCatalog, read_catalogs, show_key
 from aptui.builders.files.json_text import BrokenTextError, write_json
 from aptui.builders.files.references import place_parameter, read
@@ -86,7 +85,7 @@ class LocaleBuilder(SourceBuilder):
         """Check the translations of one file and write its tables."""
         options: LocaleParams = request.options
         source = request.source
-        catalogs = read_catalogs(source, lfs_source.source_bytes(request))
+        catalogs = read_catalogs(source, request.read_source())
         mistakes = [each for catalog in catalogs for each in check_catalog(catalog, source)]
         if options.template:
             path = place_parameter(options.template, source)

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.common import SourceBuilder, SourceError, one_job_per_platform, one_line
-from aptui.builders.files import lfs_source
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
@@ -99,7 +98,7 @@ class LuaBuilder(SourceBuilder):
     def build(self, request: ProcessJobRequest) -> None:
         """Check the source and write its one product, which has the name of the source."""
         options = request.options
-        product, asset_type = _product(lfs_source.source_bytes(request), options, request)
+        product, asset_type = _product(request.read_source(), options, request)
         request.write_product(os.path.basename(request.source), product, sub_id=0, asset_type=asset_type)
 
 

@@ -17,7 +17,6 @@ from uuid import UUID
 from msgspec import Meta
 
 from aptui.builders.common import SourceBuilder, one_line, show_count, summarize_errors
-from aptui.builders.files import lfs_source
 from aptui.builders.files.mesh_file import MeshParams, convert_mesh, is_mesh, list_named_files
 from aptui.builders.files.references import check_names, declare_needed, declare_sources, filter_allowed, read
 from aptui.builders.gltf.check import Checker
@@ -146,7 +145,7 @@ class ModelBuilder(SourceBuilder):
         """Check the source and write its products."""
         options: ModelParams = request.options
         try:
-            data = lfs_source.source_bytes(request)
+            data = request.read_source()
             made = convert_mesh(data, request, options) if is_mesh(request.source) else data
             document = parse_document(made)
             check_names(request, (placed_name(request.source, uri) for uri in file_uris(document.tree)))

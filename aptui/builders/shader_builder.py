@@ -30,7 +30,6 @@ from aptui.builders.common import (
     show_count,
     summarize_errors,
 )
-from aptui.builders.files import lfs_source
 from aptui.builders.files.references import declare_sources, filter_allowed, read
 from aptui.builders.files.spirv_module import reflect
 from aptui.sdk import (
@@ -216,7 +215,7 @@ class ShaderBuilder(SourceBuilder):
         """Compile the source and write its products."""
         options = request.options
         options["defines"] = {**options["defines"], **json.loads(request.job_params.get("macros", "{}"))}
-        request.products += _compile_shader(lfs_source.source_bytes(request), options, request)
+        request.products += _compile_shader(request.read_source(), options, request)
 
 
 def _list_compilers(source: str) -> tuple[str, ...]:

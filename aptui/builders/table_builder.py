@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Meta, Struct
 
 from aptui.builders.common import SourceBuilder, shorten
-from aptui.builders.files import lfs_source
 from aptui.builders.files.data_text import read_data
 from aptui.builders.files.json_schema import declare_schemas, hold_against_schema
 from aptui.builders.files.json_text import HALF_PAIR, BrokenTextError, DataText, write_json
@@ -78,7 +77,7 @@ class TableBuilder(SourceBuilder):
         """Convert one table."""
         options: TableParams = request.options
         table = read_data(
-            request.source, lfs_source.source_bytes(request), delimiter=options.delimiter,
+            request.source, request.read_source(), delimiter=options.delimiter,
             infers_types=options.types == "auto", max_mib=options.max_mib,
         )  # fmt: skip
         if options.schema:

@@ -28,7 +28,6 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from aptui.builders.common import SourceBuilder, show_count
-from aptui.builders.files import lfs_source
 from aptui.builders.files.pictures import MOST_MEGAPIXELS, NEEDS_MEMORY
 from aptui.builders.files.texture_file import FORMATS, Texture, encode_dds, encode_ktx2
 from aptui.builders.image_builder import PictureJob, decode_rgba
@@ -297,13 +296,10 @@ def _read(path: str, request: ProcessJobRequest, options: TextureParams, usage: 
     """Return the decoded pixels of a file of the project, which are converted to sRGB if they are colours by their `usage`."""
     import numpy as np
 
-    if path == request.source:
-        data = lfs_source.source_bytes(request)
-    else:
-        try:
-            data = request.read_named(path)
-        except NamedFileError as error:
-            raise JobError(f"{error} (a parameter of this texture names this file)") from None
+    try:
+        data = request.read_source() if path == request.source else request.read_named(path)
+    except NamedFileError as error:
+        raise JobError(f"{error} (a parameter of this texture names this file)") from None
     reading = {"strict": options.strict, "max_megapixels": options.max_megapixels, "grayscale": False, "format": "png"}
     return np.array(decode_rgba(data, PictureJob(request, reading, name=path, is_color=usage in ("color", "ui"))))
 

@@ -15,7 +15,6 @@ from uuid import UUID
 from xml.parsers import expat
 
 from aptui.builders.common import SourceBuilder, one_job_per_platform
-from aptui.builders.files import lfs_source
 from aptui.builders.files.json_text import BrokenTextError, place_in
 from aptui.builders.files.xml_tree import describe_entity, syntax_mistake
 from aptui.sdk import (
@@ -77,7 +76,7 @@ class XmlBuilder(SourceBuilder):
 
     def build(self, request: ProcessJobRequest) -> None:
         """Check the source and write its one product, which has the name of the source."""
-        options, data = request.options, lfs_source.source_bytes(request)
+        options, data = request.options, request.read_source()
         try:
             product = _check(data, options)
         except expat.ExpatError as error:

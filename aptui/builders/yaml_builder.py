@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.common import SourceBuilder, one_job_per_platform
-from aptui.builders.files import lfs_source
 from aptui.builders.files.json_schema import SCHEMA_PARAM, declare_schemas, hold_against_schema
 from aptui.builders.files.json_text import BrokenTextError
 from aptui.builders.files.yaml_text import YamlReading
@@ -71,7 +70,7 @@ class YamlBuilder(SourceBuilder):
 
     def build(self, request: ProcessJobRequest) -> None:
         """Check the source and write its one product."""
-        options, data = request.options, lfs_source.source_bytes(request)
+        options, data = request.options, request.read_source()
         reading = YamlReading(data, options["max_mib"], allows_tags=options["tags"] == "allow")
         if options["schema"]:
             hold_against_schema(reading.read_values(), options["schema"], request)

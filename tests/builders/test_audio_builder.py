@@ -9,8 +9,7 @@ import pytest
 import soundfile
 
 from aptui.builders import audio_builder
-from aptui.builders.audio_builder import AUDIO_ASSET_TYPE, AudioBuilder
-from aptui.builders.files import ogg_file
+from aptui.builders.audio_builder import AUDIO_ASSET_TYPE, SERIAL, AudioBuilder, checksum
 from aptui.builders.files.loudness import SoundMeter
 from aptui.sdk import Result
 
@@ -222,9 +221,9 @@ def test_ogg_pages_have_one_serial_number_and_correct_checksums(bench):
         serials.add(struct.unpack_from("<I", page, 14)[0])
         found = struct.unpack_from("<I", page, 22)[0]
         page[22:26] = bytes(4)
-        assert ogg_file.checksum(page) == found
+        assert checksum(page) == found
         at += size
-    assert serials == {ogg_file.SERIAL}
+    assert serials == {SERIAL}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from fontTools.pens.ttGlyphPen import TTGlyphPen
 from fontTools.ttLib import TTFont
 from fontTools.ttLib.tables.DefaultTable import DefaultTable
 
-from aptui.builders.font.work import FREE_WORK, WORK_PER_BYTE, Work, _woff2_stream
+from aptui.builders.files.font_work import FREE_WORK, WORK_PER_BYTE, Work, _woff2_stream
 from aptui.builders.font_builder import FONT_ASSET_TYPE
 from aptui.builders.font_builder import FontBuilder as Builder
 from aptui.demo.demo_assets import EXTRAS

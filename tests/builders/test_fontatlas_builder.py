@@ -17,7 +17,7 @@ from fontTools.ttLib import TTFont, newTable
 from fontTools.ttLib.tables._k_e_r_n import KernTable_format_0
 from PIL import Image
 
-from aptui.builders.font import kerning
+from aptui.builders import fontatlas_builder
 from aptui.builders.fontatlas_builder import FontAtlasBuilder, MsdfBuilder
 from aptui.demo.demo_assets import EXTRAS
 from aptui.sdk.testing import BuilderBench
@@ -149,7 +149,7 @@ def test_kerning_is_read_from_the_kern_table_if_the_font_has_no_gpos(bench):
 
 
 def test_kerning_pairs_above_the_limit_are_dropped_with_a_warning(bench, monkeypatch):
-    monkeypatch.setattr(kerning, "MOST_PAIRS", 1)
+    monkeypatch.setattr(fontatlas_builder, "MOST_PAIRS", 1)
 
     assert draw(bench, add_kerning(f"feature kern {{ {PAIRS} }} kern;"))[0]["kerning"] == []
     assert "the product has no kerning" in bench.warnings[0]

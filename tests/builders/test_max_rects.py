@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from aptui.builders.max_rects import Item, Place, place_items
+from aptui.builders.atlas_builder import Item, Place, place_items
 
 
 def make_items(count: int) -> list[Item]:

@@ -345,11 +345,6 @@ BROKEN = [
     ("a.off", "OFF\n3 1 0\n0 0 0\n", "a.off: "),
     ("a.off", "OOPS", "a.off:1: the file does not begin with "),
     ("a.xyzzy", "text", "a.xyzzy: the installed version of trimesh cannot read .xyzzy files"),
-    (
-        "a.obj",
-        "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
-        "a.obj: the file is only a Git LFS pointer; run `git lfs pull` to download the content",
-    ),
 ]
 
 

@@ -97,15 +97,6 @@ def test_deeply_nested_xml_is_minified(bench):
     assert bench.build(bench.write("a.xml", "<a>" * depth + "</a>" * depth), output="min")
 
 
-def test_git_lfs_pointer_fails_and_suggests_git_lfs_pull(bench):
-    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
-
-    assert (
-        bench.fail(bench.write("a.xml", pointer))
-        == "a.xml: the file is only a Git LFS pointer; run `git lfs pull` to download the content"
-    )
-
-
 def test_parameters_are_checked_for_each_platform(bench):
     assert bench.analyse("a.x", {}, {"server": {"output": "min"}}).result is Result.SUCCESS
     assert "platform 'server': parameter 'output'" in bench.analyse("a.x", {}, {"server": {"output": "minn"}}).error

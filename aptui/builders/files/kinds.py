@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 
-from aptui.builders.files import lfs_source
-
 _TEXT_BYTES = 4096
 """Number of leading bytes that are examined to recognise a text."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LONGEST_POINTER_BYTES = 1024
+"""A pointer file is smaller than this (git-lfs docs/spec.md, "The Pointer")."""
+_POINTER = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/")
 
 _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x89PNG\r\n\x1a\n", "a PNG picture"),
@@ -127,14 +130,14 @@ def describe_kind(data: bytes) -> str:
     """
     if not data:
         return "an empty file"
-    if lfs_source.is_pointer(data):
+    if is_pointer(data):
         return "a Git LFS pointer"
     if data[4:8] == b"ftyp":
         return _BRANDS.get(data[8:12], "an MP4 video or sound")
     for offset, signature, name in _SIGNATURES:
         if data.startswith(signature, offset):
             return name
-    head = data[:_TEXT_BYTES].removeprefix(b"\xef\xbb\xbf")
+    head = data[:_TEXT_BYTES].removeprefix(_BYTE_ORDER_MARK)
     for pattern, name in _MARKUP:
         if pattern.search(head):
             return name
@@ -145,3 +148,8 @@ def describe_kind(data: bytes) -> str:
 
 def _is_text(head: bytes) -> bool:
     return not re.search(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]", head) and bool(re.fullmatch(rb"[\x09-\x7e]*", head))
+
+
+def is_pointer(data: bytes) -> bool:
+    """Return whether `data`, all bytes of a file, are a Git LFS pointer. The worker refuses a source that is a pointer."""
+    return len(data) < _LONGEST_POINTER_BYTES and data.removeprefix(_BYTE_ORDER_MARK).startswith(_POINTER) and b"\noid " in data

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator
 
-from aptui.builders.files import lfs_source
+from aptui.builders.files.kinds import is_pointer
 from aptui.sdk import (
     CreateJobsRequest,
     ForbiddenNameError,
@@ -79,6 +79,6 @@ def read(request: CreateJobsRequest | ProcessJobRequest, path: str, named_by: st
         NamedFileError: the file is missing, cannot be read, or is a Git LFS pointer.
     """
     data = request.read_named(path, named_by=named_by)
-    if lfs_source.is_pointer(data):
-        raise NamedFileError(lfs_source.pointer_error(path))
+    if is_pointer(data):
+        raise NamedFileError(f"{path}: the file is only a Git LFS pointer; run `git lfs pull` to download the content")
     return data

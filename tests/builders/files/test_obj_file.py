@@ -1,7 +1,7 @@
 import pytest
 
 from aptui.builders.common import SourceError
-from aptui.builders.files.obj_file import libraries, material_names, outline_obj, textures, with_textures
+from aptui.builders.files.mesh_file import list_libraries, list_textures, material_names, outline_obj, with_textures
 
 CUBE = (
     "mtllib a.mtl\nv 0 0 0\nv 1 0 0 # corner\nv 1 1 0 1.0\nvt 0 0\nvn 0 0 1\nusemtl red brick\nf 1/1/1 2/1/1 3//1\n"
@@ -47,7 +47,7 @@ def test_error_for_a_broken_obj_names_the_line(text, line, what):
 
 
 def test_mtllib_line_may_list_several_names_and_names_with_blanks():
-    assert libraries("mtllib a.mtl b/c.MTL\n mtllib my old file.mtl\nmtllib odd.mat\n# mtllib no.mtl\n") == [
+    assert list_libraries("mtllib a.mtl b/c.MTL\n mtllib my old file.mtl\nmtllib odd.mat\n# mtllib no.mtl\n") == [
         "a.mtl",
         "b/c.MTL",
         "my old file.mtl",
@@ -68,7 +68,7 @@ disp wall.png
 
 
 def test_texture_name_in_an_mtl_is_found_behind_its_options():
-    assert textures(MATERIALS) == [r"tex\wall one.png", "wall_n.png", "sky.png", "wall.png"]
+    assert list_textures(MATERIALS) == [r"tex\wall one.png", "wall_n.png", "sky.png", "wall.png"]
     assert material_names(MATERIALS) == {"red brick", "plain"}
 
 

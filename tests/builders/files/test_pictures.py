@@ -180,7 +180,7 @@ OTHER_KINDS = [
     (bytes(100), "the file is a file that contains only zero bytes; the supported"),
     (
         b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n",
-        "the file is only a Git LFS pointer; run `git lfs pull` to download the content",
+        "the file is a Git LFS pointer; the supported",
     ),
 ]
 
