@@ -27,7 +27,7 @@ from aptui.builders.common import SourceBuilder, one_line, show_count
 from aptui.builders.files.json_text import BrokenTextError, decode_text, read_json
 from aptui.builders.files.pictures import MOST_MEGAPIXELS, PictureError
 from aptui.builders.files.references import place_parameter
-from aptui.builders.image_builder import PictureJob, decode_rgba
+from aptui.builders.image_builder import ImageParams, PictureJob, decode_rgba
 from aptui.sdk import (
     CreateJobsRequest,
     JobError,
@@ -352,7 +352,7 @@ def _read_file(
     file: MatchedFile, sheet: tuple[SpriteSheet, str] | None, made: Contents, options: AtlasParams, request: ProcessJobRequest
 ) -> Iterator[tuple[str, Any, int | None]]:
     """Yield (name, picture, duration) of the sprites of a file; add the settings and animations of a sheet to `made`."""
-    reading = {"strict": False, "max_megapixels": options.max_megapixels, "grayscale": False, "format": "png"}
+    reading = ImageParams(max_megapixels=options.max_megapixels)
     path = sheet[1] if sheet else file.path
     try:
         if sheet:

@@ -12,13 +12,13 @@ import math
 import os
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import IO, TYPE_CHECKING, Any, ClassVar
+from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from aptui.builders.common import SourceBuilder, SourceError, one_job_per_platform, show_count
 from aptui.builders.files.json_text import write_json
@@ -113,18 +113,62 @@ class _Clipping(Struct):
     peak: float = 0.0
 
 
-def _or_null(least: float, most: float, description: str) -> dict[str, Any]:
-    """Return the schema of an optional number."""
-    number = {"type": "number", "minimum": least, "maximum": most}
-    return {"anyOf": [number, {"type": "null"}], "default": None, "description": description}
-
-
 class _Shape(Struct):
     """The result of a first pass over the sound: a gain factor, and the range of frames to keep (`end` 0 = to the last)."""
 
     gain: float = 1.0
     start: int = 0
     end: int = 0
+
+
+class AudioParams(Struct, frozen=True, kw_only=True):
+    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+
+    format: Literal["wav", "flac", "vorbis", "opus", "mp3", "adpcm"] = "wav"
+    quality: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100,
+            description="quality of vorbis, opus and mp3; the same value gives about the same bit rate in each format",
+        ),
+    ] = 60
+    channels: Annotated[
+        Literal["keep", "mono", "stereo"],
+        Meta(description="number of channels of the product; mono is the mean of all channels"),
+    ] = "keep"
+    sample_rate: Annotated[Annotated[int, Meta(ge=1000, le=384000)] | Literal["keep"], Meta(description="in Hz")] = "keep"
+    bits: Annotated[Literal[16, 24], Meta(description="number of bits of a sample in wav and flac")] = 16
+    dither: Annotated[
+        bool,
+        Meta(
+            description="add noise of one bit before the samples of wav and flac are rounded; samples that need no rounding get "
+            "no noise"
+        ),
+    ] = False
+    loudness: Annotated[
+        Annotated[float, Meta(ge=-60, le=0)] | None,
+        Meta(description="change the volume so that the whole sound has this loudness in LUFS (ITU-R BS.1770)"),
+    ] = None
+    peak: Annotated[
+        Annotated[float, Meta(ge=-30, le=0)] | None,
+        Meta(description="make the sound quieter if a sample exceeds this level (dB of full scale); -1 if loudness is set"),
+    ] = None
+    trim: Annotated[
+        Annotated[float, Meta(ge=-100, le=-20)] | None,
+        Meta(description="cut off the parts at both ends that are quieter than this level (dB of full scale)"),
+    ] = None
+    fade_in: Annotated[float, Meta(ge=0, le=60, description="seconds")] = 0
+    fade_out: Annotated[float, Meta(ge=0, le=60, description="seconds")] = 0
+    max_mib: Annotated[
+        float,
+        Meta(
+            ge=0.001,
+            le=4000,
+            description="maximum size of the sound as a WAV in MiB; if a sound is larger, its job fails",
+            extra_json_schema={"is_trusted_only": True},
+        ),
+    ] = MOST_MIB
 
 
 class AudioBuilder(SourceBuilder):
@@ -136,58 +180,12 @@ class AudioBuilder(SourceBuilder):
     # The versions enter the fingerprint, because the packages contain libsndfile, libFLAC and libsoxr, which make the bytes of
     # products.
     analysis_fingerprint: ClassVar[str] = library_versions("soundfile", "soxr")
-    params_schema: ClassVar[dict[str, Any]] = {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "format": {"enum": list(FORMATS), "default": "wav"},
-            "quality": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": 100,
-                "default": 60,
-                "description": "quality of vorbis, opus and mp3; the same value gives about the same bit rate in each format",
-            },
-            "channels": {
-                "enum": ["keep", "mono", "stereo"],
-                "default": "keep",
-                "description": "number of channels of the product; mono is the mean of all channels",
-            },
-            "sample_rate": {
-                "anyOf": [{"type": "integer", "minimum": 1000, "maximum": 384000}, {"enum": ["keep"]}],
-                "default": "keep",
-                "description": "in Hz",
-            },
-            "bits": {"enum": [16, 24], "default": 16, "description": "number of bits of a sample in wav and flac"},
-            "dither": {
-                "type": "boolean",
-                "default": False,
-                "description": "add noise of one bit before the samples of wav and flac are rounded; samples that need no "
-                "rounding get "
-                "no noise",
-            },
-            "loudness": _or_null(-60, 0, "change the volume so that the whole sound has this loudness in LUFS (ITU-R BS.1770)"),
-            "peak": _or_null(
-                -30, 0, "make the sound quieter if a sample exceeds this level (dB of full scale); -1 if loudness is set"
-            ),
-            "trim": _or_null(-100, -20, "cut off the parts at both ends that are quieter than this level (dB of full scale)"),
-            "fade_in": {"type": "number", "minimum": 0, "maximum": 60, "default": 0, "description": "seconds"},
-            "fade_out": {"type": "number", "minimum": 0, "maximum": 60, "default": 0, "description": "seconds"},
-            "max_mib": {
-                "type": "number",
-                "minimum": 0.001,
-                "maximum": 4000,
-                "default": MOST_MIB,
-                "is_trusted_only": True,
-                "description": "maximum size of the sound as a WAV in MiB; if a sound is larger, its job fails",
-            },
-        },
-    }
+    params_schema: ClassVar[Any] = AudioParams
 
     @same_for_all_sources
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
         """Return one job per platform."""
-        return one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint)
+        return one_job_per_platform(request, self.name, self.analysis_fingerprint)
 
     def build(self, request: ProcessJobRequest) -> None:
         """Convert the source block by block.
@@ -196,8 +194,8 @@ class AudioBuilder(SourceBuilder):
         """
         import soundfile
 
-        options = request.options
-        name = f"{request.stem}.{FORMATS[options['format']].extension}"
+        options: AudioParams = request.options
+        name = f"{request.stem}.{FORMATS[options.format].extension}"
         with open(request.full_path, "rb") as file:
             try:
                 layout = read_layout(file)
@@ -278,9 +276,7 @@ def _reason(code: int, file: IO[bytes]) -> str:
     return f"damaged {noun}: the header or the samples cannot be read; save the sound again, or get the original file"
 
 
-def _convert(
-    source: Any, file: IO[bytes], product_path: str, options: Mapping[str, Any], request: ProcessJobRequest
-) -> dict[str, Any]:
+def _convert(source: Any, file: IO[bytes], product_path: str, options: AudioParams, request: ProcessJobRequest) -> dict[str, Any]:
     """Write the product, and return its properties."""
     import soundfile
 
@@ -291,12 +287,12 @@ def _convert(
         text = f"{request.source}: the header gives {show_count(promised, 'byte')} of sound, but the file has {present:,}"
         (request.log.info if promised >= UNKNOWN_SIZE else request.log.warning)(text)
     channel_count = _choose_channels(source.channels, options)
-    form = FORMATS[options["format"]]
+    form = FORMATS[options.format]
     rate = _choose_rate(source.samplerate, options, request)
-    bits = _LOSSY_BITS if form.subtype else options["bits"]
+    bits = _LOSSY_BITS if form.subtype else options.bits
     if max(rate, source.samplerate) > MOST_RATE_FACTOR * min(rate, source.samplerate):
         raise SourceError(f"a sample rate of {source.samplerate} Hz cannot be converted to {rate} Hz; set sample_rate: keep")
-    most_frames = int(options["max_mib"] * (1 << 20)) // (channel_count * bits // 8)
+    most_frames = int(options.max_mib * (1 << 20)) // (channel_count * bits // 8)
     if source.frames < _UNKNOWN_FRAMES:
         _check_length(source.frames * rate // source.samplerate, most_frames, options)
 
@@ -305,17 +301,17 @@ def _convert(
         return blocks if rate == source.samplerate else _resample(blocks, source.samplerate, rate, channel_count)
 
     shape = _Shape()
-    if any(options[name] is not None for name in ("loudness", "peak", "trim")) or options["fade_out"]:
+    if any(getattr(options, name) is not None for name in ("loudness", "peak", "trim")) or options.fade_out:
         shape = _measure(read(warns=False), rate, channel_count, most_frames, options, request)
         source.seek(0)
     blocks = _reshape(read(warns=True), shape, rate, options)
-    is_exact = _BITS_OF.get(source.subtype, 99) <= bits and shape.gain == 1.0 and not options["fade_in"] + options["fade_out"]
+    is_exact = _BITS_OF.get(source.subtype, 99) <= bits and shape.gain == 1.0 and not options.fade_in + options.fade_out
     is_exact &= rate == source.samplerate and channel_count == source.channels
-    noise = _Noise() if options["dither"] and not form.subtype and not is_exact else None
+    noise = _Noise() if options.dither and not form.subtype and not is_exact else None
     clipping, frames = _Clipping(), 0
     lossy: dict[str, Any] = {}
     if form.container in ("OGG", "MP3"):
-        lossy = {"compression_level": 1 - _scale_quality(options["quality"], options["format"])}
+        lossy = {"compression_level": 1 - _scale_quality(options.quality, options.format)}
     if form.container == "MP3":
         lossy["bitrate_mode"] = "VARIABLE"
     subtype = form.subtype or f"PCM_{bits}"
@@ -334,7 +330,7 @@ def _convert(
     marks = read_marks(file, source.samplerate)
     marks = marks if rate == source.samplerate else marks.resample(source.samplerate, rate)
     _write_marks(marks.cut_start(shape.start) if shape.start else marks, frames, rate, product_path, request)
-    return {"seconds": round(frames / rate, 3), "rate": int(rate), "format": options["format"]}
+    return {"seconds": round(frames / rate, 3), "rate": int(rate), "format": options.format}
 
 
 def _scale_quality(quality: int, form: str) -> float:
@@ -347,26 +343,26 @@ def _scale_quality(quality: int, form: str) -> float:
     return (_OPUS_LEAST + (_OPUS_MOST - _OPUS_LEAST) * share**2 - 6) / 250 if form == "opus" else share
 
 
-def _choose_rate(present: int, options: Mapping[str, Any], request: ProcessJobRequest) -> int:
+def _choose_rate(present: int, options: AudioParams, request: ProcessJobRequest) -> int:
     """Return the sample rate of the product; with `keep`, the nearest rate of the format that is not below the source's rate."""
-    form, wanted = FORMATS[options["format"]], options["sample_rate"]
+    form, wanted = FORMATS[options.format], options.sample_rate
     rate = present if wanted == "keep" else int(wanted)
     if (form.rates and rate not in form.rates) or rate > form.most_rate:
         choice = f"one of {', '.join(map(str, form.rates))}" if form.rates else f"at most {form.most_rate}"
         if wanted != "keep":
-            raise SourceError(f"{options['format']} does not support a sample rate of {rate} Hz; set sample_rate to {choice}")
+            raise SourceError(f"{options.format} does not support a sample rate of {rate} Hz; set sample_rate to {choice}")
         rate = min((each for each in form.rates if each >= present), default=max(form.rates, default=form.most_rate))
         request.log.info(
-            f"{request.source}: the sound was converted from {present} to {rate} Hz, because {options['format']} does not "
+            f"{request.source}: the sound was converted from {present} to {rate} Hz, because {options.format} does not "
             f"support {present} Hz"
         )
     return rate
 
 
-def _check_length(frames: int, most_frames: int, options: Mapping[str, Any]) -> None:
+def _check_length(frames: int, most_frames: int, options: AudioParams) -> None:
     if frames > most_frames:
         raise SourceError(
-            f"the sound is too long: as a WAV it would have more than {options['max_mib']:g} MiB, which is the limit (max_mib)"
+            f"the sound is too long: as a WAV it would have more than {options.max_mib:g} MiB, which is the limit (max_mib)"
         )
 
 
@@ -375,11 +371,11 @@ def _measure(
     rate: int,
     channel_count: int,
     most_frames: int,
-    options: Mapping[str, Any],
+    options: AudioParams,
     request: ProcessJobRequest,
 ) -> _Shape:
     """Measure a sound, and return the gain and the range of frames that the parameters `loudness`, `peak` and `trim` request."""
-    target, threshold = options["loudness"], options["trim"]
+    target, threshold = options.loudness, options.trim
     if target is not None and channel_count > _BLOCK_CHANNELS:
         raise SourceError(
             f"loudness cannot be measured for {channel_count} channels, only for up to {_BLOCK_CHANNELS}; set channels: mono"
@@ -398,12 +394,12 @@ def _measure(
     return shape
 
 
-def _choose_gain(meter: SoundMeter, options: Mapping[str, Any], request: ProcessJobRequest) -> float:
+def _choose_gain(meter: SoundMeter, options: AudioParams, request: ProcessJobRequest) -> float:
     """Return the gain factor for all samples.
 
     The gain is rounded to 0.01 dB, because processors may differ in the last bits of a measured loudness.
     """
-    target, peak = options["loudness"], options["peak"]
+    target, peak = options.loudness, options.peak
     if not meter.peak or (target is None and peak is None):
         return 1.0
     limit = (-1.0 if peak is None else peak) - 20 * math.log10(meter.peak)
@@ -422,11 +418,11 @@ def _choose_gain(meter: SoundMeter, options: Mapping[str, Any], request: Process
     return float(10 ** (math.floor(gain * 100) / 2000)) if gain else 1.0
 
 
-def _reshape(blocks: Iterator[Samples], shape: _Shape, rate: int, options: Mapping[str, Any]) -> Iterator[Samples]:
+def _reshape(blocks: Iterator[Samples], shape: _Shape, rate: int, options: AudioParams) -> Iterator[Samples]:
     """Yield the frames that are kept, with gain and fades applied."""
     import numpy as np
 
-    fade_in, fade_out = (round(options[name] * rate) for name in ("fade_in", "fade_out"))
+    fade_in, fade_out = (round(getattr(options, name) * rate) for name in ("fade_in", "fade_out"))
     at = 0
     for block in blocks:
         begin, end = max(0, shape.start - at), shape.end - at if shape.end else len(block)
@@ -462,18 +458,17 @@ def _write_marks(marks: Marks, frames: int, rate: int, product_path: str, reques
         request.log.info(f"{request.source}: wrote its {text} to {os.path.basename(path)}")
 
 
-def _choose_channels(present: int, options: Mapping[str, Any]) -> int:
-    requested_channels = {"keep": present, "mono": 1, "stereo": 2}[options["channels"]]
+def _choose_channels(present: int, options: AudioParams) -> int:
+    requested_channels = {"keep": present, "mono": 1, "stereo": 2}[options.channels]
     if requested_channels == 2 and present > 2:
         raise SourceError(
             f"{present} channels cannot become stereo, because the positions of their speakers are unknown; set channels: "
             "mono or keep"
         )
-    most = FORMATS[options["format"]].most_channels
+    most = FORMATS[options.format].most_channels
     if requested_channels > most:
         raise SourceError(
-            f"{options['format']} supports {most} channels, but the sound has {requested_channels}; set format: wav, or "
-            "channels: mono"
+            f"{options.format} supports {most} channels, but the sound has {requested_channels}; set format: wav, or channels: mono"
         )
     return requested_channels
 

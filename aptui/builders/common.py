@@ -24,10 +24,8 @@ from aptui.sdk import (
     Result,
     SimpleBuilder,
     TooLongError,
-    check_params,
 )
 
-Schema = Mapping[str, Any]
 _LONGEST_VALUE, _LONGEST_TEXT = 60, 200
 """Maximum numbers of characters of a parameter's value, and of another text, in a message."""
 Contradiction = Callable[[Mapping[str, Any]], str]
@@ -62,7 +60,6 @@ class SourceBuilder(SimpleBuilder):
 def one_job_per_platform(
     request: CreateJobsRequest,
     kind: str,
-    schema: Schema,
     additional_fingerprint: str = "",
     contradiction: Contradiction | None = None,
 ) -> CreateJobsResponse:
@@ -73,7 +70,7 @@ def one_job_per_platform(
     named = f"builder {_show_value(request.builder_name)}" + (f" ({kind})" if kind != request.builder_name else "")
     jobs = []
     for platform in request.platforms:
-        if reason := _find_mistake(schema, request.params_for(platform.id), contradiction):
+        if reason := _find_mistake(request, platform.id, contradiction):
             where = f", platform {_show_value(platform.id)}" if request.platform_params.get(platform.id) else ""
             return CreateJobsResponse(error=f"{named}{where}: {reason}")
         jobs.append(JobDescriptor(request.builder_name, platform.id, additional_fingerprint=additional_fingerprint))
@@ -114,12 +111,12 @@ def describe_damage(error: BaseException) -> str:
     return "the values in the file contradict each other"
 
 
-def _find_mistake(schema: Schema, params: Mapping[str, Any], contradiction: Contradiction | None) -> str:
+def _find_mistake(request: CreateJobsRequest, platform: str, contradiction: Contradiction | None) -> str:
     try:
-        check_params(schema, params)
+        request.options_for(platform)
     except ParamError as error:
         return str(error)
-    return contradiction(params) if contradiction else ""
+    return contradiction(request.params_for(platform)) if contradiction else ""
 
 
 def _show_value(value: object) -> str:

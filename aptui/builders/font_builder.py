@@ -10,11 +10,13 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
+
+from msgspec import Meta, Struct
 
 from aptui.builders.common import SourceBuilder, SourceError, describe_damage, one_job_per_platform, one_line, summarize_errors
 from aptui.builders.files.font_work import (
@@ -58,11 +60,35 @@ _DRAWN = {tag for outline in _OUTLINES for tag in outline}
 UNICODES = r"(?:U\+)?[0-9A-Fa-f]{1,6}(?:-(?:U\+)?[0-9A-Fa-f]{1,6})?"
 """Pattern of a character (U+41) or a range of characters (U+20-7E)."""
 
-_LIST = {"type": "array", "items": {"type": "string", "pattern": ".+"}}
+Name = Annotated[str, Meta(pattern=".+")]
 
 
 class BrokenFontError(SourceError):
     """The font cannot be used; the error's text names the table."""
+
+
+class FontParams(Struct, frozen=True, kw_only=True):
+    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+
+    text: Annotated[
+        str | None,
+        Meta(description="keep only the glyphs for these characters; the glyphs that text, unicodes and glyphs name are all kept"),
+    ] = None
+    unicodes: Annotated[
+        list[Annotated[str, Meta(pattern=rf"^{UNICODES}(?!\n)$", title="like U+41 or U+20-7E")]] | None,
+        Meta(description="keep only the glyphs for these characters (such as U+41) and ranges (such as U+20-7E)"),
+    ] = None
+    glyphs: Annotated[list[Name] | None, Meta(description="keep only the glyphs with these names")] = None
+    layout_features: Annotated[
+        list[Name] | None,
+        Meta(description="OpenType features to keep (* for all); by default the features that browsers turn on"),
+    ] = None
+    flavor: Annotated[
+        Literal["keep", "none", "woff", "woff2"],
+        Meta(description="compression of the product; keep: as in the source; none: an ordinary TTF or OTF"),
+    ] = "keep"
+    hinting: Annotated[bool, Meta(description="keep the instructions (hints) that make small sizes sharper")] = True
+    strict: Annotated[bool, Meta(description="treat each warning as an error")] = False
 
 
 class FontBuilder(SourceBuilder):
@@ -76,51 +102,12 @@ class FontBuilder(SourceBuilder):
     patterns: ClassVar[tuple[str, ...]] = ("*.ttf", "*.otf", "*.woff", "*.woff2")
     # The fingerprint includes the compressors brotli and zlib, because an upgrade of a compressor may change the bytes of products.
     analysis_fingerprint: ClassVar[str] = f"{library_versions('fonttools', 'brotli')}, zlib {zlib.ZLIB_RUNTIME_VERSION}"
-    params_schema: ClassVar[dict[str, Any]] = {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "text": {
-                "anyOf": [{"type": "string"}, {"type": "null"}],
-                "default": None,
-                "description": "keep only the glyphs for these characters; the glyphs that text, unicodes and glyphs name are "
-                "all kept",
-            },
-            "unicodes": {
-                "anyOf": [
-                    {
-                        "type": "array",
-                        "items": {"type": "string", "pattern": rf"^{UNICODES}(?!\n)$", "title": "like U+41 or U+20-7E"},
-                    },
-                    {"type": "null"},
-                ],
-                "default": None,
-                "description": "keep only the glyphs for these characters (such as U+41) and ranges (such as U+20-7E)",
-            },
-            "glyphs": {"anyOf": [_LIST, {"type": "null"}], "default": None, "description": "keep only the glyphs with these names"},
-            "layout_features": {
-                "anyOf": [_LIST, {"type": "null"}],
-                "default": None,
-                "description": "OpenType features to keep (* for all); by default the features that browsers turn on",
-            },
-            "flavor": {
-                "enum": ["keep", "none", "woff", "woff2"],
-                "default": "keep",
-                "description": "compression of the product; keep: as in the source; none: an ordinary TTF or OTF",
-            },
-            "hinting": {
-                "type": "boolean",
-                "default": True,
-                "description": "keep the instructions (hints) that make small sizes sharper",
-            },
-            "strict": {"type": "boolean", "default": False, "description": "treat each warning as an error"},
-        },
-    }
+    params_schema: ClassVar[Any] = FontParams
 
     @same_for_all_sources
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
         """Return one job per platform."""
-        return one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint)
+        return one_job_per_platform(request, self.name, self.analysis_fingerprint)
 
     def build(self, request: ProcessJobRequest) -> None:
         """Check the source and write its one product."""
@@ -176,14 +163,16 @@ class FontReport:
         return f"{what} is damaged: {describe_damage(error)}"
 
 
-def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> tuple[str, bytes]:
+def _product(data: bytes, options: FontParams, request: ProcessJobRequest) -> tuple[str, bytes]:
     """Return (name, bytes) of the product."""
-    report = FontReport(request, is_strict=options["strict"])
+    report = FontReport(request, is_strict=options.strict)
     font, left_out = open_checked(data, report)
-    if options["flavor"] == "woff2":
+    if options.flavor == "woff2":
         library("brotli")
-    packing = font.flavor if options["flavor"] == "keep" else None if options["flavor"] == "none" else options["flavor"]
-    is_cut = any(options[name] is not None for name in ("text", "unicodes", "glyphs", "layout_features")) or not options["hinting"]
+    packing = font.flavor if options.flavor == "keep" else None if options.flavor == "none" else options.flavor
+    is_cut = (
+        any(getattr(options, name) is not None for name in ("text", "unicodes", "glyphs", "layout_features")) or not options.hinting
+    )
     extension = packing or _SFNT.get(font.sfntVersion.encode("latin-1"), "ttf")
     name = f"{request.stem}.{extension}"
     if not is_cut and packing == font.flavor:
@@ -322,24 +311,24 @@ def _leave_out(font: Any, unread: list[str], report: FontReport) -> None:
             del font[tag]
 
 
-def _cut(font: Any, options: Mapping[str, Any], report: FontReport) -> None:
+def _cut(font: Any, options: FontParams, report: FontReport) -> None:
     """Subset `font` to the glyphs and tables that `options` request."""
     subset = library("fontTools.subset", "fonttools")
     subset_options = subset.Options()
     subset_options.recalc_timestamp = False
-    subset_options.hinting = options["hinting"]
+    subset_options.hinting = options.hinting
     subset_options.notdef_outline = True
     subset_options.name_IDs = ["*"]
-    if options["layout_features"] is not None:
-        subset_options.layout_features = options["layout_features"]
+    if options.layout_features is not None:
+        subset_options.layout_features = options.layout_features
     cutter = subset.Subsetter(subset_options)
-    if all(options[name] is None for name in ("text", "unicodes", "glyphs")):
+    if all(getattr(options, name) is None for name in ("text", "unicodes", "glyphs")):
         cutter.populate(glyphs=font.getGlyphOrder())
     else:
-        text, glyphs = options["text"] or "", options["glyphs"] or []
+        text, glyphs = options.text or "", options.glyphs or []
         _refuse_unknown_glyphs(font, glyphs)
         warn_of_missing_characters(font, text, report)
-        cutter.populate(text=text, unicodes=code_points(options["unicodes"] or [], "unicodes"), glyphs=glyphs)
+        cutter.populate(text=text, unicodes=code_points(options.unicodes or [], "unicodes"), glyphs=glyphs)
     try:
         count_drawing(font)
         cutter.subset(font)

@@ -19,8 +19,10 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from io import BytesIO
-from typing import IO, TYPE_CHECKING, Any, ClassVar
+from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from uuid import UUID
+
+from msgspec import Meta, Struct
 
 from aptui.builders.common import SourceBuilder, one_job_per_platform
 from aptui.builders.files.deep_picture import DeepPicture, is_deep, read_deep
@@ -66,6 +68,38 @@ _USUAL_GAMMA, _GAMMA_TOLERANCE = 2.2, 0.05
 """Gamma of PNG files in sRGB (gAMA 0.45455), and the largest difference that counts as a rounding error."""
 
 
+class ImageParams(Struct, frozen=True, kw_only=True):
+    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+
+    format: Literal["png", "webp", "jpeg"] = "png"
+    quality: Annotated[int, Meta(ge=1, le=100, description="quality of jpeg, and of webp that is not lossless")] = 90
+    lossless: Annotated[bool, Meta(description="write webp without loss; png is always lossless, and jpeg never is")] = False
+    max_size: Annotated[
+        Annotated[int, Meta(ge=1, le=65500)] | None,
+        Meta(description="maximum width and height in pixels; larger pictures are scaled down and keep their aspect ratio"),
+    ] = None
+    scale: Annotated[float, Meta(ge=0.001, le=1, description="factor for the width and height; applied before max_size")] = 1
+    power_of_two: Annotated[bool, Meta(description="reduce each side to a power of two")] = False
+    grayscale: bool = False
+    max_megapixels: Annotated[
+        float,
+        Meta(
+            ge=0.001,
+            le=100_000,
+            description="maximum size in millions of pixels; a larger picture fails before it uses much memory",
+            extra_json_schema={"is_trusted_only": True},
+        ),
+    ] = MOST_MEGAPIXELS
+    mips: Annotated[
+        bool,
+        Meta(
+            description="also write smaller copies (mip levels): each has half the width and height of the previous level, down "
+            "to one pixel"
+        ),
+    ] = False
+    strict: Annotated[bool, Meta(description="treat each warning as an error")] = False
+
+
 class ImageBuilder(SourceBuilder):
     """Makes `<stem>.<format>` of a picture, and with `mips` also `<stem>.mip1.<format>` … down to one pixel."""
 
@@ -74,71 +108,19 @@ class ImageBuilder(SourceBuilder):
     patterns: ClassVar[tuple[str, ...]] = ("*.png", "*.jpg", "*.jpeg", "*.tga", "*.bmp", "*.gif", "*.tif", "*.tiff", "*.webp")
     # Pillow's wheels contain the codecs, so an upgrade of Pillow may change the bytes of products.
     analysis_fingerprint: ClassVar[str] = library_versions("Pillow")
-    params_schema: ClassVar[dict[str, Any]] = {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "format": {"enum": ["png", "webp", "jpeg"], "default": "png"},
-            "quality": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": 100,
-                "default": 90,
-                "description": "quality of jpeg, and of webp that is not lossless",
-            },
-            "lossless": {
-                "type": "boolean",
-                "default": False,
-                "description": "write webp without loss; png is always lossless, and jpeg never is",
-            },
-            "max_size": {
-                "anyOf": [{"type": "integer", "minimum": 1, "maximum": 65500}, {"type": "null"}],
-                "default": None,
-                "description": "maximum width and height in pixels; larger pictures are scaled down and keep their aspect ratio",
-            },
-            "scale": {
-                "type": "number",
-                "minimum": 0.001,
-                "maximum": 1,
-                "default": 1,
-                "description": "factor for the width and height; applied before max_size",
-            },
-            "power_of_two": {
-                "type": "boolean",
-                "default": False,
-                "description": "reduce each side to a power of two",
-            },
-            "grayscale": {"type": "boolean", "default": False},
-            "max_megapixels": {
-                "type": "number",
-                "minimum": 0.001,
-                "maximum": 100_000,
-                "default": MOST_MEGAPIXELS,
-                "is_trusted_only": True,
-                "description": "maximum size in millions of pixels; a larger picture fails before it uses much memory",
-            },
-            "mips": {
-                "type": "boolean",
-                "default": False,
-                "description": "also write smaller copies (mip levels): each has half the width and height of the previous "
-                "level, down "
-                "to one pixel",
-            },
-            "strict": {"type": "boolean", "default": False, "description": "treat each warning as an error"},
-        },
-    }
+    params_schema: ClassVar[Any] = ImageParams
 
     @same_for_all_sources
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
         """Return one job per platform."""
-        return one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint, _contradiction)
+        return one_job_per_platform(request, self.name, self.analysis_fingerprint, _contradiction)
 
     def build(self, request: ProcessJobRequest) -> None:
         """Decode the source and write its products; sub ids are the mip level in bits 16–19."""
         job = PictureJob(request, request.options)
         try:
             picture = _resize(decode_picture(request.read_source(), job), job)
-            for level, each in enumerate(_levels(picture, has_mips=job.options["mips"])):
+            for level, each in enumerate(_levels(picture, has_mips=job.options.mips)):
                 _write_level(each, level, job)
         except MemoryError:
             raise MemoryError(NEEDS_MEMORY) from None
@@ -157,10 +139,10 @@ class PictureJob:
     not converted.
     """
 
-    def __init__(self, request: ProcessJobRequest, options: Mapping[str, Any], *, name: str = "", is_color: bool = True) -> None:
+    def __init__(self, request: ProcessJobRequest, options: ImageParams, *, name: str = "", is_color: bool = True) -> None:
         self.request, self.options = request, options
         self.name, self.is_color = name or request.source, is_color
-        self.format: str = options["format"]
+        self.format: str = options.format
 
     def warn(self, text: str) -> None:
         """Warn of a fault in the source, or of a loss in the conversion.
@@ -168,7 +150,7 @@ class PictureJob:
         Raises:
             PictureError: the project wants a failure instead (`strict`).
         """
-        if self.options["strict"]:
+        if self.options.strict:
             raise PictureError(f"{text} (the warning is an error, because 'strict' is set)")
         self.request.log.warning(f"{self.name}: {text}")
 
@@ -180,7 +162,7 @@ class PictureJob:
 def decode_picture(data: bytes, job: PictureJob) -> Image.Image | DeepPicture:
     """Return the first frame of `data`, upright, in sRGB, in a mode of the requested format."""
     png = read_png(data) if data.startswith(SIGNATURE) else PngFile(data)
-    opened = partial(open_picture, png.data, job.name, most_megapixels=job.options["max_megapixels"])
+    opened = partial(open_picture, png.data, job.name, most_megapixels=job.options.max_megapixels)
     with warnings.catch_warnings(record=True) as noted:  # Pillow reports faults of the file by `warnings.warn`
         warnings.simplefilter("always")
         picture = opened()
@@ -214,7 +196,7 @@ def _load(picture: ImageFile.ImageFile, png: PngFile, job: PictureJob) -> None:
 
     if png.is_interlaced:  # an error of Pillow does not name the cause, which is missing rows
         check_length(png)
-    load_picture(picture, job.options["max_megapixels"])
+    load_picture(picture, job.options.max_megapixels)
     if png.bit_depth and not png.is_interlaced and not _has_last_row(picture):
         check_length(png)
     try:
@@ -271,7 +253,7 @@ def _fit_deep(deep: DeepPicture, profile: bytes, job: PictureJob) -> Image.Image
     if job.format == "png" and deep.mode != "CMYK":
         if profile and (text := describe_foreign(profile, is_grey=deep.mode in ("L", "LA"))):
             job.warn(text)
-        return deep.without_colour() if job.options["grayscale"] else deep
+        return deep.without_colour() if job.options.grayscale else deep
     reason = "CMYK is converted with 8 bits" if deep.mode == "CMYK" else f"{job.format} supports only 8 bits"
     job.warn(f"the 16 bits per channel were rounded to 8, because {reason}")
     return _fit_for_format(_to_srgb(deep.round_to_bytes(), profile, job), job)
@@ -312,7 +294,7 @@ def _to_srgb(picture: Image.Image, profile: bytes, job: PictureJob) -> Image.Ima
 def _fit_for_format(picture: Image.Image, job: PictureJob) -> Image.Image:
     """Return `picture` in a mode of the requested format, without metadata."""
     picture.info = {}  # cleared, because Pillow would write the profile, comments and resolution in `info`
-    if job.options["grayscale"]:
+    if job.options.grayscale:
         picture = picture.convert("LA" if picture.mode in ("RGBA", "LA") else "L")
     if job.format == "jpeg" and picture.mode in ("RGBA", "LA"):
         picture = _on_white(picture, job)
@@ -349,12 +331,12 @@ def _resize(picture: Image.Image | DeepPicture, job: PictureJob) -> Image.Image 
     return picture if size == picture.size else picture.resize(size, Image.Resampling.LANCZOS)
 
 
-def _choose_size(size: tuple[int, int], options: Mapping[str, Any]) -> tuple[int, int]:
-    factor = float(options["scale"])
-    if options["max_size"] is not None:
-        factor = min(factor, options["max_size"] / max(size))
+def _choose_size(size: tuple[int, int], options: ImageParams) -> tuple[int, int]:
+    factor = options.scale
+    if options.max_size is not None:
+        factor = min(factor, options.max_size / max(size))
     width, height = (max(1, math.floor(side * factor + 0.5)) for side in size)
-    if options["power_of_two"]:
+    if options.power_of_two:
         return 1 << (width.bit_length() - 1), 1 << (height.bit_length() - 1)
     return width, height
 
@@ -378,8 +360,8 @@ def _write_level(picture: Image.Image | DeepPicture, level: int, job: PictureJob
     name = f"{job.request.stem}.mip{level}.{job.format}" if level else f"{job.request.stem}.{job.format}"
     arguments: dict[str, Any] = {}
     if job.format != "png":
-        arguments["quality"] = job.options["quality"]
-    if job.format == "webp" and job.options["lossless"]:
+        arguments["quality"] = job.options.quality
+    if job.format == "webp" and job.options.lossless:
         # `quality` is left out, because Pillow takes it as the compression effort if `lossless` is set.
         arguments = {"lossless": True}
     with open(job.request.product_path(name), "wb") as file:

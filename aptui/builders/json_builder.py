@@ -10,11 +10,13 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
+from msgspec import Meta, Struct
+
 from aptui.builders.common import SourceBuilder, one_job_per_platform, show_count
-from aptui.builders.files.json_schema import SCHEMA_PARAM, declare_schemas, hold_against_schema
+from aptui.builders.files.json_schema import SchemaPath, declare_schemas, hold_against_schema
 from aptui.builders.files.json_text import (
     DEPTH,
     RUN_OF_TEXT,
@@ -44,6 +46,19 @@ _LONGEST_KEY_SHOWN = 80
 _UTF8_BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 
 
+class JsonParams(Struct, frozen=True, kw_only=True):
+    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+
+    minify: Annotated[bool, Meta(description="remove all blanks and line ends between values; ignored if `indent` is given")] = True
+    indent: Annotated[
+        Annotated[int, Meta(ge=0, le=16)] | None, Meta(description="reformat the text, with this number of blanks for each level")
+    ] = None
+    schema: SchemaPath = None
+    allow_comments: Annotated[
+        bool, Meta(description="allow comments (// and /* */) in the source; the product has no comments")
+    ] = False
+
+
 class JsonBuilder(SourceBuilder):
     """Validates JSON. The job of a broken file fails with a message such as `file.json:12:5: what is wrong`."""
 
@@ -51,39 +66,18 @@ class JsonBuilder(SourceBuilder):
     version: ClassVar[str] = "1"
     patterns: ClassVar[tuple[str, ...]] = ("*.json",)
     analysis_fingerprint: ClassVar[str] = "1"
-    params_schema: ClassVar[dict[str, Any]] = {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "minify": {
-                "type": "boolean",
-                "default": True,
-                "description": "remove all blanks and line ends between values; ignored if `indent` is given",
-            },
-            "indent": {
-                "anyOf": [{"type": "integer", "minimum": 0, "maximum": 16}, {"type": "null"}],
-                "default": None,
-                "description": "reformat the text, with this number of blanks for each level",
-            },
-            "schema": SCHEMA_PARAM,
-            "allow_comments": {
-                "type": "boolean",
-                "default": False,
-                "description": "allow comments (// and /* */) in the source; the product has no comments",
-            },
-        },
-    }
+    params_schema: ClassVar[Any] = JsonParams
 
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
         """Return one job per platform; the schemas are source dependencies."""
-        response = one_job_per_platform(request, self.name, self.params_schema, contradiction=_contradiction)
+        response = one_job_per_platform(request, self.name, contradiction=_contradiction)
         if response.result is Result.SUCCESS:
             response.source_dependencies = declare_schemas(request)
         return response
 
     def build(self, request: ProcessJobRequest) -> None:
         """Validate the source and write its one product, which has the name of the source."""
-        options = request.options
+        options: JsonParams = request.options
         product = _product_text(_decode(request.read_source(), request), options, request)
         request.write_product(os.path.basename(request.source), product, sub_id=0, asset_type=JSON_ASSET_TYPE)
 
@@ -114,16 +108,16 @@ def _decode(data: bytes, request: ProcessJobRequest) -> str:
     return text
 
 
-def _product_text(text: str, options: Mapping[str, Any], request: ProcessJobRequest) -> str:
-    if options["allow_comments"]:
+def _product_text(text: str, options: JsonParams, request: ProcessJobRequest) -> str:
+    if options.allow_comments:
         text = _without_comments(text)
-    if validate_json(text, comment_hint="" if options["allow_comments"] else "set allow_comments: true to allow comments"):
+    if validate_json(text, comment_hint="" if options.allow_comments else "set allow_comments: true to allow comments"):
         _warn_of_duplicates(text, request.source, request.log)
-    if options["schema"]:
-        hold_against_schema([read_json(text)], options["schema"], request)
-    if options["indent"] is not None:
-        return _lay_out(text, " " * options["indent"])
-    return _minify(text) if options["minify"] else text
+    if options.schema:
+        hold_against_schema([read_json(text)], options.schema, request)
+    if options.indent is not None:
+        return _lay_out(text, " " * options.indent)
+    return _minify(text) if options.minify else text
 
 
 def _without_comments(text: str) -> str:

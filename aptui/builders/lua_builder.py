@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
+
+from msgspec import Meta, Struct
 
 from aptui.builders.common import SourceBuilder, SourceError, one_job_per_platform, one_line
 from aptui.sdk import (
@@ -18,7 +19,6 @@ from aptui.sdk import (
     CreateJobsResponse,
     MissingError,
     ProcessJobRequest,
-    check_params,
     find_program,
     has_library,
     library,
@@ -55,6 +55,27 @@ end
 """
 
 
+class LuaParams(Struct, frozen=True, kw_only=True):
+    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+
+    compile: Annotated[
+        Literal["auto", "bytecode", "check"],
+        Meta(
+            description="bytecode: compile; check: only check the syntax, and copy the script; auto: bytecode if luac is "
+            "installed, else check"
+        ),
+    ] = "auto"
+    version: Annotated[Literal["5.1", "5.2", "5.3", "5.4", "5.5", "luajit"], Meta(description="version of Lua")] = "5.4"
+    luac: Annotated[
+        Annotated[str, Meta(pattern=".+")] | None,
+        Meta(
+            description="name or path of the compiler; by default luac of the version of Lua",
+            extra_json_schema={"is_trusted_only": True},
+        ),
+    ] = None
+    strip: Annotated[bool, Meta(description="leave names of variables and line numbers out of the bytecode")] = False
+
+
 class LuaBuilder(SourceBuilder):
     """Checks or compiles a script. The job of a broken script fails with a message such as `file.lua:12: what is wrong`."""
 
@@ -62,101 +83,77 @@ class LuaBuilder(SourceBuilder):
     version: ClassVar[str] = "1"
     patterns: ClassVar[tuple[str, ...]] = ("*.lua",)
     analysis_fingerprint: ClassVar[str] = library_versions("lupa")
-    params_schema: ClassVar[dict[str, Any]] = {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "compile": {
-                "enum": ["auto", "bytecode", "check"],
-                "default": "auto",
-                "description": "bytecode: compile; check: only check the syntax, and copy the script; auto: bytecode if luac is "
-                "installed, else check",
-            },
-            "version": {"enum": [*_MODULES], "default": "5.4", "description": "version of Lua"},
-            "luac": {
-                "anyOf": [{"type": "string", "pattern": ".+"}, {"type": "null"}],
-                "default": None,
-                "is_trusted_only": True,
-                "description": "name or path of the compiler; by default luac of the version of Lua",
-            },
-            "strip": {
-                "type": "boolean",
-                "default": False,
-                "description": "leave names of variables and line numbers out of the bytecode",
-            },
-        },
-    }
+    params_schema: ClassVar[Any] = LuaParams
 
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
         """Return one job per platform; the compiler is part of its fingerprint."""
-        response = one_job_per_platform(request, self.name, self.params_schema)
+        response = one_job_per_platform(request, self.name)
         for job in response.jobs:
-            options = check_params(self.params_schema, request.params_for(job.platform))
+            options: LuaParams = request.options_for(job.platform)
             job.additional_fingerprint = f"{self.analysis_fingerprint}, {program_digest(_compiler(options))}"
         return response
 
     def build(self, request: ProcessJobRequest) -> None:
         """Check the source and write its one product, which has the name of the source."""
-        options = request.options
+        options: LuaParams = request.options
         product, asset_type = _product(request.read_source(), options, request)
         request.write_product(os.path.basename(request.source), product, sub_id=0, asset_type=asset_type)
 
 
 def can_compile() -> bool:
     """Return whether this machine has lupa or a `luac` program, and so can check scripts."""
-    return has_library("lupa") or bool(_compiler({"luac": None, "version": "5.4"}))
+    return has_library("lupa") or bool(_compiler(LuaParams()))
 
 
-def _compiler(options: Mapping[str, Any]) -> str:
+def _compiler(options: LuaParams) -> str:
     """Return the path of the `luac` program that the parameters name, "" if it is not found."""
-    version = options["version"]
-    if version == "luajit" and not options["luac"]:
+    version = options.version
+    if version == "luajit" and not options.luac:
         return ""
-    return find_program(options["luac"], (f"luac{version}", f"luac{version.replace('.', '')}"))
+    return find_program(options.luac, (f"luac{version}", f"luac{version.replace('.', '')}"))
 
 
-def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> tuple[bytes, UUID]:
+def _product(data: bytes, options: LuaParams, request: ProcessJobRequest) -> tuple[bytes, UUID]:
     """Return (bytes, asset type) of the product."""
     if data.startswith(_SIGNATURE):
         raise SourceError("the file is already bytecode, not a script")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise SourceError("the file is UTF-16, which Lua does not read; save it as UTF-8", "1")
     compiler = _compiler(options)
-    if options["luac"] and not compiler:
+    if options.luac and not compiler:
         raise MissingError(
-            f"the program '{options['luac']}', which the parameter 'luac' names, was not found; install it, or change the parameter"
+            f"the program '{options.luac}', which the parameter 'luac' names, was not found; install it, or change the parameter"
         )
-    is_bytecode = options["compile"] == "bytecode" or (options["compile"] == "auto" and bool(compiler))
+    is_bytecode = options.compile == "bytecode" or (options.compile == "auto" and bool(compiler))
     if compiler and (is_bytecode or not has_library("lupa")):
         made = _by_program(compiler, options, request, is_dumped=is_bytecode)
     elif has_library("lupa"):
         made = _by_library(data, options, request, is_dumped=is_bytecode)
     else:
         raise MissingError(
-            "Lua is not installed; install the Python package 'lupa' (pip install lupa) or the system package "
-            f"lua{options['version']}"
+            f"Lua is not installed; install the Python package 'lupa' (pip install lupa) or the system package lua{options.version}"
         )
     return (made, BYTECODE_ASSET_TYPE) if is_bytecode else (data, LUA_ASSET_TYPE)
 
 
-def _by_library(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest, *, is_dumped: bool) -> bytes:
-    lupa = library(_MODULES[options["version"]], "lupa")
+def _by_library(data: bytes, options: LuaParams, request: ProcessJobRequest, *, is_dumped: bool) -> bytes:
+    lupa = library(_MODULES[options.version], "lupa")
     runtime = lupa.LuaRuntime(encoding=None, register_eval=False, register_builtins=False, unpack_returned_tuples=True)
     compile_ = runtime.execute(_LOAD)
     # Remove a first line such as `#!/usr/bin/lua`, because only the program `lua` accepts such a line. The line end stays, so that
     # the other lines keep their numbers.
     text = re.sub(rb"\A(?:\xef\xbb\xbf)?#[^\r\n]*", b"", data).removeprefix(b"\xef\xbb\xbf")
     # The option `d` is set, because without `d` LuaJIT writes constant tables in random order.
-    how = (b"sd" if options["strip"] else b"d") if options["version"] == "luajit" else options["strip"]
+    how = (b"sd" if options.strip else b"d") if options.version == "luajit" else options.strip
     made = compile_(text, b"=" + os.fsencode(request.source), how, is_dumped)
     if isinstance(made, tuple):
         raise _as_broken(made[1].decode("utf-8", "replace"))
     return bytes(made)
 
 
-def _by_program(compiler: str, options: Mapping[str, Any], request: ProcessJobRequest, *, is_dumped: bool) -> bytes:
+def _by_program(compiler: str, options: LuaParams, request: ProcessJobRequest, *, is_dumped: bool) -> bytes:
     product = os.path.join(request.temp_dir, "luac.out")
-    mode = ["-o", product, *(["-s"] if options["strip"] else [])] if is_dumped else ["-p"]
+    mode = ["-o", product, *(["-s"] if options.strip else [])] if is_dumped else ["-p"]
     # The path is relative, because luac writes the path into the bytecode. `./` is put before a leading `-`, because luac would
     # read the path as an option.
     source = f"./{request.source}" if request.source.startswith("-") else request.source

@@ -17,8 +17,11 @@ import posixpath
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from aptui.builders.common import (
     CompilerMessage,
@@ -43,7 +46,6 @@ from aptui.sdk import (
     NamedFileError,
     ParamError,
     ProcessJobRequest,
-    check_params,
     find_program,
     located,
     placed_name,
@@ -62,8 +64,6 @@ REFLECTION_ASSET_TYPE = UUID("6a0f4e57-93b1-5c28-8d7e-2b9c1f5e6d84")
 
 COMPILERS = ("glslangValidator", "glslang", "glslc")
 
-_STAGES = ("vert", "frag", "comp", "geom", "tesc", "tese", "mesh", "task", "rgen", "rint", "rahit", "rchit", "rmiss", "rcall")
-_TARGETS = ("vulkan1.0", "vulkan1.1", "vulkan1.2", "vulkan1.3", "opengl")
 _INCLUDE = re.compile(r"""\#[^\S\n]*include\b(?:[^\S\n]*(?:"([^"\n]*)"|<([^>\n]*)>))?""")
 _IMPORT = re.compile(r"""\b(?:import|__include)\s+(?:"([^"\n]*)"|([\w.]+))\s*;""")
 _TEXT_OR_COMMENT = re.compile(r"""("[^"\n]*"|<[^>\n]*>)|/\*.*?(?:\*/|\Z)|//[^\n]*""", re.DOTALL)
@@ -104,8 +104,58 @@ _SLANG_STAGES = {
     "rmiss": "miss", "rcall": "callable",
 }  # fmt: skip
 
-_NAME = {"type": "string", "pattern": ".+"}
-_OPTIONAL_NAME = {"anyOf": [_NAME, {"type": "null"}], "default": None}
+Name = Annotated[str, Meta(pattern=".+")]
+Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class ShaderParams(Struct, frozen=True, kw_only=True):
+    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+
+    output: Annotated[
+        Literal["spirv", "source"],
+        Meta(
+            description="spirv: compile to SPIR-V; source: only check and copy, for GLSL of OpenGL ES and of old versions, which "
+            "SPIR-V does not support"
+        ),
+    ] = "spirv"
+    target_env: Literal["vulkan1.0", "vulkan1.1", "vulkan1.2", "vulkan1.3", "opengl"] = "vulkan1.0"
+    stage: Annotated[
+        Literal["vert", "frag", "comp", "geom", "tesc", "tese", "mesh", "task", "rgen", "rint", "rahit", "rchit", "rmiss", "rcall"]
+        | None,
+        Meta(
+            description="stage of the shader; by default from the extension (a.frag), or the extension before .glsl or .hlsl "
+            "(a.frag.glsl)"
+        ),
+    ] = None
+    entry_point: Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*(?!\n)$")] = "main"
+    optimise: Literal["none", "speed", "size"] = "none"
+    debug: Annotated[bool, Meta(description="keep the names of variables and the line numbers in the module")] = False
+    defines: Annotated[dict[str, str | Number], Meta(description="macros to define, as {NAME: value}")] = {}
+    variants: Annotated[
+        dict[str, list[Annotated[str, Meta(pattern=r"^[\w.+-]{0,64}(?!\n)$")] | Number | None]],
+        Meta(
+            description="macros with several values, as {NAME: [values]}; each combination becomes a job; the value null leaves "
+            "the macro undefined",
+            extra_json_schema={"is_planning_only": True},
+        ),
+    ] = {}
+    reflect: Annotated[bool, Meta(description="also write the bindings, inputs and constants of the shader as JSON")] = False
+    cross: Annotated[
+        list[Literal["essl100", "essl300", "essl310", "glsl330", "glsl450", "hlsl", "metal", "wgsl"]],
+        Meta(description="also translate the module into these languages; needs spirv-cross, and naga for wgsl"),
+    ] = []
+    include_paths: Annotated[
+        list[Name],
+        Meta(description="folders (relative to the scan folder) in which #include searches after the folder of the including file"),
+    ] = []
+    compiler: Annotated[
+        Name | None,
+        Meta(
+            description="name or path of the compiler; by default the first of glslangValidator, glslang and glslc that is "
+            "installed",
+            extra_json_schema={"is_trusted_only": True},
+        ),
+    ] = None
 
 
 class ShaderBuilder(SourceBuilder):
@@ -115,94 +165,20 @@ class ShaderBuilder(SourceBuilder):
     version: ClassVar[str] = "1"
     patterns: ClassVar[tuple[str, ...]] = ("*.vert", "*.frag", "*.comp", "*.geom", "*.tesc", "*.tese")
     analysis_fingerprint: ClassVar[str] = "1"
-    params_schema: ClassVar[dict[str, Any]] = {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "output": {
-                "enum": ["spirv", "source"],
-                "default": "spirv",
-                "description": "spirv: compile to SPIR-V; source: only check and copy, for GLSL of OpenGL ES and of old versions, "
-                "which SPIR-V does not support",
-            },
-            "target_env": {"enum": [*_TARGETS], "default": "vulkan1.0"},
-            "stage": {
-                "anyOf": [{"enum": [*_STAGES]}, {"type": "null"}],
-                "default": None,
-                "description": "stage of the shader; by default from the extension (a.frag), or the extension before .glsl "
-                "or .hlsl "
-                "(a.frag.glsl)",
-            },
-            "entry_point": {"type": "string", "pattern": r"^[A-Za-z_]\w*(?!\n)$", "default": "main"},
-            "optimise": {"enum": [*_OPTIMISATIONS], "default": "none"},
-            "debug": {
-                "type": "boolean",
-                "default": False,
-                "description": "keep the names of variables and the line numbers in the module",
-            },
-            "defines": {
-                "type": "object",
-                "additionalProperties": {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": -(2**63), "maximum": 2**63}]},
-                "default": {},
-                "description": "macros to define, as {NAME: value}",
-            },
-            "variants": {
-                "type": "object",
-                "additionalProperties": {
-                    "type": "array",
-                    "items": {
-                        "anyOf": [
-                            {"type": "string", "pattern": r"^[\w.+-]{0,64}(?!\n)$"},
-                            {"type": "integer", "minimum": -(2**63), "maximum": 2**63},
-                            {"type": "null"},
-                        ]
-                    },
-                },
-                "default": {},
-                "description": "macros with several values, as {NAME: [values]}; each combination becomes a job; the value null "
-                "leaves "
-                "the macro undefined",
-                "is_planning_only": True,
-            },
-            "reflect": {
-                "type": "boolean",
-                "default": False,
-                "description": "also write the bindings, inputs and constants of the shader as JSON",
-            },
-            "cross": {
-                "type": "array",
-                "items": {"enum": [*_CROSS]},
-                "default": [],
-                "description": "also translate the module into these languages; needs spirv-cross, and naga for wgsl",
-            },
-            "include_paths": {
-                "type": "array",
-                "items": _NAME,
-                "default": [],
-                "description": "folders (relative to the scan folder) in which #include searches after the folder of the "
-                "including file",
-            },
-            "compiler": {
-                **_OPTIONAL_NAME,
-                "is_trusted_only": True,
-                "description": "name or path of the compiler; by default the first of glslangValidator, glslang and glslc that is "
-                "installed",
-            },
-        },
-    }
+    params_schema: ClassVar[Any] = ShaderParams
 
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
         """Return one job per platform and variant; the programs that a job runs are part of its fingerprint."""
-        response = one_job_per_platform(request, self.name, self.params_schema, contradiction=_contradiction)
+        response = one_job_per_platform(request, self.name, contradiction=_contradiction)
         paths: dict[str, None] = {}
         jobs = []
         for job in response.jobs:
-            options = check_params(self.params_schema, request.params_for(job.platform))
-            programs = [find_program(options["compiler"], _list_compilers(request.source))]
-            programs += [find_program(name, ()) for name in sorted({_CROSS[each][0] for each in options["cross"]})]
+            options: ShaderParams = request.options_for(job.platform)
+            programs = [find_program(options.compiler, _list_compilers(request.source))]
+            programs += [find_program(name, ()) for name in sorted({_CROSS[each][0] for each in options.cross})]
             job.additional_fingerprint = ", ".join(map(program_digest, programs))
-            paths |= dict.fromkeys(list_included(request, options["include_paths"]))
-            for macros in list_variants(options["variants"]):
+            paths |= dict.fromkeys(list_included(request, options.include_paths))
+            for macros in list_variants(options.variants):
                 name = name_variant(macros)
                 params = {"variant": name, "macros": json.dumps(macros)} if name else {}
                 key = f"{job.job_key}.{name}" if name else job.job_key
@@ -213,8 +189,8 @@ class ShaderBuilder(SourceBuilder):
 
     def build(self, request: ProcessJobRequest) -> None:
         """Compile the source and write its products."""
-        options = request.options
-        options["defines"] = {**options["defines"], **json.loads(request.job_params.get("macros", "{}"))}
+        options: ShaderParams = request.options
+        options = replace(options, defines={**options.defines, **json.loads(request.job_params.get("macros", "{}"))})
         request.products += _compile_shader(request.read_source(), options, request)
 
 
@@ -325,40 +301,39 @@ def _contradiction(params: Mapping[str, Any]) -> str:
     return ""
 
 
-def _stage(source: str, options: Mapping[str, Any]) -> str:
-    if options["stage"]:
-        return str(options["stage"])
+def _stage(source: str, options: ShaderParams) -> str:
+    if options.stage:
+        return options.stage
     stem, extension = posixpath.splitext(source.lower())
     if extension in (".glsl", ".hlsl", ".slang"):
         extension = posixpath.splitext(stem)[1]
-    if extension[1:] not in _STAGES:
+    if extension[1:] not in _SLANG_STAGES:
         raise ParamError(
-            f"the name of the file does not show the stage of the shader; set the parameter 'stage' to one of {', '.join(_STAGES)}"
+            "the name of the file does not show the stage of the shader; set the parameter 'stage' to one of "
+            f"{', '.join(_SLANG_STAGES)}"
         )
     return extension[1:]
 
 
-def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest) -> list[JobProduct]:
-    compiler = find_program(options["compiler"], _list_compilers(request.source))
+def _compile_shader(data: bytes, options: ShaderParams, request: ProcessJobRequest) -> list[JobProduct]:
+    compiler = find_program(options.compiler, _list_compilers(request.source))
     if not compiler:
         names = _list_compilers(request.source)
-        requested = (
-            f"the program '{options['compiler'] or names[0]}' was not found" if options["compiler"] or len(names) == 1 else ""
-        )
+        requested = f"the program '{options.compiler or names[0]}' was not found" if options.compiler or len(names) == 1 else ""
         requested = requested or f"none of the programs {', '.join(names)} was found"
-        package = "" if options["compiler"] or len(names) == 1 else "the package glslang-tools"
+        package = "" if options.compiler or len(names) == 1 else "the package glslang-tools"
         raise MissingError(f"{requested}; install {package or 'it'}, or set the parameter 'compiler'")
-    included = list_included(request, options["include_paths"], refuses=True)
-    for folder in options["include_paths"]:
+    included = list_included(request, options.include_paths, refuses=True)
+    for folder in options.include_paths:
         located(request.scan_folder, posixpath.normpath(f"{folder}/."), request.scan_folders, "the parameter 'include_paths'")
     family = next((each for each in _FAMILIES if each in os.path.basename(compiler).lower()), "glslang")
     spell, pattern = _FAMILIES[family]
-    is_copy = options["output"] == "source"
+    is_copy = options.output == "source"
     if is_copy and family != "glslang":
         raise MissingError(
             f"output: source needs the program glslangValidator, because {family} cannot check a shader without compiling it"
         )
-    if is_copy and (options["cross"] or options["reflect"] or request.job_params.get("variant")):
+    if is_copy and (options.cross or options.reflect or request.job_params.get("variant")):
         raise ParamError("'variants', 'reflect' and 'cross' need a compiled module; set output: spirv")
     variant = request.job_params.get("variant", "")
     base = os.path.basename(request.source) + (f".{variant}" if variant else "")
@@ -370,10 +345,10 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
         )
     # The path is relative, because compilers write the path into messages and debug information.
     source = request.source if not request.source.startswith("-") else f"./{request.source}"
-    folder = _folder_without_marks(data, included, options["include_paths"], request)
+    folder = _folder_without_marks(data, included, options.include_paths, request)
 
     def compile_to(target: str, changes: Mapping[str, Any], *, is_silent: bool = False) -> None:
-        arguments = spell({**options, **changes}, _stage(request.source, options), source, target)
+        arguments = spell(replace(options, **changes), _stage(request.source, options), source, target)
         ended = run_program([compiler, *arguments], folder)
         output = _SLANGC_PLACE.sub(r"\2(\3): \1: ", ended.output) if family == "slangc" else ended.output
         _report(ended.status, messages(output, pattern), ended.output, request=request, is_silent=is_silent)
@@ -386,7 +361,7 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
             file.write(data)
         return [JobProduct(name, 0, SHADER_ASSET_TYPE)]
     products = [JobProduct(name, zlib.crc32(variant.encode()), SPIRV_ASSET_TYPE)]
-    if options["reflect"] or options["cross"]:
+    if options.reflect or options.cross:
         # The module is compiled again without optimisation, because optimisation removes names and unused bindings.
         named = os.path.join(request.temp_dir, "named.spv")
         compile_to(named, {"optimise": "none", "debug": True}, is_silent=True)
@@ -394,10 +369,10 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
     return products
 
 
-def _describe(named: str, base: str, options: Mapping[str, Any], request: ProcessJobRequest) -> list[JobProduct]:
+def _describe(named: str, base: str, options: ShaderParams, request: ProcessJobRequest) -> list[JobProduct]:
     """Write the interface of the module at `named`, and the module in other languages."""
     products = []
-    if options["reflect"]:
+    if options.reflect:
         with open(named, "rb") as file:
             interface = reflect(file.read())
         with open(request.product_path(f"{base}.json"), "w", encoding="utf-8") as file:
@@ -406,7 +381,7 @@ def _describe(named: str, base: str, options: Mapping[str, Any], request: Proces
         nouns = {kind: kind.replace("_", " ").removesuffix("s") for kind in interface if kind != "entry_points"}
         counts = ", ".join(show_count(len(interface[kind]), noun) for kind, noun in nouns.items())
         request.log.info(f"{base}: {counts}")
-    for language in options["cross"]:
+    for language in options.cross:
         name = f"{base}.{language}"
         program, *arguments = _CROSS[language]
         output = [] if program == "naga" else ["--output"]
@@ -450,45 +425,45 @@ def _folder_without_marks(data: bytes, included: Sequence[str], include_paths: S
     return folder
 
 
-def _glslang_arguments(options: Mapping[str, Any], stage: str, source: str, product: str) -> list[str]:
+def _glslang_arguments(options: ShaderParams, stage: str, source: str, product: str) -> list[str]:
     arguments = ["-S", stage]
     if product:
-        arguments += ["--target-env", options["target_env"], "-o", product]
-        arguments += [{"none": "-Od", "speed": "", "size": "-Os"}[options["optimise"]], "-g" if options["debug"] else "-g0"]
+        arguments += ["--target-env", options.target_env, "-o", product]
+        arguments += [{"none": "-Od", "speed": "", "size": "-Os"}[options.optimise], "-g" if options.debug else "-g0"]
     if source.lower().endswith(".hlsl"):
-        arguments += ["-D", "-e", options["entry_point"]]
-    elif options["entry_point"] != "main":
-        arguments += ["--source-entrypoint", "main", "-e", options["entry_point"]]
+        arguments += ["-D", "-e", options.entry_point]
+    elif options.entry_point != "main":
+        arguments += ["--source-entrypoint", "main", "-e", options.entry_point]
     return [each for each in [*arguments, *_macros(options), source] if each]
 
 
-def _glslc_arguments(options: Mapping[str, Any], stage: str, source: str, product: str) -> list[str]:
+def _glslc_arguments(options: ShaderParams, stage: str, source: str, product: str) -> list[str]:
     language = "hlsl" if source.lower().endswith(".hlsl") else "glsl"
     arguments = [
         f"-fshader-stage={stage}",
         "-x",
         language,
-        f"--target-env={options['target_env']}",
-        _OPTIMISATIONS[options["optimise"]],
+        f"--target-env={options.target_env}",
+        _OPTIMISATIONS[options.optimise],
     ]
-    if options["debug"]:
+    if options.debug:
         arguments.append("-g")
-    if options["entry_point"] != "main":
-        arguments.append(f"-fentry-point={options['entry_point']}")
+    if options.entry_point != "main":
+        arguments.append(f"-fentry-point={options.entry_point}")
     return [*arguments, *_macros(options), "-o", product, source]
 
 
-def _dxc_arguments(options: Mapping[str, Any], stage: str, source: str, product: str) -> list[str]:
+def _dxc_arguments(options: ShaderParams, stage: str, source: str, product: str) -> list[str]:
     if stage not in _DXC_PROFILES:
         raise ParamError(f"dxc cannot compile a shader of the stage '{stage}'; set the parameter 'compiler' to another compiler")
-    arguments = ["-spirv", "-T", _DXC_PROFILES[stage], "-E", options["entry_point"], f"-fspv-target-env={options['target_env']}"]
-    arguments += [{"none": "-O0", "speed": "-O3", "size": "-O1"}[options["optimise"]], *(["-Zi"] if options["debug"] else [])]
+    arguments = ["-spirv", "-T", _DXC_PROFILES[stage], "-E", options.entry_point, f"-fspv-target-env={options.target_env}"]
+    arguments += [{"none": "-O0", "speed": "-O3", "size": "-O1"}[options.optimise], *(["-Zi"] if options.debug else [])]
     return [*arguments, *_macros(options), "-Fo", product, source]
 
 
-def _slangc_arguments(options: Mapping[str, Any], stage: str, source: str, product: str) -> list[str]:
-    arguments = [source, "-target", "spirv", "-stage", _SLANG_STAGES[stage], "-entry", options["entry_point"]]
-    arguments += [{"none": "-O0", "speed": "-O2", "size": "-O1"}[options["optimise"]], *(["-g"] if options["debug"] else [])]
+def _slangc_arguments(options: ShaderParams, stage: str, source: str, product: str) -> list[str]:
+    arguments = [source, "-target", "spirv", "-stage", _SLANG_STAGES[stage], "-entry", options.entry_point]
+    arguments += [{"none": "-O0", "speed": "-O2", "size": "-O1"}[options.optimise], *(["-g"] if options.debug else [])]
     return [*arguments, *_macros(options), "-o", product]
 
 
@@ -501,10 +476,10 @@ _FAMILIES = {
 """{part of a compiler's file name: (function that returns its arguments, pattern of its messages)}."""
 
 
-def _macros(options: Mapping[str, Any]) -> list[str]:
+def _macros(options: ShaderParams) -> list[str]:
     return [
-        *(f"-D{name}={value}" for name, value in sorted(options["defines"].items())),
-        *(f"-I{folder}" for folder in options["include_paths"]),
+        *(f"-D{name}={value}" for name, value in sorted(options.defines.items())),
+        *(f"-I{folder}" for folder in options.include_paths),
     ]
 
 

@@ -30,7 +30,7 @@ from msgspec import Meta, Struct
 from aptui.builders.common import SourceBuilder, show_count
 from aptui.builders.files.pictures import MOST_MEGAPIXELS, NEEDS_MEMORY
 from aptui.builders.files.texture_file import FORMATS, Texture, encode_dds, encode_ktx2
-from aptui.builders.image_builder import PictureJob, decode_rgba
+from aptui.builders.image_builder import ImageParams, PictureJob, decode_rgba
 from aptui.sdk import CreateJobsRequest, JobError, NamedFileError, PlatformInfo, ProcessJobRequest
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ def _read(path: str, request: ProcessJobRequest, options: TextureParams, usage: 
         data = request.read_source() if path == request.source else request.read_named(path)
     except NamedFileError as error:
         raise JobError(f"{error} (a parameter of this texture names this file)") from None
-    reading = {"strict": options.strict, "max_megapixels": options.max_megapixels, "grayscale": False, "format": "png"}
+    reading = ImageParams(strict=options.strict, max_megapixels=options.max_megapixels)
     return np.array(decode_rgba(data, PictureJob(request, reading, name=path, is_color=usage in ("color", "ui"))))
 
 

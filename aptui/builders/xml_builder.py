@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn
 from uuid import UUID
 from xml.parsers import expat
+
+from msgspec import Meta, Struct
 
 from aptui.builders.common import SourceBuilder, one_job_per_platform
 from aptui.builders.files.json_text import BrokenTextError, place_in
@@ -44,6 +46,19 @@ _EAST_ASIAN = {
 _BLANKS = " \t\r\n"
 
 
+class XmlParams(Struct, frozen=True, kw_only=True):
+    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+
+    output: Annotated[
+        Literal["copy", "min"],
+        Meta(description="copy: an unchanged copy; min: remove comments, and the blanks between elements"),
+    ] = "copy"
+    dtd: Annotated[
+        Literal["allow", "forbid"],
+        Meta(description="whether the source may have a document type declaration; entities in the declaration are never allowed"),
+    ] = "allow"
+
+
 class XmlBuilder(SourceBuilder):
     """Checks XML. The job of a broken file fails with a message such as `file.xml:12:5: what is wrong`."""
 
@@ -51,28 +66,12 @@ class XmlBuilder(SourceBuilder):
     version: ClassVar[str] = "1"
     patterns: ClassVar[tuple[str, ...]] = ("*.xml",)
     analysis_fingerprint: ClassVar[str] = "1"
-    params_schema: ClassVar[dict[str, Any]] = {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "output": {
-                "enum": ["copy", "min"],
-                "default": "copy",
-                "description": "copy: an unchanged copy; min: remove comments, and the blanks between elements",
-            },
-            "dtd": {
-                "enum": ["allow", "forbid"],
-                "default": "allow",
-                "description": "whether the source may have a document type declaration; entities in the declaration are never "
-                "allowed",
-            },
-        },
-    }
+    params_schema: ClassVar[Any] = XmlParams
 
     @same_for_all_sources
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
         """Return one job per platform."""
-        return one_job_per_platform(request, self.name, self.params_schema)
+        return one_job_per_platform(request, self.name)
 
     def build(self, request: ProcessJobRequest) -> None:
         """Check the source and write its one product, which has the name of the source."""
@@ -87,7 +86,7 @@ class XmlBuilder(SourceBuilder):
         request.write_product(os.path.basename(request.source), product, sub_id=0, asset_type=XML_ASSET_TYPE)
 
 
-def _check(data: bytes, options: Mapping[str, Any]) -> bytes:
+def _check(data: bytes, options: XmlParams) -> bytes:
     """Return the product of a checked document.
 
     Raises:
@@ -95,9 +94,9 @@ def _check(data: bytes, options: Mapping[str, Any]) -> bytes:
         LookupError, ValueError: the encoding of the document is not supported.
     """
     text, encoding = _as_expat_reads(data)
-    reading = _XmlReading(encoding and "utf-8", is_dtd_forbidden=options["dtd"] == "forbid")
+    reading = _XmlReading(encoding and "utf-8", is_dtd_forbidden=options.dtd == "forbid")
     reading.read(text)
-    if options["output"] != "min":
+    if options.output != "min":
         return data
     product = _without(text, reading.needless)
     return product.decode().encode(encoding) if encoding else product

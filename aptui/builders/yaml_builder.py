@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
+from msgspec import Meta, Struct
+
 from aptui.builders.common import SourceBuilder, one_job_per_platform
-from aptui.builders.files.json_schema import SCHEMA_PARAM, declare_schemas, hold_against_schema
+from aptui.builders.files.json_schema import SchemaPath, declare_schemas, hold_against_schema
 from aptui.builders.files.json_text import BrokenTextError
 from aptui.builders.files.yaml_text import YamlReading
 from aptui.builders.json_builder import JSON_ASSET_TYPE
@@ -28,6 +30,25 @@ YAML_ASSET_TYPE = UUID("d4c1f6a8-3b70-5e92-8a14-7b5e20d9cf06")
 """Asset type of YAML products; JSON products have the asset type of the `json` builder."""
 
 
+class YamlParams(Struct, frozen=True, kw_only=True):
+    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+
+    output: Annotated[
+        Literal["copy", "json", "min"],
+        Meta(description="json: JSON with an indentation of two blanks; min: JSON without blanks; copy: an unchanged copy"),
+    ] = "copy"
+    schema: SchemaPath = None
+    tags: Annotated[
+        Literal["forbid", "allow"],
+        Meta(
+            description="allow: the project's own tags, such as !Colour, are allowed; needs output: copy, because JSON has no tags"
+        ),
+    ] = "forbid"
+    max_mib: Annotated[
+        int, Meta(ge=1, le=64, description="maximum size of the source in MiB; if a file is larger, its job fails")
+    ] = 1
+
+
 class YamlBuilder(SourceBuilder):
     """Checks YAML. The job of a broken file fails with a message such as `file.yaml:12:5: what is wrong`."""
 
@@ -35,35 +56,11 @@ class YamlBuilder(SourceBuilder):
     version: ClassVar[str] = "1"
     patterns: ClassVar[tuple[str, ...]] = ("*.yaml", "*.yml")
     analysis_fingerprint: ClassVar[str] = library_versions("ruamel.yaml")
-    params_schema: ClassVar[dict[str, Any]] = {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "output": {
-                "enum": ["copy", "json", "min"],
-                "default": "copy",
-                "description": "json: JSON with an indentation of two blanks; min: JSON without blanks; copy: an unchanged copy",
-            },
-            "schema": SCHEMA_PARAM,
-            "tags": {
-                "enum": ["forbid", "allow"],
-                "default": "forbid",
-                "description": "allow: the project's own tags, such as !Colour, are allowed; needs output: copy, because JSON has "
-                "no tags",
-            },
-            "max_mib": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": 64,
-                "default": 1,
-                "description": "maximum size of the source in MiB; if a file is larger, its job fails",
-            },
-        },
-    }
+    params_schema: ClassVar[Any] = YamlParams
 
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
         """Return one job per platform; the schemas are source dependencies."""
-        response = one_job_per_platform(request, self.name, self.params_schema, self.analysis_fingerprint, _contradiction)
+        response = one_job_per_platform(request, self.name, self.analysis_fingerprint, _contradiction)
         if response.result is Result.SUCCESS:
             response.source_dependencies = declare_schemas(request)
         return response
@@ -71,10 +68,10 @@ class YamlBuilder(SourceBuilder):
     def build(self, request: ProcessJobRequest) -> None:
         """Check the source and write its one product."""
         options, data = request.options, request.read_source()
-        reading = YamlReading(data, options["max_mib"], allows_tags=options["tags"] == "allow")
-        if options["schema"]:
-            hold_against_schema(reading.read_values(), options["schema"], request)
-        name, product, asset_type = _product(reading, data, options["output"], request)
+        reading = YamlReading(data, options.max_mib, allows_tags=options.tags == "allow")
+        if options.schema:
+            hold_against_schema(reading.read_values(), options.schema, request)
+        name, product, asset_type = _product(reading, data, options.output, request)
         request.write_product(name, product, sub_id=0, asset_type=asset_type)
 
 

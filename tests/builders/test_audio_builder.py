@@ -155,7 +155,7 @@ def test_equal_sources_give_equal_bytes_across_processes(bench, made_elsewhere, 
 def test_error_for_an_unknown_format_lists_the_known_formats(bench):
     error = bench.analyse("a.x", {"format": "ogg"}).error
 
-    assert error == "builder 'mine' (audio): parameter 'format' must be one of wav, flac, vorbis, opus, mp3, adpcm, not 'ogg'"
+    assert error == "builder 'mine' (audio): parameter 'format' must be one of adpcm, flac, mp3, opus, vorbis, wav, not 'ogg'"
 
 
 @pytest.mark.parametrize(

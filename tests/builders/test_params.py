@@ -160,7 +160,7 @@ def test_unknown_parameter_without_a_similar_name_lists_the_known_names(bench):
 def test_error_for_a_wrong_value_names_a_similar_value(bench):
     error = bench.analyse("a.x", {"format": "WebPP"}).error
 
-    assert error == "builder 'mine' (image): parameter 'format' must be one of png, webp, jpeg, not 'WebPP', did you mean 'webp'?"
+    assert error == "builder 'mine' (image): parameter 'format' must be one of jpeg, png, webp, not 'WebPP', did you mean 'webp'?"
 
 
 def test_error_for_a_wrong_value_of_one_platform_names_the_platform(bench):

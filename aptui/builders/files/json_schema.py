@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from aptui.builders.common import one_line, shorten, summarize_errors
 from aptui.builders.files.json_text import BrokenTextError, DataText, explain, write_place
@@ -18,11 +18,10 @@ from aptui.sdk import CreateJobsRequest, NamedFileError, ProcessJobRequest, Sour
 
 MOST_VIOLATIONS_SHOWN = 50
 
-SCHEMA_PARAM = {
-    "anyOf": [{"type": "string", "pattern": ".+"}, {"type": "null"}],
-    "default": None,
-    "description": "path of a JSON Schema, relative to the scan folder; every document must conform to it",
-}
+SchemaPath = Annotated[
+    Annotated[str, Meta(pattern=".+")] | None,
+    Meta(description="path of a JSON Schema, relative to the scan folder; every document must conform to it"),
+]
 """The parameter `schema` of a builder."""
 
 
