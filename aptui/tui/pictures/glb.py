@@ -204,9 +204,8 @@ _KINDS = {5120: "i1", 5121: "u1", 5122: "i2", 5123: "u2", 5125: "u4", 5126: "f4"
 """{component type of glTF: type of NumPy}."""
 
 
-def import_modules(form: str) -> None:
+def import_modules() -> None:
     """Import modules that drawing needs, before files can no longer be opened."""
-    del form
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # each thread would take memory
     import numpy  # noqa: F401, ICN001  # as the docstring says
     from PIL import Image  # noqa: F401  # as above
@@ -386,7 +385,3 @@ def _whole(value: object) -> int:
     if isinstance(value, int) and value >= 0:
         return value
     raise ValueError("the accessors of the model are damaged")
-
-
-DRAWERS = {"GLB": draw_model}
-"""{format: function that draws it}."""

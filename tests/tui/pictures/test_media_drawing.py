@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aptui.demo.demo_project import EXTRAS
-from aptui.tui.pictures import media_drawing
+from aptui.tui.pictures import decoder
 from aptui.tui.pictures.decoder import CHANNELS, MOST_HIGH, MOST_WIDE, PictureView, Pixels
 from aptui.tui.pictures.decoding import Facts, decode, image_facts
 
@@ -44,14 +44,14 @@ def test_waveform_is_low_in_silence_and_red_at_full_scale(tmp_path: Path, channe
     assert isinstance(picture, Pixels), picture
     assert (picture.width, picture.height) == (MOST_WIDE, 80 * channels)
     found = columns(picture)
-    assert bytes(media_drawing._LOUD) not in set().union(*found[: MOST_WIDE // 2 - 1])
-    assert all(bytes(media_drawing._LOUD) in each for each in found[MOST_WIDE // 2 + 1 :])
+    assert bytes(decoder._LOUD) not in set().union(*found[: MOST_WIDE // 2 - 1])
+    assert all(bytes(decoder._LOUD) in each for each in found[MOST_WIDE // 2 + 1 :])
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_samples_of_wav_are_read_without_soundfile(tmp_path: Path, size: int) -> None:
     with sound(tmp_path / "a.wav", size, channels=2).open("rb") as stream:
-        frames, channels, read = media_drawing._open_wave(stream)
+        frames, channels, read = decoder._open_wave(stream)
         silent, loud = read(0, 2), read(frames - 2, 2)
 
     assert (frames, channels) == (2 * LOUD, 2)
