@@ -216,11 +216,6 @@ class Terminal(LinuxDriver):
             self.output = output = OutputLayer(super().write, abilities_of(os.environ), self._loop, self._is_taken)
             self._file = cast("Any", _Tap(stream, output.wake))
 
-    @property
-    def can_suspend(self) -> bool:
-        """Whether the terminal can be lent to another program."""
-        return True
-
     def _get_terminal_size(self) -> tuple[int, int]:
         """Return (columns, lines) of the terminal that is drawn on.
 

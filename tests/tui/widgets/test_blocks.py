@@ -5,9 +5,9 @@ from rich.color import ColorType
 from rich.console import Console
 from rich.style import Style
 
-from aptui.tui.pictures.blocks import Ground, Manner, bytes_of, draw_picture
 from aptui.tui.pictures.decoder import Pixels, fit_size
 from aptui.tui.preferences.theming import PALETTE
+from aptui.tui.widgets.picture_drawing import Ground, Manner, bytes_of, draw_picture
 
 DARK = Ground(Style.parse("#c0c0c0 on #101418"), (16, 20, 24), True)
 LIGHT = Ground(Style.parse("#202020 on #f8f8f8"), (248, 248, 248), False)
