@@ -19,7 +19,7 @@ from textual.strip import Strip
 from aptui.shared.sanitize import sanitize
 from aptui.tui.preferences.theming import roles
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.row_lines import PlainLines
+from aptui.tui.widgets.row_list import PlainLines
 from aptui.tui.words import shorten
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from textual.strip import Strip
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Spans, fit, merge, pad, safe, width_of, wrap
 from aptui.tui.widgets.log_sources import LEVEL_WORDS, LEVELS, LineSource, LogPaneLine, MemoryLines
-from aptui.tui.widgets.row_lines import RowLines, RowPainting, RowView
-from aptui.tui.widgets.row_list import Rows
+from aptui.tui.widgets.row_list import RowLines, RowPainting, Rows
 
 
 class WrappedLines(RowLines):
@@ -43,7 +42,7 @@ class WrappedLines(RowLines):
         height_of: returns the number of screen lines of a row.
     """
 
-    def __init__(self, view: RowView, painting: RowPainting, height_of: Callable[[int], int]) -> None:
+    def __init__(self, view: Rows, painting: RowPainting, height_of: Callable[[int], int]) -> None:
         super().__init__(view, painting)
         self._height_of = height_of
         self._laid: list[tuple[int, int]] = []

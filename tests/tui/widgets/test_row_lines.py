@@ -15,8 +15,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from aptui.tui.widgets.row_lines import PlainLines, blank_line
-from aptui.tui.widgets.row_list import Rows
+from aptui.tui.widgets.row_list import PlainLines, Rows, blank_line
 
 STYLES = {
     "nothing": "background: #203040;",
