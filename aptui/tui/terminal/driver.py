@@ -36,9 +36,9 @@ from textual.keys import _character_to_key
 from textual.messages import TerminalSupportsSynchronizedOutput
 
 from aptui.tui.background import run_in_background
-from aptui.tui.terminal.output.cell_rows import abilities_of
 from aptui.tui.terminal.output.display import is_supported
 from aptui.tui.terminal.output.layer import OutputLayer
+from aptui.tui.terminal.output.painter import abilities_of
 from aptui.tui.terminal.pixels import PixelQuestion, PixelScreen, read_cell
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual.geometry import Region
 from textual.strip import Strip
 
-from aptui.tui.terminal.output.cell_rows import Abilities
 from aptui.tui.terminal.output.layer import OutputLayer
+from aptui.tui.terminal.output.painter import Abilities
 from tests.tui.model_terminal import ModelTerminal
 
 WELL_KNOWN = Abilities()

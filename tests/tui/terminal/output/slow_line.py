@@ -13,8 +13,8 @@ from rich.segment import Segment
 from rich.style import Style
 
 from aptui.tui.drawing import FrameClock
-from aptui.tui.terminal.output.cell_rows import Abilities
 from aptui.tui.terminal.output.layer import OutputLayer
+from aptui.tui.terminal.output.painter import Abilities
 from tests.tui.model_terminal import ModelTerminal
 from tests.tui.terminal.output.harness import picture
 

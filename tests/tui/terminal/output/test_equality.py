@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from aptui.tui.terminal import safety
-from aptui.tui.terminal.output.cell_rows import Abilities
+from aptui.tui.terminal.output.painter import Abilities
 from tests.tui.terminal.output.harness import SideBySide, picture, pieces
 
 WIDTH, HEIGHT = 24, 9

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from aptui.tui.terminal.output.pace import Pace
+from aptui.tui.terminal.output.layer import Pace
 
 
 def proven() -> Pace:

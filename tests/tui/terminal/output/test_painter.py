@@ -1,11 +1,28 @@
-"""The bytes that draw a difference between two pictures, and bytes that are never sent."""
+"""Text becomes cells with the widths of Textual; the bytes that draw a difference between two pictures, and that are never sent."""
 
+import itertools
 import re
 
+import pyte
 import pytest
+from rich.cells import cell_len, split_graphemes
 
-from aptui.tui.terminal.output.cell_rows import Abilities, Row, StyleCache
-from aptui.tui.terminal.output.painter import REPEATS_ALL, REPEATS_ASCII, SCROLLS_COLUMNS, FramePainter
+from aptui.tui.terminal.output.painter import (
+    _ONE_CELL_EACH,
+    REPEATS_ALL,
+    REPEATS_ASCII,
+    REST,
+    SCROLLS_COLUMNS,
+    Abilities,
+    FramePainter,
+    Row,
+    Shift,
+    StyleCache,
+    abilities_of,
+    draw_cells,
+    find_shift,
+    shift_lines,
+)
 
 CASE = StyleCache()
 
@@ -77,3 +94,154 @@ def test_columns_are_not_scrolled_if_their_border_divides_a_wide_character(end, 
     sent = painted(rows[:9], rows[1:], tested=[SCROLLS_COLUMNS], columns=[(0, end)])
 
     assert (f"\x1b[?69h\x1b[1;{end}s" in sent) == is_scrolled
+
+
+# -------------------------------------------------------------------------------------------------------------------- moved lines
+
+
+def lines(*texts, at=0):
+    return dict(enumerate(texts, at))
+
+
+def test_lines_that_scrolled_up_are_found():
+    assert find_shift(lines(*"abcdef", at=3), lines(*"bcdefg", at=3)) == Shift(3, 8, 1)
+
+
+def test_lines_that_scrolled_down_are_found_beside_changed_lines():
+    before = lines("head", *"abcdef", "log 1", "log 2")
+    after = lines("other", *"xyabcd", "log 3", "log 4")
+
+    assert find_shift(before, after) == Shift(1, 6, -2)
+
+
+def test_blank_and_equal_lines_are_ignored():
+    assert find_shift(lines(*"     a"), lines(*"    ab")) is None
+    assert find_shift(lines(*"-----a"), lines(*"a-----")) is None
+
+
+def test_scrolling_is_not_used_if_lines_that_did_not_move_would_be_drawn_again():
+    before, after = {0: "a", 1: "b", 8: "c"}, {0: "x", 1: "a", 8: "b", 9: "c"}
+
+    assert find_shift(before, after) is None
+
+
+def test_lines_that_enter_the_screen_by_scrolling_are_blank():
+    assert shift_lines("bcde", 1) == ["c", "d", "e", None]
+    assert shift_lines("bcde", -2) == [None, None, "b", "c"]
+
+
+# -------------------------------------------------------------------------------------------------------------------------- cells
+
+
+@pytest.mark.parametrize("text", ["abc", "岩石", "e\u0301x", "❤\ufe0f!", "✓ done", "ｱ─", "กำ", ""])
+def test_cell_widths_of_text_equal_those_of_textual(text):
+    cells, pens, accents = draw_cells(text, CASE.pen("31"))
+
+    assert len(cells) == len(pens) == cell_len(text)
+    assert accents + "".join(cells) == text
+
+
+def test_texts_that_are_not_divided_into_graphemes_have_one_cell_for_each_character():
+    texts = [chr(code) for code in range(0x3000) if _ONE_CELL_EACH.fullmatch(chr(code)) and chr(code).isprintable()]
+
+    assert len(texts) > 1000
+    assert [text for text in texts if cell_len(text) != 1] == []
+    for pair in ("".join(texts), "".join(reversed(texts))):
+        assert len(split_graphemes(pair)[0]) == len(texts)
+    assert not _ONE_CELL_EACH.fullmatch("✓\ufe0f")
+
+
+def test_blank_cell_keeps_only_visible_attributes_in_its_pen():
+    _, pens, _ = draw_cells("a b", CASE.pen("31;44"))
+
+    assert [pen.sgr for pen in pens] == ["31;44", "44", "31;44"]
+
+
+def test_text_is_not_cut_inside_a_character():
+    row = Row.blank(4, CASE.plain)
+
+    assert row.write(1, "a岩b", CASE.plain) == 4
+    assert row.texts == [" ", "a", "岩", REST]
+    assert row.write(3, "岩", CASE.plain) == 4
+    assert row.texts == [" ", "a", " ", " "]
+    assert row.write(4, "x", CASE.plain) == 4
+
+
+def test_cut_wide_character_becomes_a_blank_cell():
+    row = Row.blank(4, CASE.plain)
+    row.write(0, "岩石", CASE.plain)
+
+    row.write(1, "xy", CASE.plain)
+
+    assert row.texts == [" ", "x", "y", " "]
+
+
+# --------------------------------------------------------------------------------------------------------------------------- pens
+
+PENS = ["", "1", "1;31", "4;38;2;1;2;3;48;5;9", "7;31;42", "1;2;3", "48;2;1;2;3", "9;97;104", "21;31", "38;5;7", "39;49"]
+
+
+def pens_of(*sequences):
+    screen = pyte.Screen(2, 1)
+    pyte.Stream(screen).feed("".join(sequences) + "x")
+    return screen.buffer[0][0]
+
+
+@pytest.mark.parametrize("one_by_one", [True, False])
+def test_sequence_for_a_pen_change_always_results_in_the_new_pen(one_by_one):
+    for old, new in itertools.product(PENS, PENS):
+        change = CASE.change(CASE.pen(old), CASE.pen(new), one_by_one=one_by_one)
+
+        assert pens_of(f"\x1b[0;{old}m", change) == pens_of(f"\x1b[0;{new}m"), (old, new)
+
+
+def test_sequence_for_a_pen_change_contains_only_differences():
+    assert CASE.change(CASE.pen("1;31;44"), CASE.pen("1;32;44")) == "\x1b[32m"
+    assert CASE.change(CASE.pen("1;31"), CASE.pen("1;31;44")) == "\x1b[44m"
+    assert CASE.change(CASE.pen("1;38;2;1;2;3;44"), CASE.pen("38;2;1;2;3;44")) == "\x1b[22m"
+    assert CASE.change(CASE.pen("31"), CASE.plain) == "\x1b[m"
+    assert CASE.change(None, CASE.pen("31")) == "\x1b[0;31m"
+
+
+def test_turning_bold_off_does_not_turn_faint_off():
+    assert CASE.change(CASE.pen("1;2;38;2;100;100;100"), CASE.pen("2;38;2;100;100;100")) == "\x1b[22;2m"
+
+
+def test_pens_that_look_alike_on_blank_cells_share_one_blank_pen():
+    assert CASE.pen("1;31;44").blank is CASE.pen("3;44").blank is CASE.pen("44")
+    assert CASE.pen("4;31;44").blank is CASE.pen("4;31;44")
+    assert CASE.pen("31", "https://a").blank is CASE.pen("31", "https://a")
+
+
+def test_pen_cache_holds_a_limited_number_of_pens():
+    case = StyleCache()
+
+    for number in range(9000):
+        case.pen("31", f"https://example.org/{number}")
+
+    assert len(case._pens) < 5000
+
+
+# ------------------------------------------------------------------------------ abilities of terminals; compare `infocmp -1 NAME`
+
+
+@pytest.mark.parametrize(
+    ("environ", "erases_in_colour", "is_modern"),
+    [
+        ({"TERM": "xterm-256color"}, True, True),
+        ({"TERM": "linux"}, True, True),
+        ({"TERM": "rxvt-unicode-256color"}, True, True),
+        ({"TERM": "st-256color"}, True, True),
+        ({"TERM": "screen"}, False, True),
+        ({"TERM": "screen.xterm-256color"}, False, True),
+        ({"TERM": "screen-256color", "TMUX": "/tmp/t,1,0"}, True, True),
+        ({"TERM": "vt220"}, False, True),
+        ({"TERM": "vt100"}, False, False),
+        ({"TERM": "sterile"}, False, True),
+        ({}, False, True),
+    ],
+)
+def test_abilities_follow_the_terminal_name(environ, erases_in_colour, is_modern):
+    found = abilities_of(environ)
+
+    assert (found.erases_in_colour, found.is_modern) == (erases_in_colour, is_modern)
