@@ -1,4 +1,4 @@
-"""The process that reads a file from standard input and writes a small picture to standard output; and the type of such pictures.
+"""The process that reads a file from standard input and writes a small picture of it to standard output; and the type of pictures.
 
 A sound becomes its waveform, a font some of its glyphs; `glb` draws models.
 
